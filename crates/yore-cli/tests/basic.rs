@@ -203,7 +203,7 @@ fn content(basic: &mut Basic<'_>) {
         }
     }
     fs::File::options().write(true).open(&path).unwrap().set_len(100_001).unwrap();
-    basic.done("test5-cut");
+    basic.done("test5-truncated");
     fs::remove_file(&path).unwrap();
     basic.done("test5");
 }

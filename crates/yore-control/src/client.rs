@@ -130,10 +130,10 @@ pub trait Client {
     /// the client. Whether there is one, and it could be.
     ///
     /// # Errors
-    /// As [`Request::Keep`].
+    /// As [`Request::Pin`].
     fn keep(&self) -> Result<bool> {
-        match self.ask(&Request::Keep)? {
-            Answer::Kept(kept) => Ok(kept),
+        match self.ask(&Request::Pin)? {
+            Answer::Pinned(kept) => Ok(kept),
             _ => Err(misunderstood()),
         }
     }

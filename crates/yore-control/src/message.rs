@@ -70,8 +70,8 @@ pub enum Request {
         before: Option<u64>,
     },
     /// The snapshot as of which what is asked is seen is not forgotten, and not given up, as long as the
-    /// process that asks lives. Of files, too, and for everybody who may open it. [`Answer::Kept`].
-    Keep,
+    /// process that asks lives. Of files, too, and for everybody who may open it. [`Answer::Pinned`].
+    Pin,
     /// How much history a full volume keeps. Of files, too, and for everybody. [`Answer::SpaceRules`].
     SpaceRules,
     /// Changes that. For root and the daemon's user. Durable when it returns. [`Answer::Done`].
@@ -163,7 +163,7 @@ impl Request {
         use Request::*;
         let of_space =
             matches!(self, SpaceRules | SetSpaceRules(_) | GivenUp { .. } | WouldFree | MissedVersions);
-        of_space || matches!(self, Keep | Policy | SetPolicy(_) | Stopped)
+        of_space || matches!(self, Pin | Policy | SetPolicy(_) | Stopped)
     }
 }
 
@@ -238,7 +238,7 @@ pub enum Answer {
         next: Option<u64>,
     },
     /// Whether there is a snapshot to keep, and one process more can be watched.
-    Kept(bool),
+    Pinned(bool),
     /// How much history a full volume keeps.
     SpaceRules(SpaceRules),
     /// What would free space.

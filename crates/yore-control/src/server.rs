@@ -196,7 +196,7 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
             page(view, who, rows, None)
         }
         Request::Operations { before } => operations(view, who, *before),
-        Request::Keep => keep(view, who),
+        Request::Pin => keep(view, who),
         Request::SpaceRules => Ok(Answer::SpaceRules(view.space_rules())),
         Request::SetSpaceRules(rules) => {
             who.check_everything()?;
@@ -235,15 +235,15 @@ fn check_kind(view: &View, inode: InodeNo, request: &Request) -> Result<()> {
         FileKind::Directory => Ok(()),
         FileKind::Regular if request.is_of_files() => Ok(()),
         // Of a volume opened here that is read from, links and pipes, too.
-        _ if matches!(request, Request::Keep | Request::Policy | Request::SetPolicy(_)) => Ok(()),
+        _ if matches!(request, Request::Pin | Request::Policy | Request::SetPolicy(_)) => Ok(()),
         _ => Err(Error::NotADirectory),
     }
 }
 
 fn keep(view: &View, who: &Who<'_>) -> Result<Answer> {
-    let Some(event) = view.event() else { return Ok(Answer::Kept(false)) };
+    let Some(event) = view.event() else { return Ok(Answer::Pinned(false)) };
     let pin = view.pin(event, PinnedBy::Work)?;
-    Ok(Answer::Kept(who.host.room().and_then(|keep| keep(pin)).is_ok()))
+    Ok(Answer::Pinned(who.host.room().and_then(|keep| keep(pin)).is_ok()))
 }
 
 /// Whether an error has stopped all writing.

@@ -87,16 +87,16 @@ fn set_id_bits_dropped_by_a_write_do_not_come_back() {
     assert_eq!(permissions, 0o755, "{permissions:o}");
 }
 
-/// Cutting a file took its capability off in an Op of its own before the event. A generation that was frozen
-/// in between showed the file of before the call without the capability; both are attributes of one moment,
-/// so they go in one Op.
+/// Truncating a file took its capability off in an Op of its own before the event. A generation that was
+/// frozen in between showed the file of before the call without the capability; both are attributes of one
+/// moment, so they go in one Op.
 #[test]
 fn a_event_and_the_capability_that_it_takes_are_one() {
     // When generations are frozen is up to the schedule: three rounds of four met the defect.
-    (0..20).for_each(|_| cut_files_with_capabilities_while_another_syncs());
+    (0..20).for_each(|_| truncate_files_with_capabilities_while_another_syncs());
 }
 
-fn cut_files_with_capabilities_while_another_syncs() {
+fn truncate_files_with_capabilities_while_another_syncs() {
     const FILES: usize = 40;
     const NAME: &[u8] = b"security.capability";
     let (device, view) = fresh();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, Error, FallocateMode, File, FileKind, KeepRules, MkfsOptions, MountOptions, OpenOptions, Policy,
-    RenameMode, Result, Retention, SetXattrMode, Versioning, View, Volume,
+    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, OpenOptions, Policy, RenameMode,
+    Result, Retention, RetentionRules, SetXattrMode, Versioning, View, Volume,
 };
 
 /// Bytes of the sample volumes.
@@ -112,7 +112,7 @@ pub fn with_past() -> Result<MemoryDevice> {
             volume.remove_file("long link")?;
         }
     }
-    let rules = KeepRules { last: 1000, within: "9y".into(), ..KeepRules::default() };
+    let rules = RetentionRules { last: 1000, within: "9y".into(), ..RetentionRules::default() };
     let close = Policy {
         versioning: Some(Versioning::Close),
         retention: Some(Retention::Rules(rules)),

@@ -494,8 +494,8 @@ mod tests {
         let mut other = ZERO_BLOCK;
         other[2000] = 1;
         intent.blocks[0].apply(&mut other).unwrap_err();
-        for cut in 0..record.len() {
-            Intent::decode(&record[..cut]).unwrap_err();
+        for len in 0..record.len() {
+            Intent::decode(&record[..len]).unwrap_err();
         }
         // No byte, whatever it is, makes the decoder panic.
         for at in 0..record.len() {

@@ -49,7 +49,8 @@ pub use intent::{
 };
 pub use node::{NodeMut, NodeRef, NODE_HEADER_BYTES, NODE_PAYLOAD_BYTES};
 pub use policy::{
-    policy_key, KeepRules, Policy, PolicyRow, Retention, Versioning, EXCLUDE_MAX, INTERVAL_MIN, WITHIN_MAX,
+    policy_key, Policy, PolicyRow, Retention, RetentionRules, Versioning, EXCLUDE_MAX, INTERVAL_MIN,
+    WITHIN_MAX,
 };
 pub use structures::layout_tables;
 pub use superblock::{

@@ -25,7 +25,7 @@ pub const INTERVAL_MIN: u64 = 1_000_000_000;
 
 /// Rules for which snapshots or versions are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeepRules {
+pub struct RetentionRules {
     /// The last ones.
     pub last: u32,
     /// The last one of each hour, for this many hours that have one.
@@ -42,7 +42,7 @@ pub struct KeepRules {
     pub within: String,
 }
 
-impl KeepRules {
+impl RetentionRules {
     /// The number of a rule that keeps one of each of its periods, however many there are.
     pub const ALL: u32 = u32::MAX;
 }
@@ -53,7 +53,7 @@ pub enum Retention {
     /// Until somebody forgets it, or the volume is full.
     Everything,
     /// As long as a rule keeps it.
-    Rules(KeepRules),
+    Rules(RetentionRules),
 }
 
 /// What an inode's own policy says. The policy of the directory above says the rest.
@@ -126,7 +126,7 @@ impl PolicyRow {
             Some(Versioning::Interval(nanos)) => (3, nanos),
         };
         let more = self.encode_more();
-        let none = KeepRules::default();
+        let none = RetentionRules::default();
         let (retention, rules) = match &self.policy.retention {
             None => (0, &none),
             Some(Retention::Everything) => (1, &none),
@@ -178,7 +178,7 @@ impl PolicyRow {
         else {
             return bad("duration", "a text", String::from_utf8_lossy(within).into_owned());
         };
-        let rules = KeepRules {
+        let rules = RetentionRules {
             last: raw.last.get(),
             hourly: raw.hourly.get(),
             daily: raw.daily.get(),
@@ -189,7 +189,7 @@ impl PolicyRow {
         };
         let retention = match raw.retention {
             2 => Some(Retention::Rules(rules)),
-            0 | 1 if rules != KeepRules::default() => {
+            0 | 1 if rules != RetentionRules::default() => {
                 return bad("rules", "none without retention by rules", format!("{rules:?}"));
             }
             0 => None,
@@ -278,17 +278,17 @@ mod tests {
     use super::*;
 
     fn rows() -> Vec<PolicyRow> {
-        let rules = KeepRules {
+        let rules = RetentionRules {
             last: 3,
             hourly: 24,
             yearly: u32::MAX,
             within: "3days".into(),
-            ..KeepRules::default()
+            ..RetentionRules::default()
         };
         let retentions = [
             None,
             Some(Retention::Everything),
-            Some(Retention::Rules(KeepRules::default())),
+            Some(Retention::Rules(RetentionRules::default())),
             Some(Retention::Rules(rules)),
         ];
         let versionings = [

@@ -52,7 +52,7 @@ pub use yore_core::{Error, Result};
 pub use yore_device::mounts;
 pub use yore_format::{
     Engine, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation,
-    InodeFlags, InodeNo, KeepRules, OperationKind, OperationRow, Policy, PolicyRow, Retention, RowClass,
+    InodeFlags, InodeNo, OperationKind, OperationRow, Policy, PolicyRow, Retention, RetentionRules, RowClass,
     SpaceRules, Timestamp, Versioning, EXCLUDE_MAX, NAME_MAX,
 };
 #[cfg(feature = "mutations")]

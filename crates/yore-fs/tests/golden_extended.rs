@@ -21,8 +21,8 @@ use std::sync::Arc;
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Doing, Error, EventKind, EventNo, FallocateMode, InodeFlags, KeepRules, MkfsOptions, NewSnapshot,
-    OperationKind, OperationRow, Policy, Retention, RowClass, SpaceRules, User, Versioning, View, Volume,
+    Doing, Error, EventKind, EventNo, FallocateMode, InodeFlags, MkfsOptions, NewSnapshot, OperationKind,
+    OperationRow, Policy, Retention, RetentionRules, RowClass, SpaceRules, User, Versioning, View, Volume,
 };
 
 const IMAGE: &[u8] = include_bytes!("golden/volume-2.2.blocks");
@@ -57,7 +57,7 @@ fn take(volume: &Volume, path: &str, new: &NewSnapshot<'_>) -> EventNo {
 
 fn with_policy(volume: &Volume, path: &str, hold: Option<u64>) {
     let view = volume.view();
-    let keep = KeepRules { last: 1000, ..KeepRules::default() };
+    let keep = RetentionRules { last: 1000, ..RetentionRules::default() };
     let policy = Policy {
         versioning: Some(Versioning::Close),
         retention: Some(Retention::Rules(keep)),

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    EventKind, EventNo, FallocateMode, InodeNo, KeepRules, MkfsOptions, Policy, RenameMode, Retention,
+    EventKind, EventNo, FallocateMode, InodeNo, MkfsOptions, Policy, RenameMode, Retention, RetentionRules,
     SetAttr, SetXattrMode, Versioning, View, Volume,
 };
 
@@ -114,7 +114,7 @@ fn with_snapshots(volume: &Volume) {
 /// Policies, and versions that one of them made.
 fn with_versions(volume: &Volume) {
     let view = volume.view();
-    let keep = KeepRules { last: 10, daily: 7, within: "2weeks".into(), ..KeepRules::default() };
+    let keep = RetentionRules { last: 10, daily: 7, within: "2weeks".into(), ..RetentionRules::default() };
     let policy = |versioning, retention| Policy { versioning, retention, ..Policy::default() };
     let close = policy(Some(Versioning::Close), Some(Retention::Rules(keep)));
     view.set_policy(no(volume, "saved"), &close).unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Caller, Error, EventKind, EventNo, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Policy,
-    Retention, User, UserLimits, Versioning, View, WriteMode,
+    Caller, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, Policy, Retention,
+    RetentionRules, User, UserLimits, Versioning, View, WriteMode,
 };
 
 const ME: Caller = Caller { uid: 7, gid: 7, umask: 0o022, keeps_set_id: false };
@@ -35,7 +35,7 @@ fn save(view: &View, file: InodeNo, text: &str) -> EventNo {
 }
 
 fn holding(hold: u64) -> Policy {
-    let last = KeepRules { last: 1, ..KeepRules::default() };
+    let last = RetentionRules { last: 1, ..RetentionRules::default() };
     Policy {
         versioning: Some(Versioning::Close),
         retention: Some(Retention::Rules(last)),

@@ -335,7 +335,7 @@ fn snapshots_are_of_directories_too() {
     volume.write("a/x/f", "new").unwrap();
     volume.write("b/x/f", "new").unwrap();
     assert_eq!(volume.read("a/x@of-a/f").unwrap(), b"old");
-    assert!(volume.read("b/x@of-a/f").is_err(), "b was not cut");
+    assert!(volume.read("b/x@of-a/f").is_err(), "b has no such snapshot");
     // Moving a file out of a directory that the event is of loses nothing.
     volume.write("a/y", "y").unwrap();
     view.snapshot(a, "again", false, false).unwrap();

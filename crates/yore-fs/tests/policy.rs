@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, Error, EventKind, EventNo, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Policy,
-    RenameMode, Retention, Timestamp, Versioning, View, Volume, WriteMode,
+    Caller, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, Policy, RenameMode,
+    Retention, RetentionRules, Timestamp, Versioning, View, Volume, WriteMode,
 };
 
 const ME: Caller = Caller { uid: 0, gid: 0, umask: 0o022, keeps_set_id: true };
@@ -243,7 +243,7 @@ fn rules_let_go_what_they_do_not_keep() {
     let device = device();
     let view = open(&device);
     let root = view.root();
-    let rules = KeepRules { last: 3, ..KeepRules::default() };
+    let rules = RetentionRules { last: 3, ..RetentionRules::default() };
     let policy = Policy {
         versioning: Some(Versioning::Close),
         retention: Some(Retention::Rules(rules)),
@@ -362,7 +362,7 @@ fn intervals_go_on_above_closes() {
         assert_eq!(versions() - saved, usize::from(n < 2), "a version where closes make them");
         let begun = Instant::now();
         while of_timed() == before {
-            assert!(begun.elapsed() < Duration::from_secs(30), "nothing is cut for {n}");
+            assert!(begun.elapsed() < Duration::from_secs(30), "no version for {n}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -385,7 +385,10 @@ fn what_is_refused() {
     let invalid = |policy: Policy| matches!(view.set_policy(root, &policy), Err(Error::Invalid { .. }));
     assert!(invalid(rule(Versioning::Interval(1))));
     let within = |text: &str| Policy {
-        retention: Some(Retention::Rules(KeepRules { within: text.into(), ..KeepRules::default() })),
+        retention: Some(Retention::Rules(RetentionRules {
+            within: text.into(),
+            ..RetentionRules::default()
+        })),
         ..Policy::default()
     };
     assert!(invalid(within("soon")) && invalid(within("5m")) && invalid(within(&"9".repeat(100))));

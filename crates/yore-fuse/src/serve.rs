@@ -28,10 +28,10 @@ use crate::config::Granted;
 use crate::control;
 use crate::convert::{no_attr, set_time};
 use crate::errno::{becomes_eio, errno, worth_logging};
-use crate::keeper::Keeper;
 use crate::notices::{set_serving, Notices};
 use crate::past::PastNodes;
 use crate::privilege;
+use crate::process_pins::ProcessPins;
 use crate::session::{register_thread, Shared};
 use crate::snapdir::{self, SnapDir};
 use crate::MountConfig;
@@ -87,7 +87,7 @@ pub(crate) struct Server {
     writers: Writers,
     saves: Saves,
     answers: control::look::Answers,
-    keeper: Arc<Keeper>,
+    process_pins: Arc<ProcessPins>,
     snapdir: Option<SnapDir>,
     /// To tell the kernel what it must not believe any more; there once the session is.
     notices: Arc<OnceLock<Notices>>,
@@ -144,7 +144,7 @@ impl Server {
             saves,
             past: PastNodes::default(),
             answers: control::look::Answers::default(),
-            keeper: Arc::default(),
+            process_pins: Arc::default(),
             snapdir: config.snapdir.as_ref().map(|name| SnapDir::new(name.as_bytes().to_vec())),
             notices,
         }

@@ -260,7 +260,7 @@ pub fn past() -> Builder {
 
 /// Of a directory, a file, and one under a number that had it before.
 fn policies(b: &mut Builder) {
-    let rules = KeepRules { last: 3, within: "2d".into(), ..KeepRules::default() };
+    let rules = RetentionRules { last: 3, within: "2d".into(), ..RetentionRules::default() };
     let policies = [
         (DIRECTORY, Policy { versioning: Some(Versioning::Close), ..Policy::default() }),
         (BIG, Policy { retention: Some(Retention::Rules(rules)), ..Policy::default() }),

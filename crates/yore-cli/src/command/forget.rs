@@ -34,7 +34,7 @@ use std::sync::atomic::Ordering;
 use yore_control::Saying;
 use yore_fs::retention::{reasons, Reason, Taken};
 use yore_fs::time::{parse_ago, parse_begin, When};
-use yore_fs::{Error, Event, EventKind, EventNo, Forgetting, KeepRules, ListedEvent, Volume};
+use yore_fs::{Error, Event, EventKind, EventNo, Forgetting, ListedEvent, RetentionRules, Volume};
 
 /// What to write for a choice among the snapshots of a directory, or the versions of a file.
 const CHOICES: &str =
@@ -322,7 +322,7 @@ struct Judged {
 
 /// What is to be forgotten, as options say it; `None`: what is named.
 struct Choice {
-    rules: KeepRules,
+    rules: RetentionRules,
     /// Those with a name, too, are kept only if a rule says so.
     names: bool,
     before: Option<When>,
@@ -355,7 +355,7 @@ impl Choice {
             read.map_err(|error| status::usage(format!("{option}: {error}")))
         };
         Ok(Some(Choice {
-            rules: KeepRules { last, hourly, daily, weekly, monthly, yearly, within },
+            rules: RetentionRules { last, hourly, daily, weekly, monthly, yearly, within },
             names: args.names,
             before: time("--before", &args.before)?,
             after: time("--after", &args.after)?,

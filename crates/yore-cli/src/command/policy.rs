@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use yore_control::PolicyHere;
 use yore_fs::retention::retention_text;
 use yore_fs::time::parse_ago;
-use yore_fs::{check_patterns, Error, KeepRules, Policy, Retention, Versioning, View};
+use yore_fs::{check_patterns, Error, Policy, Retention, RetentionRules, Versioning, View};
 
 /// What can be written.
 const ACCEPTED: &str = "version=snapshot, version=close, version=DURATION (as 10min) or version=inherit; keep=all, keep=inherit, or \
@@ -141,7 +141,7 @@ fn retention(value: &str) -> Result<Option<Retention>, String> {
     if value == "all" {
         return Ok(Some(Retention::Everything));
     }
-    let mut rules = KeepRules::default();
+    let mut rules = RetentionRules::default();
     for rule in value.split(',') {
         let (name, value) = rule
             .split_once(':')
@@ -161,11 +161,11 @@ fn retention(value: &str) -> Result<Option<Retention>, String> {
             _ => return Err(format!("`{name}` is no rule")),
         };
         *count = match value {
-            "all" => KeepRules::ALL,
+            "all" => RetentionRules::ALL,
             value => value.parse().map_err(|_| format!("`{value}` is neither a number nor all"))?,
         };
     }
-    if rules == KeepRules::default() {
+    if rules == RetentionRules::default() {
         return Err("that would keep nothing".into());
     }
     Ok(Some(Retention::Rules(rules)))

@@ -11,7 +11,7 @@ use yore_device::{DeviceError, Holder, HostError, Operation};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback, Verb};
 use yore_fs::{
     Event, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation, InodeNo,
-    KeepRules, ListedEvent, MissedVersions, OperationKind, OperationRow, Policy, Retention, SpaceRules,
+    ListedEvent, MissedVersions, OperationKind, OperationRow, Policy, Retention, RetentionRules, SpaceRules,
     Stays, Timestamp, Versioning, WouldFree, EXCLUDE_MAX,
 };
 
@@ -163,8 +163,12 @@ const RULES: SpaceRules = SpaceRules { floor_seconds: 86_400, share_percent: 90 
 
 /// As long as one can be.
 fn policy() -> Policy {
-    let rules =
-        KeepRules { last: 1, monthly: KeepRules::ALL, within: "1".repeat(64), ..KeepRules::default() };
+    let rules = RetentionRules {
+        last: 1,
+        monthly: RetentionRules::ALL,
+        within: "1".repeat(64),
+        ..RetentionRules::default()
+    };
     Policy {
         versioning: Some(Versioning::Interval(u64::MAX)),
         retention: Some(Retention::Rules(rules)),
@@ -213,7 +217,7 @@ fn requests() -> Vec<Request> {
         Request::Versions { name: vec![0xff; 255], from: EventNo(1 << 40) },
         Request::VersionSeen { name: b"f@then".to_vec() },
         Request::Operations { before: Some(1) },
-        Request::Keep,
+        Request::Pin,
         Request::SpaceRules,
         Request::SetSpaceRules(RULES),
         Request::GivenUp { from: 7 },
@@ -292,7 +296,7 @@ fn answers() -> Vec<Answer> {
             next: Some(EventNo(2)),
         }),
         Answer::Operations { rows: vec![(3, operation())], next: Some(3) },
-        Answer::Kept(true),
+        Answer::Pinned(true),
         Answer::SpaceRules(RULES),
         Answer::WouldFree(WouldFree { by_itself: 1, more: vec![(None, 1, 2), (Some(Stays::Read), 3, 4)] }),
         Answer::MissedVersions(Some(MissedVersions { since: Timestamp { seconds: 1, nanos: 0 }, count: 9 })),

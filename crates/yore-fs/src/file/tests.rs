@@ -50,7 +50,8 @@ pub(super) fn write_back(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
 }
 
 pub(super) fn truncate(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<()> {
-    super::truncate(store, cell, size, touch, &mut ()).map(|done| assert!(done, "nothing goes with the cut"))
+    super::truncate(store, cell, size, touch, &mut ())
+        .map(|done| assert!(done, "nothing goes with the truncation"))
 }
 
 pub(super) fn touch(state: &mut InodeState) {
@@ -529,8 +530,8 @@ fn left_of(memory: &MemoryDevice, file: &InodeCell) -> Vec<u8> {
 #[test]
 fn the_log_lets_go_in_the_op_that_stores_the_size() {
     let content: Vec<u8> = (0..10_000).map(|i| (i / 100 % 250) as u8 + 1).collect();
-    // How much is at home at first; is fsynced; to what the file is cut then (`None`: not at all); and is
-    // there in the end. In the last case all that is left goes in place, so no Op enters it; one that has
+    // How much is at home at first; is fsynced; to what the file is truncated then (`None`: not at all); and
+    // is there in the end. In the last case all that is left goes in place, so no Op enters it; one that has
     // nothing to do with it stores the size.
     let new_blocks = (0, 1000, None, 2000);
     let further_blocks = (3000, 5000, None, 9000);
@@ -574,7 +575,7 @@ fn the_log_lets_go_in_the_op_that_stores_the_size() {
                 false => store.force().unwrap(),
             }
             let found = left_of(&memory, cell);
-            assert!(found.len() >= truncated_to.map_or(logged, |cut| at_home.min(cut as usize)), "{story}");
+            assert!(found.len() >= truncated_to.map_or(logged, |size| at_home.min(size as usize)), "{story}");
             assert!(found == content[..found.len()], "{story}: {} bytes are no prefix", found.len());
             super::flush::finish_pass(&store, cell, pass).unwrap();
             store.force().unwrap();

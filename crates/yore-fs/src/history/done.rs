@@ -218,13 +218,13 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use yore_format::{KeepRules, Retention};
+    use yore_format::{Retention, RetentionRules};
 
     /// `monthly:all` was noted as `monthly:4294967295`, and that is what `yore operations` told people to
     /// write.
     #[test]
     fn policies_are_noted_as_commands_write_them() {
-        let rules = KeepRules { monthly: KeepRules::ALL, last: 3, ..KeepRules::default() };
+        let rules = RetentionRules { monthly: RetentionRules::ALL, last: 3, ..RetentionRules::default() };
         let was = Policy { retention: Some(Retention::Rules(rules)), ..Policy::default() };
         let text = policy_text(&was, &Policy::default());
         assert_eq!(text, "version=inherit keep=last:3,monthly:all hold=inherit");

@@ -6,9 +6,9 @@ use super::rollback::tell;
 use super::Server;
 use crate::control;
 use crate::errno::worth_logging;
-use crate::keeper::Keeper;
 use crate::notices::Notices;
 use crate::privilege;
+use crate::process_pins::ProcessPins;
 use crate::session::Shared;
 use fuser::{Errno, ReplyIoctl, Request};
 use std::sync::Arc;
@@ -31,24 +31,24 @@ struct AtOnce<'a>(&'a Server, u32);
 
 /// A thread that serves nobody else; with the thread that waits for the answer.
 struct InBackground {
-    keeper: Arc<Keeper>,
+    process_pins: Arc<ProcessPins>,
     shared: Arc<Shared>,
     notices: Option<Notices>,
     thread: u32,
 }
 
 /// Room to keep a snapshot for a thread.
-fn room(keeper: &Keeper, thread: u32) -> yore_fs::Result<Kept<'_>> {
+fn room(process_pins: &ProcessPins, thread: u32) -> yore_fs::Result<Kept<'_>> {
     let too_many = |_: Errno| {
         Error::Refused("too many programs want a snapshot to stay; try again when some have ended".into())
     };
-    let place = keeper.place(thread).map_err(too_many)?;
-    Ok(Box::new(move |pin| place.keep(pin).map_err(too_many)))
+    let slot = process_pins.slot(thread).map_err(too_many)?;
+    Ok(Box::new(move |pin| slot.keep(pin).map_err(too_many)))
 }
 
 impl Host for AtOnce<'_> {
     fn room(&self) -> yore_fs::Result<Kept<'_>> {
-        room(&self.0.keeper, self.1)
+        room(&self.0.process_pins, self.1)
     }
 
     fn is_over(&self) -> bool {
@@ -71,7 +71,7 @@ impl Host for AtOnce<'_> {
 
 impl Host for InBackground {
     fn room(&self) -> yore_fs::Result<Kept<'_>> {
-        room(&self.keeper, self.thread)
+        room(&self.process_pins, self.thread)
     }
 
     fn is_over(&self) -> bool {
@@ -142,7 +142,7 @@ impl Server {
             return reply.ioctl(0, &asker.answer(&host, (&view, inode), &asked, || ()));
         }
         let host = InBackground {
-            keeper: self.keeper.clone(),
+            process_pins: self.process_pins.clone(),
             shared: self.shared.clone(),
             notices: self.notices.get().cloned(),
             thread: request.pid(),

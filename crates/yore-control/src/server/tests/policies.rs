@@ -2,7 +2,7 @@
 
 use super::*;
 use std::path::Path;
-use yore_fs::{KeepRules, Policy, Retention, Versioning, EXCLUDE_MAX};
+use yore_fs::{Policy, Retention, RetentionRules, Versioning, EXCLUDE_MAX};
 
 fn holding(hold: Option<u64>) -> Policy {
     Policy { hold, ..Policy::default() }
@@ -63,7 +63,7 @@ fn no_policy_that_cannot_be() {
     let view = view();
     let root = by(&view, view.root(), 0);
     let within = |text: &str| {
-        let rules = KeepRules { within: text.into(), ..KeepRules::default() };
+        let rules = RetentionRules { within: text.into(), ..RetentionRules::default() };
         Policy { retention: Some(Retention::Rules(rules)), ..Policy::default() }
     };
     let exclude = |patterns: &[&str]| {

@@ -1,7 +1,7 @@
 //! Defaults that come from outside: chance and the process.
 
 use crate::{Caller, MkfsOptions};
-use yore_format::{Engine, KeepRules, Policy, Retention, Versioning};
+use yore_format::{Engine, Policy, Retention, RetentionRules, Versioning};
 
 impl Default for MkfsOptions {
     /// Random identity and hash key, no label, the `snapshot` engine, a root directory of the process's
@@ -27,13 +27,13 @@ impl MkfsOptions {
     /// since the last one. All of them stay for two hours, then one for each hour of two days, for each day
     /// of a month, for each week of a quarter, and for each month.
     pub fn usual_policy() -> Policy {
-        let rules = KeepRules {
+        let rules = RetentionRules {
             hourly: 48,
             daily: 30,
             weekly: 13,
-            monthly: KeepRules::ALL,
+            monthly: RetentionRules::ALL,
             within: "2h".into(),
-            ..KeepRules::default()
+            ..RetentionRules::default()
         };
         Policy {
             versioning: Some(Versioning::Interval(60 * 1_000_000_000)),

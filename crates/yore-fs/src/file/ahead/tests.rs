@@ -53,10 +53,13 @@ fn what_changed_meanwhile_is_not_overwritten_by_what_arrives() {
         ("hole", Box::new(|f| allocate(f, FallocateMode::PunchHole, page(20) + 5, page(10)))),
         ("zeros", Box::new(|f| allocate(f, FallocateMode::ZeroRange { keep_size: true }, page(63), page(1)))),
         ("empty", Box::new(|f| resize(f, 0))),
-        ("cut in a page", Box::new(|f| resize(f, page(33) + 7))),
-        ("cut and grown", Box::new(|f| [page(17), page(70)].into_iter().for_each(|size| resize(f, size)))),
+        ("truncated in a page", Box::new(|f| resize(f, page(33) + 7))),
         (
-            "cut in a page and grown",
+            "truncated and grown",
+            Box::new(|f| [page(17), page(70)].into_iter().for_each(|size| resize(f, size))),
+        ),
+        (
+            "truncated in a page and grown",
             Box::new(|f| [page(17) + 1, page(70)].into_iter().for_each(|s| resize(f, s))),
         ),
     ];

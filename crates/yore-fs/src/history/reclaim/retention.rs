@@ -17,7 +17,7 @@ use crate::history::record::is_held;
 use crate::time::{instant, parse_ago, TimeError};
 use crate::Event;
 use jiff::tz::TimeZone;
-use yore_format::{EventKind, EventNo, EventRow, KeepRules, Retention, Timestamp};
+use yore_format::{EventKind, EventNo, EventRow, Retention, RetentionRules, Timestamp};
 
 /// For how many days, back from the last snapshot, those are kept that something can be undone by.
 pub const UNDO_DAYS: u32 = 30;
@@ -26,9 +26,9 @@ pub const UNDO_DAYS: u32 = 30;
 ///
 /// ```
 /// use yore_fs::retention::retention_text;
-/// use yore_fs::{KeepRules, Retention};
+/// use yore_fs::{RetentionRules, Retention};
 ///
-/// let rules = KeepRules { daily: 7, monthly: KeepRules::ALL, within: "2h".into(), ..KeepRules::default() };
+/// let rules = RetentionRules { daily: 7, monthly: RetentionRules::ALL, within: "2h".into(), ..RetentionRules::default() };
 /// assert_eq!(retention_text(&Retention::Rules(rules)), "daily:7,monthly:all,within:2h");
 /// assert_eq!(retention_text(&Retention::Everything), "all");
 /// ```
@@ -43,7 +43,7 @@ pub fn retention_text(retention: &Retention) -> String {
         ("yearly", rules.yearly),
     ];
     let counts = counts.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| match n {
-        KeepRules::ALL => format!("{name}:all"),
+        RetentionRules::ALL => format!("{name}:all"),
         n => format!("{name}:{n}"),
     });
     let within = (!rules.within.is_empty()).then(|| format!("within:{}", rules.within));
@@ -132,7 +132,7 @@ impl Reason {
 /// # Errors
 /// The duration cannot be read, or is too long.
 pub fn reasons(
-    rules: &KeepRules,
+    rules: &RetentionRules,
     names: bool,
     taken: &[Taken<'_>],
     zone: &TimeZone,
@@ -221,10 +221,10 @@ mod tests {
     }
 
     /// Rules, and whether they are for those with names, too.
-    type Asked = (KeepRules, bool);
+    type Asked = (RetentionRules, bool);
 
-    fn rules() -> KeepRules {
-        KeepRules::default()
+    fn rules() -> RetentionRules {
+        RetentionRules::default()
     }
 
     /// Promises of each rule what it keeps and what it does not, in a table: the rules, times, and what
@@ -238,22 +238,22 @@ mod tests {
                 &["2026-11-20T10:00Z", "2026-11-20T11:00Z"],
                 &["-", "-"],
             ),
-            ("there are none", (KeepRules { last: 3, ..rules() }, false), &[], &[]),
+            ("there are none", (RetentionRules { last: 3, ..rules() }, false), &[], &[]),
             (
                 "the last",
-                (KeepRules { last: 2, ..rules() }, false),
+                (RetentionRules { last: 2, ..rules() }, false),
                 &["2026-11-20T10:00Z", "2026-11-20T10:00Z", "2026-11-20T10:00:01Z"],
                 &["-", "last", "last"],
             ),
             (
                 "more than there are",
-                (KeepRules { last: 9, daily: 9, ..rules() }, false),
+                (RetentionRules { last: 9, daily: 9, ..rules() }, false),
                 &["2026-11-19T10:00Z", "2026-11-20T10:00Z"],
                 &["last daily", "last daily"],
             ),
             (
                 "hours that have one",
-                (KeepRules { hourly: 3, ..rules() }, false),
+                (RetentionRules { hourly: 3, ..rules() }, false),
                 &[
                     "2026-11-18T10:00Z",
                     "2026-11-18T10:59:59Z",
@@ -265,13 +265,13 @@ mod tests {
             ),
             (
                 "days that have one",
-                (KeepRules { daily: 2, ..rules() }, false),
+                (RetentionRules { daily: 2, ..rules() }, false),
                 &["2026-11-01T10:00Z", "2026-11-02T10:00Z", "2026-11-20T00:00Z", "2026-11-20T23:59:59.9Z"],
                 &["-", "daily", "-", "daily"],
             ),
             (
                 "weeks begin on Monday, and are one across the end of a year",
-                (KeepRules { weekly: 3, ..rules() }, false),
+                (RetentionRules { weekly: 3, ..rules() }, false),
                 // A Sunday; Monday; Thursday to Sunday of the same week, 2026-W53.
                 &[
                     "2026-12-27T10:00Z",
@@ -284,7 +284,7 @@ mod tests {
             ),
             (
                 "months and years",
-                (KeepRules { monthly: 2, yearly: 2, ..rules() }, false),
+                (RetentionRules { monthly: 2, yearly: 2, ..rules() }, false),
                 &[
                     "2024-05-01T00:00Z",
                     "2025-11-30T00:00Z",
@@ -296,19 +296,19 @@ mod tests {
             ),
             (
                 "the same month of another year is another",
-                (KeepRules { monthly: 2, ..rules() }, false),
+                (RetentionRules { monthly: 2, ..rules() }, false),
                 &["2025-11-20T00:00Z", "2026-11-20T00:00Z"],
                 &["monthly", "monthly"],
             ),
             (
                 "a duration counts from the last one, both ends included",
-                (KeepRules { within: "2d".into(), ..rules() }, false),
+                (RetentionRules { within: "2d".into(), ..rules() }, false),
                 &["2026-11-18T09:59:59Z", "2026-11-18T10:00Z", "2026-11-20T10:00Z"],
                 &["-", "within", "within"],
             ),
             (
                 "rules add up",
-                (KeepRules { last: 1, hourly: 1, daily: 2, within: "1h".into(), ..rules() }, false),
+                (RetentionRules { last: 1, hourly: 1, daily: 2, within: "1h".into(), ..rules() }, false),
                 &["2026-11-19T10:00Z", "2026-11-20T08:00Z", "2026-11-20T09:30Z", "2026-11-20T10:00Z"],
                 &["daily", "-", "within", "last hourly daily within"],
             ),
@@ -326,7 +326,7 @@ mod tests {
             ),
             (
                 "what something can be undone by, for a month",
-                (KeepRules { last: 1, ..rules() }, false),
+                (RetentionRules { last: 1, ..rules() }, false),
                 &[
                     "2026-10-21T09:59:59Z before-rollback-1",
                     "2026-10-21T10:00Z after-rollback-1",
@@ -343,7 +343,7 @@ mod tests {
             ),
             (
                 "those kept anyway count in their periods",
-                (KeepRules { daily: 1, ..rules() }, false),
+                (RetentionRules { daily: 1, ..rules() }, false),
                 &["2026-11-20T09:00Z", "2026-11-20T10:00Z release"],
                 &["-", "daily named"],
             ),
@@ -357,17 +357,17 @@ mod tests {
     #[test]
     fn periods_are_local() {
         let two_days = ["2026-11-19T22:30:00Z", "2026-11-19T23:30:00Z"];
-        let daily = (KeepRules { daily: 5, ..rules() }, false);
+        let daily = (RetentionRules { daily: 5, ..rules() }, false);
         assert_eq!(kept(&daily, &berlin(), &two_days), ["daily", "daily"]);
         assert_eq!(kept(&daily, &TimeZone::UTC, &two_days), ["-", "daily"]);
         // 02:30 in summer, 02:30 and 02:45 in winter.
         let repeated = ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T01:45:00Z"];
         assert_eq!(
-            kept(&(KeepRules { hourly: 5, ..rules() }, false), &berlin(), &repeated),
+            kept(&(RetentionRules { hourly: 5, ..rules() }, false), &berlin(), &repeated),
             ["hourly", "-", "hourly"]
         );
         // A day of the calendar, of 25 hours.
-        let within = (KeepRules { within: "1day".into(), ..rules() }, false);
+        let within = (RetentionRules { within: "1day".into(), ..rules() }, false);
         let day = ["2026-10-24T10:30:00Z", "2026-10-24T11:00:00Z", "2026-10-25T12:00:00Z"];
         assert_eq!(kept(&within, &berlin(), &day), ["-", "within", "within"]);
     }
@@ -384,10 +384,10 @@ mod tests {
             mounted: false,
         };
         let taken = [far(1, i64::MAX - 1), far(2, i64::MAX)];
-        let daily = KeepRules { daily: 2, ..rules() };
+        let daily = RetentionRules { daily: 2, ..rules() };
         let found = reasons(&daily, false, &taken, &TimeZone::UTC).unwrap();
         assert_eq!(found, [[Reason::Daily], [Reason::Daily]]);
-        let endless = KeepRules { within: "20000y".into(), ..rules() };
+        let endless = RetentionRules { within: "20000y".into(), ..rules() };
         assert!(reasons(&endless, false, &taken, &TimeZone::UTC).is_err());
     }
 }

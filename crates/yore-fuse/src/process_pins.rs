@@ -16,25 +16,25 @@ const MOST: usize = 64;
 
 /// Keeps snapshots. They stay no longer than this does.
 #[derive(Default)]
-pub(crate) struct Keeper {
+pub(crate) struct ProcessPins {
     /// What each thread holds a clone of.
     count: Arc<()>,
-    /// The reading end hangs up when the writing end is gone, with the keeper.
+    /// The reading end hangs up when the writing end is gone, with the process_pins.
     end: OnceLock<(PipeReader, PipeWriter)>,
 }
 
 /// Room to keep one snapshot as long as a process lives.
-pub(crate) struct Place {
+pub(crate) struct PinSlot {
     /// The process; `None` of one that cannot be seen, and not be watched.
     process: Option<OwnedFd>,
     end: PipeReader,
     count: Arc<()>,
 }
 
-impl Keeper {
+impl ProcessPins {
     /// Room for one more, for the process of this thread, which waits for the answer. EAGAIN if there is
     /// none.
-    pub(crate) fn place(&self, thread: u32) -> Result<Place, Errno> {
+    pub(crate) fn slot(&self, thread: u32) -> Result<PinSlot, Errno> {
         let count = self.count.clone();
         if Arc::strong_count(&count) > MOST + 1 {
             return Err(Errno::EAGAIN);
@@ -48,14 +48,14 @@ impl Keeper {
         };
         let process = process_of(thread).and_then(|process| Pid::from_raw(process as i32));
         let process = process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
-        Ok(Place { process, end: end.try_clone().map_err(|_| Errno::EAGAIN)?, count })
+        Ok(PinSlot { process, end: end.try_clone().map_err(|_| Errno::EAGAIN)?, count })
     }
 }
 
-impl Place {
+impl PinSlot {
     /// Keeps it. EAGAIN if the thread that this takes is not to be had.
     pub(crate) fn keep(self, pin: Pin) -> Result<(), Errno> {
-        let Place { process: Some(process), end, count } = self else { return Ok(()) };
+        let PinSlot { process: Some(process), end, count } = self else { return Ok(()) };
         let work = move || {
             let mut ends = [PollFd::new(&process, PollFlags::IN), PollFd::new(&end, PollFlags::empty())];
             while let Err(rustix::io::Errno::INTR) = poll(&mut ends, None) {}
@@ -79,9 +79,9 @@ mod tests {
         Command::new("sleep").arg("600").spawn().unwrap()
     }
 
-    fn kept(keeper: &Keeper, view: &View, by: &Child) -> EventNo {
+    fn kept(process_pins: &ProcessPins, view: &View, by: &Child) -> EventNo {
         let event = view.snapshot(view.root(), "", false, false).unwrap().number;
-        keeper.place(by.id()).unwrap().keep(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
+        process_pins.slot(by.id()).unwrap().keep(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
         assert!(matches!(view.forget(&[event]), Err(Error::Pinned { .. })));
         event
     }
@@ -96,27 +96,27 @@ mod tests {
         }
     }
 
-    /// It is kept as long as the process lives, or the keeper, and there is an end to how many are.
+    /// It is kept as long as the process lives, or the process_pins, and there is an end to how many are.
     #[test]
     fn what_a_process_wants_stays_until_it_ends() {
         let volume = Volume::memory(64 << 20).unwrap();
-        let (view, keeper) = (volume.view(), Keeper::default());
+        let (view, process_pins) = (volume.view(), ProcessPins::default());
         let mut process = sleeper();
-        let event = kept(&keeper, view, &process);
+        let event = kept(&process_pins, view, &process);
         process.kill().unwrap();
         process.wait().unwrap();
         is_forgotten_soon(view, event);
 
         let mut process = sleeper();
-        let event = kept(&keeper, view, &process);
-        drop(keeper);
+        let event = kept(&process_pins, view, &process);
+        drop(process_pins);
         is_forgotten_soon(view, event);
 
-        let keeper = Keeper::default();
-        let places: Vec<Place> = (0..MOST).map(|_| keeper.place(process.id()).unwrap()).collect();
-        assert_eq!(keeper.place(process.id()).err().map(|e| e.code()), Some(libc::EAGAIN));
+        let process_pins = ProcessPins::default();
+        let places: Vec<PinSlot> = (0..MOST).map(|_| process_pins.slot(process.id()).unwrap()).collect();
+        assert_eq!(process_pins.slot(process.id()).err().map(|e| e.code()), Some(libc::EAGAIN));
         drop(places);
-        assert!(keeper.place(process.id()).is_ok());
+        assert!(process_pins.slot(process.id()).is_ok());
         process.kill().unwrap();
         process.wait().unwrap();
     }
@@ -127,8 +127,8 @@ mod tests {
         let volume = Volume::memory(64 << 20).unwrap();
         let view = volume.view();
         let event = view.snapshot(view.root(), "", false, false).unwrap().number;
-        let keeper = Keeper::default();
-        keeper.place(0).unwrap().keep(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
+        let process_pins = ProcessPins::default();
+        process_pins.slot(0).unwrap().keep(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
         view.forget(&[event]).unwrap();
     }
 }
