@@ -1,7 +1,7 @@
-//! Who did what to the past: the rows that a program records when it has taken, named, held, forgotten or put
-//! back something for a user.
+//! Who did what to the past: the rows that a program records after it has taken, named, held, forgotten or
+//! put back something for a user.
 //!
-//! A row says what was done where, with the events concerned and a word ([`OperationRow::note`]):
+//! A row says what was done and where, names the events concerned, and has a note ([`OperationRow::note`]):
 //!
 //! | kind | note | first, last, count |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! | rename | the name before and the one since, with a `/` between | the event |
 //! | resize | the length before, in bytes | nothing; the row's `bytes` are the length since |
 //!
-//! That something could not be recorded does not make it undone: it is logged.
+//! If a row cannot be recorded, the operation stands; a warning is logged.
 
 use crate::history::reclaim::retention::retention_text;
 use crate::history::record::Event;
@@ -26,7 +26,7 @@ use yore_format::{
     OPERATION_PATH_MAX,
 };
 
-/// Who does something, and where, to record what.
+/// Who does something, and on which view, for the rows that record it.
 #[derive(Clone, Copy)]
 pub struct Doing<'a> {
     /// The volume's present, which can be changed.
@@ -44,7 +44,7 @@ impl Doing<'_> {
         note: &str,
     ) -> Result<OperationRow> {
         let path = self.view.path_now(on)?.map(|path| path.as_os_str().as_bytes().to_vec());
-        // Of a path that is too long the end says more.
+        // The end of a path that is too long says more than its beginning.
         let path = path.unwrap_or_default();
         let path = path[path.len().saturating_sub(OPERATION_PATH_MAX)..].to_vec();
         let end = (0..=note.len().min(OPERATION_NOTE_MAX)).rev().find(|at| note.is_char_boundary(*at));
@@ -57,11 +57,11 @@ impl Doing<'_> {
         self.row(kind, event.row.root, (event.number, event.number, 1), note)
     }
 
-    /// A snapshot that was taken, or a restore or undelete that begins with one; `None`: it is a part of
-    /// something else.
+    /// The row for a snapshot that was taken, or for a restore or undelete that begins with this event.
+    /// `None` if the event is part of something else.
     ///
     /// # Errors
-    /// Damage and device errors; so all others here.
+    /// Damage and device errors; the same for all functions here.
     pub fn taking(&self, event: &Event) -> Result<Option<OperationRow>> {
         match event.row.kind {
             EventKind::Undo => match begun(&event.row.name) {
@@ -72,8 +72,8 @@ impl Doing<'_> {
         }
     }
 
-    /// Events that are about to be forgotten: a row for each directory or file that has one. Those that are
-    /// not kept are left out.
+    /// The rows for events that are about to be forgotten: one for each directory or file that has any of
+    /// them. Leaves out events that are not kept.
     pub fn forgetting(&self, numbers: &[EventNo]) -> Result<Vec<OperationRow>> {
         let mut of_each: std::collections::BTreeMap<InodeNo, Vec<Event>> = std::collections::BTreeMap::new();
         for number in numbers {
@@ -91,13 +91,13 @@ impl Doing<'_> {
         rows.collect()
     }
 
-    /// An event, as it was, that was given this name, or only another description (`None`).
+    /// The row for an event, as it was before, that got this name, or only another description (`None`).
     pub fn renaming(&self, was: &Event, name: Option<&str>) -> Result<OperationRow> {
         let old = &was.row.name;
         self.of_event(OperationKind::Rename, was, &format!("{old}/{}", name.unwrap_or(old)))
     }
 
-    /// An event that was held for a reason, or released (`None`).
+    /// The row for an event that was held for a reason, or released (`None`).
     pub fn holding(&self, event: &Event, reason: Option<&str>) -> Result<OperationRow> {
         match reason {
             Some(reason) => self.of_event(OperationKind::Hold, event, reason),
@@ -105,7 +105,8 @@ impl Doing<'_> {
         }
     }
 
-    /// A directory that became what it was: what that was called.
+    /// The row for a directory that was rolled back, undone or redone; `name` is what that operation is
+    /// called.
     pub fn rolling(&self, directory: InodeNo, name: &str) -> Result<Option<OperationRow>> {
         let before = format!("before-{name}");
         let Some((kind, _)) = begun(&before) else { return Ok(None) };
@@ -118,25 +119,25 @@ impl Doing<'_> {
         self.row(kind, directory, (first, first, 1), name).map(Some)
     }
 
-    /// So many files in a directory whose history is given up.
+    /// The row for so many files in a directory whose history is being given up.
     pub fn expunging(&self, directory: InodeNo, files: usize) -> Result<OperationRow> {
         self.row(OperationKind::Expunge, directory, (EventNo(0), EventNo(0), files as u64), "")
     }
 
-    /// A directory or file that is about to get this policy.
+    /// The row for a directory or file that is about to get this policy.
     pub fn setting(&self, inode: InodeNo, policy: &Policy) -> Result<OperationRow> {
         let before = policy_text(&self.view.policy(inode)?, policy);
         self.row(OperationKind::Policy, inode, (EventNo(0), EventNo(0), 0), &before)
     }
 
-    /// A volume that had so many bytes, and has another length now.
+    /// The row for a volume that was resized; `before` is its old length in bytes.
     pub fn resizing(&self, before: u64) -> Result<OperationRow> {
         let note = before.to_string();
         let row = self.row(OperationKind::Resize, InodeNo::ROOT, (EventNo(0), EventNo(0), 0), &note)?;
         Ok(OperationRow { bytes: self.view.info().size, ..row })
     }
 
-    /// Records what was done.
+    /// Records these rows.
     pub fn note(&self, rows: impl IntoIterator<Item = OperationRow>) {
         for row in rows {
             if let Err(error) = self.view.note_operation(RowClass::Done, &row) {
@@ -146,8 +147,8 @@ impl Doing<'_> {
     }
 }
 
-/// What a policy says that gives way to another one, as commands write it so that it is said again; empty if
-/// that is too long.
+/// What a policy says before `next` replaces it, in the syntax of commands, so that a user can set it again.
+/// Empty if the text is too long.
 fn policy_text(policy: &Policy, next: &Policy) -> String {
     let Policy { versioning, retention, exclude, hold } = policy;
     let version = match versioning {
@@ -186,8 +187,8 @@ fn policy_text(policy: &Policy, next: &Policy) -> String {
 }
 
 impl View {
-    /// What was recorded of who did what, the latest first; of others than a user only what concerns
-    /// directories and files that are his now, `None` for all. O(rows · log).
+    /// The recorded operations, the latest first. A user sees his own, and those of others only where they
+    /// concern directories and files that he owns now; `None` sees all. O(rows · log).
     ///
     /// # Errors
     /// Damage and device errors.
@@ -204,7 +205,7 @@ impl View {
         Ok(seen)
     }
 
-    /// Whether what the event is of is still there and a user's.
+    /// Whether the directory or file of the row's event still exists and belongs to a user.
     fn concerns(&self, row: &OperationRow, uid: u32) -> Result<bool> {
         let Some(event) = self.store().past.ever(&self.store().meta, row.first)? else { return Ok(false) };
         match self.present().node(event.row.root, Some(event.row.root_incarnation.0)) {
@@ -220,8 +221,7 @@ mod tests {
     use super::*;
     use yore_format::{Retention, RetentionRules};
 
-    /// `monthly:all` was noted as `monthly:4294967295`, and that is what `yore operations` told people to
-    /// write.
+    /// `monthly:all` was noted as `monthly:4294967295`, and `yore operations` told people to write that.
     #[test]
     fn policies_are_noted_as_commands_write_them() {
         let rules = RetentionRules { monthly: RetentionRules::ALL, last: 3, ..RetentionRules::default() };

@@ -1,33 +1,35 @@
 //! What policies exclude: files of which intervals and closes make no versions.
 //!
-//! **Who.** The nearest policy upwards that says `exclude` decides, and its patterns are those of
-//! gitignore(5), of paths from its directory: what is below an excluded directory is excluded, and no pattern
-//! takes that back. A file's own policy counts for it, and can only say that nothing is excluded. An inode
-//! that has its own say is not excluded; nor is a file of several names, of which no directory decides.
+//! **Who.** The nearest policy upwards that says `exclude` decides. Its patterns are those of gitignore(5),
+//! for paths from its directory: whatever is below an excluded directory is excluded, and no pattern takes
+//! that back. A file's own policy counts for that file, and can only say that nothing is excluded. An inode
+//! whose own policy says something about `exclude` is not excluded; nor is a file of several names, because
+//! no single directory decides about it.
 //!
-//! **E1 Never something else.** The state of an inode in use is what it was since it was *born*. Whatever
-//! changes an inode that any event covers has it born anew, excluded or not; of one that is excluded, no
+//! **E1 Never something else.** The state of an inode in use has been the same since it was *born*. Whatever
+//! changes an inode that an event covers gives it a new birth, excluded or not. If the inode is excluded, no
 //! version is kept for the events that policies took of a directory above ([`spares`]). So as of such an
-//! event an excluded inode is exactly what it was, as long as nothing changes it, and then nothing at all.
+//! event an excluded inode is exactly what it was until something changes it; after that, there is nothing.
 //!
-//! **E2 What was promised stays.** Events that somebody asked for cover what is excluded like all else. So do
-//! those that policies took before it was excluded: the row of the policy says since when its patterns
-//! exclude what they do (`excluding_since`), and so does one whose directory comes to have another directory
-//! below it that was not excluded ([`before_move`]). A file that is renamed keeps its version before, under
-//! the name that it had.
+//! **E2 What was promised stays.** Events that somebody asked for cover excluded files like all others. So do
+//! the events that policies took before the file was excluded: the row of a policy says since when its
+//! patterns exclude (`excluding_since`), and that number moves forward when a directory that was not excluded
+//! is moved below the policy's directory ([`before_move`]). A file that is renamed keeps the version before
+//! the rename, under its old name.
 //!
-//! **E3 Data after birth.** Blocks of which no version is kept are overwritten in place. Before that it is
-//! durable that the inode was born anew ([`crate::history::record::Past::settle_renewed`]): a crash in
-//! between would have old metadata show new data in the past.
+//! **E3 Data after birth.** Blocks of which no version is kept are overwritten in place. Before that, the new
+//! birth of the inode must be durable ([`crate::history::record::Past::settle_renewed`]): otherwise, after a
+//! crash in between, old metadata would show new data in the past.
 //!
-//! **Names.** The name of what is excluded is kept as its versions are. A name of the past, or one in use,
-//! may so lead to an inode that has no state as of a policy's event: then nothing was there, and listings
-//! leave it out.
+//! **Names.** The name of an excluded file is kept exactly when its versions are. So a past name, or one in
+//! use, may lead to an inode that has no state as of a policy's event. Then nothing was there, and listings
+//! leave the name out.
 //!
 //! **Looking.** Whether an inode is excluded depends on all names upwards. Each directory in memory remembers
-//! its place, each file what is said of it, until patterns change, or a directory is renamed. To find it out,
-//! one directory after the other is locked. Who holds a lock that comes behind those of directories only
-//! tries, and takes what he cannot find out for not excluded: that keeps too much.
+//! its place, and each file whether it is excluded, until patterns change or a directory is renamed. To find
+//! it out, the search locks one directory after the other. A caller that holds a lock that comes after those
+//! of directories only tries these locks, and takes an inode it cannot decide about for not excluded: that
+//! keeps too much, never too little.
 
 use crate::core::inode::{InodeCell, DEPTH_MAX};
 use crate::core::memo::{Known as Excluded, Place};
@@ -37,7 +39,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{Inode, Policy};
 
-/// Whether locks of directories are waited for.
+/// Whether the search waits for the locks of directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Yes,
@@ -45,8 +47,8 @@ enum Wait {
     No,
 }
 
-/// The name of an inode in the directory above, as its cell has it; `None`: it has another one by now, or
-/// that cannot be found out.
+/// The name of an inode in the directory above, by the cookie in its cell. `None` if the inode has another
+/// name by now, or if the name cannot be found out.
 fn name_in(store: &Store, above: &InodeCell, cell: &InodeCell, wait: Wait) -> Result<Option<Vec<u8>>> {
     let cookie = cell.cover.excluded.cookie();
     let state = match wait {
@@ -66,7 +68,7 @@ fn name_in(store: &Store, above: &InodeCell, cell: &InodeCell, wait: Wait) -> Re
     Ok(name)
 }
 
-/// The directory above; `None`: there is none, or it is not known.
+/// The directory above; `None` if there is none, or if it is not known.
 fn above(store: &Store, cell: &InodeCell) -> Result<Option<Arc<InodeCell>>> {
     let up = InodeNo(cell.cover.parent.load(Ordering::Relaxed));
     if up == InodeNo::NONE || up == cell.no {
@@ -137,7 +139,7 @@ fn find_out(store: &Store, cell: &Arc<InodeCell>, is_directory: bool, wait: Wait
     Ok(Some(excluded))
 }
 
-/// Whether a policy decides of an inode by its name: it has one name, and that is known.
+/// Whether a policy decides about an inode by its name: it has exactly one name, and that is known.
 fn has_place(inode: &Inode) -> bool {
     inode.is_directory() || (inode.links == 1 && inode.parent != InodeNo::NONE)
 }
@@ -157,7 +159,7 @@ pub(crate) fn is_excluded(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> 
     Ok(has_place && find_out(store, cell, is_directory, Wait::Yes)?.unwrap_or(false))
 }
 
-/// Finds out whether an inode is excluded, for who is about to lock it. The caller holds no lock of an inode.
+/// Finds out whether an inode is excluded, before the caller locks it. The caller holds no lock of an inode.
 ///
 /// # Errors
 /// As [`is_excluded`].
@@ -165,7 +167,7 @@ pub(crate) fn warm(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
     is_excluded(store, cell).map(drop)
 }
 
-/// What is known of an inode whose state is locked, without asking anybody; `None`: nothing.
+/// What memory knows of an inode whose state is locked, without a look at other inodes; `None`: nothing.
 pub(crate) fn known(store: &Store, cell: &InodeCell, inode: &Inode) -> Option<bool> {
     if !store.past.has_exclusions() || !has_place(inode) {
         return Some(false);
@@ -173,8 +175,9 @@ pub(crate) fn known(store: &Store, cell: &InodeCell, inode: &Inode) -> Option<bo
     cell.cover.excluded.get(store.past.exclusion_epoch()).map(|known| known.excluded())
 }
 
-/// Whether an inode that an event covers is excluded, and no event that sees what is excluded covers it as it
-/// is: it is born anew without a version. Its state may be locked, and its io.
+/// Whether an inode that an event covers is excluded, and no event that also sees excluded files covers its
+/// present state. Then the inode gets a new birth without a version. The caller may hold the locks of its
+/// state and its io.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -188,8 +191,8 @@ pub(crate) fn spares(store: &Store, cell: &Arc<InodeCell>, inode: &Inode) -> Res
     Ok(find_out(store, cell, inode.is_directory(), Wait::No)?.unwrap_or(false))
 }
 
-/// The place of a directory of which names are about to change; `None`: nothing is excluded, or it is not
-/// known. The caller holds no lock of an inode.
+/// The place of a directory whose names are about to change. `None` if nothing is excluded, or if the place
+/// is not known. The caller holds no lock of an inode.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -200,7 +203,7 @@ pub(crate) fn place_of(store: &Store, directory: &Arc<InodeCell>) -> Result<Opti
     }
 }
 
-/// Whether a name that is about to go, of an inode whose state is locked, is excluded.
+/// Whether a name that is about to go is excluded. The state of its inode is locked.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -214,9 +217,9 @@ pub(crate) fn excludes_name(
     Ok(place.excludes(name, inode.is_directory()) && store.past.patterns(&store.meta, cell)?.is_none())
 }
 
-/// Before a directory comes to be in another place: if it was not excluded, what is below it may be excluded
-/// from then on, by whoever decides there. The caller holds no lock of an inode. With no event in between,
-/// all events of before count for it (E2).
+/// Before a directory moves to another place: if it was not excluded, a policy at the new place may exclude
+/// what is below it from then on. If no event comes between this call and the move, all earlier events still
+/// count for it (E2). The caller holds no lock of an inode.
 ///
 /// # Errors
 /// `NoSpace`; damage and device errors.
@@ -232,8 +235,8 @@ pub(crate) fn before_move(store: &Store, cell: &Arc<InodeCell>, to: Option<&Arc<
     }
 }
 
-/// Before the policy of an inode is another one: if it says nothing any more of what is excluded, the next
-/// one upwards decides. As [`before_move`].
+/// Before an inode gets another policy: if the new one says nothing any more about `exclude`, the next policy
+/// upwards decides. As [`before_move`].
 ///
 /// # Errors
 /// As [`before_move`].

@@ -1,19 +1,20 @@
-//! The gate: while a directory is being made what it was, calls that concern it, or what is below it, wait.
+//! The gate: while a directory is rolled back, calls that concern it, or anything below it, wait.
 //!
-//! **G1 Nobody is inside.** Who closes the gate goes on only when every call that began before has ended, so
-//! none of them sees or changes anything between the states before and after. Each thread counts its calls in
-//! a place of its own (a *slot*): odd while it is at one. Who enters makes his slot odd and then looks
-//! whether the gate is closed; who closes it says so and then looks at all slots. One of the two sees the
-//! other, if neither's look comes before what it has said. For who closes, and for all threads at once, the
-//! kernel sees to that (membarrier(2)), so a call costs a load and two stores of the thread's own; where
-//! there is no such thing, a fence as well.
+//! **G1 Nobody is inside.** The thread that closes the gate goes on only when every call that began before
+//! has ended. So no call sees or changes anything between the states before and after. Each thread counts its
+//! calls in a *slot* of its own, which is odd during a call. A thread that enters makes its slot odd, and
+//! then looks whether the gate is closed. The thread that closes the gate marks it closed, and then looks at
+//! all slots. One of the two sees the other, provided that neither's look is ordered before its own store.
+//! The kernel sees to that order on behalf of the closing thread, for all threads at once (membarrier(2)), so
+//! a call costs a load and two stores to the thread's own slot. Where the kernel has no membarrier(2), a call
+//! costs a fence as well.
 //!
-//! **G2 Who waits holds nothing**: calls come here first of all, before any lock, and a call that is to wait
-//! is not counted while it does. A call from within another one of the same thread does not wait for a gate
-//! that waits for the outer one.
+//! **G2 Whoever waits holds nothing.** Calls come here first of all, before any lock, and a call does not
+//! count while it waits. A call from within another call of the same thread does not wait for a gate that
+//! waits for the outer one.
 //!
-//! **G3 Who is concerned** is asked only while the gate is closed. What leads out of the directory or into it
-//! concerns it on either side.
+//! **G3 Who is concerned** is computed only while the gate is closed. A call that leads out of the directory
+//! or into it is concerned on either side.
 
 use crate::{InodeNo, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -24,7 +25,7 @@ use std::sync::atomic::{compiler_fence, fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long who closes the gate sleeps between two looks at a slot.
+/// How long the thread that closes the gate sleeps between two looks at a slot.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The gate of a volume.
@@ -33,29 +34,29 @@ pub(crate) struct Gate {
     is_closed: AtomicBool,
     closed: Mutex<Option<Closed>>,
     opened: Condvar,
-    /// Held by who rolls back: one at a time.
+    /// Held by the thread that rolls back: one at a time.
     turn: Mutex<()>,
-    /// How often it was closed.
+    /// How often the gate was closed.
     times: AtomicU64,
 }
 
-/// Where the gate is closed.
+/// Where the gate is closed, and for which time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Closed {
     directory: InodeNo,
-    /// How many times it was closed before.
+    /// Which closing this is: the gate's count of closings.
     time: u64,
-    /// It is still waited for those who began before.
+    /// The gate still waits for calls that began before.
     waiting: bool,
 }
 
-/// Held by who may close the gate.
+/// Permission to close the gate; only one thread has it at a time.
 pub(crate) struct Turn<'g> {
     gate: &'g Gate,
     _turn: MutexGuard<'g, ()>,
 }
 
-/// The gate is closed as long as this lives.
+/// Keeps the gate closed as long as this lives.
 pub(crate) struct Closing<'g>(&'g Gate);
 
 impl Drop for Closing<'_> {
@@ -73,7 +74,7 @@ impl Gate {
         gate
     }
 
-    /// Whoever waits goes on.
+    /// Opens the gate; whoever waits goes on.
     pub(crate) fn open(&self) {
         let mut closed = self.closed.lock();
         *closed = None;
@@ -81,12 +82,12 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Waits until nobody else rolls back.
+    /// Waits until no other thread rolls back.
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn { gate: self, _turn: self.turn.lock() }
     }
 
-    /// Enters, unless the gate is closed and `concerns` the directory where it is: then waits first.
+    /// Enters. If the gate is closed, and `concerns` holds for the directory where it is closed, waits first.
     ///
     /// # Errors
     /// Those of `concerns`.
@@ -99,7 +100,7 @@ impl Gate {
         }
     }
 
-    /// The same for who does not wait: `None`.
+    /// As [`Gate::enter`], but `None` instead of waiting.
     ///
     /// # Errors
     /// Those of `concerns`.
@@ -136,7 +137,7 @@ impl Gate {
 }
 
 impl<'g> Turn<'g> {
-    /// Closes the gate at a directory, and waits until all others who have entered before are done.
+    /// Closes the gate at a directory, and waits until all other threads that entered before have left.
     pub(crate) fn close(&self, directory: InodeNo) -> Closing<'g> {
         let gate = self.gate;
         let time = gate.times.fetch_add(1, Ordering::Relaxed) + 1;
@@ -156,10 +157,10 @@ impl<'g> Turn<'g> {
 /// Counts the calls of one thread.
 type Slot = Arc<AtomicU64>;
 
-/// The slots of all threads that are there.
+/// The slots of all living threads.
 static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
-/// What a thread has.
+/// What each thread has.
 struct Thread {
     slot: Slot,
     /// Calls within calls.
@@ -185,7 +186,7 @@ impl Drop for Thread {
     }
 }
 
-/// Whether the kernel makes all threads of this process see what was said.
+/// Whether membarrier(2) can order the memory accesses of all threads of this process.
 fn has_barrier() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
@@ -195,7 +196,7 @@ fn has_barrier() -> bool {
     })
 }
 
-/// Waits until each thread that is at a call is at another one, or at none.
+/// Waits until each thread that is inside a call has left that call.
 fn wait_for_all() {
     fence(Ordering::SeqCst);
     if has_barrier() {
@@ -205,7 +206,7 @@ fn wait_for_all() {
     let own = THREAD.try_with(|thread| thread.slot.clone()).ok();
     let slots: Vec<Slot> = SLOTS.lock().clone();
     for slot in slots {
-        // Who calls from within another call of his own knows what he does.
+        // A thread that rolls back from within a call of its own knows what it does.
         if own.as_ref().is_some_and(|own| Arc::ptr_eq(own, &slot)) {
             continue;
         }
@@ -218,9 +219,9 @@ fn wait_for_all() {
 
 /// A call that is under way.
 pub(crate) struct Passage {
-    /// Of a thread that is ending, which has no slot any more.
+    /// The slot of a thread that is ending and has no slot of its own any more.
     own: Option<Slot>,
-    /// Of this thread.
+    /// A passage belongs to its thread.
     _here: PhantomData<*const ()>,
 }
 
@@ -264,8 +265,8 @@ impl Drop for Passage {
             SLOTS.lock().retain(|other| !Arc::ptr_eq(other, &slot));
             return;
         }
-        // Who has entered with the thread's slot leaves before the thread gives it up, or it is not there any
-        // more.
+        // A call that entered with the thread's slot leaves before the thread gives the slot up; otherwise
+        // the slot does not matter any more.
         let _ = THREAD.try_with(|thread| {
             let depth = thread.depth.get() - 1;
             thread.depth.set(depth);
@@ -283,7 +284,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
 
-    /// Many threads enter all the time, and none of them is inside while the gate is closed; those who are
+    /// Many threads enter all the time, and none of them is inside while the gate is closed. Threads that are
     /// not concerned go on.
     #[test]
     fn nobody_is_inside() {
@@ -315,7 +316,7 @@ mod tests {
                     assert_eq!(inside.load(Ordering::SeqCst), 0);
                 }
             }
-            // On a busy machine the threads may have begun only now.
+            // On a busy machine the threads may not have begun before now.
             while passed.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
                 std::thread::yield_now();
             }
@@ -323,7 +324,7 @@ mod tests {
         });
     }
 
-    /// Who is told to wait comes through when the gate opens, and who does not want to wait is told.
+    /// A call that waits comes through when the gate opens; a call that does not want to wait gets `None`.
     #[test]
     fn waiting_ends() {
         let gate = Arc::new(Gate::closed_at(InodeNo::ROOT));

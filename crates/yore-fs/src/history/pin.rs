@@ -1,11 +1,11 @@
-//! Events that somebody needs to stay: those that are mounted by themselves, and those that something under
-//! way may have to go back to.
+//! Pins: they keep an event from being forgotten while it is mounted by itself, or while something under way
+//! may have to go back to it.
 
 use crate::types::PinnedBy;
 use crate::{Result, View};
 use yore_format::EventNo;
 
-/// An event that is not forgotten as long as this lives.
+/// Keeps an event from being forgotten as long as this lives.
 #[must_use]
 pub struct Pin {
     view: View,
@@ -32,8 +32,8 @@ impl Drop for Pin {
 }
 
 impl View {
-    /// Keeps an event from being forgotten as long as the answer lives, by whomever and for whatever. In
-    /// memory only: another process that opens the volume later knows nothing of it. O(log events).
+    /// Keeps an event from being forgotten, by anybody and for any reason, as long as the returned pin lives.
+    /// In memory only: another process that opens the volume later knows nothing of it. O(log events).
     ///
     /// ```
     /// use yore_fs::{Error, PinnedBy, Volume};
@@ -50,7 +50,7 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::NotFound`] if it is not kept; damage and device errors.
+    /// [`crate::Error::NotFound`] if the event is not kept; damage and device errors.
     pub fn pin(&self, event: EventNo, by: PinnedBy) -> Result<Pin> {
         self.store().past.pin(&self.store().meta, event, by)?;
         Ok(Pin { view: self.as_of(event), event, by })

@@ -1,26 +1,28 @@
 //! Policies: which versions are made beside the snapshots that somebody asks for, and how long they are kept.
 //!
-//! A directory or a file may have a policy of its own; what it leaves open is said by the directory above,
-//! and so on up to the root directory. Where nothing is said, versions are made at snapshots only, and
-//! everything is kept. A file of several names obeys the directory of its latest one, or the root directory
-//! if that name is gone.
+//! A directory or a file may have a policy of its own. What that leaves open, the policy of the directory
+//! above says, and so on up to the root directory. Where no policy says anything, versions are made at
+//! snapshots only, and everything is kept. A file of several names obeys the directory of its latest name, or
+//! the root directory if that name is gone.
 //!
-//! **At each close** ([`closed`]). When a file that was changed is closed by who could write to it, it is
-//! cut. So that a name, too, has its history, what changes the names of such a file events it
-//! ([`NameChange`], V3): before, if it was changed since its last event, and after; a file without names is
-//! cut no more, but that it was removed is noted.
+//! **At each close** ([`closed`]). When a program that could write to a file closes it, and the file was
+//! changed, it is versioned. So that names have their history too, a change of the names of such a file takes
+//! events of it ([`NameChange`], V3): one before, if the file was changed since its last event, and one
+//! after. A file that has lost all its names gets no more versions, but a tombstone says that it was removed.
 //!
-//! **At intervals** ([`Due`]). The first change after an event must keep a version; there it is noted that
-//! the directory (or file) whose policy covers it is to be versioned so much later: the nearest that says
-//! anything but *at each close*, for that is of single files, and leaves it to the directories above whether
-//! they are cut. A thread does so. What was not cut before the volume was closed is cut when it is opened
-//! again, before anything changes, if its time has come.
+//! **At intervals** ([`Due`]). The first change after an event must keep a version. That change also makes a
+//! directory or file due one interval later: the one whose policy covers the changed inode, which is the
+//! nearest policy that says anything but *at each close*. (A policy *at each close* is about single files,
+//! and leaves it to the directories above when they get events.) A thread takes the events that are due. What
+//! was due and got no event before the volume was closed gets it when the volume is opened again, before
+//! anything changes.
 //!
-//! **Held for a time** ([`take`]). What is taken under a policy with `hold` says until when nobody gives it
-//! up; that it says itself, so another policy changes nothing of it.
+//! **Held for a time** ([`take`]). An event taken under a policy with `hold` says itself until when nobody
+//! gives it up. So a later change of the policy does not affect it.
 //!
-//! **How long** ([`retain`]). The events of each directory and file that a policy with rules covers are
-//! looked at every few minutes, and forgotten if no rule keeps them; those with a name and those held never.
+//! **How long** ([`retain`]). Every few minutes the events of each directory and file that a policy with
+//! rules covers are checked, and forgotten if no rule keeps them. Events with a name and held events are
+//! never forgotten so.
 
 use crate::api::room::with_room;
 use crate::api::view::is_below;
@@ -46,15 +48,15 @@ use yore_format::{
     WriteFeatures, WITHIN_MAX,
 };
 
-/// How much later something is cut that cannot be when it is due.
+/// How much later an event is tried again that cannot be taken when it is due.
 const POSTPONED: Duration = Duration::from_secs(1);
 /// The longest hold of a policy, in nanoseconds: about a hundred years.
 const HOLD_MAX: u64 = 36_525 * 86_400 * 1_000_000_000;
-/// How often it is looked what is kept.
+/// How often the rules are applied.
 const RETAIN_EVERY: Duration = Duration::from_secs(300);
-/// After so many events it is looked at once.
+/// After so many new events the rules are applied at once.
 const RETAIN_AFTER: u64 = 4096;
-/// Events forgotten at a time.
+/// How many events are forgotten at a time.
 const FORGET_AT_A_TIME: usize = 1024;
 
 /// What applies to an inode, and whose policy says so.
@@ -62,21 +64,21 @@ const FORGET_AT_A_TIME: usize = 1024;
 pub struct PolicyInForce {
     /// When versions are made.
     pub versioning: Versioning,
-    /// By whose policy; `None`: nobody says anything.
+    /// Whose policy says so; `None`: no policy does.
     pub versioning_by: Option<InodeNo>,
     /// How long they are kept.
     pub retention: Retention,
-    /// By whose policy; `None`: nobody says anything.
+    /// Whose policy says so; `None`: no policy does.
     pub retention_by: Option<InodeNo>,
-    /// For how long what policies take is held, in nanoseconds; 0: not at all.
+    /// For how long events that policies take are held, in nanoseconds; 0: not at all.
     pub hold: u64,
-    /// By whose policy; `None`: nobody says anything.
+    /// Whose policy says so; `None`: no policy does.
     pub hold_by: Option<InodeNo>,
-    /// What is excluded from versions that policies make, of paths from the directory that says so.
+    /// Patterns of what policies make no versions of, for paths from the directory whose policy says so.
     pub exclude: Vec<String>,
-    /// By whose policy; `None`: nobody says anything.
+    /// Whose policy says so; `None`: no policy does.
     pub exclude_by: Option<InodeNo>,
-    /// It is excluded itself.
+    /// Whether the inode itself is excluded.
     pub excluded: bool,
 }
 
@@ -115,8 +117,8 @@ pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
     })
 }
 
-/// For how long what policies take of an inode is held, in nanoseconds, if its own policy is `own`; else by
-/// what it is.
+/// For how long events that policies take of an inode are held, in nanoseconds: as if its own policy were
+/// `own`, or by its actual policy if `own` is `None`.
 fn hold_of(store: &Store, cell: &Arc<InodeCell>, own: Option<&Policy>) -> Result<u64> {
     let mut hold = None;
     versioning::upwards(store, cell, &mut |at, found| {
@@ -130,7 +132,7 @@ fn hold_of(store: &Store, cell: &Arc<InodeCell>, own: Option<&Policy>) -> Result
     Ok(hold.unwrap_or(0))
 }
 
-/// Whether another policy of its own would hold what is taken of an inode for a shorter time than now.
+/// Whether this policy, as the inode's own, would hold events taken of it for a shorter time than now.
 ///
 /// # Errors
 /// `Stale`; damage and device errors.
@@ -139,7 +141,7 @@ pub(crate) fn shortens_hold(store: &Store, no: InodeNo, policy: &Policy) -> Resu
     Ok(hold_of(store, &cell, Some(policy))? < hold_of(store, &cell, None)?)
 }
 
-/// Takes an event because a policy says so, and holds it for as long as one says.
+/// Takes an event because a policy says so, and holds it as long as a policy says.
 ///
 /// # Errors
 /// `NotFound`, `NoSpace`; damage and device errors.
@@ -147,7 +149,7 @@ fn take(store: &Arc<Store>, cell: &Arc<InodeCell>, kind: EventKind) -> Result<Ev
     let mut more = EventMore::default();
     let hold = hold_of(store, cell, None)?;
     if hold > 0 {
-        // A policy that holds has given the volume what such rows need.
+        // When a policy with `hold` was set, the volume got the feature that such rows need.
         let seconds = i64::try_from(hold.div_ceil(1_000_000_000)).unwrap_or(i64::MAX);
         more.held_until = Some(crate::clock::now().seconds.saturating_add(seconds));
     }
@@ -167,7 +169,7 @@ pub(crate) fn own(store: &Store, no: InodeNo) -> Result<Policy> {
     }
 }
 
-/// All rows of the tree of policies, each with whether its inode is in use.
+/// All rows of the tree of policies, each with whether its inode is still in use.
 fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, bool)>> {
     let mut rows = Vec::new();
     store.past.each_policy(&store.meta, &mut |no, row| {
@@ -184,7 +186,7 @@ fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, bool)>> {
     Ok(rows)
 }
 
-/// All policies of inodes in use, by their numbers.
+/// All policies of inodes in use, with the numbers of these inodes.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -193,12 +195,12 @@ pub(crate) fn all(store: &Store) -> Result<Vec<(InodeNo, Policy)>> {
     Ok(in_use.map(|(no, row, _)| (no, row.policy)).collect())
 }
 
-/// Gives an inode a policy, on behalf of a user. Durable when it returns. One with an interval begins with an
-/// event.
+/// Gives an inode a policy, on behalf of a user. It is durable on return. A policy with an interval begins
+/// with an event.
 ///
 /// # Errors
-/// `Invalid` for what is neither directory nor regular file, and for rules that cannot be; `LimitReached`;
-/// `NotFound`, `NoSpace`, `ReadOnly`.
+/// `Invalid` if the inode is neither a directory nor a regular file, and for impossible rules;
+/// `LimitReached`; `NotFound`, `NoSpace`, `ReadOnly`.
 pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy, user: Option<&User>) -> Result<()> {
     store.check_writable()?;
     check(policy)?;
@@ -256,11 +258,11 @@ fn check(policy: &Policy) -> Result<()> {
     Ok(())
 }
 
-/// Since when a change of a file counts.
+/// From which event on a change of a file counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Since {
-    /// The last event of its own. That a directory's has seen it does not do: that may be forgotten before
-    /// what the policy of the file keeps.
+    /// The last event of the file itself. An event of a directory does not count, even if it has seen the
+    /// change: it may be forgotten before the events that the file's policy keeps.
     OwnEvent,
     /// The last event that covers it.
     AnyEvent,
@@ -279,7 +281,7 @@ fn is_changed(store: &Store, cell: &Arc<InodeCell>, since: Since) -> Result<bool
     }
 }
 
-/// Whether a version is made of a file when it is closed. Constant time.
+/// Whether closing a file makes a version of it. Constant time.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -287,15 +289,15 @@ pub(crate) fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Res
     Ok(obeys_closes(store, cell)? && !exclude::is_excluded(store, cell)?)
 }
 
-/// The same of a file whatever name it has in its directory.
+/// As [`is_versioned_at_close`], regardless of whether the file's name is excluded.
 fn obeys_closes(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     Ok(store.past.has_policies()
         && cell.state.read().inode.is_regular()
         && versioning::versioning(store, cell)?.at_close)
 }
 
-/// A file was closed by somebody who could write to it. If that is to make a version, and it was changed
-/// since the last one, it is cut.
+/// A program that could write to a file has closed it. Takes an event of the file if a policy versions it at
+/// each close, and the file was changed since its last event.
 ///
 /// # Errors
 /// `NoSpace`; damage and device errors.
@@ -303,7 +305,7 @@ pub(crate) fn closed(store: &Arc<Store>, cell: &Arc<InodeCell>, behalf: Behalf) 
     event_if_changed(store, cell, Since::OwnEvent, behalf)
 }
 
-/// Takes note of how making a version went, and hands it on.
+/// Records whether a version could be made, and returns the result unchanged.
 fn noted<R>(store: &Store, made: Result<R>) -> Result<R> {
     store.missed.note(&made, || (store.alloc.available(&store.meta, 0), store.meta.geometry().blocks));
     made
@@ -321,18 +323,18 @@ fn event_if_changed(
     let want = Want::little(behalf);
     match noted(store, with_room(store, &want, |store| take(store, cell, EventKind::Close))) {
         Ok(event) => Ok(Some(event)),
-        // Its last name went meanwhile.
+        // The file has lost its last name meanwhile.
         Err(Error::NotFound) => Ok(None),
         Err(e) => Err(e),
     }
 }
 
-/// A file whose names are about to change, if versions of it are made when it is closed; and whose request
-/// that is. It stays while this lives.
+/// A file whose names are about to change, if a policy versions it at each close, and on whose behalf they
+/// change. The file stays in use while this lives.
 pub(crate) struct NameChange {
     file: Option<InUse>,
     behalf: Behalf,
-    /// Under its old name it is excluded; the new one may not be.
+    /// The old name is excluded; the new one may not be.
     excluded: bool,
 }
 
@@ -341,10 +343,11 @@ impl NameChange {
         NameChange { file: None, behalf, excluded: false }
     }
 
-    /// The file of a name, before something happens to that.
+    /// The file of a name, before that name changes.
     ///
     /// # Errors
-    /// `NoSpace`; damage and device errors. That there is no such name is left to who changes it.
+    /// `NoSpace`; damage and device errors. That there is no such name is an error of the caller's own call,
+    /// which comes next.
     pub(crate) fn of(
         store: &Arc<Store>,
         directory: InodeNo,
@@ -363,7 +366,7 @@ impl NameChange {
         }
     }
 
-    /// The same for a file that is known.
+    /// As [`NameChange::of`], for a file that is known.
     ///
     /// # Errors
     /// As [`NameChange::of`].
@@ -372,13 +375,13 @@ impl NameChange {
             return Ok(NameChange::nothing(behalf));
         }
         let excluded = exclude::is_excluded(store, &file.cell)?;
-        // What it had when it was closed is a version already.
+        // The state at the last close is a version already.
         event_if_changed(store, &file.cell, Since::AnyEvent, behalf)?;
         let file = Some(InUse::new(store, file.cell.clone(), file.attr));
         Ok(NameChange { file, behalf, excluded })
     }
 
-    /// It lost a name to this one, which tells when that was.
+    /// The file lost a name to the file of `other`, whose event tells when.
     ///
     /// # Errors
     /// As [`NameChange::changed`].
@@ -390,7 +393,8 @@ impl NameChange {
         }
     }
 
-    /// Its names have changed. What cannot be noted of that, for want of room, is not: the change was made.
+    /// The names have changed, and an event is taken of it. If there is no room for the event, it is left
+    /// out: the change itself was made.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -412,8 +416,8 @@ impl NameChange {
     }
 }
 
-/// At opening: what should have been versioned by now is, before anything changes; the rest when its time
-/// comes. O(policies), and nothing without them.
+/// At opening: takes the events that are overdue, before anything changes, and makes the rest due at their
+/// times. O(policies); nothing if there are none.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -439,7 +443,7 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
     event_due(store)
 }
 
-/// Events what is due. What a full volume has no room for is due again soon.
+/// Takes the events that are due. An event for which a full volume has no room is soon due again.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -454,18 +458,18 @@ pub(crate) fn event_due(store: &Arc<Store>) -> Result<()> {
         if !matches!(own.and_then(|own| own.versioning), Some(Versioning::Interval(_))) {
             continue;
         }
-        // What is being made what it was is cut when it is that.
+        // A directory that is being rolled back gets its event when the rollback is done.
         let concerns = |at| Ok(is_below(store, no, at)? || is_below(store, at, no)?);
         let Some(_passage) = store.gate.try_enter(concerns)? else {
             store.due.note(no, POSTPONED);
             continue;
         };
-        // Nobody has asked for it, so nothing is given up for it.
+        // Nobody asked for this event, so no history is given up for it.
         let nobody = Want::little(Behalf::Nobody);
         let made = with_room(store, &nobody, |store| take(store, &cell, EventKind::Interval));
         match noted(store, made) {
             Ok(_) | Err(Error::NotFound) => {}
-            // A full volume can be opened all the same, and emptied; the event is made when there is room.
+            // A full volume can still be opened, and emptied; the event is taken when there is room.
             Err(error) if is_full(&error) => {
                 store.due.note(no, POSTPONED);
             }
@@ -475,8 +479,8 @@ pub(crate) fn event_due(store: &Arc<Store>) -> Result<()> {
     Ok(())
 }
 
-/// Forgets what policies keep no longer, if it is time to look; what only such events have seen is given up
-/// in the background. O(events), with a policy that has rules.
+/// Forgets what policies no longer keep, if it is time to look. The background frees what only those events
+/// have seen. O(events), if a policy has rules.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -497,7 +501,8 @@ pub(crate) fn retain_in_time(store: &Arc<Store>) -> Result<()> {
     retain(store).map(|_| ())
 }
 
-/// Counts anew whose directories and files have policies: their owners may have changed, or they may be gone.
+/// Counts again how many policies each user's directories and files have: owners may have changed, and inodes
+/// may be gone.
 fn count(store: &Store, rows: &[(InodeNo, PolicyRow, bool)]) -> Result<()> {
     let mut owners = Vec::new();
     for (no, ..) in rows.iter().filter(|(.., in_use)| *in_use) {
@@ -511,7 +516,7 @@ fn count(store: &Store, rows: &[(InodeNo, PolicyRow, bool)]) -> Result<()> {
     Ok(())
 }
 
-/// Gives up the policies of inodes that are gone.
+/// Removes the policies of inodes that are gone.
 fn sweep(store: &Arc<Store>) -> Result<()> {
     let rows = rows(store)?;
     count(store, &rows)?;
@@ -519,7 +524,7 @@ fn sweep(store: &Arc<Store>) -> Result<()> {
     gone.into_iter().try_for_each(|(no, row, _)| store.past.sweep_policy(store, no, row.incarnation))
 }
 
-/// Forgets what policies keep no longer; how many events.
+/// Forgets what policies no longer keep, and returns how many events that were.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -540,12 +545,12 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
     let mut going = Vec::new();
     for (root, events) in by_root {
         let in_force = match in_force(store, root) {
-            // Nobody is left to say something else.
+            // No policy of its own is left to say something else.
             Err(Error::Stale) => in_force(store, InodeNo::ROOT),
             other => other,
         }?;
         let Retention::Rules(rules) = in_force.retention else { continue };
-        // That a file was removed is remembered as long as anything of it.
+        // The removal of a file is remembered as long as any version of it.
         let (removed, versions): (Vec<Event>, Vec<Event>) =
             events.into_iter().partition(|event| event.row.kind == EventKind::Removed);
         let taken: Vec<Taken<'_>> =
@@ -562,7 +567,7 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
     }
     for some in going.chunks(FORGET_AT_A_TIME) {
         match forget::begin(store, some) {
-            // Somebody held, mounted or forgot one of them meanwhile: next time.
+            // Somebody held, mounted or forgot one of these events meanwhile: it waits for the next time.
             Ok(())
             | Err(Error::NotFound | Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. }) => {}
             Err(e) => return Err(e),
