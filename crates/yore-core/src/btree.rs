@@ -1,7 +1,7 @@
-//! B+trees of slotted pages: directories, extents, attributes, long symbolic links, orphans.
+//! B+trees of slotted pages for directories, extents, attributes, long symbolic links, and orphans.
 //!
-//! Keys are byte strings of one width per tree, compared as bytes. Leaves hold cells (key, value); a branch's
-//! cell i holds the address of child i and a lower bound of its keys. What a reader may rely on:
+//! Keys are byte strings, of one width per tree, and compare as bytes. Leaves hold cells (key, value); cell i
+//! of a branch holds the address of child i and a lower bound of its keys. What a reader may rely on:
 //!
 //! - **T1** A node's *bounds* come from its parent: child i of a branch with bounds [lower, upper) has the
 //!   bounds [key i, key i+1), where the first child's lower is the branch's own and the last child's upper
@@ -17,25 +17,26 @@
 //! - **T4** The empty tree has no node: its root is [`MetaAddr::NONE`]. A leaf that loses its last cell goes,
 //!   and so does a branch that loses its last child. A branch at the root with one child gives way to it.
 //!
-//! Nodes under a third full are merged with a sibling under the same parent if that one is in memory and both
-//! fit together; two neighbours that do not fit together are half full on average, so space stays bounded
-//! without reading siblings for it. Inserting at the right end of the tree leaves the left node of a split
-//! nine tenths full.
+//! A node under a third full is merged with a sibling under the same parent, if that sibling is in memory and
+//! both fit together. Two neighbours that do not fit together are half full on average, so space stays
+//! bounded, and no sibling has to be read for it. Inserting at the right end of the tree leaves the left node
+//! of a split nine tenths full.
 //!
-//! **The past.** Versions of the owner may hold nodes of its tree (V8): all that were born before the newest
-//! of them ended, [`Tree::kept`]. These are never changed nor freed here. A change first copies those on its
-//! way ([`Tree::own`]): a new node with a new address, born with the inode's present version, and its parent,
-//! which is the present's own by then, points to the copy. A node that is kept has only such below it, so
-//! what a walk has not copied it need not look into.
+//! **The past.** Versions of the owner may share nodes of its tree (V8): all nodes that were born before the
+//! newest version ended, [`Tree::kept`]. Nothing here changes or frees these nodes. A change first copies
+//! those on its way ([`Tree::own`]): it makes a new node with a new address, born with the inode's present
+//! version. The parent, which by then belongs to the present alone, points to the copy. Below a kept node all
+//! nodes are kept, so a walk need not look below a node that it has not copied.
 //!
-//! Changing has two halves (R7). [`Tree::prepare`] reads, checks and keeps in memory whatever changes of a
-//! range of keys can touch; it is the half that can fail. [`Tree::insert`], [`Tree::replace`] and
-//! [`Tree::remove`] run inside an Op and cannot. A tree is a value: who keeps its root (an inode, the
-//! superblock) stores it back, and tells [`TreeDelta::stored`] which change that was.
+//! A change has two halves (R7). [`Tree::prepare`] reads, checks and keeps in memory whatever a change of a
+//! range of keys can touch; this half can fail. [`Tree::insert`], [`Tree::replace`] and [`Tree::remove`] run
+//! inside an Op and cannot fail. A tree is a value: whoever keeps its root (an inode, the superblock) stores
+//! it back, and tells [`TreeDelta::stored`] which change that was.
 //!
-//! `path.rs` has where a walk is, `tree.rs` the root and the checks of a node; `read.rs` reads, `prepare.rs`
-//! is the half that can fail; inside an Op, `nodes.rs` finds and copies nodes, `shrink.rs` removes and
-//! merges, `change.rs` inserts, replaces and removes, and `hints.rs` remembers where cells went lately.
+//! `path.rs` has the position of a walk, `tree.rs` the root and the checks of a node; `read.rs` reads,
+//! `prepare.rs` is the half that can fail; inside an Op, `nodes.rs` finds and copies nodes, `shrink.rs`
+//! removes and merges, `change.rs` inserts, replaces and removes, and `hints.rs` remembers where cells went
+//! lately.
 
 mod change;
 mod delta;

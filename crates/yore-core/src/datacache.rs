@@ -1,14 +1,15 @@
-//! The cache of file data of a volume: its pages, which files are dirty or logged, and the threads that write
-//! back and read ahead.
+//! The cache of file data of a volume: its pages, the lists of dirty and of logged files, and the threads
+//! that write back and read ahead.
 //!
 //! **Dirty data** is limited to a part of the cache of pages ([`PageCache`]). Above a quarter the write-back
-//! thread writes back the oldest files, many at a time, until it is less again; above half, writers wait for
-//! it. What has been dirty for five seconds is written whatever there is of it.
+//! thread writes back the oldest files, many at a time, until less is dirty again; above half, writers wait
+//! for it. Data that has been dirty for five seconds is written however little there is of it.
 //!
-//! The thread works in *rounds*, each of which looks once at the files that were dirty when it began. A
-//! writer who waits has waited long enough when a round that began after it came is over: if that made no
-//! room, its error is the writer's, too. Where no thread runs (while a volume is opened or closed) writers
-//! write back files themselves. How files are written back is above ([`WriteBack`]).
+//! The thread works in *rounds*. A round looks once at each of the files that were dirty when it began. A
+//! waiting writer has waited long enough when a round is over that began after the writer came. If that round
+//! made no room, its error becomes the writer's error. Where no thread runs (while a volume is opened or
+//! closed), writers write back files themselves. The layer above knows how files are written back
+//! ([`WriteBack`]).
 //!
 //! Locks: `dirty_files`, `logged` and `turn` are leaves.
 
@@ -28,22 +29,22 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use yore_format::InodeNo;
 
-/// How often the write-back thread looks for what is old.
+/// How often the write-back thread looks for data that is old.
 const WAKE: Duration = Duration::from_secs(1);
-/// Most files that are written back together.
+/// The most files that are written back together.
 pub const FILES: usize = 256;
 
-/// Writes back files: what the write-back thread does.
+/// Writes back files. The write-back thread calls this.
 pub trait WriteBack: Send + Sync {
-    /// Looks once at each file that is dirty now, unless it is told to stop.
+    /// Looks once at each file that is dirty now, unless `stop` ends it.
     ///
     /// # Errors
-    /// Those of writing back. What failed stays dirty.
+    /// Errors of writing back. Data that could not be written stays dirty.
     fn round(&self, stop: &dyn Fn() -> bool) -> Result<()>;
 }
 
-/// The files with data to be written, in the order in which they came here or were looked at last. Each step
-/// costs O(log n), however many there are: they are taken one by one. A file knows its own turn
+/// The files with data to be written, in the order in which they came here or were last looked at. Each step
+/// costs O(log n), however many files there are: they are taken one by one. A file knows its own turn
 /// ([`InodeCell::turn`]).
 #[derive(Default)]
 struct DirtyFiles {
@@ -67,7 +68,7 @@ impl DirtyFiles {
         }
     }
 
-    /// Takes out this very file, not one that has its number now.
+    /// Takes out exactly this file, not another one that has its number now.
     fn remove(&mut self, cell: &InodeCell) -> Option<DirtyFile> {
         match cell.turn.swap(0, Ordering::Relaxed) {
             0 => None,
@@ -75,7 +76,8 @@ impl DirtyFiles {
         }
     }
 
-    /// The first files with this turn or a later one, and before `end`, that have been dirty since `before`.
+    /// The first files with this turn or a later one, and with one before `end`, that have been dirty since
+    /// `before`.
     fn some(&self, turn: u64, end: u64, before: Instant) -> Vec<(u64, Arc<InodeCell>)> {
         let files = self.by_turn.range(turn..end.max(turn)).take_while(|(_, file)| file.since <= before);
         files.take(FILES).map(|(turn, file)| (*turn, file.cell.clone())).collect()
@@ -85,11 +87,11 @@ impl DirtyFiles {
 /// What the write-back thread is doing, and is to do.
 #[derive(Default)]
 struct Turn {
-    /// It runs.
+    /// The thread runs.
     alive: bool,
     stop: bool,
     wanted: bool,
-    /// Rounds begun and rounds over.
+    /// Rounds that have begun, and rounds that are over.
     begun: u64,
     over: u64,
     /// What failed in the last round.
@@ -101,7 +103,7 @@ struct Turns {
     turn: Mutex<Turn>,
     /// For the thread: there is something to do.
     wake: Condvar,
-    /// For writers who wait: there may be room.
+    /// For waiting writers: there may be room.
     progress: Condvar,
 }
 
@@ -110,7 +112,7 @@ pub struct FileCache {
     /// The pages of all files.
     pub pages: Arc<PageCache>,
     dirty_files: Mutex<DirtyFiles>,
-    /// Files of which the log may have data that is not at home.
+    /// Files for which the log may have data that is not at home.
     logged: Mutex<HashMap<InodeNo, Arc<InodeCell>>>,
     turns: Arc<Turns>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -131,7 +133,8 @@ impl FileCache {
         }
     }
 
-    /// Waits until there is room, or a whole round is over; then its error. `None`: no thread runs.
+    /// Waits until there is room, or until a whole round is over; then returns that round's error. `None`: no
+    /// thread runs.
     pub fn wait_for_room(&self) -> Option<Result<()>> {
         let mut turn = self.turns.turn.lock();
         let enough = turn.begun + 1;
@@ -146,21 +149,21 @@ impl FileCache {
         turn.alive.then(|| turn.failed.clone().map_or(Ok(()), Err))
     }
 
-    /// Some pages are no longer dirty: writers who wait look again.
+    /// Some pages are no longer dirty: wakes waiting writers, who look again.
     pub fn note_progress(&self) {
         if !self.pages.is_over() {
-            // With the lock, so that nobody is between looking and waiting.
+            // Takes the lock, so that no thread is between its look and its wait.
             drop(self.turns.turn.lock());
             self.turns.progress.notify_all();
         }
     }
 
-    /// The file has data to be written.
+    /// Notes that the file has data to be written.
     pub fn note_dirty(&self, cell: &Arc<InodeCell>) {
         self.dirty_files.lock().add(cell);
     }
 
-    /// The file has been looked at now; `clean`: it has nothing to be written any more.
+    /// Notes that the file has just been looked at. `clean`: it has no data to be written any more.
     pub fn note_flushed(&self, cell: &InodeCell, clean: bool) {
         let mut files = self.dirty_files.lock();
         let gone = files.remove(cell);
@@ -179,26 +182,26 @@ impl FileCache {
         }
     }
 
-    /// The log may have data of the file that is not at home.
+    /// Notes that the log may have data of the file that is not at home.
     pub fn note_logged(&self, cell: &Arc<InodeCell>) {
         self.logged.lock().insert(cell.no, cell.clone());
     }
 
-    /// The files of which the log may have such data, by number; they are no longer noted.
+    /// Takes the files for which the log may have such data, by number; they are no longer noted.
     pub fn take_logged(&self) -> Vec<Arc<InodeCell>> {
         let mut cells: Vec<Arc<InodeCell>> = std::mem::take(&mut *self.logged.lock()).into_values().collect();
         cells.sort_unstable_by_key(|c| c.no);
         cells
     }
 
-    /// At most so many files with data to be written, those first that have had it for longest.
+    /// At most `most` files with data to be written, those first that have been dirty longest.
     pub fn oldest_dirty(&self, most: usize) -> Vec<Arc<InodeCell>> {
         let files = self.dirty_files.lock();
         files.by_turn.values().take(most).map(|file| file.cell.clone()).collect()
     }
 
     /// Files with data to be written that have been dirty since `before`, in the order of their turns: those
-    /// that come after the turn `after`, and before `end`.
+    /// after the turn `after`, and before `end`.
     pub fn dirty_since(&self, before: Instant, after: u64, end: u64) -> Vec<(u64, Arc<InodeCell>)> {
         self.dirty_files.lock().some(after + 1, end, before)
     }
@@ -229,7 +232,7 @@ impl FileCache {
         Ok(())
     }
 
-    /// Stops the threads. What is dirty stays so; who wants it written does that before.
+    /// Stops the threads. Dirty data stays dirty; callers that want it written do that before.
     pub fn stop(&self) {
         self.readers.stop();
         self.turns.turn.lock().stop = true;
@@ -243,7 +246,8 @@ impl FileCache {
     }
 }
 
-/// The thread runs as long as this lives; nobody waits for it any more when it ends, however it ends.
+/// The thread counts as running as long as this lives. However the thread ends, nobody waits for it
+/// afterwards.
 struct Alive<'a>(&'a Turns);
 
 impl Drop for Alive<'_> {

@@ -1,4 +1,4 @@
-//! What can go wrong, by class: the caller's mistake, no space, corruption, the device.
+//! What can go wrong, by class: a mistake of the caller, no space, corruption, the device.
 
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -11,7 +11,7 @@ use yore_meta::MetaError;
 /// The result of file-system calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What makes room on a full volume: the end of all messages that there is none.
+/// What makes room on a full volume. It ends every message that says that there is no space.
 const MAKES_ROOM: &str =
     "Deleting files that no snapshot has, `yore forget`, or `yore resize VOLUME SIZE` makes room";
 
@@ -22,10 +22,10 @@ pub enum Error {
     /// No such name.
     #[error("no such file or directory")]
     NotFound,
-    /// The name is taken.
+    /// The name exists already.
     #[error("it already exists")]
     Exists,
-    /// A component that must be a directory is none.
+    /// A component that must be a directory is not one.
     #[error("not a directory")]
     NotADirectory,
     /// The call does not apply to directories.
@@ -40,14 +40,14 @@ pub enum Error {
     /// An argument that no such call accepts; says which.
     #[error("invalid argument: {what}")]
     Invalid {
-        /// The argument and what is accepted.
+        /// The argument, and what is accepted.
         #[serde(deserialize_with = "text")]
         what: Text,
     },
-    /// Not allowed on this kind of file, whoever asks.
+    /// Not allowed on this kind of file, whoever the caller is.
     #[error("operation not permitted: {what}")]
     NotPermitted {
-        /// What is not permitted on what.
+        /// What is not permitted, on what.
         #[serde(deserialize_with = "text")]
         what: Text,
     },
@@ -57,7 +57,7 @@ pub enum Error {
     /// More than the volume has room for, even if it gave up all the history that it may give up for this.
     #[error("no space left on the volume: {missing} bytes are missing. {MAKES_ROOM}")]
     NeverFits {
-        /// How many bytes are missing beside all that can be had.
+        /// How many bytes are missing beyond all that can be freed.
         missing: u64,
     },
     /// A directory takes 256 names with the same hash, and a file 256 attributes.
@@ -76,20 +76,20 @@ pub enum Error {
     /// The volume or view is read-only.
     #[error("the volume is mounted read-only, or the file is of the past")]
     ReadOnly,
-    /// A snapshot with a time of its own that is not behind that of the last snapshot or version, or that is
-    /// in the future.
+    /// A snapshot is given its own time, and that time is in the future, or not later than the last snapshot
+    /// or version.
     #[error("that time is not behind the last snapshot's, or in the future: times ascend")]
     OutOfOrder {
         /// When the last one was taken.
         last: yore_format::Timestamp,
     },
-    /// A snapshot that is held is not forgotten.
+    /// The snapshot is held, so it cannot be forgotten.
     #[error("snapshot {event} is held: release it first")]
     Held {
         /// Its number.
         event: u64,
     },
-    /// What a policy holds is not given up before its time.
+    /// A policy holds the event, so nobody can give it up before that hold ends.
     #[error("snapshot {event} is held by the policy that it was taken under until {until}: it goes then, or when root releases it")]
     HeldUntil {
         /// Its number.
@@ -97,7 +97,7 @@ pub enum Error {
         /// The time, in UTC.
         until: String,
     },
-    /// A user has as much of the past as one may.
+    /// A user has as much history as one user may have.
     #[error(
         "you have {most} {what} on this volume, and one user may have no more: forget or release some, or ask root for a mount \
          with a higher limit (-o user_{what}=N)"
@@ -109,13 +109,13 @@ pub enum Error {
         /// How many.
         most: u32,
     },
-    /// A snapshot that is pinned is not forgotten.
+    /// The snapshot is pinned, so it cannot be forgotten.
     #[error("snapshot {event} is in use: it is mounted, and must be unmounted first; or a restore at work, or a rollback that is not finished, needs it")]
     Pinned {
         /// Its number.
         event: u64,
     },
-    /// An event that somebody else took has seen what was to be expunged.
+    /// An event that somebody else took has seen the file to be expunged.
     #[error(
         "snapshot {event} has seen it, and somebody else took that; ask root, or mount with -o expunge_others"
     )]
@@ -123,22 +123,22 @@ pub enum Error {
         /// The number of one such event.
         event: u64,
     },
-    /// Rolling back would change, remove or bring back what is not the caller's. Nothing was changed.
+    /// Rolling back would change, remove or bring back files that are not the caller's. Nothing was changed.
     #[error("{path}: not yours; nothing was changed. Ask root to do it, or put back what is yours with `yore restore`")]
     NotYours {
         /// The first such path, from the directory; lossily decoded.
         path: String,
     },
-    /// Rolling back would change what is immutable or can only be appended to. Nothing was changed.
+    /// Rolling back would change files that are immutable or append-only. Nothing was changed.
     #[error("{path}: immutable or append-only (`lsattr` shows it); nothing was changed. Take the flag away first: `chattr -i -a`")]
     Protected {
         /// The first such path, from the directory; lossily decoded.
         path: String,
     },
-    /// Rolling back came to an end before it was done. What was before is kept by an event of this name.
+    /// A rollback ended before it was done. An event of this name keeps the state before it.
     #[error("{name} did not end ({source}); what was done so far stays")]
     Unfinished {
-        /// What was done, as in `rollback-3`: the event before it is `before-rollback-3`.
+        /// The name of the rollback, as in `rollback-3`: the event before it is `before-rollback-3`.
         name: String,
         /// Why.
         #[serde(deserialize_with = "nested")]
@@ -147,7 +147,7 @@ pub enum Error {
     /// A rename or a link between files of different times.
     #[error("the two names are of different times: copy the file instead")]
     AcrossTimes,
-    /// Not an operation that this kind of file has.
+    /// This kind of file has no such operation.
     #[error("operation not supported: {what}")]
     Unsupported {
         /// What is not supported.
@@ -160,13 +160,13 @@ pub enum Error {
     /// The attribute's value is above 65,536 bytes, or its name above 255.
     #[error("the attribute is too large (values: 65536 bytes, names: 255)")]
     AttributeTooLarge,
-    /// SEEK_DATA or SEEK_HOLE beyond the end or with no data left.
+    /// SEEK_DATA or SEEK_HOLE beyond the end, or with no data left.
     #[error("no data at or after that offset")]
     NoDataThere,
     /// Too many symbolic links on the way.
     #[error("too many levels of symbolic links")]
     Loop,
-    /// The inode number names no inode (any more).
+    /// The inode number does not name an inode (any more).
     #[error("the file is gone (stale handle)")]
     Stale,
     /// Bytes on the medium are not what they should be.
@@ -184,10 +184,10 @@ pub enum Error {
         #[serde(deserialize_with = "nested")]
         first: Box<Error>,
     },
-    /// The volume cannot be opened as asked; says why and what to do.
+    /// The volume cannot be opened as the caller asked; says why, and what to do.
     #[error("{0}")]
     Refused(String),
-    /// A path-level call failed: what was attempted on which path.
+    /// A call by path failed: which call, on which path.
     #[error("{operation} {path:?}: {source}")]
     Path {
         /// The call's name, as in "cannot create".
@@ -210,7 +210,7 @@ impl Error {
         }
     }
 
-    /// The error, with what was attempted on which path.
+    /// The error, with the call that failed and its path.
     pub fn on_path(self, operation: &'static str, path: &[u8]) -> Error {
         Error::Path { operation, path: String::from_utf8_lossy(path).into_owned(), source: Box::new(self) }
     }
@@ -230,7 +230,7 @@ impl From<MetaError> for Error {
 }
 
 impl From<Error> for io::Error {
-    /// The kind is the nearest that `std` has; the error itself is inside, whole.
+    /// The kind is the nearest one that `std` has; the whole error is inside.
     fn from(error: Error) -> io::Error {
         use io::ErrorKind;
         let kind = match error.root() {

@@ -1,19 +1,19 @@
 //! Where a file's blocks are: extents, up to four in the inode, more in a tree.
 //!
-//! Reading is [`mapping`] (one place) and [`each`] (in order). Changing has three steps, because an Op must
-//! not fail (R7): [`Edit::load`] reads the extents around a range of file blocks; edits are made to that list
-//! in memory (carving out what was there, putting in what comes, merging neighbours that continue one
-//! another); [`Edit::prepare`] keeps in memory what the difference between the list before and after touches,
-//! and [`Edit::apply`] carries it over in the Op. A window holds a bounded number of extents; longer ranges
-//! take several Ops, and [`Edit::limit`] says how far this one reaches.
+//! Reading is [`mapping`] (one place) and [`each`] (in order). A change has three steps, because an Op must
+//! not fail (R7). First, [`Edit::load`] reads the extents around a range of file blocks into a list in
+//! memory. Second, edits change that list: they carve out the old extents, put in the new ones, and merge
+//! neighbours that continue one another. Third, [`Edit::prepare`] keeps in memory what the difference between
+//! the list before and after touches, and [`Edit::apply`] carries the difference over in the Op. A window
+//! holds a bounded number of extents; longer ranges take several Ops, and [`Edit::limit`] says how far this
+//! one reaches.
 //!
 //! Invariants, for one file:
 //! - **E1** Extents do not overlap, and lie in the data area of one group each (groups begin with a zone, so
-//!   none can run into the next).
-//! - **E2** Neighbours that continue one another with the same flags and birth are one extent, as far as an
-//!   edit has seen both.
-//! - **E3** `inode.blocks` is the sum of the extents' lengths and the number of tree nodes (and of other
-//!   trees of the inode, counted by their modules).
+//! - **E2** Neighbours that continue one another with the same flags and birth are one extent, if one edit
+//!   has seen both.
+//! - **E3** `inode.blocks` is the sum of the extents' lengths and the number of tree nodes (also the nodes of
+//!   the inode's other trees, which their modules count). trees of the inode, counted by their modules).
 //! - **E4** All changes are made with the inode's io mutex held; the state lock is taken on top for the Op
 //!   itself. So whoever holds either may rely on the extents.
 //!
@@ -34,10 +34,10 @@ mod tests;
 
 /// Extents in an inode.
 const INLINE_MOST: usize = INLINE_BYTES / EXTENT_INLINE_BYTES;
-/// A tree left with this few gives way to extents in the inode; fewer than fit, so that it does not go back
-/// and forth.
+/// A tree left with this few extents gives way to extents in the inode. The number is smaller than the one
+/// that fits, so that the file does not go back and forth.
 const INLINE_AGAIN: usize = 2;
-/// Extents in a window of a tree higher than a leaf.
+/// Extents in a window of a tree that is higher than a leaf.
 const WINDOW: usize = 32;
 /// More than a leaf has.
 const LEAF: usize = 256;
@@ -48,9 +48,9 @@ pub type Extent = (u64, ExtentValue);
 /// What is at a block of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Blocks from the one asked for on for which this holds; `u64::MAX` for the hole behind everything.
+    /// For how many blocks this holds, from the requested one on; `u64::MAX` for the hole behind everything.
     pub len: u64,
-    /// Where the block asked for is, and the flags and birth; `None` in a hole.
+    /// Where the requested block is, and the flags and birth; `None` in a hole.
     pub extent: Option<ExtentValue>,
 }
 
@@ -66,14 +66,14 @@ impl Mapping {
     }
 }
 
-/// The birth of new extents and nodes of an inode of whose content the past holds what was born at `kept` or
-/// before: the next number, so that neighbours merge (V8).
+/// The birth of new extents and nodes of an inode, whose content belongs to the past too as far as it was
+/// born at `kept` or before. It is the next number, so that neighbours merge (V8).
 pub fn birth(kept: EventNo) -> EventNo {
     EventNo(kept.0 + 1)
 }
 
 /// Whether these blocks belong to the present alone: then data may be written over what they hold, and they
-/// may be freed (V8). Blocks that were never written are of no use to the past.
+/// may be freed (V8). The past has no use for blocks that were never written.
 pub fn is_own(kept: EventNo, extent: &ExtentValue) -> bool {
     #[cfg(feature = "mutations")]
     let kept = match yore_meta::mutation::is(yore_meta::mutation::Mutation::KeptReused) {
@@ -83,8 +83,8 @@ pub fn is_own(kept: EventNo, extent: &ExtentValue) -> bool {
     (extent.birth > kept || extent.unwritten) && !extent.shared
 }
 
-/// The tree of an inode's extents; empty if they are in the inode. What was born at `kept` or before belongs
-/// to the past, too.
+/// The tree of an inode's extents; empty if they are in the inode. Nodes born at `kept` or before belong to
+/// the past, too.
 pub fn tree(no: InodeNo, inode: &Inode, kept: EventNo) -> Tree {
     let mut tree = Tree::empty(BlockKind::Extents, no, inode.incarnation).keeping(kept);
     if inode.content_kind == ContentKind::Tree {
@@ -119,7 +119,7 @@ fn decode_value(key: u64, value: &[u8], no: InodeNo) -> Result<Extent> {
     Ok((key, value))
 }
 
-/// Names the owner in what was found wrong with its extents.
+/// Adds the owner's name to damage that was found in its extents.
 fn owned<T>(result: Result<T>, no: InodeNo) -> Result<T> {
     result.map_err(|e| match e {
         Error::Corruption(c) => c.of(no).into(),
@@ -127,8 +127,8 @@ fn owned<T>(result: Result<T>, no: InodeNo) -> Result<T> {
     })
 }
 
-/// Whether data can be in these blocks: one group's, and no zone's nor the log's. Before they are read,
-/// written or freed.
+/// Fails unless data can be in these blocks: they must lie in one group, and neither in a zone nor in the
+/// log. Callers check this before they read, write or free them.
 pub fn check_run(meta: &Meta, alloc: &Alloc, no: InodeNo, run: Run) -> Result<()> {
     let (group, _) = owned(alloc.place(run), no)?;
     match meta.taken_block(group, run.start, run.len)? {
@@ -154,7 +154,7 @@ fn part(extent: &Extent, from: u64, to: u64) -> Extent {
 /// What is at `block` of the file. O(log extents).
 ///
 /// # Errors
-/// Reading the tree may fail; `Corruption` for extents that cannot be.
+/// Reading the tree may fail; `Corruption` for impossible extents.
 pub fn mapping(meta: &Meta, alloc: &Alloc, no: InodeNo, inode: &Inode, block: u64) -> Result<Mapping> {
     let mut below = None;
     let mut above = u64::MAX;
@@ -182,8 +182,8 @@ pub fn mapping(meta: &Meta, alloc: &Alloc, no: InodeNo, inode: &Inode, block: u6
     match below {
         Some(extent) if block < end(&extent) => {
             let (_, value) = part(&extent, block, u64::MAX);
-            // What a version names and nobody ever wrote is a hole to it, and may have gone with the end of
-            // the volume.
+            // Blocks that a version names and that nobody ever wrote are a hole to the version. They may lie
+            // beyond the end of a volume that became shorter.
             if value.unwritten && value.start.0 + u64::from(value.len) > meta.geometry().blocks {
                 return Ok(Mapping::hole(u64::from(value.len)));
             }
@@ -235,10 +235,10 @@ pub struct Edit {
     /// Whether the window has all extents of the file.
     whole: bool,
     limit: u64,
-    /// What of the content was born then or before belongs to the past, too.
+    /// Content that was born at this number or before belongs to the past, too.
     kept: EventNo,
     birth: EventNo,
-    /// Blocks that the file has no longer, freed or not.
+    /// Blocks that the file has no longer, whether they are freed or not.
     lost: u64,
     freed: Vec<Run>,
     taken: Vec<Run>,
@@ -268,7 +268,7 @@ impl Applied {
 }
 
 impl Edit {
-    /// Reads the extents that overlap or touch `from..to`, from the front as many as fit a window. The past
+    /// Reads the extents that overlap or touch `from..to`, from the front, as many as fit a window. The past
     /// holds those born at `kept` or before.
     ///
     /// # Errors
@@ -328,12 +328,13 @@ impl Edit {
         })
     }
 
-    /// The end of what may be edited: the `to` of [`Edit::load`] or, if the window became full before, less.
+    /// The end of the range that may be edited: the `to` of [`Edit::load`], or less if the window became full
+    /// before.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Puts blocks taken from the allocator at `first`. What was there is freed.
+    /// Puts blocks taken from the allocator at `first`. Frees the blocks that were there.
     pub fn put(&mut self, first: u64, run: Run, unwritten: bool) {
         self.remove(first, first + u64::from(run.len));
         let value =
@@ -343,7 +344,7 @@ impl Edit {
         self.merge();
     }
 
-    /// Removes what is in `from..to` and frees its blocks, but for those that the past holds.
+    /// Removes the extents in `from..to` and frees their blocks, except for those that the past holds.
     pub fn remove(&mut self, from: u64, to: u64) {
         for (_, value) in self.carve(from, to) {
             self.lose(value);
@@ -357,13 +358,13 @@ impl Edit {
         }
     }
 
-    /// Data has been written to the unwritten blocks in `from..to`.
+    /// Marks the unwritten blocks in `from..to` as written.
     pub fn set_written(&mut self, from: u64, to: u64) {
         self.set_flag(from, to, false);
     }
 
-    /// The blocks in `from..to` read as zeros from now on. Those that the past holds are no longer the
-    /// file's.
+    /// Makes the blocks in `from..to` read as zeros from now on. Blocks that the past holds no longer belong
+    /// to the file.
     pub fn set_unwritten(&mut self, from: u64, to: u64) {
         self.set_flag(from, to, true);
     }
@@ -382,7 +383,7 @@ impl Edit {
         self.merge();
     }
 
-    /// How many extents the window would gain; bounds what one Op may take on.
+    /// How many extents the window would gain. This bounds how much one Op may do.
     pub fn growth(&self) -> usize {
         self.after.iter().filter(|e| self.find_before(e.0).is_none()).count()
     }
@@ -391,7 +392,7 @@ impl Edit {
         self.before.binary_search_by_key(&key, |e| e.0).ok().map(|i| &self.before[i].1)
     }
 
-    /// Takes out what is in `from..to`, splitting the extents at its ends.
+    /// Takes out the extents in `from..to`, and splits the extents at its ends.
     fn carve(&mut self, from: u64, to: u64) -> Vec<Extent> {
         assert!(to <= self.limit || !self.in_tree, "an edit beyond its window");
         let first = self.after.partition_point(|e| end(e) <= from);
@@ -436,7 +437,7 @@ impl Edit {
         }
     }
 
-    /// Blocks to reserve for the Op.
+    /// How many metadata blocks to reserve for the Op.
     pub fn blocks(&self) -> u32 {
         match self.ends_inline() {
             _ if self.before == self.after => 0,
@@ -449,7 +450,7 @@ impl Edit {
                 let copies = self.tree.blocks_for_copies((gone.count() + changed.count()) as u32);
                 self.tree.blocks_for_inserts(self.growth() as u32) + copies
             }
-            // All fit in the tree's first leaf.
+            // All extents fit in the tree's first leaf.
             false => 1,
         }
     }
@@ -457,8 +458,8 @@ impl Edit {
     /// Keeps in memory what the Op changes.
     ///
     /// # Errors
-    /// Reading it may fail; `Corruption` for extents whose blocks are no data blocks, or not theirs by the
-    /// bitmaps.
+    /// Reading it may fail; `Corruption` for extents whose blocks are no data blocks, or are not the file's
+    /// according to the bitmaps.
     pub fn prepare(&self, meta: &Meta, alloc: &Alloc, pins: &mut Pins, kept: &mut KeptGroups) -> Result<()> {
         let no = self.no;
         self.taken.iter().try_for_each(|run| owned(alloc.prepare_commit(meta, *run, kept), no))?;
@@ -473,7 +474,7 @@ impl Edit {
         Ok(())
     }
 
-    /// Makes the change, in an Op: bitmaps, tree, and the content of `inode`, which the caller stores.
+    /// Inside an Op: changes bitmaps, the tree, and the content of `inode`, which the caller stores.
     pub fn apply(self, op: &mut Op<'_>, alloc: &Alloc, inode: &mut Inode) -> Applied {
         let mut allocated: Option<Change> = None;
         for run in &self.taken {
@@ -486,7 +487,7 @@ impl Edit {
         }
         let mut cells = Vec::new();
         let delta = match self.ends_inline() {
-            // Nothing changes; the content may be a small file's bytes.
+            // Nothing changes; the content may be the bytes of a small file.
             _ if self.before == self.after => None,
             true => {
                 let delta = self.empty_tree(op, &mut cells);
@@ -515,7 +516,7 @@ impl Edit {
             first_freed = first_freed.or(Some(change));
             last = Some(change);
         }
-        // A wrong count is for the checker to find; it must not keep anybody from freeing the blocks.
+        // A wrong count is for the checker to find. It must not keep anybody from freeing the blocks.
         inode.blocks = inode.blocks.saturating_sub(self.lost);
         Applied { delta, allocated, freed: first_freed }
     }

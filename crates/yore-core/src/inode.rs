@@ -9,9 +9,9 @@
 //! A thread that holds a file's io or state never waits for a directory. The orphans lock may be taken after
 //! a file's io as long as no state is held. Debug builds assert this order ([`crate::locks`]).
 //!
-//! A cell stays while somebody uses it (a `Node`, a hold, dirty data, pending attributes); others are evicted
-//! by second chance. An inode without names lives on while it is held or has nodes, is listed in the tree of
-//! orphans, and is freed by whoever lets go of it last.
+//! A cell stays while somebody uses it (a `Node`, a lookup count, dirty data, pending attributes); others are
+//! evicted by second chance. An inode without names lives on while it has a lookup count or nodes. The tree
+//! of orphans lists it, and whoever lets go of it last frees it.
 
 use crate::locks::{OrderedMutex, OrderedRwLock, Rank};
 use crate::memo::CoverMemo;
@@ -28,10 +28,12 @@ use yore_format::{
 };
 use yore_meta::{Change, Frame, Meta, Op};
 
-/// Deeper than any tree that paths can reach, so that a damaged one does not keep a walk upwards for ever.
+/// Deeper than any tree that paths can reach, so that a damaged tree does not keep a walk upwards going for
+/// ever.
 pub const DEPTH_MAX: usize = 1 << 20;
 
-/// An inode in memory. What every look-up reads comes first, in the cache line of the reference count.
+/// An inode in memory. The fields that every look-up reads come first, in the cache line of the reference
+/// count.
 #[repr(C)]
 pub struct InodeCell {
     /// Its number.
@@ -43,20 +45,21 @@ pub struct InodeCell {
     /// It has no name any more: whoever lets go of it last frees it.
     pub unlinked: AtomicBool,
     referenced: AtomicBool,
-    /// When its data is written back: its place among the dirty files, 0 if it is not one. Theirs to change.
+    /// When its data is written back: its place among the dirty files, or 0 if it is not one of them. Only
+    /// [`crate::datacache`] changes this.
     pub turn: AtomicU64,
-    /// Serialises write-back, truncation and freeing of one file's data; held across device writes. Before
-    /// `state`.
+    /// Serialises write-back, truncation and freeing of one file's data; held across device writes. Taken
+    /// before `state`.
     pub io: OrderedMutex,
     /// Everything else.
     pub state: OrderedRwLock<InodeState>,
-    /// What covers it; for `yore-fs`'s `history/record.rs`.
+    /// What covers it; `yore-fs`'s `history/record.rs` uses this.
     pub cover: CoverMemo,
     /// Its inode block, kept in memory so that an Op can always write it. A version has none.
     frame: Option<Frame>,
 }
 
-/// What is guarded by [`InodeCell::state`].
+/// The part of an inode that [`InodeCell::state`] guards.
 pub struct InodeState {
     /// The inode as users see it now: size and times are current, the content is what the medium has.
     pub inode: Inode,
@@ -64,12 +67,12 @@ pub struct InodeState {
     pub data: FileData,
     /// Times or size differ from the inode block.
     pub dirty: bool,
-    /// Freed, or about to be: the number may already be somebody else's.
+    /// It is freed, or about to be: the number may already belong to another inode.
     pub gone: bool,
-    /// A rollback that may do so is changing it: for that moment its flags forbid nothing.
+    /// A rollback that has the right to do so is changing it: for that moment its flags forbid nothing.
     pub unbound: bool,
-    /// What of its content was born at this number or before belongs to the past, too; asked for when it is
-    /// needed.
+    /// Content that was born at this number or before belongs to the past, too. Looked up when somebody needs
+    /// it.
     kept: OnceLock<EventNo>,
 }
 
@@ -78,7 +81,7 @@ pub struct InodeState {
 pub struct Attr {
     /// Its number.
     pub inode: InodeNo,
-    /// Tells reuses of the number apart (the "generation" of NFS handles).
+    /// Tells the uses of one number apart (the "generation" of NFS handles).
     pub incarnation: u32,
     /// Its type.
     pub kind: FileKind,
@@ -92,9 +95,9 @@ pub struct Attr {
     pub gid: u32,
     /// Device number of device files (Linux `dev_t`, 32 bits).
     pub rdev: u32,
-    /// Bytes; of directories a number that grows with their entries.
+    /// Bytes; for directories a number that grows with their entries.
     pub size: u64,
-    /// Space used in units of 512 bytes, delayed allocations included.
+    /// Space used, in units of 512 bytes, including delayed allocations.
     pub blocks_512: u64,
     /// Last access.
     pub atime: Timestamp,
@@ -104,18 +107,18 @@ pub struct Attr {
     pub ctime: Timestamp,
     /// Creation.
     pub btime: Timestamp,
-    /// The flags that people choose ([`InodeFlags::CHOSEN`]), none else.
+    /// The flags that people choose ([`InodeFlags::CHOSEN`]), and no others.
     pub flags: InodeFlags,
 }
 
 impl InodeCell {
-    /// The cell of an inode just reserved: nothing that it will have is older than itself.
+    /// The cell of an inode that was just reserved: nothing that it will have is older than itself.
     pub fn new(no: InodeNo, inode: Inode, frame: Frame) -> InodeCell {
         let kept = OnceLock::from(EventNo(inode.born.0.saturating_sub(1)));
         InodeCell::with(no, inode, Some(frame), kept)
     }
 
-    /// The cell of a version, to be read: it is never stored.
+    /// The cell of a version, for reading only: it is never stored.
     pub fn of_version(no: InodeNo, inode: Inode) -> InodeCell {
         InodeCell::with(no, inode, None, OnceLock::from(EventNo(u64::MAX)))
     }
@@ -146,7 +149,7 @@ impl InodeCell {
         }
     }
 
-    /// Whether it is one that was, and cannot change.
+    /// Whether it is a version, which cannot change.
     pub fn is_version(&self) -> bool {
         self.frame.is_none()
     }
@@ -160,7 +163,7 @@ impl InodeCell {
         self.nodes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// True if it was the last.
+    /// Counts one node less; returns whether it was the last.
     pub fn drop_node(&self) -> bool {
         self.nodes.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -193,37 +196,37 @@ impl InodeState {
         }
     }
 
-    /// Up to which number its content belongs to the past, too, if that is known.
+    /// The number up to which its content belongs to the past, too, if that is known.
     pub fn known_kept(&self) -> Option<EventNo> {
         self.kept.get().copied()
     }
 
-    /// Remembers the answer, unless somebody was faster.
+    /// Remembers the number, unless another thread was faster.
     pub fn learn_kept(&self, kept: EventNo) -> EventNo {
         *self.kept.get_or_init(|| kept)
     }
 
-    /// A version was kept.
+    /// Notes that a version was recorded.
     pub fn set_kept(&mut self, kept: EventNo) {
         self.kept = OnceLock::from(kept);
     }
 
-    /// A version went: less of the content belongs to the past.
+    /// Notes that a version went: less of the content belongs to the past.
     pub fn ask_kept_anew(&mut self) {
         self.kept = OnceLock::new();
     }
 
-    /// Content and inode change now.
+    /// Notes that content and inode change now.
     pub fn touch_mtime(&mut self) {
         self.change_content(crate::clock::now());
     }
 
-    /// The inode changes now.
+    /// Notes that the inode changes now.
     pub fn touch_ctime(&mut self) {
         self.inode.ctime = crate::clock::now();
     }
 
-    /// Content and inode change at `now`: one call has one time, for all inodes that it changes.
+    /// Notes that content and inode change at `now`: one call has one time, for all inodes that it changes.
     pub fn change_content(&mut self, now: Timestamp) {
         (self.inode.mtime, self.inode.ctime) = (now, now);
     }
@@ -260,8 +263,8 @@ impl InodeState {
     }
 }
 
-/// Inside an Op: writes the inode to its block. Of a regular file the size written is one whose data is on
-/// the medium (R4); the rest follows with the data.
+/// Inside an Op: writes the inode to its block. For a regular file it writes a size up to which the data is
+/// on the medium (R4); the rest follows with the data.
 pub fn store_inode(op: &mut Op<'_>, cell: &InodeCell, state: &InodeState) -> Change {
     let write = |inode: &Inode, op: &mut Op<'_>| {
         let ((), change) = op.change(cell.frame(), |page| {
@@ -298,18 +301,19 @@ pub fn free_inode(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) -> 
 }
 
 const SHARDS: usize = 64;
-/// Cells kept in memory though nobody uses them.
+/// Cells kept in memory although nobody uses them.
 const CELLS_PER_SHARD: usize = 512;
 const EVICTION_TRIES: usize = 8;
-/// Entries of cells that are gone which a shard's clock may have beside as many as it has cells.
+/// How many entries of cells that are gone a shard's clock may have, in addition to one for each of its
+/// cells.
 const CLOCK_SLACK: usize = 64;
 
 #[derive(Default)]
 struct Shard {
     cells: HashMap<InodeNo, Arc<InodeCell>>,
-    /// For eviction, oldest first. Those whose cells went otherwise are passed over, and swept out in time.
+    /// For eviction, oldest first. Entries of cells that went otherwise are skipped, and swept out in time.
     clock: VecDeque<(InodeNo, Incarnation)>,
-    /// Lookup counts (of FUSE): they may by far outnumber the cells.
+    /// Lookup counts (of FUSE). There may be far more of them than cells.
     lookups: HashMap<InodeNo, u64>,
     /// Counts removals, so that a load that overlapped one is repeated.
     removals: u64,
@@ -361,7 +365,7 @@ impl InodeTable {
     /// As [`InodeTable::get`], for an entry that says which incarnation it means.
     ///
     /// # Errors
-    /// Also a `Corruption` if the inode is another one.
+    /// Also `Corruption` if the inode is another one.
     pub fn get_entry(&self, meta: &Meta, no: InodeNo, incarnation: Incarnation) -> Result<Arc<InodeCell>> {
         let dangling = |found: String| {
             Error::from(
@@ -377,8 +381,8 @@ impl InodeTable {
         }
     }
 
-    /// Enters the cell of an inode just created. The number's last owner may still be there: its number is
-    /// free from the moment its Op clears the slot, its cell goes a moment later.
+    /// Enters the cell of an inode that was just created. The cell of the number's last owner may still be
+    /// there: the Op that clears the slot frees the number, and the cell goes a moment later.
     pub fn insert(&self, cell: &Arc<InodeCell>) {
         let mut shard = self.shard(cell.no).lock();
         let last = shard.cells.get(&cell.no).map(|c| c.incarnation);
@@ -386,8 +390,9 @@ impl InodeTable {
         enter(&mut shard, cell);
     }
 
-    /// Removes the cell of an inode that was freed, unless its number is already somebody else's. Inside the
-    /// Op, after the slot was cleared: who looks at the block from then on finds a free slot.
+    /// Removes the cell of an inode that was freed, unless its number already belongs to another inode.
+    /// Called inside the Op, after the slot was cleared: whoever looks at the block from then on finds a free
+    /// slot.
     pub fn remove(&self, cell: &InodeCell) {
         let mut shard = self.shard(cell.no).lock();
         shard.removals += 1;
@@ -396,7 +401,7 @@ impl InodeTable {
         }
     }
 
-    /// Adds a hold.
+    /// Adds one to the inode's lookup count.
     pub fn count_lookup(&self, no: InodeNo) {
         if !self.served.load(Ordering::Relaxed) {
             self.served.store(true, Ordering::Relaxed);
@@ -404,12 +409,13 @@ impl InodeTable {
         *self.shard(no).lock().lookups.entry(no).or_insert(0) += 1;
     }
 
-    /// Whether a server holds inodes for its clients.
+    /// Whether a server counts look-ups for its clients.
     pub fn are_held(&self) -> bool {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Gives back holds; returns the cell if it has none left and is in memory.
+    /// Takes `count` off the inode's lookup count. Returns the cell if the count is now zero and the cell is
+    /// in memory.
     pub fn forget_lookups(&self, no: InodeNo, count: u64) -> Option<Arc<InodeCell>> {
         let mut shard = self.shard(no).lock();
         let held = shard.lookups.get_mut(&no)?;
@@ -426,7 +432,7 @@ impl InodeTable {
         cell.has_nodes() || self.shard(cell.no).lock().lookups.contains_key(&cell.no)
     }
 
-    /// Cells that fulfil `which`.
+    /// The cells for which `which` is true.
     pub fn select(&self, which: impl Fn(&InodeCell) -> bool) -> Vec<Arc<InodeCell>> {
         let mut found = Vec::new();
         for shard in &self.shards {
@@ -467,7 +473,7 @@ fn load(meta: &Meta, no: InodeNo) -> Result<InodeCell> {
     }
     let frame = match meta.read(no.addr(), &Expect::volume(BlockKind::Inodes)) {
         Ok(frame) => frame,
-        // No such block, or one that is something else now: the number is of an inode that is gone.
+        // There is no such block, or it is something else now: the number belongs to an inode that is gone.
         Err(yore_meta::MetaError::Corruption(c))
             if c.structure == "metadata pointer" || c.field == "kind" =>
         {
@@ -480,8 +486,8 @@ fn load(meta: &Meta, no: InodeNo) -> Result<InodeCell> {
         return Err(Error::Stale);
     }
     let cell = InodeCell::with(no, inode, Some(frame), OnceLock::new());
-    // Only who takes the last name says so, and lists it. One found without names is damage (or listed:
-    // `orphan` knows).
+    // Only the call that removes the last name sets this, and lists the inode. An inode that is found without
+    // names is damage (or it is listed: `orphan` knows).
     cell.unlinked.store(false, Ordering::Relaxed);
     Ok(cell)
 }

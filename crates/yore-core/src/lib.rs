@@ -1,13 +1,13 @@
 //! The core of an open Yore volume: free space, trees, extents, inodes in memory, the list of orphans, the
 //! cache of file data, and the locks. It knows nothing of names, of what calls do, or of how history is kept.
 //!
-//! This crate is the floor of `yore-fs`, which is the library for programs. Who changes something here
+//! This crate is the floor of `yore-fs`, which is the library for programs. Code that changes something here
 //! reserves room ([`Core::reserve`]), locks inodes in order ([`locks`]), prepares what will change, and opens
 //! an Op.
 //!
-//! Of history it knows three things: up to which number the past holds blocks too ([`btree::Tree::kept`],
-//! [`extent`]), how many blocks only the past holds ([`retained`]), and what a cell remembers for those who
-//! ask above ([`memo`]).
+//! It knows three things of history: up to which number the past holds blocks too ([`btree::Tree::kept`],
+//! [`extent`]), how many blocks only the past holds ([`retained`]), and what a cell remembers for the layers
+//! above ([`memo`]).
 
 pub mod alloc;
 pub mod btree;
@@ -36,7 +36,7 @@ use yore_format::layout::GROUP_BLOCKS;
 use yore_format::{EventNo, GroupNo, Incarnation, InodeNo};
 use yore_meta::{Meta, Reclaimer, Reserved, ReservedInode};
 
-/// What the structures of a volume are made of.
+/// The parts of an open volume.
 pub struct Core {
     /// The metadata.
     pub meta: Arc<Meta>,
@@ -46,15 +46,16 @@ pub struct Core {
     pub inodes: InodeTable,
     /// Inodes without a name that are still in use.
     pub orphans: Orphans,
-    /// Taken first by renames between directories: keeps the tree's shape still while ancestors are compared.
+    /// The first lock that a rename between directories takes: it keeps the tree's shape still while
+    /// ancestors are compared.
     pub rename: OrderedMutex,
     /// The seed of all hashes of names on this volume.
     pub hash_seed: [u8; 16],
-    /// Nothing on the medium may change.
+    /// Whether nothing on the medium may change.
     pub read_only: bool,
-    /// Times of access are kept.
+    /// Whether times of access are kept.
     pub access_times: bool,
-    /// Cells whose times alone are to be written some time.
+    /// Cells whose times alone have changed, to be written some time.
     aged: Mutex<Vec<Arc<InodeCell>>>,
 }
 
@@ -77,8 +78,8 @@ impl Core {
         }
     }
 
-    /// Everything done before to the volume's metadata, and data noted or written, is durable when this
-    /// returns.
+    /// Makes durable every earlier change of the volume's metadata, and all data that was noted or written
+    /// before.
     pub fn force(&self) -> Result<()> {
         Ok(self.meta.force()?)
     }
@@ -88,7 +89,7 @@ impl Core {
         Ok(self.meta.check_writable()?)
     }
 
-    /// The number at which what is made now is born.
+    /// The event number at which what is made now is born.
     pub fn number(&self) -> EventNo {
         self.meta.number()
     }
@@ -101,18 +102,19 @@ impl Core {
         group
     }
 
-    /// Reserves metadata blocks for an Op, making zones if need be; keeps off what deletes and delayed data
-    /// need.
+    /// Reserves metadata blocks for an Op, and makes zones if need be. Leaves alone the room that deletions
+    /// and delayed data need.
     pub fn reserve(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
         self.alloc.reserve(&self.meta, near, blocks, false)
     }
 
-    /// As [`Core::reserve`], for what must go on when the volume is full: flushing, truncating, deleting.
+    /// As [`Core::reserve`], for work that must go on when the volume is full: flushing, truncating,
+    /// deleting.
     pub fn reserve_freely(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
         self.alloc.reserve(&self.meta, near, blocks, true)
     }
 
-    /// Reserves a free inode, making an inode block if need be.
+    /// Reserves a free inode, and makes an inode block if need be.
     pub fn reserve_inode(&self, near: GroupNo) -> Result<ReservedInode> {
         loop {
             if let Some(inode) = self.meta.reserve_inode(near)? {
@@ -128,12 +130,13 @@ impl Core {
         self.inodes.get(&self.meta, no)
     }
 
-    /// A cell's times have aged in memory; they are written some time. Called once per cell until then.
+    /// Notes that a cell's times have changed in memory; they are written some time. Called once per cell
+    /// until then.
     pub fn note_aged(&self, cell: &Arc<InodeCell>) {
         self.aged.lock().push(cell.clone());
     }
 
-    /// Writes the inodes whose times have aged.
+    /// Writes the inodes whose times have changed.
     pub fn flush_aged(&self) -> Result<()> {
         let aged = std::mem::take(&mut *self.aged.lock());
         for cell in aged {

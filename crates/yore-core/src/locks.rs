@@ -1,9 +1,9 @@
-//! The locks that [`crate::inode`] orders, and in debug builds the check that they are taken in that order.
+//! The locks that [`crate::inode`] orders. Debug builds check that threads take them in that order.
 //!
-//! Each thread keeps a list of those it holds. Before it waits for another, the rules below are asserted
-//! against the list, so every test in a debug build looks for lock cycles, also those that it does not run
-//! into. A lock that is only tried cannot wait, so nothing is asserted of it; once taken it counts like the
-//! others.
+//! Each thread keeps a list of the locks that it holds. Before it waits for another, it asserts the rules
+//! below against the list, so every test in a debug build looks for lock cycles, also for those that it does
+//! not run into. A thread that only tries a lock does not wait, so nothing is asserted; a lock that it gets
+//! this way counts like the others.
 //!
 //! | waiting for | holding |
 //! |---|---|
@@ -13,14 +13,14 @@
 //! | a file's io | no file's state; not itself |
 //! | a file's state | no file's state with the same or a greater number |
 //!
-//! That a directory comes after its parents is not seen from here: both are directories, and only names say
+//! The check cannot see that a directory comes after its parents: both are directories, and only names say
 //! which is above.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
 use yore_format::InodeNo;
 
-/// What a lock is to the order.
+/// The place of a lock in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
     /// Keeps the tree's shape still.
@@ -66,17 +66,17 @@ mod held {
         }
     }
 
-    /// What a lock knows of its rank.
+    /// What a lock stores of its rank.
     pub(super) type Place = Rank;
 
-    /// A lock on the list of its thread.
+    /// A lock on its thread's list.
     pub(crate) struct Held(Rank);
 
     pub(super) fn place(rank: Rank) -> Place {
         rank
     }
 
-    /// The thread is about to wait for a lock.
+    /// Called when the thread is about to wait for a lock.
     pub(super) fn waits_for(next: Place) {
         HELD.with_borrow(|held| {
             for rank in held {
@@ -124,9 +124,9 @@ mod held {
 
 use held::{holds, place, waits_for, Held, Place};
 
-/// A lock's guard, on its thread's list as long as it lives.
+/// A lock's guard. It is on its thread's list as long as it lives.
 pub struct Guard<G> {
-    // Before `_held`: the lock is free before it leaves the list.
+    // Dropped before `_held`: the lock is free before it leaves the list.
     guard: G,
     _held: Held,
 }
@@ -179,7 +179,7 @@ impl OrderedMutex {
         Guard::wait(self.place, || self.lock.lock())
     }
 
-    /// The lock, if nobody has it.
+    /// Takes the lock if nobody has it.
     pub fn try_lock(&self) -> Option<Locked<'_>> {
         Guard::tried(self.place, self.lock.try_lock())
     }
@@ -220,7 +220,7 @@ mod tests {
         holding.may_precede(next)
     }
 
-    /// The order of the table above, both ways round.
+    /// The order of the table above, in both directions.
     #[test]
     fn locks_have_one_order() {
         use Rank::*;
@@ -230,7 +230,8 @@ mod tests {
             assert!(!waits(first, first), "{first:?} by a thread that has it");
             for second in order.into_iter().skip(i + 1) {
                 assert!(waits(first, second), "{first:?} before {second:?}");
-                // An inode's own io comes before its state, a directory's (which only frees it), too.
+                // A thread with io may wait for the orphans lock, and for its own inode's state, also if that
+                // inode is a directory (whose io serves only freeing).
                 let exempt = second == Io(a) && matches!(first, Orphans | Directory(_));
                 assert_eq!(waits(second, first), exempt, "{second:?} before {first:?}");
             }
@@ -238,7 +239,8 @@ mod tests {
         assert!(waits(Directory(b), Directory(a)) && waits(Directory(a), Directory(b)), "a tree says which");
     }
 
-    /// A guard leaves the list when it is dropped, in whatever order, and a lock that was tried is on it.
+    /// A dropped guard leaves the list, in whatever order guards are dropped. A lock that was only tried is
+    /// on the list.
     #[test]
     fn what_is_held_is_known() {
         let (orphans, io) = (OrderedMutex::new(Rank::Orphans), OrderedMutex::new(Rank::Io(InodeNo(16))));

@@ -1,6 +1,6 @@
 //! What the cell of an inode remembers for history: which event covers it, when versions are made of it, and
-//! whether policies exclude it. What these mean, and who finds them out, is above (`history/record/cover.rs`,
-//! `history/versioning.rs`, `history/exclude.rs`).
+//! whether policies exclude it. The layer above says what these mean, and finds them out
+//! (`history/record/cover.rs`, `history/versioning.rs`, `history/exclude.rs`).
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use parking_lot::Mutex;
@@ -16,13 +16,13 @@ pub struct CoverMemo {
     /// The epoch of `event`, plus one; 0: none.
     epoch: AtomicU64,
     event: AtomicU64,
-    /// Of directories: what is above, to be read without its lock, as what follows.
+    /// Where it lies; for directories. This and the next two fields can be read without the inode's lock.
     pub parent: AtomicU64,
-    /// The last event of its own; 0: none.
+    /// The number of its own last event; 0: none.
     pub own_event: AtomicU64,
     /// Whether it has a policy.
     pub has_policy: AtomicBool,
-    /// When versions are made of it (`history/policy.rs`), and as of which epochs that is known.
+    /// When versions are made of it (`history/policy.rs`), and as of which epochs this is known.
     pub versioning: Mutex<Option<(Epochs, Ruled)>>,
     /// Whether policies exclude it.
     pub excluded: ExcludedMemo,
@@ -32,7 +32,7 @@ pub struct CoverMemo {
 pub type Epochs = (u64, u64);
 
 impl CoverMemo {
-    /// The inode's place or own event is this now.
+    /// Takes the parent, the own event and the policy from the inode, which has just changed.
     pub fn follow(&self, inode: &Inode) {
         self.parent.store(inode.parent.0, Ordering::Relaxed);
         self.own_event.store(inode.own_event.0, Ordering::Relaxed);
@@ -48,36 +48,37 @@ impl CoverMemo {
         known.then(|| EventNo(self.event.load(Ordering::Acquire)))
     }
 
-    /// Events only grow with epochs, so a reader that finds a later one errs on the side of keeping.
+    /// Remembers the event. Events only grow with epochs, so a reader that finds a later one errs on the side
+    /// of keeping.
     pub fn set(&self, epoch: u64, event: EventNo) {
         self.event.store(event.0, Ordering::Release);
         self.epoch.store(epoch + 1, Ordering::Release);
     }
 }
 
-/// Where a directory is, as patterns see it.
+/// Where a directory lies, as patterns see it.
 #[derive(Debug)]
 pub struct Place {
-    /// The nearest policy upwards that says what is excluded, with whose it is.
+    /// The nearest policy upwards that says what is excluded, with its directory.
     decides: Option<(InodeNo, Arc<Patterns>)>,
-    /// The path from there.
+    /// The path from that directory.
     path: Vec<u8>,
-    /// The directory is excluded, and so is what is below it.
+    /// The directory is excluded, and so is everything below it.
     pub excluded: bool,
 }
 
 impl Place {
-    /// Of the root directory of a volume whose policy says nothing of this.
+    /// The place of the root directory, on a volume where its policy does not say what is excluded.
     pub fn undecided() -> Place {
         Place { decides: None, path: Vec::new(), excluded: false }
     }
 
-    /// Of a directory whose own policy says what is excluded below it.
+    /// The place of a directory whose own policy says what is excluded below it.
     pub fn deciding(by: InodeNo, patterns: Arc<Patterns>) -> Place {
         Place { decides: Some((by, patterns)), path: Vec::new(), excluded: false }
     }
 
-    /// Of a directory in this one.
+    /// The place of a directory in this one.
     pub fn of_directory(&self, name: &[u8]) -> Place {
         let excluded = self.excludes(name, true);
         Place { decides: self.decides.clone(), path: self.path_of(name), excluded }
@@ -90,12 +91,12 @@ impl Place {
         }
     }
 
-    /// Whose policy says what is excluded in it.
+    /// The directory whose policy says what is excluded in this one.
     pub fn decided_by(&self) -> Option<InodeNo> {
         self.decides.as_ref().map(|(by, _)| *by)
     }
 
-    /// Whether what has this name in the directory is excluded.
+    /// Whether a file or directory of this name in the directory is excluded.
     pub fn excludes(&self, name: &[u8], is_directory: bool) -> bool {
         let Some((_, patterns)) = &self.decides else { return false };
         self.excluded || patterns.exclude(&self.path_of(name), is_directory)
@@ -121,33 +122,33 @@ impl Known {
     }
 }
 
-/// What a cell remembers of it.
+/// What a cell remembers about exclusion.
 #[derive(Default)]
 pub struct ExcludedMemo {
     /// The cookie of its name.
     pub(crate) cookie: AtomicU64,
-    /// Counts its names and policies.
+    /// Counts changes of its name and of its policy.
     followed: AtomicU64,
-    /// With the epoch as of which it is known.
+    /// What is known, with the epoch as of which it is known.
     known: Mutex<Option<(u64, Known)>>,
-    /// The place in the order of those that were born anew without a version; 0: it was not.
+    /// Its place in the order of the inodes that were born anew without a version; 0: it was not.
     pub renewed: AtomicU64,
 }
 
 impl ExcludedMemo {
-    /// The inode has another name, or another policy.
+    /// Notes that the inode has another name, or another policy.
     pub(crate) fn follow(&self, inode: &Inode) {
         self.cookie.store(inode.parent_cookie, Ordering::Relaxed);
         self.followed.fetch_add(1, Ordering::AcqRel);
         *self.known.lock() = None;
     }
 
-    /// What is compared by [`ExcludedMemo::set`].
+    /// What [`ExcludedMemo::set`] compares.
     pub fn followed(&self) -> u64 {
         self.followed.load(Ordering::Acquire)
     }
 
-    /// Its place in the order of those that were born anew without a version; 0: it was not.
+    /// Its place in the order of the inodes that were born anew without a version; 0: it was not.
     pub fn renewed(&self) -> u64 {
         self.renewed.load(Ordering::Acquire)
     }
@@ -162,7 +163,7 @@ impl ExcludedMemo {
         self.known.lock().as_ref().filter(|(of, _)| *of == epoch).map(|(_, known)| known.clone())
     }
 
-    /// Remembers what was found out since `followed` was read, unless it has another name since.
+    /// Remembers what the caller has found out since it read `followed`, unless the name has changed since.
     pub fn set(&self, epoch: u64, followed: u64, known: Known) {
         let mut memo = self.known.lock();
         if self.followed() == followed {
@@ -176,8 +177,8 @@ impl ExcludedMemo {
 pub struct Patterns(Gitignore);
 
 impl Patterns {
-    /// Compiles patterns. What cannot be compiled excludes nothing: no other program of this format takes
-    /// such a pattern, so it is damage, and too many versions harm nobody.
+    /// Compiles patterns. A pattern that cannot be compiled excludes nothing: no other program of this format
+    /// accepts such a pattern, so it is damage, and too many versions harm nobody.
     pub fn new(of: InodeNo, patterns: &[String]) -> Patterns {
         let mut builder = builder();
         for pattern in patterns {
@@ -191,13 +192,13 @@ impl Patterns {
         }))
     }
 
-    /// Whether a path below the directory of the policy is excluded by itself, whatever is above.
+    /// Whether a path below the directory of the policy is excluded by itself, whatever is above it.
     fn exclude(&self, path: &[u8], is_directory: bool) -> bool {
         self.0.matched(OsStr::from_bytes(path), is_directory).is_ignore()
     }
 }
 
-/// What reads patterns, by the rules of policies.
+/// A builder that reads patterns by the rules of policies.
 pub fn builder() -> GitignoreBuilder {
     let mut builder = GitignoreBuilder::new(".");
     builder.allow_unclosed_class(false);
@@ -209,6 +210,6 @@ pub fn builder() -> GitignoreBuilder {
 pub struct Ruled {
     /// When it is closed.
     pub at_close: bool,
-    /// The directory or file that is cut so many nanoseconds after it has changed.
+    /// The directory or file that gets an event so many nanoseconds after it has changed.
     pub interval: Option<(InodeNo, u64)>,
 }

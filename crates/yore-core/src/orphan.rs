@@ -1,9 +1,8 @@
 //! The list of orphans: inodes without a name that are still in use, and files whose blocks beyond their size
 //! are being freed.
 //!
-//! They are listed in a tree of the volume from the Op that takes the last name to the one that frees the
-//! inode, so a crash between the two loses nothing: the next mount finds and frees them. Who frees them is
-//! `reap.rs`.
+//! A tree of the volume lists them from the Op that removes the last name to the Op that frees the inode, so
+//! a crash between the two loses nothing: the next mount finds and frees them. `reap.rs` frees them.
 
 use crate::btree::{Path, Pins, Tree};
 use crate::inode::InodeCell;
@@ -18,7 +17,7 @@ use yore_meta::{Change, Meta, Op};
 pub struct Orphans {
     /// Guards the tree. Lock order: before any inode's state.
     tree: OrderedMutex,
-    /// Those set aside. A leaf.
+    /// The inodes that were set aside. This lock is a leaf.
     aside: Mutex<Vec<Arc<InodeCell>>>,
 }
 
@@ -34,19 +33,19 @@ impl Orphans {
         OrphansGuard { _guard: self.tree.lock() }
     }
 
-    /// Sets an inode aside, to be freed with others. Returns how many are.
+    /// Sets an inode aside, to be freed together with others. Returns how many are set aside.
     pub fn set_aside(&self, cell: Arc<InodeCell>) -> usize {
         let mut aside = self.aside.lock();
         aside.push(cell);
         aside.len()
     }
 
-    /// Those set aside, who are no longer.
+    /// Takes the inodes that were set aside.
     pub fn take_aside(&self) -> Vec<Arc<InodeCell>> {
         std::mem::take(&mut *self.aside.lock())
     }
 
-    /// All that are listed, with their incarnations. O(orphans).
+    /// All inodes in the list, with their incarnations. O(orphans).
     ///
     /// # Errors
     /// Damage and device errors.
@@ -82,7 +81,7 @@ impl OrphansGuard<'_> {
     /// Keeps in memory what adding `no` needs; returns the way to its place, and the blocks to reserve.
     ///
     /// # Errors
-    /// `Corruption` if it is listed already; damage and device errors.
+    /// `Corruption` if the inode is listed already; damage and device errors.
     pub fn prepare_add(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<(Option<Path>, u32)> {
         let tree = tree(meta);
         let key = no.0.to_be_bytes();
@@ -96,10 +95,10 @@ impl OrphansGuard<'_> {
         Ok((way, tree.blocks_for_inserts(1)))
     }
 
-    /// Keeps in memory what removing `no` needs; returns the way to it.
+    /// Keeps in memory what removing `no` needs; returns the way to its place.
     ///
     /// # Errors
-    /// `Corruption` if it is not listed; damage and device errors.
+    /// `Corruption` if the inode is not listed; damage and device errors.
     pub fn prepare_remove(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<Path> {
         let key = no.0.to_be_bytes();
         let way = tree(meta).way(meta, &key, pins, |leaf| {

@@ -1,26 +1,30 @@
-//! Pages of file data in memory: what an inode in memory holds of its file, and the limit on all of them.
+//! Pages of file data in memory: what an inode in memory holds of its file, and the limit on all pages
+//! together.
 //!
-//! A page belongs to a file ([`FilePages`]) and is found by its index. States: *clean* (as on the medium; may
-//! be evicted), *dirty* (newer than the medium), *writing* (a write-back under way has its bytes; it may be
-//! dirty again beside that). A dirty page is *fresh* if the log has it as it is: it need not be logged again,
-//! and is still to be written back. A page's memory is shared: a write-back holds its own reference, so a
-//! writer who comes meanwhile gets a copy and the bytes under way stay what they were.
+//! A page belongs to a file ([`FilePages`]), which finds it by its index. A page can be *clean* (as on the
+//! medium; may be evicted), *dirty* (newer than the medium), or *writing* (a write-back under way has its
+//! bytes; the page may be dirty again at the same time). A dirty page is *fresh* if the log has its bytes as
+//! they are: it need not be logged again, but must still be written back. A page's memory is shared: a
+//! write-back holds its own reference, so a writer that comes meanwhile gets a copy, and the bytes under way
+//! stay as they were.
 //!
-//! Who may do what: pages are entered and evicted under the map's mutex alone; their bytes change, and they
-//! become dirty, only under the inode's state write lock *and* the mutex. So a reader who holds the state
-//! lock shared may copy from a page outside the mutex.
+//! Who may do what: the map's mutex alone is enough to enter and to evict pages. To change a page's bytes, or
+//! to make it dirty, a thread needs the inode's state write lock *and* the mutex. So a reader that holds the
+//! state lock shared may copy from a page outside the mutex.
 //!
 //! **Eviction** is second chance over files, then over each file's pages from where the last sweep of it
-//! stopped: no list of pages exists, a cached page costs its map entry. Files are registered in shards by
-//! weak reference; a file that goes takes its pages with it.
+//! stopped: there is no list of pages, and a cached page costs its map entry. Files are registered in shards
+//! by weak reference; a file that goes takes its pages with it.
 //!
-//! **Arriving** pages are being read from the medium by somebody who holds no lock of the file: who wants one
-//! of them waits, and whoever changes one makes what arrives be dropped. The argument is in `file/ahead.rs`.
+//! **Arriving** pages are being read from the medium by a thread that holds no lock of the file. A caller
+//! that wants one of them waits. A caller that changes one makes the arriving data be dropped. The argument
+//! is in `file/ahead.rs`.
 //!
-//! This module knows neither inodes nor extents. What the fields of [`FileData`] must satisfy, and all that
-//! changes them, is in `file`; which files are dirty, and who writes them back, in `file/cache.rs`.
+//! This module knows neither inodes nor extents. `file` has the rules for the fields of [`FileData`], and all
+//! code that changes them; [`crate::datacache`] knows which files are dirty.
 //!
-//! Locks: the shards are leaves; a file's map mutex comes before nothing but its shard.
+//! Locks: the shards are leaves; a thread that holds a file's map mutex takes no other lock but the file's
+//! shard.
 
 use crate::Error;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -38,17 +42,17 @@ use set::PageSet;
 const SHARDS: usize = 16;
 /// The smallest cache, in pages.
 const PAGES_MIN: usize = 256;
-/// Pages a sweep looks at in one file before it lets go of the file's mutex.
+/// How many pages of one file a sweep looks at before it lets go of the file's mutex.
 const SWEEP: usize = 256;
 /// Pages of the first window of a sequential reader.
 const WINDOW_LEAST: u32 = 8;
 
-/// What a regular file's inode has in memory beside the inode.
+/// What a regular file's inode has in memory in addition to the inode.
 #[derive(Default)]
 pub struct FileData {
     /// Up to where the medium has this file's bytes (F1).
     pub medium_size: u64,
-    /// The size that the stored inode has: one that the file had at some time (F7).
+    /// The size that the stored inode has: a size that the file had at some time (F7).
     pub stored_size: u64,
     /// The size that the log has, while it has data of the file that is not at home (F8).
     pub logged_size: Option<u64>,
@@ -57,36 +61,36 @@ pub struct FileData {
     pages: OnceLock<Arc<FilePages>>,
     /// File blocks that count as holes (F5).
     pub doomed: Option<Range<u64>>,
-    /// The content must not go back into the inode: blocks were asked for.
+    /// The content must not go back into the inode, because somebody asked for blocks.
     pub in_blocks: bool,
-    /// There may be written extents beyond the size: it must be looked at before the file grows (F9).
+    /// There may be written extents beyond the size: they must be looked for before the file grows (F9).
     pub unsure_beyond: bool,
-    /// Noted as dirty in the cache.
+    /// The cache has noted the file as dirty.
     pub noted: bool,
-    /// What background write-back failed with, for the next fsync.
+    /// The error of background write-back, for the next fsync.
     pub error: Option<Error>,
-    /// How it is being read.
+    /// How the file is being read.
     pub ahead: ReadAhead,
 }
 
-/// What is known of how a file is being read, in pages. A hint: it is updated without a lock.
+/// What is known about how a file is being read, in pages. It is a hint: it is updated without a lock.
 #[derive(Default)]
 pub struct ReadAhead {
-    /// Behind the last access.
+    /// The page behind the last access.
     next: AtomicU32,
     window: AtomicU32,
-    /// Up to where reading ahead was asked for.
+    /// Up to where somebody has asked for reading ahead.
     pub until: AtomicU32,
 }
 
 impl ReadAhead {
-    /// The window for an access to the pages `first..end`; 0 if it is not part of a sequence. Learns from the
-    /// access.
+    /// The window for an access to the pages `first..end`; 0 if the access is not part of a sequence. Learns
+    /// from the access.
     pub fn learn(&self, first: u32, end: u32, most: u32) -> u32 {
         let window = self.window.load(Ordering::Relaxed);
         let next = self.next.load(Ordering::Relaxed);
-        // Several threads may serve one reader, so accesses come a little out of order; a page may be read in
-        // parts.
+        // Several threads may serve one reader, so accesses may be slightly out of order; a page may be read
+        // in parts.
         let is_next = first == next || first + 1 == next || (window > 0 && first.abs_diff(next) <= window);
         self.next.store(if is_next { next.max(end) } else { end }, Ordering::Relaxed);
         let window = match is_next {
@@ -99,7 +103,7 @@ impl ReadAhead {
 }
 
 impl FileData {
-    /// Blocks that were promised to data in memory, beyond those in `inode.blocks`.
+    /// Blocks that are promised to data in memory, beyond those in `inode.blocks`.
     pub fn delayed_blocks(&self) -> u64 {
         self.pages.get().map_or(0, |p| p.lock().promised())
     }
@@ -109,8 +113,8 @@ impl FileData {
         self.noted || self.pages.get().is_some_and(|p| p.lock().is_busy())
     }
 
-    /// Whether there is something that the medium alone does not tell: newer data, or a truncation that has
-    /// stopped half-way.
+    /// Whether memory knows something that the medium does not: newer data, or a truncation that has stopped
+    /// half-way.
     pub(crate) fn must_stay(&self) -> bool {
         self.is_busy() || self.listed || self.doomed.is_some()
     }
@@ -120,12 +124,12 @@ impl FileData {
         self.pages.get().map(|p| p.lock())
     }
 
-    /// The pages, to enter some.
+    /// The pages, for a caller that enters some.
     pub fn pages(&self, cache: &Arc<PageCache>) -> Pages<'_> {
         self.pages.get_or_init(|| cache.new_pages()).lock()
     }
 
-    /// Announces that the pages `range` are being read from the medium. `None` if one of them is here, or
+    /// Announces that the pages `range` are being read from the medium. `None` if one of them is here, or is
     /// announced already.
     pub fn arriving(&self, cache: &Arc<PageCache>, range: Range<u32>) -> Option<Arriving> {
         let file = self.pages.get_or_init(|| cache.new_pages());
@@ -140,7 +144,7 @@ impl FileData {
         Some(Arriving { file: file.clone(), id, range })
     }
 
-    /// Waits while the page is being read from the medium by somebody else. True if it was.
+    /// Waits while somebody else reads the page from the medium. Returns true if somebody did.
     pub fn await_arrival(&self, index: u32) -> bool {
         let Some(file) = self.pages.get() else { return false };
         let mut map = file.map.lock();
@@ -152,7 +156,7 @@ impl FileData {
         waited
     }
 
-    /// Whether the file will go into its inode at this size.
+    /// Whether the content will be in the inode when the file has this size.
     pub fn fits_inode(&self, kind: ContentKind, size: u64) -> bool {
         size <= INLINE_BYTES as u64
             && !self.in_blocks
@@ -160,7 +164,7 @@ impl FileData {
     }
 }
 
-/// The pages of all files of a volume, and how many of them there may be.
+/// The pages of all files of a volume, and how many there may be.
 pub struct PageCache {
     limit: usize,
     pages: AtomicUsize,
@@ -171,7 +175,7 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// Room for `bytes` (and no less than 1 MiB).
+    /// A cache with room for `bytes` (and no less than 1 MiB).
     pub(crate) fn new(bytes: u64) -> PageCache {
         let limit = usize::try_from(bytes / BLOCK_SIZE as u64).unwrap_or(usize::MAX);
         PageCache {
@@ -193,14 +197,15 @@ impl PageCache {
         pages
     }
 
-    /// Evicts until `pages` more fit, as far as there is something to evict. Takes map mutexes: hold none.
+    /// Evicts pages until `pages` more fit, as far as there is something to evict. It takes map mutexes:
+    /// callers hold none.
     pub fn make_room(&self, pages: usize) {
         let target = self.limit.saturating_sub(pages);
         if self.pages.load(Ordering::Relaxed) <= target {
             return;
         }
-        // Twice around: the first time clears the marks of use. A file takes a visit for each part of it that
-        // is swept.
+        // Goes around twice: the first time clears the marks of use. A file takes one visit for each part of
+        // it that is swept.
         let files: usize = self.shards.iter().map(|s| s.lock().files.len()).sum();
         let visits_most = 2 * (files + self.pages.load(Ordering::Relaxed) / SWEEP + SHARDS);
         let (mut visits, mut empty) = (0, 0);
@@ -216,7 +221,7 @@ impl PageCache {
         }
     }
 
-    /// The file that eviction visits next, if its shard has any; `Some(None)` if that is just going.
+    /// The file that eviction visits next, if its shard has any; `Some(None)` if that file is just going.
     fn next_file(&self) -> Option<Option<Arc<FilePages>>> {
         let at = self.cursor.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let mut shard = self.shards[at].lock();
@@ -237,7 +242,7 @@ impl PageCache {
         self.dirty.load(Ordering::Relaxed) > self.limit / 2
     }
 
-    /// Whether so much is dirty that the background should write back.
+    /// Whether so much is dirty that the background thread should write back.
     pub fn wants_write_back(&self) -> bool {
         self.dirty.load(Ordering::Relaxed) > self.limit / 4
     }
@@ -256,7 +261,7 @@ pub struct Page {
     fresh: bool,
     /// Dirty, and the log has these bytes or earlier ones.
     logged: bool,
-    /// A write-back has its bytes as they were.
+    /// A write-back has the page's bytes as they were.
     pub writing: bool,
     /// A data block is promised for it.
     pub promised: bool,
@@ -311,7 +316,7 @@ struct FilePages {
     shared: Arc<PageCache>,
     id: u64,
     map: Mutex<PageMap>,
-    /// Something that was being read is here, or is not being read any more.
+    /// Signalled when pages have arrived, or are not being read any more.
     arrived: Condvar,
 }
 
@@ -323,12 +328,12 @@ pub struct Arriving {
 }
 
 impl Arriving {
-    /// Which pages.
+    /// The pages that are announced.
     pub(crate) fn range(&self) -> Range<u32> {
         self.range.clone()
     }
 
-    /// They have been read. Entered unless one of them has changed since they were announced.
+    /// Enters the pages that were read, unless one of them has changed since they were announced.
     pub fn arrive(self, bytes: Vec<AlignedBuf>) {
         let mut pages = self.file.lock();
         if pages.map.arriving.iter().any(|(id, _)| *id == self.id) {
@@ -396,7 +401,7 @@ impl FilePages {
 }
 
 impl Pages<'_> {
-    /// The page, which counts as used.
+    /// The page, which counts as used from now on.
     pub fn get(&mut self, index: u32) -> Option<&Page> {
         let page = self.map.pages.get_mut(&index)?;
         page.referenced = true;
@@ -408,7 +413,7 @@ impl Pages<'_> {
         self.map.gap(from, to)
     }
 
-    /// What is being read of these pages is not what they hold any more.
+    /// Cancels arriving pages in the range: what is being read is not what they hold any more.
     fn cancel_arriving(&mut self, from: u32, to: u32) {
         if !self.map.arriving.is_empty() {
             self.map.arriving.retain(|(_, range)| range.end <= from || range.start >= to);
@@ -450,7 +455,7 @@ impl Pages<'_> {
         self.map.pages.get(&index).is_some_and(|p| p.logged)
     }
 
-    /// The log has a dirty page as it is.
+    /// Notes that the log has a dirty page as it is.
     pub fn set_fresh(&mut self, index: u32) {
         let map = &mut *self.map;
         let page = map.pages.get_mut(&index).expect("dirty pages are cached");
@@ -493,7 +498,7 @@ impl Pages<'_> {
         self.map.promised
     }
 
-    /// How many pages in `from..to` a block is promised for. O(cached pages there).
+    /// For how many pages in `from..to` a block is promised. O(cached pages there).
     pub fn promised_in(&self, from: u32, to: u32) -> u64 {
         match self.map.promised {
             0 => 0,
@@ -501,7 +506,7 @@ impl Pages<'_> {
         }
     }
 
-    /// Enters a page read from the medium unless it is there; returns the one that is.
+    /// Enters a page that was read from the medium, unless the page is there; returns the one that is there.
     pub fn enter(&mut self, index: u32, bytes: Bytes) -> Bytes {
         let shared = self.shared;
         let page = self.map.pages.entry(index).or_insert_with(|| {
@@ -519,7 +524,7 @@ impl Pages<'_> {
         page.bytes.clone()
     }
 
-    /// The bytes of a page that is there, to change; it becomes dirty.
+    /// The bytes of a page that is there, for a caller that changes them; the page becomes dirty.
     pub fn dirty_bytes(&mut self, index: u32) -> &mut [u8] {
         self.cancel_arriving(index, index + 1);
         let map = &mut *self.map;
@@ -536,7 +541,7 @@ impl Pages<'_> {
         page.bytes.make_mut()
     }
 
-    /// Zeroes the bytes of a cached page from `at` on, which the file does not have any more.
+    /// Zeroes the bytes of a cached page from `at` on, which the file no longer has.
     pub fn zero_tail(&mut self, index: u32, at: usize) {
         self.cancel_arriving(index, index + 1);
         if let Some(page) = self.map.pages.get_mut(&index) {
@@ -553,7 +558,7 @@ impl Pages<'_> {
         }
     }
 
-    /// A write-back takes the page's bytes, and its promise if it has one.
+    /// Takes the page's bytes for a write-back, and its promise if it has one.
     pub fn start_writing(&mut self, index: u32) -> (Bytes, bool) {
         let map = &mut *self.map;
         let page = map.pages.get_mut(&index).expect("dirty pages are cached");
@@ -570,7 +575,7 @@ impl Pages<'_> {
         (page.bytes.clone(), promised)
     }
 
-    /// A write-back of the page has ended well.
+    /// Notes that a write-back of the page has succeeded.
     pub fn end_writing(&mut self, index: u32) {
         let map = &mut *self.map;
         map.writing.remove(index);
@@ -578,8 +583,8 @@ impl Pages<'_> {
         page.writing = false;
     }
 
-    /// A write-back failed: the page is as dirty as before. True if its promise is kept here; false if it has
-    /// one already.
+    /// Notes that a write-back failed: the page is as dirty as before. Returns true if the page keeps the
+    /// promise, false if it has one already.
     pub fn undo_writing(&mut self, index: u32, promised: bool) -> bool {
         self.end_writing(index);
         self.dirty_bytes(index);

@@ -1,5 +1,5 @@
-//! What unit tests of this crate and of those above stand on: a volume in memory, and numbers that are the
-//! same everywhere.
+//! What the unit tests of this crate and of those above use: a volume in memory, and random numbers that are
+//! the same everywhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub fn format(device: &dyn Device, log_blocks: u64) {
     yore_meta::mkfs(device, &options).unwrap();
 }
 
-/// A volume without files, and where its metadata goes.
+/// A volume without files, and the group near which its metadata goes.
 pub struct Ground {
     /// Its metadata.
     pub meta: Arc<Meta>,
@@ -30,7 +30,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// One of 8 GiB in memory.
+    /// A volume of 8 GiB in memory.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Ground {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 27));
@@ -44,7 +44,7 @@ impl Ground {
         Ground { meta: Meta::open(device, options).unwrap(), group: GroupNo(0) }
     }
 
-    /// Reserves metadata blocks, making zones if need be.
+    /// Reserves metadata blocks, and makes zones if need be.
     pub fn reserve(&mut self, blocks: u32) -> Reserved {
         loop {
             match self.meta.reserve(self.group, blocks) {

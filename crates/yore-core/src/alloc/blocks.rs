@@ -8,13 +8,13 @@ use yore_format::layout::ZONE_BLOCKS;
 use yore_format::{BlockNo, GroupNo, BITS_PER_GROUP};
 use yore_meta::{Change, Meta, Op, Reserved};
 
-/// A run this long is taken without looking for a longer one.
+/// A run this long is taken at once: no search for a longer one.
 const RUN_GOOD: u32 = 256;
 
 impl Alloc {
-    /// Takes up to `want` consecutive available blocks, at least one, as near after `goal` as it can be. The
-    /// caller holds a promise for them, which this spends. They enter the bitmap by [`Alloc::commit`], or go
-    /// back by [`Alloc::untake`].
+    /// Takes up to `want` consecutive available blocks, at least one, as near after `goal` as it can. The
+    /// caller holds a promise for them, which this spends. [`Alloc::commit`] enters them in the bitmap, or
+    /// [`Alloc::untake`] gives them back.
     ///
     /// # Errors
     /// Reading a bitmap, or the commit that was needed to make freed blocks available, may fail.
@@ -87,7 +87,7 @@ impl Alloc {
             at += span;
         }
         let Some(best) = best else { return Ok(None) };
-        // Found is not taken: another may have been faster, and then the search goes again.
+        // The run is found but not taken yet: if another thread was faster, the search starts again.
         match self.claim(meta, best, want, withheld)? {
             Some(run) => Ok(Some(run)),
             None => self.search(meta, goal, want, withheld),
@@ -112,7 +112,7 @@ impl Alloc {
                 return Ok(None);
             }
             if summary.free_blocks == 0 {
-                // Not noted as known: somebody may be freeing there just now.
+                // This is not noted as known: another thread may be freeing there just now.
                 return Ok(None);
             }
         }
@@ -131,13 +131,14 @@ impl Alloc {
         Ok((taken > 0).then_some(Run { start: run.start, len: taken }))
     }
 
-    /// Gives back blocks taken and not entered: a failed write. The promise for them lives again.
+    /// Gives back blocks that were taken and not entered, after a failed write. The promise for them is valid
+    /// again.
     pub fn untake(&self, run: Run) {
         self.promised.fetch_add(i64::from(run.len), Ordering::Relaxed);
         self.make_available(run);
     }
 
-    /// Enters taken blocks in the bitmap. In an Op; prepared.
+    /// Enters taken blocks in the bitmap. Called inside an Op, after [`Alloc::prepare_commit`].
     pub(crate) fn commit(&self, op: &mut Op<'_>, run: Run) -> Change {
         let (no, bit) = self.place(run).expect("taken blocks are data blocks");
         let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
@@ -147,7 +148,8 @@ impl Alloc {
         change
     }
 
-    /// Frees blocks. In an Op; prepared. They are available once the Op's generation is complete.
+    /// Frees blocks. Called inside an Op, after [`Alloc::prepare_free`]. They are available once the Op's
+    /// generation is complete.
     pub fn free(&self, op: &mut Op<'_>, run: Run) -> Change {
         let (no, bit) = self.place(run).expect("prepared blocks are data blocks");
         let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
@@ -160,7 +162,7 @@ impl Alloc {
         change
     }
 
-    /// Takes zones that emptied out of their groups; their blocks become available with the next generation.
+    /// Takes empty zones out of their groups; their blocks become available with the next generation.
     pub fn give_back_zones(&self, meta: &Meta) -> Result<()> {
         let _grow = self.grow.lock();
         while let Some(zone) = meta.take_empty_zone() {

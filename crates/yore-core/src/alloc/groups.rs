@@ -1,17 +1,17 @@
-//! Groups in memory, and their bitmaps made ready for Ops.
+//! Groups in memory, and how their bitmaps are made ready for Ops.
 //!
-//! **A group in memory** is an [`Availability`]: loaded from its bitmap when first needed, dropped again when
-//! many are loaded. A1: bits in a bitmap change only while its group is loaded and `outstanding` (taken and
-//! pending blocks) is not zero, and a group with outstanding blocks is never dropped; so what is loaded from
-//! the bitmap is the truth. Groups never used have no bitmap; the first to need one makes the group's first
-//! zone, which holds it.
+//! **A group in memory** is an [`Availability`]: it is loaded from its bitmap when it is first needed, and
+//! dropped again when many groups are loaded. A1: bits in a bitmap change only while its group is loaded and
+//! `outstanding` (taken and pending blocks) is not zero, and a group with outstanding blocks is never
+//! dropped; so what is loaded from the bitmap is the truth. Groups that were never used have no bitmap;
+//! whoever first needs one makes the group's first zone, which holds it.
 //!
 //! **Damage.** A bitmap from the medium may contradict its group's summary, or the extents that name its
-//! blocks; changing bits in an Op asserts that they were the opposite, and an Op cannot fail. So a group is
-//! loaded only if bitmap and summary count the same, and before an Op [`Alloc::prepare_commit`] and
-//! [`Alloc::prepare_free`] look at every bit it will change. A block that two extents name passes that look
-//! twice as long as neither has freed it: what is about to be freed is *claimed* until the [`KeptGroups`]
-//! that prepared it goes, and claimed blocks cannot be claimed again.
+//! blocks. A change of bits in an Op asserts that they were the opposite, and an Op cannot fail. So a group
+//! is loaded only if bitmap and summary count the same, and before an Op [`Alloc::prepare_commit`] and
+//! [`Alloc::prepare_free`] check every bit that it will change. If two extents name the same block, both
+//! would pass that check as long as neither has freed it. Therefore a run that is about to be freed is
+//! *claimed* until the [`KeptGroups`] that prepared it goes, and a claimed block cannot be claimed again.
 
 use super::runs::Availability;
 use super::space::{Alloc, Group, Run, REGION, SHARDS};
@@ -26,12 +26,12 @@ use yore_format::{
 };
 use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
 
-/// Loaded groups per shard beyond which those without outstanding blocks are dropped (4 KiB each, 16 MiB in
-/// all).
+/// When a shard has more loaded groups than this, those without outstanding blocks are dropped (4 KiB each,
+/// 16 MiB in all).
 const LOADED_PER_SHARD: usize = 256;
 
 /// Groups and their bitmaps kept in memory for an Op, and the claims on what it frees
-/// ([`Alloc::prepare_commit`], [`Alloc::prepare_free`]). Outlives the Op.
+/// ([`Alloc::prepare_commit`], [`Alloc::prepare_free`]). It outlives the Op.
 #[derive(Default)]
 pub struct KeptGroups {
     groups: Vec<(GroupNo, Arc<Group>, Frame)>,
@@ -49,10 +49,10 @@ impl Drop for KeptGroups {
 }
 
 impl Alloc {
-    /// Keeps in memory what entering a taken run changes, and looks whether the bitmap has it free.
+    /// Keeps in memory what entering a taken run changes, and checks that the run is free in the bitmap.
     ///
     /// # Errors
-    /// `Corruption` if it does not; reading the bitmap may fail.
+    /// `Corruption` if it is not free; reading the bitmap may fail.
     pub(crate) fn prepare_commit(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
         let (no, bit) = self.place(run)?;
         let (_, frame) = self.keep(meta, no, kept)?;
@@ -62,8 +62,8 @@ impl Alloc {
     /// Keeps in memory what freeing a run changes, and claims it.
     ///
     /// # Errors
-    /// `Corruption` if the run is not one that data can have, the bitmap has some of it free, or somebody
-    /// else is about to free it; reading the bitmap may fail.
+    /// `Corruption` if data cannot have such a run, if some of it is free in the bitmap, or if somebody else
+    /// is about to free it; reading the bitmap may fail.
     pub fn prepare_free(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
         let (no, bit) = self.place(run)?;
         let (group, frame) = self.keep(meta, no, kept)?;
@@ -111,7 +111,7 @@ impl Alloc {
         &self.shards[no.0 as usize % SHARDS]
     }
 
-    /// Forgets a group that is not the volume's any more.
+    /// Forgets a group that the volume no longer has.
     pub(super) fn drop_group(&self, no: GroupNo) {
         self.shard(no).lock().remove(&no.0);
         self.known.get(no.0).store(0, Ordering::Relaxed);
@@ -121,10 +121,10 @@ impl Alloc {
         self.shard(no).lock().get(&no.0).expect("a group with blocks under way is loaded").clone()
     }
 
-    /// The group, with its bitmap kept in memory. It was used before.
+    /// The group, with its bitmap kept in memory. The group was used before.
     ///
-    /// Bits and summary of a group that is not loaded do not change (A1), except that it may have been
-    /// loaded, changed and dropped again between the two reads here; `drops` tells.
+    /// Bits and summary of a group that is not loaded do not change (A1). One exception: between the two
+    /// reads here the group may have been loaded, changed and dropped again; `drops` tells.
     pub(super) fn load(&self, meta: &Meta, no: GroupNo) -> Result<(Arc<Group>, Frame)> {
         loop {
             let drops = self.drops.load(Ordering::Acquire);
@@ -186,8 +186,8 @@ impl Alloc {
         Ok(true)
     }
 
-    /// Blocks that were taken, or freed by a generation that is complete, can be handed out; but not those
-    /// beyond an end that is closed.
+    /// Makes blocks available that were taken, or that a complete generation freed; but not those beyond an
+    /// end that is closed.
     pub(super) fn make_available(&self, run: Run) {
         let left = self.closed_from.load(Ordering::Acquire).saturating_sub(run.start.0);
         let stays = u64::from(run.len).min(left) as u32;
@@ -223,7 +223,7 @@ impl Reclaimer for Alloc {
     }
 }
 
-/// The block of a run that the bitmap does not have as `used`, as damage.
+/// The first block of a run whose bit in the bitmap is not `used`, as damage.
 pub(super) fn check_bits(
     geometry: &Geometry,
     no: GroupNo,

@@ -1,31 +1,31 @@
-//! Promises of data blocks, and how many more there may be.
+//! Promises of data blocks, and how many more can be made.
 
 use super::space::Alloc;
 use std::sync::atomic::Ordering;
 use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
 use yore_meta::Meta;
 
-/// Data blocks for which one node of an extent tree is promised: leaves hold 118 extents and are half full at
-/// worst.
+/// For this many data blocks one node of an extent tree is promised: leaves hold 118 extents and are half
+/// full at worst.
 const BLOCKS_PER_NODE: i64 = 50;
 
-/// Metadata blocks that promises and ordinary Ops leave over.
+/// Metadata blocks that promises and ordinary Ops leave free.
 pub(super) const NODES_SPARE: i64 = 64;
 
-/// Data blocks promised to a writer; dropping it gives back what was not spent.
+/// Data blocks promised to a writer. Dropping it gives back what was not spent.
 pub struct Promise<'a> {
     pub(super) alloc: &'a Alloc,
     pub(super) left: u64,
 }
 
 impl Promise<'_> {
-    /// Blocks still promised.
+    /// The blocks that are still promised.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Moves `blocks` of it out of this value's care: the caller keeps count and calls [`Alloc::release`] or
-    /// spends them.
+    /// Takes `blocks` of the promise out of this value: from now on the caller keeps count of them, and calls
+    /// [`Alloc::release`] or spends them.
     pub fn keep(&mut self, blocks: u64) {
         self.left = self.left.checked_sub(blocks).expect("no more is kept than was promised");
     }
@@ -44,15 +44,15 @@ pub(super) fn nodes_for(blocks: i64) -> i64 {
     (blocks + BLOCKS_PER_NODE - 1) / BLOCKS_PER_NODE
 }
 
-/// Metadata blocks that the zones there are have room for. Root zones hold none of them.
+/// Metadata blocks for which the existing zones have room. Root zones hold none of them.
 pub(super) fn index_room(meta: &Meta) -> i64 {
     let zones = meta.totals.zones.get() as i64 - i64::from(meta.root_zone_count());
     zones * i64::from(ZONE_INDEXES) - meta.totals.metadata_blocks.get() as i64
 }
 
 impl Alloc {
-    /// As [`Alloc::promise`] without making zones, so that it may be called with locks held. `None`: not
-    /// enough blocks, or not enough zones.
+    /// As [`Alloc::promise`], but makes no zones, so callers may hold locks. `None`: there are not enough
+    /// blocks, or not enough zones.
     pub fn try_promise(&self, meta: &Meta, blocks: u64) -> Option<Promise<'_>> {
         if blocks == 0 {
             return Some(Promise { alloc: self, left: 0 });
@@ -68,7 +68,7 @@ impl Alloc {
         (index_room(meta) >= nodes_for(promised) + NODES_SPARE).then_some(promise)
     }
 
-    /// Whether fewer than `blocks` are left to be promised.
+    /// Whether fewer than `blocks` blocks are left to be promised.
     pub fn is_short_of(&self, blocks: u64) -> bool {
         self.unpromised.load(Ordering::Relaxed) < blocks as i64
     }
@@ -79,7 +79,8 @@ impl Alloc {
         self.unpromised.fetch_add(blocks as i64, Ordering::Relaxed);
     }
 
-    /// Data blocks that can still be written: what [`Alloc::promise`] would grant if so many more were free.
+    /// Data blocks that can still be written: what [`Alloc::promise`] would grant if `more` blocks more were
+    /// free.
     pub fn available(&self, meta: &Meta, more: u64) -> u64 {
         let more = i64::try_from(more).unwrap_or(i64::MAX);
         let blocks = self.unpromised.load(Ordering::Relaxed).max(0).saturating_add(more);
@@ -102,7 +103,7 @@ impl Alloc {
         (self.unpromised.load(Ordering::Relaxed) + self.promised.load(Ordering::Relaxed)).max(0) as u64
     }
 
-    /// How many groups were never used, at least: every zone there is may be a group's first.
+    /// How many groups were never used, at least: every existing zone may be the first of its group.
     pub(super) fn unused_groups(&self, meta: &Meta) -> i64 {
         let zones = meta.totals.zones.get() as i64 - i64::from(meta.root_zone_count());
         (i64::from(self.geometry().groups()) - zones).max(0)

@@ -1,14 +1,14 @@
-//! Making the volume longer, while others use it; and shorter.
+//! Makes the volume longer or shorter, while others use it.
 //!
-//! What there is to do on the medium is one Op (`yore-meta`'s `resize.rs`). In memory the order is: first the
-//! length, then the blocks. So who is handed a block beyond the old end finds it within the volume. `grow` is
-//! held, so nobody makes a zone or begins to use a group by the old length meanwhile; the last group stays
-//! loaded, so nobody compares its bitmap with an old summary.
+//! One Op changes the medium (`yore-meta`'s `resize.rs`). In memory the length changes first, then the
+//! blocks. So a caller that gets a block beyond the old end finds it within the volume. `grow` is held, so
+//! nobody makes a zone or begins to use a group by the old length meanwhile; the last group stays loaded, so
+//! nobody compares its bitmap with an old summary.
 //!
 //! **Shorter** takes two steps, between which `yore-fs`'s `api/shrink.rs` moves what can move.
-//! [`Alloc::close_end`] takes all free blocks beyond the new end, and what is freed there from then on is
-//! taken when it comes back. They do not count as free for who is promised room, so a promise is one of
-//! blocks before the end. [`ClosedEnd::truncate`] finds every block beyond taken, and is the Op.
+//! [`Alloc::close_end`] takes all free blocks beyond the new end; blocks that are freed there later are taken
+//! when they come back. These blocks do not count as free when room is promised, so every promise is of
+//! blocks before the end. [`ClosedEnd::truncate`] checks that every block beyond is taken, and makes the Op.
 
 use super::groups::{check_bits, mark, KeptGroups};
 use super::promise::{index_room, nodes_for, NODES_SPARE};
@@ -20,15 +20,15 @@ use yore_format::{BitmapRef, BlockNo, GroupNo, BLOCK_SIZE};
 use yore_meta::{Meta, Reserved};
 
 impl Alloc {
-    /// Makes the volume so many bytes long, or as long as whole groups of it allow. Durable when this
-    /// returns. Returns whether it was shorter.
+    /// Makes the volume `bytes` long, or as long as its groups allow. The change is durable when this
+    /// returns. Returns whether the volume was shorter.
     ///
     /// # Errors
     /// Those of [`Meta::prepare_growth`]; damage in the last group's bitmap; device errors.
     pub fn lengthen(&self, meta: &Meta, bytes: u64) -> Result<bool> {
         let new = meta.prepare_growth(bytes)?;
         let _grow = self.grow.lock();
-        // Another one may have been faster.
+        // Another thread may have been faster.
         let old = meta.geometry();
         if new.blocks <= old.blocks {
             return Ok(false);
@@ -69,13 +69,12 @@ impl Alloc {
         Ok(true)
     }
 
-    /// Sees to it that nothing more is put where the volume is about to end no more: takes all that is free
-    /// there. The caller has made sure that no block is on its way, and is the only one who changes the
-    /// volume.
+    /// Takes all that is free where the volume is about to end, so that nothing more is put there. The caller
+    /// has made sure that no block is on its way, and that nobody else changes the volume.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the volume would be too short, or another one is at it; `NoSpace` if somebody
-    /// was promised what is free there; damage and device errors.
+    /// [`Error::Refused`] if the volume would be too short, or if somebody else is making it shorter;
+    /// `NoSpace` if somebody was promised what is free there; damage and device errors.
     pub fn close_end<'a>(&'a self, meta: &'a Meta, new: Geometry) -> Result<ClosedEnd<'a>> {
         let old = meta.geometry();
         if new.blocks < VOLUME_BLOCKS_MIN {
@@ -110,14 +109,14 @@ impl Alloc {
             drop(state);
             self.note_available(group, &loaded);
         }
-        // What was promised beside that must find room before the end.
+        // What was promised must also find room before the end.
         if self.unpromised.load(Ordering::Relaxed) < 0 {
             return Err(Error::NoSpace);
         }
         Ok(end)
     }
 
-    /// The fewest blocks that the volume could have now, when all of `own` may move.
+    /// The fewest blocks that the volume could have now, if everything in `own` may move.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -130,7 +129,7 @@ impl Alloc {
         };
         let data = |group: u32| old.data_blocks(GroupNo(group));
         let in_use = (0..old.groups()).map(data).sum::<u64>().saturating_sub(self.free_blocks());
-        // Room for all that is in use, and for the zones that naming it may take.
+        // Room for all that is in use, and for the zones that the metadata naming it may need.
         let nodes = nodes_for(in_use as i64) + NODES_SPARE - index_room(meta);
         let zones = (nodes.max(0) as u64).div_ceil(u64::from(ZONE_INDEXES));
         let (mut least, mut left) = (0, in_use + zones * ZONE_BLOCKS);
@@ -161,40 +160,40 @@ impl Alloc {
     }
 }
 
-/// The end of a volume that is about to be truncated: nobody gets a block of it. It is opened again when this
-/// goes, unless it was truncated.
+/// The end of a volume that is about to be truncated: nobody gets a block of it. Dropping this opens the end
+/// again, unless the volume was truncated.
 pub struct ClosedEnd<'a> {
     alloc: &'a Alloc,
     meta: &'a Meta,
     old: Geometry,
     new: Geometry,
-    /// Free blocks beyond, in groups that were never used.
+    /// Free blocks beyond the end, in groups that were never used.
     unused: u64,
 }
 
-/// What lies where the volume shall not be any more.
+/// What lies beyond the new end of the volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beyond {
-    /// Blocks of files and of what the past has of them.
+    /// Blocks of files and of their history.
     pub data: u64,
     /// Blocks of inodes, of trees, and of the volume's tables.
     pub metadata: u64,
 }
 
 impl ClosedEnd<'_> {
-    /// The groups that it has a part of.
+    /// The groups that lie in it wholly or in part.
     fn groups(&self) -> impl Iterator<Item = GroupNo> {
         (self.new.groups() - 1..self.old.groups()).map(GroupNo)
     }
 
-    /// The bits of a group that go.
+    /// The first bit of a group that goes, and how many go.
     fn part(&self, group: GroupNo) -> (u32, u32) {
         let stays = group.0 < self.new.groups();
         let from = if stays { self.new.data_blocks(group) as u32 } else { 0 };
         (from, self.old.data_blocks(group) as u32)
     }
 
-    /// The blocks that are not taken by [`Alloc::close_end`], and groups that cannot go because their zones
+    /// The blocks that [`Alloc::close_end`] did not take, and the groups that cannot go because their zones
     /// are in use.
     ///
     /// # Errors
@@ -222,17 +221,17 @@ impl ClosedEnd<'_> {
         Ok(found)
     }
 
-    /// So many blocks could be promised before the end.
+    /// How many blocks could be promised before the end.
     pub fn room(&self) -> u64 {
         self.alloc.unpromised.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// The Op, and what follows in memory. All that was beyond has moved, and is free by a generation that is
-    /// complete. Durable with the next one.
+    /// Makes the Op, then the changes in memory. Everything beyond has moved before, and a complete
+    /// generation has freed it. The change is durable with the next generation.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something lies beyond after all; damage and device errors. Nothing was changed
-    /// then.
+    /// [`Error::Refused`] if something lies beyond after all; damage and device errors. Then nothing was
+    /// changed.
     pub fn truncate(self) -> Result<()> {
         let (alloc, meta, new) = (self.alloc, self.meta, self.new);
         let _grow = alloc.grow.lock();
@@ -275,7 +274,7 @@ impl ClosedEnd<'_> {
         Ok(())
     }
 
-    /// All blocks of a group that go are free, and taken.
+    /// Fails unless all blocks of a group that go are free, and taken.
     fn check_taken(&self, group: GroupNo, blocks: u32) -> Result<()> {
         let of_group = |run: &&Run| self.old.group_of(run.start) == group;
         let taken: u64 = self.alloc.beyond.lock().iter().filter(of_group).map(|run| u64::from(run.len)).sum();

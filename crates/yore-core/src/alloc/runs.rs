@@ -1,4 +1,4 @@
-//! What is available in one group: a bitmap in memory, searched by words.
+//! What is available in one group: a bitmap in memory, searched word by word.
 //!
 //! A set bit is an available block, the opposite of the bitmap on the medium. Invariants: `available` counts
 //! the set bits; `withheld`, if any, is the first bit of an aligned run of 1,024 of which all are set; bits
@@ -10,8 +10,8 @@ use yore_format::{BitmapRef, BITS_PER_GROUP};
 
 const WORDS: usize = BITS_PER_GROUP as usize / 64;
 const ZONE_BITS: u32 = ZONE_BLOCKS as u32;
-/// A run right after the goal this long is taken although longer ones may be elsewhere: it makes an extent
-/// longer.
+/// A run right after the goal that is this long is taken even if longer runs may be elsewhere: it makes an
+/// extent longer.
 const CONTINUATION_GOOD: u32 = 8;
 
 /// The blocks of a group that may be handed out.
@@ -31,7 +31,7 @@ impl Availability {
         let mut words = Box::new([0; WORDS]);
         for (i, word) in words.iter_mut().enumerate() {
             let first = i as u32 * 64;
-            // The bitmap marks what is beyond the end as used; a damaged one shall not make us write there.
+            // The bitmap marks what is beyond the end as used. A damaged bitmap must not make us write there.
             let inside = match usable.saturating_sub(first) {
                 n @ 0..=63 => (1 << n) - 1,
                 _ => u64::MAX,
@@ -44,18 +44,19 @@ impl Availability {
         new
     }
 
-    /// Blocks that may be handed out, the withheld ones among them.
+    /// Blocks that may be handed out, including the withheld ones.
     pub(super) fn available(&self) -> u32 {
         self.available
     }
 
-    /// Whether blocks are under way between here and the bitmap.
+    /// Whether some blocks are taken and not in the bitmap yet, or freed and not reclaimed yet.
     pub(super) fn is_busy(&self) -> bool {
         self.outstanding > 0
     }
 
-    /// The first run of `want` available blocks at or after `goal` (wrapping), or else the longest shorter
-    /// one, event to `want`. A run right at the goal is preferred. O(words of the bitmap).
+    /// The first run of `want` available blocks at or after `goal` (wrapping). If there is none, the longest
+    /// shorter one. A longer run is shortened to `want`. A run right at the goal is preferred. O(words of the
+    /// bitmap).
     pub(super) fn find(&self, goal: Option<u32>, want: u32, withheld: bool) -> Option<(u32, u32)> {
         let start = goal.unwrap_or(self.cursor).min(BITS_PER_GROUP - 1);
         if goal.is_some() {
@@ -92,7 +93,7 @@ impl Availability {
         Some((bit, self.next(bit, end, false).unwrap_or(end) - bit))
     }
 
-    /// Takes what is available of the `len` blocks at `bit`, up to the first that is not.
+    /// Takes the available blocks among the `len` at `bit`, up to the first that is not available.
     pub(super) fn take(&mut self, bit: u32, len: u32, withheld: bool) -> u32 {
         let len = self.run_at(bit, len, withheld);
         self.set(bit, len, false);
@@ -109,7 +110,7 @@ impl Availability {
         Some(bit)
     }
 
-    /// Makes blocks available that were taken or pending.
+    /// Makes taken or pending blocks available again.
     pub(super) fn put_back(&mut self, bit: u32, len: u32) {
         self.set(bit, len, true);
         if self.withheld.is_none() {
@@ -117,12 +118,12 @@ impl Availability {
         }
     }
 
-    /// Blocks freed in an Op: they come back by [`Availability::put_back`].
+    /// Counts blocks that an Op frees: they come back by [`Availability::put_back`].
     pub(super) fn owe(&mut self, len: u32) {
         self.outstanding += len;
     }
 
-    /// Taken blocks are in the bitmap, or owed ones were put back.
+    /// Taken blocks have been entered in the bitmap, or owed blocks were put back.
     pub(super) fn settle(&mut self, len: u32) {
         self.outstanding = self.outstanding.checked_sub(len).expect("outstanding blocks are counted");
     }
@@ -206,7 +207,7 @@ mod tests {
         Availability::of(BitmapRef::new(&block), usable)
     }
 
-    /// A fresh group offers everything but one aligned run, and that too when asked for it.
+    /// A fresh group offers everything but one aligned run, and offers that run too when asked for it.
     #[test]
     fn one_zone_is_withheld_until_nothing_else_is_left() {
         let mut g = group(BITS_PER_GROUP);
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!((g.available(), g.take_zone()), (0, None));
     }
 
-    /// A search goes on after the goal, wraps, and prefers a run that is long enough.
+    /// A search goes on after the goal, wraps around, and prefers a run that is long enough.
     #[test]
     fn runs_are_found_after_the_goal() {
         let mut g = group(4096);

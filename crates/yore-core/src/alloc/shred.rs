@@ -1,8 +1,8 @@
 //! Erasing what free blocks hold, while others use the volume.
 //!
-//! A run is taken, erased, and given back, so nobody is handed a block that is being overwritten. What is
-//! taken is not to be promised meanwhile, and is little; where nothing is left to be promised, a run waits
-//! its turn until less is, or is left out and counted.
+//! A run is taken, erased, and given back, so nobody gets a block that is being overwritten. Blocks that are
+//! taken cannot be promised meanwhile, but they are few. Where no block is left to be promised, a run waits
+//! until some are, or is left out and counted.
 
 use super::space::{Alloc, Run};
 use crate::Result;
@@ -11,12 +11,12 @@ use std::sync::atomic::Ordering;
 use yore_format::{GroupNo, BITS_PER_GROUP, BLOCK_SIZE};
 use yore_meta::{AskZone, Meta};
 
-/// Most blocks that are erased at a time.
+/// The most blocks that are erased at a time.
 const RUN: u32 = 1024;
 
 impl Alloc {
-    /// Erases what lies in free blocks of all groups that were ever used. Returns how many blocks it had to
-    /// leave out, because all that is free was promised to writers; `Break`: it was told to stop.
+    /// Erases what lies in the free blocks of all groups that were ever used. Returns how many blocks it had
+    /// to leave out because all free blocks were promised to writers. `Break`: `ask` told it to stop.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -39,7 +39,7 @@ impl Alloc {
                     left_out += u64::from(len);
                     continue;
                 }
-                // Somebody may have been faster with some of it, who overwrites it.
+                // Another thread may have taken some of it first, and that one overwrites it.
                 let taken = group.state.lock().take(bit, len, true);
                 let erased = match taken {
                     0 => Ok(()),

@@ -1,4 +1,4 @@
-//! What is known in memory of a volume's space.
+//! What memory knows of a volume's space.
 
 use super::runs::Availability;
 use super::segments::Segments;
@@ -18,15 +18,15 @@ pub(super) const SHARDS: usize = 16;
 /// Groups of the largest volume.
 pub(super) const GROUPS_MAX: u32 = (VOLUME_BLOCKS_MAX / GROUP_BLOCKS) as u32;
 
-/// Groups looked at for a good run before the longest found is taken.
+/// A search looks at this many groups for a good run before it takes the longest run it has found.
 pub(super) const GROUPS_TRIED: u32 = 8;
 
 /// Consecutive blocks on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first.
+    /// The first block.
     pub start: BlockNo,
-    /// How many; at least 1, all in one group.
+    /// How many blocks: at least 1, all in one group.
     pub len: u32,
 }
 
@@ -40,13 +40,13 @@ impl Run {
 /// A group in memory.
 pub(super) struct Group {
     pub(super) state: Mutex<Availability>,
-    /// Runs, by first bit and length, that somebody is about to free.
+    /// Runs, by first bit and length, that callers are about to free.
     pub(super) claims: Mutex<Vec<(u32, u32)>>,
 }
 
 #[derive(Default)]
 pub(super) struct Region {
-    /// Counts what was reclaimed here.
+    /// Counts how often blocks were reclaimed here.
     pub(super) reclaimed: AtomicU32,
     /// The count (plus one) at which a search found nothing available: without and with the withheld room.
     pub(super) empty_at: [AtomicU32; 2],
@@ -65,22 +65,22 @@ pub struct Alloc {
     pub(super) regions: Segments<Region>,
     /// Counts how often groups were dropped from memory.
     pub(super) drops: AtomicU64,
-    /// Where the next search with no goal in a full group starts.
+    /// Where the next search starts that has no goal, or whose goal is in a full group.
     pub(super) spill: AtomicU32,
-    /// Where the last zone was made that was not near: the search for the next goes on there, so that a
-    /// volume that fills up is not searched from the start for each.
+    /// Where the last zone was made that was not near its goal. The search for the next one goes on there, so
+    /// that a volume that fills up is not searched from the start for each zone.
     pub(super) grown: AtomicU32,
-    /// Held while zones are made or given back. Taken first of all.
+    /// Held while zones are made or given back. It is the first lock taken.
     pub(super) grow: Mutex<()>,
-    /// No block from this one on is handed out, because the volume is about to end there; else the largest
-    /// number ([`resize`]).
+    /// No block from this one on is handed out, because the volume is about to end there. Otherwise it is the
+    /// largest number ([`resize`]).
     pub(super) closed_from: AtomicU64,
-    /// What is free beyond, taken so that nobody else has it. A leaf.
+    /// The free blocks beyond that, taken so that nobody else gets them. This lock is a leaf.
     pub(super) beyond: Mutex<Vec<Run>>,
 }
 
 impl Alloc {
-    /// The space of a volume just opened.
+    /// The space of a volume that was just opened.
     pub(crate) fn new(meta: &Meta) -> Alloc {
         Alloc {
             volume_blocks: AtomicU64::new(meta.geometry().blocks),
@@ -106,7 +106,7 @@ impl Alloc {
     /// The group and bit of a run that came from the medium.
     ///
     /// # Errors
-    /// `Corruption` if it is not wholly in the data area of one group.
+    /// `Corruption` if the run does not lie wholly in the data area of one group.
     pub(crate) fn place(&self, run: Run) -> Result<(GroupNo, u32)> {
         match (self.geometry().bit_of(run.start), self.geometry().bit_of(BlockNo(run.end() - 1))) {
             (Some((first, bit)), Some((last, _))) if first == last => Ok((first, bit)),

@@ -38,7 +38,8 @@ fn free(meta: &Meta, alloc: &Alloc, run: Run) {
     alloc.free(&mut op, run);
 }
 
-/// All that is promised can be taken, no block twice; freed blocks are taken again only after a generation.
+/// Everything that is promised can be taken, and no block twice. Freed blocks are taken again only after a
+/// generation.
 #[test]
 fn promises_are_kept() {
     let (meta, alloc) = open(300 << 20);
@@ -72,7 +73,7 @@ fn promises_are_kept() {
     meta.close().unwrap();
 }
 
-/// Metadata grows into groups never used, then into aligned free room, and an emptied zone comes back.
+/// Metadata grows into groups that were never used, then into aligned free room; an empty zone comes back.
 #[test]
 fn metadata_grows_and_shrinks() {
     let (meta, alloc) = open(300 << 20);
@@ -88,7 +89,7 @@ fn metadata_grows_and_shrinks() {
     meta.close().unwrap();
 }
 
-/// Damaged extents name no data block; that is an error, not a panic.
+/// Damaged extents do not name data blocks; that is an error, not a panic.
 #[test]
 fn impossible_runs_are_corruption() {
     let (meta, alloc) = open(300 << 20);

@@ -1,4 +1,4 @@
-//! Room for metadata: reserving it for Ops, and making zones where it is short.
+//! Room for metadata: reserves it for Ops, and makes zones where it is short.
 
 use super::groups::{check_bits, mark};
 use super::promise::{index_room, nodes_for, Promise, NODES_SPARE};
@@ -10,10 +10,10 @@ use yore_format::{GroupNo, BLOCK_SIZE};
 use yore_meta::{Meta, MetaError, Reserved, Room};
 
 impl Alloc {
-    /// Promises `blocks` data blocks, and the metadata to name them. Makes zones if that needs them.
+    /// Promises `blocks` data blocks, and the metadata to name them. Makes zones if the metadata needs them.
     ///
     /// # Errors
-    /// `NoSpace` if not all of them can be promised; `NeverFits` if an empty volume could not either.
+    /// `NoSpace` if not all of them can be promised; `NeverFits` if not even an empty volume could.
     pub fn promise(&self, meta: &Meta, near: GroupNo, blocks: u64) -> Result<Promise<'_>> {
         let most = self.geometry().blocks - u64::from(self.geometry().groups()) * ZONE_BLOCKS;
         if blocks > most {
@@ -29,8 +29,8 @@ impl Alloc {
         }
     }
 
-    /// Reserves metadata blocks for an Op near a group, making zones when the near ones are full. With
-    /// `for_deleting` (and for promised data) also from what is kept for that.
+    /// Reserves metadata blocks for an Op near a group, and makes zones when the near ones are full. With
+    /// `for_deleting` (and for promised data) it may also use the room that is set aside for that.
     ///
     /// # Errors
     /// `NoSpace` if there is no room for metadata.
@@ -44,7 +44,7 @@ impl Alloc {
         if !for_deleting {
             self.admit(meta, near, blocks)?;
         }
-        // What deletes makes zones only for what the past keeps of it, and while they are cheap.
+        // A deletion makes zones only for what history keeps of what is deleted, and while zones are cheap.
         let may_grow = !for_deleting || (blocks > 0 && !self.is_short_of(2 * ZONE_BLOCKS));
         let tried = |result: yore_meta::Result<Reserved>| match result {
             Err(MetaError::NeedZone { .. }) => Ok(None),
@@ -53,9 +53,9 @@ impl Alloc {
         if let Some(reserved) = tried(meta.reserve(near, blocks))? {
             return Ok(reserved);
         }
-        // Another zone right here; else one with plenty of room elsewhere, which the next callers will share;
-        // else a new one elsewhere; else the last of what there is. A zone is made only when no other has
-        // room: each costs data 4 MiB.
+        // First try another zone right here; then an existing zone elsewhere with plenty of room, which the
+        // next callers will share; then a new zone elsewhere; then the last room there is. A zone is made
+        // only when no other zone has room: each costs data 4 MiB.
         if may_grow && self.make_zone_in(meta, near)? {
             if let Some(reserved) = tried(meta.reserve(near, blocks))? {
                 return Ok(reserved);
@@ -84,7 +84,7 @@ impl Alloc {
         tried(meta.reserve_elsewhere(near, blocks, Room::Deleting))?.ok_or(Error::NoSpace)
     }
 
-    /// Makes a zone in this very group, if it has room for one.
+    /// Makes a zone in exactly this group, if the group has room for one.
     fn make_zone_in(&self, meta: &Meta, group: GroupNo) -> Result<bool> {
         let _grow = self.grow.lock();
         self.make_zone(meta, group)
@@ -99,8 +99,8 @@ impl Alloc {
         Ok(())
     }
 
-    /// Makes a zone: the first one of `near` if it was never used, else a further one there, else the same
-    /// elsewhere.
+    /// Makes a zone: the first one of `near` if `near` was never used, else a further one there, else the
+    /// same elsewhere.
     ///
     /// # Errors
     /// `NoSpace` if no group has room for one.
@@ -108,8 +108,9 @@ impl Alloc {
         self.grow(meta, near, false)
     }
 
-    /// Makes a zone wherever it costs least: what is promised must be nameable, not near. Groups never used
-    /// have room for their first zone set aside; others give up data blocks.
+    /// Makes a zone wherever it costs least: promised data must have room for the metadata that names it, but
+    /// not near. Groups that were never used have room for their first zone set aside; other groups give up
+    /// data blocks.
     ///
     /// # Errors
     /// `NoSpace` if no group has room for one.
@@ -147,7 +148,7 @@ impl Alloc {
         Err(Error::NoSpace)
     }
 
-    /// A few groups near, then all from where the last zone was made.
+    /// A few groups near, then all groups from where the last zone was made.
     fn groups_to_grow(&self, near: GroupNo) -> impl Iterator<Item = GroupNo> {
         let last = GroupNo(self.grown.load(Ordering::Relaxed));
         self.groups_from(near).take(GROUPS_TRIED as usize).chain(self.groups_from(last))

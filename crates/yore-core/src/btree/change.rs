@@ -1,8 +1,8 @@
-//! Changing a tree inside an Op. Nothing here fails or reads the device: [`Tree::prepare`] has kept all nodes
-//! in memory.
+//! Changes of a tree inside an Op. Nothing here fails or reads the device: [`Tree::prepare`] has kept all
+//! nodes in memory.
 //!
-//! What reaches the medium when (ARCHITECTURE §4), said with `Op::before` for the engines that write in
-//! place:
+//! The order in which changes reach the medium (ARCHITECTURE §4), given by `Op::before` for the engines that
+//! write in place:
 //! - a split: the right node's image → its cell in the parent → the left node trimmed. Until the last step
 //!   the moved cells are in both, and readers ignore those of the left one (T1).
 //! - a merge: the left node with the right one's cells → the right one's cell gone from the parent → the
@@ -18,7 +18,7 @@ use super::tree::{Tree, CELL_BYTES_MAX};
 use yore_format::{Block, EventNo, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Change, Op};
 
-/// How full splitting at the right end leaves the left node.
+/// How full a split at the right end leaves the left node.
 const APPEND_FILL: usize = NODE_PAYLOAD_BYTES / 10 * 9;
 
 /// How a full node is split.
@@ -26,7 +26,7 @@ const APPEND_FILL: usize = NODE_PAYLOAD_BYTES / 10 * 9;
 pub(super) enum Fill {
     /// Into halves; at the right end of the tree, nine to one.
     Halves,
-    /// Where the new cell is: more follow it.
+    /// Where the new cell is, because more cells follow it.
     Run,
 }
 
@@ -54,7 +54,7 @@ impl Tree {
         self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Halves }).0
     }
 
-    /// As [`Tree::insert`], where the way to the key may be known from [`Tree::way`].
+    /// As [`Tree::insert`]; the caller may already know the way to the key from [`Tree::way`].
     pub fn insert_at(
         &mut self,
         op: &mut Op<'_>,
@@ -80,13 +80,14 @@ impl Tree {
         self.replace_at(op, None, key, value)
     }
 
-    /// As [`Tree::replace`]; the way to the key may be known from [`Tree::way`].
+    /// As [`Tree::replace`]; the caller may already know the way to the key from [`Tree::way`].
     pub fn replace_at(&mut self, op: &mut Op<'_>, path: Option<Path>, key: &[u8], value: &[u8]) -> TreeDelta {
         let mut links = Links::default();
         let path = self.follow(op, path, key, &mut links);
         assert!(path.found, "replacing a key that is not in the tree: {key:02x?}");
         let Step { frame, index, .. } = path.at(0);
-        // Who changes a node in place owns it alone, so what is split off may be as old as the node.
+        // Only a node that the present owns alone is changed in place, so what is split off may be as old as
+        // the node.
         let birth = birth_of(frame);
         let cell = Cell { key, value, birth, fill: Fill::Halves };
         assert!(cell.bytes() <= CELL_BYTES_MAX, "a cell of {} bytes", cell.bytes());
@@ -111,7 +112,7 @@ impl Tree {
         self.remove_at(op, None, key)
     }
 
-    /// As [`Tree::remove`]; the way to the key may be known from [`Tree::way`].
+    /// As [`Tree::remove`]; the caller may already know the way to the key from [`Tree::way`].
     pub fn remove_at(&mut self, op: &mut Op<'_>, path: Option<Path>, key: &[u8]) -> TreeDelta {
         let mut links = Links::default();
         let path = self.follow(op, path, key, &mut links);
@@ -122,7 +123,7 @@ impl Tree {
         links.around(change)
     }
 
-    /// Also returns the way that led there, as it was before, unless the tree was empty.
+    /// Also returns the way that led there, as it was before the insert, unless the tree was empty.
     pub(super) fn insert_cell(
         &mut self,
         op: &mut Op<'_>,
@@ -145,8 +146,8 @@ impl Tree {
         (links.around(change), Some(path))
     }
 
-    /// Puts a cell into the node of `level` on the path, splitting it if need be. Returns where the cell is
-    /// now.
+    /// Puts a cell into the node of `level` on the path, and splits that node if need be. Returns where the
+    /// cell is now.
     fn put(
         &mut self,
         op: &mut Op<'_>,
@@ -166,7 +167,7 @@ impl Tree {
         let old: Block = *left.read();
         let node = NodeRef::new(&old);
         let event = choose_event(node, index, &cell, place.upper.is_none());
-        // The event counts the new cell; `from` does not.
+        // The place of the split counts the new cell; `from` does not.
         let goes_left = index < event;
         let from = if goes_left { event - 1 } else { event };
         let (right, image) = self.new_node(op, level, cell.birth, node.key_width(), links, |right| {
@@ -194,8 +195,8 @@ impl Tree {
         }
     }
 
-    /// Makes the parent point to a node split off on `level`; the change that does it, or `None` if it is the
-    /// new root that does, whose pointer is not stored yet.
+    /// Makes the parent point to a node that was split off on `level`. Returns the change that does it, or
+    /// `None` if the new root does it, whose pointer is not stored yet.
     #[allow(clippy::too_many_arguments)]
     fn link_right(
         &mut self,
@@ -228,8 +229,8 @@ impl Tree {
     }
 }
 
-/// Where to split a node into which `cell` is to go at `index`: how many cells, the new one counted, stay
-/// left.
+/// Where to split a node into which `cell` is to go at `index`: how many cells stay left, the new cell
+/// included.
 fn choose_event(node: NodeRef<'_>, index: usize, cell: &Cell<'_>, at_right_end: bool) -> usize {
     let count = node.count();
     let size = |i: usize| match i.cmp(&index) {
@@ -247,7 +248,7 @@ fn choose_event(node: NodeRef<'_>, index: usize, cell: &Cell<'_>, at_right_end: 
             continue;
         }
         if cell.fill == Fill::Run {
-            // Behind the new cell if it has room left; else in front of it.
+            // Behind the new cell if the left node has room left; else in front of it.
             if event == index + 1 || (event == index && best.is_none()) {
                 best = Some((0, event));
             }

@@ -1,10 +1,10 @@
-//! What a change of a tree leaves to be said to whoever keeps its root: how many nodes came or went, and what
-//! must reach the medium before or after the pointer to the root. All that waits for the pointer is chained,
-//! so two edges order everything.
+//! What the keeper of a tree's root must know of a change: how many nodes came or went, and what must reach
+//! the medium before or after the pointer to the root. Everything that waits for the pointer is chained, so
+//! two edges order all of it.
 
 use yore_meta::{Change, Op};
 
-/// What a change of a tree was.
+/// What a change of a tree did.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct TreeDelta {
@@ -15,18 +15,18 @@ pub struct TreeDelta {
     links: Links,
 }
 
-/// What a change did around the cell it meant.
+/// What a change did around the cell that it meant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Links {
     pub(super) nodes: i32,
-    /// The new root's image: must not reach the medium after the pointer to it.
+    /// The new root's image. It must reach the medium before the pointer to it.
     image: Option<Change>,
-    /// What must not reach the medium before the pointer to the new root.
+    /// What must reach the medium after the pointer to the new root.
     after: Option<Change>,
 }
 
 impl Links {
-    /// Chained to the earlier one, so that one edge to the pointer orders all.
+    /// Chains the image to the earlier one, so that one edge to the pointer orders all.
     pub(super) fn add_image(&mut self, op: &mut Op<'_>, image: Change) {
         if let Some(earlier) = self.image {
             op.before(earlier, image);
@@ -47,7 +47,7 @@ impl Links {
 }
 
 impl TreeDelta {
-    /// This and then `next`, on the same tree in the same Op; the change is that of `next`.
+    /// This delta and then `next`, on the same tree in the same Op; the change is that of `next`.
     pub(crate) fn then(self, op: &mut Op<'_>, next: TreeDelta) -> TreeDelta {
         let mut links = self.links;
         links.nodes += next.nodes;
@@ -60,7 +60,7 @@ impl TreeDelta {
         links.around(next.change)
     }
 
-    /// The same the other way round, where there may be no earlier one.
+    /// As `then` in the other order, where there may be no earlier delta.
     pub fn after(self, op: &mut Op<'_>, earlier: Option<TreeDelta>) -> TreeDelta {
         match earlier {
             Some(earlier) => earlier.then(op, self),
@@ -68,8 +68,8 @@ impl TreeDelta {
         }
     }
 
-    /// Orders the keeper's change of the root's address against those of the nodes. To be called once it is
-    /// stored.
+    /// Orders the change with which the keeper stored the root's address against the changes of the nodes.
+    /// Call it once that address is stored.
     pub fn stored(&self, op: &mut Op<'_>, pointer: Change) {
         if let Some(image) = self.links.image {
             op.before(image, pointer);
@@ -80,7 +80,7 @@ impl TreeDelta {
     }
 }
 
-/// A change of something that may lie in an inode or in a tree whose root the inode keeps, until the inode is
+/// A change of something that lies in an inode, or in a tree whose root the inode keeps, until the inode is
 /// stored.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ pub enum Placed {
 }
 
 impl Placed {
-    /// To be called with the change that stored the inode; returns the change that carries what was meant.
+    /// Call this with the change that stored the inode. Returns the change that carries what was meant.
     pub fn stored(self, op: &mut Op<'_>, inode: Change) -> Change {
         match self {
             Placed::Inside => inode,

@@ -1,14 +1,13 @@
-//! Leaves into which cells went lately: what comes next often goes beside them, and then finds its leaf
-//! without a walk from the root.
+//! Hints of leaves into which cells went lately: what comes next often goes beside them, and then finds its
+//! leaf without a walk from the root.
 //!
-//! A leaf's address and bounds stay what they are until it is split, merged or removed itself; whatever else
-//! is *inserted* changes neither. So whoever keeps [`LeafHints`] beside a tree inserts with
-//! [`Tree::insert_into`], which drops a leaf that it splits; and drops all of them before anything is
-//! removed. A leaf remembered was sound (T1) when it was walked to, and stays so.
+//! A leaf keeps its address and bounds until it is split, merged or removed itself; *inserts* elsewhere
+//! change neither. So whoever keeps [`LeafHints`] beside a tree inserts with [`Tree::insert_into`], which
+//! drops a leaf that it splits, and drops all hints before it removes anything. A remembered leaf was sound
+//! (T1) when a walk came to it, and stays so.
 //!
-//! They also tell where cells come in ascending order amid the keys that are there, as the names of one
-//! directory do among those of others: if the last one went right before, a full leaf is split behind it and
-//! stays full.
+//! Hints also show where cells come in ascending order amid existing keys, as the names of one directory do
+//! among those of others: if the last cell went right before, a full leaf is split behind it and stays full.
 
 use super::change::{Cell, Fill};
 use super::delta::{Links, TreeDelta};
@@ -18,21 +17,21 @@ use crate::Result;
 use yore_format::{Corruption, EventNo, NodeMut, NodeRef};
 use yore_meta::{Meta, Op};
 
-/// Leaves that are remembered of one tree: so many runs that take turns are followed.
+/// How many leaves of one tree are remembered, and so how many runs can take turns.
 const HINTS: usize = 24;
 
-/// The leaves of one tree into which cells went lately, with the index of the last, the latest at the end.
-/// Keeps them in memory.
+/// The leaves of one tree into which cells went lately, each with the index of its last cell, the latest leaf
+/// at the end. Keeps the leaves in memory.
 #[derive(Default)]
 pub struct LeafHints(Vec<Step>);
 
 impl LeafHints {
-    /// Forgets all.
+    /// Drops all hints.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Takes the leaf in whose bounds a key is.
+    /// Takes out the leaf whose bounds hold a key.
     fn take(&mut self, key: &[u8]) -> Option<Step> {
         let at = self.0.iter().rposition(|step| {
             let place = &step.place;
@@ -55,20 +54,20 @@ pub struct InsertPosition(Home);
 enum Home {
     /// Into this leaf, which has room for it.
     Leaf(Step),
-    /// Where the way leads; `None`: that is not known, or the tree is empty. How to split the leaf if it is
-    /// full.
+    /// At the end of this way (`None`: the way is not known, or the tree is empty), and how to split the leaf
+    /// if it is full.
     Way(Option<Path>, Fill),
 }
 
 impl InsertPosition {
-    /// Somewhere: that is found when the cell is inserted.
+    /// A position that is found only when the cell is inserted.
     pub fn unknown() -> InsertPosition {
         InsertPosition(Home::Way(None, Fill::Halves))
     }
 }
 
 impl Tree {
-    /// Where a cell is to be inserted, for [`Tree::insert_into`], with what that takes kept in memory.
+    /// Where a cell is to be inserted, for [`Tree::insert_into`]. Keeps in memory what the insert needs.
     ///
     /// # Errors
     /// `Corruption` if the key is there; damage and device errors.
@@ -76,8 +75,8 @@ impl Tree {
         Ok(InsertPosition(Home::Way(self.way_to_new(meta, key)?, Fill::Halves)))
     }
 
-    /// As [`Tree::insert_position`], for a cell with a value of so many bytes, where others may have gone
-    /// lately.
+    /// As [`Tree::insert_position`], for a cell with a value of `bytes` bytes, near which other cells may
+    /// have gone lately.
     pub fn insert_position_near(
         &self,
         meta: &Meta,
@@ -97,7 +96,7 @@ impl Tree {
                 return Err(Corruption::new(self.kind.name(), "key", "not there yet", found).into());
             };
             if index == step.index + 1 {
-                // Right behind the one that came last.
+                // Right behind the cell that came last.
                 fill = Fill::Run;
             }
             if NodeRef::cell_bytes(key.len(), value_bytes) <= room {
@@ -108,9 +107,9 @@ impl Tree {
         Ok(InsertPosition(Home::Way(self.way_to_new(meta, key)?, fill)))
     }
 
-    /// Inside an Op: adds a cell where it is to go. The tree is as it was when the position was found, or the
-    /// position is unknown. A node that this needs is born at `birth`. If there are hints, they are those of
-    /// all its inserts.
+    /// Inside an Op: adds a cell at its insert position. The tree has not changed since the position was
+    /// found, or the position is unknown. A node that this needs is born at `birth`. If there are hints,
+    /// every insert into the tree uses the same ones.
     pub fn insert_into(
         &mut self,
         op: &mut Op<'_>,
@@ -133,7 +132,7 @@ impl Tree {
             Home::Way(path, fill) => {
                 let (delta, path) = self.insert_cell(op, path, Cell { key, value, birth, fill });
                 if let Some(hints) = hints {
-                    // One that was split has other bounds now.
+                    // A leaf that was split has other bounds now.
                     drop(hints.take(key));
                     if let Some(step) = path.filter(|_| delta.nodes == 0).and_then(Path::into_leaf) {
                         hints.put(step);
@@ -144,7 +143,7 @@ impl Tree {
         }
     }
 
-    /// Whether a walk leads to where a cell is about to go, as far as the nodes on it are in memory.
+    /// Whether a walk leads to the leaf where a cell is about to go, as far as the nodes on it are in memory.
     fn leads_to(&self, op: &mut Op<'_>, key: &[u8], to: &Step) -> bool {
         let mut place = self.root_place(key.len());
         loop {

@@ -1,5 +1,5 @@
-//! Nodes inside an Op: the way to a key, on which each becomes the present's own; new nodes, and nodes that
-//! go. Nothing here fails or reads the device.
+//! Nodes inside an Op: the way to a key, on which each node becomes the present's own; new nodes, and nodes
+//! that go. Nothing here fails or reads the device.
 
 use super::delta::Links;
 use super::path::{Path, Step};
@@ -13,7 +13,7 @@ use yore_meta::{Change, Frame, NewBlock, Op};
 
 const WHOLE_BODY: Range<usize> = HEADER_BYTES..BLOCK_SIZE;
 impl Tree {
-    /// A new node with what `fill` puts into it.
+    /// A new node, whose cells `fill` puts in.
     pub(super) fn new_node(
         &self,
         op: &mut Op<'_>,
@@ -28,7 +28,7 @@ impl Tree {
         (frame.addr(), image)
     }
 
-    /// A new block with the body that `write` makes, and the change that is its image.
+    /// A new block whose body `write` makes, and the change that is its image.
     fn new_block(
         &self,
         op: &mut Op<'_>,
@@ -49,7 +49,7 @@ impl Tree {
         (frame, image)
     }
 
-    /// The tree has this node no longer. Frees it, unless the past holds it.
+    /// Frees a node that the tree has no longer, unless the past holds it.
     pub(super) fn free_node(&self, op: &mut Op<'_>, frame: &Frame, links: &mut Links) -> Option<Change> {
         links.nodes -= 1;
         if self.is_kept(frame) {
@@ -64,8 +64,8 @@ impl Tree {
         self.kept.0 > 0 && birth_of(frame) <= self.kept
     }
 
-    /// The node as the present's own: itself, or a copy that its parent (none: whoever keeps the root) points
-    /// to instead.
+    /// The node as the present's own: the node itself, or a copy. The parent (or, without a parent, whoever
+    /// keeps the root) points to the copy instead.
     pub(super) fn own(
         &mut self,
         op: &mut Op<'_>,
@@ -97,7 +97,7 @@ impl Tree {
         copy
     }
 
-    /// The way to `key`: the one known, if it still leads there, else found anew.
+    /// The way to `key`: the known one if it still leads there, else a new one.
     pub(super) fn follow(
         &mut self,
         op: &mut Op<'_>,
@@ -114,7 +114,7 @@ impl Tree {
     }
 
     /// Whether a way found earlier still leads to `key`: an earlier change in the same Op may have moved
-    /// cells and nodes. Sees to its last step.
+    /// cells and nodes. Corrects the last step of the way.
     fn still_leads(&self, path: &mut Path, key: &[u8]) -> bool {
         if path.level() != self.level || path.at(self.level).frame.addr() != self.root {
             return false;
@@ -138,7 +138,7 @@ impl Tree {
         true
     }
 
-    /// The way to the leaf of `key`, all of it the present's own. Puts right on the way what an interrupted
+    /// The way to the leaf of `key`, all of it the present's own. Repairs on the way what an interrupted
     /// split, merge or removal left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
     fn walk_to(&mut self, op: &mut Op<'_>, key: &[u8], links: &mut Links) -> Path {
         let mut path = Path::of(self.level);
@@ -190,7 +190,7 @@ impl Tree {
     }
 }
 
-/// The present has let go of so many nodes that the past holds.
+/// Counts nodes that the present no longer has and the past still holds.
 pub(super) fn let_go(op: &mut Op<'_>, nodes: i32) {
     retained::count(op, HistoryGrowth { nodes: nodes.into(), ..HistoryGrowth::default() });
 }

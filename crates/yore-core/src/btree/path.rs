@@ -1,10 +1,10 @@
-//! Where a walk is: keys, the bounds of nodes, and the way from the root to a leaf.
+//! The position of a walk: keys, the bounds of nodes, and the way from the root to a leaf.
 
 use yore_format::{Corruption, MetaAddr, NodeRef};
 use yore_meta::Frame;
 
 pub(super) const KEY_BYTES_MAX: usize = 24;
-/// A key, copied.
+/// A copy of a key.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
     bytes: [u8; KEY_BYTES_MAX],
@@ -37,7 +37,7 @@ impl std::ops::Deref for Key {
     }
 }
 
-/// Where a walk is: a node's address, and what its parent says of it.
+/// The position of a walk: a node's address, and what its parent says of the node.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) addr: MetaAddr,
@@ -47,7 +47,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Child `i` of the branch `node`, which is here.
+    /// Child `i` of the branch `node`, which is at this place.
     pub(super) fn child(&self, node: NodeRef<'_>, i: usize) -> std::result::Result<Place, Box<Corruption>> {
         let lower = if i == 0 { self.lower } else { Key::new(node.key(i)) };
         let mut upper = self.upper;
@@ -61,15 +61,15 @@ impl Place {
         self.upper.is_none_or(|u| *key < *u)
     }
 
-    /// Whether cells with keys below `first` or above `last` stay in the leaf `node`, which is here, whatever
-    /// becomes of those between.
+    /// Whether cells with keys below `first` or above `last` stay in the leaf `node`, which is at this place,
+    /// whatever happens to the keys between.
     pub(super) fn has_beside(&self, node: NodeRef<'_>, first: &[u8], last: &[u8]) -> bool {
         let end = self.cells_that_count(node);
         node.count() > 0 && *node.key(0) < *first || end > 0 && *node.key(end - 1) > *last
     }
 
-    /// How many of the node's cells have keys that count, that is below the upper bound (T1): the first so
-    /// many.
+    /// How many cells of the node have keys that count, which are those below the upper bound (T1). They are
+    /// the first cells.
     pub(super) fn cells_that_count(&self, node: NodeRef<'_>) -> usize {
         let count = node.count();
         match self.upper {
@@ -95,7 +95,7 @@ pub struct Path {
     far: Vec<Option<Step>>,
     /// Whether the leaf has the key.
     pub(super) found: bool,
-    /// Whether nothing on the way has to be put right before it is changed (T1, T2).
+    /// Whether the way needs no repair before it is changed (T1, T2).
     pub(super) sound: bool,
 }
 

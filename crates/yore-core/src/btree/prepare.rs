@@ -1,5 +1,5 @@
-//! The half of a change that can fail: reading, checking and keeping in memory what it can touch, and how
-//! many blocks it can need.
+//! The half of a change that can fail: it reads, checks and keeps in memory what the change can touch, and
+//! computes how many blocks the change can need.
 
 use super::path::{Key, Path, Pins, Place, Step, KEY_BYTES_MAX};
 use super::read::{CellRef, Side};
@@ -8,7 +8,7 @@ use crate::Result;
 use yore_format::{Corruption, EventNo, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Frame, Meta};
 
-/// What [`Tree::way`] shows of the leaf it has come to.
+/// What [`Tree::way`] shows of the leaf that it has come to.
 pub struct Leaf<'a> {
     node: NodeRef<'a>,
     place: &'a Place,
@@ -31,8 +31,8 @@ impl<'a> Leaf<'a> {
 
 impl Tree {
     /// Reads, checks and keeps in memory whatever inserts, replaces and removes of keys in `first..=last` can
-    /// touch: the leaves in the range and the branches above; and, where all cells of the outermost leaf
-    /// could go (its keys would fall to a neighbour then), that neighbour. The range must be small.
+    /// touch: the leaves in the range and the branches above. Where all cells of the outermost leaf could go,
+    /// a neighbour would take over its keys, so that neighbour too. The range must be small.
     pub fn prepare(&self, meta: &Meta, first: &[u8], last: &[u8], pins: &mut Pins) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -70,7 +70,7 @@ impl Tree {
             (key, side) = (place.lower, Side::Before);
         }
         if self.kept.0 > 0 && self.level > 1 {
-            // What the past holds goes with all below it, which is counted then.
+            // What the past holds goes with everything below it, and those nodes are counted then.
             self.visit(meta, &mut |node| {
                 pins.keep(node.frame);
                 Ok(node.place.level > 1)
@@ -85,8 +85,8 @@ impl Tree {
         n * (u32::from(self.level) + 1) + 1 + self.blocks_for_copies(n)
     }
 
-    /// How many blocks `n` changes can need because nodes on the way belong to the past: copies of them, and
-    /// of the left spine beside a first child that goes.
+    /// How many blocks `n` changes can need because nodes on the way belong to the past: for copies of these
+    /// nodes, and of the left spine beside a first child that goes.
     pub fn blocks_for_copies(&self, n: u32) -> u32 {
         match self.kept {
             EventNo(0) => 0,
@@ -96,7 +96,8 @@ impl Tree {
     }
 
     /// How many blocks [`Tree::insert_run`] of `n` cells of at most `cell_bytes` can need: new leaves as full
-    /// as cells of that size make them, one more at each end of the run, and one branch split on every level.
+    /// as cells of that size make them, one more at each end of the run, and one split of a branch on every
+    /// level.
     pub fn blocks_for_run(&self, n: usize, cell_bytes: usize) -> u32 {
         let per_leaf = NODE_PAYLOAD_BYTES / cell_bytes;
         let leaves = n.div_ceil(per_leaf) + 2;
@@ -106,10 +107,10 @@ impl Tree {
     }
 
     /// The way to `key`, for a change that [`Tree::insert_at`] or one of its sisters makes once an Op is
-    /// open; also what [`Tree::prepare`] would keep in memory beside it. `look` sees the leaf once, with the
-    /// index at which `key` is or would be, and the number of cells that count; it may return another key of
-    /// the same leaf, which is then what the way leads to. `None`: the tree is empty, or `look` returned
-    /// `None`.
+    /// open. It also keeps in memory what [`Tree::prepare`] would keep beside it. `look` sees the leaf once,
+    /// with the index at which `key` is or would be, and the number of cells that count. It may return
+    /// another key of the same leaf; then the way leads to that key. `None`: the tree is empty, or `look`
+    /// returned `None`.
     pub fn way<R>(
         &self,
         meta: &Meta,
@@ -138,7 +139,7 @@ impl Tree {
     }
 
     /// The way to where a key is to be inserted, for [`Tree::insert_into`]. `None`: the tree is empty. One
-    /// walk does for looking whether it is there, for keeping in memory what changes, and for inserting.
+    /// walk checks that the key is not there, keeps in memory what changes, and serves the insert.
     ///
     /// # Errors
     /// `Corruption` if the key is there; damage and device errors.
@@ -157,7 +158,7 @@ impl Tree {
         Ok(Some(path))
     }
 
-    /// Walks to the leaf that holds a key, entering the branches into the path.
+    /// Walks to the leaf that holds a key, and enters the branches into the path.
     fn descend(&self, meta: &Meta, key: &[u8], path: &mut Path) -> Result<(Frame, Place)> {
         self.check_level()?;
         let mut place = self.root_place(key.len());
@@ -179,8 +180,8 @@ impl Tree {
         }
     }
 
-    /// Keeps in memory the leaves beside the one at `place`: one takes over its keys, should all its cells
-    /// go.
+    /// Keeps in memory the leaves beside the one at `place`: if all its cells go, one of them takes over its
+    /// keys.
     fn keep_neighbours(&self, meta: &Meta, place: &Place, pins: &mut Pins) -> Result<()> {
         if !place.lower.is_zero() {
             self.leaf(meta, &place.lower, Side::Before, Some(pins))?;

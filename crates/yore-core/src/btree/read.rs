@@ -17,11 +17,11 @@ pub(crate) type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<bool> + 'v;
 pub(super) enum Side {
     /// The one whose bounds hold the key.
     Holding,
-    /// The one that holds the keys just below it. The key is not all zero.
+    /// The one that holds the keys just below the key. The key is not all zero.
     Before,
 }
 
-/// A node that [`Tree::visit`] has come to.
+/// A node to which [`Tree::visit`] has come.
 pub struct Visited<'a> {
     /// The node.
     pub frame: &'a Frame,
@@ -32,7 +32,7 @@ pub struct Visited<'a> {
 }
 
 impl<'a> Visited<'a> {
-    /// The cells of a leaf; none of a branch.
+    /// The cells of a leaf; nothing for a branch.
     pub fn cells(&self) -> impl Iterator<Item = CellRef<'a>> {
         let node = self.node;
         let count = if self.place.level == 0 { self.place.cells_that_count(node) } else { 0 };
@@ -41,8 +41,8 @@ impl<'a> Visited<'a> {
 }
 
 impl Tree {
-    /// Calls `f` with the value of `key`. O(log n), no heap memory. `f` is short: a block's lock is held
-    /// meanwhile.
+    /// Calls `f` with the value of `key`. O(log n), no heap memory. `f` must be short: it runs with a block's
+    /// lock held.
     pub fn get<R>(&self, meta: &Meta, key: &[u8], f: impl FnOnce(Option<&[u8]>) -> R) -> Result<R> {
         if self.is_empty() {
             return Ok(f(None));
@@ -53,8 +53,8 @@ impl Tree {
         Ok(f(node.search(key).ok().map(|i| node.value(i))))
     }
 
-    /// The first thing that `f` makes of the cells with keys in `first..=last`, in order. No heap memory; `f`
-    /// is short: a block's lock is held meanwhile.
+    /// The first result that `f` makes of the cells with keys in `first..=last`, in order. No heap memory.
+    /// `f` must be short: it runs with a block's lock held.
     pub fn find<R>(
         &self,
         meta: &Meta,
@@ -104,7 +104,7 @@ impl Tree {
             if end > 0 {
                 return Ok(f(Some((node.key(end - 1), node.value(end - 1)))));
             }
-            // Lower bounds fall strictly, so this ends; in a sound tree the next leaf has a cell (T4).
+            // Lower bounds get strictly smaller, so this ends; in a sound tree the next leaf has a cell (T4).
             if place.lower.is_zero() {
                 return Ok(f(None));
             }
@@ -140,8 +140,8 @@ impl Tree {
         }
     }
 
-    /// Calls `each` with the nodes from the root down, parents before what is below them, in the order of
-    /// keys; what is below a node is visited if it returns true. Memory: one node for each level, and the
+    /// Calls `each` with the nodes from the root down, parents before their children, in the order of keys.
+    /// It visits the nodes below a node if `each` returns true. Memory: one node for each level, and the
     /// addresses of their children.
     pub fn visit(&self, meta: &Meta, each: &mut dyn FnMut(&Visited<'_>) -> Result<bool>) -> Result<()> {
         if self.is_empty() {
@@ -163,7 +163,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Walks down to a leaf; keeps the nodes on the way in `pins` if there are any.
+    /// Walks down to a leaf; keeps the nodes on the way in `pins`, if the caller gives it.
     pub(super) fn leaf(
         &self,
         meta: &Meta,

@@ -1,5 +1,5 @@
-//! What follows from a removal, inside an Op: empty nodes go, small ones are merged, the tree becomes lower.
-//! And the end of a tree that goes as a whole.
+//! What follows a removal, inside an Op: empty nodes go, small ones are merged, the tree becomes lower. Also
+//! the removal of a whole tree from its end.
 
 use super::delta::{Links, TreeDelta};
 use super::nodes::{first_child, let_go, with_node};
@@ -8,16 +8,16 @@ use super::tree::Tree;
 use yore_format::{Block, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Change, Frame, Op};
 
-/// A node with less than this in use looks for a sibling to merge with.
+/// A node that uses fewer bytes than this looks for a sibling to merge with.
 const MERGE_BELOW: usize = NODE_PAYLOAD_BYTES / 3;
 
-/// Two nodes are merged if they take no more than this together: the next insert shall not split them again.
+/// Two nodes are merged if together they take no more than this: the next insert shall not split them again.
 const MERGED_MOST: usize = NODE_PAYLOAD_BYTES / 8 * 7;
 
 impl Tree {
-    /// Frees up to `leaves` leaves from the end, whatever they hold, and the branches that this empties;
-    /// `None` if the tree was empty. [`Tree::prepare_last`] kept them in memory. For trees that nobody reads
-    /// any more. What the past holds is let go of, not freed.
+    /// Frees up to `leaves` leaves from the end, whatever they hold, and the branches that become empty with
+    /// them; `None` if the tree was empty. [`Tree::prepare_last`] kept them in memory. For trees that nobody
+    /// reads any more. The tree lets go of nodes that the past holds, and does not free them.
     pub fn free_last(&mut self, op: &mut Op<'_>, leaves: usize) -> Option<TreeDelta> {
         let mut all: Option<TreeDelta> = None;
         for _ in 0..leaves {
@@ -33,7 +33,8 @@ impl Tree {
         all
     }
 
-    /// The tree is about to lose a node of the past with all below it, which is the past's, too.
+    /// Counts the nodes below a node of the past that the tree is about to lose. They all belong to the past,
+    /// too.
     fn let_go_below(&self, op: &mut Op<'_>, frame: &Frame, level: u8, links: &mut Links) {
         if level > 0 && self.is_kept(frame) {
             let below = self.nodes_below(op, frame, level);
@@ -56,7 +57,7 @@ impl Tree {
     }
 
     /// The way to the end of the tree, down to a leaf or to the first node that the past holds, and the level
-    /// of that.
+    /// of that node.
     fn last_own(&self, op: &mut Op<'_>) -> (Path, u8) {
         let mut path = Path::of(self.level);
         let mut place = self.root_place(KEY_BYTES_MAX);
@@ -76,7 +77,7 @@ impl Tree {
         }
     }
 
-    /// After a removal from the leaf at the end of `path`: removes it if it is empty, else merges small
+    /// After a removal from the leaf at the end of `path`: removes the leaf if it is empty, else merges small
     /// nodes.
     pub(super) fn shrink(&mut self, op: &mut Op<'_>, path: &Path, links: &mut Links) {
         if with_node(&path.at(0).frame, |n| n.count()) == 0 {
@@ -86,7 +87,7 @@ impl Tree {
         }
     }
 
-    /// Removes the node of `level` on the path from its parent, and what this empties above.
+    /// Removes the node of `level` on the path from its parent, and the nodes above that become empty.
     fn remove_node(&mut self, op: &mut Op<'_>, path: &Path, mut level: u8, links: &mut Links) -> Change {
         let mut first = None;
         while level < self.level {
@@ -113,7 +114,8 @@ impl Tree {
         first.unwrap_or(gone)
     }
 
-    /// The node of `from` on the path lost a cell and has others: merges it if it is small, and so on above.
+    /// The node of `from` on the path lost a cell and still has others: merges it if it is small, and so on
+    /// upwards.
     fn merge_upwards(&mut self, op: &mut Op<'_>, path: &Path, from: u8, links: &mut Links) {
         for level in from..self.level {
             let used = with_node(&path.at(level).frame, |n| n.used_bytes());
@@ -124,9 +126,9 @@ impl Tree {
         self.lower_root(op, path, links);
     }
 
-    /// Removes the cell of child `index` from a branch; the child is of `level`. If it is the first, the next
-    /// one takes over its keys and its separator, and so do the first cells below (T2). Says whether the
-    /// branch is empty now.
+    /// Removes the cell of child `index` from a branch; the child is of `level`. If it is the first child,
+    /// the next one takes over its keys and its separator, and so do the first cells below (T2). Returns
+    /// whether the branch is empty now.
     fn remove_child(
         &mut self,
         op: &mut Op<'_>,
@@ -158,8 +160,8 @@ impl Tree {
         (change, count == 1)
     }
 
-    /// Merges the node of `level` on the path with a sibling under the same parent, if one is in memory and
-    /// fits.
+    /// Merges the node of `level` on the path with a sibling under the same parent, if a sibling is in memory
+    /// and fits.
     fn merge(&mut self, op: &mut Op<'_>, path: &Path, level: u8, links: &mut Links) -> bool {
         let Step { frame: parent, index, place } = path.at(level + 1);
         let node = &path.at(level).frame;
@@ -196,7 +198,7 @@ impl Tree {
         false
     }
 
-    /// Child `i` of a branch if it is in memory, belongs there, and has no keys that do not count (T1).
+    /// Child `i` of a branch, if it is in memory, belongs there, and has only keys that count (T1).
     fn sibling(&self, op: &mut Op<'_>, parent: &Frame, place: &Place, i: usize) -> Option<Frame> {
         let page = parent.read();
         let node = NodeRef::new(&page);
@@ -216,7 +218,7 @@ impl Tree {
         sound.then_some(frame)
     }
 
-    /// A root with a single child gives way to it.
+    /// Replaces a root that has a single child by that child.
     fn lower_root(&mut self, op: &mut Op<'_>, path: &Path, links: &mut Links) {
         let mut frame = path.at(self.level).frame.clone();
         while self.level > 0 && with_node(&frame, |n| n.count()) == 1 {

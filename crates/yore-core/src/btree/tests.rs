@@ -1,5 +1,5 @@
 //! Trees against the standard library's map, over a real metadata layer on a device in memory. After each
-//! batch the whole tree is walked and T1 to T4 are checked, with the number of nodes. A failure prints its
+//! batch the test walks the whole tree and checks T1 to T4, and the number of nodes. A failure prints its
 //! seed; to replay it, call the test's body with that seed alone.
 
 use super::path::Key;
@@ -40,7 +40,7 @@ fn tree() -> Tree {
     Tree::empty(BlockKind::Directory, InodeNo(400), Incarnation(3))
 }
 
-/// Says the seed when the test fails.
+/// Prints the seed when the test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -95,7 +95,7 @@ fn against_map(seed: u64, keys: u64, most: u64, batches: usize) {
     let (mut ground, mut random) = (Ground::new(), Random(seed));
     let (mut tree, mut map, mut nodes) = (tree(), BTreeMap::new(), 0);
     for batch in 0..batches {
-        // Phases that mostly grow and phases that mostly shrink, down to nothing.
+        // Phases that mostly grow take turns with phases that mostly shrink, down to nothing.
         let growing = batch % 4 < 2;
         for _ in 0..300 {
             let first = random.below(keys);
@@ -176,7 +176,7 @@ fn behaves_as_a_map_with_sparse_keys_and_large_values() {
 
 #[test]
 fn behaves_as_a_map_where_nodes_hold_few_cells() {
-    // Values so long that leaves hold two or three: many levels of one-cell leaves come and go.
+    // Values are so long that a leaf holds two or three: many levels of one-cell leaves come and go.
     against_map(13, 600, 1990, 24);
 }
 
@@ -192,7 +192,7 @@ fn a_hundred_thousand_keys_in_order_fill_nodes_and_come_off_from_the_end() {
     let (counted, used) = verify(&ground.meta, &tree, &map);
     assert_eq!(counted, nodes);
     assert!(used * 10 >= counted as usize * NODE_PAYLOAD_BYTES * 8, "leaves of an ascending load are full");
-    // Stepwise, as a file's extents go.
+    // Step by step, as the extents of a file are freed.
     while let Some((&last, _)) = map.iter().next_back() {
         let first = last.saturating_sub(499);
         nodes += ground.change(&mut tree, (first, last), 0, |t, op| {
@@ -203,7 +203,7 @@ fn a_hundred_thousand_keys_in_order_fill_nodes_and_come_off_from_the_end() {
     assert!(tree.is_empty() && nodes == 0);
 }
 
-/// Emptying a branch that is its parent's first child: the next branch takes over its bounds, down to the
+/// Empties a branch that is its parent's first child. The next branch takes over its bounds, down to the
 /// leaf, and an insert of the same Op into the emptied range finds its way there.
 #[test]
 fn neighbours_take_over_what_emptied_branches_held() {
@@ -225,7 +225,7 @@ fn neighbours_take_over_what_emptied_branches_held() {
             };
             keys.sort_unstable();
             let (first, last) = (keys[0], keys[keys.len() - 1]);
-            // All go, and one of them comes back with another key.
+            // All keys go, and one cell comes back under another key.
             let back = first + 3;
             nodes += ground.change(&mut tree, (first, last), 1, |t, op| {
                 let gone: i32 = keys.iter().map(|k| t.remove(op, &key(*k)).nodes).sum();
@@ -294,7 +294,7 @@ fn whole_trees_are_freed_in_steps() {
     assert_eq!(nodes, 0);
 }
 
-/// A tree of two levels with what it holds.
+/// A tree of two levels, with its content.
 fn planted(ground: &mut Ground) -> Tree {
     let mut tree = tree();
     for k in 0..400u64 {
@@ -350,7 +350,7 @@ fn damaged_trees_give_errors() {
     });
     assert!(is_corruption(tree.get(&meta, &first, |_| ())));
     damage(&meta, &leaf, |b| b.copy_from_slice(&lower));
-    // A branch that points to itself, and to one child twice.
+    // A branch that points to itself, and one that points to one child twice.
     let root = meta.read(tree.root, &tree.expect(1)).unwrap();
     let own = tree.root.0.to_le_bytes();
     let was: Block = *root.read();
@@ -366,7 +366,7 @@ fn damaged_trees_give_errors() {
     assert!(is_corruption(all(&tree)));
     damage(&meta, &root, |b| *b = was);
     all(&tree).unwrap();
-    // Roots that are none.
+    // Roots that are no roots.
     let wrong = Tree { level: 2, ..tree };
     assert!(is_corruption(wrong.get(&meta, &first, |_| ())));
     let wrong = Tree { level: 200, ..tree };
@@ -434,8 +434,8 @@ fn hints_follow_runs() {
     assert!(tree.insert_position_near(&ground.meta, &mut hints, &key(5), 24).is_err(), "it is there");
 }
 
-/// Whatever comes in whatever order, among more leaves than are remembered; removed is by who drops all hints
-/// first.
+/// Inserts any keys in any order, among more leaves than the hints remember. Before a removal the test drops
+/// all hints.
 #[test]
 fn hints_lead_where_a_walk_does() {
     for seed in 1..5 {

@@ -1,4 +1,4 @@
-//! A tree by its root, and what must be true of a node that was read.
+//! A tree, known by its root, and the checks of a node that was read.
 
 use super::path::{Key, Place};
 use crate::Result;
@@ -8,28 +8,29 @@ use yore_format::{
 };
 use yore_meta::Meta;
 
-/// The greatest level of a root that is believed. Nodes are filled to a third or have neighbours that make up
-/// for it, so that even the largest volume has no tree half as high.
+/// The greatest level that a root can have; a higher one is damage. Nodes are filled to a third or have
+/// neighbours that make up for it, so that even the largest volume has no tree half as high.
 const LEVEL_MAX: u8 = 12;
 
-/// The largest cell, with its index entry: any two halves of a split node have room for one in one of them.
+/// The largest cell, with its index entry. However a node is split, one of its halves has room for a cell of
+/// this size.
 pub(super) const CELL_BYTES_MAX: usize = NODE_PAYLOAD_BYTES / 2;
 
-/// A tree by its root. Whoever keeps root and level (an inode's content, `xattr_root`, the superblock) stores
-/// them back after a change.
+/// A tree, known by its root. Whoever keeps root and level (an inode's content, `xattr_root`, the superblock)
+/// stores them back after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The root's address; NONE: no cells.
+    /// The root's address; NONE: the tree has no cells.
     pub root: MetaAddr,
     /// The root's level; 0 for the empty tree.
     pub level: u8,
-    /// What its nodes are.
+    /// What kind of block its nodes are.
     pub kind: BlockKind,
-    /// Whom they belong to.
+    /// The inode to which they belong.
     pub owner: InodeNo,
     /// The owner's incarnation.
     pub incarnation: Incarnation,
-    /// Nodes born at this number or before are held by the past, too.
+    /// The past holds nodes that were born at this number or before, too.
     pub kept: EventNo,
 }
 
@@ -39,12 +40,12 @@ impl Tree {
         Tree { root: MetaAddr::NONE, level: 0, kind, owner, incarnation, kept: EventNo(0) }
     }
 
-    /// The tree, of whose nodes those born at `kept` or before belong to versions of its owner, too.
+    /// The same tree, where nodes born at `kept` or before belong to versions of its owner, too.
     pub fn keeping(self, kept: EventNo) -> Tree {
         Tree { kept, ..self }
     }
 
-    /// The tree with this root, where its level is not kept beside the root's address.
+    /// The tree with this root, where the level is not stored beside the root's address.
     pub fn at_root(
         meta: &Meta,
         root: MetaAddr,
@@ -60,7 +61,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// How many blocks a new tree of `n` cells of `cell_bytes`, inserted in order, has.
+    /// How many blocks a new tree of `n` cells of `cell_bytes` has, when they are inserted in order.
     pub fn blocks_of_new(n: usize, cell_bytes: usize) -> u32 {
         let leaves = n.div_ceil(NODE_PAYLOAD_BYTES / cell_bytes) as u32;
         leaves + u32::from(leaves > 1)
@@ -92,7 +93,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The node in `page`, with all checked that a walk relies on.
+    /// The node in `page`, after all the checks that a walk relies on.
     pub(super) fn checked<'p>(
         &self,
         page: &'p Block,

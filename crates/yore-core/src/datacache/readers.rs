@@ -1,4 +1,4 @@
-//! Threads that read ahead, and reading a run of pages (why, and what for: `file/ahead.rs`).
+//! Threads that read ahead, and how a run of pages is read (`file/ahead.rs` says why).
 
 use crate::pages::{Arriving, PageCache};
 use crate::Result;
@@ -12,14 +12,14 @@ use yore_format::{BlockNo, BLOCK_SIZE};
 
 /// Bytes of a page.
 const PAGE: u64 = BLOCK_SIZE as u64;
-/// Threads that read: while one waits for the device, the other enters what it has.
+/// Threads that read: while one waits for the device, the other enters the pages that it has read.
 const THREADS: usize = 2;
-/// Stretches that may wait to be read. Beyond that, readers read for themselves.
+/// How many stretches may wait to be read. Beyond that, readers read for themselves.
 const QUEUE_MOST: usize = 64;
 
 /// A stretch of a file to be read.
 pub struct Job {
-    /// The pages that wait for what is read.
+    /// The pages that wait for the data.
     pub to: Arriving,
     /// The first block.
     pub start: BlockNo,
@@ -27,7 +27,7 @@ pub struct Job {
     pub valid: u64,
     /// The cache that the pages belong to.
     pub cache: Arc<PageCache>,
-    /// The device that is read.
+    /// The device that the thread reads.
     pub device: Arc<dyn Device>,
 }
 
@@ -64,7 +64,7 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Hands over a stretch. False if nobody can read it now.
+    /// Hands over a stretch. Returns false if no thread can read it now.
     pub fn take(&self, job: Job) -> bool {
         let mut queue = self.shared.queue.lock();
         if queue.stopped || queue.jobs.len() >= QUEUE_MOST {
@@ -90,7 +90,7 @@ impl Readers {
         true
     }
 
-    /// Ends the threads; what was not read yet will be read by who wants it. Nothing is taken afterwards.
+    /// Ends the threads. Readers read for themselves what was not read yet. Nothing is taken afterwards.
     pub(crate) fn stop(&self) {
         let (jobs, threads) = {
             let mut queue = self.shared.queue.lock();
@@ -127,8 +127,8 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// Reads `count` pages, of which `first` is the file's page at `start`; zeros what lies beyond `valid` bytes
-/// (F1).
+/// Reads `count` pages; the page of the file that is at `start` is `first`. Zeros what lies beyond `valid`
+/// bytes (F1).
 pub fn read_run(
     device: &dyn Device,
     start: BlockNo,

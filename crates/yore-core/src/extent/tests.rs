@@ -30,7 +30,7 @@ fn run(start: u64, len: u32) -> Run {
     Run { start: BlockNo(start), len }
 }
 
-/// What is put where something was replaces it, splits it, frees its blocks, and joins what continues it.
+/// New blocks replace what was there, split it, free its blocks, and join what continues it.
 #[test]
 fn putting_splits_and_merges() {
     let mut e = edit(&[(10, 5000, 10)]);
@@ -46,7 +46,7 @@ fn putting_splits_and_merges() {
     assert_eq!(e.growth(), 1);
 }
 
-/// Removing trims and splits; blocks that are shared or older than the event are left alone.
+/// Removing trims and splits; it leaves alone blocks that are shared or older than the event.
 #[test]
 fn removing_frees_what_may_be_freed() {
     let mut e = edit(&[(0, 5000, 10), (20, 6000, 10)]);

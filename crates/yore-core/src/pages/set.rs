@@ -1,16 +1,16 @@
-//! A set of page indexes that costs small files nothing: those below 64 are bits of a word, the others are in
-//! a tree. Most files have no others, and have their pages marked and unmarked all the time.
+//! A set of page indexes that costs small files nothing: indexes below 64 are bits of a word, the others are
+//! in a tree. Most files have no others, and their pages are marked and unmarked all the time.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Indexes that the word has.
+/// How many indexes the word holds.
 const LOW: u32 = u64::BITS;
 
 #[derive(Default)]
 pub(super) struct PageSet {
     low: u64,
-    /// Those from [`LOW`] on.
+    /// The indexes from [`LOW`] on.
     high: BTreeSet<u32>,
 }
 
@@ -59,7 +59,7 @@ impl PageSet {
         }
     }
 
-    /// The indexes in the range, ascending. An empty range may begin behind its end.
+    /// The indexes in the range, ascending. In an empty range, the start may be greater than the end.
     pub(super) fn range(&self, range: Range<u32>) -> impl Iterator<Item = u32> + '_ {
         let Range { start, end } = range;
         let low = (start..end.min(LOW)).filter(|index| self.contains(*index));
