@@ -1,12 +1,12 @@
 //! Opening the connection: a descriptor of /dev/fuse that is bound to the mount point.
 //!
-//! Root calls mount(2). Everybody else (and root where automatic unmounting is wanted, or where the right to
-//! mount was taken away) goes through the set-user-id helper `fusermount3`, which mounts and hands the
-//! descriptor over on a socket.
+//! Root calls mount(2). Everybody else goes through the set-user-id helper `fusermount3`, which mounts and
+//! hands the descriptor over on a socket. So does root if automatic unmounting is wanted, or if the right to
+//! mount was taken away.
 //!
-//! The kernel, not the threads that serve, keeps other users out (no `allow_other`). fuser has a check of its
-//! own on top, by the user id of each request; it is switched off, as it would also refuse what the kernel
-//! does on nobody's behalf, such as writing back times under its own id.
+//! The kernel keeps other users out (no `allow_other`); the threads that serve do not. fuser adds a check of
+//! its own, by the user id of each request. That check is switched off, because it would also refuse what the
+//! kernel does on nobody's behalf, such as writing back times under its own id.
 
 use crate::mountpoint::FS_TYPE;
 use crate::{MountConfig, MountError};
@@ -30,7 +30,7 @@ pub(crate) struct Attached {
     pub(crate) watcher: Option<Watcher>,
 }
 
-/// The helper process that unmounts when its socket closes, that is when this process ends in whatever way.
+/// The helper process. It unmounts when its socket closes, which happens however this process ends.
 pub(crate) struct Watcher {
     socket: Option<UnixStream>,
     process: Child,
@@ -50,7 +50,7 @@ impl Drop for Watcher {
 pub(crate) fn attach(path: &Path, config: &MountConfig) -> Result<Attached, MountError> {
     let root = rustix::process::geteuid().is_root();
     check_rights(config, root)?;
-    // Also for the helper's sake: its own message for a missing device is obscure.
+    // The helper needs this check too: its own message for a missing device is obscure.
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
     match device.as_ref().map_err(io::Error::kind) {
         Err(io::ErrorKind::NotFound) => return Err(MountError::NoFuseDevice),
@@ -61,7 +61,7 @@ pub(crate) fn attach(path: &Path, config: &MountConfig) -> Result<Attached, Moun
         let device = OwnedFd::from(device.map_err(|source| MountError::FuseDevice { source })?);
         match mount_directly(path, config, &device) {
             Ok(()) => return Ok(Attached { descriptor: device, watcher: None }),
-            // Root of a container without the right to mount: the helper may have it.
+            // Root of a container without the right to mount: the helper may have that right.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(source) => return Err(MountError::Kernel { mountpoint: path.into(), source }),
         }
@@ -83,7 +83,7 @@ fn check_rights(config: &MountConfig, root: bool) -> Result<(), MountError> {
         let allowed = match std::fs::read_to_string("/etc/fuse.conf") {
             Ok(text) => allows_other(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            // Not ours to read: the helper, which can, decides.
+            // We may not read the file. The helper can, and decides.
             Err(_) => true,
         };
         if !allowed {
@@ -93,7 +93,7 @@ fn check_rights(config: &MountConfig, root: bool) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Whether a fuse.conf lets ordinary users give `allow_other`.
+/// Whether a fuse.conf lets ordinary users use `allow_other`.
 fn allows_other(conf: &str) -> bool {
     conf.lines().any(|line| line.trim() == "user_allow_other")
 }
@@ -126,7 +126,7 @@ fn mount_directly(path: &Path, config: &MountConfig, device: &OwnedFd) -> io::Re
 }
 
 fn helper_options(config: &MountConfig) -> String {
-    // The helper splits at commas; a backslash keeps one together.
+    // The helper splits options at commas; a backslash protects a comma.
     let name = config.fs_name.replace('\\', "\\\\").replace(',', "\\,");
     let mut options = format!("default_permissions,subtype=yore,fsname={name}");
     for (wanted, option) in [
@@ -147,8 +147,8 @@ fn helper_options(config: &MountConfig) -> String {
 fn mount_by_helper(path: &Path, config: &MountConfig) -> Result<Attached, MountError> {
     let refused = |reason: String| MountError::Helper { mountpoint: PathBuf::from(path), reason };
     let (ours, theirs) = UnixStream::pair().map_err(|e| refused(e.to_string()))?;
-    // The helper's end must survive the exec; std closes all but the three standard streams, so it travels as
-    // the helper's standard input, whose number is always 0.
+    // The helper's end must survive the exec. std closes all descriptors but the three standard streams, so
+    // it travels as the helper's standard input, whose number is always 0.
     let mut process = Command::new(HELPER)
         .args(["-o", &helper_options(config), "--"])
         .arg(path)
@@ -164,7 +164,7 @@ fn mount_by_helper(path: &Path, config: &MountConfig) -> Result<Attached, MountE
         })?;
     match receive_descriptor(&ours) {
         Ok(descriptor) if config.auto_unmount => {
-            // Its messages are of no use any more, and a full pipe would stop it.
+            // Nobody needs its messages any more, and a full pipe would stop it.
             process.stderr.take();
             Ok(Attached { descriptor, watcher: Some(Watcher { socket: Some(ours), process }) })
         }

@@ -1,15 +1,15 @@
-//! What a mount can be asked for beside files, by ioctl(2) on any directory of it: who asks comes from the
-//! kernel.
+//! Requests to a mount that do not concern the content of files. They arrive by ioctl(2) on any directory of
+//! it; the kernel says who asks.
 //!
-//! Everything but looking at history is asked for in the protocol that [`yore_control`] describes, and
-//! answered there; `serve/asked.rs` brings requests to it. What [`look`] answers is not yet part of it:
-//! requests of their own numbers, whose buffers have a fixed layout. They are *restricted* ioctls, too: the
-//! number says how many bytes go in and come back. One buffer holds first the request and then the answer.
-//! All numbers in it are little-endian; bytes without a meaning are zero, and a request in which they are not
-//! is EINVAL.
+//! All requests except those that look at history use the protocol that [`yore_control`] describes, which
+//! also answers them; `serve/asked.rs` brings requests to it. The requests that [`look`] answers are not yet
+//! part of that protocol: they have numbers of their own, and buffers with a fixed layout. They are
+//! *restricted* ioctls too: the number says how many bytes go in and come back. One buffer holds first the
+//! request and then the answer. All numbers in it are little-endian. Bytes without a meaning are zero, and a
+//! request in which they are not is EINVAL.
 //!
-//! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems
-//! that have none.
+//! Any other number is ENOTTY, and so are these numbers on anything but a directory. The kernel answers the
+//! same for file systems that have no ioctls.
 
 pub mod look;
 mod record;
@@ -22,8 +22,8 @@ use std::io;
 use yore_fs::{Incarnation, InodeNo, Timestamp, View};
 
 fn call<const OPCODE: Opcode, const BYTES: usize>(dir: &File, buffer: &mut [u8; BYTES]) -> io::Result<()> {
-    // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers whoever
-    // knows it reads and writes no more, and any bytes are a valid buffer afterwards.
+    // SAFETY: this number includes the size of the buffer. By the kernel's rules for such numbers, whoever
+    // answers it reads and writes no more than that, and any bytes are a valid buffer afterwards.
     unsafe { ioctl(dir, Updater::<OPCODE, [u8; BYTES]>::new(buffer)) }?;
     Ok(())
 }
@@ -38,9 +38,9 @@ fn malformed() -> io::Error {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The request's own fault.
+    /// The request itself is wrong.
     EventNo(Errno),
-    /// The view's.
+    /// The view failed.
     View(yore_fs::Error),
 }
 
@@ -52,7 +52,7 @@ impl From<yore_fs::Error> for Failure {
 
 #[cfg(test)]
 impl Failure {
-    /// As the caller is told it.
+    /// The number that the caller gets.
     fn errno(&self) -> Errno {
         match self {
             Failure::EventNo(number) => *number,
@@ -61,13 +61,13 @@ impl Failure {
     }
 }
 
-/// Whether a user may do what is anybody's: root and the daemon's user.
+/// Whether a user may do everything: root and the daemon's user may.
 pub(crate) fn may_all(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Whether a user may take snapshots of a directory: root, the daemon's user, its owner. With an incarnation,
-/// of that one only, and not of what is gone.
+/// Whether a user may take snapshots of a directory: root, the daemon's user and its owner may. If
+/// `incarnation` is given, the answer is for that one only, and it is no if that one is gone.
 fn may_snapshot(
     view: &View,
     inode: InodeNo,

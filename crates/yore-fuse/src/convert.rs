@@ -1,4 +1,4 @@
-//! Values of the protocol to the library's and back.
+//! Converts values of the protocol to the library's and back.
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,8 +34,8 @@ pub(crate) fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// A point in time. One that this machine's clock type cannot hold (corrupt nanoseconds, seconds beyond its
-/// range) becomes 1970 rather than a panic.
+/// A point in time. A time that this machine's clock type cannot hold (corrupt nanoseconds, or seconds beyond
+/// its range) becomes 1970 rather than a panic.
 pub(crate) fn system_time(time: Timestamp) -> SystemTime {
     let nanos = Duration::from_nanos(u64::from(time.nanos));
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
@@ -44,8 +44,8 @@ pub(crate) fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|t| t.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
 }
 
-/// The time the kernel sent. For times before 1970 fuser 0.18 subtracts the nanoseconds that it ought to add,
-/// as the distance from 1970 shows them; undoing exactly that gives what the kernel sent.
+/// The time the kernel sent. For times before 1970 fuser 0.18 subtracts the nanoseconds that it ought to add;
+/// the distance from 1970 shows them, so undoing exactly that yields the time that the kernel sent.
 fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => Timestamp { seconds: after.as_secs() as i64, nanos: after.subsec_nanos() },
@@ -63,7 +63,7 @@ pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
     }
 }
 
-/// The library's attributes as the protocol has them, with the true inode number.
+/// The library's attributes in the protocol's form, with the true inode number.
 pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
     FileAttr {
         ino: INodeNo(attr.inode.0),
@@ -84,7 +84,7 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-/// What stands in for attributes where the protocol wants some and means none: a name that does not exist
+/// A placeholder for attributes where the protocol wants some but none exist: a name that does not exist
 /// (node 0).
 pub(crate) fn no_attr() -> FileAttr {
     FileAttr {
@@ -110,7 +110,7 @@ pub(crate) fn no_attr() -> FileAttr {
 mod tests {
     use super::*;
 
-    /// Every time the kernel can send survives fuser's reading of it, before 1970 too.
+    /// Every time that the kernel can send survives fuser's decoding, also before 1970.
     #[test]
     fn times_before_1970() {
         // What fuser 0.18 makes of (seconds, nanoseconds).

@@ -1,9 +1,9 @@
-//! Errors to numbers, the only place in the project where that happens.
+//! Maps errors to numbers. No other place in the project does that.
 
 use fuser::Errno;
 use yore_fs::Error;
 
-/// Structure needs cleaning: what ext4 and xfs answer for damage. fuser has no name for it.
+/// "Structure needs cleaning", which ext4 and xfs answer for damage. fuser has no name for it.
 fn euclean() -> Errno {
     Errno::from_i32(libc::EUCLEAN)
 }
@@ -11,17 +11,17 @@ fn euclean() -> Errno {
 /// The number for `error`. Where the choice is not obvious:
 ///
 /// - `Corruption` is EUCLEAN, not EIO: the established "structure needs cleaning" sends people to the
-///   checker, where EIO sends them to the cable. The device's own errors stay EIO.
+///   checker, whereas EIO sends them to the cable. The device's own errors stay EIO.
 /// - `Stopped` is EIO and not EROFS: a program that gets EROFS believes that its earlier writes are safe.
 /// - `NoDataThere` is ENXIO, as lseek(2) promises.
-/// - `AttributeTooLarge` is E2BIG, what setxattr(2) says of values. (Names above 255 bytes never get here:
-///   the kernel refuses them with ERANGE. The ERANGE of a buffer too small to hold a value is given by the
-///   caller's side, where the buffer's size is known.)
+/// - `AttributeTooLarge` is E2BIG, which setxattr(2) names for values. (Names above 255 bytes never get here:
+///   the kernel refuses them with ERANGE. The caller's side gives the ERANGE of a buffer too small to hold a
+///   value, because it knows the buffer's size.)
 /// - `NoAttribute` is ENODATA, Linux's name for ENOATTR.
 /// - `Unsupported` is EOPNOTSUPP, never ENOSYS: the kernel remembers ENOSYS for the whole connection.
-/// - `OutOfOrder` is ERANGE, which nothing else that takes snapshots answers.
-/// - `Refused` is an answer to opening a volume; should a call on an open one give it, EINVAL.
-/// - `Path` is the error it wraps.
+/// - `OutOfOrder` is ERANGE, which no other failure to take a snapshot answers.
+/// - `Refused` answers an attempt to open a volume; if a call on an open volume ever gives it, it is EINVAL.
+/// - `Path` takes the number of the error that it wraps.
 pub fn errno(error: &Error) -> Errno {
     match error.root() {
         Error::NotFound => Errno::ENOENT,
@@ -52,19 +52,19 @@ pub fn errno(error: &Error) -> Errno {
         Error::Stale => Errno::from_i32(libc::ESTALE),
         Error::Corruption(_) => euclean(),
         Error::Device(_) | Error::Stopped { .. } => Errno::EIO,
-        // The library may grow classes of errors; until one is listed here it is an I/O error.
+        // The library may gain classes of errors; until one is listed here it is an I/O error.
         _ => Errno::EIO,
     }
 }
 
-/// Whether people should read of it in the daemon's log: what the caller's program cannot explain. Whatever
-/// is EIO is among it, so there is no EIO of the daemon's without its cause in the log.
+/// Whether the daemon's log should mention the error: the caller's program cannot explain it. All that become
+/// EIO are among these, so the daemon never answers EIO without a cause in the log.
 pub(crate) fn worth_logging(error: &Error) -> bool {
     matches!(error.root(), Error::Corruption(_) | Error::Refused(_) | Error::Unfinished { .. })
         || errno(error).code() == libc::EIO
 }
 
-/// Whether the kernel makes something else of it when it writes back what programs stored through mappings:
+/// Whether the kernel turns the error into another when it writes back what programs stored through mappings:
 /// it keeps ENOSPC for the next fsync and close of the file, and may turn any other number into EIO.
 pub(crate) fn becomes_eio(error: &Error) -> bool {
     errno(error).code() != libc::ENOSPC
@@ -88,7 +88,7 @@ mod tests {
         assert!(becomes_eio(&Error::Stale) && !becomes_eio(&Error::NeverFits { missing: 1 }));
     }
 
-    /// The numbers that programs test for, and that a path around an error changes nothing.
+    /// These are the numbers that programs test for, and a path around an error changes none of them.
     #[test]
     fn numbers() {
         let table = [

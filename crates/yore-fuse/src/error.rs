@@ -1,9 +1,9 @@
-//! What can go wrong around a session, each with what to do next.
+//! Everything that can go wrong around a session; each error says what to do next.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a view could not be mounted. Nothing stays mounted and the view is as it was, still open.
+/// Why a view could not be mounted. Nothing stays mounted, and the view is still open and unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
@@ -15,7 +15,7 @@ pub enum MountError {
         /// The mount point.
         mountpoint: PathBuf,
     },
-    /// The mount point is something else than a directory.
+    /// The mount point is not a directory.
     #[error("cannot mount on {mountpoint:?}: it is not a directory")]
     NotADirectory {
         /// The mount point.
@@ -31,7 +31,7 @@ pub enum MountError {
         /// One of its entries.
         entry: String,
     },
-    /// A Yore volume is mounted there and served.
+    /// A Yore volume is mounted there, and a daemon serves it.
     #[error("{mountpoint:?} already has {source_name} mounted on it; unmount it first (yore umount {mountpoint:?})")]
     AlreadyMounted {
         /// The mount point.
@@ -39,7 +39,7 @@ pub enum MountError {
         /// The source of the mount there.
         source_name: String,
     },
-    /// The dead mount of some other file system is in the way; it is not ours to remove.
+    /// The dead mount of another file system is in the way, and we may not remove it.
     #[error(
         "{mountpoint:?} is a dead mount of another file system ({fs_type}, {source_name}): unmount it first \
          (fusermount3 -uz {mountpoint:?})"
@@ -52,7 +52,7 @@ pub enum MountError {
         /// The source in the table of mounts.
         source_name: String,
     },
-    /// What a dead daemon left at the mount point could not be unmounted.
+    /// The mount point has the mount of a dead daemon, which could not be unmounted.
     #[error("{mountpoint:?} is the dead mount of an earlier daemon and cannot be unmounted: {reason}")]
     DeadMountStays {
         /// The mount point.
@@ -60,7 +60,7 @@ pub enum MountError {
         /// Why not.
         reason: String,
     },
-    /// The mount point cannot be looked at.
+    /// The mount point cannot be examined.
     #[error("cannot mount on {mountpoint:?}: {source}")]
     Mountpoint {
         /// The mount point.
@@ -71,8 +71,8 @@ pub enum MountError {
     /// The kernel's FUSE device is missing.
     #[error("there is no /dev/fuse: load the kernel's FUSE module (modprobe fuse), or give the container that device")]
     NoFuseDevice,
-    /// The kernel's FUSE device is not open to this user; nor would it be to the helper, which opens it in
-    /// the user's name.
+    /// This user may not open the kernel's FUSE device. The helper could not open it either, because it does
+    /// so in the user's name.
     #[error(
         "/dev/fuse is not open to ordinary users: ask the administrator to make it so (chmod 666 /dev/fuse; \
          distributions do that by a udev rule), or mount as root"
@@ -95,13 +95,13 @@ pub enum MountError {
         /// What it said.
         reason: String,
     },
-    /// `allow_other` without the right to it.
+    /// The user asked for `allow_other` without the right to it.
     #[error(
         "other users can be let in (allow_other) only by root, or when /etc/fuse.conf has a line `user_allow_other`: \
          ask the administrator to add it, or mount without allow_other"
     )]
     AllowOtherForbidden,
-    /// An option only root may use.
+    /// Only root may use this option.
     #[error("the mount option `{option}` is for root only")]
     RootOnly {
         /// The option.
@@ -133,7 +133,7 @@ pub enum MountError {
     },
 }
 
-/// Why a mount could not be taken away.
+/// Why a mount could not be removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnmountError {
@@ -161,7 +161,7 @@ pub enum UnmountError {
     },
 }
 
-/// A session that ended badly. The mount point is free again in every case.
+/// A session that ended badly. In every case the mount point is free again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -193,11 +193,11 @@ pub enum SessionError {
     },
 }
 
-/// Why the kernel could not be told of a change.
+/// Why the kernel could not be notified of a change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoticeError {
-    /// Asked for by a thread that serves requests: the kernel may hold the very lock that the notice needs
+    /// A thread that serves requests tried to notify: the kernel may hold the very lock that the notice needs
     /// until the request is answered.
     #[error(
         "a notice to the kernel was asked for while serving a request; that can deadlock, use another thread"

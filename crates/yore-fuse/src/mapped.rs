@@ -1,13 +1,13 @@
 //! Files of a mount that programs have mapped so that they can store to them.
 //!
-//! What is stored through a mapping reaches the daemon when the kernel writes the page, some time later.
-//! Today's kernels do not wait for that in syncfs(2) where FUSE is concerned: they only begin. And no request
-//! tells of a mapping. So who must have what was stored before asks the table of each process for its
-//! mappings and has the kernel write the pages of those files. Pages of a file that is not mapped any more
-//! need no such thing: the kernel writes them before the mapping goes.
+//! A store through a mapping reaches the daemon when the kernel writes the page, some time later. Today's
+//! kernels do not wait for that in syncfs(2) on FUSE: they only begin to write. No request tells of a mapping
+//! either. So a caller that needs all earlier stores reads each process's table of mappings, and has the
+//! kernel write the pages of those files. A file that is no longer mapped needs no such thing: the kernel
+//! writes its pages before the mapping goes.
 //!
-//! Processes that cannot be seen, in other namespaces or of other users where the daemon is not root's, are
-//! passed over.
+//! Processes that cannot be seen are skipped: those in other namespaces, and those of other users if the
+//! daemon does not run as root.
 
 use rustix::ioctl::{ioctl, opcode, Opcode, Updater};
 use std::collections::HashSet;
@@ -36,11 +36,11 @@ struct Query {
 }
 
 const QUERY: Opcode = opcode::read_write::<Query>(b'f', 17);
-/// Writable, shared, of a file; at the address or the next one behind it.
+/// Writable, shared, and of a file; at the address or the next mapping behind it.
 const WANTED: u64 = 0x02 | 0x08 | 0x10 | 0x20;
 
-/// The numbers, as `stat` shows them, of the files on a device that are mapped to be written to. Not for a
-/// thread that serves: a process whose table is read may itself wait for a request.
+/// The inode numbers, as `stat` shows them, of the files on a device that are mapped for writing. A thread
+/// that serves must not call this: a process whose table is read may itself wait for a request.
 ///
 /// # Errors
 /// `/proc` cannot be listed.
@@ -51,7 +51,7 @@ pub(crate) fn mapped_files(device: (u32, u32)) -> io::Result<HashSet<u64>> {
         if !entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
             continue;
         }
-        // It may have ended, or be somebody else's.
+        // The process may have ended, or belong to somebody else.
         let Ok(mut table) = File::open(entry.path().join("maps")) else { continue };
         if !query(&table, device, &mut files) {
             let mut text = String::new();
@@ -63,17 +63,18 @@ pub(crate) fn mapped_files(device: (u32, u32)) -> io::Result<HashSet<u64>> {
     Ok(files)
 }
 
-/// Asks for each mapping by itself. False where the kernel cannot be asked so (before Linux 6.11).
+/// Asks for one mapping after another. Returns false if the kernel does not have this query (before Linux
+/// 6.11).
 fn query(table: &File, device: (u32, u32), files: &mut HashSet<u64>) -> bool {
     let mut address = 0;
     loop {
         let mut query = Query { size: size_of::<Query>() as u64, flags: WANTED, address, ..Query::default() };
-        // SAFETY: the number has the size of the structure in it, which tells its size, too, and asks for no
-        // name to be stored.
+        // SAFETY: the number includes the size of the structure, which repeats its size in a field, and the
+        // query asks the kernel to store no name.
         match unsafe { ioctl(table, Updater::<QUERY, Query>::new(&mut query)) } {
             Ok(()) if query.end > address => address = query.end,
             Err(rustix::io::Errno::NOTTY | rustix::io::Errno::INVAL) => return false,
-            // No more, or the process has ended.
+            // There are no more, or the process has ended.
             _ => return true,
         }
         if (query.major, query.minor) == device {
@@ -98,7 +99,7 @@ mod tests {
     use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
     use std::os::unix::fs::MetadataExt;
 
-    /// Only what is shared and can be written to counts, on that device.
+    /// Only mappings that are shared and writable count, and only those on that device.
     #[test]
     fn lines() {
         let line = |rights: &str| format!("7f00-7f01 {rights} 00000000 00:2a 4711    /mnt/some file");
@@ -110,14 +111,14 @@ mod tests {
         assert_eq!(parse("7f00-7f01 rw-s", (0, 42)), None);
     }
 
-    /// A mapping of this process is found by either way, and not any more when it is gone.
+    /// Both ways find a mapping of this process, and stop finding it when it is gone.
     #[test]
     fn a_mapping_is_found() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
         let facts = file.metadata().unwrap();
         let device = (rustix::fs::major(facts.dev()), rustix::fs::minor(facts.dev()));
-        // SAFETY: a new mapping at an address of the kernel's choice, which nobody uses.
+        // SAFETY: a new mapping at an address that the kernel chooses, and that nobody uses.
         let at = unsafe {
             mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
         }

@@ -1,7 +1,7 @@
-//! The directory that is mounted on: may it be, what is on it now, and taking it away.
+//! The directory that is mounted on: whether it may be, what is mounted on it now, and unmounting that.
 //!
-//! Everything here asks the kernel's table of mounts ([`yore_fs::mounts`]), never the mounted file system: a
-//! `stat` of a mount that this very process serves would wait for itself, and one of a dead mount says
+//! Everything here reads the kernel's table of mounts ([`yore_fs::mounts`]), never the mounted file system: a
+//! `stat` of a mount that this very process serves would wait for itself, and one of a dead mount fails with
 //! ENOTCONN.
 
 use crate::{MountError, UnmountError};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use yore_fs::mounts;
 
-/// The type that the table of mounts shows for ours.
+/// The type that the table of mounts shows for Yore.
 pub(crate) const FS_TYPE: &str = "fuse.yore";
 
 /// One line of the table of mounts.
@@ -24,9 +24,9 @@ pub struct MountedAt {
     pub device: (u32, u32),
     /// The directory.
     pub mountpoint: PathBuf,
-    /// The type, `fuse.yore` for ours.
+    /// The type, `fuse.yore` for Yore.
     pub fs_type: String,
-    /// The source: for ours the volume's path.
+    /// The source: for Yore the volume's path.
     pub source_name: String,
 }
 
@@ -37,8 +37,8 @@ impl MountedAt {
     }
 }
 
-/// What is mounted on `mountpoint`: of several mounts on top of each other the uppermost. `None` if nothing
-/// is.
+/// The mount on `mountpoint`: the uppermost if several lie on top of each other. `None` if nothing is mounted
+/// there.
 pub fn mounted_at(mountpoint: &Path) -> io::Result<Option<MountedAt>> {
     let wanted = absolute(mountpoint)?;
     // Later lines lie on top of earlier ones.
@@ -67,18 +67,18 @@ pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// What calls on a mount answer whose daemon is gone.
+/// Whether this is the error of calls on a mount whose daemon is gone.
 fn is_dead(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOTCONN) || error.raw_os_error() == Some(libc::ECONNABORTED)
 }
 
-/// Checks that `mountpoint` can be mounted on, clears dead Yore mounts away, and returns its absolute path.
+/// Checks that `mountpoint` can be mounted on, removes dead Yore mounts, and returns its absolute path.
 pub(crate) fn prepare(mountpoint: &Path) -> Result<PathBuf, MountError> {
     let named = || mountpoint.to_path_buf();
     // Several daemons may have died at the same place, one on top of the other.
     for _ in 0..64 {
-        // The kernel answers for attributes from its cache, also for a daemon that is gone; it always asks
-        // for space.
+        // The kernel may answer from its cache for attributes even if the daemon is gone; it always asks the
+        // daemon for space.
         let space = rustix::fs::statvfs(mountpoint).map_err(io::Error::from);
         match fs::metadata(mountpoint).and_then(|found| space.map(|_| found)) {
             Ok(found) if !found.is_dir() => return Err(MountError::NotADirectory { mountpoint: named() }),
@@ -129,14 +129,14 @@ fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
             fs_type: dead.fs_type,
             source_name: dead.source_name,
         }),
-        // Gone meanwhile: look again.
+        // The mount is gone meanwhile: look again.
         None => Ok(()),
     }
 }
 
-/// Unmounts the Yore volume on `mountpoint`, whichever process serves it; `lazy`: now for new users, and for
-/// those who use it when they are done. The daemon closes the volume when the mount is gone, which may be a
-/// moment after this returns.
+/// Unmounts the Yore volume on `mountpoint`, whichever process serves it. With `lazy`, new users cannot reach
+/// it from now on, and present users keep it until they are done. The daemon closes the volume when the mount
+/// is gone, which may be a moment after this returns.
 pub fn unmount_at(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
     let named = || mountpoint.to_path_buf();
     let failed = |e: io::Error| UnmountError::Failed { mountpoint: named(), reason: e.to_string() };
@@ -173,7 +173,7 @@ pub(crate) fn unmount_idle(path: &Path) -> Result<(), UnmountError> {
     }
 }
 
-/// Takes `path` out of the tree; who uses it keeps it until done.
+/// Takes `path` out of the tree. Processes that use it keep it until they are done.
 pub(crate) fn detach(path: &Path) -> Result<(), String> {
     match rustix::mount::unmount(path, UnmountFlags::DETACH) {
         Ok(()) => Ok(()),
@@ -182,12 +182,12 @@ pub(crate) fn detach(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Ends the connection of the mount at `path` at once: who uses it gets errors. Root can always; others where
-/// the control file system of FUSE is mounted.
+/// Ends the connection of the mount at `path` at once: its users get errors. Root can always do that; others
+/// can if the control file system of FUSE is mounted.
 pub(crate) fn abort(path: &Path, device: (u32, u32)) -> Result<(), String> {
-    // A connection is named by the minor number alone, FUSE mounts having no major number.
+    // The minor number alone names a connection, because FUSE mounts have no major number.
     if abort_connection(device.1) == Ok(true) {
-        // The daemon takes its dead mount away, too, and may be the first to do so.
+        // The daemon removes its dead mount too, and may be the first to do so.
         let is_gone = || mounted_at(path).is_ok_and(|found| found.is_none_or(|there| there.device != device));
         return detach(path).or_else(|reason| if is_gone() { Ok(()) } else { Err(reason) });
     }
@@ -198,15 +198,16 @@ pub(crate) fn abort(path: &Path, device: (u32, u32)) -> Result<(), String> {
     }
 }
 
-/// Ends a connection by its number, wherever it is mounted: in the tree, out of it, in another namespace of
-/// mounts. Whether there was such a connection.
+/// Ends a connection by its number, wherever the mount is: in the tree, out of it, or in another namespace of
+/// mounts. Returns whether there was such a connection.
 pub(crate) fn abort_connection(number: u32) -> Result<bool, String> {
     const CONTROL: &str = "/sys/fs/fuse/connections";
-    // The control file system has a directory for each connection, and is empty where it is not mounted.
+    // The control file system has a directory for each connection. Where it is not mounted, its mount point
+    // is empty.
     let is_mounted = fs::read_dir(CONTROL).is_ok_and(|mut all| all.next().is_some());
     let written = match is_mounted {
         true => fs::write(format!("{CONTROL}/{number}/abort"), b"1"),
-        // Root has one of his own, which nobody sees.
+        // Root mounts one of its own, which nobody else sees.
         false => control_files().and_then(|control| {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC;
             let abort = rustix::fs::openat(&control, format!("{number}/abort"), flags, Mode::empty())?;
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(mounted_at(dir.path()).unwrap(), None);
     }
 
-    /// Each unusable mount point is refused by its own error.
+    /// Each kind of unusable mount point gets an error of its own.
     #[test]
     fn unusable_mount_points() {
         let dir = tempfile::tempdir().unwrap();

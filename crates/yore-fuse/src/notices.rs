@@ -1,10 +1,10 @@
-//! Telling the kernel that something changed behind its back.
+//! Notifies the kernel that something changed behind its back.
 //!
-//! The kernel believes names and attributes for hours, so whatever changes the volume without a request (a
-//! restore, a switch of branch, a name of the past whose meaning moves on) must say so here. Never while
-//! serving a request: the kernel may hold the directory's lock until the request is answered, and the notice
-//! waits for that lock. The threads that serve are marked, and a notice from one is refused instead of
-//! hanging. A notice of attributes alone waits for nothing.
+//! The kernel believes names and attributes for hours, so whatever changes the volume without a request must
+//! say so here: a restore, a switch of branch, a name of the past whose meaning moves on. A thread must never
+//! do this while it serves a request: the kernel may hold the directory's lock until the request is answered,
+//! and the notice waits for that lock. The threads that serve are marked, and a notice from one is refused
+//! instead of hanging. A notice of attributes alone waits for nothing.
 
 use crate::convert::node_of;
 use crate::NoticeError;
@@ -23,8 +23,8 @@ pub(crate) fn set_serving(serving: bool) {
     SERVING.with(|s| s.set(serving));
 }
 
-/// Sends notices of changes to the kernel. Cheap to clone, for any thread but those that serve requests. What
-/// the kernel does not remember anyway is not an error.
+/// Sends notices of changes to the kernel. Cheap to clone, for any thread except those that serve requests.
+/// It is no error if the kernel does not remember what a notice names.
 #[derive(Clone, Debug)]
 pub struct Notices {
     notifier: Notifier,
@@ -42,7 +42,7 @@ impl Notices {
         self.send(|| self.notifier.inval_inode(node, 0, 0))
     }
 
-    /// The inode's attributes are no longer true; its content is. Of all notices this one alone may be sent
+    /// The inode's attributes are no longer true; its content is. This is the only notice that may be sent
     /// while a request is served: the kernel marks the attributes and waits for no lock.
     pub(crate) fn attributes_changed(&self, inode: InodeNo) -> Result<(), NoticeError> {
         let node = node_of(inode, self.root);
@@ -50,12 +50,12 @@ impl Notices {
         self.notifier.inval_inode(node, -1, 0).map_err(|source| NoticeError::Refused { source })
     }
 
-    /// The same of a node of the past, by its number.
+    /// The same for a node of the past, by its number.
     pub(crate) fn past_node_changed(&self, node: u64) -> Result<(), NoticeError> {
         self.send(|| self.notifier.inval_inode(INodeNo(node), 0, 0))
     }
 
-    /// What `name` in `directory` means is no longer true: also that it does not exist.
+    /// The meaning of `name` in `directory` has changed. This also covers names that did not exist.
     pub fn entry_changed(&self, directory: InodeNo, name: &[u8]) -> Result<(), NoticeError> {
         let node = node_of(directory, self.root);
         self.send(|| self.notifier.inval_entry(node, OsStr::from_bytes(name)))

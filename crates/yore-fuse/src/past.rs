@@ -1,19 +1,21 @@
-//! Nodes of the past on a mount of the present: what the kernel knows files as of some event by.
+//! Nodes of the past on a mount of the present: the numbers under which the kernel knows files as of some
+//! event.
 //!
 //! The kernel has one dentry for a directory node, so two names of one directory must be two nodes. A
-//! directory of the past is therefore what a name with a time meant: (parent node, the name as it was
-//! spelled, event); and below it (parent node, inode). Its number is a hash of that with the first bit set,
-//! which no inode's number has: the same in every mount by this program, unless two hashes are equal, and
-//! shown as `st_ino`. Such nodes are remembered as long as the kernel holds them.
+//! directory of the past is therefore identified by the name with a time that led to it: (parent node, the
+//! name as it was spelled, event). A directory below it is (parent node, inode). Its number is a hash of that
+//! with the first bit set, which no inode's number has. The number is the same in every mount by this
+//! program, unless two hashes are equal, and `st_ino` shows it. Such nodes are remembered until the kernel
+//! forgets them.
 //!
-//! What is no directory may have many names, so there the node is (event, inode) and its number says both:
-//! nothing has to be remembered, hard links of then have one number, and a handle (open_by_handle_at(2), NFS)
-//! is good as long as the event is kept. For inodes and events whose numbers have more bits than there is
-//! room for, it is as for directories. Handles of directories of the past are good only as long as the kernel
-//! remembers them: what led there cannot be told from 64 bits, and the kernel wants to be led upwards to a
-//! name that is listed.
+//! Anything but a directory may have many names, so its node is (event, inode), and its number encodes both.
+//! Nothing has to be remembered, all hard links of that time share one number, and a handle
+//! (open_by_handle_at(2), NFS) is good as long as the event is kept. If inode and event have more bits than
+//! there is room for, the node is treated like a directory. Handles of directories of the past are good only
+//! as long as the kernel remembers the nodes: 64 bits cannot tell what led there, and the kernel wants to be
+//! led upwards to a name that is listed.
 //!
-//! A mount of one snapshot has none of this: there a node is its inode's number.
+//! A mount of one snapshot needs none of this: there a node is its inode's number.
 
 use parking_lot::RwLock;
 use std::collections::{HashMap, HashSet};
@@ -22,20 +24,20 @@ use yore_fs::{EventNo, FileKind, InodeNo};
 
 /// Set in the numbers of all nodes of the past.
 const PAST: u64 = 1 << 63;
-/// Set in those that say what they are.
+/// Set in the numbers that encode event and inode.
 const PLAIN: u64 = 1 << 62;
-/// Bits of an inode's number in those; the rest is the event's.
+/// Bits of the inode's number in those; the remaining bits are the event's.
 const INODE_BITS: u32 = 35;
 const EVENT_BITS: u32 = 62 - INODE_BITS;
 
-/// What makes a node another than all others.
+/// What distinguishes a node from all others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// A name with a time, in a node.
     Named {
         /// The node.
         parent: u64,
-        /// As it was spelled.
+        /// The name as it was spelled.
         name: Vec<u8>,
         /// The event that it meant.
         event: EventNo,
@@ -50,15 +52,16 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// The number that the node has unless another one has it.
+    /// The number of the node, unless another node already has it.
     fn hashed(&self) -> u64 {
-        // Not keyed: the same in every mount.
+        // The hasher has no key, so that numbers are the same in every mount.
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish() & !PLAIN | PAST
     }
 
-    /// The number of the node with this key that is this inode as of this cut, unless another one has it.
+    /// The number of the node with this key that is this inode as of this event, unless another node already
+    /// has it.
     pub(crate) fn number(&self, kind: FileKind, event: EventNo, inode: InodeNo) -> u64 {
         match kind {
             FileKind::Directory => self.hashed(),
@@ -67,13 +70,13 @@ impl Key {
     }
 }
 
-/// The number that says what it is, if there is room for that.
+/// The number that encodes event and inode, if there is room for that.
 fn plain(event: EventNo, inode: InodeNo) -> Option<u64> {
     let fits = event.0 >> EVENT_BITS == 0 && inode.0 >> INODE_BITS == 0;
     fits.then_some(PAST | PLAIN | event.0 << INODE_BITS | inode.0)
 }
 
-/// What a number says that says what it is.
+/// The event and inode that a number encodes, if it does.
 fn of_plain(node: u64) -> Option<(EventNo, InodeNo)> {
     let (event, inode) = (node & !(PAST | PLAIN), InodeNo(node & ((1 << INODE_BITS) - 1)));
     (node & (PAST | PLAIN) == PAST | PLAIN).then_some((EventNo(event >> INODE_BITS), inode))
@@ -86,7 +89,7 @@ struct Known {
     lookups: u64,
 }
 
-/// The nodes of the past that the kernel holds, as far as their numbers do not say what they are.
+/// The nodes of the past that the kernel knows and whose numbers do not encode event and inode.
 #[derive(Default)]
 pub(crate) struct PastNodes(RwLock<HashMap<u64, Known>>);
 
@@ -96,7 +99,7 @@ impl PastNodes {
         node & PAST != 0
     }
 
-    /// Whether this is one that no directory has.
+    /// Whether this number is one that no directory has.
     pub(crate) fn is_plain(node: u64) -> bool {
         of_plain(node).is_some()
     }
@@ -106,8 +109,8 @@ impl PastNodes {
         of_plain(node).or_else(|| self.0.read().get(&node).map(|known| (known.event, known.inode)))
     }
 
-    /// The nodes that may show something of these files as of one of these events: the files' own, and all
-    /// directories that are remembered, whose listings may be cached.
+    /// The nodes that may show something of these files as of one of these events: the files' own nodes, and
+    /// all remembered directories, whose listings may be cached.
     pub(crate) fn showing(&self, files: &HashSet<InodeNo>, events: &[EventNo]) -> Vec<u64> {
         let known = self.0.read();
         let remembered = known.iter().filter(|(_, known)| events.binary_search(&known.event).is_ok());
@@ -118,7 +121,7 @@ impl PastNodes {
         nodes
     }
 
-    /// The number of a node, which the kernel is told once more.
+    /// The number of a node; adds one lookup, because the kernel gets the node once more.
     pub(crate) fn count_lookup(&self, key: Key, kind: FileKind, event: EventNo, inode: InodeNo) -> u64 {
         let mut number = key.number(kind, event, inode);
         if PastNodes::is_plain(number) {
@@ -140,13 +143,13 @@ impl PastNodes {
         }
     }
 
-    /// The same for a number that the kernel has; false if it is of no node that is known.
+    /// Adds one lookup for a number that the kernel has; false if no known node has that number.
     pub(crate) fn hold_again(&self, node: u64) -> bool {
         let hold = |known: &mut Known| known.lookups += 1;
         PastNodes::is_plain(node) || self.0.write().get_mut(&node).map(hold).is_some()
     }
 
-    /// The kernel forgets so many of its lookups.
+    /// The kernel gives back this many of its lookups.
     pub(crate) fn forget_lookups(&self, node: u64, count: u64) {
         if PastNodes::is_plain(node) {
             return;
@@ -184,7 +187,8 @@ mod tests {
         assert!(nodes.get(other).is_some());
     }
 
-    /// Numbers of files say what they are, whatever name led there, up to the greatest there is room for.
+    /// Numbers of files encode event and inode, whatever name led there, up to the greatest for which there
+    /// is room.
     #[test]
     fn files_need_not_be_remembered() {
         let nodes = PastNodes::default();

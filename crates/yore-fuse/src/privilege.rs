@@ -1,19 +1,20 @@
 //! Set-id bits that the daemon has to drop because the kernel cannot tell it to.
 //!
 //! With HANDLE_KILLPRIV_V2 the kernel leaves dropping set-user-id and set-group-id to the daemon (which
-//! spares a GETXATTR `security.capability` before every write) and says in each request whether to. fuser
-//! 0.18 passes that on for writes only. What is done for the other requests:
+//! spares a GETXATTR `security.capability` before every write), and says in each request whether to drop
+//! them. fuser 0.18 passes that on for writes only. The other requests are handled like this:
 //!
-//! - *truncate*: fuser hides the flag; the kernel sets it for callers without CAP_FSETID, so it is taken as
-//!   set for every user but root;
-//! - *open with O_TRUNC*: arrives as truncate, ATOMIC_O_TRUNC not being asked for;
-//! - *fallocate, copy_file_range*: the protocol has no flag; again for every user but root;
-//! - *change of owner*: the view drops them always;
-//! - *the kernel's own copy of the mode*: it does not expect the daemon to change it and asks for it again at
-//!   the next `stat` of all attributes only, so that a program just written to would still start with its
-//!   set-user-id bit. So it is told;
+//! - *truncate*: fuser hides the flag. The kernel sets it for callers without CAP_FSETID, so the daemon
+//!   assumes it for every user but root;
+//! - *open with O_TRUNC*: arrives as truncate, because ATOMIC_O_TRUNC is not requested;
+//! - *fallocate, copy_file_range*: the protocol has no flag; again the daemon drops the bits for every user
+//!   but root;
+//! - *change of owner*: the view always drops them;
+//! - *the kernel's own copy of the mode*: the kernel does not expect the daemon to change the mode, and asks
+//!   for it again only at the next `stat` of all attributes. A program just written to would still start with
+//!   its set-user-id bit. So the daemon notifies the kernel;
 //! - *setting an access ACL* drops set-group-id if the caller is not in the file's group. The flag for it
-//!   needs SETXATTR_EXT, which fuser cannot read, so the caller's groups are looked up, as below.
+//!   needs SETXATTR_EXT, which fuser cannot read, so the daemon looks up the caller's groups, as below.
 
 use fuser::Request;
 use std::fs;
@@ -23,12 +24,12 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 
-/// Where the user whom file systems know stands among those of a thread: real, effective, saved, file system.
+/// Position of the file system user id among a thread's user ids: real, effective, saved, file system.
 const FS_UID_AT: usize = 3;
 
 /// Drops the bits that a change of content by an ordinary user drops: set-user-id, and set-group-id if the
-/// group may execute (without that it once meant mandatory locking, not privilege).
-/// Tells whether there was one to drop.
+/// group may execute (without that permission the bit once meant mandatory locking, not privilege). Returns
+/// whether there was one to drop.
 pub(crate) fn drop_set_id(view: &View, caller: &Caller, inode: InodeNo) -> Result<bool> {
     let attr = view.getattr(inode)?;
     if attr.kind != FileKind::Regular || !has_set_id(&attr) {
@@ -47,7 +48,7 @@ pub(crate) fn has_set_id(attr: &Attr) -> bool {
     attr.permissions & (SET_UID | SET_GID) != 0
 }
 
-/// After an access ACL was set by the thread `pid`: drops set-group-id unless that caller may keep it.
+/// Call this after the thread `pid` has set an access ACL: drops set-group-id unless that caller may keep it.
 pub(crate) fn after_acl(view: &View, caller: &Caller, inode: InodeNo, pid: u32) -> Result<()> {
     let attr = view.getattr(inode)?;
     if attr.permissions & SET_GID == 0 || caller.gid == attr.gid || in_group_or_capable(pid, attr.gid) {
@@ -63,27 +64,28 @@ fn set_permissions(view: &View, caller: &Caller, inode: InodeNo, old: u32, new: 
     Ok(())
 }
 
-/// Whether thread `pid` has `gid` among its groups, or CAP_FSETID. It waits for our answer, so it is there,
-/// unless it lives in a namespace of processes that we do not see; then the cautious answer is no.
+/// Whether thread `pid` has `gid` among its groups, or has CAP_FSETID. The thread waits for our answer, so it
+/// exists, unless it lives in a namespace of processes that we do not see; then the cautious answer is no.
 fn in_group_or_capable(pid: u32, gid: u32) -> bool {
     status_of(pid).is_some_and(|status| status_allows(&status, gid))
 }
 
-/// What the kernel tells of a thread, if we see it.
+/// The kernel's status of a thread, if we can see the thread.
 fn status_of(thread: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{thread}/status")).ok()
 }
 
-/// Who has sent a request, with the groups of the thread that waits for its answer, as far as they can be
+/// The sender of a request, with the groups of the thread that waits for the answer, as far as they can be
 /// seen.
 pub(crate) fn asking(request: &Request) -> Asking {
     let (uid, gid) = (request.uid(), request.gid());
-    // Root's do not matter, and looking costs a system call or two.
+    // Root's groups do not matter, and reading them costs a system call or two.
     let status = if uid == 0 { None } else { status_of(request.pid()) };
     asking_of(uid, gid, status.as_deref())
 }
 
-/// A thread of another user than the one that asks cannot be the one that waits: its number was used again.
+/// If the thread belongs to another user than the one that asks, it is not the one that waits: its number was
+/// used again.
 fn asking_of(uid: u32, gid: u32, status: Option<&str>) -> Asking {
     let is_asking = |status: &&str| {
         let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
@@ -94,7 +96,7 @@ fn asking_of(uid: u32, gid: u32, status: Option<&str>) -> Asking {
     Asking { uid, groups, knows_groups: uid == 0 || status.is_some() }
 }
 
-/// The process of a thread that waits for our answer; `None` of one that we do not see.
+/// The process of a thread that waits for our answer; `None` if we do not see the thread.
 pub(crate) fn process_of(thread: u32) -> Option<u32> {
     status_of(thread)?.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
@@ -115,7 +117,7 @@ fn status_allows(status: &str, gid: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// A supplementary group or the capability keeps the bit; neither, not.
+    /// A supplementary group or the capability keeps the bit; without either it goes.
     #[test]
     fn groups_and_capabilities() {
         let status = "Name:\tx\nGroups:\t4 24 1000 \nCapEff:\t0000000000000000\n";
@@ -125,7 +127,7 @@ mod tests {
         assert!(!status_allows("", 0));
     }
 
-    /// Groups are those of the thread that asks, or unknown.
+    /// The groups are those of the thread that asks, or unknown.
     #[test]
     fn who_asks() {
         let status = "Name:\tx\nUid:\t0\t0\t0\t1000\nGroups:\t4 24 \n";

@@ -1,6 +1,8 @@
-//! Snapshots that stay as long as a process lives. What `restore` may have to go back to must not be
-//! forgotten for want of the room that it takes itself. No daemon is told that a directory was closed, for
-//! opening one is not asked of it; so the process is watched, by a thread that waits for its end.
+//! Pins snapshots as long as a process lives.
+//!
+//! `restore` may have to go back to a snapshot, so the space that `restore` itself takes must not cause that
+//! snapshot to be forgotten. The kernel does not tell a daemon that a directory was closed, because it opens
+//! directories without asking. So a thread watches the process and waits for its end.
 
 use crate::privilege::process_of;
 use fuser::Errno;
@@ -11,29 +13,30 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use yore_fs::Pin;
 
-/// Most snapshots kept at a time, each of which takes a thread: whoever may take one could want any number.
+/// Most snapshots pinned at a time. Each takes a thread, and anybody who may take a snapshot could ask for
+/// any number of them.
 const MOST: usize = 64;
 
-/// Keeps snapshots. They stay no longer than this does.
+/// Pins snapshots. It releases them all when it is dropped.
 #[derive(Default)]
 pub(crate) struct ProcessPins {
-    /// What each thread holds a clone of.
+    /// Each thread holds a clone of this.
     count: Arc<()>,
-    /// The reading end hangs up when the writing end is gone, with the process_pins.
+    /// The reading end hangs up when the writing end goes, which is when this is dropped.
     end: OnceLock<(PipeReader, PipeWriter)>,
 }
 
-/// Room to keep one snapshot as long as a process lives.
+/// Room to pin one snapshot as long as a process lives.
 pub(crate) struct PinSlot {
-    /// The process; `None` of one that cannot be seen, and not be watched.
+    /// The process; `None` if it cannot be seen, and so cannot be watched.
     process: Option<OwnedFd>,
     end: PipeReader,
     count: Arc<()>,
 }
 
 impl ProcessPins {
-    /// Room for one more, for the process of this thread, which waits for the answer. EAGAIN if there is
-    /// none.
+    /// Reserves room for one more snapshot, for the process of this thread, which waits for the answer.
+    /// EAGAIN if there is no room.
     pub(crate) fn slot(&self, thread: u32) -> Result<PinSlot, Errno> {
         let count = self.count.clone();
         if Arc::strong_count(&count) > MOST + 1 {
@@ -53,7 +56,7 @@ impl ProcessPins {
 }
 
 impl PinSlot {
-    /// Keeps it. EAGAIN if the thread that this takes is not to be had.
+    /// Keeps the pin. EAGAIN if no thread can be started for it.
     pub(crate) fn keep(self, pin: Pin) -> Result<(), Errno> {
         let PinSlot { process: Some(process), end, count } = self else { return Ok(()) };
         let work = move || {
@@ -96,7 +99,8 @@ mod tests {
         }
     }
 
-    /// It is kept as long as the process lives, or the process_pins, and there is an end to how many are.
+    /// A pin lasts as long as both the process and the [`ProcessPins`] live, and the number of pins is
+    /// limited.
     #[test]
     fn what_a_process_wants_stays_until_it_ends() {
         let volume = Volume::memory(64 << 20).unwrap();
@@ -121,7 +125,7 @@ mod tests {
         process.wait().unwrap();
     }
 
-    /// Who is not to be seen is not waited for.
+    /// Nothing waits for a process that cannot be seen.
     #[test]
     fn what_nobody_to_be_seen_wants_does_not_stay() {
         let volume = Volume::memory(64 << 20).unwrap();

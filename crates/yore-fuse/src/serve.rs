@@ -1,16 +1,16 @@
-//! One method per request: its arguments to a call of the view, the outcome to a reply.
+//! One method per request: it turns the arguments into a call of the view, and the outcome into a reply.
 //!
-//! Every request is answered on the thread that read it: a hand-over would cost as much as the round trip
-//! itself. Every request is answered exactly once, fuser's reply types see to that.
+//! The thread that read a request answers it: a hand-over would cost as much as the round trip itself. Every
+//! request is answered exactly once; fuser's reply types see to that.
 //!
-//! What the kernel remembers of answers: ENOSYS means "never ask again on this connection" for open, opendir,
-//! create, flush, access, lseek, fallocate and others. It is given on purpose for *opening* (the kernel then
-//! opens without asking, keeping the cached pages and listings; `create` becomes MKNOD), unless closes have
-//! to be seen, and nowhere by accident: see `errno`. Requests unknown to fuser (TMPFILE, STATX, SYNCFS) are
-//! answered so by fuser itself, and INTERRUPT too.
+//! The kernel remembers some answers: ENOSYS means "never ask again on this connection" for open, opendir,
+//! create, flush, access, lseek, fallocate and others. The daemon answers it on purpose for *opening*, unless
+//! it has to see closes: the kernel then opens without asking, keeps the cached pages and listings, and
+//! `create` becomes MKNOD. It must not answer it anywhere by accident: see `errno`. fuser itself answers
+//! ENOSYS to requests that it does not know (TMPFILE, STATX, SYNCFS), and to INTERRUPT.
 //!
-//! The caller's right to set-group-id bits is never asked here: the kernel has taken them from modes where
-//! they are not allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
+//! The daemon never checks the caller's right to set-group-id bits: before it sends a request, the kernel
+//! removes them from modes where they are not allowed. So callers `keep` them ([`Caller::keeps_set_id`]).
 
 mod asked;
 mod attributes;
@@ -52,22 +52,22 @@ use yore_fs::{
     SetXattrMode, View, WriteMode,
 };
 
-/// Longest stretch one copy_file_range request copies; callers go on with the rest. Bounds how long a thread
-/// that serves is away.
+/// Longest stretch that one copy_file_range request copies; callers go on with the rest. This bounds how long
+/// a thread that serves is busy.
 const COPY_MAX: u64 = 64 << 20;
 
 /// The attribute that holds a file's access ACL.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
-/// Attributes only administrators may see the names of.
+/// Only administrators may see the names of these attributes.
 const TRUSTED: &[u8] = b"trusted.";
 
-/// An open file that can only be read; one that can be written to.
+/// Handles of an open file that can only be read, and of one that can be written to.
 const READS: FileHandle = FileHandle(0);
 const WRITES: FileHandle = FileHandle(1);
 
 thread_local! {
-    /// Where reads of this thread are put: as large as the largest so far.
+    /// The buffer for reads of this thread, as large as its largest read so far.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -76,7 +76,7 @@ const ACLS: &[u8] = b"system.posix_acl_";
 
 /// Serves a view.
 pub(crate) struct Server {
-    /// Of the mount's own time: the present, or a snapshot.
+    /// A view of the mount's own time: the present, or a snapshot.
     view: View,
     /// The directory that is mounted.
     root: InodeNo,
@@ -89,11 +89,11 @@ pub(crate) struct Server {
     answers: control::look::Answers,
     process_pins: Arc<ProcessPins>,
     snapdir: Option<SnapDir>,
-    /// To tell the kernel what it must not believe any more; there once the session is.
+    /// Notifies the kernel of what it must not believe any more; set once the session exists.
     notices: Arc<OnceLock<Notices>>,
 }
 
-/// The view and the inode of a node; else answers that the node is gone.
+/// The view and the inode of a node; otherwise replies that the node is gone.
 macro_rules! seen {
     ($server:ident, $node:expr, $reply:ident) => {
         match $server.seen($node) {
@@ -101,7 +101,7 @@ macro_rules! seen {
             Err(error) => return $reply.error(errno(&error)),
         }
     };
-    // To change something for this request's user.
+    // For a change on behalf of this request's user.
     ($server:ident, $node:expr, $reply:ident, $request:ident) => {{
         let (view, inode) = seen!($server, $node, $reply);
         ($server.for_request(view, $request), inode)
@@ -128,7 +128,7 @@ impl Server {
         shared: Arc<Shared>,
         notices: Arc<OnceLock<Notices>>,
     ) -> Server {
-        // It does not know whose a change was.
+        // The view does not know who made a change.
         let of_anybody = match config.allow_other && !config.others_give_up_history {
             true => view.on_behalf_of(Behalf::Nobody),
             false => view.clone(),
@@ -160,7 +160,7 @@ impl Server {
         Caller { uid: request.uid(), gid: request.gid(), umask, keeps_set_id: true }
     }
 
-    /// The number for `error`; those that the caller's program cannot explain go to the log with the inode
+    /// The number for `error`. Errors that the caller's program cannot explain go to the log, with the inode
     /// concerned.
     fn number(&self, call: &'static str, inode: InodeNo, error: Error) -> Errno {
         if worth_logging(&error) {
@@ -187,7 +187,7 @@ impl Server {
         }
     }
 
-    /// The protocol of both calls that read attributes: size 0 asks how long the answer is.
+    /// The protocol of both calls that read attributes: size 0 asks for the length of the answer.
     fn xattr_reply(data: &[u8], size: u32, too_small: Errno, reply: ReplyXattr) {
         match (size, u32::try_from(data.len())) {
             (_, Err(_)) => reply.error(Errno::E2BIG),
@@ -224,7 +224,7 @@ impl Filesystem for Server {
             }
             Ok(Resolved::Literal(Some(node))) => self.entry("lookup", directory, Ok(node), reply),
             Ok(Resolved::AtTime(node)) => self.entry_at_time(parent, name, node.as_ref(), reply),
-            // The next moment there may be something then.
+            // A moment later there may be something at that time.
             Ok(Resolved::NothingThen) => reply.error(Errno::ENOENT),
             Ok(Resolved::Nothing) => self.no_entry(reply),
             Err(error) => self.entry("lookup", directory, Err(error), reply),
@@ -236,8 +236,8 @@ impl Filesystem for Server {
         if PastNodes::is_past(node.0) {
             return self.past.forget_lookups(node.0, count);
         }
-        // The root is nobody's to forget: it was never given out by a lookup that the kernel counts. Nor is
-        // it counted how often the directory of snapshots was.
+        // The kernel cannot forget the root: no counted lookup ever gave it out. Lookups of the directory of
+        // snapshots are not counted either.
         if node != INodeNo::ROOT && node != snapdir::NODE {
             self.view.forget_lookups(self.inode(node), count);
         }
@@ -410,7 +410,7 @@ impl Filesystem for Server {
         } else if flags == RenameFlags::RENAME_EXCHANGE {
             RenameMode::Exchange
         } else {
-            // RENAME_WHITEOUT is for upper layers of overlayfs, and unknown flags are unknown.
+            // RENAME_WHITEOUT is for upper layers of overlayfs; all other flags are unknown.
             return reply.error(Errno::EINVAL);
         };
         if self.is_snapdir_there(parent, name) || self.is_snapdir_there(new_parent, new_name) {
@@ -480,7 +480,7 @@ impl Filesystem for Server {
         reply: ReplyCreate,
     ) {
         if self.granted.no_open {
-            // The kernel goes on with MKNOD and an open without a request: no RELEASE at the end.
+            // The kernel goes on with MKNOD and an open without a request, so there is no RELEASE at the end.
             return reply.error(Errno::ENOSYS);
         }
         let _serving = self.serving();
@@ -550,8 +550,8 @@ impl Filesystem for Server {
             Ok(view) => view,
             Err(error) => return reply.error(self.number("write", inode, error)),
         };
-        // The offset of an O_APPEND write is the kernel's, taken under its lock of the inode: all writers are
-        // behind that lock.
+        // The kernel chooses the offset of an O_APPEND write, under its lock of the inode: all writers wait
+        // for that lock.
         let kill_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let falls = kill_set_id && attributes::has_set_id(&view, inode);
         self.before_change(&view, inode, request.pid(), false);
@@ -562,8 +562,8 @@ impl Filesystem for Server {
         if falls {
             self.tell_attributes(inode);
         }
-        // O_SYNC is both bits of which O_DSYNC is one; writing back cached pages is followed by its own
-        // FSYNC.
+        // O_SYNC is two bits, and O_DSYNC is one of them. The kernel sends a separate FSYNC after it writes
+        // back cached pages.
         if outcome.is_ok() && !self.granted.syncs_after_write && !cached && flags.0 & libc::O_DSYNC != 0 {
             let data_only = flags.0 & libc::O_SYNC != libc::O_SYNC;
             outcome = outcome.and_then(|at| view.fsync(inode, data_only).map(|()| at));
@@ -591,11 +591,11 @@ impl Filesystem for Server {
         match self.config.close_events {
             true if handle != WRITES => reply.ok(),
             true => {
-                // A program has closed it: perhaps a version is to be made.
+                // A program has closed the file: it may get a version.
                 let _serving = self.serving();
                 let (view, inode) = seen!(self, node, reply, request);
-                // A shell that redirects to a file has made it empty, and closes a copy before the program
-                // begins to write.
+                // A shell that redirects to a file has truncated it to nothing, and closes a copy of the
+                // descriptor before the program begins to write.
                 let closed = match view.getattr(inode) {
                     Ok(attr) if attr.size == 0 => Ok(None),
                     _ => view.closed(inode),
@@ -606,7 +606,8 @@ impl Filesystem for Server {
         }
     }
 
-    /// The last user of an open file is gone: also of its mappings, whose stores come after the last close.
+    /// The last user of an open file is gone, and so are its mappings, whose stores come after the last
+    /// close.
     fn release(
         &self,
         _: &Request,
@@ -620,7 +621,8 @@ impl Filesystem for Server {
         if handle != WRITES {
             return reply.ok();
         }
-        // It comes some time after the close. What others have begun to write meanwhile is theirs to close.
+        // This request comes some time after the close. Whatever others have begun to write meanwhile, they
+        // will close themselves.
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply);
         let outcome =
@@ -657,7 +659,8 @@ impl Filesystem for Server {
             !full
         });
         match outcome {
-            // What was found before the error is told; the kernel asks for the rest and gets the error then.
+            // Entries found before the error are returned; the kernel asks for the rest and gets the error
+            // then.
             Err(error) if !given => reply.error(self.number("readdir", directory, error)),
             _ => reply.ok(),
         }
@@ -686,7 +689,7 @@ impl Filesystem for Server {
                     (attr, u64::from(found.attr().incarnation))
                 }
                 Some(found) => (self.entry_attr(found.attr()), u64::from(found.attr().incarnation)),
-                // `.` and `..`: the kernel takes number and type from them and nothing else.
+                // `.` and `..`: the kernel uses only their number and type.
                 None => {
                     let kind = crate::convert::file_type(item.kind);
                     (FileAttr { ino: listed_number(node, &view, &item), kind, ..no_attr() }, 0)
@@ -718,7 +721,7 @@ impl Filesystem for Server {
         }
         let (view, inode) = seen!(self, node, reply);
         // sync(2) and syncfs(2) send nothing to a FUSE daemon, so `sync MOUNTPOINT`, which is an fsync of the
-        // root directory, stands for them: everything is durable when it returns.
+        // root directory, stands in for them: everything is durable when it returns.
         let synced = if inode == view.root() { view.sync() } else { view.fsync(inode, data_only) };
         self.done("fsyncdir", inode, synced, reply);
     }
@@ -804,7 +807,8 @@ impl Filesystem for Server {
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        // Not asked under default_permissions; if it ever is: the kernel decides, always.
+        // The kernel does not ask this under default_permissions. If it ever does, ENOSYS leaves the decision
+        // to the kernel for good.
         reply.error(Errno::ENOSYS);
     }
 
@@ -853,12 +857,12 @@ impl Filesystem for Server {
         _: PollFlags,
         reply: ReplyPoll,
     ) {
-        // Files are always ready, which is what the kernel concludes.
+        // Files are always ready, and the kernel concludes that from ENOSYS.
         reply.error(Errno::ENOSYS);
     }
 
     fn bmap(&self, _: &Request, _: INodeNo, _: u32, _: u64, reply: ReplyBmap) {
-        // Blocks move at every write: nobody may go behind the daemon's back.
+        // Blocks move at every write, so nobody may bypass the daemon.
         reply.error(Errno::ENOSYS);
     }
 
@@ -893,7 +897,7 @@ impl Filesystem for Server {
         let to = match whence {
             libc::SEEK_DATA => SeekTo::Data,
             libc::SEEK_HOLE => SeekTo::Hole,
-            // The others are the kernel's own business.
+            // The kernel handles the others itself.
             _ => return reply.error(Errno::EINVAL),
         };
         let Ok(offset) = u64::try_from(offset) else {
@@ -923,7 +927,7 @@ impl Filesystem for Server {
         let (other, from) = seen!(self, from, reply);
         let (view, to) = seen!(self, to, reply, request);
         if view.event() != other.event() {
-            // The kernel goes on with reading and writing.
+            // The kernel falls back to reading and writing.
             return reply.error(Errno::EXDEV);
         }
         self.before_change(&view, to, request.pid(), false);

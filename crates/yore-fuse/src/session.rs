@@ -9,25 +9,27 @@
 //! ```
 //!
 //! # The end
-//! One thread per session runs fuser's loop and, when the loop has ended in whatever way, takes away what is
-//! left of the mount (a connection that broke leaves a dead mount point), closes the view, and keeps the
-//! outcome for whoever waits. There is no other place where the view is closed, so no way of ending skips it.
+//! One thread per session runs fuser's loop. However the loop ends, this thread then removes what is left of
+//! the mount (a connection that broke leaves a dead mount point), closes the view, and keeps the outcome for
+//! whoever waits. No other place closes the view, so no way of ending skips it.
 //!
 //! # Panics
 //! A panic is a contradiction in memory. Writing anything afterwards could carry it to the medium, so the
-//! view is then *not* closed: it is leaked, for dropping it would close it. The volume is as after a crash,
-//! which opening it recovers. The panic reaches the session in two ways. One in the code that serves a
-//! request is seen by a guard around it, which aborts the connection at once, so that nothing more is asked
-//! of a view in doubt. One in fuser itself (its reading of a request: a time of -2^63 seconds and some
-//! nanoseconds overflows there in fuser 0.18) ends a thread outside any guard; each thread therefore has a
-//! value whose destructor runs when the thread ends and aborts the connection if it was not over, for a
-//! connection with too few readers hangs its users. What mounts share a volume share its memory, so a panic
-//! in one ends them all ([`Siblings`]).
+//! view is then *not* closed: it is leaked, because dropping it would close it. The volume is as after a
+//! crash, and opening it recovers it.
+//!
+//! The panic reaches the session in two ways. A panic in the code that serves a request is seen by a guard
+//! around that code. The guard aborts the connection at once, so that no further request reaches a view in
+//! doubt. A panic in fuser itself ends a thread outside any guard. (fuser 0.18 overflows when it decodes a
+//! time of -2^63 seconds and some nanoseconds.) Each thread therefore has a value whose destructor runs when
+//! the thread ends. It aborts the connection unless that was already over, because a connection with too few
+//! readers hangs its users. Mounts that share a volume share its memory, so a panic in one ends them all
+//! ([`Siblings`]).
 //!
 //! # Snapshots
-//! A mount of a snapshot ([`mount_snapshot`]) has its own connection and threads. Its end gives the snapshot
-//! up and closes nothing: the volume is closed by the mount of the present, and if there is none, when nobody
-//! has it any more.
+//! A mount of a snapshot ([`mount_snapshot`]) has its own connection and threads. Its end releases the
+//! snapshot and closes nothing: the mount of the present closes the volume. If there is no such mount, the
+//! volume is closed when its last owner drops it.
 
 use crate::attach::{attach, Watcher};
 use crate::mountpoint::{self, abort, detach, mounted_at, prepare, unmount_idle, MountedAt};
@@ -43,7 +45,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use yore_fs::{InodeNo, Pin, View};
 
-/// How a session ended, when it ended well: the view is closed, the mount point is free.
+/// How a session ended, if it ended well: the view is closed, and the mount point is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Somebody unmounted it.
@@ -57,14 +59,15 @@ pub enum End {
 pub enum UnmountHow {
     /// Only if nobody uses it.
     Idle,
-    /// Gone from the tree at once; who uses it goes on until done, and only then does the session end.
+    /// Gone from the tree at once. Programs that use it go on until they are done, and only then does the
+    /// session end.
     Lazy,
     /// The session ends now. Programs that use it get errors from here on; what they had written is kept.
     Abort,
 }
 
-/// How often, and how far apart, a busy mount is tried again: a process that is just being started holds what
-/// its parent had open until its program is loaded.
+/// How often, and how far apart, to try a busy mount again: a process that is just starting keeps what its
+/// parent had open until its program is loaded.
 const BUSY_TRIES: u32 = 25;
 const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
@@ -91,7 +94,7 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Siblings {
     panicked: AtomicBool,
-    /// Those that may live.
+    /// The sessions that may still live.
     members: Mutex<Vec<Weak<Shared>>>,
 }
 
@@ -123,12 +126,12 @@ impl Shared {
         }
     }
 
-    /// Whether what is in memory is in doubt: nothing may be written any more.
+    /// Whether memory is in doubt: nothing may be written any more.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.siblings.have_panicked()
     }
 
-    /// Whether it has ended, or is told to.
+    /// Whether the session has ended, or has been told to.
     pub(crate) fn is_over(&self) -> bool {
         self.aborted.load(Ordering::SeqCst) || self.ended.load(Ordering::SeqCst)
     }
@@ -159,8 +162,8 @@ struct ThreadEnd(Arc<Shared>);
 
 impl Drop for ThreadEnd {
     fn drop(&mut self) {
-        // An orderly end follows the end of the connection, after which there is nothing at the mount point
-        // any more, or something dead, or something new that is not ours.
+        // In an orderly end the connection ends first. After that the mount point has nothing on it any more,
+        // or something dead, or something new that is not ours.
         if !self.0.ended.load(Ordering::SeqCst) {
             self.0.abort_connection_after_thread();
         }
@@ -170,7 +173,7 @@ impl Drop for ThreadEnd {
 impl Shared {
     fn abort_connection_after_thread(&self) {
         match self.ours() {
-            // Still there although its reader is gone: the thread did not end because of an unmount.
+            // The mount is still there although its reader is gone: no unmount ended this thread.
             Ok(true) => self.abort_connection(),
             Ok(false) => {}
             Err(error) => tracing::error!(%error, "cannot read the table of mounts"),
@@ -210,14 +213,15 @@ impl SessionHandle {
         &self.shared.mountpoint
     }
 
-    /// Unmounts. The view is closed when the session ends, which [`Session::wait`] reports. Of a session that
-    /// has ended, or whose mount somebody else took away, nothing more is asked: `Ok`. Errors: `Busy` for
-    /// `Idle` with users.
+    /// Unmounts. The view is closed when the session ends, which [`Session::wait`] reports. If the session
+    /// has already ended, or somebody else removed its mount, this does nothing and returns `Ok`. Errors:
+    /// `Busy` for `Idle` with users.
     pub fn unmount(&self, how: UnmountHow) -> Result<(), UnmountError> {
         let path = &self.shared.mountpoint;
         let failed = |reason: String| UnmountError::Failed { mountpoint: path.clone(), reason };
         if !self.shared.ours().map_err(|e| failed(e.to_string()))? {
-            // Detached before, perhaps, and still in use: aborting must reach it all the same.
+            // The mount may have been detached before and still be in use: an abort must reach it all the
+            // same.
             return match how {
                 UnmountHow::Abort => self.abort_detached().map_err(failed),
                 UnmountHow::Idle | UnmountHow::Lazy => Ok(()),
@@ -246,15 +250,15 @@ impl SessionHandle {
         Ok(())
     }
 
-    /// Whether the connection is over: nobody can use the mount any more, in whatever namespace. The view may
-    /// still be being closed.
+    /// Whether the connection is over: nobody can use the mount any more, in any namespace. The view may not
+    /// be closed yet.
     pub fn has_ended(&self) -> bool {
         self.shared.ended.load(Ordering::SeqCst)
     }
 
-    /// Hands over what programs have written and the kernel still keeps to itself. This waits for the threads
-    /// that serve the mount, so none of them may call it. If somebody else is mounted there by now, nothing
-    /// is done.
+    /// Has the kernel hand over what programs have written and it still keeps to itself. This waits for the
+    /// threads that serve the mount, so none of them may call it. If somebody else has mounted there by now,
+    /// it does nothing.
     ///
     /// # Errors
     /// The kernel could not hand over all of it.
@@ -268,24 +272,23 @@ impl SessionHandle {
 }
 
 impl Session {
-    /// For unmounting from other threads, a signal handler's for example.
+    /// A handle to unmount from other threads, for example from a signal handler.
     pub fn handle(&self) -> SessionHandle {
         self.handle.clone()
     }
 
-    /// For telling the kernel of changes behind its back. `None` if what is mounted is not a view of the
-    /// present.
+    /// Notifies the kernel of changes behind its back. `None` if the mount does not show the present.
     pub fn notices(&self) -> Option<Notices> {
         self.notices.clone()
     }
 
-    /// Waits for the end, and tells how it came. The view is closed and the mount point is free when this
-    /// returns.
+    /// Waits for the end, and returns how the session ended. The view is closed and the mount point is free
+    /// when this returns.
     pub fn wait(mut self) -> Result<End, SessionError> {
         self.join()
     }
 
-    /// Unmounts and waits. On `Busy` the session goes on and is given back with the error.
+    /// Unmounts and waits. On `Busy` the session goes on, and comes back with the error.
     pub fn unmount(self, how: UnmountHow) -> Result<Result<End, SessionError>, (Session, UnmountError)> {
         match self.handle.unmount(how) {
             Ok(()) => Ok(self.wait()),
@@ -319,8 +322,8 @@ impl Drop for Session {
     }
 }
 
-/// Mounts `view` as `config` says and serves it in the background. On an error the view is as before, still
-/// open.
+/// Mounts `view` as `config` says and serves it in the background. On an error the view is unchanged and
+/// still open.
 pub fn mount(view: View, config: &MountConfig) -> Result<Session, MountError> {
     let mut config = config.clone();
     config.read_only |= view.read_only();
@@ -344,8 +347,8 @@ pub fn mount(view: View, config: &MountConfig) -> Result<Session, MountError> {
     Ok(session)
 }
 
-/// Mounts a directory as of a snapshot, read-only, and serves it in the background; the snapshot is pinned
-/// until the session has ended. `beside` are the other sessions of the same open volume, any one of them.
+/// Mounts a directory as of a snapshot, read-only, and serves it in the background. The snapshot is pinned
+/// until the session has ended. `beside` is any one of the other sessions of the same open volume.
 ///
 /// # Errors
 /// As [`mount`].
@@ -359,7 +362,7 @@ pub fn mount_snapshot(
     let view = pin.view().clone();
     let close = move |in_order: bool| {
         if !in_order {
-            // It has the volume, which dropping the last one of closes; see "Panics" above.
+            // The pin has the volume, and dropping the last owner closes it; see "Panics" above.
             let _kept = std::mem::ManuallyDrop::new(pin);
         }
         Ok(())
@@ -374,8 +377,8 @@ pub fn serve(view: View, config: &MountConfig) -> Result<Result<End, SessionErro
     Ok(mount(view, config)?.wait())
 }
 
-/// Mounts any FUSE file system with the same connection a view gets: for measuring what the transport alone
-/// costs.
+/// Mounts any FUSE file system with the same connection as a view, to measure the cost of the transport
+/// alone.
 pub fn mount_filesystem<F: Filesystem>(filesystem: F, config: &MountConfig) -> Result<Session, MountError> {
     start(config, |_| filesystem, |_| Ok(()), None, Arc::default())
 }
@@ -430,7 +433,7 @@ fn start<F: Filesystem>(
     Ok(Session { handle: SessionHandle { shared }, notices, thread: Some(thread) })
 }
 
-/// Takes the mount away again if setting the session up fails.
+/// Removes the mount again if setting the session up fails.
 struct Undo<'a> {
     path: &'a Path,
     armed: bool,
@@ -453,7 +456,7 @@ fn run<F: Filesystem>(
     close: impl FnOnce(bool) -> yore_fs::Result<()>,
     watcher: Option<Watcher>,
 ) -> Result<End, SessionError> {
-    // Consumes the session: its descriptors are closed when this returns, so a mount that is still there is
+    // This consumes the session and closes its descriptors, so a mount that is still there afterwards is
     // dead.
     let outcome = session.run();
     let mountpoint = shared.mountpoint.clone();
@@ -468,7 +471,7 @@ fn run<F: Filesystem>(
     });
     drop(watcher);
     if shared.siblings.have_panicked() {
-        // Cannot fail when not in order.
+        // A close that is not orderly cannot fail.
         let _ = close(false);
         return Err(SessionError::Panicked { mountpoint });
     }
@@ -486,8 +489,8 @@ mod tests {
     use yore_device::{Device, MemoryDevice};
     use yore_fs::{MkfsOptions, MountOptions, PinnedBy};
 
-    /// A contradiction that one session finds ends all of the volume's, and the volume is not closed; no
-    /// other is begun.
+    /// A contradiction that one session finds ends all sessions of the volume. The volume is not closed, and
+    /// no new session begins.
     #[test]
     fn a_panic_ends_all_sessions_of_a_volume() {
         if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {

@@ -1,12 +1,12 @@
-//! The directory of snapshots (`-o snapdir=NAME`): a name in the root of a mount behind which every kept
-//! snapshot of the root directory is a directory, for programs that look for the past in such a place.
+//! The directory of snapshots (`-o snapdir=NAME`): a name in the root of a mount. It leads to a directory in
+//! which every kept snapshot of the root directory is a directory. It is for programs that look for the past
+//! in such a place.
 //!
-//! It is not listed in the root, and a file that really has the name comes before it. In it the time of each
-//! snapshot is listed as short as it can be, its name if it has one, and the time as Samba writes it
+//! The root does not list it, and a file that really has the name takes precedence. The directory lists each
+//! snapshot by its shortest time, by its name if it has one, and by the time as Samba writes it
 //! (`@GMT-2026.11.20-14.05.30`), if that second means this snapshot: of several in one second it means the
-//! last. What is not listed and yet a TIME leads to what `.@TIME` would. Nothing is made or kept for a name
-//! before it is looked for; the entries of a listing are told without their nodes, as long as nobody asks for
-//! those.
+//! last. A TIME that is not listed leads to what `.@TIME` would. Nothing is created or kept for a name before
+//! somebody looks it up; a listing returns entries without their nodes, as long as nobody asks for those.
 //!
 //! The kernel keeps a listing until the directory's time of change is another. So that time is when this
 //! mount first saw that snapshots had been taken or forgotten.
@@ -20,18 +20,18 @@ use yore_fs::{Event, EventNo, Result, Timestamp, View};
 /// Its node; inode numbers up to 15 belong to no file.
 pub(crate) const NODE: INodeNo = INodeNo(2);
 
-/// Events looked at together.
+/// Number of events read together.
 const BATCH: usize = 64;
 /// The cookies of `.` and `..`; all others are greater.
 pub(crate) const DOT: u64 = 1;
 pub(crate) const DOT_DOT: u64 = 2;
-/// What a cookie has below the number of an event, and how many bits that takes.
+/// How many low bits of a cookie hold the form of the name; the event number is above them.
 const FORM_BITS: u32 = 2;
 
 /// What is known of the directory between requests.
 pub(crate) struct SnapDir {
     name: Vec<u8>,
-    /// What there was when it was last looked at, and when that was seen first.
+    /// The state of the directory when it was last read, and when that state was first seen.
     seen: Mutex<Option<((EventNo, usize), SystemTime)>>,
 }
 
@@ -55,7 +55,7 @@ impl SnapDir {
         self.name == name
     }
 
-    /// When it changed last.
+    /// When the directory changed last.
     pub(crate) fn changed(&self, view: &View) -> SystemTime {
         let stamp = view.events_stamp();
         let mut seen = self.seen.lock();
@@ -71,7 +71,7 @@ impl SnapDir {
 }
 
 /// Calls `each` with the entries behind a cookie, without `.` and `..`, until it returns false. O(log²
-/// events) for each.
+/// events) for each entry.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -114,7 +114,7 @@ fn names(view: &View, event: &Event, next: Option<Timestamp>) -> Result<[Option<
     Ok([Some(time), Some(event.row.name.clone()).filter(|name| !name.is_empty()), means.then_some(gmt)])
 }
 
-/// What a name in the directory asks for.
+/// The time that a name in the directory asks for.
 pub(crate) fn when(name: &[u8]) -> Option<yore_fs::time::When> {
     let of_root = [b".@", name].concat();
     let (of, when) = yore_fs::split_time(&of_root)?;
@@ -148,8 +148,8 @@ mod tests {
         }
     }
 
-    /// Every entry means what it is listed for, whatever was taken and forgotten; pages of any length give
-    /// the same list, and events of other directories are not in it.
+    /// Every entry leads to its own snapshot, whatever was taken and forgotten. Pages of any length give the
+    /// same list, without events of other directories.
     #[test]
     fn entries_mean_what_they_are_listed_for() {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));

@@ -1,5 +1,5 @@
-//! What can be set only after mounting, through the kernel's directory of the mount's "backing device". Root
-//! only; each setting that cannot be made costs speed and nothing else, so it is a line in the log.
+//! Settings that can be made only after mounting, through the kernel's directory of the mount's "backing
+//! device". Only root can make them. A setting that fails costs only speed, so it is a line in the log.
 
 use crate::MountConfig;
 use std::fs;

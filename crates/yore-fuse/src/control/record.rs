@@ -31,7 +31,8 @@ const PINNED: u8 = 64;
 
 pub(super) fn encode_record(listed: &ListedEvent) -> Vec<u8> {
     let row = &listed.event.row;
-    // A path that would not fit into any answer, four times as long as any that a call takes, is left out.
+    // Leaves out a path that would not fit into any answer. Such a path is four times as long as any that a
+    // call takes.
     let most = 15_000;
     let path =
         listed.path.as_deref().map(|path| path.as_os_str().as_bytes()).filter(|path| path.len() <= most);
@@ -58,7 +59,7 @@ pub(super) fn encode_record(listed: &ListedEvent) -> Vec<u8> {
     bytes
 }
 
-/// A record, and how long it is.
+/// A record, and its length.
 pub(super) fn decode_record(bytes: &[u8]) -> Option<(ListedEvent, usize)> {
     let flags = *bytes.get(21)?;
     let name_len = usize::from(u16::from_le_bytes(bytes.get(22..24)?.try_into().ok()?));
@@ -91,7 +92,7 @@ pub(super) fn decode_record(bytes: &[u8]) -> Option<(ListedEvent, usize)> {
 mod tests {
     use super::*;
 
-    /// Records of any shape come back as they went in.
+    /// Records of any shape survive encoding and decoding.
     #[test]
     fn records_return() {
         for (name, path) in [

@@ -1,5 +1,4 @@
-//! Brings requests of [`yore_control`] to the one function that answers them, with who asks by the kernel's
-//! word.
+//! Brings requests of [`yore_control`] to the one function that answers them. The kernel says who asks.
 
 use super::background::{write_stores, Watched};
 use super::rollback::tell;
@@ -16,7 +15,7 @@ use yore_control::{Host, Kept, Who, Wrong};
 use yore_fs::rollback::Changed;
 use yore_fs::{Access, Error, EventNo, InodeNo, Remembered, UserLimits, View};
 
-/// Who asks, owned, so that a thread of its own can answer.
+/// The asker, owned, so that a thread of its own can answer.
 struct Asker {
     uid: u32,
     groups: Vec<u32>,
@@ -26,10 +25,10 @@ struct Asker {
     expunges_others: bool,
 }
 
-/// A thread that serves, and answers at once; with the thread that waits for the answer.
+/// Answers at once, on a thread that serves; with the thread that waits for the answer.
 struct AtOnce<'a>(&'a Server, u32);
 
-/// A thread that serves nobody else; with the thread that waits for the answer.
+/// Answers on a thread that serves nobody else; with the thread that waits for the answer.
 struct InBackground {
     process_pins: Arc<ProcessPins>,
     shared: Arc<Shared>,
@@ -37,7 +36,7 @@ struct InBackground {
     thread: u32,
 }
 
-/// Room to keep a snapshot for a thread.
+/// Reserves room to pin a snapshot for a thread.
 fn room(process_pins: &ProcessPins, thread: u32) -> yore_fs::Result<Kept<'_>> {
     let too_many = |_: Errno| {
         Error::Refused("too many programs want a snapshot to stay; try again when some have ended".into())
@@ -102,7 +101,7 @@ impl Asker {
             expunges_others: self.expunges_others,
             host,
         };
-        // Who may not is told so without anybody being disturbed.
+        // A user without the right is refused before anybody is disturbed.
         if asked.needs_stores() && yore_control::may_take(view, inode, &who) {
             prepare();
         }
@@ -115,7 +114,7 @@ impl Asker {
 }
 
 impl Server {
-    /// Answers what is asked in the protocol.
+    /// Answers a request of the protocol.
     pub(super) fn asked(
         &self,
         request: &Request,

@@ -1,20 +1,21 @@
-//! Attributes that change without a request to change them: the time of access, and set-id bits that fall.
+//! Attributes that change without a request to change them: the time of access, and set-id bits that are
+//! dropped.
 //!
 //! # Reads that the daemon does not see
 //! The kernel serves reads from its cache and tells nobody, and pages that a program has written are in that
 //! cache. So a file that is written and then read has a time of access before its change, as if nobody had
-//! read it since. The kernel gives one sign. A read that reaches the end of the file makes it ask for the
-//! size, if it does not believe what it has, and that request carries the open file, which no `stat` does.
-//! After each write it does not believe what it has. So GETATTR with a handle is a read, and costs nothing
-//! that was not sent before. (A seek to the end looks the same, and counts as a read.)
+//! read it since. The kernel gives one sign. If a read reaches the end of the file and the kernel does not
+//! believe its own size, it asks for the size, and that request carries the open file, which no `stat` does.
+//! After each write it does not believe its size. So GETATTR with a handle is a read, and costs nothing that
+//! was not sent before. (A seek to the end looks the same, and counts as a read.)
 //!
-//! A `stat` between the write and the read would hide the read: then the kernel believes what it has. So the
-//! answer to a `stat` is believed for no time if the next read is to be noted and might be served from the
-//! cache, that is, if the file has been read since it was made, or consists of whole pages. Each further
-//! `stat` of such a file is then a round trip until somebody reads it. Files just made, which a build or a
-//! checkout looks at again and again, are none of these.
+//! A `stat` between the write and the read would hide the read: after it the kernel believes its size. So the
+//! kernel may not believe the answer to a `stat` for any time, if the next read is to be noted and might be
+//! served from the cache. That is so if the file has been read since it was created, or consists of whole
+//! pages. Each further `stat` of such a file is then a round trip until somebody reads it. This does not
+//! affect files just created, which a build or a checkout looks at again and again.
 //!
-//! Missed are reads of pages in the cache that stop before the end of the file, and stores and loads through
+//! The daemon misses reads of cached pages that stop before the end of the file, and stores and loads through
 //! mappings.
 
 use super::Server;
@@ -26,7 +27,7 @@ use yore_fs::{Attr, Error, FileKind, InodeFlags, InodeNo, View};
 /// The unit of the kernel's cache.
 const PAGE: u64 = 4096;
 
-/// Whether an inode has a bit that may fall.
+/// Whether an inode has a bit that may be dropped.
 pub(super) fn has_set_id(view: &View, inode: InodeNo) -> bool {
     view.getattr(inode).is_ok_and(|attr| privilege::has_set_id(&attr))
 }
@@ -40,7 +41,8 @@ fn read_may_hide(attr: &Attr) -> bool {
 }
 
 impl Server {
-    /// An inode's attributes, and how long the kernel may believe them. `by_read`: it asks because of a read.
+    /// An inode's attributes, and how long the kernel may believe them. `by_read`: the kernel asks because of
+    /// a read.
     pub(super) fn attributes(
         &self,
         view: &View,
@@ -55,8 +57,8 @@ impl Server {
         Ok((attr, if hides { Duration::ZERO } else { self.config.timeout }))
     }
 
-    /// Where the kernel asks before it opens: what is protected is not opened to write, or only to append.
-    /// Elsewhere it is the write that fails.
+    /// Checks an open if the kernel asks before it opens: a protected file may not be opened for writing, or
+    /// only for appending. If the kernel does not ask, the write fails instead.
     pub(super) fn check_open(&self, node: INodeNo, flags: OpenFlags) -> yore_fs::Result<()> {
         if flags.acc_mode() == OpenAccMode::O_RDONLY && flags.0 & libc::O_TRUNC == 0 {
             return Ok(());
@@ -70,7 +72,7 @@ impl Server {
         Ok(())
     }
 
-    /// See `privilege`: requests that change content and cannot say whether set-id bits are to fall.
+    /// See `privilege`: for requests that change content and cannot say whether to drop set-id bits.
     pub(super) fn drop_set_id_for(
         &self,
         request: &Request,
@@ -86,7 +88,7 @@ impl Server {
         Ok(())
     }
 
-    /// Tells the kernel that an inode's attributes have changed though nobody asked for that.
+    /// Notifies the kernel that an inode's attributes have changed without a request to change them.
     pub(super) fn tell_attributes(&self, inode: InodeNo) {
         let Some(notices) = self.notices.get() else { return };
         if let Err(error) = notices.attributes_changed(inode) {

@@ -1,5 +1,5 @@
-//! Requests that are answered by a thread of their own, because they wait for what other requests do: the
-//! threads that serve may all come to wait for them.
+//! Requests that wait for the effect of other requests. A thread of its own answers each of them, because
+//! otherwise all threads that serve might end up waiting.
 
 use super::Server;
 use crate::control::Failure;
@@ -37,8 +37,8 @@ pub(super) fn answer(inode: InodeNo, answer: Result<Vec<u8>, Failure>, reply: Re
     }
 }
 
-/// Has the kernel write what programs have stored through mappings, and waits for that: the requests to write
-/// come before this returns.
+/// Has the kernel write what programs have stored through mappings, and waits for that: the write requests
+/// arrive before this returns.
 pub(super) fn write_stores(shared: &Shared, notices: Option<&Notices>) {
     let Some(notices) = notices else { return };
     match mapped_files(shared.device()) {
@@ -56,8 +56,8 @@ pub(super) fn write_stores(shared: &Shared, notices: Option<&Notices>) {
 }
 
 impl Server {
-    /// Does what no thread that serves may do. Without a thread there is nobody left to answer, and a request
-    /// ends with EIO.
+    /// Does work that no thread that serves may do. If no thread can be started, nobody is left to answer,
+    /// and the request ends with EIO.
     pub(super) fn in_background(&self, name: &str, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(work) {
             tracing::error!(%error, name, "cannot start a thread");

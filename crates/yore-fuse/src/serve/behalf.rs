@@ -1,17 +1,17 @@
-//! Whose request it is, for the history that a full volume gives up: root and the user who mounted the volume
-//! may fill it at the cost of all that need not stay, others only at the cost of what they could forget by a
-//! command ([`Behalf`]).
+//! Decides on whose behalf a full volume gives up history. Root and the user who mounted the volume may fill
+//! it at the cost of all history that need not stay. Others may do so only at the cost of history that they
+//! could forget by a command ([`Behalf`]).
 
 use super::Server;
 use fuser::Request;
 use std::borrow::Cow;
 use yore_fs::{Behalf, InodeNo, View};
 
-/// Permission bits by which others than the owner write.
+/// Permission bits that let users other than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
 impl Server {
-    /// Whether all who can reach the mount may have history given up.
+    /// Whether everybody who can reach the mount may have history given up.
     fn is_everybodys(&self) -> bool {
         !self.config.allow_other || self.config.others_give_up_history
     }
@@ -23,7 +23,7 @@ impl Server {
         }
     }
 
-    /// The view for what a request changes.
+    /// The view for the changes of a request.
     pub(super) fn for_request<'v>(&self, view: Cow<'v, View>, request: &Request) -> Cow<'v, View> {
         match self.behalf_of(request.uid()) {
             Behalf::Owner => view,
@@ -31,8 +31,9 @@ impl Server {
         }
     }
 
-    /// The view for what the kernel sends by itself: what it had collected, or stores through mappings. It
-    /// does not say whose that is. The file's owner's, if nobody else can write to it.
+    /// The view for writes that the kernel sends by itself: collected writes, or stores through mappings. The
+    /// kernel does not say whose they are. They count as the file owner's, if nobody else can write to the
+    /// file.
     pub(super) fn for_kernel<'v>(
         &self,
         view: Cow<'v, View>,

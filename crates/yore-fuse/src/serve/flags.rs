@@ -1,12 +1,12 @@
-//! The flags of files that `chattr` sets and `lsattr` shows, as the kernel passes both kinds of its requests
-//! on: FS_IOC_GETFLAGS and FS_IOC_SETFLAGS with 32 bits, FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR with a
+//! The flags of files that `chattr` sets and `lsattr` shows. The kernel passes on both kinds of its requests:
+//! FS_IOC_GETFLAGS and FS_IOC_SETFLAGS with 32 bits, FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR with a
 //! `struct fsxattr`.
 //!
-//! Since Linux 5.13 the kernel has checked before who may set which; older ones pass on whatever anybody
-//! asks, so it is checked here, too. The kernel does not know what the flags forbid: the view refuses. It
-//! does know the file's pages, among them such as were stored to through mappings and are not written yet.
-//! They are written before a file becomes immutable; what is stored after that is refused when it is written,
-//! and dropped.
+//! Since Linux 5.13 the kernel checks who may set which flag. Older kernels pass on every request, so the
+//! daemon checks too. The kernel does not know what the flags forbid: the view refuses. The kernel does hold
+//! the file's pages, and some of them may have been stored to through mappings and not written yet. They are
+//! written before a file becomes immutable. Later stores are refused when the kernel writes them, and
+//! dropped.
 
 use super::background::{answer, Watched};
 use super::Server;
@@ -24,7 +24,7 @@ const SET: Opcode = opcode::write::<libc::c_long>(b'f', 2);
 const GET_FSX: Opcode = opcode::read::<[u8; FSX_BYTES]>(b'X', 31);
 const SET_FSX: Opcode = opcode::write::<[u8; FSX_BYTES]>(b'X', 32);
 
-/// Each flag, as it is called in the first kind of requests, and in the second.
+/// Each flag, with its bit in the first kind of requests and in the second.
 const FLAGS: [(InodeFlags, u32, u32); 4] = [
     (InodeFlags::IMMUTABLE, 0x10, 0x08),
     (InodeFlags::APPEND_ONLY, 0x20, 0x10),
@@ -42,24 +42,24 @@ fn told(flags: InodeFlags, fsx: bool) -> u32 {
     set.fold(0, |bits, (_, first, second)| bits | if fsx { *second } else { *first })
 }
 
-/// `None` if there are others among them.
+/// The flags in `bits`; `None` if there are unknown ones among them.
 fn understood(bits: u32, fsx: bool) -> Option<InodeFlags> {
     let all = FLAGS.iter().filter(|(_, first, second)| bits & if fsx { *second } else { *first } != 0);
     let flags = all.fold(InodeFlags::empty(), |flags, (flag, ..)| flags | *flag);
     (told(flags, fsx) == bits).then_some(flags)
 }
 
-/// What a request asks to be set.
+/// The flags that a request wants to set.
 fn asked(fsx: bool, data: &[u8]) -> Result<InodeFlags, Errno> {
     let bits = data.first_chunk().map(|bits| u32::from_le_bytes(*bits)).ok_or(Errno::EINVAL)?;
-    // Sizes of extents and projects, which there are none of.
+    // Sizes of extents and projects, neither of which exist here.
     if fsx && data.iter().skip(4).any(|byte| *byte != 0) {
         return Err(Errno::EOPNOTSUPP);
     }
     understood(bits, fsx).ok_or(Errno::EOPNOTSUPP)
 }
 
-/// As many bytes as are wanted.
+/// The answer, as long as the request wants it.
 fn encode(flags: InodeFlags, fsx: bool, size: u32) -> Vec<u8> {
     let mut bytes = told(flags, fsx).to_le_bytes().to_vec();
     bytes.resize((size as usize).min(FSX_BYTES), 0);
@@ -75,7 +75,7 @@ fn check_caller(uid: u32, attr: &Attr, wanted: InodeFlags) -> Result<(), Errno> 
 }
 
 impl Server {
-    /// Answers such a request.
+    /// Answers a request about flags.
     pub(super) fn flags(
         &self,
         request: &Request,
@@ -119,8 +119,8 @@ impl Server {
         Ok(())
     }
 
-    /// Sets flags that protect a file when all has been written that the kernel has of it: in a thread of its
-    /// own, for it may have to wait for threads that serve.
+    /// Sets flags that protect a file, after everything that the kernel has of it is written. This runs in a
+    /// thread of its own, because it may have to wait for threads that serve.
     fn protect(&self, view: View, inode: InodeNo, flags: InodeFlags, reply: ReplyIoctl) {
         let (shared, notices) = (self.shared.clone(), self.notices.get().cloned());
         let work = move || {
@@ -134,7 +134,7 @@ impl Server {
         self.in_background("yore-flags", work);
     }
 
-    /// The kernel has pages that the view has refused to take: it is to believe them no more.
+    /// The kernel has pages that the view has refused to take: it must not believe them any more.
     pub(super) fn drop_refused_pages(&self, inode: InodeNo) {
         let Some(notices) = self.notices.get().cloned() else { return };
         self.in_background("yore-notices", move || {
@@ -149,8 +149,7 @@ impl Server {
 mod tests {
     use super::*;
 
-    /// The flags are those of <linux/fs.h>; others are refused, and so is what a project or an extent's size
-    /// would say.
+    /// The flags are those of <linux/fs.h>. Others are refused, and so are projects and sizes of extents.
     #[test]
     fn flags_and_bits() {
         for fsx in [false, true] {

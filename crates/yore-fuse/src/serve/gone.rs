@@ -1,14 +1,14 @@
-//! What the kernel is told when the history of files is given up. It believes attributes, content and
-//! listings of the past for hours, since nothing there changes; this is the one thing that does.
+//! Notifies the kernel when the history of files is given up. The kernel believes attributes, content and
+//! listings of the past for hours, because nothing there changes; this is the one exception.
 
 use super::Server;
 use std::collections::HashSet;
 use yore_fs::{EventNo, InodeNo, Remembered};
 
 impl Server {
-    /// Of these files nothing can be seen any more as of these events, which ascend. Returns at once: notices
-    /// must not be waited for while a request is served. The kernel asks for each name anew that leads to
-    /// what it knows nothing of.
+    /// Nothing of these files can be seen any more as of these events, which ascend. Returns at once: a
+    /// thread must not wait for notices while it serves a request. The kernel asks anew for each name that
+    /// leads to a node of which it knows nothing.
     pub(super) fn tell_gone(&self, files: &[Remembered], events: &[EventNo]) {
         let Some(notices) = self.notices.get().cloned() else { return };
         let files: HashSet<InodeNo> = files.iter().map(|file| file.inode).collect();

@@ -1,4 +1,4 @@
-//! Which file of which time a node is, and how the kernel is told of it.
+//! Which file a node is, and of which time; and how the kernel learns of it.
 
 use super::Server;
 use crate::config::PastAccess;
@@ -17,35 +17,35 @@ use yore_fs::time::When;
 use yore_fs::{Access, Asking, Attr, DirItem, Error, FileKind, InodeNo, Node, Resolved, View};
 
 impl Server {
-    /// The inode of a node that is of the mount's own time.
+    /// The inode of a node of the mount's own time.
     pub(super) fn inode(&self, node: INodeNo) -> InodeNo {
         inode_of(node, self.root)
     }
 
-    /// The view in which the kernel knows a node, and its inode there.
+    /// The view to which a node belongs, and its inode there.
     pub(super) fn seen(&self, node: INodeNo) -> yore_fs::Result<(Cow<'_, View>, InodeNo)> {
         if PastNodes::is_past(node.0) {
             let (event, inode) = self.past.get(node.0).ok_or(Error::Stale)?;
             return Ok((Cow::Owned(self.view.as_of(event)), inode));
         }
-        // What it has of its own is answered before; nothing else can be done with it.
+        // Its own requests are answered before this; nothing else can be done with it.
         if node == snapdir::NODE {
             return Err(Error::ReadOnly);
         }
         Ok((Cow::Borrowed(&self.view), self.inode(node)))
     }
 
-    /// Whether a node shows what was.
+    /// Whether a node shows the past.
     fn is_of_past(&self, node: INodeNo) -> bool {
         PastNodes::is_past(node.0) || self.view.event().is_some()
     }
 
-    /// Whether a node's access ACL and default ACL are not shown.
+    /// Whether a node's access ACL and default ACL are hidden.
     pub(super) fn hides_acls(&self, node: INodeNo) -> bool {
         self.config.past == PastAccess::Owner && self.is_of_past(node)
     }
 
-    /// Attributes as the kernel is told them, with this number.
+    /// Attributes as the kernel gets them, with this number.
     fn told(&self, number: INodeNo, attr: &Attr) -> FileAttr {
         let mut told = FileAttr { ino: number, ..file_attr(attr) };
         // Links have no permissions of their own.
@@ -63,12 +63,12 @@ impl Server {
         }
     }
 
-    /// Attributes under the number the kernel knows the node by, one of the mount's own time.
+    /// Attributes under the number by which the kernel knows the node, which is of the mount's own time.
     pub(super) fn entry_attr(&self, attr: &Attr) -> FileAttr {
         self.told(node_of(attr.inode, self.root), attr)
     }
 
-    /// Names a node to the kernel, which from then on holds it.
+    /// Replies with a node, which adds one lookup.
     pub(super) fn entry(
         &self,
         call: &'static str,
@@ -86,8 +86,8 @@ impl Server {
         }
     }
 
-    /// Names a node of the past to the kernel: `found` under a name in `parent`, or what the name meant at
-    /// the time in it, which may be something else the next time it is asked for.
+    /// Replies with a node of the past: `found` under a name in `parent`, or the meaning of the name at the
+    /// time in it, which may be another the next time.
     pub(super) fn past_entry(
         &self,
         parent: INodeNo,
@@ -103,9 +103,9 @@ impl Server {
         (self.told(INodeNo(node), &attr), timeout)
     }
 
-    /// A name in a node of the past, or the node itself for a handle. By names, users have come from one that
-    /// [`Server::look_back_for`] has let them pass, and the kernel checks the rest; by a handle nobody has
-    /// checked anything.
+    /// A name in a node of the past, or the node itself for a handle. A user who comes by names has passed
+    /// [`Server::look_back_for`], and the kernel checks the rest. Nobody has checked anything for a user who
+    /// comes by a handle.
     pub(super) fn past_lookup(
         &self,
         request: &Request,
@@ -124,7 +124,7 @@ impl Server {
             Ok(false) => return reply.error(Errno::EACCES),
             Err(error) => return reply.error(self.number("lookup", inode, error)),
         }
-        // No directory has a number that says what it is: this handle was made up.
+        // No directory has a number that encodes event and inode: somebody made this handle up.
         let is_directory = found.attr().kind == FileKind::Directory;
         match is_directory != PastNodes::is_plain(parent.0) && self.past.hold_again(parent.0) {
             true => reply.entry(&self.config.timeout, &self.told(parent, found.attr()), generation),
@@ -132,24 +132,26 @@ impl Server {
         }
     }
 
-    /// What who sent a request may come to.
+    /// What the sender of a request may reach.
     pub(super) fn access(&self, request: &Request) -> Access {
         self.view.access(Some(privilege::asking(request)), self.root)
     }
 
-    /// What of the history who sent a request may be told. The user whose daemon it is may all.
+    /// How much of the history the sender of a request may learn. The user who runs the daemon may learn
+    /// everything.
     pub(super) fn access_to_history(&self, request: &Request) -> Access {
         self.access_of(privilege::asking(request))
     }
 
-    /// The same of a user whose groups are known.
+    /// The same for a user whose groups are known.
     pub(super) fn access_of(&self, asking: Asking) -> Access {
         self.view.access(Some(asking).filter(|asking| !control::may_all(asking.uid)), self.root)
     }
 
-    /// What a name meant in a directory at a time, if who asks may come to it: all directories on the way to
-    /// it then, as they were then, let him pass. The kernel has checked the way as it is now, and checks from
-    /// there on what was. `None`: he may not, and may not know whether there was such a name either.
+    /// The meaning of a name in a directory at a time, if the asker may reach it: all directories on the way
+    /// to it then, with their permissions of then, let the asker pass. The kernel has checked the way as it
+    /// is now, and checks the past from there on. `None`: the asker may not reach it, and may not learn
+    /// either whether there was such a name.
     pub(super) fn look_back_for(
         &self,
         request: &Request,
@@ -170,7 +172,7 @@ impl Server {
             Err(error @ Error::NotFound) => error,
             Err(error) => return Err(error),
         };
-        // Without a name that he may see, the answer is the same whether there was one or not.
+        // Unless the asker may see a name for it, the answer is the same whether there was one or not.
         match view.event_for(directory, when) {
             Ok(_) if name == b"." => Ok(None),
             Ok(event) if !access.reaches(directory, Some(event))? => Ok(None),
@@ -179,7 +181,7 @@ impl Server {
         }
     }
 
-    /// What a name with a time means; `None`: who asks may not come to it.
+    /// The meaning of a name with a time; `None`: the asker may not reach it.
     pub(super) fn entry_at_time(&self, parent: INodeNo, name: &[u8], node: Option<&Node>, reply: ReplyEntry) {
         let Some(node) = node else { return reply.error(Errno::EACCES) };
         let (attr, timeout) = self.past_entry(parent, Some(name), node);
@@ -195,8 +197,8 @@ impl Server {
         }
     }
 
-    /// Why a name of the present cannot be removed, moved or replaced: `with`, if it is one with a time and
-    /// leads to what was.
+    /// Why a name of the present cannot be removed, moved or replaced: `with`, if the name has a time and
+    /// leads to the past.
     pub(super) fn of_past(
         &self,
         call: &'static str,
@@ -205,8 +207,7 @@ impl Server {
         with: Errno,
     ) -> Option<Errno> {
         let name = name.as_bytes();
-        // All of the past is refused where it is changed. Most names have no time, and are not looked up for
-        // this.
+        // The past refuses all changes by itself. Most names have no time, and need no look-up here.
         if view.event().is_some() || yore_fs::split_time(name).is_none() {
             return None;
         }
@@ -228,7 +229,7 @@ impl Server {
     ) -> yore_fs::Result<Node> {
         match name {
             b"." => view.node(directory, None),
-            // The way up from a name with a time leads to another time, which the number does not tell.
+            // The way up from a name with a time leads to another time, and the number does not tell which.
             b".." if PastNodes::is_past(node.0) => Err(Error::Stale),
             b".." => view.node(view.parent(directory)?, None),
             name => view.lookup(directory, name),
@@ -236,7 +237,7 @@ impl Server {
     }
 }
 
-/// The number that a listing shows for an entry: the one under which it would be looked up.
+/// The number that a listing shows for an entry: the one that a look-up would return.
 pub(super) fn listed_number(directory: INodeNo, view: &View, item: &DirItem<'_>) -> INodeNo {
     match (PastNodes::is_past(directory.0), item.name) {
         (false, _) => INodeNo(item.inode.0),

@@ -1,10 +1,10 @@
-//! A directory became what it was: the kernel is told afterwards what has changed behind its back, which no
-//! thread that serves may do.
+//! After a rollback of a directory: notifies the kernel of what has changed behind its back, which no thread
+//! that serves may do.
 
 use crate::notices::Notices;
 use yore_fs::rollback::Changed;
 
-/// The kernel believes nothing any more of what has changed. Nobody waits for the volume meanwhile, so it can
+/// The kernel must forget everything that has changed. Nobody waits for the volume meanwhile, so this can
 /// wait for locks that requests hold.
 pub(super) fn tell(notices: Option<&Notices>, changed: &Changed) {
     let Some(notices) = notices else { return };

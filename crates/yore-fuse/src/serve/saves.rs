@@ -1,23 +1,25 @@
-//! Versions at each close on a mount that is not told of closes.
+//! Versions at each close on a mount to which the kernel does not report closes.
 //!
-//! The kernel asks once in the life of a connection whether it is to tell of opens and closes; being told
-//! costs every program two or three requests for each file, for good. So a mount of a volume without a policy
-//! that makes versions at closes is not told. When such a policy is set there later, closes are found out
-//! otherwise, and only then: nothing of this is done before.
+//! The kernel asks once in the life of a connection whether it is to report opens and closes. Those reports
+//! cost every program two or three requests for each file, for good. So a mount of a volume without a policy
+//! that makes versions at closes does without them. If such a policy is set later, the daemon detects closes
+//! in another way, and only from then on: before that, nothing described here happens.
 //!
-//! **Closes.** Each change of a file says which process made it. A moment after the last one ([`QUIET`]) a
-//! thread looks whether that process still has the file open for writing (`/proc/PID/fdinfo`). If not, or if
-//! the process is gone, or may not be looked at, the file was closed, and its version is made; else the
-//! thread looks again later.
+//! **Closes.** Each change of a file says which process made it. A moment after the last change ([`QUIET`]) a
+//! thread checks whether that process still has the file open for writing (`/proc/PID/fdinfo`). If not, or if
+//! the process is gone, or may not be examined, the file counts as closed and gets its version; otherwise the
+//! thread checks again later.
 //!
-//! **Saves that follow at once.** A file that is made empty, and whose last change has no version yet, has
-//! been saved before: the version is made first. So is one that is changed by another process when the one
-//! before is gone. Names that change make their versions themselves ([`yore_fs::View::rename`] and others).
+//! **Saves that follow at once.** If a file is truncated to nothing and its last change has no version yet,
+//! it has been saved before, so the version is made first. The same holds if another process changes a file
+//! and the earlier process is gone. Changes of names make their versions themselves
+//! ([`yore_fs::View::rename`] and others).
 //!
-//! **Whoever asks for the past** finds what is closed by then: what has been waiting is looked at first.
+//! **Whoever asks for the past** finds every file that is closed by then: the files that wait are checked
+//! first.
 //!
-//! What this does not tell apart: a program that adds to a file, or writes in its middle, and closes it, and
-//! does so again within [`QUIET`]. Both are one version.
+//! One case stays undetected: a program adds to a file, or writes in its middle, and closes it, and does so
+//! again within [`QUIET`]. Both saves become one version.
 
 use super::Server;
 use crate::privilege::process_of;
@@ -32,18 +34,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use yore_fs::{Error, InodeNo, View};
 
-/// How long nothing changes before it is looked whether a file is closed.
+/// How long a file must not change before the thread checks whether it is closed.
 const QUIET: Duration = Duration::from_millis(100);
-/// The longest time between two looks at a file that stays open.
+/// The longest time between two checks of a file that stays open.
 const SELDOM: Duration = Duration::from_secs(5);
 
-/// A file with changes of which there is no version yet.
+/// A file with changes that have no version yet.
 struct Changed {
-    /// The process that made the last change; 0: one that is not to be seen, or the kernel itself.
+    /// The process that made the last change; 0 if it cannot be seen, or is the kernel itself.
     by: u32,
-    /// The thread of it.
+    /// The thread that made the last change.
     thread: u32,
-    /// When it is looked at next, and how much later again.
+    /// When the next check is due, and how long to wait after that.
     next: Instant,
     wait: Duration,
 }
@@ -54,7 +56,7 @@ struct Waiting {
     ended: bool,
 }
 
-/// What the thread shares with those that serve.
+/// State that the thread shares with those that serve.
 struct Inner {
     view: View,
     shared: Arc<Shared>,
@@ -62,22 +64,22 @@ struct Inner {
     woken: Condvar,
 }
 
-/// Finds out when files are closed, once somebody wants to know.
+/// Detects closes of files, once a policy needs that.
 pub(super) struct Saves {
     inner: Arc<Inner>,
     wanted: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Whether a process has a file open for writing, which the kernel knows by the number that it has here.
-/// Nothing is asked of the mount for it. What may not be seen is not open.
+/// Whether a process has a file open for writing, by the number that the file has on this mount. This sends
+/// no request to the mount. A process that may not be examined counts as not having it open.
 fn has_open(process: u32, inode: InodeNo) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{process}/fdinfo")) else { return false };
     let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path()).ok());
     texts.into_iter().any(|text| is_writer(&text, inode.0))
 }
 
-/// Whether what fdinfo says is of an open file of this number that can be written to.
+/// Whether this fdinfo describes an open file of this number that can be written to.
 fn is_writer(text: &str, node: u64) -> bool {
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
     let flags = value("flags:").and_then(|flags| i32::from_str_radix(flags, 8).ok());
@@ -90,10 +92,10 @@ fn is_gone(process: u32) -> bool {
 }
 
 impl Inner {
-    /// The file was closed: its version is made.
+    /// The file was closed: makes its version.
     fn closed(&self, inode: InodeNo) {
         if let Err(error) = self.view.closed(inode) {
-            // The library counts what a full volume has no room for, and its log says so once.
+            // The library counts versions for which a full volume has no room, and its log says so once.
             if matches!(error.root(), Error::NoSpace | Error::NeverFits { .. }) {
                 return;
             }
@@ -101,7 +103,7 @@ impl Inner {
         }
     }
 
-    /// Makes versions of those among `files` that are closed; the others wait again, so much longer.
+    /// Makes versions of those among `files` that are closed; the others wait again, each time longer.
     fn look_at(&self, files: Vec<(InodeNo, Changed)>) {
         for (inode, mut file) in files {
             if file.by == 0 || !has_open(file.by, inode) {
@@ -110,12 +112,12 @@ impl Inner {
             }
             file.wait = (file.wait * 2).min(SELDOM);
             file.next = Instant::now() + file.wait;
-            // Who has changed it meanwhile knows better.
+            // If somebody has changed the file meanwhile, that entry is newer.
             self.waiting.lock().files.entry(inode).or_insert(file);
         }
     }
 
-    /// What the thread does: looks at what is due, until the end.
+    /// The body of the thread: checks the files that are due, until the end.
     fn attend(&self) {
         let mut waiting = self.waiting.lock();
         while !waiting.ended {
@@ -142,10 +144,10 @@ impl Saves {
         Saves { inner: Arc::new(inner), wanted: AtomicBool::new(false), thread: Mutex::new(None) }
     }
 
-    /// There is a policy now that makes versions at closes.
+    /// There is now a policy that makes versions at closes.
     ///
     /// # Errors
-    /// The thread that this takes is not to be had.
+    /// The thread for this cannot be started.
     pub(super) fn want(&self) -> std::io::Result<()> {
         let mut thread = self.thread.lock();
         if thread.is_none() {
@@ -165,7 +167,7 @@ impl Saves {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// What has been waiting and is closed gets its versions now: somebody asks for the past.
+    /// Somebody asks for the past: files that wait and are closed get their versions now.
     pub(super) fn settle(&self) {
         if self.are_wanted() {
             let files = std::mem::take(&mut self.inner.waiting.lock().files);
@@ -173,7 +175,7 @@ impl Saves {
         }
     }
 
-    /// A file is about to be changed, by this thread; `is_emptied`: all that it holds goes.
+    /// This thread is about to change a file; `is_emptied`: all its content goes.
     pub(super) fn before(&self, inode: InodeNo, thread: u32, is_emptied: bool) {
         if !self.are_wanted() {
             return;
@@ -192,7 +194,7 @@ impl Saves {
         }
     }
 
-    /// A file was changed by this thread.
+    /// This thread has changed a file.
     pub(super) fn changed(&self, inode: InodeNo, thread: u32) {
         if !self.are_wanted() || !self.inner.view.makes_versions_at_close(inode).unwrap_or(false) {
             return;
@@ -207,7 +209,7 @@ impl Saves {
         let by = process_of(thread).unwrap_or(0);
         let mut waiting = self.inner.waiting.lock();
         waiting.files.insert(inode, Changed { by, thread, next, wait: QUIET });
-        // It may be asleep until much later.
+        // The thread may sleep until much later.
         self.inner.woken.notify_one();
     }
 }
@@ -243,8 +245,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt as _;
 
-    /// A file that this process has open is found as that, by how it is open, and no longer when it is
-    /// closed.
+    /// A file that this process has open is detected as such, by the mode of the open, and no longer after
+    /// its close.
     #[test]
     fn who_writes() {
         let dir = tempfile::tempdir().unwrap();

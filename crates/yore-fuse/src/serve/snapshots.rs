@@ -12,23 +12,23 @@ use std::time::Duration;
 use yore_fs::{Error, FileKind};
 
 impl Server {
-    /// Whether this is where the directory of snapshots is, unless a file has its name.
+    /// Whether this name is the directory of snapshots, unless a file has the name.
     pub(super) fn is_snapdir(&self, parent: INodeNo, name: &[u8]) -> bool {
         parent == INodeNo::ROOT && self.snapdir.as_ref().is_some_and(|snapdir| snapdir.is_named(name))
     }
 
-    /// Whether this is the directory of snapshots, and no file that has its name.
+    /// Whether this name is the directory of snapshots, and no file has the name.
     pub(super) fn is_snapdir_there(&self, parent: INodeNo, name: &OsStr) -> bool {
         let lookup = || self.view.lookup(self.root, name.as_bytes());
         self.is_snapdir(parent, name.as_bytes()) && matches!(lookup(), Err(Error::NotFound))
     }
 
-    /// Why nothing can be made with this name.
+    /// Why nothing can be created under this name.
     pub(super) fn taken(&self, parent: INodeNo, name: &OsStr) -> Option<Errno> {
         self.is_snapdir_there(parent, name).then_some(Errno::EEXIST)
     }
 
-    /// The directory's attributes: the owner is that of the root directory, and everybody may look.
+    /// The directory's attributes: it has the owner of the root directory, and everybody may look.
     pub(super) fn snapdir_attr(&self) -> yore_fs::Result<FileAttr> {
         let root = self.entry_attr(&self.view.getattr(self.root)?);
         let changed = self.snapdir.as_ref().map_or(root.mtime, |snapdir| snapdir.changed(&self.view));
@@ -36,8 +36,8 @@ impl Server {
         Ok(FileAttr { ino: snapdir::NODE, size: 0, blocks: 0, perm: 0o555, nlink: 2, ..times })
     }
 
-    /// Names it to the kernel, which is to ask again each time: a file may get the name, and its time of
-    /// change counts.
+    /// Replies with the directory. The kernel is to ask again each time: a file may get the name, and the
+    /// directory's time of change matters.
     pub(super) fn snapdir_entry(&self, reply: ReplyEntry) {
         match self.snapdir_attr() {
             Ok(attr) => reply.entry(&Duration::ZERO, &attr, Generation(0)),
@@ -45,7 +45,7 @@ impl Server {
         }
     }
 
-    /// A name in it.
+    /// Looks a name up in it.
     pub(super) fn lookup_snapshot(&self, request: &Request, name: &[u8], reply: ReplyEntry) {
         match name {
             b"." => return self.snapdir_entry(reply),
@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    /// Its entries.
+    /// Lists its entries.
     pub(super) fn list_snapshots(&self, cookie: u64, mut reply: ReplyDirectory) {
         let root = INodeNo(self.root.0);
         for (number, at, name) in [(snapdir::NODE, DOT, "."), (root, DOT_DOT, "..")] {
@@ -86,13 +86,13 @@ impl Server {
         }
     }
 
-    /// The same with nodes. The kernel asks so for the beginning of every listing, and for more only if
-    /// somebody has looked entries up: so the beginning has none.
+    /// Lists its entries with nodes. The kernel asks for nodes at the beginning of every listing, and further
+    /// on only if somebody has looked entries up: so the beginning returns none.
     pub(super) fn list_snapshots_with_nodes(&self, cookie: u64, mut reply: ReplyDirectoryPlus) {
         let (now, root) = (Duration::ZERO, INodeNo(self.root.0));
         if cookie < DOT_DOT {
             for (number, at, name) in [(snapdir::NODE, DOT, "."), (root, DOT_DOT, "..")] {
-                // Of these the kernel takes number and type, and nothing else.
+                // The kernel uses only the number and type of these.
                 let kind = FileType::Directory;
                 let attr = FileAttr { ino: number, kind, ..crate::convert::no_attr() };
                 if cookie < at && reply.add(number, at, name, &now, &attr, Generation(0)) {
@@ -105,7 +105,7 @@ impl Server {
         let outcome = snapdir::list(&self.view, cookie, &mut |entry| {
             let node = match self.view.as_of(entry.event).node(self.root, None) {
                 Ok(node) => node,
-                // Forgotten a moment ago.
+                // The snapshot was forgotten a moment ago.
                 Err(Error::Stale) => return true,
                 Err(error) => {
                     failed = Some(error);
