@@ -111,13 +111,14 @@ LAYERS = {
     "yore-fs": """
         core machine progress time/* travel
         types
+        file/*
         history/gate
         history/record/*
         store history/reclaim/retention
         dir/* symlink
         history/exclude
         history/versioning
-        file/*
+        history/preserve
         xattr/*
         ops/* history/read/at_time/* history/reclaim/alone
         api/view/* history/reclaim/needed

@@ -25,6 +25,7 @@ pub mod retained;
 pub mod testing;
 
 use crate::alloc::Alloc;
+use crate::datacache::FileCache;
 pub use crate::error::{Error, Result};
 pub use crate::inode::Attr;
 use crate::inode::{store_inode, InodeCell, InodeTable};
@@ -42,6 +43,8 @@ pub struct Core {
     pub meta: Arc<Meta>,
     /// The space for data.
     pub alloc: Arc<Alloc>,
+    /// The cache of file data.
+    pub files: FileCache,
     /// The inodes in memory.
     pub inodes: InodeTable,
     /// Inodes without a name that are still in use.
@@ -60,13 +63,14 @@ pub struct Core {
 }
 
 impl Core {
-    /// The core of a volume whose metadata was opened.
-    pub fn new(meta: Arc<Meta>, read_only: bool, access_times: bool) -> Core {
+    /// The core of a volume whose metadata was opened, with a cache of so many bytes for data.
+    pub fn new(meta: Arc<Meta>, read_only: bool, access_times: bool, data_cache: u64) -> Core {
         let alloc = Arc::new(Alloc::new(&meta));
         let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
         meta.set_reclaimer(Arc::downgrade(&reclaimer));
         Core {
             alloc,
+            files: FileCache::new(data_cache),
             inodes: InodeTable::new(),
             orphans: Orphans::default(),
             rename: OrderedMutex::new(Rank::Rename),

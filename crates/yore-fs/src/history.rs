@@ -5,6 +5,7 @@ pub(crate) mod exclude;
 pub(crate) mod gate;
 pub(crate) mod pin;
 pub(crate) mod policy;
+pub(crate) mod preserve;
 pub(crate) mod read;
 pub(crate) mod reclaim;
 pub(crate) mod record;

@@ -1,6 +1,5 @@
 //! The store: what all operations on one open volume share.
 
-use crate::core::datacache::FileCache;
 use crate::core::inode::InodeState;
 use crate::core::Core;
 use crate::history::gate::Gate;
@@ -19,7 +18,6 @@ use yore_meta::Meta;
 /// An open volume.
 pub(crate) struct Store {
     core: Core,
-    pub files: FileCache,
     pub past: Past,
     /// Closed where a directory is being made what it was.
     pub gate: Gate,
@@ -53,7 +51,7 @@ impl Store {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn of(meta: Arc<Meta>, options: &MountOptions) -> Result<Store> {
-        let core = Core::new(meta, options.read_only, options.access_times);
+        let core = Core::new(meta, options.read_only, options.access_times, options.data_cache);
         let past = Past::open(&core.meta, options.reading_lasts)?;
         // What a crash has interrupted is finished by [`crate::history::rollback::finish_all`].
         let gate = match !options.read_only && !past.rollbacks.all().is_empty() {
@@ -62,7 +60,6 @@ impl Store {
         };
         Ok(Store {
             core,
-            files: FileCache::new(options.data_cache),
             past,
             gate,
             due: Due::default(),

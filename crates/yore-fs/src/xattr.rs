@@ -37,6 +37,7 @@ use crate::core::btree::{Pins, Placed, Tree, TreeDelta};
 use crate::core::extent::birth;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::file::{self, Room};
+use crate::history::preserve;
 use crate::store::Store;
 use crate::{Error, Result, SetXattrMode};
 use std::sync::Arc;
@@ -255,9 +256,9 @@ fn change_also(
             if frees { store.reserve_freely(near, blocks)? } else { store.reserve(near, blocks)? };
         let mut state = cell.state.write();
         state.check_alive()?;
-        if file::must_keep(store, cell, &state)? {
+        if preserve::must_keep(store, cell, &state)? {
             drop((state, reserved));
-            file::preserve(store, cell, if frees { Room::Reserve } else { Room::Free })?;
+            preserve::preserve(store, cell, if frees { Room::Reserve } else { Room::Free })?;
             continue;
         }
         let wish = wish(&state)?;

@@ -23,6 +23,12 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
     thread.map_err(|e| Error::Refused(format!("cannot start a thread: {e}")))
 }
 
+impl WriteBack for Store {
+    fn round(&self, stop: &dyn Fn() -> bool) -> Result<()> {
+        file::round(self, stop)
+    }
+}
+
 impl Store {
     /// Opens the volume on `device`, frees what a crash left half-freed, and starts the background threads.
     pub(crate) fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<Arc<Store>> {
@@ -43,9 +49,9 @@ impl Store {
         };
         let store = Arc::new(Store::of(meta, options)?);
         if let Some(recovered) = store.meta.take_recovered() {
-            file::restore(&store, &recovered.files)?;
+            file::restore(&*store, &recovered.files)?;
             if !store.read_only {
-                file::flush_all(&store)?;
+                file::flush_all(&*store)?;
                 store.meta.finish_recovery()?;
             }
         }
@@ -167,7 +173,7 @@ impl Store {
         for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
             freed = freed.and(crate::ops::reap::reclaim(self, &cell));
         }
-        let flushed = file::flush_all(self)
+        let flushed = file::flush_all(&**self)
             .and_then(|()| self.flush_aged())
             .and_then(|()| self.alloc.give_back_zones(&self.meta));
         let closed = self.meta.close();

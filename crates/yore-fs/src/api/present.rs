@@ -24,7 +24,7 @@ impl Node {
         let live = self.live()?;
         live.store.check_writable()?;
         let _passage = live.store.gate.enter(|at| is_below(&live.store, live.cell.no, at))?;
-        let blocks = || file::missing(&live.store, &live.cell, offset, data.len() as u64, mode.append);
+        let blocks = || file::missing(&*live.store, &live.cell, offset, data.len() as u64, mode.append);
         let want = Want { what: "a write", behalf: Behalf::Owner, blocks: &blocks };
         with_room(&live.store, &want, |store| ops::write(store, &live.cell, offset, data, mode))
     }
@@ -174,7 +174,7 @@ impl View {
         let _passage = self.enter(inode)?;
         let store = self.live()?;
         store.check_writable()?;
-        let blocks = || file::missing(store, &*store.cell(inode)?, offset, data.len() as u64, mode.append);
+        let blocks = || file::missing(&**store, &*store.cell(inode)?, offset, data.len() as u64, mode.append);
         self.fill("a write", &blocks, |store| ops::write(store, &store.cell(inode)?, offset, data, mode))
     }
 
@@ -195,7 +195,7 @@ impl View {
             _ => file::holes(store, &cell, offset, len),
         };
         self.fill("an allocation", &blocks, |store| {
-            file::fallocate(store, &cell, offset, len, mode, &mut InodeState::touch_mtime)
+            file::fallocate(&**store, &cell, offset, len, mode, &mut InodeState::touch_mtime)
         })
     }
 
@@ -220,10 +220,10 @@ impl View {
         let touch = InodeState::touch_mtime;
         let blocks = || {
             let len = len.min(source.state.read().inode.size.saturating_sub(from_offset));
-            file::missing(store, &target, to_offset, len, false)
+            file::missing(&**store, &target, to_offset, len, false)
         };
         self.fill("a copy", &blocks, |store| {
-            file::copy_range(store, &source, from_offset, &target, to_offset, len, &mut { touch })
+            file::copy_range(&**store, &source, from_offset, &target, to_offset, len, &mut { touch })
         })
     }
 
@@ -241,7 +241,7 @@ impl View {
         let cell = store.cell(inode)?;
         let regular = cell.state.read().inode.is_regular();
         if regular {
-            file::make_ready(store, &cell)?;
+            file::make_ready(&**store, &cell)?;
         }
         if !data_only {
             store.store_if_dirty(&cell)?;

@@ -114,7 +114,7 @@ fn least(view: &View) -> Result<u64> {
     let store = view.store();
     let mut own = Vec::new();
     each_inode(view, &mut |cell| {
-        file::blocks(store, cell, &mut |run, is_own| {
+        file::blocks(&**store, cell, &mut |run, is_own| {
             if is_own {
                 own.push(run);
             }
@@ -146,7 +146,7 @@ impl Found {
         let part = |run: Run| run.end().saturating_sub(run.start.0.max(end));
         each_inode(view, &mut |cell| {
             let (mut own, mut shared) = (0, 0);
-            file::blocks(store, cell, &mut |run, is_own| match is_own {
+            file::blocks(&**store, cell, &mut |run, is_own| match is_own {
                 true => own += part(run),
                 false => shared += part(run),
             })?;

@@ -26,7 +26,7 @@
 use super::map::{map_block, pages_for, TRANSFER};
 use crate::core::datacache::Job;
 use crate::core::inode::{InodeCell, InodeState};
-use crate::store::Store;
+use crate::core::Core;
 use std::sync::atomic::Ordering;
 
 /// The window, in pages, from which on other threads read it.
@@ -36,7 +36,7 @@ const WINDOW_MOST: u32 = 1024;
 
 /// Before the pages `first..end` of a file are read: sees to those behind them. Returns how many of these the
 /// caller is to read together with its own.
-pub(super) fn look_ahead(store: &Store, cell: &InodeCell, state: &InodeState, first: u32, end: u32) -> u32 {
+pub(super) fn look_ahead(store: &Core, cell: &InodeCell, state: &InodeState, first: u32, end: u32) -> u32 {
     let cache = &store.files.pages;
     let window = state.data.ahead.learn(first, end, cache.window_most(WINDOW_MOST));
     if window < WINDOW_ASYNC {

@@ -1,10 +1,10 @@
 //! A batch of a file's dirty pages: which pages, their bytes as of one instant, and where each goes.
 
+use super::history::History;
 use super::map::{map_block, PAGE};
 use crate::core::extent::{is_own, Mapping};
 use crate::core::inode::{InodeCell, InodeState};
 use crate::core::pages::Bytes;
-use crate::store::Store;
 use crate::Result;
 use yore_format::BlockNo;
 
@@ -52,7 +52,7 @@ pub(super) struct Pass {
 }
 
 /// Takes a snapshot of the next dirty pages.
-pub(super) fn collect(store: &Store, cell: &InodeCell, from: u32, pass: Pass) -> Result<Batch> {
+pub(super) fn collect(store: &impl History, cell: &InodeCell, from: u32, pass: Pass) -> Result<Batch> {
     let state = cell.state.read();
     let size = state.inode.size;
     let mut batch = Batch { segments: Vec::new(), next: pass.end, size, stored: None };
@@ -119,7 +119,7 @@ impl Segment {
 
 /// Where each of the pages goes.
 pub(super) fn destinations(
-    store: &Store,
+    store: &impl History,
     cell: &InodeCell,
     state: &InodeState,
     pages: &[u32],

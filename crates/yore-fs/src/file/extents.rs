@@ -1,12 +1,13 @@
 //! Ops that change which extents a file has: in steps, each of which is one Op of bounded size. The caller
 //! holds io.
 
+use super::history::History;
 use super::map::pages_for;
 use crate::core::alloc::KeptGroups;
 use crate::core::btree::Pins;
 use crate::core::extent::{self, Edit};
 use crate::core::inode::{store_inode, InodeCell, InodeState};
-use crate::store::Store;
+use crate::core::Core;
 use crate::Result;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ pub(super) const BLOCKS_END: u64 = u64::MAX;
 
 /// Enters an edit in one Op. With the state locked, `then` changes it before the Op opens.
 pub(super) fn apply(
-    store: &Store,
+    store: &Core,
     cell: &InodeCell,
     edit: Edit,
     then: impl FnOnce(&mut InodeState),
@@ -36,7 +37,7 @@ pub(super) fn apply(
 }
 
 /// Goes on with freeing what is doomed, to the end. The caller holds io.
-pub(super) fn finish_doomed(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+pub(super) fn finish_doomed(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     loop {
         let Some(doomed) = cell.state.read().data.doomed.clone() else { return Ok(()) };
         if remove_step(store, cell, doomed)? {
@@ -47,7 +48,7 @@ pub(super) fn finish_doomed(store: &Store, cell: &Arc<InodeCell>) -> Result<()> 
 
 /// One Op that frees the first extents of a range; true if there are none left. The range is not doomed any
 /// more then.
-pub(super) fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
+pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
     let mut edit = {
         let state = cell.state.read();
         Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, range.start, range.end)?
@@ -91,7 +92,7 @@ pub(super) fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) ->
 ///
 /// # Errors
 /// Damage and device errors. What was not made unwritten stays doomed.
-pub(super) fn settle_beyond(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+pub(super) fn settle_beyond(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     if !cell.state.read().data.unsure_beyond {
         return Ok(());
     }
@@ -118,7 +119,7 @@ pub(super) fn settle_beyond(store: &Store, cell: &Arc<InodeCell>) -> Result<()> 
 }
 
 /// Turns the doomed extents into unwritten ones.
-pub(super) fn make_unwritten(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+pub(super) fn make_unwritten(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     let Some(range) = cell.state.read().data.doomed.clone() else { return Ok(()) };
     let mut at = range.start;
     while at < range.end {

@@ -18,6 +18,7 @@
 
 use super::batch::{collect, Batch, Destination, Pass, Segment};
 use super::extents::finish_doomed;
+use super::history::History;
 use super::map::{map_block, pages_for, PAGE};
 use super::noted;
 use crate::core::alloc::{KeptGroups, Run};
@@ -25,7 +26,7 @@ use crate::core::btree::Pins;
 use crate::core::extent::Edit;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::core::pages::Bytes;
-use crate::store::Store;
+use crate::core::Core;
 use crate::Result;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -113,7 +114,7 @@ struct Placement<'a> {
 ///
 /// # Errors
 /// What kept data from the medium, now or in the background since the last call.
-pub(crate) fn flush_file(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+pub(crate) fn flush_file(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     let _io = cell.io.lock();
     if is_settled(&cell.state.read()) {
         return Ok(());
@@ -131,24 +132,24 @@ pub(super) fn is_settled(state: &InodeState) -> bool {
 /// Whether there is nothing to write back, though an earlier attempt may have failed and nobody been told
 /// yet. What has been written in place and not flushed is known to the metadata layer
 /// ([`yore_meta::Meta::note_data_written`]).
-pub(super) fn is_written(state: &InodeState) -> bool {
+pub(crate) fn is_written(state: &InodeState) -> bool {
     let data = &state.data;
     !state.dirty && data.doomed.is_none() && data.stored_size == state.inode.size && !data.is_busy()
 }
 
 /// A file could not be written back in the background.
-pub(super) fn note_failed(store: &Store, cell: &InodeCell, error: &crate::Error) {
+pub(super) fn note_failed(store: &Core, cell: &InodeCell, error: &crate::Error) {
     cell.state.write().data.error.get_or_insert_with(|| error.clone());
     store.files.note_flushed(cell, false);
 }
 
 /// One pass over the file. The caller holds io.
-pub(super) fn flush_locked(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+pub(super) fn flush_locked(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     flush_to(store, cell, u64::MAX)
 }
 
 /// As [`flush_locked`], of the bytes before `size`, as far as the file has them.
-pub(super) fn flush_to(store: &Store, cell: &Arc<InodeCell>, size: u64) -> Result<()> {
+pub(super) fn flush_to(store: &impl History, cell: &Arc<InodeCell>, size: u64) -> Result<()> {
     finish_doomed(store, cell)?;
     if flush_small(store, cell)? {
         return Ok(());
@@ -171,7 +172,7 @@ pub(super) fn flush_to(store: &Store, cell: &Arc<InodeCell>, size: u64) -> Resul
 }
 
 /// A file that fits its inode: one Op. False if it does not.
-pub(super) fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+pub(super) fn flush_small(store: &Core, cell: &Arc<InodeCell>) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
@@ -203,7 +204,7 @@ pub(super) fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> 
 }
 
 /// Writes batches of files, whose io the caller holds, and enters them; each part has its own result.
-pub(super) fn write_parts(store: &Store, parts: &mut [Part<'_>]) {
+pub(super) fn write_parts(store: &impl History, parts: &mut [Part<'_>]) {
     let (mut placement, mut renewed) = (Placement::default(), 0);
     for part in parts.iter_mut() {
         if part.batch.is_in_place() {
@@ -215,7 +216,7 @@ pub(super) fn write_parts(store: &Store, parts: &mut [Part<'_>]) {
             placement.writes.truncate(placed);
         }
     }
-    let written = store.past.settle_renewed(&store.meta, renewed);
+    let written = store.settle_renewed(renewed);
     let written = written.and_then(|()| write_out(store, placement.writes));
     for part in parts {
         let Part { cell, batch, pieces, entered, result } = part;
@@ -233,7 +234,7 @@ pub(super) fn write_parts(store: &Store, parts: &mut [Part<'_>]) {
 
 /// The end of a part: blocks that no Op entered go back, and the promises for them live again; after an error
 /// its pages are as dirty as before.
-fn settle(store: &Store, part: &Part<'_>) {
+fn settle(store: &Core, part: &Part<'_>) {
     for piece in &part.pieces {
         if let Piece::Put(_, run) = piece {
             store.alloc.untake(*run);
@@ -266,7 +267,7 @@ impl<'a> Placement<'a> {
     /// Decides where the pages of a batch go, taking blocks; adds to `pieces` what an Op is to enter.
     fn place(
         &mut self,
-        store: &Store,
+        store: &Core,
         cell: &InodeCell,
         batch: &'a Batch,
         pieces: &mut Vec<Piece>,
@@ -287,7 +288,7 @@ impl<'a> Placement<'a> {
 
     fn place_new(
         &mut self,
-        store: &Store,
+        store: &Core,
         cell: &InodeCell,
         segment: &'a Segment,
         pieces: &mut Vec<Piece>,
@@ -316,7 +317,7 @@ impl<'a> Placement<'a> {
 /// Where new blocks are best: behind what precedes them in the file, else behind those of the file before if
 /// they are in the inode's group, else in that group.
 fn goal(
-    store: &Store,
+    store: &Core,
     cell: &InodeCell,
     segment: &Segment,
     pieces: &[Piece],
@@ -340,7 +341,7 @@ fn goal(
 
 /// Writes pages to their blocks, what lies together with one request. An error stops all writing to the
 /// volume (R16), this way, too: those who write many files go on to the next when one fails.
-fn write_out(store: &Store, mut writes: Writes<'_>) -> Result<()> {
+fn write_out(store: &Core, mut writes: Writes<'_>) -> Result<()> {
     if writes.is_empty() {
         return Ok(());
     }
@@ -366,7 +367,7 @@ fn write_out(store: &Store, mut writes: Writes<'_>) -> Result<()> {
 }
 
 fn write_runs(
-    store: &Store,
+    store: &Core,
     runs: &[(u64, Vec<&Bytes>)],
 ) -> std::result::Result<(), yore_device::DeviceError> {
     let device = store.meta.device();
@@ -404,7 +405,7 @@ fn joined(pages: &[&Bytes]) -> Option<AlignedBuf> {
 }
 
 /// What was overwritten in its place has been written. The log keeps its bytes until the pass ends (F8).
-fn note_in_place(store: &Store, batch: &Batch) {
+fn note_in_place(store: &Core, batch: &Batch) {
     if batch.is_in_place() {
         store.meta.note_data_written();
     }
@@ -412,7 +413,7 @@ fn note_in_place(store: &Store, batch: &Batch) {
 
 /// Enters what was written, in as many Ops as it takes; the last stores the size.
 fn enter(
-    store: &Store,
+    store: &impl History,
     cell: &InodeCell,
     pieces: &mut Vec<Piece>,
     entered: &mut Vec<(u64, u64)>,
@@ -451,7 +452,7 @@ fn note_on_medium(state: &mut InodeState, batch: &Batch) {
 }
 
 /// The change of extents that one Op can make of the first pieces, and how many they are.
-fn plan(store: &Store, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edit, usize)> {
+fn plan(store: &impl History, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edit, usize)> {
     let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
     let state = cell.state.read();
     let mut edit = Edit::load(
@@ -482,7 +483,7 @@ fn plan(store: &Store, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edi
 }
 
 /// Stores the inode if it differs from its block.
-pub(super) fn store_changed(store: &Store, cell: &InodeCell) -> Result<()> {
+pub(super) fn store_changed(store: &Core, cell: &InodeCell) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
@@ -496,7 +497,7 @@ pub(super) fn store_changed(store: &Store, cell: &InodeCell) -> Result<()> {
 
 /// The end of a pass: its size is stored; a file without dirty pages has all of its size on the medium and is
 /// no longer noted.
-pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result<()> {
+pub(super) fn finish_pass(store: &Core, cell: &InodeCell, pass: Pass) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
@@ -526,7 +527,7 @@ pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result
 /// The last of a pass: one Op stores a changed inode and lets the log go (F8). If there is nothing to store,
 /// all of it was overwritten in place, below the size stored.
 fn store_and_release(
-    store: &Store,
+    store: &Core,
     cell: &InodeCell,
     state: &mut InodeState,
     changed: bool,

@@ -8,11 +8,11 @@
 
 use super::batch::{collect, Pass, BATCH};
 use super::flush::{finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part};
+use super::history::History;
 use super::map::pages_for;
 use crate::core::datacache::FILES;
 use crate::core::inode::InodeCell;
 use crate::core::locks::Locked;
-use crate::store::Store;
 use crate::Result;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) enum Busy {
 ///
 /// # Errors
 /// The first file's error, which its next fsync is told, too; the others are still tried.
-pub(crate) fn flush_all(store: &Store) -> Result<()> {
+pub(crate) fn flush_all(store: &impl History) -> Result<()> {
     write_back_many(store, &store.files.oldest_dirty(usize::MAX), Busy::Wait)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn flush_all(store: &Store) -> Result<()> {
 ///
 /// # Errors
 /// Those of this file. The others' next fsyncs are told theirs.
-pub(super) fn flush_among_others(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+pub(crate) fn flush_among_others(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     let is_dirty = {
         let state = cell.state.read();
         let fits_inode = state.data.fits_inode(state.inode.content_kind, state.inode.size);
@@ -61,14 +61,14 @@ pub(super) fn flush_among_others(store: &Store, cell: &Arc<InodeCell>) -> Result
 ///
 /// # Errors
 /// As [`flush_all`].
-pub(super) fn write_back_many(store: &Store, cells: &[Arc<InodeCell>], busy: Busy) -> Result<()> {
+pub(super) fn write_back_many(store: &impl History, cells: &[Arc<InodeCell>], busy: Busy) -> Result<()> {
     in_groups(store, cells, busy, &|_| Some(u64::MAX))
 }
 
 /// As [`write_back_many`], of each file what is before the size that `limit` gives, with its io held; nothing
 /// of it if that is `None`.
 pub(super) fn in_groups(
-    store: &Store,
+    store: &impl History,
     cells: &[Arc<InodeCell>],
     busy: Busy,
     limit: &dyn Fn(&InodeCell) -> Option<u64>,
@@ -128,7 +128,7 @@ impl<'a> Group<'a> {
     /// Takes a snapshot of the file's dirty pages; it is a member from then on, unless there are none.
     fn join(
         &mut self,
-        store: &Store,
+        store: &impl History,
         cell: &'a Arc<InodeCell>,
         io: Locked<'a>,
         limit: &dyn Fn(&InodeCell) -> Option<u64>,
@@ -145,7 +145,7 @@ impl<'a> Group<'a> {
 
     fn join_locked(
         &mut self,
-        store: &Store,
+        store: &impl History,
         cell: &'a Arc<InodeCell>,
         io: Locked<'a>,
         size: u64,
@@ -174,7 +174,7 @@ impl<'a> Group<'a> {
         Ok(Joined::Done)
     }
 
-    fn write(mut self, store: &Store) -> Result<()> {
+    fn write(mut self, store: &impl History) -> Result<()> {
         write_parts(store, &mut self.parts);
         let mut result = Ok(());
         for (part, (_, pass)) in self.parts.iter().zip(&self.members) {

@@ -7,14 +7,13 @@
 
 use super::extents::{apply, finish_doomed, make_unwritten};
 use super::flush::{flush_locked, store_changed};
+use super::history::{lock_preserved, History, Room};
 use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
-use super::preserve::{lock_preserved, preserve_locked, Room};
 use super::truncate::extend;
 use super::write;
 use crate::core::alloc::Run;
 use crate::core::extent::{self, Edit};
 use crate::core::inode::{InodeCell, InodeState};
-use crate::store::Store;
 use crate::{Error, FallocateMode, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ use yore_format::{BlockNo, ContentKind, BITS_PER_GROUP};
 /// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `NeverFits`, `ReadOnly`, `Stale`; damage and
 /// device errors.
 pub(crate) fn fallocate(
-    store: &Store,
+    store: &impl History,
     cell: &Arc<InodeCell>,
     offset: u64,
     len: u64,
@@ -41,7 +40,7 @@ pub(crate) fn fallocate(
     let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
     let _io = cell.io.lock();
     finish_doomed(store, cell)?;
-    preserve_locked(store, cell, Room::Free)?;
+    store.preserve_locked(cell, Room::Free)?;
     if cell.state.read().data.logged_size.is_some() {
         // What is zeroed must be at home: the log cannot say "zeros" in the same instant as the extents do.
         flush_locked(store, cell)?;
@@ -65,7 +64,13 @@ pub(crate) fn fallocate(
 }
 
 /// The size that the call asks for, and the times.
-fn grow(store: &Store, cell: &Arc<InodeCell>, end: u64, keep_size: bool, touch: Touch<'_>) -> Result<()> {
+fn grow(
+    store: &impl History,
+    cell: &Arc<InodeCell>,
+    end: u64,
+    keep_size: bool,
+    touch: Touch<'_>,
+) -> Result<()> {
     if !keep_size && end > cell.state.read().inode.size && extend(store, cell, end, touch)? {
         return Ok(());
     }
@@ -78,7 +83,7 @@ fn grow(store: &Store, cell: &Arc<InodeCell>, end: u64, keep_size: bool, touch: 
 }
 
 /// Fills the holes in a range with unwritten extents.
-fn allocate(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Result<()> {
+fn allocate(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Result<()> {
     leave_inode(store, cell)?;
     // What is dirty gets its blocks as data; only real holes are left.
     flush_locked(store, cell)?;
@@ -121,7 +126,7 @@ fn allocate(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Resu
     Ok(())
 }
 
-fn enter_unwritten(store: &Store, cell: &InodeCell, at: u64, run: Run) -> Result<()> {
+fn enter_unwritten(store: &impl History, cell: &InodeCell, at: u64, run: Run) -> Result<()> {
     let mut edit = {
         let state = cell.state.read();
         Edit::load(
@@ -138,7 +143,7 @@ fn enter_unwritten(store: &Store, cell: &InodeCell, at: u64, run: Run) -> Result
 }
 
 /// The content goes to blocks from now on, also if it would fit the inode.
-fn leave_inode(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+fn leave_inode(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     loop {
         let mut state = cell.state.write();
         check_alive(&state)?;
@@ -158,7 +163,13 @@ fn leave_inode(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
 }
 
 /// Makes a range read as zeros: its pages at once, its extents by being doomed.
-fn zero_memory(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64, touch: Touch<'_>) -> Result<()> {
+fn zero_memory(
+    store: &impl History,
+    cell: &Arc<InodeCell>,
+    offset: u64,
+    end: u64,
+    touch: Touch<'_>,
+) -> Result<()> {
     loop {
         let mut guard = lock_preserved(store, cell, Room::Free)?;
         let state = &mut *guard;
@@ -199,7 +210,7 @@ fn zero_memory(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64, touc
 /// to zero them.
 #[allow(clippy::type_complexity)]
 fn edges<'a>(
-    store: &'a Store,
+    store: &'a impl History,
     cell: &InodeCell,
     state: &InodeState,
     offset: u64,

@@ -31,11 +31,12 @@
 use super::batch::{destinations, Destination};
 use super::extents::settle_beyond;
 use super::flush::{flush_file, is_settled};
+use super::history::History;
 use super::map::PAGE;
 use super::write;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::core::pages::Bytes;
-use crate::store::Store;
+use crate::core::Core;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ const PAGES_MOST: usize = 16;
 ///
 /// # Errors
 /// What kept data from the medium, now or in the background since the last call.
-pub(crate) fn make_ready(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+pub(crate) fn make_ready(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     if store.meta.has_log() {
         let _io = cell.io.lock();
         if is_settled(&cell.state.read()) || log_pages(store, cell)? {
@@ -62,7 +63,7 @@ pub(crate) fn make_ready(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
 
 /// Notes the file's dirty pages in the log and stores its attributes. False if that is not how it is to be
 /// done.
-fn log_pages(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+fn log_pages(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
@@ -104,7 +105,7 @@ fn log_pages(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     Ok(true)
 }
 
-fn note_pages(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState, unlogged: &[u32]) -> bool {
+fn note_pages(store: &Core, cell: &Arc<InodeCell>, state: &mut InodeState, unlogged: &[u32]) -> bool {
     let size = state.inode.size;
     let mut pages = state.data.pages(&store.files.pages);
     let bytes: Vec<(u32, Bytes)> =
@@ -131,7 +132,7 @@ fn note_pages(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState, unlo
 /// # Errors
 /// Damage and device errors; `NoSpace` cannot be, for the room was promised.
 pub(crate) fn restore(
-    store: &Store,
+    store: &impl History,
     files: &BTreeMap<(InodeNo, Incarnation), NotedFile<Vec<u8>>>,
 ) -> Result<()> {
     for ((no, incarnation), file) in files {
@@ -158,7 +159,13 @@ pub(crate) fn restore(
     Ok(())
 }
 
-fn restore_page(store: &Store, cell: &Arc<InodeCell>, page: u32, bytes: &[u8], size: u64) -> Result<()> {
+fn restore_page(
+    store: &impl History,
+    cell: &Arc<InodeCell>,
+    page: u32,
+    bytes: &[u8],
+    size: u64,
+) -> Result<()> {
     let mut state = cell.state.write();
     let offset = u64::from(page) * PAGE;
     // Behind its bytes the page was zero, as far as the file went.
@@ -179,7 +186,7 @@ fn restore_page(store: &Store, cell: &Arc<InodeCell>, page: u32, bytes: &[u8], s
     Ok(())
 }
 
-fn extend(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState, size: u64) -> Result<()> {
+fn extend(store: &impl History, cell: &Arc<InodeCell>, state: &mut InodeState, size: u64) -> Result<()> {
     let plan = write::prepare_extension(store, cell, state, size)?.ok_or(Error::NoSpace)?;
     plan.enter(store, state);
     state.inode.size = size;

@@ -2,7 +2,7 @@
 
 use crate::core::extent::{self, Mapping};
 use crate::core::inode::InodeState;
-use crate::store::Store;
+use crate::core::Core;
 use crate::{Error, Result};
 use yore_format::{InodeNo, BLOCK_SIZE};
 
@@ -15,7 +15,7 @@ pub(super) const TRANSFER: u32 = 256;
 pub(crate) type Touch<'a> = &'a mut dyn FnMut(&mut InodeState);
 
 /// What is at a block of the file for readers and writers: its extents without the doomed ones.
-pub(super) fn map_block(store: &Store, no: InodeNo, state: &InodeState, block: u64) -> Result<Mapping> {
+pub(super) fn map_block(store: &Core, no: InodeNo, state: &InodeState, block: u64) -> Result<Mapping> {
     let mapping = |block| extent::mapping(&store.meta, &store.alloc, no, &state.inode, block);
     let Some(doomed) = &state.data.doomed else { return mapping(block) };
     if doomed.contains(&block) {

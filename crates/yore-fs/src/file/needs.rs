@@ -1,11 +1,11 @@
 //! How much room a call on a file's content wants in all: asked when the volume is full, before history is
 //! given up for it.
 
+use super::history::History;
 use super::map::{pages_for, PAGE};
-use super::preserve::must_keep;
 use crate::core::extent::{self, is_own};
 use crate::core::inode::{InodeCell, InodeState};
-use crate::store::Store;
+use crate::core::Core;
 use crate::Result;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::{ContentKind, ExtentValue, Inode};
@@ -15,12 +15,18 @@ use yore_format::{ContentKind, ExtentValue, Inode};
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn missing(store: &Store, cell: &InodeCell, offset: u64, len: u64, append: bool) -> Result<u64> {
+pub(crate) fn missing(
+    store: &impl History,
+    cell: &InodeCell,
+    offset: u64,
+    len: u64,
+    append: bool,
+) -> Result<u64> {
     let state = cell.state.read();
     let offset = if append { state.inode.size } else { offset };
     let range = span(offset, len);
     // Once the version is kept, it has all blocks there are.
-    let none_is_own = must_keep(store, cell, &state)?;
+    let none_is_own = store.must_keep(cell, &state)?;
     let kept = store.kept(&state, cell.no)?;
     let has = |value: &ExtentValue| value.unwritten || (!none_is_own && is_own(kept, value));
     let without = pages_without(store, cell, &state.inode, range, &has)?;
@@ -31,7 +37,7 @@ pub(crate) fn missing(store: &Store, cell: &InodeCell, offset: u64, len: u64, ap
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn holes(store: &Store, cell: &InodeCell, offset: u64, len: u64) -> Result<u64> {
+pub(crate) fn holes(store: &Core, cell: &InodeCell, offset: u64, len: u64) -> Result<u64> {
     let state = cell.state.read();
     let range = span(offset, len);
     let without = pages_without(store, cell, &state.inode, range, &|_| true)?;
@@ -51,7 +57,7 @@ fn promised(state: &InodeState, (first, end): (u64, u64)) -> u64 {
 
 /// How many of them have no extent of a kind.
 fn pages_without(
-    store: &Store,
+    store: &Core,
     cell: &InodeCell,
     inode: &Inode,
     (first, end): (u64, u64),

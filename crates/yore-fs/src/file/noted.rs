@@ -1,7 +1,7 @@
 //! What the intent log has of a file, taken back ([`super::logged`] says when that may be, F8).
 
 use crate::core::inode::{InodeCell, InodeState};
-use crate::store::Store;
+use crate::core::Core;
 use yore_format::IntentNote;
 use yore_meta::Op;
 
@@ -21,7 +21,7 @@ pub(super) fn release_in(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeSta
 }
 
 /// Everything of the file that the log may have is at home and counts already, or is gone.
-pub(super) fn release(store: &Store, cell: &InodeCell, state: &mut InodeState) {
+pub(super) fn release(store: &Core, cell: &InodeCell, state: &mut InodeState) {
     if state.data.logged_size.take().is_some() {
         store.meta.note(&IntentNote::Truncated { inode: cell.no, incarnation: cell.incarnation, size: 0 });
     }

@@ -5,7 +5,7 @@ use super::map::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
 use crate::core::datacache::read_run;
 use crate::core::inode::{InodeCell, InodeState};
 use crate::core::pages::Bytes;
-use crate::store::Store;
+use crate::core::Core;
 use crate::Result;
 use yore_device::AlignedBuf;
 use yore_format::ContentKind;
@@ -19,7 +19,7 @@ const BATCH: usize = 16;
 ///
 /// # Errors
 /// Damage and device errors; `Stale` if the inode is gone.
-pub(crate) fn read(store: &Store, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> Result<usize> {
+pub(crate) fn read(store: &Core, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     for chunk in buf.chunks_mut(CHUNK) {
         let wanted = chunk.len();
@@ -32,7 +32,7 @@ pub(crate) fn read(store: &Store, cell: &InodeCell, offset: u64, buf: &mut [u8])
     Ok(done)
 }
 
-fn read_chunk(store: &Store, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> Result<usize> {
+fn read_chunk(store: &Core, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let state = cell.state.read();
     check_alive(&state)?;
     let size = state.inode.size;
@@ -101,7 +101,7 @@ fn copy_page(page: &[u8], from: u64, buf: &mut [u8]) -> usize {
 
 /// Copies what is at `at`, whose page is not cached: zeros of a hole, or a run read from the device.
 fn copy_missing(
-    store: &Store,
+    store: &Core,
     cell: &InodeCell,
     state: &InodeState,
     at: u64,
@@ -166,7 +166,7 @@ pub(super) fn inline_page(state: &InodeState, index: u32) -> Option<AlignedBuf> 
 /// A page's present content, read if it is not cached; `None` if there is nothing on the medium and so all is
 /// zero.
 pub(super) fn load_page(
-    store: &Store,
+    store: &Core,
     cell: &InodeCell,
     state: &InodeState,
     index: u32,

@@ -11,11 +11,12 @@
 
 use super::extents::{apply, finish_doomed};
 use super::flush::flush_locked;
+use super::history::History;
 use super::map::{map_block, PAGE};
 use crate::core::alloc::{Promise, Run};
 use crate::core::extent::{self, check_run, is_own, Edit, Extent};
 use crate::core::inode::InodeCell;
-use crate::store::Store;
+use crate::core::Core;
 use crate::{Error, Result};
 use std::sync::Arc;
 use yore_device::AlignedBuf;
@@ -29,7 +30,7 @@ const PIECE: u32 = 1024;
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn blocks(store: &Store, cell: &InodeCell, each: &mut dyn FnMut(Run, bool)) -> Result<()> {
+pub(crate) fn blocks(store: &impl History, cell: &InodeCell, each: &mut dyn FnMut(Run, bool)) -> Result<()> {
     let state = cell.state.read();
     let has_extents = matches!(state.inode.content_kind, ContentKind::Extents | ContentKind::Tree);
     if state.gone || !state.inode.is_regular() || !has_extents {
@@ -48,7 +49,7 @@ pub(crate) fn blocks(store: &Store, cell: &InodeCell, each: &mut dyn FnMut(Run, 
 /// # Errors
 /// `NoSpace` if more lies there than was promised; damage and device errors. What has moved stays moved.
 pub(crate) fn relocate(
-    store: &Store,
+    store: &impl History,
     cell: &Arc<InodeCell>,
     end: BlockNo,
     promise: &mut Promise<'_>,
@@ -78,7 +79,7 @@ pub(crate) fn relocate(
 }
 
 /// The first piece of an extent at or after file block `at` that lies beyond the end and can move.
-fn next_beyond(store: &Store, cell: &InodeCell, at: u64, end: BlockNo) -> Result<Option<Extent>> {
+fn next_beyond(store: &impl History, cell: &InodeCell, at: u64, end: BlockNo) -> Result<Option<Extent>> {
     let state = cell.state.read();
     let kept = store.kept(&state, cell.no)?;
     let mut found = None;
@@ -100,7 +101,7 @@ fn next_beyond(store: &Store, cell: &InodeCell, at: u64, end: BlockNo) -> Result
 
 /// Where the blocks are best: behind those before them in the file, if these do not lie beyond the end; else
 /// near the inode.
-fn goal(store: &Store, cell: &InodeCell, first: u64, end: BlockNo) -> Result<BlockNo> {
+fn goal(store: &Core, cell: &InodeCell, first: u64, end: BlockNo) -> Result<BlockNo> {
     if first > 0 {
         let before = map_block(store, cell.no, &cell.state.read(), first - 1)?;
         if let Some(extent) = before.extent.filter(|extent| extent.start.0 + 1 < end.0) {
@@ -111,7 +112,7 @@ fn goal(store: &Store, cell: &InodeCell, first: u64, end: BlockNo) -> Result<Blo
 }
 
 /// Copies as much of a piece as there are new blocks, and enters them in place of the old ones.
-fn move_piece(store: &Store, cell: &InodeCell, (first, value): Extent, to: Run) -> Result<()> {
+fn move_piece(store: &impl History, cell: &InodeCell, (first, value): Extent, to: Run) -> Result<()> {
     let from = Run { start: value.start, len: to.len };
     check_run(&store.meta, &store.alloc, cell.no, from)?;
     if !value.unwritten {
@@ -127,7 +128,7 @@ fn move_piece(store: &Store, cell: &InodeCell, (first, value): Extent, to: Run) 
 }
 
 /// Copies blocks. An error of writing stops all writing to the volume (R16).
-fn copy(store: &Store, from: Run, to: Run) -> Result<()> {
+fn copy(store: &Core, from: Run, to: Run) -> Result<()> {
     let device = store.meta.device();
     let mut bytes = AlignedBuf::zeroed(from.len as usize);
     device.read_at(from.start.0 * PAGE, &mut bytes)?;

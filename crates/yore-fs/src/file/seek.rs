@@ -1,10 +1,11 @@
 //! Where data is, and copying it.
 
+use super::history::History;
 use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
 use super::read::read;
 use super::write::write;
 use crate::core::inode::{InodeCell, InodeState};
-use crate::store::Store;
+use crate::core::Core;
 use crate::{Error, Result, SeekTo};
 use std::sync::Arc;
 use yore_format::ContentKind;
@@ -17,7 +18,7 @@ const COPY: u64 = 1 << 20;
 ///
 /// # Errors
 /// `NoDataThere` at or beyond the end, or if no data follows; damage and device errors.
-pub(crate) fn seek(store: &Store, cell: &InodeCell, offset: u64, to: SeekTo) -> Result<u64> {
+pub(crate) fn seek(store: &Core, cell: &InodeCell, offset: u64, to: SeekTo) -> Result<u64> {
     let state = cell.state.read();
     check_alive(&state)?;
     let size = state.inode.size;
@@ -40,7 +41,7 @@ pub(crate) fn seek(store: &Store, cell: &InodeCell, offset: u64, to: SeekTo) -> 
 }
 
 /// Whether there is data at `page`, and for how many pages at least that holds.
-fn stretch(store: &Store, cell: &InodeCell, state: &InodeState, page: u32, end: u32) -> Result<(bool, u32)> {
+fn stretch(store: &Core, cell: &InodeCell, state: &InodeState, page: u32, end: u32) -> Result<(bool, u32)> {
     let unstable = match state.data.cached() {
         Some(pages) if pages.is_unstable(page) => return Ok((true, 1)),
         Some(pages) => pages.next_unstable(page).unwrap_or(end),
@@ -59,7 +60,7 @@ fn stretch(store: &Store, cell: &InodeCell, state: &InodeState, page: u32, end: 
 /// # Errors
 /// Those of reading and writing, if nothing was copied; `Invalid` if the ranges overlap within one file.
 pub(crate) fn copy_range(
-    store: &Store,
+    store: &impl History,
     from: &Arc<InodeCell>,
     from_offset: u64,
     to: &Arc<InodeCell>,

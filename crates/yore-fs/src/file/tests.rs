@@ -93,10 +93,10 @@ fn written_bytes_come_back() {
     let small = new_file(&store, "small");
     let large = new_file(&store, "large");
     let bytes: Vec<u8> = (0..3 * MIB as u32 + 77).map(|i| (i / 7) as u8).collect();
-    write(&store, &small.cell, 0, b"hello", false, &mut touch).unwrap();
-    write(&store, &large.cell, 0, &bytes, false, &mut touch).unwrap();
+    write(&*store, &small.cell, 0, b"hello", false, &mut touch).unwrap();
+    write(&*store, &large.cell, 0, &bytes, false, &mut touch).unwrap();
     assert_eq!(contents(&store, &large.cell), bytes);
-    flush_all(&store).unwrap();
+    flush_all(&*store).unwrap();
     evict(&store);
     assert_eq!(contents(&store, &large.cell), bytes);
     assert_eq!(contents(&store, &small.cell), b"hello");
@@ -119,21 +119,21 @@ fn growth_shows_zeros() {
     let store = open(&device, 8 * MIB);
     let file = new_file(&store, "f");
     let cell = &file.cell;
-    write(&store, cell, 0, &[1; 6000], false, &mut touch).unwrap();
-    flush_file(&store, cell).unwrap();
+    write(&*store, cell, 0, &[1; 6000], false, &mut touch).unwrap();
+    flush_file(&*store, cell).unwrap();
     truncate(&store, cell, 5000, &mut touch).unwrap();
     evict(&store);
     truncate(&store, cell, 9000, &mut touch).unwrap();
     let mut expected = vec![1; 5000];
     expected.resize(9000, 0);
     assert_eq!(contents(&store, cell), expected);
-    flush_file(&store, cell).unwrap();
+    flush_file(&*store, cell).unwrap();
     evict(&store);
     assert_eq!(contents(&store, cell), expected);
     truncate(&store, cell, 100, &mut touch).unwrap();
-    flush_file(&store, cell).unwrap();
+    flush_file(&*store, cell).unwrap();
     evict(&store);
-    write(&store, cell, 20_000, b"x", false, &mut touch).unwrap();
+    write(&*store, cell, 20_000, b"x", false, &mut touch).unwrap();
     expected.truncate(100);
     expected.resize(20_000, 0);
     expected.push(b'x');
@@ -151,14 +151,14 @@ fn seek_finds_data_and_holes() {
     truncate(&store, cell, 100_000, &mut touch).unwrap();
     assert!(matches!(seek(&store, cell, 0, SeekTo::Data), Err(Error::NoDataThere)));
     assert_eq!(seek(&store, cell, 5, SeekTo::Hole).unwrap(), 5);
-    write(&store, cell, 40_960, &[1; 5000], false, &mut touch).unwrap();
+    write(&*store, cell, 40_960, &[1; 5000], false, &mut touch).unwrap();
     for _ in 0..2 {
         assert_eq!(seek(&store, cell, 0, SeekTo::Data).unwrap(), 40_960);
         assert_eq!(seek(&store, cell, 41_000, SeekTo::Data).unwrap(), 41_000);
         assert_eq!(seek(&store, cell, 41_000, SeekTo::Hole).unwrap(), 49_152);
-        flush_file(&store, cell).unwrap();
+        flush_file(&*store, cell).unwrap();
         let mode = FallocateMode::Allocate { keep_size: true };
-        fallocate(&store, cell, 0, 8192, mode, &mut touch).unwrap();
+        fallocate(&*store, cell, 0, 8192, mode, &mut touch).unwrap();
     }
     assert!(matches!(seek(&store, cell, 100_000, SeekTo::Hole), Err(Error::NoDataThere)));
     assert_eq!(cell.state.read().inode.blocks, 4);
@@ -175,25 +175,25 @@ fn a_full_volume_keeps_its_promises() {
     let cell = &file.cell;
     let mut size = 0;
     loop {
-        match write(&store, cell, size, &[size as u8 | 1; 10_000], false, &mut touch) {
+        match write(&*store, cell, size, &[size as u8 | 1; 10_000], false, &mut touch) {
             Ok(_) => size += 10_000,
             Err(Error::NoSpace) => break,
             Err(e) => panic!("{e}"),
         }
     }
     assert!(size > 10 * MIB, "only {size} bytes fit");
-    flush_file(&store, cell).unwrap();
+    flush_file(&*store, cell).unwrap();
     check_counts(&store);
-    write(&store, cell, 0, &[9; 5000], false, &mut touch).unwrap();
-    flush_file(&store, cell).unwrap();
+    write(&*store, cell, 0, &[9; 5000], false, &mut touch).unwrap();
+    flush_file(&*store, cell).unwrap();
     evict(&store);
     let mut byte = [0];
     read(&store, cell, 4999, &mut byte).unwrap();
     assert_eq!(byte, [9]);
     // What is freed can be used again at once, though only a commit makes it available.
     truncate(&store, cell, 0, &mut touch).unwrap();
-    write(&store, cell, 0, &vec![3; 10 * MIB as usize], false, &mut touch).unwrap();
-    flush_file(&store, cell).unwrap();
+    write(&*store, cell, 0, &vec![3; 10 * MIB as usize], false, &mut touch).unwrap();
+    flush_file(&*store, cell).unwrap();
     truncate(&store, cell, 0, &mut touch).unwrap();
     assert_eq!(cell.state.read().inode.blocks, 0);
     store.meta.sync().unwrap();
@@ -211,9 +211,9 @@ fn fragmented_files_are_freed_whole() {
     let cell = &file.cell;
     let free = store.alloc.free_blocks();
     for i in 0..3000u64 {
-        write(&store, cell, i * 8192, &[i as u8; 100], false, &mut touch).unwrap();
+        write(&*store, cell, i * 8192, &[i as u8; 100], false, &mut touch).unwrap();
     }
-    flush_file(&store, cell).unwrap();
+    flush_file(&*store, cell).unwrap();
     {
         let state = cell.state.read();
         assert_eq!(state.inode.content_kind, ContentKind::Tree);
@@ -246,11 +246,11 @@ fn files_in_parallel_under_pressure() {
                     let at = rng.below(model.len() as u64 - 70_000) as usize;
                     let len = rng.below(70_000) as usize;
                     model[at..at + len].fill(round + 1);
-                    write(store, &file.cell, at as u64, &model[at..at + len], false, &mut touch).unwrap();
+                    write(&**store, &file.cell, at as u64, &model[at..at + len], false, &mut touch).unwrap();
                     let line = [t as u8 + 1; 500];
-                    write(store, &shared.cell, 0, &line, true, &mut touch).unwrap();
+                    write(&**store, &shared.cell, 0, &line, true, &mut touch).unwrap();
                     if round % 16 == 0 {
-                        flush_file(store, &file.cell).unwrap();
+                        flush_file(&**store, &file.cell).unwrap();
                     }
                 }
                 let found = contents(store, &file.cell);
@@ -301,7 +301,7 @@ fn random_step(store: &Arc<Store>, cell: &Arc<InodeCell>, model: &mut Vec<u8>, r
             model.resize(model.len().max(end), 0);
             model[at as usize..end].fill(byte);
             let data = vec![byte; len as usize];
-            assert_eq!(write(store, cell, at, &data, append, &mut touch).unwrap(), at);
+            assert_eq!(write(&**store, cell, at, &data, append, &mut touch).unwrap(), at);
         }
         6 => {
             let size = if rng.below(4) == 0 { rng.below(200) } else { at };
@@ -313,7 +313,7 @@ fn random_step(store: &Arc<Store>, cell: &Arc<InodeCell>, model: &mut Vec<u8>, r
             if (at as usize) < stop {
                 model[at as usize..stop].fill(0);
             }
-            fallocate(store, cell, at, len, FallocateMode::PunchHole, &mut touch).unwrap();
+            fallocate(&**store, cell, at, len, FallocateMode::PunchHole, &mut touch).unwrap();
         }
         8 => {
             let keep_size = rng.below(2) == 0;
@@ -324,16 +324,16 @@ fn random_step(store: &Arc<Store>, cell: &Arc<InodeCell>, model: &mut Vec<u8>, r
             if (at as usize) < stop {
                 model[at as usize..stop].fill(0);
             }
-            fallocate(store, cell, at, len, FallocateMode::ZeroRange { keep_size }, &mut touch).unwrap();
+            fallocate(&**store, cell, at, len, FallocateMode::ZeroRange { keep_size }, &mut touch).unwrap();
         }
         9 => {
             let keep_size = rng.below(2) == 0;
             if !keep_size {
                 model.resize(model.len().max(end), 0);
             }
-            fallocate(store, cell, at, len, FallocateMode::Allocate { keep_size }, &mut touch).unwrap();
+            fallocate(&**store, cell, at, len, FallocateMode::Allocate { keep_size }, &mut touch).unwrap();
         }
-        10 => flush_file(store, cell).unwrap(),
+        10 => flush_file(&**store, cell).unwrap(),
         11 => evict(store),
         12 => store.meta.sync().unwrap(),
         13 => check_seek(store, cell, model, rng),
@@ -372,7 +372,7 @@ fn random_run(seed: u64, steps: u32, most: u64) {
             file = InUse::new(&store, cell, attr);
         }
     }
-    flush_file(&store, &file.cell).unwrap();
+    flush_file(&*store, &file.cell).unwrap();
     evict(&store);
     assert!(contents(&store, &file.cell) == model, "seed {seed:#x} at the end");
     check_counts(&store);
@@ -424,7 +424,7 @@ fn one_file_from_all_sides() {
                 let mut rng = Rng(100 + t);
                 for _ in 0..400 {
                     let data = vec![1 + rng.below(255) as u8; 4096 * (1 + rng.below(4) as usize)];
-                    write(store, cell, rng.below(PAGES) * 4096, &data, false, &mut touch).unwrap();
+                    write(&**store, cell, rng.below(PAGES) * 4096, &data, false, &mut touch).unwrap();
                 }
             });
         }
@@ -435,17 +435,17 @@ fn one_file_from_all_sides() {
                 let (at, len) = (rng.below(PAGES) * 4096, 4096 * (1 + rng.below(20)));
                 match rng.below(6) {
                     0 => truncate(store, cell, at, &mut touch).unwrap(),
-                    1 => fallocate(store, cell, at, len, FallocateMode::PunchHole, &mut touch).unwrap(),
+                    1 => fallocate(&**store, cell, at, len, FallocateMode::PunchHole, &mut touch).unwrap(),
                     2 => {
                         let mode = FallocateMode::ZeroRange { keep_size: true };
-                        fallocate(store, cell, at, len, mode, &mut touch).unwrap();
+                        fallocate(&**store, cell, at, len, mode, &mut touch).unwrap();
                     }
                     3 => {
                         let mode = FallocateMode::Allocate { keep_size: false };
-                        fallocate(store, cell, at, len, mode, &mut touch).unwrap();
+                        fallocate(&**store, cell, at, len, mode, &mut touch).unwrap();
                     }
                     4 => evict(store),
-                    _ => flush_file(store, cell).unwrap(),
+                    _ => flush_file(&**store, cell).unwrap(),
                 }
             }
         });
@@ -457,7 +457,7 @@ fn one_file_from_all_sides() {
             }
         });
     });
-    flush_file(&store, &file.cell).unwrap();
+    flush_file(&*store, &file.cell).unwrap();
     check_counts(&store);
     let before = contents(&store, &file.cell);
     evict(&store);
@@ -478,8 +478,8 @@ fn a_crash_leaves_a_prefix() {
     format(&device);
     let store = open(&device, 16 * MIB);
     let old = new_file(&store, "old");
-    write(&store, &old.cell, 0, &vec![0xdd; 12 << 20], false, &mut touch).unwrap();
-    flush_all(&store).unwrap();
+    write(&*store, &old.cell, 0, &vec![0xdd; 12 << 20], false, &mut touch).unwrap();
+    flush_all(&*store).unwrap();
     truncate(&store, &old.cell, 0, &mut touch).unwrap();
     let file = new_file(&store, "f");
     store.sync().unwrap();
@@ -488,12 +488,12 @@ fn a_crash_leaves_a_prefix() {
     for step in 0..120 {
         let size = file.cell.state.read().inode.size as usize;
         let data: Vec<u8> = (size..size + rng.below(90_000) as usize).map(byte).collect();
-        write(&store, &file.cell, 0, &data, true, &mut touch).unwrap();
+        write(&*store, &file.cell, 0, &data, true, &mut touch).unwrap();
         match rng.below(3) {
             0 => {}
-            1 => flush_file(&store, &file.cell).unwrap(),
+            1 => flush_file(&*store, &file.cell).unwrap(),
             _ => {
-                flush_file(&store, &file.cell).unwrap();
+                flush_file(&*store, &file.cell).unwrap();
                 store.meta.sync().unwrap();
                 synced = file.cell.state.read().inode.size as usize;
             }
@@ -548,12 +548,12 @@ fn the_log_lets_go_in_the_op_that_stores_the_size() {
             let cell = &file.cell;
             let append_to = |size: usize| {
                 let from = cell.state.read().inode.size as usize;
-                write(&store, cell, 0, &content[from..size], true, &mut touch).unwrap();
+                write(&*store, cell, 0, &content[from..size], true, &mut touch).unwrap();
             };
             append_to(at_home);
             store.sync().unwrap();
             append_to(logged);
-            make_ready(&store, cell).unwrap();
+            make_ready(&*store, cell).unwrap();
             store.force().unwrap();
             assert!(cell.state.read().data.logged_size.is_some(), "{story}");
             if let Some(size) = truncated_to {
@@ -562,9 +562,9 @@ fn the_log_lets_go_in_the_op_that_stores_the_size() {
             append_to(size);
             let io = cell.io.lock();
             let pass = super::batch::Pass { end: pages_for(size as u64), size: size as u64 };
-            let batch = super::batch::collect(&store, cell, 0, pass).unwrap();
+            let batch = super::batch::collect(&*store, cell, 0, pass).unwrap();
             let mut parts = [super::flush::Part::new(cell, batch)];
-            super::flush::write_parts(&store, &mut parts);
+            super::flush::write_parts(&*store, &mut parts);
             let [part] = parts;
             part.result.unwrap();
             cell.state.write().touch_ctime();
@@ -596,14 +596,14 @@ fn write_errors_are_told_and_stop_writing() {
     let store = open(&any, 16 * MIB);
     let file = new_file(&store, "f");
     let cell = &file.cell;
-    write(&store, cell, 0, &vec![1; 3 << 20], false, &mut touch).unwrap();
+    write(&*store, cell, 0, &vec![1; 3 << 20], false, &mut touch).unwrap();
     device.fail(FaultPlan::none().and(Fault::WriteError { nth: 1 }));
     write_back(&store, cell).unwrap_err();
     assert!(cell.state.read().data.is_busy());
     let promised = cell.state.read().data.delayed_blocks();
     assert_eq!((promised, store.alloc.promised()), (3 << 8, 3 << 8));
     assert_eq!(contents(&store, cell), vec![1; 3 << 20]);
-    flush_file(&store, cell).unwrap_err();
+    flush_file(&*store, cell).unwrap_err();
     assert!(matches!(store.meta.sync(), Err(yore_meta::MetaError::Stopped { .. })));
     drop(file);
     store.close().unwrap_err();
@@ -618,7 +618,7 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     let store = open(&device, 8 * MIB);
     let file = new_file(&store, "f");
     let cell = &file.cell;
-    write(&store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
+    write(&*store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
     super::flush::note_failed(&store, cell, &crate::Error::NoDataThere);
     let event = crate::history::read::at_time::snapshot(
         &store,
@@ -630,13 +630,13 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     )
     .unwrap()
     .number;
-    write(&store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
+    write(&*store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
     assert_eq!(contents(&store, cell), [2; 5000]);
     let mut then = [0; 5000];
     crate::history::read::at_time::read(&store, cell.no, event, 0, &mut then).unwrap();
     assert_eq!(then, [1; 5000]);
-    assert!(matches!(flush_file(&store, cell), Err(crate::Error::NoDataThere)));
-    flush_file(&store, cell).unwrap();
+    assert!(matches!(flush_file(&*store, cell), Err(crate::Error::NoDataThere)));
+    flush_file(&*store, cell).unwrap();
     drop(file);
     store.close().unwrap();
 }
@@ -652,16 +652,16 @@ fn what_went_in_place_is_flushed_by_the_next_fsync() {
         let store = open(&any, 16 * MIB);
         let file = new_file(&store, "f");
         let cell = &file.cell;
-        write(&store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
+        write(&*store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
         store.sync().unwrap();
-        write(&store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
+        write(&*store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
         super::flush::store_changed(&store, cell).unwrap();
         store.meta.sync().unwrap();
         write_back(&store, cell).unwrap();
         assert!(super::flush::is_settled(&cell.state.read()));
         let pending = || device.trace().crash_point(device.entries()).unwrap().pending();
         assert!(pending() > 0, "log of {log_blocks} blocks: written, and not flushed");
-        make_ready(&store, cell).unwrap();
+        make_ready(&*store, cell).unwrap();
         store.force().unwrap();
         assert_eq!(pending(), 0, "log of {log_blocks} blocks");
         drop(file);
@@ -677,13 +677,13 @@ fn a_number_used_again_is_another_dirty_file() {
     let device = make(64 * MIB);
     let store = open(&device, 8 * MIB);
     let old = new_file(&store, "old");
-    write(&store, &old.cell, 0, &[1; 5000], false, &mut touch).unwrap();
+    write(&*store, &old.cell, 0, &[1; 5000], false, &mut touch).unwrap();
     let (no, old_cell) = (old.cell.no, old.cell.clone());
     drop(old);
     crate::ops::remove(&store, InodeNo::ROOT, b"old", crate::ops::Remove::File).unwrap();
     let new = new_file(&store, "new");
     assert_eq!(new.cell.no, no, "the number is used again");
-    write(&store, &new.cell, 0, &[2; 5000], false, &mut touch).unwrap();
+    write(&*store, &new.cell, 0, &[2; 5000], false, &mut touch).unwrap();
     // What the thread does with a file that it took from the list before it was removed.
     drop(write_back(&store, &old_cell));
     drop(new);
@@ -702,16 +702,16 @@ fn small_files_are_written_back_together() {
     let files: Vec<InUse> = (0..40).map(|i| new_file(&store, &format!("small {i}"))).collect();
     let content = |i: usize| vec![i as u8 + 1; 5000 + i * 100];
     for (i, file) in files.iter().enumerate() {
-        write(&store, &file.cell, 0, &content(i), false, &mut touch).unwrap();
+        write(&*store, &file.cell, 0, &content(i), false, &mut touch).unwrap();
     }
     let cells: Vec<Arc<InodeCell>> = files.iter().map(|f| f.cell.clone()).collect();
     let busy = cells[7].io.lock();
-    write_back_many(&store, &cells, Busy::Skip).unwrap();
+    write_back_many(&*store, &cells, Busy::Skip).unwrap();
     for (i, cell) in cells.iter().enumerate() {
         assert_eq!(cell.state.read().data.is_busy(), i == 7, "file {i}");
     }
     drop(busy);
-    write_back_many(&store, &cells, Busy::Wait).unwrap();
+    write_back_many(&*store, &cells, Busy::Wait).unwrap();
     check_counts(&store);
     evict(&store);
     let mut blocks: Vec<u64> = Vec::new();
@@ -737,12 +737,12 @@ fn a_small_file_goes_in_one_op() {
     let free = store.alloc.free_blocks();
     let file = new_file(&store, "goes");
     for part in 0..3u64 {
-        write(&store, &file.cell, part * 8 * PAGE, &[1; 5000], false, &mut touch).unwrap();
+        write(&*store, &file.cell, part * 8 * PAGE, &[1; 5000], false, &mut touch).unwrap();
     }
     let cell = file.cell.clone();
     write_back(&store, &cell).unwrap();
     assert_eq!(cell.state.read().inode.content_kind, ContentKind::Extents);
-    write(&store, &cell, 40 * PAGE, &[2; 5000], false, &mut touch).unwrap();
+    write(&*store, &cell, 40 * PAGE, &[2; 5000], false, &mut touch).unwrap();
     drop(file);
     let orphans = store.orphans.lock();
     crate::ops::remove(&store, InodeNo::ROOT, b"goes", crate::ops::Remove::File).unwrap();

@@ -11,14 +11,14 @@
 
 use super::extents::{finish_doomed, remove_step, settle_beyond, BLOCKS_END};
 use super::flush::store_changed;
+use super::history::{lock_preserved, History, Room};
 use super::map::{check_alive, page_of, pages_for, Touch, PAGE};
-use super::preserve::{lock_preserved, must_keep, preserve_locked, Room};
 use super::{noted, write};
 use crate::core::alloc::KeptGroups;
 use crate::core::btree::{Pins, Placed};
 use crate::core::extent::Edit;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
-use crate::store::Store;
+use crate::core::Core;
 use crate::{Error, Result};
 use std::sync::Arc;
 use yore_format::layout::FILE_SIZE_MAX;
@@ -62,7 +62,7 @@ impl GoesWithEvent for () {
 /// `FileTooLarge`, `NoSpace` (a page at the old end may need a block), `ReadOnly`, `Stale`; damage and device
 /// errors. After an error while freeing, the size is set nevertheless, and the rest is freed later.
 pub(crate) fn truncate(
-    store: &Store,
+    store: &impl History,
     cell: &Arc<InodeCell>,
     size: u64,
     touch: Touch<'_>,
@@ -74,7 +74,7 @@ pub(crate) fn truncate(
     }
     let _io = cell.io.lock();
     finish_doomed(store, cell)?;
-    preserve_locked(store, cell, Room::Reserve)?;
+    store.preserve_locked(cell, Room::Reserve)?;
     // A write may extend the file at any time; then growing has become shrinking.
     loop {
         {
@@ -94,7 +94,7 @@ pub(crate) fn truncate(
     loop {
         match shrink(store, cell, size, touch, goes, more)? {
             Shrunk::Yes => break,
-            Shrunk::HadEvent => preserve_locked(store, cell, Room::Reserve)?,
+            Shrunk::HadEvent => store.preserve_locked(cell, Room::Reserve)?,
             Shrunk::NeedsRoom(blocks) => more = blocks,
         }
     }
@@ -103,7 +103,12 @@ pub(crate) fn truncate(
 }
 
 /// Grows the file to `size`, with io held. False if it has grown beyond that meanwhile.
-pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<bool> {
+pub(super) fn extend(
+    store: &impl History,
+    cell: &Arc<InodeCell>,
+    size: u64,
+    touch: Touch<'_>,
+) -> Result<bool> {
     settle_beyond(store, cell)?;
     let clean = loop {
         let mut state = lock_preserved(store, cell, Room::Free)?;
@@ -135,7 +140,7 @@ pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Tou
 }
 
 /// Stores size and times, unless something has been written meanwhile that comes first.
-fn store_grown(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+fn store_grown(store: &Core, cell: &Arc<InodeCell>) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
@@ -161,7 +166,7 @@ enum Shrunk {
 
 /// The first Op of shrinking, with `spare` blocks for what goes with it. The caller holds io.
 fn shrink(
-    store: &Store,
+    store: &impl History,
     cell: &Arc<InodeCell>,
     size: u64,
     touch: Touch<'_>,
@@ -192,7 +197,7 @@ fn shrink(
     let reserved = store.reserve_freely(store.near(cell.no), blocks + spare)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
-    if must_keep(store, cell, state)? {
+    if store.must_keep(cell, state)? {
         return Ok(Shrunk::HadEvent);
     }
     let needed = goes.prepare(state)?;
@@ -224,7 +229,7 @@ fn shrink(
 }
 
 /// What shrinking does in memory.
-fn truncate_memory(store: &Store, state: &mut InodeState, size: u64) {
+fn truncate_memory(store: &Core, state: &mut InodeState, size: u64) {
     let mut released = 0;
     if let Some(mut pages) = state.data.cached() {
         released = pages.discard(pages_for(size), u32::MAX);
@@ -251,7 +256,7 @@ fn truncate_memory(store: &Store, state: &mut InodeState, size: u64) {
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+pub(crate) fn free_step(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {
     let _io = cell.io.lock();
     let size = {
         let mut guard = cell.state.write();
@@ -289,7 +294,7 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
 
 /// Forgets what is in memory of a file that is being freed in this very Op, with the extents that it has. Io
 /// is held.
-pub(crate) fn forget(store: &Store, cell: &InodeCell, state: &mut InodeState) {
+pub(crate) fn forget(store: &Core, cell: &InodeCell, state: &mut InodeState) {
     truncate_memory(store, state, 0);
     noted::release(store, cell, state);
     state.data.noted = false;

@@ -1,15 +1,15 @@
 //! Writing to memory: what is needed is read and promised first, then nothing can fail.
 
 use super::extents::settle_beyond;
+use super::history::{History, Room};
 use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
-use super::preserve::{must_keep, preserve, Room};
 use super::read::load_page;
 use super::writeback::throttle;
 use crate::core::alloc::Promise;
 use crate::core::extent::is_own;
 use crate::core::inode::{InodeCell, InodeState};
 use crate::core::pages::Bytes;
-use crate::store::Store;
+use crate::core::Core;
 use crate::{Error, Result};
 use std::sync::Arc;
 use yore_device::AlignedBuf;
@@ -26,7 +26,7 @@ const CHUNK: usize = 4 << 20;
 /// `NoSpace`, `FileTooLarge`, `ReadOnly`, `Stale`; damage and device errors. A part of the data may have been
 /// written then if it is longer than 4 MiB.
 pub(crate) fn write(
-    store: &Store,
+    store: &impl History,
     cell: &Arc<InodeCell>,
     offset: u64,
     data: &[u8],
@@ -46,7 +46,7 @@ pub(crate) fn write(
 }
 
 fn write_chunk(
-    store: &Store,
+    store: &impl History,
     cell: &Arc<InodeCell>,
     offset: u64,
     data: &[u8],
@@ -59,9 +59,9 @@ fn write_chunk(
         store.files.pages.make_room(room);
         let mut state = cell.state.write();
         check_alive(&state)?;
-        if must_keep(store, cell, &state)? {
+        if store.must_keep(cell, &state)? {
             drop(state);
-            preserve(store, cell, Room::Free)?;
+            store.preserve(cell, Room::Free)?;
             continue;
         }
         let offset = if append { state.inode.size } else { offset };
@@ -104,7 +104,7 @@ fn write_chunk(
 }
 
 /// The file has something to be written back.
-pub(super) fn note(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState) {
+pub(super) fn note(store: &Core, cell: &Arc<InodeCell>, state: &mut InodeState) {
     state.dirty = true;
     if !std::mem::replace(&mut state.data.noted, true) {
         store.files.note_dirty(cell);
@@ -136,7 +136,7 @@ impl Plan<'_> {
     }
 
     /// Enters pages and promises; returns which pages have what is to be written already.
-    pub(super) fn enter(self, store: &Store, state: &mut InodeState) -> Vec<u32> {
+    pub(super) fn enter(self, store: &impl History, state: &mut InodeState) -> Vec<u32> {
         let mut pages = state.data.pages(&store.files.pages);
         if let Some(mut blocks) = self.blocks {
             blocks.keep(self.promise.len() as u64);
@@ -158,7 +158,7 @@ impl Plan<'_> {
 /// makes dirty. `data` is what they will be overwritten with; it may be empty if that is yet to be known.
 /// `Ok(None)`: a zone is needed first.
 pub(super) fn prepare<'a>(
-    store: &'a Store,
+    store: &'a impl History,
     cell: &InodeCell,
     state: &InodeState,
     offset: u64,
@@ -181,7 +181,7 @@ pub(super) fn prepare<'a>(
 
 /// As [`prepare`] for a file that only grows, to `size`.
 pub(super) fn prepare_extension<'a>(
-    store: &'a Store,
+    store: &'a impl History,
     cell: &InodeCell,
     state: &InodeState,
     size: u64,
@@ -193,7 +193,7 @@ pub(super) fn prepare_extension<'a>(
 
 /// Readies page 0 of a file that leaves its inode though it is small.
 pub(super) fn prepare_in_blocks<'a>(
-    store: &'a Store,
+    store: &'a impl History,
     cell: &InodeCell,
     state: &InodeState,
 ) -> Result<Option<Plan<'a>>> {
@@ -203,7 +203,7 @@ pub(super) fn prepare_in_blocks<'a>(
 }
 
 /// Obtains the promise that the plan needs.
-fn promised<'a>(store: &'a Store, plan: Plan<'a>) -> Result<Option<Plan<'a>>> {
+fn promised<'a>(store: &'a Core, plan: Plan<'a>) -> Result<Option<Plan<'a>>> {
     let blocks = plan.promise.len() as u64;
     match store.alloc.try_promise(&store.meta, blocks) {
         Some(promise) => Ok(Some(Plan { blocks: Some(promise), ..plan })),
@@ -216,7 +216,7 @@ fn promised<'a>(store: &'a Store, plan: Plan<'a>) -> Result<Option<Plan<'a>>> {
 /// old end, if the medium may have stale bytes there (F3), and page 0 of a file that leaves its inode. Tells
 /// whether it stays there.
 fn prepare_growth(
-    store: &Store,
+    store: &impl History,
     cell: &InodeCell,
     state: &InodeState,
     end: u64,
@@ -255,7 +255,12 @@ fn prepare_growth(
 }
 
 /// Page 0 needs a block from now on, if it has anything.
-fn leave_inode(store: &Store, cell: &InodeCell, state: &InodeState, plan: &mut Plan<'_>) -> Result<()> {
+fn leave_inode(
+    store: &impl History,
+    cell: &InodeCell,
+    state: &InodeState,
+    plan: &mut Plan<'_>,
+) -> Result<()> {
     let (dirty, promised) = match state.data.cached() {
         Some(mut pages) => {
             let dirty = pages.is_unstable(0);
@@ -274,7 +279,7 @@ fn leave_inode(store: &Store, cell: &InodeCell, state: &InodeState, plan: &mut P
 }
 
 fn make_dirty(
-    store: &Store,
+    store: &Core,
     cell: &InodeCell,
     state: &InodeState,
     index: u32,
@@ -291,7 +296,7 @@ fn make_dirty(
 /// `known` is the mapping last looked up, with its first block.
 #[allow(clippy::too_many_arguments)]
 fn prepare_page(
-    store: &Store,
+    store: &impl History,
     cell: &InodeCell,
     state: &InodeState,
     index: u32,

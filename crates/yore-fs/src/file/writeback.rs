@@ -2,9 +2,9 @@
 //! ([`crate::core::datacache`]).
 
 use super::group::{self, in_groups, Busy};
-use crate::core::datacache::{WriteBack, FILES};
+use super::history::History;
+use crate::core::datacache::FILES;
 use crate::core::inode::InodeCell;
-use crate::store::Store;
 use crate::Result;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const DIRTY_AGE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Those of writing back, if it makes no room.
-pub(super) fn throttle(store: &Store) -> Result<()> {
+pub(super) fn throttle(store: &impl History) -> Result<()> {
     let files = &store.files;
     if !files.pages.wants_write_back() {
         return Ok(());
@@ -32,7 +32,7 @@ pub(super) fn throttle(store: &Store) -> Result<()> {
 }
 
 /// Writes back the oldest files until there is room, as long as that succeeds.
-fn make_room(store: &Store) -> Result<()> {
+fn make_room(store: &impl History) -> Result<()> {
     let files = &store.files;
     while files.pages.is_over() {
         let cells = files.oldest_dirty(FILES);
@@ -53,7 +53,7 @@ fn make_room(store: &Store) -> Result<()> {
 ///
 /// # Errors
 /// The first file's error, which its next fsync is told, too; the others are still tried.
-fn bring_home(store: &Store) -> Result<()> {
+fn bring_home(store: &impl History) -> Result<()> {
     let cells = store.files.take_logged();
     let logged = |cell: &InodeCell| {
         let state = cell.state.read();
@@ -66,32 +66,32 @@ fn bring_home(store: &Store) -> Result<()> {
     result
 }
 
-impl WriteBack for Store {
-    /// Each file that is dirty now once, as far as it is old or there is too much; those that stay dirty come
-    /// again next time.
-    fn round(&self, stop: &dyn Fn() -> bool) -> Result<()> {
-        let mut result = Ok(());
-        if self.meta.notes_press() {
-            result = bring_home(self);
+/// A round of the write-back thread: each file that is dirty now once, as far as it is old or there is too
+/// much; those that stay dirty come again next time.
+///
+/// # Errors
+/// The first file's error, which its next fsync is told, too; the others are still tried.
+pub(crate) fn round(store: &impl History, stop: &dyn Fn() -> bool) -> Result<()> {
+    let mut result = Ok(());
+    if store.meta.notes_press() {
+        result = bring_home(store);
+    }
+    let (mut turn, end) = (0, store.files.next_turn());
+    loop {
+        let now = Instant::now();
+        let before = match store.files.pages.wants_write_back() {
+            true => now,
+            false => now.checked_sub(DIRTY_AGE).unwrap_or(now),
+        };
+        let files = store.files.dirty_since(before, turn, end);
+        let Some((last, _)) = files.last() else { return result };
+        if stop() {
+            return result;
         }
-        let (mut turn, end) = (0, self.files.next_turn());
-        loop {
-            let now = Instant::now();
-            let before = match self.files.pages.wants_write_back() {
-                true => now,
-                false => now.checked_sub(DIRTY_AGE).unwrap_or(now),
-            };
-            let files = self.files.dirty_since(before, turn, end);
-            let Some((last, _)) = files.last() else { return result };
-            if stop() {
-                return result;
-            }
-            turn = *last;
-            let cells: Vec<_> = files.into_iter().map(|(_, cell)| cell).collect();
-            // Somebody else is at work on the files that are busy; only if writers wait, they must be waited
-            // for.
-            let busy = if self.files.pages.is_over() { Busy::Wait } else { Busy::Skip };
-            result = result.and(group::write_back_many(self, &cells, busy));
-        }
+        turn = *last;
+        let cells: Vec<_> = files.into_iter().map(|(_, cell)| cell).collect();
+        // Somebody else is at work on the files that are busy; only if writers wait, they must be waited for.
+        let busy = if store.files.pages.is_over() { Busy::Wait } else { Busy::Skip };
+        result = result.and(group::write_back_many(store, &cells, busy));
     }
 }

@@ -27,7 +27,7 @@
 //! These it neither overwrites nor frees.
 //!
 //! **P4 Data first.** A version says what its blocks hold, so the file is written back before it is kept;
-//! `file/preserve.rs` sees to that.
+//! `history/preserve.rs` sees to that.
 //!
 //! **P5 Dead events cover nothing.** What covers an inode is rounded down to the last event that is kept, or
 //! dying and not so on the medium ([`Past::round`], V4), whatever it is of: an event remembered here may be

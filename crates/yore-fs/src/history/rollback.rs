@@ -323,7 +323,7 @@ fn take_undo_point(view: &View, user: Option<&User>, directory: InodeNo, name: &
 
 /// All that was done is durable when this returns, the data of files too.
 fn make_durable(store: &Arc<Store>) -> Result<()> {
-    file::flush_all(store)?;
+    file::flush_all(&**store)?;
     store.force()
 }
 

@@ -3,6 +3,7 @@
 use super::protected::{check_changeable, check_may_set};
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::file::Room;
+use crate::history::preserve;
 use crate::store::Store;
 use crate::{
     file, symlink, xattr, Attr, Caller, Error, InodeNo, Result, SetAttr, SetTime, SetXattrMode, WriteMode,
@@ -67,9 +68,9 @@ pub(super) fn change_inode(store: &Arc<Store>, cell: &Arc<InodeCell>, also: xatt
         let reserved = store.reserve_freely(store.near(cell.no), 0)?;
         let mut state = cell.state.write();
         state.check_alive()?;
-        if file::must_keep(store, cell, &state)? {
+        if preserve::must_keep(store, cell, &state)? {
             drop((state, reserved));
-            file::preserve(store, cell, Room::Reserve)?;
+            preserve::preserve(store, cell, Room::Reserve)?;
             continue;
         }
         also(&mut state);
@@ -100,11 +101,11 @@ fn set_size(
         return Err(Error::FileTooLarge);
     }
     if !set.kill_set_id {
-        return file::truncate(store, cell, size, &mut |s| touch(s, now), &mut ()).map(|_| ());
+        return file::truncate(&**store, cell, size, &mut |s| touch(s, now), &mut ()).map(|_| ());
     }
     let mut capability = xattr::CapabilityGoes::new(store, cell.no);
     let touch = &mut |s: &mut InodeState| touch_without_set_id(s, now);
-    while !file::truncate(store, cell, size, touch, &mut capability)? {
+    while !file::truncate(&**store, cell, size, touch, &mut capability)? {
         drop_capability(store, cell, now)?;
     }
     Ok(())
@@ -207,7 +208,7 @@ pub(crate) fn write(
     if mode.kill_set_id && !data.is_empty() && fits {
         drop_privileges(store, cell, now)?;
     }
-    file::write(store, cell, offset, data, mode.append, &mut |s: &mut InodeState| touch(s, now))
+    file::write(&**store, cell, offset, data, mode.append, &mut |s: &mut InodeState| touch(s, now))
 }
 
 /// Fails unless the inode is a regular file that still exists.

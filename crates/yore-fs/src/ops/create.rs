@@ -6,7 +6,8 @@ use super::protected::{check_changeable, check_takes_names};
 use crate::core::btree::Pins;
 use crate::core::inode::{store_inode, InodeCell};
 use crate::dir::Looked;
-use crate::file::{self, Room};
+use crate::file::Room;
+use crate::history::preserve;
 use crate::store::Store;
 use crate::{dir, symlink, xattr, Caller, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
@@ -65,9 +66,9 @@ pub(crate) fn create(
         let slot = store.reserve_inode(near)?;
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        if file::must_keep(store, &parent, &dir)? {
+        if preserve::must_keep(store, &parent, &dir)? {
             drop((dir, slot, reserved));
-            file::preserve(store, &parent, Room::Free)?;
+            preserve::preserve(store, &parent, Room::Free)?;
             continue;
         }
         let mut pins = Pins::new();
@@ -202,9 +203,9 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         let reserved = store.reserve(store.near(directory), blocks)?;
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        if file::must_keep(store, &parent, &dir)? {
+        if preserve::must_keep(store, &parent, &dir)? {
             drop((dir, reserved));
-            file::preserve(store, &parent, Room::Free)?;
+            preserve::preserve(store, &parent, Room::Free)?;
             continue;
         }
         let mut pins = Pins::new();
@@ -227,9 +228,9 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
             blocks = needed;
             continue;
         }
-        if file::must_keep(store, &cell, &state)? {
+        if preserve::must_keep(store, &cell, &state)? {
             drop((state, dir, reserved));
-            file::preserve(store, &cell, Room::Free)?;
+            preserve::preserve(store, &cell, Room::Free)?;
             continue;
         }
         store.past.hold_cover(store, &cell, &mut state.inode, false)?;

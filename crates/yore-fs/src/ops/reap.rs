@@ -94,7 +94,7 @@ pub(crate) fn reclaim(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
             }
         }
         if cell.state.read().inode.is_regular() {
-            while !file::free_step(store, cell)? {}
+            while !file::free_step(&**store, cell)? {}
         }
         while !xattr::free_step(store, cell)? {}
         if free_if_empty(store, cell)? {
@@ -166,7 +166,7 @@ fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> 
     if links == 0 {
         return reclaim(store, &cell);
     }
-    while !file::free_step(store, &cell)? {}
+    while !file::free_step(&**store, &cell)? {}
     let reserved = store.reserve_freely(store.near(no), 0)?;
     let orphans = store.orphans.lock();
     let mut pins = Pins::new();
@@ -203,7 +203,7 @@ impl Store {
         if self.read_only {
             return Ok(());
         }
-        file::flush_all(self)?;
+        file::flush_all(&**self)?;
         self.flush_aged()?;
         free_set_aside(self)?;
         Ok(self.meta.sync()?)

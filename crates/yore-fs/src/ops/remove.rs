@@ -9,8 +9,9 @@ use crate::core::inode::{free_inode, store_inode, InodeCell, InodeState};
 use crate::core::locks::Locked;
 use crate::core::orphan::OrphansGuard;
 use crate::dir::Looked;
-use crate::file::{Before, Room};
+use crate::file::Room;
 use crate::history::exclude;
+use crate::history::preserve::{self, Before};
 use crate::history::record::OldName;
 use crate::history::versioning;
 use crate::store::Store;
@@ -70,9 +71,9 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let orphans = with_orphans.then(|| store.orphans.lock());
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        if file::must_keep(store, &parent, &dir)? {
+        if preserve::must_keep(store, &parent, &dir)? {
             drop((dir, orphans, reserved));
-            file::preserve(store, &parent, Room::Reserve)?;
+            preserve::preserve(store, &parent, Room::Reserve)?;
             continue;
         }
         let mut pins = Pins::new();
@@ -87,12 +88,12 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         check_changeable(&state)?;
         check_kind(&state, what)?;
         let number = store.number();
-        let (version, waits) = match file::before_change(store, &cell, &state, io.is_some(), number)? {
+        let (version, waits) = match preserve::before_change(store, &cell, &state, io.is_some(), number)? {
             Before::Nothing => (None, None),
             Before::Version(version, waits) if for_version > 0 => (Some(version), waits),
             _ => {
                 drop((state, io, dir, orphans, reserved));
-                file::preserve(store, &cell, Room::Reserve)?;
+                preserve::preserve(store, &cell, Room::Reserve)?;
                 continue;
             }
         };

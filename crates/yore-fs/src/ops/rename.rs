@@ -14,8 +14,9 @@ use crate::core::inode::{store_inode, InodeCell, InodeState, DEPTH_MAX};
 use crate::core::locks::Writing;
 use crate::core::memo::Place;
 use crate::dir::{self, Found, Looked, Spot};
-use crate::file::{Before, Room};
+use crate::file::Room;
 use crate::history::exclude;
+use crate::history::preserve::{self, Before};
 use crate::history::record::{Keep, OldName, OldVersion};
 use crate::history::versioning;
 use crate::store::Store;
@@ -131,12 +132,12 @@ pub(crate) fn rename(
             }
             // Without any lock: the device takes its time.
             Outcome::NeedFlush(cell) => {
-                file::flush_file(store, &cell)?;
+                file::flush_file(&**store, &cell)?;
                 // Also where it went in place: the record with the name must not be there before it.
                 store.meta.note_data_written_first();
                 settled = Some(cell.no);
             }
-            Outcome::NeedPreserve(cell) => file::preserve(store, &cell, Room::Reserve)?,
+            Outcome::NeedPreserve(cell) => preserve::preserve(store, &cell, Room::Reserve)?,
             Outcome::Again => {}
             Outcome::NeedOrphans | Outcome::NeedBlocks(_) => unreachable!("seen to by in_shape"),
         }
@@ -322,10 +323,10 @@ impl Rename<'_> {
         let mut dirs = self.lock_dirs();
         dirs.from().check_directory()?;
         dirs.to().check_directory()?;
-        if file::must_keep(store, &self.from, dirs.from())? {
+        if preserve::must_keep(store, &self.from, dirs.from())? {
             return Ok(Outcome::NeedPreserve(self.from.clone()));
         }
-        if file::must_keep(store, &self.to, dirs.to())? {
+        if preserve::must_keep(store, &self.to, dirs.to())? {
             return Ok(Outcome::NeedPreserve(self.to.clone()));
         }
         let mut pins = Pins::new();
@@ -379,7 +380,7 @@ impl Rename<'_> {
         let number = store.number();
         let (mut versions, mut waits) = (Vec::new(), Vec::new());
         let mut is_kept = |cell: &Arc<InodeCell>, state: &InodeState, with_io| -> Result<Option<bool>> {
-            match file::before_change(store, cell, state, with_io, number)? {
+            match preserve::before_change(store, cell, state, with_io, number)? {
                 Before::Nothing => Ok(Some(false)),
                 Before::Version(version, wait) if with.versions && self.mode != RenameMode::Exchange => {
                     versions.push(version);

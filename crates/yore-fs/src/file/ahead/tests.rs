@@ -7,6 +7,7 @@ use super::super::{fallocate, read, write};
 use super::*;
 use crate::core::pages::Arriving;
 use crate::ops::InUse;
+use crate::store::Store;
 use crate::FallocateMode;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ const PAGES: u32 = 64;
 /// A file of 64 pages of ones that is on the medium and not in memory.
 fn cold_file(store: &Arc<Store>, name: &str) -> InUse {
     let file = new_file(store, name);
-    write(store, &file.cell, 0, &vec![1; PAGES as usize * PAGE as usize], false, &mut touch).unwrap();
+    write(&**store, &file.cell, 0, &vec![1; PAGES as usize * PAGE as usize], false, &mut touch).unwrap();
     write_back(store, &file.cell).unwrap();
     evict(store);
     file
@@ -41,15 +42,15 @@ fn what_changed_meanwhile_is_not_overwritten_by_what_arrives() {
     let page = |i: u64| i * PAGE;
     type Change<'a> = (&'a str, Box<dyn Fn(&InUse) + 'a>);
     let allocate = |file: &InUse, mode, from, len| {
-        fallocate(&store, &file.cell, from, len, mode, &mut touch).unwrap();
+        fallocate(&*store, &file.cell, from, len, mode, &mut touch).unwrap();
     };
     let resize = |file: &InUse, size| truncate(&store, &file.cell, size, &mut touch).unwrap();
     let changes: Vec<Change<'_>> = vec![
         (
             "overwrite",
-            Box::new(|f| assert!(write(&store, &f.cell, page(20), &[2; 9000], false, &mut touch).is_ok())),
+            Box::new(|f| assert!(write(&*store, &f.cell, page(20), &[2; 9000], false, &mut touch).is_ok())),
         ),
-        ("byte", Box::new(|f| assert!(write(&store, &f.cell, page(63), &[2], false, &mut touch).is_ok()))),
+        ("byte", Box::new(|f| assert!(write(&*store, &f.cell, page(63), &[2], false, &mut touch).is_ok()))),
         ("hole", Box::new(|f| allocate(f, FallocateMode::PunchHole, page(20) + 5, page(10)))),
         ("zeros", Box::new(|f| allocate(f, FallocateMode::ZeroRange { keep_size: true }, page(63), page(1)))),
         ("empty", Box::new(|f| resize(f, 0))),
@@ -112,7 +113,7 @@ fn sequential_readers_are_read_ahead_for() {
     let device = make(64 * MIB);
     let store = open(&device, 32 * MIB);
     let file = new_file(&store, "large");
-    write(&store, &file.cell, 0, &vec![1; 12 * MIB as usize], false, &mut touch).unwrap();
+    write(&*store, &file.cell, 0, &vec![1; 12 * MIB as usize], false, &mut touch).unwrap();
     write_back(&store, &file.cell).unwrap();
     evict(&store);
     let mut piece = vec![0; MIB as usize];
@@ -147,7 +148,7 @@ fn readers_and_a_writer_see_time_go_forward() {
     let parts: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(1)).collect();
     let part_bytes = stamped(1).len() as u64;
     for i in 0..parts.len() as u64 {
-        write(&store, &file.cell, i * part_bytes, &stamped(1), false, &mut touch).unwrap();
+        write(&*store, &file.cell, i * part_bytes, &stamped(1), false, &mut touch).unwrap();
     }
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -168,7 +169,7 @@ fn readers_and_a_writer_see_time_go_forward() {
         }
         for stamp in 2..300u64 {
             let i = (stamp * 23 % 64) as usize;
-            write(&store, &file.cell, i as u64 * part_bytes, &stamped(stamp), false, &mut touch).unwrap();
+            write(&*store, &file.cell, i as u64 * part_bytes, &stamped(stamp), false, &mut touch).unwrap();
             parts[i].store(stamp, Ordering::SeqCst);
             if stamp % 5 == 0 {
                 write_back(&store, &file.cell).unwrap();

@@ -74,7 +74,7 @@ pub(crate) fn take(store: &Arc<Store>, directory: InodeNo, taking: Taking<'_>, w
     #[cfg(feature = "mutations")]
     let wait = wait && !crate::mutation::is(crate::mutation::Mutation::SnapshotNotForced);
     if wait {
-        file::flush_all(store)?;
+        file::flush_all(&**store)?;
         store.force()?;
     }
     Ok(event)

@@ -6,11 +6,8 @@
 //! Mostly an Op of its own does it ([`preserve`]), and the change follows. A call that has nothing to wait
 //! for keeps the version in the Op that changes the inode ([`before_change`]).
 
-use super::flush::is_written;
-use super::group::flush_among_others;
-use super::map::check_alive;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
-use crate::core::locks::Writing;
+use crate::file::{flush_among_others, is_written, History, Room};
 use crate::history::exclude;
 use crate::history::record::{OldVersion, VERSION_BLOCKS};
 use crate::history::versioning;
@@ -19,15 +16,6 @@ use crate::{InodeNo, Result};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_format::EventNo;
-
-/// What a change may draw on for the version that it must leave behind.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// What is free.
-    Free,
-    /// Also what is set aside for deleting.
-    Reserve,
-}
 
 /// Keeps the inode as it is, if an event has seen it so. The caller holds no lock of it.
 ///
@@ -40,7 +28,7 @@ pub(crate) fn preserve(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Resu
 }
 
 /// As [`preserve`], for who holds io.
-pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
+fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
     loop {
         let epoch = store.past.epoch();
         let spared = {
@@ -155,26 +143,6 @@ pub(crate) fn before_change(
     Ok(Before::Version(OldVersion::new(cell.no, &state.inode, number), waits))
 }
 
-/// The file's state, to be changed: what an event has seen of it is kept. The caller holds io.
-///
-/// # Errors
-/// As [`preserve`]; `Stale` for a file that is gone.
-pub(super) fn lock_preserved<'c>(
-    store: &Store,
-    cell: &'c Arc<InodeCell>,
-    room: Room,
-) -> Result<Writing<'c, InodeState>> {
-    loop {
-        let state = cell.state.write();
-        check_alive(&state)?;
-        if !must_keep(store, cell, &state)? {
-            return Ok(state);
-        }
-        drop(state);
-        preserve_locked(store, cell, room)?;
-    }
-}
-
 /// Whether the inode must be preserved before it changes.
 ///
 /// # Errors
@@ -188,4 +156,26 @@ pub(crate) fn must_keep(store: &Store, cell: &InodeCell, state: &InodeState) -> 
         return Ok(false);
     }
     store.past.must_keep(store, cell, &state.inode)
+}
+
+impl History for Store {
+    fn kept(&self, state: &InodeState, no: InodeNo) -> Result<EventNo> {
+        Store::kept(self, state, no)
+    }
+
+    fn must_keep(&self, cell: &InodeCell, state: &InodeState) -> Result<bool> {
+        must_keep(self, cell, state)
+    }
+
+    fn preserve(&self, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
+        preserve(self, cell, room)
+    }
+
+    fn preserve_locked(&self, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
+        preserve_locked(self, cell, room)
+    }
+
+    fn settle_renewed(&self, newest: u64) -> Result<()> {
+        self.past.settle_renewed(&self.meta, newest)
+    }
 }
