@@ -1,4 +1,4 @@
-//! Reading history: what was as of a time, what there is of it, and what it takes.
+//! Reading history: what there was as of a time, which history there is, and what space it takes.
 
 pub(crate) mod access;
 pub(crate) mod at_time;

@@ -1,17 +1,16 @@
-//! Who may come to a file, now and as of an event: the permissions, owners, groups and ACLs of all
+//! Which files a user may reach, now and as of an event: by the permissions, owners, groups and ACLs of all
 //! directories on the way.
 //!
 //! A view checks nothing by itself. The kernel checks a mount's present. It also checks a node of the past,
-//! but it comes to one by a name with a time, and has then walked the directories of *now*. What those were
-//! *then* only the volume knows, so a server asks here. The history that is told in lists (what is gone, what
-//! differs, what a name meant) never passes the kernel's checks, so the same is asked there, for each name
-//! that is told.
+//! but it reaches one by a name with a time, and has then walked the directories of *now*. Only the volume
+//! knows what those were *then*, so a server asks here. Lists of history (what is gone, what differs, what a
+//! name meant) never pass the kernel's checks, so a server asks the same here for each name that it lists.
 //!
-//! **What nobody has seen.** An event of a directory keeps what is below it, and not what is above; a version
-//! of a single file keeps no directory at all. A state that a directory has had since before such a number
-//! may have changed without leaving a version. So where the event does not cover a directory, the states that
-//! are known next before and next after it must both allow it. Where nothing is known of a directory, the way
-//! ends: whoever came by the present was checked there.
+//! **What nobody has seen.** An event of a directory keeps what is below it, and not what is above; an event
+//! of a single file keeps no directory at all. A state that a directory has had since before such an event
+//! may have changed without leaving a version. So where the event does not cover a directory, both the
+//! nearest known state before it and the nearest after it must allow access. Where nothing is known of a
+//! directory, the way ends: a user who came by the present was checked there.
 
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time::{covers, with, PRESENT};
@@ -28,10 +27,10 @@ const SEARCH: u32 = 1;
 /// The right to learn what names there are.
 const READ: u32 = 4;
 
-/// What one user may come to. Remembers what it has found, so it is for one question and not to be kept.
+/// What one user may reach. It remembers what it has found, so it serves one question and is not kept.
 pub struct Access {
     store: Arc<Store>,
-    /// `None`: who may all.
+    /// `None`: may reach everything.
     asking: Option<Asking>,
     /// Where the way begins.
     top: InodeNo,
@@ -40,27 +39,27 @@ pub struct Access {
 
 /// What is known of a directory.
 struct Known {
-    /// Whether all that is known allows it.
+    /// Whether all known states allow it.
     allows: bool,
-    /// What was above.
+    /// The directory above.
     parent: (InodeNo, Incarnation),
-    /// Since when it was so, or may have been.
+    /// Since when it was so, or may have been so.
     born: EventNo,
 }
 
-/// How a number sees directories.
+/// Which directories an event is sure to see as they were.
 #[derive(Clone, Copy)]
 enum Sight {
-    /// All as they were.
+    /// All.
     All,
-    /// Those below a directory, with that itself.
+    /// This directory and those below it.
     Below(InodeNo),
     /// None.
     Nothing,
 }
 
 impl View {
-    /// What a user may come to who begins at a directory; `None`: who may all.
+    /// What a user may reach who begins at the directory `top`; `None`: a user who may reach everything.
     pub fn access(&self, asking: Option<Asking>, top: InodeNo) -> Access {
         let asking = asking.filter(|asking| asking.uid != 0);
         Access { store: self.store().clone(), asking, top, reached: Mutex::default() }
@@ -68,8 +67,8 @@ impl View {
 }
 
 impl Access {
-    /// Whether a directory as of an event (`None`: the present), and all above it then, may be searched: so
-    /// what was in it could be opened by who knew the name. O(depth · log versions).
+    /// Whether a directory as of an event (`None`: the present), and all above it then, may be searched: the
+    /// user could then open anything in it whose name he knew. O(depth · log versions).
     ///
     /// # Errors
     /// [`Error::Stale`] if the event is not kept; damage and device errors.
@@ -77,7 +76,7 @@ impl Access {
         self.reaches_at(directory, event.unwrap_or(PRESENT))
     }
 
-    /// Whether it may also be listed: so its names could be learned.
+    /// Whether the directory may also be listed, so that the user could learn its names.
     ///
     /// # Errors
     /// As [`Access::reaches`].
@@ -85,15 +84,14 @@ impl Access {
         self.lists_at(directory, event.unwrap_or(PRESENT))
     }
 
-    /// Whether it is told everything.
+    /// Whether everything is allowed.
     pub fn is_all(&self) -> bool {
         self.asking.is_none()
     }
 
-    /// Whether the way to what is now, or was then, an inode may be gone: that is all directories above it. A
-    /// file that has, or had, several names was found in the directory `found_in`; of one that was found by
-    /// its number alone nobody knows.
-    ///
+    /// Whether the user may walk the way to an inode, now or as of an event: all directories above it. A file
+    /// that has, or had, several names was found in the directory `found_in`. Nothing is known about the way
+    /// to a file that was found by its number alone.
     /// # Errors
     /// As [`Access::reaches`].
     pub fn reaches_inode(
@@ -105,8 +103,8 @@ impl Access {
         self.above(no, found_in, event, &|above, at| self.reaches_at(above, at))
     }
 
-    /// Whether the name of such an inode could be learned: the directory that it is in, or was in then, may
-    /// also be listed.
+    /// Whether the user could learn the name of such an inode: the directory that it is in, or was in then,
+    /// may also be listed.
     ///
     /// # Errors
     /// As [`Access::reaches`].
@@ -166,7 +164,8 @@ impl Access {
             }
             match known {
                 Some(Known { allows: false, .. }) => break false,
-                // Nobody knows more, or there is no more; or damage made a circle, which others will tell.
+                // Nothing more is known, or there is nothing more. A circle would be damage, which other
+                // checks report.
                 None => break true,
                 Some(_) if no == self.top || path.len() > DEPTH_MAX => break true,
                 Some(Known { parent: (parent, _), .. }) if parent == no || parent == InodeNo::NONE => {
@@ -180,14 +179,15 @@ impl Access {
         Ok(reached)
     }
 
-    /// Keeps the event from being forgotten meanwhile.
+    /// Keeps the event from being forgotten during the look.
     fn during<R>(&self, at: EventNo, look: impl FnOnce() -> Result<R>) -> Result<R> {
         let _seeing = (at != PRESENT).then(|| self.store.past.see(at)).transpose()?;
         look()
     }
 
-    /// What is sure to be known, of a directory and those above it, as of an event. Not for who keeps the
-    /// event from being forgotten: it waits for who changes the list of events, who may wait for that.
+    /// Which of a directory and those above it an event is sure to know. Not for callers that keep the event
+    /// from being forgotten: this waits for whoever changes the list of events, and that thread may wait for
+    /// such a caller.
     fn sight(&self, directory: InodeNo, at: EventNo) -> Result<Sight> {
         if at == PRESENT {
             return Ok(Sight::All);
@@ -205,7 +205,7 @@ impl Access {
         })
     }
 
-    /// What is known of a directory at a number; `None` if nothing is.
+    /// What is known of a directory at an event number; `None` if nothing is.
     fn known(
         &self,
         asking: &Asking,
@@ -264,7 +264,8 @@ mod tests {
         volume.view().setattr(&Caller::superuser(), inode, &set).unwrap();
     }
 
-    /// What a directory is now says nothing of what it was; each on the way counts, as it was then.
+    /// The present state of a directory says nothing about its past. Each directory on the way counts as it
+    /// was then.
     #[test]
     fn the_way_as_it_was() {
         let volume = Volume::memory(64 << 20).unwrap();
@@ -292,7 +293,7 @@ mod tests {
         assert!(access.reaches_inode(f, Some(b), Some(second)).unwrap());
         assert!(!access.reaches_inode(f, Some(b), Some(first)).unwrap());
         assert!(access.reaches_inode(a, None, Some(first)).unwrap(), "itself does not count");
-        // Who is let in by an ACL of then, and by a group.
+        // Lets somebody in by an ACL of then, and by a group.
         let mut acl = 2u32.to_le_bytes().to_vec();
         for (tag, bits, id) in [(1u16, 7u16, u32::MAX), (2, 1, 9), (4, 0, !0), (16, 1, !0), (32, 0, !0)] {
             acl.extend([&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat());
@@ -304,8 +305,7 @@ mod tests {
         assert!(!reaches(10, b, Some(third)));
     }
 
-    /// An event of a directory does not keep what is above: then what is known before it and behind it
-    /// counts.
+    /// An event of a directory does not keep what is above. There the known states before and after it count.
     #[test]
     fn what_no_event_has_seen() {
         let volume = Volume::memory(64 << 20).unwrap();
@@ -325,7 +325,8 @@ mod tests {
         assert!(reaches(9, None) && !reaches(9, Some(of_b)) && reaches(7, Some(of_b)));
     }
 
-    /// A group whose members may less than others; and who may be in it, for all that is known.
+    /// A group whose members have fewer rights than others, when it is known, and when it is not, who is in
+    /// it.
     #[test]
     fn groups() {
         let volume = Volume::memory(64 << 20).unwrap();

@@ -1,16 +1,14 @@
-//! Looking at the past: what inodes and names were as of an event; and, in `when.rs`, which event a time
-//! means.
+//! Looking at the past: what inodes and names were as of an event. `when.rs` finds which event a time means.
 //!
-//! Everything here is said of a number c: an inode as of c is the one in use if it was born at c or before,
-//! else its version with the greatest birth up to c, if that had not ended by then. A name as of c is the
-//! entry in use if it was born at c or before, else the past name whose span has c in it. Only what c covers
-//! is sure to be found so ([`crate::history::record`]); who asks comes from the directory that was cut,
-//! downwards.
-//!
+//! All definitions are relative to an event number c. An inode as of c is the one in use if that was born at
+//! c or before. Otherwise it is the inode's version with the greatest birth up to c, if that version had not
+//! ended by then. A name as of c is the entry in use if that was born at c or before. Otherwise it is the
+//! past name whose span contains c. Only what c covers is sure to be found so ([`crate::history::record`]),
+//! so callers start at the directory that the event is of, and walk downwards.
 //! **The present as the past.** Most of what an event has seen has not changed since, and is read where it
-//! is, from the same memory. Whoever does so looks again afterwards, or under the same lock, whether the
-//! inode is still as it was then; if not, it has become a version meanwhile, and that is read. What has once
-//! been a version never changes.
+//! is, from the same memory. A reader checks afterwards, or under the same lock, that the inode is still as
+//! it was then. If not, it has become a version meanwhile, and the reader reads that. A version never
+//! changes.
 //!
 //! Versions are kept in memory as cells of their own ([`crate::history::record::Versions`]), with their data
 //! in the same cache as all data.
@@ -37,11 +35,11 @@ use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{EventKind, EventMore, WriteFeatures};
 
-/// Takes an event of a directory with all that is below it: a snapshot, or a point to go back to. Durable
-/// when it returns, if `wait`.
+/// Takes an event of a directory with all that is below it: a snapshot, or a point to go back to. With `wait`
+/// it is durable on return.
 ///
 /// # Errors
-/// `NotADirectory`; `Exists` for a name that a kept snapshot of the directory has; `LimitReached`; `NoSpace`;
+/// `NotADirectory`; `Exists` if a kept snapshot of the directory has that name; `LimitReached`; `NoSpace`;
 /// damage and device errors.
 pub(crate) fn snapshot(
     store: &Arc<Store>,
@@ -55,10 +53,10 @@ pub(crate) fn snapshot(
     take(store, directory, taking, wait)
 }
 
-/// As [`snapshot`], with what else there is to say of it.
+/// As [`snapshot`], with all the details that an event may have.
 ///
 /// # Errors
-/// As [`snapshot`]; `OutOfOrder`; `Invalid` for a time of another directory than the root.
+/// As [`snapshot`]; `OutOfOrder`; `Invalid` for a time if the directory is not the root.
 pub(crate) fn take(store: &Arc<Store>, directory: InodeNo, taking: Taking<'_>, wait: bool) -> Result<Event> {
     store.check_writable()?;
     if taking.time.is_some() && directory != InodeNo::ROOT {

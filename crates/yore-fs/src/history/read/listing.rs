@@ -1,9 +1,9 @@
-//! Lists of events for people: those that concern a directory, and where what they are of is now.
+//! Lists of events for people: the events that concern a directory, and where their roots are now.
 //!
-//! An event concerns a directory that can be seen as of it, and every directory that what the event is of is
-//! in now. So the root directory has all of them in its list, and any other those that stand behind an `@`
-//! there or below. Events of single files, of which policies make one at each close, are left out: they have
-//! a list for each file ([`View::list_versions`]).
+//! An event concerns a directory that can be seen as of it, and every directory that now contains the root of
+//! the event. So the list of the root directory has all events, and the list of any other directory has those
+//! that can stand after an `@` there or below. Events of single files, of which policies make one at each
+//! close, are left out: each file has a list of its own ([`View::list_versions`]).
 
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time;
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use yore_format::{EventKind, EventNo, EventState, Incarnation, Timestamp};
 
-/// Events looked at by one call.
+/// How many events one call looks at.
 const PAGE: usize = 256;
 
 /// A kept event, as a list shows it.
@@ -25,38 +25,37 @@ const PAGE: usize = 256;
 pub struct ListedEvent {
     /// The event.
     pub event: Event,
-    /// When the next event was taken, of whatever directory: a text that names this one must end before. It
-    /// may have been forgotten: a time that could be its name leads nowhere.
+    /// When the next event of any directory was taken. A text that names this event must end before that. The
+    /// next event may have been forgotten; a time that could be its name leads nowhere.
     pub next: Option<Timestamp>,
-    /// The directory whose list this is can be seen as of the event.
+    /// As of the event, the directory whose list this is can be seen.
     pub covers: bool,
-    /// It was this very directory that the event is of.
+    /// The event is of this very directory.
     pub own: bool,
-    /// It is pinned, and so not forgotten.
+    /// The event is pinned, and so cannot be forgotten.
     pub pinned: bool,
-    /// It is mounted by itself, which pins it.
+    /// The event is mounted by itself, which pins it.
     pub mounted: bool,
-    /// Where what the event is of is now, from the root; `None` if it is gone. In the list of a directory
-    /// also of what is none.
+    /// The present path of the event's root, from the root directory; `None` if it is gone. In the list of a
+    /// directory, `None` also if the root of the event is no directory.
     #[serde(with = "crate::travel::path")]
     pub path: Option<PathBuf>,
 }
 
-/// Where a directory is: its path, and itself with all that it is in.
+/// Where a directory is: its path, and itself with all directories that it is in.
 type Place = Option<(PathBuf, Vec<InodeNo>)>;
 
-/// In lists what a policy holds for a time is held.
+/// Lists show an event that a policy holds for a time as held.
 fn shown(mut event: Event) -> Event {
     event.row.held = is_held(&event.row);
     event
 }
 
 impl View {
-    /// The kept events that concern a directory of this view, numbered `from` or above, in ascending order;
-    /// and the number to go on from if there may be more. Looks at up to 256 events, so it may find none and
-    /// yet not be at the end. O(depth) for each, and once for each directory that the event is of the entries
-    /// of those above it.
-    ///
+    /// The kept events that concern a directory of this view, numbered `from` or above, in ascending order,
+    /// and the number to go on from if there may be more. One call looks at up to 256 events, so it may find
+    /// none before the end. O(depth) for each event; for each directory that events are of, once the entries
+    /// of the directories above it.
     /// # Errors
     /// Damage and device errors.
     pub fn list_events(
@@ -91,8 +90,8 @@ impl View {
         Ok((listed, beyond))
     }
 
-    /// The kept events of a directory itself, numbered `from` or above, in ascending order, at most so many;
-    /// each with what is [`ListedEvent::next`]. O(log events) for each.
+    /// The kept events of a directory itself, numbered `from` or above, in ascending order, at most so many.
+    /// Each comes with its [`ListedEvent::next`]. O(log events) for each.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -119,11 +118,11 @@ impl View {
             .collect()
     }
 
-    /// The kept events of a file itself, of which a policy makes one at each close, numbered `from` or above,
-    /// in ascending order; and the number to go on from if there may be more. The file is what the name means
-    /// in a directory of this view; a name with a time means what it did then, and one of what is gone what
-    /// it meant last. That a file was removed is an event as of which it cannot be seen, and is left out.
-    /// O(log events) for each, and once the entries of the directories that the file is in.
+    /// The kept events of a file itself (a policy makes one at each close), numbered `from` or above, in
+    /// ascending order, and the number to go on from if there may be more. The file is the one that the name
+    /// means in a directory of this view. A name with a time means what it did then, and a name that is gone
+    /// means what it meant last. Tombstones are left out, because the file cannot be seen as of them. O(log
+    /// events) for each event, and once the entries of the directories that the file is in.
     ///
     /// ```
     /// use yore_fs::{EventNo, Policy, Versioning, Volume};
@@ -166,9 +165,9 @@ impl View {
         Ok((listed.collect(), beyond))
     }
 
-    /// The kept event as of which a file is seen under this name, which may have a time; `None` if it is one
-    /// of the present. [`ListedEvent::own`] says whether it is an event of the file itself, and
-    /// [`ListedEvent::path`] where what the event is of is now.
+    /// The kept event that shows a file under this name, which may have a time; `None` if the name means a
+    /// file of the present. [`ListedEvent::own`] says whether the event is of the file itself, and
+    /// [`ListedEvent::path`] where the root of the event is now.
     ///
     /// # Errors
     /// As [`View::list_versions`].
@@ -215,7 +214,7 @@ impl View {
         Ok((gone.inode, gone.incarnation, event))
     }
 
-    /// As [`View::path_now`], of what has this number and incarnation.
+    /// As [`View::path_now`], for the inode with this number and incarnation.
     fn path_as(&self, inode: InodeNo, incarnation: Incarnation) -> Result<Option<PathBuf>> {
         match self.present().node(inode, Some(incarnation.0)) {
             Ok(_held) => self.path_now(inode),
@@ -224,13 +223,14 @@ impl View {
         }
     }
 
-    /// What changes whenever an event is taken or forgotten: for who remembers something of which there are.
+    /// A value that changes whenever an event is taken or forgotten, for callers that cache which events
+    /// there are.
     pub fn events_stamp(&self) -> (EventNo, usize) {
         self.store().past.stamp()
     }
 
-    /// Where an inode is now: a path on the volume, of a file that of its latest name. `None` if it is gone
-    /// or that name is. O(entries of the directories on the way).
+    /// Where an inode is now: its path on the volume; for a file, the path of its latest name. `None` if the
+    /// inode or that name is gone. O(entries of the directories on the way).
     ///
     /// # Errors
     /// Damage and device errors.
@@ -254,14 +254,14 @@ impl View {
         Ok(path.map(|((above, _), name)| above.join(std::ffi::OsStr::from_bytes(&name))))
     }
 
-    /// Where a directory is now; `None` if it is gone, or is being moved just now, or is no directory.
+    /// Where a directory is now; `None` if it is gone, is being moved just now, or is no directory.
     fn place_of(&self, directory: InodeNo, incarnation: Incarnation) -> Result<Place> {
         let present = self.present();
         let gone = |e: Error| match e {
             Error::Stale | Error::NotADirectory => Ok(None),
             e => Err(e),
         };
-        // While it is held nobody else gets its number.
+        // While this is held, no other inode gets its number.
         let _held = match present.node(directory, Some(incarnation.0)) {
             Ok(node) => node,
             Err(e) => return gone(e),
@@ -283,7 +283,7 @@ impl View {
         Ok(Some((absolute(&names), path)))
     }
 
-    /// The name that a directory has for an inode. O(entries).
+    /// The name of an inode in a directory. O(entries).
     fn name_in(&self, directory: InodeNo, inode: InodeNo) -> Result<Option<Vec<u8>>> {
         let mut name = None;
         self.readdir(directory, 0, &mut |item| {
@@ -318,8 +318,8 @@ mod tests {
         volume.view().snapshot(node.inode(), name, false, false).unwrap().number
     }
 
-    /// A directory lists what can be seen there and what the event is of below, and nothing else; the root
-    /// lists all.
+    /// The list of a directory has the events that show it and those of roots below it, and nothing else. The
+    /// list of the root has all.
     #[test]
     fn a_directory_lists_what_concerns_it() {
         let volume = Volume::memory(64 << 20).unwrap();
@@ -352,13 +352,14 @@ mod tests {
             of_root.iter().map(|(event, next)| (event.number, *next)).collect::<Vec<_>>(),
             [(all[0], list(&volume, "/")[0].next)]
         );
-        // The next event is the next of the volume.
+        // The next event is the next one of the whole volume.
         let root = list(&volume, "/");
         assert_eq!(listed[2].next, Some(root[3].event.row.time));
         assert_eq!(root[3].next, None);
     }
 
-    /// What the event is of is shown where it is now; what is gone has no path, and only the root lists it.
+    /// Lists show the root of an event where it is now. A root that is gone has no path, and only the list of
+    /// the root directory has its events.
     #[test]
     fn paths_are_those_of_the_present() {
         let volume = Volume::memory(64 << 20).unwrap();
@@ -372,12 +373,12 @@ mod tests {
         volume.create_dir("to/c").unwrap();
         assert_eq!(list(&volume, "/")[0].path, None);
         assert!(list(&volume, "to").is_empty());
-        // A directory that has the number of one that is gone is another one.
+        // A directory that has the number of one that is gone is another directory.
         assert!(list(&volume, "to/c").iter().all(|listed| !listed.own));
     }
 
-    /// The time that tells a snapshot from the next one still does when that has been forgotten. It used to
-    /// become so short that the forgotten one could be meant, and then led nowhere.
+    /// The time that tells a snapshot from the next one still does so when the next one has been forgotten.
+    /// It used to become so short that it could mean the forgotten one, and then led nowhere.
     #[test]
     fn a_listed_time_leads_there_when_the_next_one_is_forgotten() {
         use crate::time::{parse, print, TimeZone};
@@ -390,12 +391,12 @@ mod tests {
             let text = print(listed.event.row.time, listed.next, &TimeZone::UTC);
             let when = parse(&text, listed.event.row.time, &TimeZone::UTC).unwrap();
             assert_eq!(view.event_for(view.root(), &when).unwrap(), taken[0], "{text}");
-            // Then they are not dying any more, but forgotten.
+            // Then these events are no longer dying, but forgotten.
             view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         }
     }
 
-    /// Long lists come in pages, each snapshot once, and none is missing.
+    /// Long lists come in pages, with each snapshot exactly once.
     #[test]
     fn long_lists_come_in_pages() {
         let volume = Volume::memory(64 << 20).unwrap();

@@ -1,8 +1,8 @@
 //! Queries of history: what differs between two times ([`View::diff`]), what a file was over time
 //! ([`View::log`]), and what is gone ([`View::deleted`]).
 //!
-//! The present is a time like others here, the greatest number of all ([`at_time::PRESENT`]), but it changes
-//! while one looks. What vanishes between two steps is left out; between two events everything is exact.
+//! The present counts as a time here, with the greatest number of all ([`at_time::PRESENT`]), but it changes
+//! during a query. What vanishes between two steps is left out. Between two events everything is exact.
 
 mod answer;
 mod changes;
@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::{Error, InodeNo, Result, View};
 use yore_format::{EventNo, Timestamp};
 
-/// Calls `each` with one after another until it breaks.
+/// Calls `each` with one result after another until it breaks.
 fn tell<T>(found: Vec<T>, each: Each<'_, T>) {
     for one in found {
         if each(one).is_break() {
@@ -32,15 +32,15 @@ fn tell<T>(found: Vec<T>, each: Each<'_, T>) {
 }
 
 impl View {
-    /// All that differs in the tree below a directory between two events that have seen it, or one and the
-    /// present (`None`), in the order of paths. `from` may be later than `to`. Names are compared, each by
-    /// itself: hard links are names of their own; a renamed directory is one difference, and what is below it
-    /// differs only if it has changed itself, while all that is below an added or a removed directory was
-    /// added or removed. A change of times alone is one of files, but not of directories.
+    /// All differences in the tree below a directory, between two events that have seen it or between one and
+    /// the present (`None`), in the order of paths. `from` may be later than `to`. Names are compared one by
+    /// one: each hard link is a name of its own. A renamed directory is one difference, and what is below it
+    /// differs only if it has changed itself. But everything below an added or removed directory was added or
+    /// removed. A change of times alone is a difference for files, but not for directories.
     ///
     /// Takes time in proportion to what changed on the volume between the two, and to the entries of the
-    /// directories that did. If a file of several names has changed, all names below the directory are looked
-    /// at. Takes memory for all differences.
+    /// directories that changed. If a file of several names has changed, it looks at all names below the
+    /// directory. Takes memory for all differences.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -64,7 +64,7 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if one of the events has not seen the directory, or it is gone;
+    /// [`Error::NotFound`] if one of the events has not seen the directory, or if the directory is gone;
     /// [`Error::NotADirectory`]; [`Error::Stale`] if an event is not kept any more; damage and device errors.
     pub fn diff(
         &self,
@@ -79,11 +79,12 @@ impl View {
         Ok(())
     }
 
-    /// As [`View::diff`], but what took the place of another one of the same name and type is compared with
-    /// it, as if both were states of one: so programs save a file, and so is what was put back. It is one
-    /// difference, with what the new one differs in, or none. The times of directories do not count.
+    /// As [`View::diff`], but a file that took the place of another one of the same name and type is compared
+    /// with that one, as if both were states of one file: programs save files so, and so does putting back.
+    /// The result is one difference, which says in what the new file differs, or none. The times of
+    /// directories do not count.
     ///
-    /// Takes time beside that for the data of such files, where size and attributes are the same.
+    /// In addition it takes time for the data of such files, where size and attributes are the same.
     ///
     /// # Errors
     /// As [`View::diff`].
@@ -102,15 +103,15 @@ impl View {
         Ok(())
     }
 
-    /// What a name of a directory of this view meant over time, latest first: each state that a kept event
-    /// has seen, and that of this view. States that differ in nothing but their times of access and change,
-    /// or the number of names, count as one. Renames are followed. Where the file was not there yet, but its
-    /// name meant another one before, the log goes on with that. A name that means nothing now has the log of
-    /// what it meant last; one with a time ([`crate::split_time`]) begins there. An empty one is the
-    /// directory itself.
+    /// What a name in a directory of this view meant over time, latest first: each state that a kept event
+    /// has seen, and the state in this view. States that differ only in their times of access and change, or
+    /// in the number of names, count as one. The log follows renames. Where the file did not exist yet, but
+    /// its name meant another file before, the log goes on with that file. For a name that means nothing now,
+    /// the log is that of what it meant last. For a name with a time ([`crate::split_time`]), the log begins
+    /// at that time. An empty name is the directory itself.
     ///
-    /// O(events + states · log), where events of directories below the root are between also the states of
-    /// those above the file.
+    /// O(events + states · log); where events of directories below the root lie in between, also the states
+    /// of the directories above the file.
     ///
     /// # Errors
     /// [`Error::NotFound`] if no kept event has seen the name; damage and device errors.
@@ -118,9 +119,9 @@ impl View {
         self.log_below(directory, name, &mut |_| Ok(()), each)
     }
 
-    /// As [`View::log`], of a path from the directory, whose parts are names without times. A directory on
-    /// the way may be gone: then it is the one that the name meant last, as far as a kept event has seen it.
-    /// `pass` is asked with the facts of each directory on the way, and may refuse.
+    /// As [`View::log`], for a path from the directory, whose parts are names without times. If a directory
+    /// on the way is gone, the path goes on in the one that the name meant last, as far as a kept event has
+    /// seen it. `pass` gets the facts of each directory on the way, and may refuse.
     ///
     /// # Errors
     /// As [`View::log`]; those of `pass`.
@@ -135,10 +136,10 @@ impl View {
         log::log(self.store(), directory, path, self.event().unwrap_or(PRESENT), pass, each)
     }
 
-    /// Names that kept events have seen in a directory, that are not there any more, and that were the last
-    /// of their files as far as events have seen: the latest gone first. With `recursive` also those of all
-    /// directories below as they are now; what was in a deleted directory can be seen there. O(names that
-    /// ever went from these directories), and with `recursive` O(entries).
+    /// Names that kept events have seen in a directory, that no longer exist, and that were the last names of
+    /// their files, as far as events have seen: the latest gone first. With `recursive` also the names of all
+    /// present directories below. (The contents of a deleted directory can be seen in that directory.)
+    /// O(names that ever went from these directories), and with `recursive` O(entries).
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::ReadOnly`] in a view of the past; damage and device errors.
@@ -146,7 +147,7 @@ impl View {
         self.deleted_in_steps(directory, recursive, &Progress::default(), each)
     }
 
-    /// As [`View::deleted`], and says how far it has come.
+    /// As [`View::deleted`], with a report of its progress.
     ///
     /// # Errors
     /// As [`View::deleted`].

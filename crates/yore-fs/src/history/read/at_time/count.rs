@@ -1,9 +1,8 @@
-//! The last event, the one before it, and so on, of those that show a directory or a name in it.
+//! The last event that shows a directory or a name in it, the one before it, and so on.
 //!
-//! Counted are the events that people take and that policies make. Not counted are the points that something
-//! can be undone by, which nobody asked for, and what says that a file was removed, which shows nothing. A
-//! name is shown by what covers its directory, and by events of the very file or directory that it meant at
-//! that time.
+//! The count includes the events that people take and that policies make. It does not include undo points,
+//! which nobody asked for, or tombstones, which show nothing. A name is shown by the events that cover its
+//! directory, and by events of the very file or directory that it meant at that time.
 
 use super::events::{above_then_and_now, covers, last_kept, live};
 use super::tree::PRESENT;
@@ -14,10 +13,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use yore_format::{EventKind, EventNo};
 
-/// An event that shows what was asked for.
+/// An event that shows the directory or the name.
 pub(super) struct Shown {
     pub event: Event,
-    /// It is one of what the name meant itself, and not one that covers the directory.
+    /// The event is of what the name meant itself, and does not cover the directory.
     pub own: bool,
 }
 
@@ -28,11 +27,11 @@ fn is_counted(kind: EventKind) -> bool {
     }
 }
 
-/// The event that is `count`-th from the last, of those up to `from` that show a directory, or a name in it.
-/// O(count · depth · log history), and as much again for each meaning of the name that no event has seen.
+/// The `count`-th event from the last, of those up to `from` that show a directory, or a name in it. O(count
+/// · depth · log history), and as much again for each meaning of the name that no event has seen.
 ///
 /// # Errors
-/// `NotFound` if there are fewer; damage and device errors.
+/// `NotFound` if there are fewer such events; damage and device errors.
 pub(super) fn counted(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -82,7 +81,8 @@ fn covering(store: &Arc<Store>, directory: InodeNo, most: EventNo) -> Result<Opt
     Ok(last)
 }
 
-/// The last event behind `least` and up to `most` of what the name meant at that time itself.
+/// The last event after `least` and up to `most` of the very file or directory that the name meant at that
+/// time.
 fn own(
     store: &Arc<Store>,
     directory: InodeNo,

@@ -1,4 +1,4 @@
-//! Which events there are of a directory and of those above it, and what they show.
+//! Which events a directory and those above it have, and what these events show.
 
 use super::tree::{directory_in_use, parent, place, with};
 use crate::core::inode::DEPTH_MAX;
@@ -9,12 +9,12 @@ use hashbrown::HashSet;
 use std::sync::Arc;
 use yore_format::{EventNo, EventState};
 
-/// All events that are kept, in ascending order.
+/// All kept events, in ascending order.
 pub(crate) fn events(store: &Arc<Store>) -> Result<Vec<Event>> {
     kept_from(store, EventNo(0), usize::MAX)
 }
 
-/// The kept events from this number on in ascending order, at most so many.
+/// The kept events from this number on in ascending order, at most `most`.
 pub(crate) fn kept_from(store: &Arc<Store>, from: EventNo, most: usize) -> Result<Vec<Event>> {
     let mut events = Vec::new();
     store.past.each_event(&store.meta, from, &mut |event| {
@@ -44,7 +44,7 @@ pub(super) fn above(store: &Arc<Store>, directory: InodeNo, from: Option<EventNo
     Ok(all)
 }
 
-/// A directory and those above it as of a number, as far as they are known; then as they are now.
+/// A directory and those above it as of an event number, as far as they are known, and those above it now.
 pub(super) fn above_then_and_now(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -55,7 +55,7 @@ pub(super) fn above_then_and_now(
     Ok(all)
 }
 
-/// The last kept event of `root` itself up to `most` that is `wanted`.
+/// The last kept event of `root` itself up to `most` that satisfies `wanted`.
 pub(super) fn last_kept(
     store: &Arc<Store>,
     root: InodeNo,
@@ -71,7 +71,7 @@ pub(super) fn last_kept(
     Ok(None)
 }
 
-/// Whether a directory was the one that the event is of, or below it. O(depth · log).
+/// Whether a directory was the root of an event, or below it, as of that event. O(depth · log).
 pub(crate) fn covers(store: &Arc<Store>, event: &Event, directory: InodeNo) -> Result<bool> {
     if matches!(parent(store, directory, event.number), Err(Error::NotFound | Error::NotADirectory)) {
         return Ok(false);
@@ -89,8 +89,8 @@ pub(crate) fn covers(store: &Arc<Store>, event: &Event, directory: InodeNo) -> R
     Ok(false)
 }
 
-/// What a name means now in a directory that is seen as of `from`: under the number of one that is gone
-/// another one may live.
+/// What a name means now in a directory that is seen as of `from`. `None` if that directory is gone, even if
+/// another one has its number now.
 pub(super) fn live(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -103,7 +103,7 @@ pub(super) fn live(
     }
 }
 
-/// Whether the directory of a number as of an event is the one that has the number now.
+/// Whether the directory that had this number as of an event still has it.
 fn is_alive(store: &Arc<Store>, directory: InodeNo, event: EventNo) -> Result<bool> {
     let then = with(store, directory, event, |_, state| Ok(state.inode.incarnation));
     match (directory_in_use(store, directory)?, then) {

@@ -1,4 +1,4 @@
-//! A name with a time behind an `@`, as `thesis@yesterday`: how it is taken apart, and when it is.
+//! A name with a time after an `@`, as `thesis@yesterday`: how it is split, and when it is.
 
 use crate::time::{self, When};
 use crate::{Error, Result};
@@ -6,13 +6,13 @@ use crate::{Error, Result};
 /// What a name turns out to mean in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolved<T> {
-    /// What has this very name.
+    /// The very name exists, and means this.
     Literal(T),
-    /// Nothing has this very name, and what stands before its `@` meant this at the time behind it.
+    /// The very name does not exist, and what stands before its `@` meant this at the time after it.
     AtTime(T),
-    /// Nothing has this very name. It has a time, and there was nothing then.
+    /// The very name does not exist. It has a time, and there was nothing then.
     NothingThen,
-    /// Nothing has this very name, and it has no time.
+    /// The very name does not exist, and has no time.
     Nothing,
 }
 
@@ -20,7 +20,7 @@ impl<T> Resolved<T> {
     /// What the name means, by itself or with its time.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it means nothing.
+    /// [`Error::NotFound`] if the name means nothing.
     pub fn found(self) -> Result<T> {
         match self {
             Resolved::Literal(found) | Resolved::AtTime(found) => Ok(found),
@@ -29,21 +29,22 @@ impl<T> Resolved<T> {
     }
 }
 
-/// Finds out what a name in a directory means that may have a time behind an `@`. Every call that takes such
+/// Finds out what a name in a directory means that may have a time after an `@`. Every call that takes such
 /// names asks here.
 ///
-/// 1. **The literal name comes first.** `literal` looks the whole name up. If that is there, the name means
-///    it, whether there is an `@` in it or not: no file becomes unreachable by what it is called.
+/// 1. **The literal name comes first.** `literal` looks the whole name up. If it exists, the name means that,
+///   whether it contains an `@` or not: no file becomes unreachable because of its name.
 /// 2. **Then the time.** If `literal` fails with [`Error::NotFound`] and [`split_time`] finds a time,
-///    `at_time` gets what stands before the `@`, and the time. `.` there is the directory itself.
+///   `at_time` gets what stands before the `@`, and the time. A `.` there is the directory itself.
 /// 3. **Otherwise the name means nothing**, also if `at_time` fails with [`Error::NotFound`].
 ///
-/// The caller looks up, so the rules are the same for the present, for a view of the past and for a mount.
-/// `at_time` runs only where `literal` found nothing, and a time is read only then: names that are there cost
+/// The caller provides the look-ups, so the rules are the same for the present, for a view of the past and
+/// for a mount. `at_time` runs only where `literal` found nothing, and only then a time is parsed: names that
+/// exist cost one look-up.
 /// one look-up.
 ///
 /// # Errors
-/// Those of `literal` and `at_time` but [`Error::NotFound`].
+/// Those of `literal` and `at_time` except [`Error::NotFound`].
 pub fn resolve_name<'n, T>(
     name: &'n [u8],
     literal: impl FnOnce() -> Result<T>,
@@ -60,8 +61,8 @@ pub fn resolve_name<'n, T>(
     }
 }
 
-/// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read. Of `@@` both
-/// are the time's, if it can be read so: the second one marks seconds.
+/// Splits a name with a time after its last `@`; `None` if it has no valid time. Both characters of `@@`
+/// belong to the time, if it is valid so: the second one marks seconds.
 pub fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
     let last = name.iter().rposition(|b| *b == b'@')?;
     let marked = (last > 1 && name[last - 1] == b'@').then(|| last - 1);
@@ -77,7 +78,7 @@ pub fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
 mod tests {
     use super::*;
 
-    /// The last `@` parts name and time, unless there are two of them.
+    /// The last `@` separates name and time, unless there are two of them.
     #[test]
     fn names_and_times_are_taken_apart() {
         let split = |name: &str| {
@@ -105,8 +106,8 @@ mod tests {
         }
     }
 
-    /// What `name` means where these names are there now, and `thesis` and `.` were there at the times that
-    /// can be read.
+    /// What `name` means if the names `now` exist in the present, and `thesis` and `.` existed at all times
+    /// that can be parsed.
     fn meaning(name: &str, now: &[&str]) -> Result<Resolved<String>> {
         let literal = || match now.contains(&name) {
             true => Ok(format!("{name} now")),
@@ -118,7 +119,7 @@ mod tests {
         })
     }
 
-    /// A file that is really called so wins over a time.
+    /// A file that really has this name wins over a time.
     #[test]
     fn the_literal_name_comes_first() {
         let of = |name: &str, now: &[&str]| meaning(name, now).unwrap();
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(of("thesis@before", &[]).found().unwrap(), "thesis then");
     }
 
-    /// Only that a name is not there leads to its time: what cannot be looked up may be there.
+    /// Only the absence of a name leads to its time. Any other error does not: the name may be there.
     #[test]
     fn other_errors_are_told() {
         let unread = || -> Result<()> { Err(Error::NotADirectory) };

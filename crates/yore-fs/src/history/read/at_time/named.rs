@@ -1,9 +1,9 @@
-//! Which event a name means: the nearest, of those that were taken under it, of what is named itself or of
-//! the directories above.
+//! Which event a name means: the nearest of the events that have this name, and are of the named file or
+//! directory itself or of a directory above it.
 //!
-//! Above are the directories that a directory is in, and if none of these was cut under the name, those that
-//! it was in when something was: a snapshot of a directory shows what was below it also if that was moved out
-//! since.
+//! The directories above are those that the directory is in. If none of them has an event of that name, they
+//! are those that it was in when an event of that name was taken: a snapshot of a directory shows what was
+//! below it even if that has been moved out since.
 
 use super::events::{above, covers, live};
 use super::tree::entry;
@@ -13,10 +13,9 @@ use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::EventNo;
 
-/// The event that a name means in a directory, which is seen as of `from` itself (`None`: the present).
-/// O(depth · log events), if one of the directories above was cut so; otherwise as much for each event of
-/// that name.
-///
+/// The event that a name means in a directory, which is itself seen as of `from` (`None`: the present).
+/// O(depth · log events) if one of the directories above has such an event; otherwise as much for each event
+/// of that name.
 /// # Errors
 /// `NotFound` if there is none; damage and device errors.
 pub(super) fn covering(
@@ -48,9 +47,9 @@ pub(super) fn covering(
     nearest.map(|(_, event)| event).ok_or(Error::NotFound)
 }
 
-/// The event with this name of the very directory that a name of a directory means, or meant when it was
-/// taken; `None` if there is none. O(log history), and as much again for each meaning between the first and
-/// the last event of that name.
+/// The event with this name of the file or directory itself that `entry_name` means in a directory, or meant
+/// when the event was taken. `None` if there is none. O(log history), and as much again for each meaning
+/// between the first and the last event of that name.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -84,7 +83,8 @@ pub(super) fn own(
             _ => break,
         }
     }
-    // What has the name now, or had it as of `from`, may have been cut under another one.
+    // The event may have been taken while its file or directory, which has the name now, or had it as of
+    // `from`, had another name.
     let inode_of_name = match from {
         Some(from) => entry(store, directory, entry_name, from)?,
         None => live.map(|found| (found.inode, found.incarnation)),
@@ -94,7 +94,7 @@ pub(super) fn own(
     Ok(found.into_iter().rev().find(|event| event.row.root_incarnation == incarnation))
 }
 
-/// How far a directory was below the one that the event is of.
+/// How far a directory was below the root of the event.
 fn depth(store: &Arc<Store>, event: &Event, directory: InodeNo) -> Result<usize> {
     let all = above(store, directory, Some(event.number))?;
     Ok(all.iter().position(|at| *at == event.row.root).unwrap_or(usize::MAX))

@@ -7,14 +7,14 @@ use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{Corruption, EventNo, Incarnation, Inode};
 
-/// As of this number everything is as it is now: for who looks at the present and at the past alike.
+/// As of this number everything is as it is now. It lets callers treat the present and the past alike.
 pub(crate) const PRESENT: EventNo = EventNo(u64::MAX);
 
 /// Entries copied at a time.
 const BATCH: usize = 128;
 
-/// What `f` makes of an inode as of an event, with its state locked for reading. `f` may run twice.
-///
+/// Calls `f` with an inode as of an event, with its state locked for reading, and returns the result. `f` may
+/// run twice.
 /// # Errors
 /// `NotFound` if there was no such inode then; damage and device errors; those of `f`.
 pub(crate) fn with<R>(
@@ -42,13 +42,13 @@ pub(crate) fn with<R>(
     f(&cell, &state)
 }
 
-/// Whether an inode in use is still as it was then.
+/// Whether an inode in use is still as it was as of the event.
 fn is_as_of(state: &InodeState, event: EventNo) -> bool {
     !state.gone && state.inode.links > 0 && state.inode.born <= event
 }
 
-/// What a longer call makes of an inode as of an event, without locks: again with the version if the inode
-/// changed meanwhile.
+/// Runs a longer call on an inode as of an event, without locks. If the inode changed meanwhile, runs it
+/// again with the version.
 fn during<R>(
     store: &Arc<Store>,
     no: InodeNo,
@@ -67,12 +67,12 @@ fn during<R>(
 /// An inode as it was seen.
 pub(crate) struct PastInode {
     pub attr: Attr,
-    /// The version that it was, unless it is still so.
+    /// The version that it was, unless the inode in use is still so.
     pub version: Option<Arc<InodeCell>>,
 }
 
-/// An inode as of an event. Of what cannot be changed any more nobody keeps times of access, and set-id bits
-/// have no effect.
+/// An inode as of an event. Past states have no access times of their own, because nothing can change them
+/// any more, and their set-id bits have no effect.
 pub(crate) fn inode(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<PastInode> {
     with(store, no, event, |cell, state| {
         let attr = state.attr(no);
@@ -94,7 +94,7 @@ pub(crate) fn parent(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<
     })
 }
 
-/// What a name meant in a directory. Also `.` and `..`.
+/// What a name meant in a directory, `.` and `..` included.
 pub(crate) fn lookup(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -121,8 +121,8 @@ fn check_directory(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<()
     parent(store, no, event).map(|_| ())
 }
 
-/// Looks at the entries in use, and at past names, in one hold of the directory's lock: entries go from one
-/// to the other under it.
+/// Looks at the entries in use, and at past names, under one hold of the directory's lock: entries move from
+/// one to the other under that lock.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -144,7 +144,7 @@ pub(crate) fn entry_named(
     past_entry(store, directory, name, event)
 }
 
-/// The entry in use, if it was there as of an event.
+/// The entry in use, if it was there as of the event.
 fn live_entry(
     store: &Store,
     state: &InodeState,
@@ -156,13 +156,13 @@ fn live_entry(
     Ok(found.filter(|found| !store.past.expunging.has(found.inode, found.incarnation, event)))
 }
 
-/// The past name, if there is none in use that was there.
+/// The past name, if no entry in use was there as of the event.
 fn past_entry(store: &Store, directory: InodeNo, name: &[u8], event: EventNo) -> Result<Option<PastEntry>> {
     let found = store.past.find_name(store, directory, name, event)?;
     Ok(found.filter(|entry| !store.past.expunging.has_entry(entry, event)))
 }
 
-/// The inode that a name of a directory meant.
+/// The inode that a name in a directory meant.
 pub(super) fn entry(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -170,7 +170,7 @@ pub(super) fn entry(
     event: EventNo,
 ) -> Result<Option<(InodeNo, Incarnation)>> {
     let inode_of = |entry: PastEntry| (entry.inode, entry.incarnation);
-    // Most directories are as they were: one look is enough.
+    // Most directories have not changed since: one look is enough.
     if let Ok(cell) = store.cell(directory) {
         let state = cell.state.read();
         if is_as_of(&state, event) {
@@ -185,7 +185,7 @@ pub(super) fn entry(
     Ok(entry_named(store, directory, name, event)?.map(inode_of))
 }
 
-/// The inode in use under the number of a directory, if it is one.
+/// The inode in use with this number, if it is a directory.
 pub(super) fn directory_in_use(store: &Arc<Store>, no: InodeNo) -> Result<Option<Arc<InodeCell>>> {
     match store.cell(no) {
         Ok(cell) if cell.state.read().inode.is_directory() => Ok(Some(cell)),
@@ -194,7 +194,7 @@ pub(super) fn directory_in_use(store: &Arc<Store>, no: InodeNo) -> Result<Option
     }
 }
 
-/// Calls `each` for the entries behind a cookie that a directory had, `.` and `..` first, until it returns
+/// Calls `each` with the entries that a directory had after a cookie, `.` and `..` first, until it returns
 /// false.
 pub(crate) fn readdir(
     store: &Arc<Store>,
@@ -225,7 +225,7 @@ pub(crate) fn readdir(
     }
 }
 
-/// Whether a name of a directory as of an event led nowhere: what it meant is excluded, and was changed since
+/// Whether a name in a directory as of an event leads nowhere: its inode is excluded, and has changed since
 /// ([`crate::history::exclude`]).
 fn is_missing(store: &Arc<Store>, entry: &PastEntry, event: EventNo) -> Result<bool> {
     let _seeing = store.past.see(event)?;
@@ -236,8 +236,8 @@ fn is_missing(store: &Arc<Store>, entry: &PastEntry, event: EventNo) -> Result<b
     }
 }
 
-/// The entries that a directory had, in cookie order, without `.` and `..`; also those that lead nowhere. The
-/// caller sees the event.
+/// The entries that a directory had, in cookie order, without `.` and `..`, but with those that lead nowhere.
+/// The caller keeps the event from becoming invisible.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -254,8 +254,7 @@ pub(crate) fn entries(store: &Arc<Store>, directory: InodeNo, event: EventNo) ->
     }
 }
 
-/// What a cookie stood for in a directory: the entry in use, which has no death, or a past one. O(log
-/// entries).
+/// What a cookie meant in a directory: the entry in use, which has no death, or a past one. O(log entries).
 ///
 /// # Errors
 /// Damage and device errors.
@@ -282,8 +281,8 @@ pub(crate) fn entry_at(
     }
 }
 
-/// Where an inode was: the directory and the entry there. `None` if it was not in use, had no name, or of
-/// several names none that it remembers.
+/// Where an inode was: the directory and the entry there. `None` if it was not in use, had no name, or had
+/// several names and remembers none of them.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -301,12 +300,12 @@ pub(crate) fn place(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<O
         return Ok(None);
     }
     let entry = entry_at(store, parent, cookie, event)?;
-    // What no event has seen may have been elsewhere then, and have no version that says so.
+    // An inode that no event has seen may have been elsewhere then, and no version says so.
     Ok(entry.filter(|entry| (entry.inode, entry.incarnation) == (no, incarnation)))
 }
 
-/// Calls `each` with what an inode number was in `from..to`, and when, until it returns false: the latest
-/// first. The inode in use may become a version meanwhile, and is met again then.
+/// Calls `each` with the inodes that an inode number meant in `from..to`, and when, until it returns false:
+/// the latest first. The inode in use may become a version meanwhile; then `each` gets it again.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -341,8 +340,7 @@ pub(crate) fn each_state(
     Ok(())
 }
 
-/// The next entries in cookie order: of those in use and of past names, each the first of its kind, under one
-/// hold of the lock.
+/// The next entries in cookie order, both of those in use and of past names, under one hold of the lock.
 fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, event: EventNo) -> Result<Vec<PastEntry>> {
     let mut batch = Vec::new();
     let cell = directory_in_use(store, directory)?;
@@ -373,7 +371,7 @@ fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, event: EventNo
     Ok(batch)
 }
 
-/// Reads a file as it was; returns how much.
+/// Reads a file as it was; returns the number of bytes.
 pub(crate) fn read(
     store: &Arc<Store>,
     no: InodeNo,
@@ -384,13 +382,13 @@ pub(crate) fn read(
     during(store, no, event, |cell| read_from(store, cell, offset, buf))
 }
 
-/// Reads from what a file was, or still is.
+/// Reads from a file's version, or from the inode in use.
 pub(crate) fn read_from(store: &Store, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> Result<usize> {
     cell.state.read().check_regular()?;
     file::read(store, cell, offset, buf)
 }
 
-/// The next data or hole at or after `offset`, as it was.
+/// The next data or hole at or after `offset`, as of the event.
 pub(crate) fn seek(
     store: &Arc<Store>,
     no: InodeNo,

@@ -1,4 +1,4 @@
-//! Which event a time means, of a directory and of a name in it.
+//! Which event a time means, for a directory and for a name in it.
 
 use super::count::counted;
 use super::events::{above_then_and_now, covers, last_kept, live};
@@ -12,17 +12,17 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use yore_format::{EventNo, EventState, Incarnation, Timestamp};
 
-/// What a time asks for: the last event up to a number, unless the one that is named so has been forgotten.
+/// What a time means: the last event up to a number, unless the event that the time names has been forgotten.
 struct Asked {
     most: EventNo,
     gone: Option<Event>,
 }
 
 impl Asked {
-    /// The last one up to a time.
+    /// The last event up to a time.
     ///
     /// # Errors
-    /// `NotFound` if nothing that is kept can be meant; damage and device errors.
+    /// `NotFound` if the time can mean no kept event; damage and device errors.
     fn at(store: &Arc<Store>, time: Timestamp) -> Result<Asked> {
         let (meta, past) = (&store.meta, &store.past);
         let last = last_until(store.number(), time, &mut |most| past.floor(meta, most))?;
@@ -34,8 +34,8 @@ impl Asked {
         last.map(|last| Asked { most: last.number, gone }).ok_or(Error::NotFound)
     }
 
-    /// The event that is meant in a directory, which is seen as of `from` itself (`None`: the present): one
-    /// that covers it. O(depth · log events), more where events of other directories come between.
+    /// The event that is meant in a directory, which is itself seen as of `from` (`None`: the present): one
+    /// that covers the directory. O(depth · log events), more where events of other directories come between.
     fn covering(
         &self,
         store: &Arc<Store>,
@@ -50,20 +50,20 @@ impl Asked {
             let last = last_kept(store, *root, most, &mut |event| covers(store, event, directory))?;
             found = found.max(last.map(|event| event.number));
         }
-        // The very one that was named is not there any more: an earlier one would be something else.
+        // The event that the time names does not exist any more. An earlier one would be something else.
         let is_gone =
             gone.as_ref().is_some_and(|gone| Some(gone.number) > found && roots.contains(&gone.row.root));
         Ok(found.filter(|_| !is_gone))
     }
 
-    /// The number of the very event that was named, if it was one of this inode itself and is not there any
-    /// more.
+    /// The number of the very event that the time names, if that was one of this inode itself and does not
+    /// exist any more.
     fn gone_of(&self, no: InodeNo, incarnation: Incarnation) -> Option<EventNo> {
         let gone = self.gone.as_ref()?;
         ((gone.row.root, gone.row.root_incarnation) == (no, incarnation)).then_some(gone.number)
     }
 
-    /// The event that is meant of those of one inode itself.
+    /// The event that is meant, among those of one inode itself.
     fn of_inode(&self, store: &Arc<Store>, no: InodeNo) -> Result<Option<Event>> {
         let found = last_kept(store, no, self.most, &mut |_| Ok(true))?;
         let is_later = |gone: &Event| {
@@ -73,11 +73,12 @@ impl Asked {
     }
 }
 
-/// The event that a time means in a directory, which is seen as of `from` itself (`None`: the present): the
-/// last kept one up to then that covers it.
+/// The event that a time means in a directory, which is itself seen as of `from` (`None`: the present): the
+/// last kept event up to that time that covers the directory.
 ///
 /// # Errors
-/// `NotFound` if there is none, or the snapshot named does not cover the directory; damage and device errors.
+/// `NotFound` if there is none, or if the snapshot that the time names does not cover the directory; damage
+/// and device errors.
 pub(crate) fn event_for(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -92,12 +93,11 @@ pub(crate) fn event_for(
     asked.covering(store, directory, from)?.ok_or(Error::NotFound)
 }
 
-/// What a name meant in a directory at a time, and as of which event that is known: the last one up to then
-/// that covers the directory, or that is one of the very inode that the name means. `.` is the directory
-/// itself.
+/// What a name meant in a directory at a time, and the event that shows it: the last event up to that time
+/// that covers the directory, or that is of the very inode that the name means. `.` is the directory itself.
 ///
 /// # Errors
-/// `NotFound` if there is no such event, or nothing was there then; damage and device errors.
+/// `NotFound` if there is no such event, or if nothing was there then; damage and device errors.
 pub(crate) fn look_back(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -138,7 +138,7 @@ pub(crate) fn look_back(
     }
 }
 
-/// As [`look_back`], as of an event that is counted from the last one.
+/// As [`look_back`], as of an event that is counted back from the last one.
 fn look_back_counted(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -157,8 +157,8 @@ fn look_back_counted(
     Ok((number, found?))
 }
 
-/// As [`look_back`], as of an event that has a name: of what is named itself, or else of the nearest
-/// directory above.
+/// As [`look_back`], as of an event that has a name: an event of the named file or directory itself, or else
+/// of the nearest directory above.
 fn look_back_named(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -177,18 +177,18 @@ fn look_back_named(
     Ok((number, lookup(store, directory, name, number)?))
 }
 
-/// The last event of a very inode that a name meant.
+/// The last event of the very inode that a name meant.
 enum OwnEvent {
-    /// That which was cut there.
+    /// The inode had the name as of this event.
     At(Event),
-    /// The event is one of what had lost the name before, or the one that was named was forgotten: an earlier
-    /// one would be something else.
+    /// The inode had lost the name before its event, or the event that the time names was forgotten. An
+    /// earlier event would be something else.
     Gone,
 }
 
-/// The last event of an inode itself that the name meant then, where that is later than the directory's;
-/// `None` if there is none. O(log history), and as much again for each meaning since that event that no event
-/// has seen.
+/// The last event of the very inode that the name meant then, if that event is later than the directory's;
+/// `None` if there is none. O(log history), and as much again for each meaning since the directory's event
+/// that no event has seen.
 fn own_event_then(
     store: &Arc<Store>,
     asked: &Asked,
@@ -223,15 +223,15 @@ fn own_event_then(
             return Ok(Some(OwnEvent::Gone));
         }
         match birth.0.checked_sub(1) {
-            // What was before that was seen by the directory's event, and is not later.
+            // The directory's event has seen what was before, so no event of that is later.
             Some(before) if of_directory.is_none_or(|event| before > event.0) => most = EventNo(before),
             _ => return Ok(None),
         }
     }
 }
 
-/// The last event whose time is not after this one, of those that `floor` finds, which gives the last one up
-/// to a number. O(log² events): times ascend with numbers.
+/// The last event whose time is not after `time`. `floor` finds the last event up to a number. O(log²
+/// events), because times ascend with numbers.
 fn last_until(
     next: EventNo,
     time: Timestamp,
@@ -248,8 +248,8 @@ fn last_until(
     Ok(floor(EventNo(low))?.filter(|event| event.row.time <= time))
 }
 
-/// Whether a time that ends at `end`, written to the minute or more exactly, has this one in it: so snapshots
-/// are named by when they were taken. How exactly it was written is seen from its end.
+/// Whether a time that was written to the minute or more exactly, and ends at `end`, contains `time`:
+/// snapshots are named so by when they were taken. The end shows how exactly the time was written.
 fn is_named_by(end: Timestamp, time: Timestamp) -> bool {
     let next = nanoseconds(end) + 1;
     let stretches = std::iter::once(60_000_000_000).chain((0..10).rev().map(|digits| 10i128.pow(digits)));

@@ -5,7 +5,7 @@ use crate::{FileKind, InodeNo};
 use std::ops::ControlFlow;
 use yore_format::{Incarnation, Inode, Timestamp};
 
-/// What a file was at one time, as far as lists show it.
+/// The state of a file at one time, as far as lists show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Type and permissions as in `st_mode`.
@@ -33,8 +33,8 @@ bitflags::bitflags! {
     /// In what two states of one inode differ.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct What: u32 {
-        /// The content: of files told by where it lies, not by reading; of directories, that names came or
-        /// went.
+        /// The content. For files it is compared by where it lies, without reading it; for directories it
+        /// means that names came or went.
         const CONTENT = 1;
         /// Permissions, owner, group or device number.
         const METADATA = 2;
@@ -51,13 +51,13 @@ bitflags::bitflags! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Change {
-    /// The name is there now, and what it means was nowhere below before, or has its other names still.
+    /// The name is there now. Its inode was nowhere below before, or still has its other names.
     Added = 1,
-    /// The name is gone, and with it what it meant, but for its other names.
+    /// The name is gone, and its inode with it, unless that has other names.
     Removed = 2,
     /// What the name means has changed.
     Modified = 3,
-    /// It has this name instead of another one, and may have changed, too.
+    /// The inode has this name instead of another one. It may have changed as well.
     Renamed = 4,
 }
 
@@ -72,7 +72,7 @@ impl Change {
 /// A name below a directory that differs between two times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// How.
+    /// How it differs.
     pub change: Change,
     /// The type of file.
     pub kind: FileKind,
@@ -80,10 +80,10 @@ pub struct Difference {
     pub inode: InodeNo,
     /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The path from the directory, as of the second time; of what was removed as of the first. Empty: the
+    /// The path from the directory as of the second time; for a removed name, as of the first. Empty: the
     /// directory itself.
     pub path: Vec<u8>,
-    /// The path as of the first time of what was renamed.
+    /// For a renamed name, the path as of the first time.
     pub old_path: Option<Vec<u8>>,
     /// What of the inode has changed.
     pub what: What,
@@ -93,13 +93,13 @@ pub struct Difference {
     pub after: Option<Facts>,
 }
 
-/// A kept event that has seen something.
+/// A kept event that has seen a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenBy {
     /// The event.
     pub event: Event,
-    /// When the next event was taken, of whatever directory, kept or forgotten since: a text that names this
-    /// one must end before.
+    /// When the next event of any directory was taken, whether it is kept or has been forgotten. A text that
+    /// names this event must end before that.
     pub next: Option<Timestamp>,
 }
 
@@ -110,12 +110,12 @@ pub struct Logged {
     pub first: Option<SeenBy>,
     /// The last one.
     pub last: Option<SeenBy>,
-    /// It is so still; for a log that begins in the past: it was so then.
+    /// The file is still so. In a log that begins in the past: it was so at that time.
     pub current: bool,
     /// The name that it had.
     pub name: Vec<u8>,
-    /// The path of that name on the volume: as of the last event that has seen it, but of the directory that
-    /// the event is of where it is now, so that it can be looked at there. `None` if that is gone.
+    /// The path of that name on the volume, as of the last event that has seen it. The part above the event's
+    /// root is as it is now, so that the path can be looked at there. `None` if the root is gone.
     pub path: Option<Vec<u8>>,
     /// The type of file.
     pub kind: FileKind,
@@ -125,36 +125,36 @@ pub struct Logged {
     pub incarnation: Incarnation,
     /// What it was.
     pub facts: Facts,
-    /// In what it differs from the state before, the next one of the log.
+    /// In what it differs from the older state, which is the next one of the log.
     pub what: What,
-    /// It has another name, or is in another directory, than in the state before.
+    /// It has another name, or is in another directory, than in the older state.
     pub renamed: bool,
-    /// It is another file than the one before, whose name it took.
+    /// It is another file than the older one, whose name it took.
     pub replaced: bool,
-    /// There is no state before.
+    /// There is no older state.
     pub oldest: bool,
-    /// Of the first state of a log, if the name means nothing any more: what is known of that.
+    /// For the first state of a log, if the name means nothing any more: what is known about how it went.
     pub gone: Option<Gone>,
 }
 
 /// A name that means nothing any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// The first kept event that has seen the directory without the name, or notes that the file was removed.
-    /// `None`: only the present tells.
+    /// The first kept event that has seen the directory without the name, or that is a tombstone of the file.
+    /// `None`: only the present shows it.
     pub by: Option<SeenBy>,
-    /// The file had another name when this one went: it was renamed, whatever has become of it since.
+    /// The file had another name when this one went: it was renamed, whatever happened to it later.
     pub moved: bool,
-    /// The path on the volume that it has now, if it was moved.
+    /// The present path of the file on the volume, if it was moved.
     pub path: Option<Vec<u8>>,
 }
 
-/// A name that kept events have seen in a directory, and that is gone.
+/// A name in a directory that kept events have seen, and that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deleted {
-    /// The path from the directory that was asked.
+    /// The path from the directory of the query.
     pub path: Vec<u8>,
-    /// The last kept event that has it.
+    /// The last kept event that has the name.
     pub last: SeenBy,
     /// The type of file.
     pub kind: FileKind,

@@ -9,11 +9,10 @@ use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{ContentKind, EventNo, Inode, InodeFlags, BLOCK_SIZE};
 
-/// How the state of an inode as of `newer` differs from that as of `older`: of one incarnation, both seen.
-/// What was born at the same number is the same. Content is not read: blocks that an event has seen are never
-/// written again, so what lies in the same blocks is the same. O(log), for a file that was changed O(extents
-/// · log) if its size is the same, and the bytes of its attributes if one was changed.
-///
+/// How the state of an inode as of `newer` differs from that as of `older`; both are of one incarnation, and
+/// events have seen both. States with the same birth are the same. The content is not read: blocks that an
+/// event has seen are never written again, so equal blocks mean equal content. O(log); O(extents · log) for a
+/// file that was changed and has the same size; and the bytes of its attributes if one was changed.
 /// # Errors
 /// `NotFound` if there is no such inode at one of the two times; damage and device errors.
 pub(super) fn changes(store: &Arc<Store>, no: InodeNo, older: EventNo, newer: EventNo) -> Result<What> {
@@ -24,7 +23,7 @@ pub(super) fn changes(store: &Arc<Store>, no: InodeNo, older: EventNo, newer: Ev
             if state.inode.born == was.born {
                 return Ok(Some((What::empty(), false)));
             }
-            // It has become a version in between, and may have been written back before.
+            // The inode has become a version in between, and may have been written back before that.
             if !is_version {
                 return Ok(None);
             }
@@ -42,7 +41,7 @@ pub(super) fn changes(store: &Arc<Store>, no: InodeNo, older: EventNo, newer: Ev
     }
 }
 
-/// What two inodes tell by themselves.
+/// The differences that two inodes show by themselves.
 pub(super) fn in_inodes(was: &Inode, is: &Inode) -> What {
     let mut what = What::empty();
     let metadata = |of: &Inode| (of.mode, of.uid, of.gid, of.rdev, of.flags & InodeFlags::CHOSEN);
@@ -71,10 +70,10 @@ pub(super) fn xattrs(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<
     Ok(all)
 }
 
-/// Whether a file has the content that its version has. Its state is locked.
+/// Whether a file has the same content as its version. Its state is locked.
 fn same_content(store: &Store, no: InodeNo, was: &Inode, state: &InodeState) -> Result<bool> {
     let is = &state.inode;
-    // Data that is not on the medium yet came after the version, which was whole when it was made.
+    // Data that is not on the medium yet was written after the version, which was complete when it was made.
     if was.size != is.size || state.data.is_busy() {
         return Ok(false);
     }

@@ -11,7 +11,7 @@ use crate::{Error, FileKind, InodeNo, Result, View};
 use hashbrown::{HashMap, HashSet};
 use yore_format::EventNo;
 
-/// Calls `each` with what is gone, the latest first.
+/// Calls `each` with the deleted names, the latest first.
 ///
 /// # Errors
 /// As [`View::deleted`].
@@ -58,7 +58,7 @@ fn directories_below(view: &View, directory: InodeNo) -> Result<Vec<(InodeNo, Ve
         next += 1;
         let listed = view.readdir(directory, 0, &mut |item| {
             let is_below = item.kind == FileKind::Directory && !matches!(item.name, b"." | b"..");
-            // In the present one may be moved while others are listed, and be met again.
+            // In the present a directory may be moved while others are listed, and be met again.
             if is_below && met.insert(item.inode) {
                 all.push((item.inode, join(&path, item.name)));
             }
@@ -72,7 +72,7 @@ fn directories_below(view: &View, directory: InodeNo) -> Result<Vec<(InodeNo, Ve
     Ok(all)
 }
 
-/// Adds the names that are gone from one directory, each as what it meant last, with when it went.
+/// Adds the names that are gone from one directory, each with what it meant last and when it went.
 fn in_directory(
     view: &View,
     kept: &KeptEvents<'_>,
@@ -108,7 +108,7 @@ fn in_directory(
     Ok(())
 }
 
-/// `None` if the event was forgotten meanwhile, or the file expunged.
+/// `None` if the event was forgotten meanwhile, or if the file was expunged.
 fn describe(
     view: &View,
     kept: &KeptEvents<'_>,

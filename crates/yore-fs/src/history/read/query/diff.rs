@@ -1,13 +1,13 @@
 //! What differs below a directory between two times.
 //!
-//! **What is looked at.** An inode that both have seen and that differs has a version that ended between the
-//! two: so the trees of changes, read from the earlier number to the later, name all of them, and directories
-//! among them whose names came or went. What only one of the two has seen came into the tree, or left it, by
-//! a name in such a directory, or below such a name.
+//! **What is looked at.** An inode that both times have seen and that differs has a version that ended
+//! between the two. So the trees of changes, read from the earlier number to the later, name all such inodes,
+//! and among them the directories whose names came or went. An inode that only one of the two has seen came
+//! into the tree, or left it, by a name in such a directory, or below such a name.
 //!
-//! **Names.** From the directories that changed come the names *lost* and *gained*; of a directory that was
-//! not below the root before (or is not any more) all names, and so on downwards. Those of one inode are put
-//! together: one lost and one gained is a rename. What is left of the inodes that changed kept their names.
+//! **Names.** The directories that changed yield the names *lost* and *gained*. A directory that was not
+//! below the root before (or is not any more) yields all its names, and so on downwards. The names are then
+//! grouped by inode: one lost and one gained is a rename. The remaining inodes that changed kept their names.
 
 use super::answer::{Change, Difference, Facts, What};
 use super::changes::changes;
@@ -23,9 +23,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use yore_format::{EventNo, EventState, Incarnation, HISTORY_SHARDS};
 
-/// What looking at one inode counts.
+/// What looking at one inode counts in the progress.
 const LOOK: u64 = 4096;
-/// Ends of versions looked up at a time.
+/// How many ends of versions are looked up at a time.
 const BATCH: usize = 256;
 
 type Identity = (InodeNo, Incarnation);
@@ -45,10 +45,11 @@ pub(super) fn diff(
     Ok(known)
 }
 
-/// The differences in the order of paths, and among them what has its path of then in another directory of
-/// that path. Nobody needs to see that it moved, but whoever moves the directories must know. Such a
-/// difference is a rename whose old path is the new one. Behind them come those of which nobody can say that
-/// they are differences: what is excluded, and is or is not there where a policy took a snapshot.
+/// The differences in the order of paths, together with inodes that have the same path at both times, but in
+/// another directory of that path. No user needs to see such a move, but whoever moves the directories must
+/// know of it. It is a rename whose old path equals the new one. The second list has the changes of which
+/// nobody can say whether they are differences: the inode is excluded, and exists or is missing as of a
+/// snapshot that a policy took.
 ///
 /// # Errors
 /// As [`crate::View::diff`].
@@ -90,7 +91,7 @@ fn find(
     Ok((known, unknown))
 }
 
-/// What is not there any more when it is looked at is left out.
+/// Skips what has vanished before it is looked at.
 fn skip_gone(result: Result<()>) -> Result<()> {
     match result {
         Err(Error::NotFound | Error::NotADirectory) => Ok(()),
@@ -105,7 +106,7 @@ enum Side {
     To,
 }
 
-/// The paths that an inode has no longer, and those that it has now.
+/// The paths that an inode no longer has, and those that it has now.
 struct Names {
     lost: Vec<Vec<u8>>,
     gained: Vec<Vec<u8>>,
@@ -117,11 +118,11 @@ struct Diff<'s> {
     directory: InodeNo,
     from: Tree<'s>,
     to: Tree<'s>,
-    /// The events among the two, which must not become invisible while something is looked at.
+    /// Those of the two times that are events; they must not become invisible during a look.
     events: Vec<EventNo>,
     lost: Vec<PastEntry>,
     gained: Vec<PastEntry>,
-    /// Inodes of both times that differ in what is shown.
+    /// Inodes of both times that differ in something that is shown.
     modified: HashMap<Identity, What>,
 }
 
@@ -170,7 +171,8 @@ impl<'s> Diff<'s> {
         }
     }
 
-    /// The inodes of which a version ended between the two, and a few more: O(versions and names that did).
+    /// The inodes of which a version ended between the two times, and a few more. O(versions and names that
+    /// ended then).
     fn changed(&self) -> Result<BTreeSet<InodeNo>> {
         let (after, last) = (self.from.event.min(self.to.event), self.from.event.max(self.to.event));
         let mut changed = BTreeSet::from([self.directory]);
@@ -186,7 +188,7 @@ impl<'s> Diff<'s> {
         Ok(changed)
     }
 
-    /// The inode as of one of the two; `None` if there was none.
+    /// The inode as of one of the two times; `None` if there was none.
     fn facts(&self, no: InodeNo, event: EventNo) -> Result<Option<(Incarnation, Facts)>> {
         match with(self.store, no, event, |_, state| Ok((state.inode.incarnation, Facts::of(&state.inode)))) {
             Ok(found) => Ok(Some(found)),
@@ -195,7 +197,7 @@ impl<'s> Diff<'s> {
         }
     }
 
-    /// Takes in what has become of an inode that may have changed.
+    /// Enters how an inode that may have changed differs.
     fn look_at(&mut self, no: InodeNo) -> Result<()> {
         let _seeing = self.store.past.see_all(&self.events)?;
         let (Some(was), Some(is)) = (self.facts(no, self.from.event)?, self.facts(no, self.to.event)?) else {
@@ -208,7 +210,7 @@ impl<'s> Diff<'s> {
         if is_directory && !(self.from.has(no)? && self.to.has(no)?) {
             return Ok(());
         }
-        // What is there and has no way that leads to it is below something that is missing (E1 of what
+        // An inode that exists, but that no way leads to, is below something that is missing (E1 of what
         // policies exclude).
         for side in [Side::From, Side::To] {
             if !is_directory && self.may_miss(side) && !self.is_reached(no, side)? {
@@ -230,13 +232,13 @@ impl<'s> Diff<'s> {
         Ok(())
     }
 
-    /// Whether inodes that are excluded may be missing at one of the two.
+    /// Whether excluded inodes may be missing at one of the two times.
     fn may_miss(&self, side: Side) -> bool {
         let event = if side == Side::From { self.from.event } else { self.to.event };
         event != PRESENT && self.store.past.may_miss(&self.store.meta, event)
     }
 
-    /// Whether a file, if it has one name, is found by way of it.
+    /// Whether a file that has one name can be reached by it.
     fn is_reached(&mut self, no: InodeNo, side: Side) -> Result<bool> {
         let event = self.tree(side).event;
         match at_time::place(self.store, no, event)? {
@@ -245,8 +247,8 @@ impl<'s> Diff<'s> {
         }
     }
 
-    /// Whether an inode of both times had a name at the first that it has at the second. That is known of
-    /// what did not change its name, unless a directory may be missing: then nobody has compared its names.
+    /// Whether an inode of both times had, at the first, a name that it has at the second. An inode whose
+    /// names did not change had it, unless a directory may be missing: then nobody has compared its names.
     fn had_name(&mut self, of: Identity, directory: InodeNo, name: &[u8]) -> Result<bool> {
         if !self.may_miss(Side::From) && !self.may_miss(Side::To) {
             return Ok(true);
@@ -258,8 +260,8 @@ impl<'s> Diff<'s> {
         Ok(entry.is_some_and(|entry| (entry.inode, entry.incarnation) == of))
     }
 
-    /// Whether one of the two knows nothing of what is there at the other: a policy took it, and what came or
-    /// went is excluded now.
+    /// Whether one of the two times cannot tell about what exists at the other: a policy took that event, and
+    /// what came or went is excluded now.
     fn is_unknown(&self, one: &Difference) -> Result<bool> {
         let lacks = match one.change {
             Change::Added => Side::From,
@@ -276,13 +278,13 @@ impl<'s> Diff<'s> {
         }
     }
 
-    /// Takes in the names that a directory, which is in the tree at both times, lost and gained.
+    /// Enters the names that a directory, which is in the tree at both times, has lost and gained.
     fn compare_names(&mut self, directory: InodeNo) -> Result<()> {
         let from = at_time::entries(self.store, directory, self.from.event)?;
         let to = at_time::entries(self.store, directory, self.to.event)?;
         let (mut from, mut to) = (from.into_iter().peekable(), to.into_iter().peekable());
-        // Both are in the order of cookies, and a name may have come back under another one of its hash: that
-        // is sorted out later.
+        // Both lists are in the order of cookies. A name may have come back under another cookie of its hash;
+        // that is sorted out later.
         loop {
             let order = match (from.peek(), to.peek()) {
                 (Some(a), Some(b)) => a.cookie.cmp(&b.cookie),
@@ -303,7 +305,7 @@ impl<'s> Diff<'s> {
         }
     }
 
-    /// Takes in all names below directories that came into the tree or left it.
+    /// Enters all names below directories that came into the tree or left it.
     fn follow_names(&mut self) -> Result<()> {
         for side in [Side::From, Side::To] {
             let names = if side == Side::From { &self.lost } else { &self.gained };
@@ -333,7 +335,7 @@ impl<'s> Diff<'s> {
         Ok(())
     }
 
-    /// All differences; and what moved to where its path is the same, if that is asked for.
+    /// All differences, and with `with_moved` also what moved to the same path.
     fn finish(&mut self, with_moved: bool) -> Result<Vec<Difference>> {
         let (mut found, mut new_paths) = (Vec::new(), HashMap::new());
         for (of, mut names) in self.names_by_inode()? {
@@ -386,7 +388,7 @@ impl<'s> Diff<'s> {
         Ok(by_inode)
     }
 
-    /// Adds the names that what was modified has kept.
+    /// Adds modified inodes that have kept their names.
     fn add_modified(
         &mut self,
         new_paths: &HashMap<Identity, HashSet<Vec<u8>>>,
@@ -423,7 +425,7 @@ impl<'s> Diff<'s> {
         Ok(())
     }
 
-    /// All paths below the directory of some files, as of the second time. O(entries below).
+    /// All paths that some files have below the directory, as of the second time. O(entries below).
     fn names_of(&mut self, wanted: &HashSet<Identity>) -> Result<Vec<(Identity, FileKind, Vec<u8>)>> {
         let (mut left, mut met, mut found) = (vec![self.directory], HashSet::new(), Vec::new());
         while let Some(directory) = left.pop() {
@@ -444,7 +446,7 @@ impl<'s> Diff<'s> {
         Ok(found)
     }
 
-    /// A difference; `None` if what it is of is gone meanwhile.
+    /// A difference; `None` if its inode has vanished meanwhile.
     fn difference(
         &self,
         change: Change,
@@ -459,7 +461,7 @@ impl<'s> Diff<'s> {
         };
         let before = at(self.from.event, change != Change::Added)?;
         let after = at(self.to.event, change != Change::Removed)?;
-        // What is missing under its old name is new to who looks.
+        // If an inode is missing under its old name, it is new to the user.
         let is_new = change == Change::Renamed && before.is_none() && self.may_miss(Side::From);
         let (change, old_path) = if is_new { (Change::Added, None) } else { (change, old_path) };
         let is_there = match change {
