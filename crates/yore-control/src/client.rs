@@ -1,4 +1,4 @@
-//! The asking half: of a mount, or of a volume opened here.
+//! The asking half: it asks a mount, or a volume opened here.
 
 use crate::wire::{decode_answer, encode_request, Wrong, BYTES, OPCODE};
 use crate::{
@@ -16,18 +16,18 @@ use yore_fs::{
     SpaceRules, Timestamp, UserLimits, View, WouldFree,
 };
 
-/// A directory of a volume that can be asked. Each method is a [`Request`], which says who may ask it.
+/// A directory of a volume that accepts requests. Each method is a [`Request`], which says who may send it.
 ///
-/// Errors are those of the library, as it gave them, wherever that was. What only a mount can fail with is
+/// Errors are those of the library, as it gave them, wherever it ran. Errors that only a mount can have are
 /// [`Error::Refused`], in words.
 pub trait Client {
-    /// Asks.
+    /// Sends a request.
     ///
     /// # Errors
-    /// Those of what is asked; that the mount cannot be asked.
+    /// Those of the request; or the mount cannot be reached.
     fn ask(&self, request: &Request) -> Result<Answer>;
 
-    /// Takes a snapshot of the directory, with all that is below it and all that was written before.
+    /// Takes a snapshot of the directory, with everything below it and everything written before.
     ///
     /// # Errors
     /// As [`Request::Take`]; so for all others here.
@@ -38,7 +38,7 @@ pub trait Client {
         }
     }
 
-    /// Changes what is said of a snapshot, or whether it is held.
+    /// Changes the description of a snapshot, or whether it is held.
     ///
     /// # Errors
     /// As [`Request::Describe`].
@@ -46,7 +46,8 @@ pub trait Client {
         done(self.ask(&Request::Describe { number, saying })?)
     }
 
-    /// Forgets snapshots: all of them or none; of more than [`FORGET_MAX`], those before the error.
+    /// Forgets snapshots: all of them or none. Of more than [`FORGET_MAX`], it forgets those before the
+    /// error.
     ///
     /// # Errors
     /// As [`Request::Forget`].
@@ -55,7 +56,7 @@ pub trait Client {
         parts.try_for_each(|part| done(self.ask(&Request::Forget { numbers: part.to_vec() })?))
     }
 
-    /// A part of the list of snapshots that concern the directory, those numbered `from` or above.
+    /// A part of the list of snapshots that concern the directory: those numbered `from` or above.
     ///
     /// # Errors
     /// As [`Request::List`].
@@ -71,7 +72,7 @@ pub trait Client {
         all_pages(|from| self.snapshots(from))
     }
 
-    /// The snapshot as of which the directory is seen; `None` if it is one of the present.
+    /// The snapshot as of which the directory is seen; `None` for a directory of the present.
     ///
     /// # Errors
     /// As [`Request::Seen`].
@@ -79,11 +80,11 @@ pub trait Client {
         Ok(page(self.ask(&Request::Seen)?)?.rows.into_iter().next())
     }
 
-    /// A part of the list of versions of a file that a name in the directory means, those numbered `from` or
-    /// above.
+    /// A part of the list of versions of the file to which a name in the directory leads: those numbered
+    /// `from` or above.
     ///
     /// # Errors
-    /// As [`Request::Versions`]; [`Error::NotFound`] for a name that never meant anything.
+    /// As [`Request::Versions`]; [`Error::NotFound`] for a name that never led to anything.
     fn versions(&self, name: &[u8], from: EventNo) -> Result<Page<ListedEvent>> {
         page(self.ask(&Request::Versions { name: name.to_vec(), from })?)
     }
@@ -96,8 +97,8 @@ pub trait Client {
         all_pages(|from| self.versions(name, from))
     }
 
-    /// The snapshot or version as of which a file is seen under a name in the directory; `None` if it is one
-    /// of the present.
+    /// The snapshot or version as of which a file is seen under a name in the directory; `None` for a file of
+    /// the present.
     ///
     /// # Errors
     /// As [`Client::versions`].
@@ -105,7 +106,8 @@ pub trait Client {
         Ok(page(self.ask(&Request::VersionSeen { name: name.to_vec() })?)?.rows.into_iter().next())
     }
 
-    /// Who did what to the past of the volume, the latest first, each with its place.
+    /// The operations on the past of the volume, and who did them, the latest first. Each has its place in
+    /// the list.
     ///
     /// # Errors
     /// As [`Request::Operations`].
@@ -126,8 +128,8 @@ pub trait Client {
         }
     }
 
-    /// Keeps the snapshot as of which this is seen, as long as this process lives, or of a volume opened here
-    /// the client. Whether there is one, and it could be.
+    /// Pins the snapshot as of which this is seen as long as this process lives, or on a volume opened here
+    /// as long as the client does. Returns whether there is such a snapshot and it could be pinned.
     ///
     /// # Errors
     /// As [`Request::Pin`].
@@ -149,7 +151,7 @@ pub trait Client {
         }
     }
 
-    /// Changes that.
+    /// Changes how much history the volume keeps when it is full.
     ///
     /// # Errors
     /// As [`Request::SetSpaceRules`].
@@ -157,7 +159,8 @@ pub trait Client {
         done(self.ask(&Request::SetSpaceRules(rules))?)
     }
 
-    /// What the volume gave up because it was full, the oldest first, each with its place.
+    /// The history that the volume gave up because it was full, the oldest first. Each row has its place in
+    /// the list.
     ///
     /// # Errors
     /// As [`Request::GivenUp`].
@@ -168,7 +171,7 @@ pub trait Client {
         })
     }
 
-    /// What the volume gives up by itself when it is full, and what would free more.
+    /// The history that the volume gives up by itself when it is full, and what would free more.
     ///
     /// # Errors
     /// As [`Request::WouldFree`].
@@ -179,7 +182,7 @@ pub trait Client {
         }
     }
 
-    /// The versions that were not made since the volume became full; `None`: there are none.
+    /// The versions that were not made since the volume became full; `None` if there are none.
     ///
     /// # Errors
     /// As [`Request::MissedVersions`].
@@ -190,10 +193,10 @@ pub trait Client {
         }
     }
 
-    /// Makes the volume longer; how many bytes it has now.
+    /// Makes the volume longer. Returns its new length in bytes.
     ///
     /// # Errors
-    /// As [`Request::Lengthen`]; [`Error::Refused`] if that cannot be.
+    /// As [`Request::Lengthen`]; [`Error::Refused`] if that is impossible.
     fn lengthen(&self, bytes: u64) -> Result<u64> {
         match self.ask(&Request::Lengthen { bytes })? {
             Answer::Length { bytes, .. } => Ok(bytes),
@@ -201,7 +204,7 @@ pub trait Client {
         }
     }
 
-    /// Erases what nothing names any more; how many free blocks were left out.
+    /// Erases everything that no name leads to any more. Returns how many free blocks were left out.
     ///
     /// # Errors
     /// As [`Request::Shred`].
@@ -215,7 +218,8 @@ pub trait Client {
     /// The policy of the directory or file, and what applies to it.
     ///
     /// # Errors
-    /// As [`Request::Policy`]; [`Error::NotPermitted`] for what is of the past; so for the next.
+    /// As [`Request::Policy`]; [`Error::NotPermitted`] for directories and files of the past; so for the
+    /// next.
     fn policy(&self) -> Result<PolicyHere> {
         match self.ask(&Request::Policy)? {
             Answer::Policy(found) => Ok(*found),
@@ -223,15 +227,15 @@ pub trait Client {
         }
     }
 
-    /// Gives the directory or file another policy, or with one that says nothing none.
+    /// Gives the directory or file another policy. A policy that says nothing removes its own.
     ///
     /// # Errors
-    /// As [`Request::SetPolicy`]; [`Error::Invalid`] and [`Error::Refused`] for what cannot be.
+    /// As [`Request::SetPolicy`]; [`Error::Invalid`] and [`Error::Refused`] for policies that are impossible.
     fn set_policy(&self, policy: Policy) -> Result<()> {
         done(self.ask(&Request::SetPolicy(policy))?)
     }
 
-    /// Makes the directory what it was.
+    /// Rolls the directory back.
     ///
     /// # Errors
     /// As [`yore_fs::View::rollback`], and as [`Request::RollBack`].
@@ -242,7 +246,7 @@ pub trait Client {
         }
     }
 
-    /// The rollbacks that did not end, each with the path of its directory on the volume.
+    /// The rollbacks that have not ended, each with the path of its directory on the volume.
     ///
     /// # Errors
     /// As [`Request::UnfinishedRollbacks`].
@@ -253,11 +257,11 @@ pub trait Client {
         })
     }
 
-    /// What the history knows of a name in the directory: all in all, and of each file.
+    /// Everything the history knows of a name in the directory: in total, and for each file.
     ///
     /// # Errors
-    /// As [`Request::HistoryOf`]; [`Error::NotFound`] for a name that means nothing, [`Error::IsADirectory`]
-    /// for a directory without what is below it.
+    /// As [`Request::HistoryOf`]; [`Error::NotFound`] for a name that leads to nothing,
+    /// [`Error::IsADirectory`] for a directory if files below it are not requested too.
     fn history_of(&self, of: &Named) -> Result<(Known, Vec<KnownFile>)> {
         let mut all = Known::default();
         let files = all_parts(|from| match self.ask(&Request::HistoryOf { of: of.clone(), from })? {
@@ -270,12 +274,12 @@ pub trait Client {
         Ok((all, files))
     }
 
-    /// Gives that up; how much it was.
+    /// Gives that history up. Returns how much it was.
     ///
     /// # Errors
     /// As [`Client::history_of`]; [`Error::Held`], [`Error::Pinned`] or [`Error::TakenByOthers`] if a
-    /// snapshot that must stay has seen some of it, and [`Error::Invalid`] for the root directory: then
-    /// nothing is given up.
+    /// snapshot that must stay has seen some of it, and [`Error::Invalid`] for the root directory. On an
+    /// error nothing is given up.
     fn expunge(&self, of: &Named) -> Result<Known> {
         match self.ask(&Request::Expunge(of.clone()))? {
             Answer::Expunged(known) => Ok(known),
@@ -283,7 +287,7 @@ pub trait Client {
         }
     }
 
-    /// Why nothing is written to the volume any more; `None`: it is written.
+    /// Why nothing is written to the volume any more; `None` if writing goes on.
     ///
     /// # Errors
     /// As [`Request::Stopped`].
@@ -317,7 +321,7 @@ fn all_pages<T>(mut page: impl FnMut(EventNo) -> Result<Page<T>>) -> Result<Vec<
     })
 }
 
-/// All of a list that comes in parts, each with the place to go on from; it must come to an end.
+/// All of a list that comes in parts, each with the place to go on from. The list must come to an end.
 fn all_parts<T>(mut part: impl FnMut(u64) -> Result<(Vec<T>, Option<u64>)>) -> Result<Vec<T>> {
     let (mut all, mut at) = (Vec::new(), Some(0));
     while let Some(from) = at {
@@ -362,15 +366,15 @@ impl<Dir: AsFd> Client for Mounted<Dir> {
         }
         let bytes = encode_request(request)?;
         if request.needs_what_was_written() {
-            // What was stored through mappings goes to the daemon first, which sees to it for the processes
-            // that it can see; with a kernel that waits here it does so for all. The daemon is not told of
-            // syncfs, so that nothing is made durable.
+            // The kernel first hands stores through mappings to the daemon. The daemon itself sees to that
+            // for the processes that it can see; a kernel that waits here does it for all. syncfs does not
+            // reach the daemon, so this makes nothing durable.
             rustix::fs::syncfs(&self.0).map_err(of_number)?;
         }
         let mut buffer = Box::new([0; BYTES]);
         buffer[..bytes.len()].copy_from_slice(&bytes);
-        // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers
-        // whoever knows it reads and writes no more, and any bytes are a valid buffer afterwards.
+        // SAFETY: this number includes the size of the buffer. By the kernel's rules for such numbers,
+        // whoever answers it reads and writes no more than that, and any bytes are a valid buffer afterwards.
         unsafe { ioctl(&self.0, Updater::<OPCODE, [u8; BYTES]>::new(&mut buffer)) }.map_err(of_number)?;
         decode_answer(&*buffer).unwrap_or_else(|wrong| match wrong {
             Wrong::Version(_) => Err(other_version()),
@@ -379,7 +383,7 @@ impl<Dir: AsFd> Client for Mounted<Dir> {
     }
 }
 
-/// What the kernel says where no answer comes.
+/// The error for a number that the kernel returns when no answer comes.
 fn of_number(number: Errno) -> Error {
     match number {
         Errno::NOENT => Error::NotFound,
@@ -396,7 +400,8 @@ fn of_number(number: Errno) -> Error {
     }
 }
 
-/// A directory of a volume that this process has open. Who opened it may do everything.
+/// A directory of a volume that this process has open. A process that has opened the volume may do
+/// everything.
 pub struct Here {
     view: View,
     directory: InodeNo,
@@ -404,7 +409,7 @@ pub struct Here {
     pins: Pins,
 }
 
-/// Snapshots that stay as long as the client does.
+/// Snapshots that are pinned as long as the client lives.
 #[derive(Default)]
 struct Pins(RefCell<Vec<Pin>>);
 
@@ -422,7 +427,7 @@ impl Host for Pins {
 }
 
 impl Here {
-    /// A directory as a view has it.
+    /// A directory as a view sees it.
     pub fn new(view: &View, directory: InodeNo) -> Here {
         let access = view.access(None, view.root());
         Here { view: view.clone(), directory, access, pins: Pins::default() }

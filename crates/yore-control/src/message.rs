@@ -15,40 +15,40 @@ use yore_fs::{
 /// Most snapshots that one [`Request::Forget`] names.
 pub const FORGET_MAX: usize = 256;
 
-/// What is asked about the directory that is asked.
+/// A request. It goes to one directory, which is "the directory" below.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// Takes a snapshot of the directory. For root, the daemon's user and the directory's owner.
     /// [`Answer::Taken`].
     Take(Take),
-    /// Changes what is said of a snapshot, or whether it is held, through any directory of the volume. For
-    /// root, the daemon's user, and the owner of the directory that the event is of, if nobody else took it;
-    /// if the directory is gone, not for owners any more. The owner may hold what nobody else holds already,
-    /// and release what nobody else holds (of a hold by nobody known: took). Durable when it returns.
-    /// [`Answer::Done`].
+    /// Changes the description of a snapshot, or whether it is held, through any directory of the volume. For
+    /// root, the daemon's user, and the owner of the event's directory, if nobody else took the snapshot;
+    /// once that directory is gone, no longer for owners. The owner may hold the snapshot unless somebody
+    /// else holds it, and release it unless somebody else holds it (or, if nobody knows who holds it, took
+    /// it). Durable when it returns. [`Answer::Done`].
     Describe {
         /// The snapshot.
         number: EventNo,
-        /// What it gets.
+        /// What changes.
         saying: Saying,
     },
-    /// Forgets snapshots, all of them or none, through any directory of the volume, of the past, too. For
-    /// root, the daemon's user, and the owner of the directory that the event is of, if nobody else took the
-    /// snapshot. When it returns they are forgotten for good; the space that they alone held is given back in
-    /// the background. [`Answer::Done`].
+    /// Forgets snapshots, all of them or none, through any directory of the volume, including directories of
+    /// the past. For root, the daemon's user, and the owner of the event's directory, if nobody else took the
+    /// snapshot. When it returns they are forgotten for good; the space that only they used is freed in the
+    /// background. [`Answer::Done`].
     Forget {
-        /// Which, 1 to [`FORGET_MAX`].
+        /// The snapshots, 1 to [`FORGET_MAX`].
         numbers: Vec<EventNo>,
     },
     /// Lists snapshots. For everybody who may open the directory: those in which the directory can be seen,
-    /// and those of directories below of which the asker could take one himself. Of what is above or beside
-    /// nobody learns anything that `name@TIME` would not tell. [`Answer::Page`].
+    /// and those of directories below of which the asker could take one too. Of directories above or beside
+    /// it nobody learns anything that `name@TIME` would not reveal. [`Answer::Page`].
     List {
         /// The least number to list.
         from: EventNo,
     },
-    /// That snapshot as of which the directory is seen; none in the present. [`Answer::Page`] with at most
-    /// one row.
+    /// The snapshot as of which the directory is seen; none in the present. [`Answer::Page`] with at most one
+    /// row.
     Seen,
     /// Lists the snapshots of a file in the directory: the versions that a policy made. [`Answer::Page`].
     Versions {
@@ -57,108 +57,110 @@ pub enum Request {
         /// The least number to list.
         from: EventNo,
     },
-    /// That snapshot or version as of which a file is seen under a name; none in the present.
-    /// [`Answer::Page`] with at most one row.
+    /// The snapshot or version as of which a file is seen under a name; none in the present. [`Answer::Page`]
+    /// with at most one row.
     VersionSeen {
         /// The file's name, which may have a time.
         name: Vec<u8>,
     },
-    /// Who did what to the past of the volume, the latest first. Root and the daemon's user see all; others
-    /// what they did, and what concerns directories and files that are theirs. [`Answer::Operations`].
+    /// The operations on the past of the volume, and who did them, the latest first. Root and the daemon's
+    /// user see all; others see their own, and those that concern their directories and files.
+    /// [`Answer::Operations`].
     Operations {
-        /// Only those before this place in the list; `None`: from the latest.
+        /// Only rows before this place in the list; `None`: from the latest.
         before: Option<u64>,
     },
-    /// The snapshot as of which what is asked is seen is not forgotten, and not given up, as long as the
-    /// process that asks lives. Of files, too, and for everybody who may open it. [`Answer::Pinned`].
+    /// Pins the snapshot as of which the file or directory is seen: it is neither forgotten nor given up as
+    /// long as the asking process lives. For everybody who may open the file or directory.
+    /// [`Answer::Pinned`].
     Pin,
-    /// How much history a full volume keeps. Of files, too, and for everybody. [`Answer::SpaceRules`].
+    /// How much history a full volume keeps. Also on files, and for everybody. [`Answer::SpaceRules`].
     SpaceRules,
-    /// Changes that. For root and the daemon's user. Durable when it returns. [`Answer::Done`].
+    /// Changes how much history a full volume keeps. For root and the daemon's user. Durable when it returns.
+    /// [`Answer::Done`].
     SetSpaceRules(SpaceRules),
-    /// What the volume gave up because it was full, the oldest first. Root and the daemon's user see it,
-    /// others an empty list. [`Answer::Operations`].
+    /// The history that the volume gave up because it was full, the oldest first. Root and the daemon's user
+    /// see it, others an empty list. [`Answer::Operations`].
     GivenUp {
         /// The least place in the list.
         from: u64,
     },
-    /// What a full volume gives up by itself, and what would free more. For root and the daemon's user. It
-    /// takes time for all versions on the volume. [`Answer::WouldFree`].
+    /// The history that a full volume gives up by itself, and what would free more. For root and the daemon's
+    /// user. The time it takes grows with all versions on the volume. [`Answer::WouldFree`].
     WouldFree,
     /// The versions that policies asked for and that were not made since the volume became full. For
     /// everybody. [`Answer::MissedVersions`].
     MissedVersions,
-    /// Makes the volume longer; its image file is made as long, a block device must be. For root and the
-    /// daemon's user. Durable when it returns. [`Answer::Length`].
+    /// Makes the volume longer. An image file grows to that length; a block device must already have it. For
+    /// root and the daemon's user. Durable when it returns. [`Answer::Length`].
     Lengthen {
-        /// How many bytes the volume shall have.
+        /// The new length of the volume in bytes.
         bytes: u64,
     },
-    /// Erases what nothing names any more, after giving up what is being given up. For root and the daemon's
-    /// user. It is answered when all is durable; others go on meanwhile. [`Answer::Shredded`].
+    /// Erases everything that no name leads to any more, after reclaiming what is being given up. For root
+    /// and the daemon's user. The answer comes when all is durable; other requests go on meanwhile.
+    /// [`Answer::Shredded`].
     Shred,
-    /// The policy of the directory, and what applies to it; of files, too, and of the present only. For
-    /// everybody who may open it. [`Answer::Policy`].
+    /// The policy of the directory or file, and what applies to it. Only in the present. For everybody who
+    /// may open it. [`Answer::Policy`].
     Policy,
-    /// Gives the directory or file another policy, or with one that says nothing none. For root, the daemon's
-    /// user, and the owner. Only root and the daemon's user may say anything else of holding than before, and
-    /// only root so that what policies take is held for a shorter time. Durable when it returns.
-    /// [`Answer::Done`].
+    /// Gives the directory or file another policy. A policy that says nothing removes its own. For root, the
+    /// daemon's user, and the owner. Only root and the daemon's user may change what it says of holds, and
+    /// only root may shorten the time for which events are held. Durable when it returns. [`Answer::Done`].
     SetPolicy(Policy),
-    /// Makes the directory what it was. For root and the daemon's user; for the directory's owner if all that
-    /// is changed, removed or brought back is the owner's. It is answered when all is durable and the kernel
-    /// knows what is not as it was any more; requests that concern the directory wait meanwhile.
+    /// Rolls the directory back. For root and the daemon's user; for the directory's owner if everything that
+    /// is changed, removed or brought back belongs to the owner. The answer comes when all is durable and the
+    /// kernel knows what has changed. Requests that concern the directory wait meanwhile.
     /// [`Answer::RolledBack`].
     RollBack(Plan),
-    /// The rollbacks that did not end, the first one first. For root and the daemon's user; others see those
-    /// of their own directories. [`Answer::UnfinishedRollbacks`].
+    /// The rollbacks that have not ended, the first one first. For root and the daemon's user; others see
+    /// those of their own directories. [`Answer::UnfinishedRollbacks`].
     UnfinishedRollbacks {
         /// The least place in the list.
         from: u64,
     },
-    /// What the history knows of a name. For root, the daemon's user, and who owns all of it, now and in
-    /// every version; others learn nothing of names in directories that are not theirs. Each part of the list
-    /// is made anew. [`Answer::HistoryOf`].
+    /// Everything the history knows of a name. For root, the daemon's user, and the user who owns all of it,
+    /// now and in every version; others learn nothing of names in directories that are not theirs. Each part
+    /// of the list is computed anew. [`Answer::HistoryOf`].
     HistoryOf {
         /// The name.
         of: Named,
         /// The least place in the list.
         from: u64,
     },
-    /// Gives that up, in all snapshots at once. For the same; who owns it gives it up in snapshots that
-    /// others took only on a mount that allows it. Nobody sees any of it when it returns, and that is
-    /// durable; the space is given back in the background. [`Answer::Expunged`].
+    /// Gives that history up, in all snapshots at once. For the same users; an owner gives it up in snapshots
+    /// that others took only on a mount that allows it. When it returns nobody sees any of it, and that is
+    /// durable; the space is freed in the background. [`Answer::Expunged`].
     Expunge(Named),
-    /// Whether an error has stopped all writing to the volume. Of files, too, and for everybody.
+    /// Whether an error has stopped all writing to the volume. Also on files, and for everybody.
     /// [`Answer::Stopped`].
     Stopped,
 }
 
 impl Request {
-    /// Whether it changes something.
+    /// Whether the request changes something.
     pub(crate) fn changes(&self) -> bool {
         use Request::*;
         let of_history = matches!(self, Take(_) | Describe { .. } | Forget { .. } | RollBack(_) | Expunge(_));
         of_history || matches!(self, SetPolicy(_) | SetSpaceRules(_) | Lengthen { .. } | Shred)
     }
 
-    /// Whether all that programs have written must be on the volume before.
+    /// Whether everything that programs have written must be on the volume first.
     pub(crate) fn needs_what_was_written(&self) -> bool {
         matches!(self, Request::Take(_) | Request::Shred | Request::RollBack(_))
     }
 
-    /// Whether what programs have stored through mappings must be on the volume before, too.
+    /// Whether stores through mappings must be on the volume first, too.
     pub fn needs_stores(&self) -> bool {
         matches!(self, Request::Take(_) | Request::RollBack(_))
     }
 
-    /// Whether it waits for what other requests do, or long, so that no thread that serves others may answer
-    /// it.
+    /// Whether it waits for other requests, or for long, so that no thread that serves others may answer it.
     pub fn waits(&self) -> bool {
         self.needs_what_was_written()
     }
 
-    /// Whether files are asked, too, and not only directories.
+    /// Whether it works on files, too, and not only on directories.
     pub(crate) fn is_of_files(&self) -> bool {
         use Request::*;
         let of_space =
@@ -170,27 +172,28 @@ impl Request {
 /// A snapshot to be taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Take {
-    /// Its name; empty: it has none.
+    /// Its name; empty for none.
     pub name: String,
-    /// What is said of it.
+    /// Its description.
     pub description: String,
-    /// It is held.
+    /// Whether it is held.
     pub held: bool,
-    /// Why.
+    /// Why it is held.
     pub hold_reason: String,
-    /// When it says it was taken, of the root directory alone. `None`: now.
+    /// The time that it gets, on the root directory only. `None`: now.
     pub time: Option<Timestamp>,
     /// It is taken before, or after, something that can be undone.
     pub undo: bool,
     /// It is durable when the answer comes.
     pub wait: bool,
-    /// It is not forgotten as long as the process that asks lives, not even for want of room. A process that
-    /// the daemon cannot see, in another namespace of processes, takes one that can be forgotten like others.
+    /// It is not forgotten as long as the asking process lives, not even for want of space. If the daemon
+    /// cannot see that process, because it is in another namespace of processes, the snapshot can be
+    /// forgotten like others.
     pub stays: bool,
 }
 
 impl Take {
-    /// As the library wants it, for nobody yet.
+    /// The library's form of it, which names no user yet.
     pub fn new_snapshot(&self) -> NewSnapshot<'_> {
         NewSnapshot {
             name: &self.name,
@@ -205,18 +208,18 @@ impl Take {
     }
 }
 
-/// What a snapshot gets. What is `None` stays.
+/// Changes to a snapshot. A field that is `None` changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saying {
-    /// Another name; an empty one: none.
+    /// Another name; empty for none.
     pub name: Option<String>,
-    /// Another description; an empty one: none.
+    /// Another description; empty for none.
     pub description: Option<String>,
-    /// It is held for this reason, or (`Some(None)`) released.
+    /// Hold it for this reason, or (`Some(None)`) release it.
     pub hold: Option<Option<String>>,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// It is done.
@@ -234,44 +237,44 @@ pub enum Answer {
     Operations {
         /// The rows, in the order of the list.
         rows: Vec<(u64, OperationRow)>,
-        /// The place to go on from, or before which to; `None` at the end of the list.
+        /// The place to go on from, or to stop before; `None` at the end of the list.
         next: Option<u64>,
     },
-    /// Whether there is a snapshot to keep, and one process more can be watched.
+    /// Whether there is a snapshot to pin, and one more process can be watched.
     Pinned(bool),
     /// How much history a full volume keeps.
     SpaceRules(SpaceRules),
     /// What would free space.
     WouldFree(WouldFree),
-    /// Versions that were not made; `None`: there are none.
+    /// Versions that were not made; `None` if there are none.
     MissedVersions(Option<MissedVersions>),
     /// The volume's length.
     Length {
         /// In bytes.
         bytes: u64,
-        /// It was shorter before.
+        /// Whether it was shorter before.
         longer: bool,
     },
-    /// It is erased.
+    /// The free space is erased.
     Shredded {
-        /// Free blocks that had to be left out, because all that is free was promised to writers. They are
-        /// erased by asking again later.
+        /// Free blocks that had to be left out, because all free space was promised to writers. Another
+        /// request later erases them.
         blocks_left_out: u64,
     },
     /// A policy.
     Policy(Box<PolicyHere>),
     /// What was rolled back.
     RolledBack(RolledBack),
-    /// A part of a list of rollbacks that did not end.
+    /// A part of a list of rollbacks that have not ended.
     UnfinishedRollbacks {
-        /// Each with the path of its directory on the volume as it is now, if it is still there.
+        /// Each with the present path of its directory on the volume, if it is still there.
         rows: Vec<(UnfinishedRollback, Option<Vec<u8>>)>,
         /// The place to go on from; `None` at the end of the list.
         next: Option<u64>,
     },
     /// What the history knows of a name.
     HistoryOf {
-        /// All in all.
+        /// The totals.
         known: Known,
         /// A part of the files.
         rows: Vec<KnownFile>,
@@ -280,14 +283,14 @@ pub enum Answer {
     },
     /// How much history was given up.
     Expunged(Known),
-    /// Why nothing is written any more; `None`: the volume is written.
+    /// Why nothing is written any more; `None` if writing goes on.
     Stopped(Option<Stopped>),
 }
 
 /// An error has stopped all writing to a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopped {
-    /// The error that came first, for people.
+    /// The first error, for people.
     pub why: String,
     /// When it came, in seconds since 1970.
     pub since_seconds: u64,
@@ -296,7 +299,7 @@ pub struct Stopped {
 /// A part of a list, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page<T> {
-    /// The rows. None does not mean the end.
+    /// The rows. An empty page does not mean the end.
     pub rows: Vec<T>,
     /// The number to go on from; `None` at the end of the list.
     pub next: Option<EventNo>,

@@ -1,4 +1,4 @@
-//! The answering half: what a request does to a volume, for whom.
+//! The answering half: what a request does to a volume, and on whose behalf.
 
 mod expunge;
 mod policies;
@@ -16,55 +16,55 @@ use yore_fs::{
     OperationRow, Pin, PinnedBy, Remembered, Result, RowClass, User, UserLimits, View, NAME_MAX,
 };
 
-/// The user who asks, and the kind of mount that is asked.
+/// The user who asks, and the properties of the mount that matter to the answer.
 pub struct Who<'a> {
     /// The user.
     pub uid: u32,
-    /// He may do what is anybody's: root, the daemon's user, and who opened the volume himself.
+    /// The user may do everything: root, the daemon's user, and whoever opened the volume directly.
     pub may_all: bool,
-    /// He may also do what on a mount only root may: shorten holds, change what is immutable. Root, and who
-    /// opened the volume himself.
+    /// The user may also do what only root may do on a mount: shorten holds, and change what is immutable.
+    /// Root, and whoever opened the volume directly.
     pub as_root: bool,
-    /// The groups of who may not do all.
+    /// The groups of a user who may not do everything.
     pub groups: &'a [u32],
-    /// What of the history he may be told.
+    /// How much of the history the user may learn.
     pub access: &'a Access,
     /// Nothing can be changed on the mount.
     pub read_only: bool,
-    /// What each user may have who may not do all.
+    /// Limits for each user who may not do everything.
     pub limits: UserLimits,
-    /// Owners may give up what others' snapshots have seen, too.
+    /// Owners may also give up history that others' snapshots have seen.
     pub expunges_others: bool,
-    /// What only whoever serves can do.
+    /// Services that only the serving process can provide.
     pub host: &'a dyn Host,
 }
 
-/// What keeps a snapshot when it is taken.
+/// Pins a snapshot when it is taken.
 pub type Kept<'a> = Box<dyn FnOnce(Pin) -> Result<()> + 'a>;
 
-/// What only whoever serves can do.
+/// Services that only the serving process can provide.
 pub trait Host {
-    /// Room to keep one snapshot more as long as the process that asks lives.
+    /// Reserves room to pin one more snapshot as long as the asking process lives.
     ///
     /// # Errors
-    /// There is none. Then nothing has been taken yet.
+    /// There is no room. Then nothing has been taken yet.
     fn room(&self) -> Result<Kept<'_>>;
 
-    /// Whether it is about to end, and what takes long is broken off.
+    /// Whether the host is about to end, so that long work is broken off.
     fn is_over(&self) -> bool;
 
-    /// Finds out from now on when files are closed, if it does not yet.
+    /// Detects closes of files from now on, if the host does not yet.
     ///
     /// # Errors
-    /// It cannot.
+    /// The host cannot detect closes.
     fn want_closes(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Tells whoever believes what is seen of the volume that this is not as it was any more.
+    /// Tells all who cache the volume's contents that these have changed.
     fn changed(&self, _changed: Changed) {}
 
-    /// The same of files whose history was given up in these events, which ascend.
+    /// The same for files whose history was given up in these events, which ascend.
     fn gone(&self, _files: &[Remembered], _events: &[EventNo]) {}
 }
 
@@ -82,8 +82,8 @@ impl Who<'_> {
         Doing { view, uid: self.uid }
     }
 
-    /// Whether he may take snapshots of a directory. With an incarnation, of that one only, and not of what
-    /// is gone.
+    /// Whether the user may take snapshots of a directory. With `incarnation`, the answer is for that one
+    /// only, and it is no if that one is gone.
     fn may_take(&self, view: &View, inode: InodeNo, incarnation: Option<Incarnation>) -> Result<bool> {
         if self.may_all {
             return Ok(true);
@@ -111,11 +111,12 @@ impl Who<'_> {
         }
     }
 
-    /// The view to change these snapshots with, if the user may. Root and the daemon's user may do
-    /// everything. The owner of the directory may hold its snapshots, and forget, rename and release what
-    /// nobody else took and holds: so what root keeps is safe from programs that run with the owner's rights.
+    /// The view through which to change these snapshots, if the user may. Root and the daemon's user may do
+    /// everything. The owner of the directory may hold its snapshots, release those that nobody else holds,
+    /// and forget and rename those that nobody else took. So the snapshots that root keeps are safe from
+    /// programs that run with the owner's rights.
     fn changing(&self, view: &View, numbers: &[EventNo], to: &[To]) -> Result<View> {
-        // They are the volume's, whatever time the directory asked is of.
+        // Snapshots belong to the volume, whatever time the directory is of.
         let view = view.present();
         for number in numbers {
             let row = view.kept_event(*number)?.row;
@@ -136,13 +137,13 @@ enum To {
     Hold,
     /// It need not stay any longer.
     Release,
-    /// It goes, or loses its name, without which a full volume may give it up.
+    /// It goes, or loses its name; a full volume may give up a snapshot without a name.
     ForgetOrRename,
 }
 
 impl To {
-    /// Whether a user who owns the directory may do that to its snapshot, by who took it and who holds it. Of
-    /// what earlier versions of Yore took, nobody knows that.
+    /// Whether the owner of the directory may do that to its snapshot, judged by who took it and who holds
+    /// it. Snapshots that earlier versions of Yore took do not record that.
     fn is_allowed(self, row: &EventRow, uid: u32) -> bool {
         let is_own = |by: Option<u32>| by.is_none_or(|by| by == uid);
         match self {
@@ -158,10 +159,11 @@ pub fn may_take(view: &View, directory: InodeNo, who: &Who<'_>) -> bool {
     !who.read_only && matches!(who.may_take(view, directory, None), Ok(true))
 }
 
-/// Answers a request about a directory as a view has it.
+/// Answers a request about a directory as a view sees it.
 ///
 /// # Errors
-/// [`Error::NotADirectory`]; [`Error::NotPermitted`] for what the asker may not; else those of what is asked.
+/// [`Error::NotADirectory`]; [`Error::NotPermitted`] for what the asker may not do; else those of the
+/// request.
 pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request) -> Result<Answer> {
     check_kind(view, directory, request)?;
     match request {
@@ -225,16 +227,16 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
     }
 }
 
-/// Refuses what is asked of something that is no directory, unless it can be.
+/// Refuses a request to anything but a directory, unless the request works there.
 fn check_kind(view: &View, inode: InodeNo, request: &Request) -> Result<()> {
-    // If nothing can be read any more, that is told still.
+    // This must be answered even if nothing can be read any more.
     if matches!(request, Request::Stopped) {
         return Ok(());
     }
     match view.getattr(inode)?.kind {
         FileKind::Directory => Ok(()),
         FileKind::Regular if request.is_of_files() => Ok(()),
-        // Of a volume opened here that is read from, links and pipes, too.
+        // A command that reads from a volume opened here meets links and pipes, too.
         _ if matches!(request, Request::Pin | Request::Policy | Request::SetPolicy(_)) => Ok(()),
         _ => Err(Error::NotADirectory),
     }
@@ -249,7 +251,7 @@ fn keep(view: &View, who: &Who<'_>) -> Result<Answer> {
 /// Whether an error has stopped all writing.
 fn stopped(view: &View) -> Answer {
     Answer::Stopped(view.stopped().map(|stopped| Stopped {
-        // It is for people, and long ones would not fit.
+        // The text is for people, and a long one would not fit.
         why: stopped.first.to_string().chars().take(1024).collect(),
         since_seconds: stopped.since_seconds,
     }))
@@ -280,7 +282,7 @@ fn take(view: &View, directory: InodeNo, who: &Who<'_>, new: &Take) -> Result<Ev
     Ok(event)
 }
 
-/// Changes what is said of a snapshot, and records who did it.
+/// Changes the description of a snapshot, and records who did it.
 fn describe(view: &View, who: &Who<'_>, number: EventNo, saying: &Saying) -> Result<Answer> {
     let says = (saying.name.is_some() || saying.description.is_some()).then_some(To::ForgetOrRename);
     let holds = saying.hold.as_ref().map(|hold| if hold.is_some() { To::Hold } else { To::Release });
@@ -314,8 +316,9 @@ fn forget(view: &View, who: &Who<'_>, numbers: &[EventNo]) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Leaves those rows of a file's list that a user may be told: all if he may look the name up, else those as
-/// of which he might have. Without any it is as if there never was such a name.
+/// Keeps those rows of a file's list that the user may learn: all if the user may look the name up, otherwise
+/// those as of which the user might have done so. If none are left, the answer is as if the name had never
+/// existed.
 fn leave_reachable(
     view: &View,
     directory: InodeNo,
@@ -344,7 +347,7 @@ fn leave_reachable(
     }
 }
 
-/// As many rows as one may be told and there is room for.
+/// As many rows as the user may learn and as fit.
 fn page(view: &View, who: &Who<'_>, rows: Vec<ListedEvent>, mut next: Option<EventNo>) -> Result<Answer> {
     let present = view.present();
     let mut told = Vec::new();
@@ -353,8 +356,8 @@ fn page(view: &View, who: &Who<'_>, rows: Vec<ListedEvent>, mut next: Option<Eve
         if !row.covers && !who.may_take(&present, root, Some(root_incarnation))? {
             continue;
         }
-        // A path that would not fit into any answer, four times as long as any that a call takes, is left
-        // out.
+        // Leaves out a path that would not fit into any answer. Such a path is four times as long as any that
+        // a call takes.
         if !fits(&row) {
             row.path = None;
         }
@@ -378,7 +381,7 @@ fn fits<T: Serialize>(row: &T) -> bool {
     size(row).is_some_and(|size| size <= ROWS)
 }
 
-/// As many rows as there is room for, and the first that is left.
+/// As many rows as fit, and the first that is left over.
 fn fitting<T: Serialize>(rows: impl Iterator<Item = T>) -> (Vec<T>, Option<T>) {
     let (mut fitting, mut bytes) = (Vec::new(), 0);
     for row in rows {

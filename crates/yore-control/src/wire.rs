@@ -1,4 +1,4 @@
-//! Requests and answers as bytes.
+//! Encodes and decodes requests and answers.
 
 use crate::{Answer, Request};
 use rustix::ioctl::{opcode, Opcode};
@@ -6,25 +6,25 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 use yore_fs::{Error, Result};
 
-/// The version of the protocol. It grows with each change of what travels.
+/// The version of the protocol. It grows with each change of the encoding.
 pub const VERSION: u32 = 3;
-/// Bytes of the buffer; the most that an ioctl's number can say is 16,383.
+/// Bytes of the buffer. An ioctl's number can express at most 16,383.
 pub const BYTES: usize = 16_376;
 /// The number of the ioctl.
 pub const OPCODE: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 100);
 
 const MAGIC: [u8; 4] = *b"yore";
 const HEAD: usize = 16;
-/// Bytes left for rows in an answer that is a page: beside them stand the variants, their count, sums, and
-/// the place to go on from.
+/// Bytes left for rows in an answer that is a page. The rest is for the variants, the number of rows, sums,
+/// and the place to go on from.
 pub(crate) const ROWS: usize = BYTES - HEAD - 64;
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Whoever wrote them speaks another version of the protocol.
+    /// Another version of the protocol wrote them.
     Version(u32),
-    /// They mean nothing.
+    /// They cannot be decoded.
     Meaning,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn size<T: Serialize>(value: &T) -> Option<usize> {
     postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).ok()
 }
 
-/// `None`: it does not fit.
+/// `None` if it does not fit.
 fn encode<T: Serialize>(value: &T) -> Option<Vec<u8>> {
     let bytes = postcard::to_extend(value, head(0)).ok()?;
     let length = u32::try_from(bytes.len() - HEAD).ok().filter(|_| bytes.len() <= BYTES)?;
@@ -69,23 +69,23 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<T, Wrong> {
     }
 }
 
-/// A request as bytes.
+/// Encodes a request.
 ///
 /// # Errors
-/// [`Error::Invalid`]: it has more than fits into the buffer.
+/// [`Error::Invalid`]: it does not fit into the buffer.
 pub(crate) fn encode_request(request: &Request) -> Result<Vec<u8>> {
     encode(request).ok_or(Error::Invalid { what: "a request to a mount has at most 16 KiB" })
 }
 
-/// The request that bytes are.
+/// Decodes a request.
 ///
 /// # Errors
-/// Why they are none.
+/// Why the bytes are none.
 pub fn decode_request(bytes: &[u8]) -> std::result::Result<Request, Wrong> {
     decode(bytes)
 }
 
-/// An answer as bytes.
+/// Encodes an answer.
 pub fn encode_answer(answer: &Result<Answer>) -> Vec<u8> {
     encode(answer).unwrap_or_else(|| {
         let text = match answer {
@@ -96,15 +96,15 @@ pub fn encode_answer(answer: &Result<Answer>) -> Vec<u8> {
     })
 }
 
-/// The answer to what is of another version, which is no more than the version.
+/// The answer to a request of another version: only the version.
 pub fn encode_nothing() -> Vec<u8> {
     head(0)
 }
 
-/// The answer that bytes are.
+/// Decodes an answer.
 ///
 /// # Errors
-/// Why they are none.
+/// Why the bytes are none.
 pub(crate) fn decode_answer(bytes: &[u8]) -> std::result::Result<Result<Answer>, Wrong> {
     decode(bytes)
 }

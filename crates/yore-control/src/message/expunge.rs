@@ -1,34 +1,34 @@
-//! What the history knows of files, and what of it is to be given up.
+//! What the history knows of files, and which part of it to give up.
 
 use serde::{Deserialize, Serialize};
 use yore_fs::{FileKind, Incarnation, InodeNo, Remembered};
 
-/// A name in the directory that is asked, and what else is meant with it.
+/// A name in the directory that is asked, and which other files the request covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
     /// The name, which may have a time.
     pub name: Vec<u8>,
-    /// Of a directory also all that was ever named in it, and so on.
+    /// For a directory, also everything that was ever named in it, and so on below.
     pub below: bool,
-    /// Also the other files that the name has meant.
+    /// Also the other files to which the name has led.
     pub others: bool,
 }
 
-/// What the history knows of the files that are meant.
+/// What the history knows of the files that the request covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
     /// How many there are.
     pub files: u64,
     /// Their versions.
     pub versions: u64,
-    /// The sizes of these, added up.
+    /// The sum of the sizes of these versions.
     pub bytes: u64,
-    /// How many others the name has meant, which are not among them.
+    /// How many others the name has led to that are not among them.
     pub others: u64,
 }
 
 impl Known {
-    /// Of these, and so many others.
+    /// The totals of these files, and this many others.
     pub(crate) fn of(files: &[Remembered], others: usize) -> Known {
         let mut known = Known { files: files.len() as u64, others: others as u64, ..Known::default() };
         for file in files {
@@ -39,22 +39,22 @@ impl Known {
     }
 }
 
-/// A file that is meant.
+/// A file that the request covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownFile {
-    /// Its path from the one that was named; empty for itself.
+    /// Its path from the named one; empty for that one itself.
     pub path: Vec<u8>,
     /// Its inode.
     pub inode: InodeNo,
-    /// Which of those that have had the number.
+    /// Its incarnation among the files that have had this inode number.
     pub incarnation: Incarnation,
     /// What it is.
     pub kind: FileKind,
     /// Its versions.
     pub versions: u64,
-    /// Their sizes, added up.
+    /// The sum of their sizes.
     pub bytes: u64,
-    /// It is still there.
+    /// Whether it still exists.
     pub in_use: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is said of policies.
+//! Answers about policies.
 
 use serde::{Deserialize, Serialize};
 use yore_fs::Policy;
@@ -8,16 +8,17 @@ use yore_fs::Policy;
 pub struct PolicyHere {
     /// Its own policy; one that says nothing if it has none.
     pub own: Policy,
-    /// What applies: all of it is said.
+    /// The policy that applies: all of its fields are set.
     pub in_force: Policy,
-    /// Who says when versions are made: a path on the volume. `None`: nobody does; so in the following.
+    /// The path on the volume whose policy says when versions are made. `None`: no policy does; so in the
+    /// following.
     pub versioning_by: Option<Vec<u8>>,
-    /// Who says how long they are kept.
+    /// The path whose policy says how long they are kept.
     pub retention_by: Option<Vec<u8>>,
-    /// Who says for how long they are held.
+    /// The path whose policy says for how long they are held.
     pub hold_by: Option<Vec<u8>>,
-    /// Who says what is excluded.
+    /// The path whose policy says what is excluded.
     pub exclude_by: Option<Vec<u8>>,
-    /// It is excluded itself.
+    /// Whether it is excluded itself.
     pub excluded: bool,
 }

@@ -1,4 +1,4 @@
-//! What the history knows of a name, and giving that up.
+//! What the history knows of a name, and how it is given up.
 
 use super::{check_name, fits, fitting, Who};
 use crate::{Answer, Known, KnownFile, Named};
@@ -8,9 +8,9 @@ const NOT_YOURS: Error = Error::NotPermitted {
     what: "only root, the user who mounted the volume, and who owned all of it in every version may do that",
 };
 
-/// What the history knows of a name, if the user may give it up. To others it is told of no name whether it
-/// was there, unless the directory is theirs and they may look into it; and of what is not theirs nothing is
-/// looked for below it.
+/// What the history knows of a name, if the user may give it up. Other users do not learn whether any name
+/// existed, unless the directory is theirs and they may list it. Nothing is searched below a directory that
+/// is not the user's.
 fn of_owner(
     view: &View,
     directory: InodeNo,
@@ -53,7 +53,7 @@ pub(super) fn history_of(
     let known = Known::of(&files, others);
     let rows = (0u64..).zip(files).filter(|(place, _)| *place >= from).map(|(place, file)| {
         let file = KnownFile::from(file);
-        // A path that would not fit into any answer is left out.
+        // Leaves out a path that would not fit into any answer.
         (place, if fits(&file) { file } else { KnownFile { path: Vec::new(), ..file } })
     });
     let (rows, left) = fitting(rows);
@@ -61,7 +61,7 @@ pub(super) fn history_of(
     Ok(Answer::HistoryOf { known, rows, next: left.map(|(place, _)| place) })
 }
 
-/// Gives it up.
+/// Gives that history up.
 pub(super) fn expunge(view: &View, directory: InodeNo, who: &Who<'_>, of: &Named) -> Result<Answer> {
     let (files, others) = of_owner(view, directory, who, of)?;
     who.check_writable()?;

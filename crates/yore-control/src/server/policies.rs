@@ -1,11 +1,12 @@
-//! Policies: what applies to a directory or file, and giving it another one.
+//! Policies: what applies to a directory or file, and how it gets another policy.
 
 use super::Who;
 use crate::{Answer, PolicyHere};
 use std::os::unix::ffi::OsStrExt as _;
 use yore_fs::{Error, InodeNo, Policy, Result, Versioning, View};
 
-/// The longest path that is told, half as long as any that a call takes: four of them fit into an answer.
+/// The longest path that an answer contains, half as long as any that a call takes: four of them fit into an
+/// answer.
 const PATH_MAX: usize = 2048;
 
 const NOT_YOURS: Error = Error::NotPermitted {
@@ -20,7 +21,7 @@ fn check_present(view: &View) -> Result<()> {
     }
 }
 
-/// What applies.
+/// The policy that applies.
 pub(super) fn policy(view: &View, inode: InodeNo) -> Result<Answer> {
     check_present(view)?;
     let path = |of: Option<InodeNo>| {
@@ -45,7 +46,7 @@ pub(super) fn policy(view: &View, inode: InodeNo) -> Result<Answer> {
     })))
 }
 
-/// Gives another one.
+/// Sets another policy.
 pub(super) fn set(view: &View, inode: InodeNo, who: &Who<'_>, policy: &Policy) -> Result<Answer> {
     check_present(view)?;
     let holds_otherwise = || Ok::<_, Error>(policy.hold != view.policy(inode)?.hold);

@@ -1,4 +1,4 @@
-//! A directory becomes what it was, and what of that did not end.
+//! Rolls a directory back, and lists the rollbacks that have not ended.
 
 use super::told::visible_part;
 use super::{fits, fitting, Who};
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{Error, InodeNo, Result, View};
 
-/// Does it.
+/// Rolls a directory back.
 pub(super) fn roll_back(view: &View, directory: InodeNo, who: &Who<'_>, plan: &Plan) -> Result<Answer> {
     let rights = rights(view, directory, who)?;
     who.check_writable()?;
@@ -19,7 +19,7 @@ pub(super) fn roll_back(view: &View, directory: InodeNo, who: &Who<'_>, plan: &P
     }
     let mut changed = |changed| who.host.changed(changed);
     let done = view.rollback_for(Some(&who.user()), &rights, directory, plan, &mut changed);
-    // What is not the user's may be where the user may not look.
+    // Files of others may be in places that the user may not see.
     let told = |path: &str| visible_part(view, who.access, directory, plan.target, path);
     let done = match done {
         Err(Error::NotYours { path }) => Err(Error::NotYours { path: told(&path)? }),
@@ -36,7 +36,7 @@ pub(super) fn roll_back(view: &View, directory: InodeNo, who: &Who<'_>, plan: &P
     done.map(Answer::RolledBack)
 }
 
-/// Whose files may be changed, if the user may ask for that at all.
+/// Whose files the rollback may change, if the user may ask for one at all.
 fn rights(view: &View, directory: InodeNo, who: &Who<'_>) -> Result<Rights> {
     if who.as_root {
         return Ok(Rights::All);
@@ -52,7 +52,7 @@ fn rights(view: &View, directory: InodeNo, who: &Who<'_>) -> Result<Rights> {
     }
 }
 
-/// Those that did not end.
+/// The rollbacks that have not ended.
 pub(super) fn unfinished(view: &View, who: &Who<'_>, from: u64) -> Result<Answer> {
     let view = view.present();
     let mut rows = Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn unfinished(view: &View, who: &Who<'_>, from: u64) -> Result<Answer
         if who.may_all || is_owner()? {
             let path = view.path_now(one.directory)?.map(|path| path.as_os_str().as_bytes().to_vec());
             let row = (one, path);
-            // A path that would not fit into any answer is left out.
+            // Leaves out a path that would not fit into any answer.
             rows.push(if fits(&row) { row } else { (row.0, None) });
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{Caller, MkfsOptions, MountOptions, SpaceRules};
 
-/// Who mounted the volume.
+/// The user who mounted the volume.
 const DAEMONS: u32 = 1;
 const ME: Caller = Caller { uid: 4711, gid: 4711, umask: 0o022, keeps_set_id: false };
 
@@ -22,7 +22,7 @@ fn view() -> View {
     View::open(device, &MountOptions::default()).unwrap()
 }
 
-/// There is no room to keep anything, and it is about to end.
+/// A host without room to pin anything, and about to end.
 struct Full;
 
 impl Host for Full {
@@ -39,7 +39,7 @@ impl Host for Full {
     }
 }
 
-/// Somebody who asks about a directory.
+/// A user who asks about a directory.
 struct Asking<'a> {
     view: &'a View,
     directory: InodeNo,
@@ -79,7 +79,7 @@ fn hold(client: &dyn Client, number: EventNo, held: bool) -> Result<()> {
     client.describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
 }
 
-/// What is no request is refused, and nothing is taken, held or forgotten.
+/// Bytes that are no request are refused, and nothing is taken, held or forgotten.
 #[test]
 fn nonsense_is_refused() {
     let view = view();
@@ -106,8 +106,8 @@ fn nonsense_is_refused() {
     assert!(view.events().unwrap().iter().all(|event| !event.row.held) && view.events().unwrap().len() == 1);
 }
 
-/// Whoever could take a snapshot holds, releases and forgets it, through any directory of any time; all are
-/// forgotten or none.
+/// A user who could take a snapshot can hold, release and forget it, through any directory of any time.
+/// Either all are forgotten or none.
 #[test]
 fn who_may_forget_what() {
     let view = view();
@@ -143,7 +143,7 @@ fn who_may_forget_what() {
     assert_eq!(left(), "b");
 }
 
-/// A directory of the past says as of which snapshot it is seen, and whether it is one of its own.
+/// A directory of the past says as of which snapshot it is seen, and whether that snapshot is one of its own.
 #[test]
 fn a_directory_knows_its_time() {
     let view = view();
@@ -155,7 +155,7 @@ fn a_directory_knows_its_time() {
     assert_eq!(seen(&view.as_of(events[1])), Some((events[1], true)));
 }
 
-/// What is asked of a file is answered; a name that means nothing is not found.
+/// A request about a file is answered; a name that leads to nothing is not found.
 #[test]
 fn files_are_asked_for() {
     let view = view();
@@ -169,7 +169,8 @@ fn files_are_asked_for() {
     assert!(matches!(asking.all_versions(b"absent"), Err(Error::NotFound)));
 }
 
-/// Owners take snapshots of what is theirs, and others see of them only what they could see anyway.
+/// Owners take snapshots of their own directories. Others see of these snapshots only what they could see
+/// anyway.
 #[test]
 fn who_may_what() {
     let view = view();
@@ -192,7 +193,7 @@ fn who_may_what() {
     assert_eq!(names(below.inode(), 9), ["a", "b", "c"]);
 }
 
-/// The user who has a limit is told its number and what it counts. Nobody else is.
+/// Users with a limit learn its number and what it counts. Nobody else does.
 #[test]
 fn limits_say_what_they_are_of() {
     let view = view();
@@ -205,7 +206,7 @@ fn limits_say_what_they_are_of() {
     hold(&Here::new(&view, mine), numbers[2], true).unwrap();
 }
 
-/// A list of more than a page has each one once, in order, however long names and paths are.
+/// A list of more than a page has each row once, in order, however long names and paths are.
 #[test]
 fn pages() {
     let view = view();
@@ -240,7 +241,8 @@ fn pages() {
     assert_eq!((page.rows.len(), page.rows[0].path.is_none(), page.next), (1, true, None));
 }
 
-/// What is to stay is taken only if there is room to keep it; opened here it stays as long as the client.
+/// A snapshot that is to stay is taken only if there is room to pin it. On a volume opened here it stays as
+/// long as the client.
 #[test]
 fn what_stays() {
     let view = view();
@@ -254,7 +256,7 @@ fn what_stays() {
     Here::new(&view, view.root()).forget(&[number]).unwrap();
 }
 
-/// The list of operations comes complete, in pages, the latest first. Users other than root see their own.
+/// The list of operations arrives complete, in pages, the latest first. Users other than root see their own.
 #[test]
 fn operations_come_in_pages() {
     let view = view();
@@ -276,8 +278,8 @@ fn operations_come_in_pages() {
     assert_eq!(seen.iter().map(|(_, row)| row.note.as_str()).collect::<Vec<_>>(), ["mine"]);
 }
 
-/// Root and the daemon's user change what concerns the whole volume, others do not, and nobody where nothing
-/// may be written. What a full volume keeps is told to everybody, what it gave up is not.
+/// Root and the daemon's user change settings of the whole volume; others do not, and nobody does where
+/// nothing may be written. Everybody learns what a full volume keeps, but not what it gave up.
 #[test]
 fn who_may_change_the_volume() {
     let view = view();
@@ -309,7 +311,7 @@ fn who_may_change_the_volume() {
     assert_eq!(Here::new(&view, view.root()).shred().unwrap(), 0);
 }
 
-/// What is read of the past is kept, if there is a past and room to keep it.
+/// A reader of the past pins it, if there is a past and room to pin it.
 #[test]
 fn what_is_read_is_kept() {
     let view = view();

@@ -1,10 +1,10 @@
-//! What of the history is told to whom. Who owns a directory may ask for its history; but below it may be
-//! directories of others, and those that he could not list then, or that the file was in before it came here.
-//! A name is told only to who could have listed the directory that it was in, at the time at which it was
-//! there; what is gone, also now.
+//! Decides who learns which part of the history. The owner of a directory may ask for its history. But the
+//! answer may involve directories of others below it, directories that the owner could not list at that time,
+//! or directories that held the file before it came here. A user learns a name only if the user could have
+//! listed its directory at the time at which the name was there; for a name that is gone, also now.
 //!
-//! All this is asked after the history was computed and before any of it is told. Whether a user may ask at
-//! all is decided before anything is looked at.
+//! These checks run after the history was computed and before any of it is returned. Whether a user may ask
+//! at all is decided before anything is read.
 
 use std::collections::HashMap;
 use yore_fs::{Access, Change, Deleted, Difference, Error, EventNo, InodeNo, Logged, Result, View};
@@ -15,17 +15,17 @@ pub struct Told<'a> {
     access: &'a Access,
     /// The directory that is asked.
     directory: InodeNo,
-    /// The directories that paths lead to from there.
+    /// The directories to which paths lead from there.
     found: HashMap<(Option<EventNo>, Vec<u8>), Option<InodeNo>>,
 }
 
 impl<'a> Told<'a> {
-    /// For who asks about a directory.
+    /// For a user who asks about a directory.
     pub fn new(view: &View, access: &'a Access, directory: InodeNo) -> Told<'a> {
         Told { view: view.present(), access, directory, found: HashMap::new() }
     }
 
-    /// The directory that a path leads to as of an event, from the one that is asked.
+    /// The directory to which a path leads as of an event, starting from the one that is asked.
     fn find(&mut self, path: &[u8], event: Option<EventNo>) -> Result<Option<InodeNo>> {
         let (mut at, mut from) = (self.directory, 0);
         let view = event.map_or_else(|| self.view.clone(), |event| self.view.as_of(event));
@@ -37,7 +37,7 @@ impl<'a> Told<'a> {
                 None => {
                     let found = match view.lookup(at, &path[from..end]) {
                         Ok(node) => Some(node.inode()),
-                        // Gone just now, or forgotten.
+                        // It was removed just now, or forgotten.
                         Err(Error::NotFound | Error::NotADirectory | Error::Stale) => None,
                         Err(error) => return Err(error),
                     };
@@ -54,17 +54,17 @@ impl<'a> Told<'a> {
         Ok(Some(at))
     }
 
-    /// The directory that a path's last name is in, if it may be listed as of an event.
+    /// The directory that contains a path's last name, if the user may list it as of an event.
     fn lists(&mut self, path: &[u8], event: Option<EventNo>) -> Result<Option<InodeNo>> {
         if path.is_empty() {
-            // The directory that is asked, of which it was decided before.
+            // The directory that is asked; that was decided before.
             return Ok(Some(self.directory));
         }
         let Some(directory) = self.find(parent(path), event)? else { return Ok(None) };
         Ok(self.listed(directory, event)?.then_some(directory))
     }
 
-    /// What was forgotten just now nobody may list.
+    /// Whether the user may list a directory. Nobody may list one that was forgotten just now.
     fn listed(&self, directory: InodeNo, event: Option<EventNo>) -> Result<bool> {
         match self.access.lists(directory, event) {
             Err(Error::Stale) => Ok(false),
@@ -72,7 +72,7 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// What is told of a difference between two times: all, the half that may be known, or nothing.
+    /// The part of a difference between two times that the user may learn: all of it, one half, or nothing.
     ///
     /// # Errors
     /// Damage and device errors; so all others here.
@@ -84,7 +84,7 @@ impl<'a> Told<'a> {
         if self.access.is_all() {
             return Ok(Some(found));
         }
-        // As of the second time all paths are but those of what was removed, and old ones.
+        // All paths are as of the second time, except old paths and those of removed files.
         let was = match (&found.change, &found.old_path) {
             (Change::Added, _) => false,
             (Change::Renamed, Some(old)) => self.lists(&old.clone(), from)?.is_some(),
@@ -108,7 +108,7 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Whether a name that is gone is told.
+    /// Whether the user may learn a name that is gone.
     ///
     /// # Errors
     /// As [`Told::difference`].
@@ -122,8 +122,8 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// A state in the log of a name, if it is told; without the place that the file was moved to, if that is
-    /// not.
+    /// A state in the log of a name, if the user may learn it. It leaves out the place to which the file was
+    /// moved if the user may not learn that.
     ///
     /// # Errors
     /// As [`Told::difference`].
@@ -131,8 +131,8 @@ impl<'a> Told<'a> {
         if self.access.is_all() {
             return Ok(Some(found));
         }
-        // Of a file with several names it is not known where they were, but for the one that was asked in
-        // this directory.
+        // If a file has several names, it is not known which directories they were in, except for the name in
+        // this directory that the request gives.
         let of = yore_fs::split_time(name).map_or(name, |(of, _)| of);
         let is_asked = [name, of].contains(&&found.name[..]);
         let found_in = is_asked.then_some(self.directory);
@@ -148,7 +148,7 @@ impl<'a> Told<'a> {
         Ok(Some(found))
     }
 
-    /// Whether a name of an inode may be learned. What was forgotten just now nobody learns.
+    /// Whether the user may learn a name of an inode. Nobody may if it was forgotten just now.
     fn names(&self, inode: InodeNo, found_in: Option<InodeNo>, at: Option<EventNo>) -> Result<bool> {
         match self.access.lists_inode(inode, found_in, at) {
             Err(Error::Stale) => Ok(false),
@@ -157,13 +157,13 @@ impl<'a> Told<'a> {
     }
 }
 
-/// The path of the directory that a path's last name is in.
+/// The path of the directory that contains a path's last name.
 fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(&path[..0], |at| &path[..at])
 }
 
-/// Of a path that is not told, as much as may be: down to the first name in a directory that may not be
-/// listed, neither now nor as of a event, wherever it is there.
+/// The part of a hidden path that the user may learn. It ends before the first name whose directory the user
+/// may not list, both now and as of an event, wherever that directory exists.
 ///
 /// # Errors
 /// Damage and device errors.

@@ -1,4 +1,4 @@
-//! Everything that travels arrives as it was, and bytes of anybody do no harm.
+//! Everything that travels arrives unchanged, and no bytes do harm.
 
 use super::*;
 use crate::{Known, KnownFile, Named, Page, PolicyHere, Saying, Stopped, Take};
@@ -15,7 +15,7 @@ use yore_fs::{
     Stays, Timestamp, Versioning, WouldFree, EXCLUDE_MAX,
 };
 
-/// Tells the names of an enum's variants, and reads nothing.
+/// Collects the names of an enum's variants, and reads nothing.
 struct Variants<'a>(&'a mut Vec<&'static str>);
 
 impl<'de> Deserializer<'de> for Variants<'_> {
@@ -161,7 +161,7 @@ fn take() -> Take {
 
 const RULES: SpaceRules = SpaceRules { floor_seconds: 86_400, share_percent: 90 };
 
-/// As long as one can be.
+/// The longest policy possible.
 fn policy() -> Policy {
     let rules = RetentionRules {
         last: 1,
@@ -319,8 +319,8 @@ fn answers() -> Vec<Answer> {
     ]
 }
 
-/// Everything that travels arrives as it was, each variant of it. Who adds one without a sample is told so
-/// here.
+/// Everything that travels arrives unchanged, in each of its variants. This test fails for a new variant
+/// without a sample.
 #[test]
 fn everything_arrives() {
     is_complete(&device_errors());
@@ -335,8 +335,8 @@ fn everything_arrives() {
     answers().into_iter().for_each(|answer| arrives(&Ok::<Answer, Error>(answer)));
 }
 
-/// The bytes of version 3. If this fails, what travels has changed: count [`VERSION`] up, and put the new sum
-/// here. A daemon of yesterday would otherwise read a request of today as another one.
+/// The bytes of version 3. If this fails, the encoding has changed: increase [`VERSION`], and put the new sum
+/// here. Otherwise a daemon of yesterday would read a request of today as another one.
 #[test]
 fn the_version_changes_with_the_bytes() {
     let mut all = Vec::new();
@@ -354,7 +354,8 @@ fn the_version_changes_with_the_bytes() {
 
 const SUM: u64 = 0x759756d5245d454a;
 
-/// A command newer or older than the daemon is told that, and not something that its bytes happen to mean.
+/// If the command is newer or older than the daemon, the error says so; the bytes are not taken for something
+/// else that they happen to encode.
 #[test]
 fn versions_are_told_apart() {
     let bytes = encode(&Request::Seen).unwrap();
@@ -367,8 +368,8 @@ fn versions_are_told_apart() {
     assert!(matches!(decode_answer(&encode_nothing()), Err(Wrong::Meaning)));
 }
 
-/// What does not fit is refused when it is written, and not cut off; an error that is too long arrives in
-/// short.
+/// A message that does not fit is refused at encoding, and not truncated; an error that is too long arrives
+/// shortened.
 #[test]
 fn what_is_too_long() {
     assert!(encode_request(&Request::VersionSeen { name: vec![1; BYTES] }).is_err());
@@ -399,7 +400,7 @@ fn no_error_is_too_deep() {
     assert!(nested(15, &stopped, vec![0]));
     assert!(!nested(17, &stopped, vec![0]));
     assert!(!nested(16_000, &stopped, vec![0]));
-    // A device's error stands below the library's.
+    // A device's error is nested below the library's.
     let device = |depth: usize| {
         let one = after(&[]);
         let content = [&[1, variant("Device")][..], &one.repeat(depth), &after(&[])].concat();
@@ -418,7 +419,8 @@ fn variant(name: &str) -> u8 {
     names::<Error>().iter().position(|variant| *variant == name).unwrap() as u8
 }
 
-/// A daemon that lies about the texts of its program fills no memory: they become one text at some point.
+/// A daemon that lies about the texts of its program fills no memory: beyond some number they all become one
+/// text.
 #[test]
 fn texts_are_bounded() {
     let read = |text: &str| {
@@ -441,7 +443,7 @@ fn texts_are_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// No bytes panic, whatever they are: those of anybody, and those of a message with some changed.
+    /// No bytes panic, neither random bytes nor a message with some bytes changed.
     #[test]
     fn no_bytes_panic(
         content in proptest::collection::vec(any::<u8>(), 0..300),

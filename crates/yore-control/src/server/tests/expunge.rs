@@ -1,4 +1,4 @@
-//! Giving up the history of files: who may.
+//! Who may give up the history of files.
 
 use super::*;
 use crate::Named;
@@ -9,8 +9,8 @@ fn named(name: &[u8], below: bool) -> Named {
     Named { name: name.to_vec(), below, others: false }
 }
 
-/// Root, and who owns all states; nobody else, and not through a mount that is read-only. What must stay says
-/// why.
+/// Root may, and the user who owns all states; nobody else, and nobody through a mount that is read-only. If
+/// history must stay, the error says why.
 #[test]
 fn who_may_expunge() {
     let view = view();
@@ -27,7 +27,7 @@ fn who_may_expunge() {
         assert!(matches!(by(uid).history_of(&a), Err(Error::NotPermitted { .. })));
         assert!(matches!(by(uid).expunge(&a), Err(Error::NotPermitted { .. })));
     }
-    // Whether there is such a name is not told either.
+    // The answer does not even reveal whether there is such a name.
     assert!(matches!(by(9).history_of(&named(b"b", false)), Err(Error::NotPermitted { .. })));
     assert!(matches!(by(0).history_of(&named(b"b", false)), Err(Error::NotFound)));
     for name in [&b""[..], b"a/b", b"a\0", &[b'a'; 256]] {
@@ -44,7 +44,7 @@ fn who_may_expunge() {
     assert_eq!(by(4711).history_of(&a).unwrap().0.versions, 0);
 }
 
-/// A list of more than a part has each file once, with one sum over all.
+/// A list of more than one part has each file once, and its total covers all of them.
 #[test]
 fn parts() {
     let view = view();

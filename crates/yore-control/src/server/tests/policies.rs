@@ -1,4 +1,4 @@
-//! Policies: whose they are to set.
+//! Who may set policies.
 
 use super::*;
 use std::path::Path;
@@ -8,8 +8,8 @@ fn holding(hold: Option<u64>) -> Policy {
     Policy { hold, ..Policy::default() }
 }
 
-/// Owners say when versions are made; how long they are held says who mounted the volume, and only root makes
-/// it shorter.
+/// Owners say when versions are made. The user who mounted the volume says how long they are held, and only
+/// root shortens that.
 #[test]
 fn who_may_set_policies() {
     let view = view();
@@ -22,7 +22,7 @@ fn who_may_set_policies() {
     const HOUR: u64 = 3_600_000_000_000;
     assert!(matches!(by(4711).set_policy(holding(Some(HOUR))), Err(Error::NotPermitted { .. })));
     by(DAEMONS).set_policy(holding(Some(HOUR))).unwrap();
-    // What is said of holding stays as it is.
+    // What the policy says of holds stays unchanged.
     by(4711).set_policy(Policy { hold: Some(HOUR), ..snapshots }).unwrap();
     for shorter in [None, Some(HOUR - 1)] {
         assert!(matches!(by(DAEMONS).set_policy(holding(shorter)), Err(Error::NotPermitted { .. })));
@@ -31,14 +31,15 @@ fn who_may_set_policies() {
     by(0).set_policy(holding(None)).unwrap();
     let read_only = Asking { read_only: true, ..by(4711) };
     assert!(matches!(read_only.set_policy(Policy::default()), Err(Error::ReadOnly)));
-    // A mount that cannot find out when files are closed says so, and nothing is changed.
+    // A mount that cannot detect closes of files says so, and nothing is changed.
     let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
     assert!(matches!(by(0).set_policy(close.clone()), Err(Error::Refused(_))));
     assert_eq!(by(0).policy().unwrap().own, Policy::default());
     Here::new(&view, mine).set_policy(close).unwrap();
 }
 
-/// What applies is told with whose policy says so; what is of the past has none, and files may be asked.
+/// The answer says what applies and whose policy says so. Directories and files of the past have no policy;
+/// files of the present accept the request.
 #[test]
 fn what_applies() {
     let view = view();
@@ -57,7 +58,7 @@ fn what_applies() {
     assert_eq!(view.path_now(dir).unwrap().as_deref(), Some(Path::new("/d")));
 }
 
-/// What cannot be on the medium does not get there, whatever bytes ask for it.
+/// A policy that cannot be on the medium does not get there, whatever bytes ask for it.
 #[test]
 fn no_policy_that_cannot_be() {
     let view = view();

@@ -1,11 +1,11 @@
-//! Rolling back: who may.
+//! Who may roll back.
 
 use super::*;
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::SetAttr;
 
-/// Root may all, owners what is theirs, others nothing; and not where the mount is read-only, nor by another
-/// name.
+/// Root may roll back everything, owners their own files, others nothing; nobody on a read-only mount, nor by
+/// another name.
 #[test]
 fn who_may_roll_back() {
     let view = view();
