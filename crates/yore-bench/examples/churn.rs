@@ -6,25 +6,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Caller, Engine, FileKind, MkfsOptions, MountOptions, Policy, View, WriteMode};
+use yore_fs::{Caller, FileKind, MkfsOptions, MountOptions, View, WriteMode};
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let seconds = arguments.next().map_or(Ok(10), |s| s.parse())?;
     let threads = arguments.next().map_or(Ok(4), |s| s.parse())?;
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 30));
-    let options = MkfsOptions {
-        uuid: rand::random(),
-        hash_seed: rand::random(),
-        label: "churn".into(),
-        engine: Engine::Snapshot,
-        owner: (0, 0),
-        permissions: 0o755,
-        log_size: None,
-        policy: Policy::default(),
-        force: false,
-    };
-    View::mkfs(&device, &options)?;
+    View::mkfs(&device, &MkfsOptions { label: "churn".into(), ..MkfsOptions::default() })?;
     // Generations follow each other quickly: what is freed in one is taken in the next.
     let mount = MountOptions { commit_interval: Duration::from_millis(200), ..MountOptions::default() };
     let view = View::open(device, &mount)?;

@@ -28,6 +28,11 @@ pub trait Target: Send + Sync {
     fn mkdir(&self, parent: &Self::Dir, name: &str) -> Result<()>;
     /// Opens a directory.
     fn open_dir(&self, parent: &Self::Dir, name: &str) -> Result<Self::Dir>;
+    /// Makes directories, which must not exist, and opens them.
+    fn new_dirs(&self, parent: &Self::Dir, names: &[String]) -> Result<Vec<Self::Dir>> {
+        let new = |name: &String| self.mkdir(parent, name).and_then(|()| self.open_dir(parent, name));
+        names.iter().map(new).collect()
+    }
     /// Removes an empty directory.
     fn rmdir(&self, parent: &Self::Dir, name: &str) -> Result<()>;
     /// Lists a directory; returns how many names there are besides `.` and `..`.

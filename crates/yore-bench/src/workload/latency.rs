@@ -120,8 +120,7 @@ impl OnTarget for Run<'_> {
         let root = target.root()?;
         let names: Vec<String> =
             (0..latency.directories.max(1)).map(|d| format!("l{}-{d}", self.round)).collect();
-        let open = |name: &String| target.mkdir(&root, name).and_then(|()| target.open_dir(&root, name));
-        let dirs = names.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let dirs = target.new_dirs(&root, &names)?;
         let mut files = Files { target, dirs, alive: VecDeque::new(), next: 0 };
         for _ in 0..latency.alive {
             files.create()?;

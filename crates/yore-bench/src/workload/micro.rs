@@ -190,10 +190,7 @@ impl OnTarget for Round<'_> {
         let directories = self.micro.directories.max(1).max(if self.micro.shared { 1 } else { self.threads });
         let root = target.root()?;
         let names: Vec<String> = (0..directories).map(|d| format!("round{}-{d:04}", self.round)).collect();
-        let dirs = names
-            .iter()
-            .map(|name| target.mkdir(&root, name).and_then(|()| target.open_dir(&root, name)))
-            .collect::<Result<Vec<T::Dir>>>()?;
+        let dirs = target.new_dirs(&root, &names)?;
         let shares: Vec<Share> = (0..self.threads).map(|thread| self.share(thread, directories)).collect();
         let barrier = Barrier::new(self.threads);
         let outcomes: Vec<Result<Vec<Span>>> = std::thread::scope(|scope| {

@@ -240,10 +240,7 @@ impl OnTarget for Round<'_> {
             (0..options.directories.max(1)).map(|d| format!("s{}-{d}", self.round)).collect();
         let root = target.root()?;
         let start = Instant::now();
-        let dirs = dir_names
-            .iter()
-            .map(|name| target.mkdir(&root, name).and_then(|()| target.open_dir(&root, name)))
-            .collect::<Result<Vec<T::Dir>>>()?;
+        let dirs = target.new_dirs(&root, &dir_names)?;
         let mut run = Run::new(options, plan, target, &dirs);
         let creating = run.all(&plan.pool)?;
         let transacting = run.all(&plan.transactions)?;

@@ -252,12 +252,8 @@ impl Simulated {
     }
 
     fn make_directories<T: Target>(&self, target: &T, root: &T::Dir, count: usize) -> Result<Vec<T::Dir>> {
-        let make = |d: usize| {
-            let name = format!("d{d:05}");
-            target.mkdir(root, &name)?;
-            target.open_dir(root, &name)
-        };
-        let dirs = (0..count.max(1)).map(make).collect::<Result<Vec<_>>>()?;
+        let names: Vec<String> = (0..count.max(1)).map(|d| format!("d{d:05}")).collect();
+        let dirs = target.new_dirs(root, &names)?;
         target.sync()?;
         Ok(dirs)
     }

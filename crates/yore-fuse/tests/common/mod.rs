@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Engine, MkfsOptions, MountOptions, Policy, View};
+use yore_fs::{MkfsOptions, MountOptions, View};
 use yore_fuse::{mount, End, MountConfig, Session, UnmountHow};
 
 /// A user with no rights anywhere.
@@ -42,12 +42,8 @@ pub fn mkfs_options() -> MkfsOptions {
         uuid: [7; 16],
         hash_seed: [9; 16],
         label: "test".into(),
-        engine: Engine::Snapshot,
         owner: (0, 0),
-        permissions: 0o755,
-        log_size: None,
-        policy: Policy::default(),
-        force: false,
+        ..MkfsOptions::default()
     }
 }
 

@@ -427,9 +427,7 @@ impl<'r> Work<'r> {
     fn mail(&mut self) -> Result<(usize, f64)> {
         let (root, name) = (self.target.root()?, self.fresh());
         let names: Vec<String> = (0..self.mail.directories).map(|d| format!("{name}-{d}")).collect();
-        let make =
-            |name: &String| self.target.mkdir(&root, name).and_then(|()| self.target.open_dir(&root, name));
-        let dirs = names.iter().map(make).collect::<Result<Vec<_>>>()?;
+        let dirs = self.target.new_dirs(&root, &names)?;
         let mut run = Transactions::new(&self.mail, &self.plan, &self.target, &dirs);
         run.all(&self.plan.pool)?;
         let seconds = run.all(&self.plan.transactions)?;

@@ -90,10 +90,7 @@ impl Volume {
     /// Makes so many directories in the root, and opens them.
     pub(super) fn directories(&self, count: usize) -> Result<Vec<Node>> {
         let root = self.target.root()?;
-        let make = |d: usize| {
-            let name = format!("d{d}");
-            self.target.mkdir(&root, &name).and_then(|()| self.target.open_dir(&root, &name))
-        };
-        (0..count).map(make).collect()
+        let names: Vec<String> = (0..count).map(|d| format!("d{d}")).collect();
+        self.target.new_dirs(&root, &names)
     }
 }
