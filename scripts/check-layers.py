@@ -152,6 +152,33 @@ LAYERS = {
         meta/*
         lib
     """,
+    "yore-bench": """
+        error memory report/machine simulated/model stats
+        program report simulated/device target/interface workload/steps
+        report/html report/markdown rival/kind simulated target/library target/system
+        rival/host target
+        rival/state
+        rival/library rival/system
+        rival/served
+        rival
+        compare
+        workload/history/run workload/history/volume workload/latency workload/micro workload/postmark
+        workload/resident workload/startup workload/stream workload/tree
+        workload/history/back workload/history/changes workload/history/forget workload/history/large
+        workload/history/live workload/history/mail workload/history/months workload/history/mounted
+        workload/history/scattered workload/history/takes workload/simulated
+        workload/history/beside workload/history/usual
+        workload/history
+        workload
+        lib
+    """,
+    "yore-faults": """
+        chance survey watch
+        damage sample
+        exercise workload
+        targets
+        lib
+    """,
 }
 
 def below(name):

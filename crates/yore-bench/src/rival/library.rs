@@ -1,6 +1,8 @@
 //! Making Yore's volumes, and opening them in this process.
 
-use super::{make_image, Keeper, Measured, Rival, RivalKind};
+use super::host::make_image;
+use super::kind::RivalKind;
+use super::state::{Keeper, Measured, Rival};
 use crate::target::LibraryTarget;
 use crate::{BenchError, Result};
 use std::path::Path;

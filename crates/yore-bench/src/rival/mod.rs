@@ -9,170 +9,27 @@
 //! use: within the measuring process a context switch would be cheaper than it is for anybody else. Where
 //! this program cannot start itself again ([`Serving::InProcess`], for tests) they are threads of this one.
 
+mod host;
+mod kind;
 pub(crate) mod library;
 mod served;
-pub use served::serve_memory;
+mod state;
 mod system;
 
-use crate::report::TargetInfo;
-use crate::target::{LibraryTarget, SystemTarget, Target};
-use crate::{program, BenchError, Result};
-use std::path::{Path, PathBuf};
-use std::process::Child;
+pub(crate) use host::{check_can_drop_caches, drop_caches, make_directory, make_image};
+pub use kind::{Environment, RivalKind, Serving};
+pub use served::serve_memory;
+pub(crate) use state::Rival;
 
-/// A kind of file system to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RivalKind {
-    /// The library in the measuring process.
-    Library,
-    /// The same with the engine `none`: what metadata without any order or promise would cost.
-    LibraryNone,
-    /// A volume mounted through FUSE with default options.
-    Mount,
-    /// The FUSE file system with nothing behind it.
-    MemoryFuse,
-    /// ext3, as the kernel's ext4 driver serves it.
-    Ext3,
-    /// ext4.
-    Ext4,
-    /// XFS.
-    Xfs,
-    /// Btrfs.
-    Btrfs,
-    /// ext4 through FUSE.
-    Fuse2fs,
-}
-
-impl RivalKind {
-    /// All of them, in the order of reports.
-    pub const ALL: [RivalKind; 9] = [
-        RivalKind::Library,
-        RivalKind::LibraryNone,
-        RivalKind::Mount,
-        RivalKind::MemoryFuse,
-        RivalKind::Ext3,
-        RivalKind::Ext4,
-        RivalKind::Xfs,
-        RivalKind::Btrfs,
-        RivalKind::Fuse2fs,
-    ];
-
-    /// Its name on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            RivalKind::Library => "library",
-            RivalKind::LibraryNone => "library-none",
-            RivalKind::Mount => "mount",
-            RivalKind::MemoryFuse => "memory-fuse",
-            RivalKind::Ext3 => "ext3",
-            RivalKind::Ext4 => "ext4",
-            RivalKind::Xfs => "xfs",
-            RivalKind::Btrfs => "btrfs",
-            RivalKind::Fuse2fs => "fuse2fs",
-        }
-    }
-
-    /// The kind of that name.
-    pub fn from_name(name: &str) -> Option<RivalKind> {
-        RivalKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// What a report says of it.
-    pub(crate) fn info(self, version: Option<String>) -> TargetInfo {
-        TargetInfo {
-            name: self.name().into(),
-            description: self.description().into(),
-            version,
-            ours: self.is_ours(),
-        }
-    }
-
-    /// What it is, for the legend.
-    pub fn description(self) -> &'static str {
-        match self {
-            RivalKind::Library => "Yore, the library in the measuring process, engine snapshot",
-            RivalKind::LibraryNone => {
-                "Yore, the library in the measuring process, engine none (no crash consistency)"
-            }
-            RivalKind::Mount => "Yore, mounted through FUSE",
-            RivalKind::MemoryFuse => {
-                "FUSE file system in memory with nothing behind it (the transport bound)"
-            }
-            RivalKind::Ext3 => "ext3 (the kernel's ext4 driver) on a loop device",
-            RivalKind::Ext4 => "ext4 on a loop device",
-            RivalKind::Xfs => "XFS on a loop device",
-            RivalKind::Btrfs => "Btrfs on a loop device",
-            RivalKind::Fuse2fs => "ext4 served through FUSE by fuse2fs",
-        }
-    }
-
-    /// Whether it is Yore, whose ratios to the others are of interest.
-    pub fn is_ours(self) -> bool {
-        matches!(self, RivalKind::Library | RivalKind::LibraryNone | RivalKind::Mount)
-    }
-
-    /// Whether programs can use it by paths.
-    pub fn has_paths(self) -> bool {
-        !matches!(self, RivalKind::Library | RivalKind::LibraryNone)
-    }
-}
-
-/// How file systems that need a server get one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Serving {
-    /// Threads of this process.
-    InProcess,
-    /// The `yore` program at this path: `yore mount` and `yore bench serve-memory`.
-    Program(PathBuf),
-}
-
-/// What all rivals of a run have in common.
-#[derive(Clone, Debug)]
-pub struct Environment {
-    /// Bytes of each volume and image.
-    pub volume_bytes: u64,
-    /// Allocate the images on the host beforehand; otherwise they are sparse, as users would have them.
-    pub preallocate: bool,
-    /// How to serve.
-    pub serving: Serving,
-    /// Options for `yore mount -o`; empty for the defaults.
-    pub mount_options: String,
-    /// Where everything is made.
-    pub(crate) dir: PathBuf,
-}
+use crate::target::{SystemTarget, Target};
+use crate::{BenchError, Result};
+use state::{Keeper, Measured};
+use std::path::PathBuf;
 
 /// A workload that runs on any target: what a closure over all types would be.
 pub(crate) trait OnTarget {
     type Output;
     fn on<T: Target>(self, target: &T) -> Result<Self::Output>;
-}
-
-enum Measured {
-    Library(LibraryTarget),
-    System(SystemTarget),
-    /// Between unmounting and mounting.
-    Nothing,
-}
-
-/// What keeps a file system there.
-enum Keeper {
-    Library,
-    Session(yore_fuse::Session),
-    Daemon,
-    Child(Child),
-    Kernel,
-    Nothing,
-}
-
-/// A file system under measurement and what keeps it there.
-pub(crate) struct Rival {
-    kind: RivalKind,
-    env: Environment,
-    /// Of this rival alone: the image and the mount point are in it.
-    dir: PathBuf,
-    measured: Measured,
-    keeper: Keeper,
-    version: Option<String>,
 }
 
 impl Rival {
@@ -262,14 +119,6 @@ impl Rival {
             .map_err(BenchError::system(format!("removing {}", self.dir.display())))
     }
 
-    fn image(&self) -> PathBuf {
-        self.dir.join("image")
-    }
-
-    fn mountpoint(&self) -> PathBuf {
-        self.dir.join("mnt")
-    }
-
     /// Mounts or opens what [`Rival::make`] made.
     fn attach(&mut self) -> Result<()> {
         match self.kind {
@@ -329,53 +178,4 @@ impl Drop for Rival {
             }
         }
     }
-}
-
-pub(crate) fn make_directory(path: &Path) -> Result<()> {
-    std::fs::create_dir(path).map_err(BenchError::system(format!("making {}", path.display())))
-}
-
-/// An image file of `env.volume_bytes`, the same way for everybody.
-pub(crate) fn make_image(path: &Path, env: &Environment) -> Result<()> {
-    let failed = || BenchError::system(format!("making {}", path.display()));
-    let file = std::fs::File::create_new(path).map_err(failed())?;
-    file.set_len(env.volume_bytes).map_err(failed())?;
-    if env.preallocate {
-        let flags = rustix::fs::FallocateFlags::empty();
-        rustix::fs::fallocate(&file, flags, 0, env.volume_bytes).map_err(|e| failed()(e.into()))?;
-    }
-    Ok(())
-}
-
-/// Whether the host's page cache can be dropped.
-pub(crate) fn check_can_drop_caches() -> Result<()> {
-    match rustix::process::geteuid().is_root() {
-        true => Ok(()),
-        false => Err(BenchError::impossible(
-            "cold caches need root, to drop the host's page cache",
-            "run it as root",
-        )),
-    }
-}
-
-/// Drops the host's clean pages, names and inodes.
-pub(crate) fn drop_caches() -> Result<()> {
-    check_can_drop_caches()?;
-    rustix::fs::sync();
-    std::fs::write("/proc/sys/vm/drop_caches", "3\n")
-        .map_err(BenchError::system("dropping the host's caches"))
-}
-
-/// Root, or why not.
-pub(crate) fn need_root(what: &str) -> Result<()> {
-    match rustix::process::geteuid().is_root() {
-        true => Ok(()),
-        false => Err(BenchError::impossible(format!("{what} needs root"), "run it as root")),
-    }
-}
-
-/// The first line of what a program says of its version.
-fn version_of(program: &str, argument: &str, package: &str) -> Option<String> {
-    let said = program::run(program::command(program).arg(argument), package).ok()?;
-    said.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_string)
 }

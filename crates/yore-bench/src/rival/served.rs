@@ -1,6 +1,8 @@
 //! File systems served through FUSE: Yore's mount, the transport bound, fuse2fs.
 
-use super::{library, system, Keeper, Rival, Serving};
+use super::kind::Serving;
+use super::state::{Keeper, Rival};
+use super::{library, system};
 use crate::{program, BenchError, MemoryFuse, Result};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;

@@ -1,6 +1,8 @@
 //! The kernel's file systems, on loop devices over image files.
 
-use super::{make_image, need_root, version_of, Keeper, Rival, RivalKind};
+use super::host::{make_image, need_root, version_of};
+use super::kind::RivalKind;
+use super::state::{Keeper, Rival};
 use crate::{program, BenchError, Result};
 use rustix::mount::UnmountFlags;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The library in this process.
 
-use super::Target;
+use super::interface::Target;
 use crate::{BenchError, Result};
 use yore_fs::{Caller, FileKind, Node, RenameMode, View, WriteMode};
 

@@ -1,6 +1,6 @@
 //! A directory of any mounted file system, used with system calls.
 
-use super::Target;
+use super::interface::Target;
 use crate::{BenchError, Result};
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
 use rustix::io::Errno;

@@ -10,7 +10,7 @@
 //! at once deleted (Journaling versus Soft Updates §7.2); files of 4 KiB, each made durable before the next
 //! (what fsync costs).
 
-use super::{noise, timed};
+use super::steps::{noise, timed};
 use crate::compare::{Benchmark, Subject};
 use crate::report::Column;
 use crate::rival::OnTarget;

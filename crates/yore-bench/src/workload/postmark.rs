@@ -11,7 +11,7 @@
 //! The transactions depend on the seed alone, so all file systems and rounds get the same ones; they are
 //! drawn before the clock starts ([`Plan`]), and so is the data.
 
-use super::{noise, timed};
+use super::steps::{noise, timed};
 use crate::compare::{Benchmark, Subject};
 use crate::report::{Column, Unit};
 use crate::rival::OnTarget;

@@ -10,7 +10,7 @@
 //! them, divided by the operations. Time that a processor would need is not in them.
 
 use super::postmark::{self, PostMark};
-use super::{noise, timed};
+use super::steps::{noise, timed};
 use crate::report::{Cell, Column, Report, Row, Table, TargetInfo};
 use crate::rival::library::mkfs;
 use crate::simulated::{HardDisk, Model, SolidState, TimedDevice, Usage};

@@ -8,7 +8,7 @@
 //!
 //! The random places are the same for all. Only root can drop the page cache, so only root can run this.
 
-use super::{noise, timed};
+use super::steps::{noise, timed};
 use crate::compare::{Benchmark, Subject};
 use crate::report::Column;
 use crate::rival::{check_can_drop_caches, OnTarget, RivalKind};

@@ -7,7 +7,7 @@
 //!
 //! Programs need paths, so the library cannot take part.
 
-use super::timed;
+use super::steps::timed;
 use crate::compare::{Benchmark, Subject};
 use crate::program::{command, run};
 use crate::report::Column;

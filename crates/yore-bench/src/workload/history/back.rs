@@ -2,11 +2,11 @@
 //!
 //! Every version was written once and event once, and tells its number, which is looked at.
 
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
 use crate::stats::median;
-use crate::workload::timed;
+use crate::workload::steps::timed;
 use crate::{BenchError, Result, Target};
 use yore_fs::{EventNo, View};
 

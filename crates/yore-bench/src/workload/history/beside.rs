@@ -17,12 +17,12 @@
 //! asking the mount. All mounts are served by threads of this process.
 
 use super::mail;
+use super::run::{Goal, Line, Run};
 use super::volume::Volume;
-use super::{Goal, Line, Run};
 use crate::report::Unit;
 use crate::target::SystemTarget;
-use crate::workload::noise;
-use crate::workload::postmark::{Plan, Run as Transactions};
+use crate::workload::postmark::{Plan, PostMark, Run as Transactions};
+use crate::workload::steps::noise;
 use crate::{BenchError, CompareOptions, Result, Target};
 use rustix::fs::{Advice, Mode, OFlags};
 use std::fs::{self, File};
@@ -368,7 +368,7 @@ struct Work<'r> {
     dirs: Vec<OwnedFd>,
     data: Vec<u8>,
     buffer: Vec<u8>,
-    mail: crate::PostMark,
+    mail: PostMark,
     plan: Plan,
     /// Pieces so far that made directories of their own.
     made: usize,

@@ -3,11 +3,11 @@
 //! The same files were changed before the first and after the second, too. The differences are asked for once
 //! before the clock starts, so that all that is read is in memory.
 
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
 use crate::stats::median;
-use crate::workload::{noise, timed};
+use crate::workload::steps::{noise, timed};
 use crate::{BenchError, Result, Target as _};
 use std::ops::ControlFlow;
 use yore_fs::{EventNo, Node};

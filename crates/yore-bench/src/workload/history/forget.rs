@@ -3,11 +3,11 @@
 //! Both volumes have the same snapshots; on one of them a second thread forgets them, and files are created
 //! and removed as long as that takes; on the other as long.
 
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
 use crate::stats::median;
-use crate::workload::noise;
+use crate::workload::steps::noise;
 use crate::{Result, Target};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -4,11 +4,11 @@
 //! its own: on one that is used again, the time depends more on what free places earlier turns have left than
 //! on the snapshot. Its image is not sparse, or the host would have to find places for what a snapshot keeps.
 
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
 use crate::stats::median;
-use crate::workload::{noise, timed};
+use crate::workload::steps::{noise, timed};
 use crate::{BenchError, Result, Target};
 use rand::seq::SliceRandom as _;
 use rand::SeedableRng as _;

@@ -10,10 +10,10 @@
 //! snapshot costs is the business of other measures, and here would depend on how long the step is. And all
 //! files are read once before the reads that are counted, which are warm.
 
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
-use crate::workload::noise;
+use crate::workload::steps::noise;
 use crate::{BenchError, Result, Target};
 use std::time::{Duration, Instant};
 use yore_fs::Node;

@@ -1,7 +1,7 @@
 //! PostMark with snapshots and without: how fast it is while one is taken every second.
 
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
 use crate::workload::postmark::{Plan, PostMark, Run as Transactions, Step};
 use crate::{Result, Target as _};

@@ -29,202 +29,18 @@ mod live;
 mod mail;
 mod months;
 mod mounted;
+mod run;
 mod scattered;
 mod takes;
 mod usual;
 mod volume;
 
-use crate::report::{Cell, Column, Report, Row, Table, Unit};
+pub use run::{History, HistoryPart};
+
+use crate::report::{Column, Report, Table, Unit};
 use crate::rival::check_can_drop_caches;
-use crate::stats::paired_ratio;
 use crate::{CompareOptions, Result, RivalKind};
-use std::path::Path;
-use std::time::Duration;
-
-/// Rows of [`History`] that are measured together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HistoryPart {
-    /// Taking snapshots.
-    Take,
-    /// What is done to the present while snapshots are taken.
-    Meanwhile,
-    /// The same with many snapshots behind it.
-    Behind,
-    /// Opening and reading what was.
-    Back,
-    /// Reading and overwriting a large file.
-    Large,
-    /// What is done while snapshots are forgotten.
-    Forget,
-    /// Small files with short lives while snapshots are taken.
-    PostMark,
-    /// Blocks of metadata with snapshots.
-    Metadata,
-    /// Differences of two snapshots.
-    Diff,
-    /// Reading a file with many versions.
-    Scattered,
-    /// Taking snapshots through a mount.
-    Mount,
-    /// What is done on a mount while snapshots are mounted beside it.
-    Beside,
-    /// Work with the policy of new volumes.
-    Usual,
-}
-
-impl HistoryPart {
-    /// All, in the order in which they run.
-    pub const ALL: [HistoryPart; 13] = [
-        HistoryPart::Take,
-        HistoryPart::Meanwhile,
-        HistoryPart::Behind,
-        HistoryPart::Back,
-        HistoryPart::Large,
-        HistoryPart::Forget,
-        HistoryPart::PostMark,
-        HistoryPart::Metadata,
-        HistoryPart::Diff,
-        HistoryPart::Scattered,
-        HistoryPart::Mount,
-        HistoryPart::Beside,
-        HistoryPart::Usual,
-    ];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            HistoryPart::Take => "take",
-            HistoryPart::Meanwhile => "meanwhile",
-            HistoryPart::Behind => "behind",
-            HistoryPart::Back => "back",
-            HistoryPart::Large => "large",
-            HistoryPart::Forget => "forget",
-            HistoryPart::PostMark => "postmark",
-            HistoryPart::Metadata => "metadata",
-            HistoryPart::Diff => "diff",
-            HistoryPart::Scattered => "scattered",
-            HistoryPart::Mount => "mount",
-            HistoryPart::Beside => "beside",
-            HistoryPart::Usual => "usual",
-        }
-    }
-
-    /// The part of that name.
-    pub fn from_name(name: &str) -> Option<HistoryPart> {
-        HistoryPart::ALL.into_iter().find(|part| part.name() == name)
-    }
-}
-
-/// What it costs to have a past.
-#[derive(Clone, Debug)]
-pub struct History {
-    /// What is measured.
-    pub parts: Vec<HistoryPart>,
-    /// Files on the volume of which snapshots are taken; on the other there is one.
-    pub files: usize,
-    /// Snapshots taken of each per round; a twentieth of them durably.
-    pub takes: usize,
-    /// How long each step on the present goes on.
-    pub step: Duration,
-    /// Files of 4 KiB that the steps read, overwrite and rename.
-    pub live: usize,
-    /// Directories they are spread over.
-    pub directories: usize,
-    /// Snapshots behind the steps, and versions of the small file that is looked back at.
-    pub snapshots: usize,
-    /// Times that each version of it is opened and read per round.
-    pub reads: usize,
-    /// Bytes of the large file, rounded up to whole MiB.
-    pub large_bytes: u64,
-    /// Snapshots forgotten while others work.
-    pub forgotten: usize,
-    /// Files overwritten before each of those, and between two snapshots that are compared; and random blocks
-    /// of the file with many versions, before each.
-    pub changes: usize,
-    /// PostMark's transactions; its files and directories are in proportion.
-    pub transactions: usize,
-}
-
-impl Default for History {
-    fn default() -> History {
-        History {
-            parts: HistoryPart::ALL.to_vec(),
-            files: 100_000,
-            takes: 2000,
-            step: Duration::from_secs(4),
-            live: 20_000,
-            directories: 100,
-            snapshots: 10_000,
-            reads: 10_000,
-            large_bytes: 256 << 20,
-            forgotten: 1000,
-            changes: 100,
-            transactions: 100_000,
-        }
-    }
-}
-
-/// What a measure's part needs to know of the run.
-struct Run<'r> {
-    history: &'r History,
-    options: &'r CompareOptions,
-    dir: &'r Path,
-    /// Whether the host's caches can be dropped.
-    cold: bool,
-}
-
-/// What a figure should be.
-#[derive(Clone, Copy)]
-enum Goal {
-    /// The ratio, at least.
-    Ratio(f64),
-    /// The time with a past, at most.
-    Seconds(f64),
-    /// Nothing was set.
-    None,
-}
-
-/// A row: samples with and without a past, one of each per round.
-struct Line {
-    measure: String,
-    unit: Unit,
-    goal: Goal,
-    /// With, without.
-    samples: [Vec<f64>; 2],
-}
-
-impl Line {
-    fn new(measure: impl Into<String>, unit: Unit, goal: Goal) -> Line {
-        Line { measure: measure.into(), unit, goal, samples: Default::default() }
-    }
-
-    /// Rates are the better the higher, times the lower.
-    fn higher_is_better(&self) -> bool {
-        matches!(self.unit, Unit::PerSecond | Unit::BytesPerSecond)
-    }
-
-    fn into_row(self) -> Row {
-        let higher = self.higher_is_better();
-        let [with, without] = self.samples;
-        let ratio = |(with, without): (&f64, &f64)| paired_ratio(&[*with], &[*without], higher);
-        let ratios = with.iter().zip(&without).filter_map(ratio).collect();
-        let goal = match self.goal {
-            Goal::Ratio(ratio) => Cell::new(vec![ratio]),
-            Goal::Seconds(seconds) => Cell::in_unit(vec![seconds], Unit::Seconds),
-            Goal::None => Cell::new(Vec::new()),
-        };
-        let [with, without] = [with, without].map(|samples| Cell::in_unit(samples, self.unit));
-        Row { target: self.measure, cells: vec![with, without, Cell::new(ratios), goal] }
-    }
-}
-
-/// With (0) and without (1), in the order of this turn.
-fn turns(turn: usize) -> [usize; 2] {
-    match turn % 2 {
-        0 => [0, 1],
-        _ => [1, 0],
-    }
-}
+use run::{Line, Run};
 
 impl History {
     /// Measures.
@@ -312,12 +128,5 @@ impl History {
             number("transactions", self.transactions),
             ("image bytes".into(), options.volume_bytes.to_string()),
         ]
-    }
-}
-
-impl Run<'_> {
-    /// The rounds, until somebody wants the end.
-    fn rounds(&self) -> impl Iterator<Item = Result<usize>> + '_ {
-        (0..self.options.rounds).map(|round| self.options.check_stop().map(|()| round))
     }
 }

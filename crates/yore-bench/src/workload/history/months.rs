@@ -15,10 +15,10 @@
 //! As an interval policy does it, no snapshot is taken where nothing has changed. A row for each of the
 //! 129,600 minutes would weigh more than all the versions.
 
+use super::run::{Goal, Line, Run};
 use super::volume::Volume;
-use super::{Goal, Line, Run};
 use crate::report::Unit;
-use crate::workload::noise;
+use crate::workload::steps::noise;
 use crate::{BenchError, Result, Target as _};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};

@@ -4,8 +4,8 @@
 //! A file is changed before each, so that there is something to be taken. The mount is served by threads of
 //! this process.
 
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
 use crate::stats::percentile;
 use crate::{BenchError, Result};

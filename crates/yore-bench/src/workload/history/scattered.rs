@@ -4,11 +4,11 @@
 //! all blocks where they were first written. Both are held against a file that was overwritten as much
 //! without snapshots.
 
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
 use crate::stats::median;
-use crate::workload::{noise, timed};
+use crate::workload::steps::{noise, timed};
 use crate::{BenchError, Result, Target as _};
 use rand::{Rng as _, SeedableRng as _};
 use yore_fs::{EventNo, View};

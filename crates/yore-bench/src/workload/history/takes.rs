@@ -1,10 +1,10 @@
 //! Taking snapshots: of one file and of many; durably, beside an fsync.
 
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
 use crate::stats::percentile;
-use crate::workload::noise;
+use crate::workload::steps::noise;
 use crate::{Result, Target};
 use std::time::Instant;
 use yore_fs::Node;

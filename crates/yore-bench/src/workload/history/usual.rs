@@ -10,12 +10,12 @@
 //! and there without a network.
 
 use super::mail;
+use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
-use super::{turns, Goal, Line, Run};
 use crate::program::{command, run as run_program};
 use crate::report::Unit;
-use crate::workload::noise;
 use crate::workload::postmark::{Plan, Run as Transactions};
+use crate::workload::steps::noise;
 use crate::{BenchError, Result, Target as _};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
