@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{can_mount, error_text, ok, text, Scratch};
+use common::{can_mount, error_text, have_own_mounts, ok, text, Scratch};
+use rustix::fs::StatVfsMountFlags;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// The program under another name.
@@ -15,14 +16,6 @@ fn called(scratch: &Scratch, name: &str) -> PathBuf {
         symlink(env!("CARGO_BIN_EXE_yore"), &link).unwrap();
     }
     link
-}
-
-/// The options that the table of mounts has for a directory, as this thread sees it.
-#[track_caller]
-fn options_of(directory: &Path) -> Vec<String> {
-    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
-    let line = table.lines().find(|line| line.split(' ').nth(4) == Some(text(directory)));
-    line.expect("it is mounted").split(' ').nth(5).unwrap().split(',').map(String::from).collect()
 }
 
 #[track_caller]
@@ -65,9 +58,9 @@ fn only_what_the_administrator_wrote() {
         let mut command = Command::new(program);
         command.args([volume, text(&directory), "-o", &(log + options)]);
         succeeds(&command.output().unwrap());
-        let found = options_of(&directory);
-        for option in ["nosuid", "nodev"] {
-            assert_eq!(!found.iter().any(|found| found == option), honoured, "{options}: {found:?}");
+        let found = rustix::fs::statvfs(&directory).unwrap().f_flag;
+        for flag in [StatVfsMountFlags::NOSUID, StatVfsMountFlags::NODEV] {
+            assert_eq!(!found.contains(flag), honoured, "{options}: {found:?}");
         }
         ok(["umount", text(&directory)]);
     }
@@ -76,21 +69,12 @@ fn only_what_the_administrator_wrote() {
 /// `mount -t fuse.yore` itself runs `mount.fuse.yore`, and honours nothing that was not written.
 #[test]
 fn by_mount_itself() {
-    use rustix::mount::{mount_bind, mount_change, MountPropagationFlags};
+    use rustix::mount::mount_bind;
     if !is_root() {
         return;
     }
-    // A tree of mounts of this thread's own, in which the directory where mount(8) looks has just our helper.
-    // SAFETY: the thread gets a copy of the tree; it shares nothing through it that it relied on.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
-    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
-    for line in fs::read_to_string("/proc/thread-self/mountinfo").unwrap().lines() {
-        // Others' mounts are to end when others end them.
-        if line.contains(" - fuse.yore ") {
-            let place = line.split(' ').nth(4).unwrap();
-            rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH).unwrap();
-        }
-    }
+    // One in which the directory where mount(8) looks has just our helper.
+    have_own_mounts();
     let scratch = Scratch::new();
     let (directory, helpers) = (scratch.path("mnt"), scratch.path("sbin"));
     fs::create_dir(&directory).unwrap();
@@ -101,8 +85,8 @@ fn by_mount_itself() {
     let mut mount = Command::new("mount");
     mount.args(["-t", "fuse.yore", "-o", &log, text(&scratch.volume), text(&directory)]);
     succeeds(&mount.output().unwrap());
-    let found = options_of(&directory);
-    assert!(["nosuid", "nodev"].iter().all(|wanted| found.iter().any(|found| found == wanted)), "{found:?}");
+    let found = rustix::fs::statvfs(&directory).unwrap().f_flag;
+    assert!(found.contains(StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV), "{found:?}");
     ok(["umount", text(&directory)]);
 }
 

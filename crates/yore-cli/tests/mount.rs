@@ -2,20 +2,12 @@
 
 mod common;
 
-use common::{can_mount, error_text, fails, is_mounted, ok, run, text, yore, Mount, Scratch};
+use common::{can_mount, error_text, fails, is_mounted, ok, run, text, wait_for_end, yore, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
-
-/// Waits for a process that is not a child.
-fn wait_for_end(pid: Pid) {
-    use rustix::event::{poll, PollFd, PollFlags};
-    if let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-        poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
-    }
-}
 
 /// What is written through a mount is on the volume after `umount` returns, and the other way round.
 #[test]

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{fails, is_mounted, ok, put, scratch, text, Mount, Scratch};
-use rustix::process::{kill_process, Pid, Signal};
+use common::{fails, is_mounted, ok, put, scratch, text, wait_for_end, Mount, Scratch};
+use rustix::process::{kill_process, Signal};
 use std::fs;
 use std::path::PathBuf;
 
@@ -32,13 +32,6 @@ impl Drop for Place {
         if is_mounted(&self.0) {
             common::run(["umount", "--lazy", self.text()]);
         }
-    }
-}
-
-fn wait_for_end(pid: Pid) {
-    use rustix::event::{poll, PollFd, PollFlags};
-    if let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-        poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
     }
 }
 

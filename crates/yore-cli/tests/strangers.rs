@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{can_mount, error_text, is_mounted, ok, text, yore, Mount, Scratch};
+use common::{can_mount, error_text, have_own_mounts, is_mounted, ok, text, yore, Mount, Scratch};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 use std::fs;
@@ -242,17 +242,8 @@ fn a_mount_kept_in_another_namespace() {
 /// From here on this thread, and what it starts, sees a `/dev/fuse` that everybody may open, and the users
 /// [`SOMEBODY`] and [`ROBBED`].
 fn have_a_user_who_mounts(scratch: &Scratch) {
-    use rustix::mount::{mount, mount_bind, mount_change, MountFlags, MountPropagationFlags};
-    // SAFETY: the thread gets a copy of the tree of mounts; it shares nothing through it that it relied on.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
-    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
-    // Others' mounts are to end when others end them.
-    for line in fs::read_to_string("/proc/thread-self/mountinfo").unwrap().lines() {
-        if line.contains(" - fuse.yore ") {
-            let place = line.split(' ').nth(4).unwrap();
-            rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH).unwrap();
-        }
-    }
+    use rustix::mount::{mount, mount_bind, MountFlags};
+    have_own_mounts();
     let (devices, none) = (scratch.path("dev"), None::<&std::ffi::CStr>);
     fs::create_dir(&devices).unwrap();
     mount("none", &devices, "tmpfs", MountFlags::empty(), none).unwrap();
@@ -266,12 +257,6 @@ fn have_a_user_who_mounts(scratch: &Scratch) {
     let of = |name: &str, uid: u32| format!("yore-tests-{name}:x:{uid}:{uid}::/:/bin/false\n");
     let users = users + &of("somebody", SOMEBODY) + &of("robbed", ROBBED);
     mount_bind(scratch.file("passwd", users), "/etc/passwd").unwrap();
-}
-
-/// Whether something is mounted there, as this thread sees it.
-fn is_mounted_here(directory: &Path) -> bool {
-    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
-    table.lines().any(|line| line.split(' ').nth(4) == Some(text(directory)))
 }
 
 fn as_somebody(args: &[&str]) -> Command {
@@ -327,7 +312,7 @@ fn a_connection_that_cannot_be_aborted() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let limit = Timespec { tv_sec: 120, tv_nsec: 0 };
     assert_eq!(poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&limit)).unwrap(), 1, "it does not end");
-    assert!(!is_mounted_here(&directory));
+    assert!(!is_mounted(&directory));
     assert!(ok(["snapshots", text(&scratch.volume)]).contains("kept"));
     assert!(ok(["check", text(&scratch.volume)]).contains("clean"), "it was closed in order");
 }
@@ -370,7 +355,7 @@ fn a_directory_that_is_taken() {
         serde_json::from_str(&root_does(&["info", "--json", text(&scratch.volume)])).unwrap();
     assert_eq!(of_root["pid"], of_user["pid"]);
     root_does(&["umount", text(&at), text(&directory)]);
-    assert!(!is_mounted_here(&directory) && !is_mounted_here(&at));
+    assert!(!is_mounted(&directory) && !is_mounted(&at));
     ok(["check", text(&scratch.volume)]);
 }
 

@@ -33,6 +33,14 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
     read("self")
 }
 
+/// All mounts that this thread sees, which may have a tree of them of its own.
+///
+/// # Errors
+/// The table cannot be read.
+pub fn mounts_of_thread() -> io::Result<Vec<Mount>> {
+    read("thread-self")
+}
+
 /// All mounts that another process sees.
 ///
 /// # Errors

@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use yore_device::mounts::mounts_of_thread;
 
 /// The command.
 pub fn yore() -> Command {
@@ -176,10 +177,29 @@ pub fn can_mount() -> bool {
     can
 }
 
-/// Whether something is mounted there.
+/// Whether something is mounted there, as this thread sees it.
 pub fn is_mounted(directory: &Path) -> bool {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().any(|line| line.split(' ').nth(4) == Some(text(directory)))
+    mounts_of_thread().unwrap().iter().any(|mount| mount.directory == directory)
+}
+
+/// From here on this thread, and what it starts, has a tree of mounts of its own. The volumes that others have mounted are not in it: they
+/// are to end when others end them.
+pub fn have_own_mounts() {
+    use rustix::mount::{mount_change, unmount, MountPropagationFlags, UnmountFlags};
+    // SAFETY: the thread gets a copy of the tree; it shares nothing through it that it relied on.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
+    for mount in mounts_of_thread().unwrap().iter().filter(|mount| mount.fs_type == "fuse.yore") {
+        unmount(&mount.directory, UnmountFlags::DETACH).unwrap();
+    }
+}
+
+/// Waits for a process that is not a child.
+pub fn wait_for_end(pid: Pid) {
+    use rustix::event::{poll, PollFd, PollFlags};
+    if let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
+    }
 }
 
 /// A path as text; the tests' own paths are.
