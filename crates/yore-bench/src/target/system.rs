@@ -70,8 +70,9 @@ impl Target for SystemTarget {
         rustix::fs::openat(parent, name, DIRECTORY, Mode::empty()).map_err(|e| failed("opening", name)(e))
     }
 
-    /// Servers built on libfuse's path interface (fuse2fs) keep a file that is removed before they have heard of its closing
-    /// under a hidden name, and do not always remove it when they do hear: what they left is removed here.
+    /// Servers built on libfuse's path interface (fuse2fs) keep a file that is removed before they have heard
+    /// of its closing under a hidden name, and do not always remove it when they do hear: what they left is
+    /// removed here.
     fn rmdir(&self, parent: &OwnedFd, name: &str) -> Result<()> {
         let remove = || rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
         let mut outcome = remove();

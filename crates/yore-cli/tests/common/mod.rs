@@ -182,8 +182,8 @@ pub fn is_mounted(directory: &Path) -> bool {
     mounts_of_thread().unwrap().iter().any(|mount| mount.directory == directory)
 }
 
-/// From here on this thread, and what it starts, has a tree of mounts of its own. The volumes that others have mounted are not in it: they
-/// are to end when others end them.
+/// From here on this thread, and what it starts, has a tree of mounts of its own. The volumes that others
+/// have mounted are not in it: they are to end when others end them.
 pub fn have_own_mounts() {
     use rustix::mount::{mount_change, unmount, MountPropagationFlags, UnmountFlags};
     // SAFETY: the thread gets a copy of the tree; it shares nothing through it that it relied on.
