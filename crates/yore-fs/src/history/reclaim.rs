@@ -1,4 +1,4 @@
-//! Giving history up: what is needed of it, what nobody needs any more, and making room.
+//! Giving history up: which of it is needed, how to free what is not, and how to make room.
 
 pub(crate) mod alone;
 pub(crate) mod expunge;

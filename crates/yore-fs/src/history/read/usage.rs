@@ -1,20 +1,20 @@
-//! What history takes, by snapshot and by state of a file: computed when somebody asks, by one walk over the
+//! What space history takes, by snapshot and by state of a file: computed on demand, in one walk over the
 //! versions.
 //!
 //! **What a version holds** that the next state of its inode (a version, or the inode in use) does not is
-//! what was let go of when it ended. So over all versions of an inode these add up to what the past alone
-//! holds, which [`crate::core::retained`] counts. What of that was born since the version before it ended no
-//! other state has ([`crate::history::reclaim::forget`]): forgetting that version frees it.
+//! what the inode let go of when the version ended. So over all versions of an inode these add up to what the
+//! past alone holds, which [`crate::core::retained`] counts. No other state holds what was born since the end
+//! of the version before ([`crate::history::reclaim::forget`]): forgetting the version frees it.
 //!
-//! **What an event holds alone** is that of the versions which no other kept event needs. One event sees an
+//! **What an event holds alone** is held by the versions that no other kept event needs. One event sees an
 //! inode in one state, so the versions that go with it are of different inodes, and what they free adds up.
 //!
-//! **What is below a directory.** A version is below it as long as what it says of its own place led there,
-//! by what the directories above were in that span. Of files of several names, and without a name, the place
-//! is not known: they are below the root directory and no other.
+//! **What is below a directory.** A version is below it as long as the place that it records led there, given
+//! where the directories above were in that span. The place of files of several names, and of files without a
+//! name, is not known: they count below the root directory and no other.
 //!
-//! The versions are read with forgetting held back, a few at a time, and each is compared with the next state
-//! under that inode's locks. What changes meanwhile is counted as it was before or after.
+//! The walk reads the versions with forgetting held back, a few at a time, and compares each with the next
+//! state under that inode's locks. What changes meanwhile is counted as it was either before or after.
 
 use crate::history::read::at_time::{self, PRESENT};
 use crate::history::read::query::{Each, Logged, SeenBy};
@@ -29,9 +29,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use yore_format::{EventNo, Incarnation, Version, BLOCK_SIZE, HISTORY_SHARDS};
 
-/// Versions looked at under one hold of the lock that keeps forgetting back.
+/// How many versions are looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;
-/// Directories whose place over time is remembered.
+/// How many directories' places over time are remembered.
 const PLACES: usize = 4096;
 
 /// Bytes that only history holds.
@@ -44,7 +44,7 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// Both.
+    /// Data and metadata together.
     pub fn bytes(&self) -> u64 {
         self.data.saturating_add(self.metadata)
     }
@@ -56,18 +56,17 @@ impl Retained {
     }
 }
 
-/// What an event holds of what is below a directory.
+/// What an event holds, of what was below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventUsage {
     /// The event.
     pub seen: SeenBy,
     /// What forgetting this one alone would free.
     pub exclusive: Retained,
-    /// What forgetting this one and all before it of those that have seen the directory would free: at least
-    /// so much.
+    /// What forgetting this one and all older events that have seen the directory would free, at least.
     pub with_older: Retained,
-    /// What the versions that it sees have beside that, in bytes, as stat(2) counts them: other events or the
-    /// present have it, too. What has not changed since is not among it.
+    /// What else the versions that it sees have, in bytes, as stat(2) counts them: other events or the
+    /// present have it, too. It does not include what has not changed since.
     pub shared: u64,
 }
 
@@ -76,18 +75,18 @@ pub struct EventUsage {
 pub struct StateUsage {
     /// The state, as [`View::log`] tells it.
     pub state: Logged,
-    /// What forgetting all that have seen this state, and nothing else, would free.
+    /// What forgetting all events that have seen this state, and nothing else, would free.
     pub exclusive: Retained,
-    /// What forgetting all that have seen this state or an older one, and no later one, would free.
+    /// What forgetting all events that have seen this state or an older one, and no later one, would free.
     pub with_older: Retained,
-    /// What it has beside what is exclusive, in bytes.
+    /// What else the state has, in bytes.
     pub shared: u64,
 }
 
-/// What is in use and what history holds, of a file or below a directory.
+/// What is in use and what history holds, for a file or below a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Bytes of what is in use, as du(1) counts them.
+    /// Bytes in use, as du(1) counts them.
     pub live: u64,
     /// All that would be free if there were no history.
     pub history: Retained,
@@ -99,9 +98,9 @@ impl View {
     /// What each kept event that has seen a directory holds of what was below it, in ascending order, and the
     /// sums.
     ///
-    /// O(events · depth), O(versions on the volume · log) and what the versions below the directory differ in
-    /// from the next states, and O(entries below the directory) for what is in use. Memory: a few numbers for
-    /// each event, and one for each directory and each file of several names.
+    /// O(events · depth), O(versions on the volume · log) and the differences of the versions below the
+    /// directory from their next states; O(entries below the directory) for what is in use. Memory: a few
+    /// numbers for each event, and one for each directory and each file of several names.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -157,7 +156,7 @@ impl View {
     }
 
     /// What each state of a file holds, in the order and with the names of [`View::log`], and the sums.
-    /// O(states · log) beside the log itself, and what they differ in.
+    /// O(states · log) beside the log itself, and the differences of the states.
     ///
     /// # Errors
     /// As [`View::log`].
@@ -175,7 +174,7 @@ impl View {
         let mut totals = UsageTotals::default();
         let mut counted = HashMap::new();
         let (mut all, mut with_older) = (Vec::with_capacity(states.len()), Retained::default());
-        // From the oldest on, so that what goes with older ones is known.
+        // From the oldest on, so that what older states free is known.
         for state in states.into_iter().rev() {
             let (usage, live) =
                 self.usage_of_state(state, &mut counted, &mut with_older, &mut totals.history)?;
@@ -192,9 +191,9 @@ impl View {
         Ok(totals)
     }
 
-    /// A state, and the bytes of what is in use if that is this state. All versions of an inode go to
-    /// `history` when it is met first; then it is noted what is older than all of its states. What goes with
-    /// the state and older ones is added to `with_older`.
+    /// The usage of a state, and the bytes in use if this is the present state. When an inode is met first,
+    /// all its versions are added to `history`, and the walk notes what is older than all of its states. What
+    /// the state and older ones free is added to `with_older`.
     fn usage_of_state(
         &self,
         state: Logged,
@@ -220,7 +219,7 @@ impl View {
             }
             None => Vec::new(),
         };
-        // States that differ in nothing a log shows are one: what one of them has, and none outside.
+        // Several states that differ in nothing a log shows count as one: it holds what only they have.
         let (mut exclusive, mut since) = (Retained::default(), None);
         for version in &seen {
             let from = match since {
@@ -250,19 +249,19 @@ impl View {
     }
 }
 
-/// What was found of an event.
+/// The sums for one event.
 #[derive(Clone, Copy, Default)]
 struct Sum {
-    /// Data blocks and nodes of versions that go with it.
+    /// Data blocks and nodes of the versions that go with it.
     exclusive: (u64, u64),
-    /// Data blocks and nodes that go when it and all before it are forgotten, and not before.
+    /// Data blocks and nodes that go when it and all older events are forgotten, and not before.
     goes: (u64, u64),
-    /// Blocks of versions that it is the first to see, without those that the event before is the last to
-    /// see.
+    /// Blocks of versions that it is the first to see, minus those of versions that the event before it is
+    /// the last to see.
     begins: i64,
 }
 
-/// From when to when something was somewhere.
+/// The spans in which something was somewhere.
 type Spans = Rc<[(EventNo, EventNo)]>;
 
 /// The walk over the versions, for one directory.
@@ -270,13 +269,13 @@ struct Walk<'s> {
     store: &'s Arc<Store>,
     root: (InodeNo, Incarnation),
     needed: Needed<'s>,
-    /// By others than those that have seen the directory.
+    /// What events that have not seen the directory need.
     needed_elsewhere: Needed<'s>,
-    /// The last version met that is needed elsewhere: what it has stays.
+    /// The last version met that is needed elsewhere: its blocks stay.
     stays: Option<(InodeNo, Incarnation, EventNo)>,
     /// Kept events that have seen the directory, in ascending order.
     events: Vec<Event>,
-    /// Of each of them, and one more.
+    /// For each of these events, and one more.
     sums: Vec<Sum>,
     /// When directories were at or below the root.
     places: HashMap<InodeNo, Spans>,
@@ -342,9 +341,9 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    /// Notes with which event a version goes when they are forgotten from the oldest on: the last that may
-    /// have seen it. What it holds, and what it has of versions before it, which have gone by then, is free
-    /// then. The versions of an inode come in ascending order.
+    /// Notes with which event a version goes when events are forgotten from the oldest on: with the last that
+    /// may have seen it. Forgetting that event then frees what the version holds, and what it shares with
+    /// older versions, which have gone by then. The versions of an inode come in ascending order.
     fn with_older(&mut self, no: InodeNo, version: &Version, held: (u64, u64)) -> Result<()> {
         let (born, incarnation) = (version.inode.born, version.inode.incarnation);
         if self.needed_elsewhere.version(no, version)? {
@@ -366,7 +365,7 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    /// When a version was below the directory, or it itself.
+    /// The spans in which a version was below the directory, or was the directory itself.
     fn spans(&mut self, no: InodeNo, version: &Version) -> Result<Vec<(EventNo, EventNo)>> {
         let (inode, born, end) = (&version.inode, version.inode.born, version.end);
         if self.root.0 == InodeNo::ROOT || (no, inode.incarnation) == self.root {
@@ -380,7 +379,7 @@ impl<'s> Walk<'s> {
         Ok(both.filter(|(from, to)| from < to).collect())
     }
 
-    /// When a directory was at or below the root. O(states of it and of those above).
+    /// The spans in which a directory was at or below the root. O(states of it and of those above).
     fn place(&mut self, directory: InodeNo) -> Result<Spans> {
         if let Some(known) = self.places.get(&directory) {
             return Ok(known.clone());
@@ -388,7 +387,7 @@ impl<'s> Walk<'s> {
         let (mut left, mut met) = (vec![(directory, EventNo(0), PRESENT)], HashSet::new());
         let mut found: Vec<(EventNo, EventNo)> = Vec::new();
         while let Some((at, from, to)) = left.pop() {
-            // Also where damage makes a circle.
+            // This also stops at a circle, which is damage.
             if !met.insert((at, from, to)) {
                 continue;
             }
@@ -419,7 +418,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// Bytes of all that is in use at and below a directory, each file once.
+/// Bytes in use at and below a directory, each file once.
 fn live_below(view: &View, directory: InodeNo) -> Result<u64> {
     let view = view.present();
     let (mut left, mut met, mut several) = (vec![directory], HashSet::new(), HashSet::new());
@@ -430,7 +429,7 @@ fn live_below(view: &View, directory: InodeNo) -> Result<u64> {
         Err(e) => return Err(e),
     };
     while let Some(directory) = left.pop() {
-        // Also where damage makes a circle.
+        // This also stops at a circle, which is damage.
         if !met.insert(directory) {
             continue;
         }

@@ -1,16 +1,16 @@
-//! What one version holds and no other state of its chain, and giving it up.
+//! What one version holds and no other state of its chain, and how it is given up.
 //!
-//! **What only this version holds**. Of its chain (the states of one incarnation) the version before it holds
-//! what was born before that one's end; what the next state, a version or the inode in use, has in the same
-//! place is that one's, too; and what is held by two states is held by all between them. So two walks tell:
-//! that of the next state as far as it was made since, and that of the version as far as it is neither of the
-//! one before nor of the next. They read what differs.
+//! **What only this version holds.** The chain consists of the states of one incarnation. What was born
+//! before the end of the preceding version, that one holds, too. What the next state (a version or the inode
+//! in use) has in the same place, that one holds, too. And what two states hold, all states between them
+//! hold. So two walks suffice: one over the next state, as far as it is newer than the end of the preceding
+//! version; and one over this version, as far as neither the preceding nor the next state holds it. They read
+//! only the differences.
 //!
-//!
-//! **F1 No change meanwhile.** The inode in use keeps its extents while its io lock is held, and its other
-//! trees and what it takes for kept ([`Store::kept`]) while its state is. Both are held until the Op has
-//! ended; then what the version shared with it and with nobody before is its own.
-//!
+//! **F1 No change meanwhile.** While its io lock is held, the inode in use keeps its extents. While its state
+//! is locked, it keeps its other trees, and what it takes for kept ([`Store::kept`]). Both are held until the
+//! Op has ended; from then on, what the version shared with the inode in use, and with no version before it,
+//! belongs to that inode alone.
 
 use crate::core::alloc::{KeptGroups, Run};
 use crate::core::btree::Tree;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use yore_format::{ContentKind, EventNo, HistoryGrowth, Inode, MetaAddr, Version};
 use yore_meta::{Frame, Op};
 
-/// Gives up a version with all that it alone holds; the blocks that this freed.
+/// Gives up a version with everything that it alone holds, and returns the number of blocks freed.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -70,7 +70,7 @@ pub(crate) struct Alone<'s> {
     store: &'s Store,
     no: InodeNo,
     version: &'s Version,
-    /// What was born earlier is held by the version before it.
+    /// The preceding version holds what was born earlier.
     from: EventNo,
     nodes: Vec<Frame>,
     runs: Vec<Run>,
@@ -79,17 +79,18 @@ pub(crate) struct Alone<'s> {
 /// Called with each cell of a leaf: key and value.
 type Cells<'c> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'c;
 
-/// What the next state holds, as far as it is in question.
+/// What the next state holds, as far as it matters.
 #[derive(Default)]
 struct Next {
-    /// Nodes that the version has, too, with all that is below them.
+    /// Nodes that the version has, too, with everything below them.
     nodes: HashSet<MetaAddr>,
     /// Extents by their first file block.
     extents: BTreeMap<u64, Extent>,
 }
 
 impl<'s> Alone<'s> {
-    /// Nothing yet; the version may be the first of several that are taken as one.
+    /// Begins with nothing. Where several versions in a row count as one, this is the first of them; the
+    /// others begin with [`Alone::since`].
     pub(crate) fn new(store: &'s Store, no: InodeNo, version: &'s Version) -> Result<Alone<'s>> {
         let before = match version.inode.born.0.checked_sub(1) {
             Some(most) => store.past.version(&store.meta, no, EventNo(most))?,
@@ -100,22 +101,22 @@ impl<'s> Alone<'s> {
         Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new() })
     }
 
-    /// Counts what was born at this number or later, whoever held it before.
+    /// Counts what was born at this number or later, even if preceding versions hold it.
     pub(crate) fn since(self, from: EventNo) -> Alone<'s> {
         Alone { from, ..self }
     }
 
-    /// The number since which what the version has is not held by the one before it.
+    /// The preceding version does not hold what was born at this number or later.
     pub(crate) fn from(&self) -> EventNo {
         self.from
     }
 
-    /// How many blocks were found: of data, and nodes.
+    /// How many blocks were found: data blocks, and nodes.
     pub(crate) fn blocks(&self) -> (u64, u64) {
         (self.runs.iter().map(|run| u64::from(run.len)).sum(), self.nodes.len() as u64)
     }
 
-    /// Finds what of the content is the version's alone, given the next state of its chain, if there is one.
+    /// Finds which content only the version holds, given the next state of its chain, if there is one.
     pub(crate) fn content(&mut self, next: Option<&Inode>) -> Result<()> {
         #[cfg(feature = "mutations")]
         let next = next.filter(|_| !crate::mutation::is(crate::mutation::Mutation::ForgottenShared));
@@ -143,7 +144,7 @@ impl<'s> Alone<'s> {
             extents = extent::in_inode(no, inode).collect::<Result<_>>()?;
         }
         for extent in extents {
-            // What was never written is not a version's.
+            // Blocks that were never written do not belong to a version.
             if !extent.1.unwritten && !extent.1.shared && extent.1.birth >= self.from {
                 self.runs.extend(without(&extent, &known.extents));
             }
@@ -169,7 +170,7 @@ impl<'s> Alone<'s> {
         })
     }
 
-    /// Finds what of the attributes is the version's alone.
+    /// Finds which attributes only the version holds.
     pub(crate) fn attributes(&mut self, next: Option<&Inode>) -> Result<()> {
         let inode = &self.version.inode;
         if next.is_some_and(|next| next.xattr_root == inode.xattr_root) {
@@ -180,7 +181,7 @@ impl<'s> Alone<'s> {
         self.trees(Some(xattr::tree(meta, inode, self.no)?), next)
     }
 
-    /// The same for trees of which nothing but nodes is held.
+    /// The same for trees that hold nothing but nodes.
     fn trees(&mut self, tree: Option<Tree>, next: Option<Tree>) -> Result<()> {
         let Some(tree) = tree else { return Ok(()) };
         let mut shared = HashSet::new();
@@ -191,7 +192,7 @@ impl<'s> Alone<'s> {
     }
 
     /// The uppermost nodes of the next state's tree that the version has, too, and the cells of leaves that
-    /// it has not.
+    /// it does not have.
     fn shared_nodes(&self, next: &Tree, shared: &mut HashSet<MetaAddr>, cells: &mut Cells<'_>) -> Result<()> {
         next.visit(&self.store.meta, &mut |node| {
             if node.birth < self.version.end {
@@ -202,7 +203,7 @@ impl<'s> Alone<'s> {
         })
     }
 
-    /// Nodes of the version's tree that nobody else has, and the cells of such leaves.
+    /// Nodes of the version's tree that no other state has, and the cells of such leaves.
     fn own_nodes(&mut self, tree: &Tree, shared: &HashSet<MetaAddr>, cells: &mut Cells<'_>) -> Result<()> {
         let (nodes, from) = (&mut self.nodes, self.from);
         tree.visit(&self.store.meta, &mut |node| {
@@ -214,7 +215,7 @@ impl<'s> Alone<'s> {
         })
     }
 
-    /// Keeps in memory what freeing the blocks changes.
+    /// Brings into memory, and keeps there, what freeing the blocks changes.
     fn prepare(&mut self, groups: &mut KeptGroups) -> Result<()> {
         let (meta, alloc) = (&self.store.meta, &self.store.alloc);
         self.runs.sort_unstable_by_key(|run| run.start);
@@ -225,7 +226,7 @@ impl<'s> Alone<'s> {
         Ok(())
     }
 
-    /// Inside the Op whose change `removed` took the version away. Returns how many blocks this frees.
+    /// Called inside the Op whose change `removed` took the version away. Returns how many blocks this frees.
     fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> u64 {
         let (data, nodes) = self.blocks();
         retained::count(op, HistoryGrowth { data: -(data as i64), nodes: -(nodes as i64), trees: 0 });
@@ -244,8 +245,9 @@ impl<'s> Alone<'s> {
     }
 }
 
-/// Blocks that a version has and the next state of its inode has not, and that were born at `from` or later
-/// (`None`: that the version before it has not either): of data, and nodes. The caller holds forgetting back.
+/// The number of blocks, data and nodes, that a version has, that the next state of its inode does not have,
+/// and that were born at `from` or later (`None`: that the preceding version does not have either). The
+/// caller holds forgetting back.
 pub(crate) fn let_go(
     store: &Arc<Store>,
     no: InodeNo,
@@ -257,7 +259,8 @@ pub(crate) fn let_go(
         Err(Error::Stale) => None,
         Err(e) => return Err(e),
     };
-    // With both held neither the content of the inode in use changes, nor does it become a version.
+    // While both are held, the content of the inode in use does not change, and the inode does not become a
+    // version.
     let _io = cell.as_ref().map(|cell| cell.io.lock());
     let state = cell.as_ref().map(|cell| cell.state.read());
     let incarnation = version.inode.incarnation;
@@ -274,7 +277,7 @@ pub(crate) fn let_go(
     Ok(alone.blocks())
 }
 
-/// The blocks of an extent that none of `others` has in the same place.
+/// The parts of an extent that none of `others` has in the same place.
 fn without(extent: &Extent, others: &BTreeMap<u64, Extent>) -> Vec<Run> {
     let (first, end) = (extent.0, extent.0 + u64::from(extent.1.len));
     let place = |extent: &Extent| extent.1.start.0.wrapping_sub(extent.0);

@@ -1,32 +1,32 @@
-//! Expunging: all that the history knows of a file is given up, in all events at once.
+//! Expunging: all that history knows of a file is given up, in all events at once.
 //!
-//! A row in the table of events says so, and in the same Op the present is detached (`loose.rs`): the inode
-//! in use and its name are born anew, so no event that was taken before has seen them. From then on nobody
-//! sees what was before: neither versions nor names of that inode and incarnation that are older than the
-//! row. They are given up afterwards, a name or a version at a time, each in one Op with all that it alone
-//! holds; then the row goes. That can stop at any point, in a crash too, and goes on where it was, for what
-//! is given up is found by what is left:
+//! A row in the table of events says so, and the same Op detaches the present (`loose.rs`): the inode in use
+//! and its name get a new birth, so no earlier event has seen them. From then on nobody sees any version or
+//! name of that inode and incarnation that is older than the row. Afterwards these are given up, one name or
+//! version at a time, each in one Op with everything that it alone holds; then the row goes. All this can
+//! stop at any point, even in a crash, and goes on where it stopped, because what is left shows what is still
+//! to be done:
 //!
-//! **X1 Names first.** A name that an event has seen is the place of the version that this cut has seen, so
-//! the versions say where the names are. They are kept until all names are gone: a lookup never finds a name
-//! without an inode.
+//! **X1 Names first.** A name that an event has seen is the place of the version that the same event has
+//! seen, so the versions say where the names are. They are kept until all names are gone: a lookup never
+//! finds a name without an inode.
 //!
-//! **X2 Files of several names** remember one at most. If a state says that there were others, all
-//! directories as they are now and all past names are looked through, once for all such files. An entry that
-//! is found so has begun with the row. So has, at once, one that ends meanwhile: with it may go what says
-//! that there were others. An entry escapes only in a directory that is moved behind the walk, so if one was
-//! moved, it is done again. Names are entries before they are past names, so the past ones come second.
+//! **X2 Files of several names** remember one at most. If a state says that there were others, a walk goes
+//! through all present directories and all past names, once for all such files. An entry that it finds gets
+//! the row's number as its birth. An entry that ends meanwhile gets that birth at once: with it, the state
+//! that says that there were others may disappear. An entry escapes only in a directory that is moved behind
+//! the walk, so if any was moved, the walk is repeated. Names are entries before they are past names, so the
+//! walk visits the past ones second.
 //!
 //! **X3 What must stay.** Held and pinned events lose nothing: if one has seen the file, nothing is given up.
-//! No event comes to be held or pinned between looking and the row (`record/expunge.rs`).
+//! No event becomes held or pinned between the check and the row (`record/expunge.rs`).
 //!
-//! **X4 Nobody reads what goes.** The events stay, so that their readers are not kept away by P6. Who reads a
-//! version holds the lock that the file needs to become one that is expunged; after that no version of it is
-//! found.
+//! **X4 Nobody reads what goes.** The events stay, so P6 does not keep their readers away. A reader of a
+//! version holds the lock that is needed to expunge a file; after that nobody finds a version of the file.
 //!
-//! **X5 Events of the file itself** have seen nothing else, and are forgotten before the row is there: behind
-//! it they would show nothing. One that is taken between the two is forgotten after it, if need be with what
-//! else goes.
+//! **X5 Events of the file itself** have seen nothing else, and are forgotten before the row is entered:
+//! after it they would show nothing. An event that is taken between the two is forgotten after the row, if
+//! need be together with the rest.
 
 mod loose;
 mod remembered;
@@ -46,16 +46,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_format::{EventKind, EventNo, EventState, Incarnation, Inode, Version, HISTORY_SHARDS};
 
-/// Entries and names looked at between two questions whether to go on.
+/// How many entries and names are looked at before the caller is asked again whether to go on.
 const BATCH: usize = 256;
 
-/// Gives up the history of files: all of it is out of sight when this returns, and that is durable.
-/// `forget::finish` does the rest.
+/// Gives up the history of files: on return all of it is out of sight, durably. `forget::finish` does the
+/// rest.
 ///
 /// # Errors
-/// [`Error::Held`] and [`Error::Pinned`] if an event that must stay has seen one of them: then nothing is
-/// given up. `Invalid` for the root directory. After others that of some may be, and events of some of them
-/// alone.
+/// [`Error::Held`] and [`Error::Pinned`] if an event that must stay has seen one of the files: then nothing
+/// is given up. `Invalid` for the root directory. After other errors the history of some of the files may be
+/// given up, and so may be events of single files among them.
 pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
     store.check_writable()?;
     if files.iter().any(|(no, _)| *no == InodeNo::ROOT) {
@@ -94,7 +94,7 @@ fn forget_own(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation, before:
     })?;
     for event in own {
         match store.past.mark_dying(store, &[event]) {
-            // Forgotten meanwhile; or held or pinned, and sees nothing.
+            // It was forgotten meanwhile; or it is held or pinned, and shows nothing any more.
             Ok(())
             | Err(Error::NotFound | Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. }) => {}
             Err(e) => return Err(e),
@@ -120,7 +120,7 @@ fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()
     }
 }
 
-/// Fails if an event that somebody else took has seen one of the files.
+/// Fails if an event that another user took has seen one of the files.
 pub(crate) fn check_taken_by(store: &Arc<Store>, files: &[(InodeNo, Incarnation)], uid: u32) -> Result<()> {
     let mut others = Vec::new();
     for event in crate::history::read::at_time::events(store)? {
@@ -142,7 +142,7 @@ pub(crate) fn check_taken_by(store: &Arc<Store>, files: &[(InodeNo, Incarnation)
     }
 }
 
-/// One of some events that has seen one of the files.
+/// One of these events that has seen one of the files.
 fn one_that_sees(
     store: &Arc<Store>,
     files: &[(InodeNo, Incarnation)],
@@ -171,7 +171,7 @@ fn one_that_sees(
             if !needed.version(*no, &state)? {
                 continue;
             }
-            // One of all of them has; halves tell which.
+            // All of them together have seen it; bisection finds which one.
             let mut among = events;
             while among.len() > 1 {
                 let (first, rest) = among.split_at(among.len() / 2);
@@ -183,11 +183,11 @@ fn one_that_sees(
     Ok(None)
 }
 
-/// Gives up what is left of the files that [`begin`] was asked for, until nothing is or `ask` breaks. The
-/// caller holds the lock of who forgets.
+/// Gives up what is left of the files that were passed to [`begin`], until nothing is left or `ask` breaks.
+/// The caller holds the `forgetting` lock.
 ///
 /// # Errors
-/// Damage and device errors. What was not given up is next time.
+/// Damage and device errors. The next call gives up what this one did not.
 pub(crate) fn go_on(store: &Arc<Store>, so_far: &mut Forgetting, ask: Ask<'_>) -> Result<ControlFlow<()>> {
     let files = store.past.expunging.all();
     let mut work = Work { store, so_far, ask };
@@ -226,7 +226,7 @@ struct Work<'w> {
 }
 
 impl Work<'_> {
-    /// Every so often asks whether to go on.
+    /// Asks every so often whether to go on.
     fn looked_at(&mut self) -> ControlFlow<()> {
         self.so_far.looked_at += 1;
         match self.so_far.looked_at % BATCH as u64 {
@@ -235,7 +235,7 @@ impl Work<'_> {
         }
     }
 
-    /// Gives up the names that the file's states say they had (X1). Whether there were others (X2).
+    /// Gives up the names that the file's states say they had (X1). Returns whether there were others (X2).
     fn names(&mut self, file: &Expunge) -> Result<ControlFlow<(), bool>> {
         let store = self.store;
         let mut scattered =
@@ -258,7 +258,7 @@ impl Work<'_> {
         Ok(ControlFlow::Continue(scattered))
     }
 
-    /// Gives up what a cookie has meant in a span, as far as that is the file.
+    /// Gives up what a cookie meant in a span, as far as that is the file.
     fn names_at(
         &mut self,
         file: &Expunge,
@@ -287,7 +287,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Looks through all directories as they are for entries that are older than they may be (X2).
+    /// Walks through all present directories for entries of the files that are older than the rows (X2).
     fn entries(&mut self, files: &HashMap<InodeNo, Vec<Expunge>>) -> Result<ControlFlow<()>> {
         loop {
             let moves = self.store.past.expunging.moves();
@@ -326,7 +326,8 @@ impl Work<'_> {
                     Ok(count < BATCH)
                 })?;
                 drop(state);
-                // The latest of them: whatever was before is out of sight for all.
+                // If several rows take an entry, it ends up with the number of the latest: what was before
+                // that is out of sight for all.
                 for (cookie, file) in found {
                     loose::detach_entry(self.store, &cell, cookie, file)?;
                 }
@@ -351,8 +352,8 @@ impl Work<'_> {
             while let Some(key) = from {
                 let mut found = Vec::new();
                 from = store.past.names_of_shard(&store.meta, shard, key, BATCH, &mut |name| {
-                    // The latest of several of one file has begun it anew, so the latest says when a name
-                    // began that lasted longer.
+                    // If one file has several rows, the latest one counts: a name that lasts beyond it began
+                    // with it.
                     let of_file = files.get(&name.inode).into_iter().flatten();
                     let last = of_file
                         .filter(|file| file.takes(name.inode, name.incarnation, name.birth))
@@ -390,7 +391,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether there were names of an inode that it does not remember.
+/// Whether an inode had names that it does not remember.
 fn has_more_names(inode: &Inode) -> bool {
     !inode.is_directory() && inode.links > 0 && (inode.links > 1 || inode.parent == InodeNo::NONE)
 }

@@ -1,23 +1,24 @@
-//! Forgetting: events are given up, and with them what nobody else has seen.
+//! Forgetting: events are given up, together with what no other event has seen.
 //!
-//! An event that is to be forgotten becomes *dying*: nobody sees it any more, and it still counts as an event
-//! for whoever asks what covers an inode ([`crate::history::record`]), for it may not have died on the medium
-//! yet. When it has, nothing is kept for it any more (P5), and what only dying events have seen is given up,
-//! a version or a name at a time, each in one Op with all that it alone holds. When none is left, the event
-//! is *forgotten*: its row goes to a tree of its own and holds nothing. All of this can stop at any point, in
-//! a crash too, and goes on where it was: what was given up is not found again.
+//! An event that is to be forgotten becomes *dying*: nobody sees it any more. But it still counts among the
+//! events that cover an inode ([`crate::history::record`]), because the medium may not know yet that it is
+//! dying. Once the medium does, nothing more is kept for it (P5), and what only dying events have seen is
+//! given up, one version or name at a time, each in one Op with everything that it alone holds. When nothing
+//! of that is left, the event is *forgotten*: its row moves to a tree of its own and holds nothing. All this
+//! can stop at any point, even in a crash, and goes on where it stopped: what was given up is not found
+//! again.
 //!
-//! What is needed is told by `needed.rs`, and what a version holds alone, with rule F1, by `alone.rs`.
+//! `needed.rs` tells what is needed, and `alone.rs`, with rule F1, what a version holds alone.
 //!
-//! **F2 What others do meanwhile does not count.** Events that are taken while this goes on have numbers from
-//! that on which was the next when it began; so nothing that ended later is looked at: it may be what they
-//! have seen. Nothing that ends earlier comes to be for the events that are dying. A directory that was
-//! looked at as it is, and becomes a version then, is met again as that.
+//! **F2 What others do meanwhile does not count.** Events that are taken during this have the number that was
+//! the next one at its beginning, or greater ones. So this looks at nothing that ended later, because those
+//! events may have seen it. Nothing that ends earlier is added for the dying events. A directory that becomes
+//! a version after its present state was looked at is looked at again as that version.
 //!
-//! **F3 Which are looked at.** The tree of changes has an entry at the end of each version and name. What a
-//! dying event has seen ended behind it; what ended behind the next kept event of the same directory, or of
-//! the volume, is seen by that one, unless something above it was moved in between. That is found when the
-//! later event is forgotten.
+//! **F3 Which versions and names are looked at.** The tree of changes has an entry at the end of each version
+//! and name. What a dying event has seen ended after it. What ended after the next kept event of the same
+//! directory, or of the volume, that next event has seen, too, unless something above was moved in between.
+//! Such leftovers are found when the later event is forgotten.
 
 use crate::history::reclaim::alone::give_up_version;
 use crate::history::reclaim::expunge;
@@ -33,7 +34,7 @@ use yore_format::{EventNo, EventState, Inode, HISTORY_SHARDS};
 /// Ends of versions and names looked up at a time.
 const BATCH: usize = 256;
 
-/// Marks events, unless one of them cannot be; durable when it returns. [`finish`] does the rest.
+/// Marks events as dying, unless one of them must stay. Durable on return. [`finish`] does the rest.
 ///
 /// # Errors
 /// [`Error::NotFound`] if one is not kept, [`Error::Held`], [`Error::Pinned`]; damage and device errors.
@@ -44,7 +45,7 @@ pub(crate) fn begin(store: &Arc<Store>, events: &[EventNo]) -> Result<()> {
     force(store)
 }
 
-/// What is marked is so on the medium, too, when this returns.
+/// On return the marks are on the medium, too.
 fn force(store: &Store) -> Result<()> {
     #[cfg(feature = "mutations")]
     if crate::mutation::is(crate::mutation::Mutation::ForgottenUnforced) {
@@ -53,11 +54,11 @@ fn force(store: &Store) -> Result<()> {
     store.force()
 }
 
-/// Gives up what dying events alone have seen, until none is left or `ask` breaks. One caller at a time;
+/// Gives up what only dying events have seen, until nothing is left or `ask` breaks. One caller at a time;
 /// others wait.
 ///
 /// # Errors
-/// Damage and device errors. What was not given up is next time.
+/// Damage and device errors. The next call gives up what this one did not.
 pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
     store.check_writable()?;
     let _alone = store.past.forgetting.lock();
@@ -72,7 +73,7 @@ pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
         if expunge::go_on(store, &mut so_far, ask)?.is_break() {
             return Ok(so_far);
         }
-        // They may have been marked by who could not wait for it.
+        // Some of them may have been marked by a caller that could not wait for the medium.
         force(store)?;
         store.past.note_dead(&dying);
         let mut work = Work { store, needed: Needed::load(store)?, so_far };
@@ -111,7 +112,7 @@ impl Work<'_> {
             }
         }
         let spans = self.needed.spans(&others)?;
-        // What ended is spread over the numbers.
+        // The estimate takes ends of versions and names as evenly spread over the numbers.
         let numbers = |(after, last): &(EventNo, EventNo)| last.0.saturating_sub(after.0);
         progress.expect(spans.iter().map(numbers).sum::<u64>().saturating_mul(HISTORY_SHARDS as u64));
         for (after, last) in spans {
@@ -139,7 +140,7 @@ impl Work<'_> {
     }
 
     /// Looks at what an event of a single file has seen: one version, and its name. False if it may have had
-    /// others, or nothing is known.
+    /// other names, or if nothing is known.
     fn seen_by(&mut self, file: InodeNo, event: EventNo) -> Result<bool> {
         let (past, meta) = (&self.store.past, &self.store.meta);
         let version = past.version(meta, file, event)?.filter(|version| event < version.end);
@@ -182,7 +183,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Gives up a name if it is not needed.
+    /// Gives up a name if nothing needs it.
     fn name(&mut self, ended: &Ended) -> Result<Option<u64>> {
         let Some(name) = self.store.past.name_that_ended(&self.store.meta, ended)? else { return Ok(None) };
         let birth = name.birth;
@@ -195,7 +196,7 @@ impl Work<'_> {
         Ok(Some(0))
     }
 
-    /// Gives up a version if it is not needed; the blocks that this freed.
+    /// Gives up a version if nothing needs it, and returns the number of blocks freed.
     fn version(&mut self, ended: &Ended) -> Result<Option<u64>> {
         let store = self.store;
         let version = store.past.version(&store.meta, ended.inode, EventNo(ended.end.0 - 1))?;

@@ -1,10 +1,11 @@
 //! What kept events need.
 //!
 //! **What is needed** (V9). A version [b, e) is needed exactly if a kept event with a number in that span
-//! covers the inode as it was then: an event of itself, or of a directory above it at that moment. So the way
-//! upwards is followed through what the directories were in that span. A name is needed if a kept event of
-//! its span covers its directory. Of what is not known (files of several names, and without a name) any kept
-//! event of a directory in the span will do. To need too much costs space.
+//! covers the inode as it was then: an event of the inode itself, or of a directory above it at that moment.
+//! So the search follows the way upwards, through the places where the directories were in that span. A name
+//! is needed if a kept event of its span covers its directory. For an inode whose place is not known (files
+//! of several names, and without a name), any kept event of a directory in the span is enough. Needing too
+//! much only costs space.
 //!
 
 use crate::history::read::at_time::each_state;
@@ -15,26 +16,26 @@ use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 use yore_format::{EventNo, EventState, Inode, Version};
 
-/// Says what kept events need.
+/// Tells what kept events need.
 pub(crate) struct Needed<'s> {
     store: &'s Arc<Store>,
-    /// The next number when it was loaded: what ended later is not for it to say (F2).
+    /// The next number at loading: this cannot tell about what ended later (F2).
     next: EventNo,
     /// Kept events that cover more than one file.
     of_directories: Vec<u64>,
-    /// Of each directory or file that has one; in ascending order.
+    /// The events of each directory or file that has any, in ascending order.
     by_root: HashMap<InodeNo, Vec<u64>>,
-    /// An event that is taken to be forgotten.
+    /// An event that counts as forgotten.
     without: Option<EventNo>,
 }
 
 impl<'s> Needed<'s> {
-    /// By the events that are kept now.
+    /// What the events that are kept now need.
     pub(crate) fn load(store: &'s Arc<Store>) -> Result<Needed<'s>> {
         Needed::of(store, |_| true)
     }
 
-    /// By those of them that are `wanted`.
+    /// What those kept events need that are `wanted`.
     pub(crate) fn of(store: &'s Arc<Store>, wanted: impl Fn(&Event) -> bool) -> Result<Needed<'s>> {
         let next = store.number();
         let mut needed =
@@ -51,8 +52,8 @@ impl<'s> Needed<'s> {
         Ok(needed)
     }
 
-    /// Where what these events alone have seen may have ended: behind the first number of each span, up to
-    /// the second (F2, F3).
+    /// Where versions and names that only these events have seen may have ended: after the first number of
+    /// each span, up to the second (F2, F3).
     pub(crate) fn spans(&self, dying: &[EventNo]) -> Result<Vec<(EventNo, EventNo)>> {
         let mut spans: Vec<(EventNo, EventNo)> = Vec::new();
         for event in dying {
@@ -66,13 +67,13 @@ impl<'s> Needed<'s> {
         Ok(spans)
     }
 
-    /// The next number when the events were looked at: what ended later is not for them to say (F2).
+    /// The next number when the events were loaded: this cannot tell about what ended later (F2).
     pub(crate) fn next(&self) -> EventNo {
         self.next
     }
 
-    /// Up to where what an event alone has seen may have ended: the next of these of the same directory, or
-    /// of the volume (F3).
+    /// Up to where versions and names that only this event has seen may have ended: the next of these events
+    /// of the same directory, or of the volume (F3).
     pub(crate) fn next_of(&self, event: &Event) -> EventNo {
         self.last_of(event.row.root, event.number)
     }
@@ -86,7 +87,7 @@ impl<'s> Needed<'s> {
         last.map_or(self.next, |last| EventNo(last).min(self.next))
     }
 
-    /// Whether this kept event alone needs a version: it would go with the event.
+    /// Whether only this kept event needs a version: the version would go with the event.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -97,7 +98,7 @@ impl<'s> Needed<'s> {
         Ok(!needed?)
     }
 
-    /// Whether one of the numbers, which ascend, is in `from..to`.
+    /// Whether one of these ascending numbers is in `from..to`.
     fn any_in(&self, numbers: &[u64], from: EventNo, to: EventNo) -> bool {
         let first = numbers.partition_point(|number| *number < from.0);
         let without = self.without.map(|number| number.0);
@@ -119,7 +120,7 @@ impl<'s> Needed<'s> {
         self.by_root.get(&root).is_some_and(|numbers| self.any_in(numbers, from, to))
     }
 
-    /// What is known of an inode that was so in `from..to`.
+    /// What is known of an inode that was like this in `from..to`.
     fn seen(&self, no: InodeNo, inode: &Inode, from: EventNo, to: EventNo) -> Seen {
         if self.has_event(no, from, to) {
             Seen::Yes
@@ -135,11 +136,11 @@ impl<'s> Needed<'s> {
     }
 
     /// Whether a kept event in `from..to` covers a directory. O(states of the directories above it in that
-    /// span), if there are events of directories in it; else O(log events).
+    /// span), if the span contains events of directories; else O(log events).
     pub(crate) fn in_directory(&self, directory: InodeNo, from: EventNo, to: EventNo) -> Result<bool> {
         let (mut left, mut met) = (vec![(directory, from, to)], HashSet::new());
         while let Some((directory, from, to)) = left.pop() {
-            // Also where damage makes a circle.
+            // This also stops at a circle, which is damage.
             if !met.insert((directory, from, to)) {
                 continue;
             }
@@ -160,7 +161,7 @@ impl<'s> Needed<'s> {
     }
 }
 
-/// Whether an inode had a single name, and where that was is known.
+/// Whether an inode had a single name, and its place is known.
 pub(crate) fn has_one_name(inode: &Inode) -> bool {
     inode.links > 0 && (inode.is_directory() || (inode.links == 1 && inode.parent != InodeNo::NONE))
 }
@@ -169,6 +170,6 @@ pub(crate) fn has_one_name(inode: &Inode) -> bool {
 enum Seen {
     Yes,
     No,
-    /// If they have seen this directory.
+    /// If kept events have seen this directory.
     With(InodeNo),
 }

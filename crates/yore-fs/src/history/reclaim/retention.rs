@@ -1,17 +1,18 @@
 //! Which snapshots of one directory are kept: rules over their times, names and holds, and nothing else.
 //!
-//! **The rules add up.** A snapshot is kept if any rule says so; it is said which. Of each hour, day, week,
-//! month or year the last snapshot is kept, for as many of the latest such periods as are asked for. Periods
-//! without a snapshot do not count, so after a holiday there are still seven daily ones. A duration counts
-//! back from the last snapshot, not from now: what nobody adds to does not wither.
+//! **The rules add up.** A snapshot is kept if any rule keeps it; the answer says which. For each hour, day,
+//! week, month or year the rules keep the last snapshot, for as many of the latest such periods as the user
+//! asks for. Periods without a snapshot do not count, so after a holiday there are still seven daily ones. A
+//! duration counts back from the last snapshot, not from now: a directory that gets no new snapshots loses
+//! none.
 //!
 //! **Periods are local**, and weeks begin on Monday (ISO 8601). The hour that comes twice when clocks are put
-//! back is two hours.
+//! back counts as two hours.
 //!
-//! Snapshots that somebody gave a name, holds or has mounted are kept whatever the rules say, but names only
-//! unless the contrary is asked for. They count in their periods as all others do. Nobody gave those their
-//! names that were taken for [`crate::history::rollback`]: these are kept for [`UNDO_DAYS`], so that what was
-//! done can be undone, and are then like those without.
+//! Snapshots that somebody named, holds or has mounted are kept whatever the rules say (for names the caller
+//! can choose otherwise). They count in their periods like all others. Events that were taken for
+//! [`crate::history::rollback`] have names that nobody gave them: they are kept for [`UNDO_DAYS`], so that
+//! the operation can be undone, and then count as unnamed.
 
 use crate::history::record::is_held;
 use crate::time::{instant, parse_ago, TimeError};
@@ -19,10 +20,10 @@ use crate::Event;
 use jiff::tz::TimeZone;
 use yore_format::{EventKind, EventNo, EventRow, Retention, RetentionRules, Timestamp};
 
-/// For how many days, back from the last snapshot, those are kept that something can be undone by.
+/// For how many days, counted back from the last snapshot, events are kept by which something can be undone.
 pub const UNDO_DAYS: u32 = 30;
 
-/// What is kept as commands write it and read it again: `all`, or rules with commas between.
+/// The text of a retention, as commands write and read it: `all`, or rules with commas between them.
 ///
 /// ```
 /// use yore_fs::retention::retention_text;
@@ -53,22 +54,22 @@ pub fn retention_text(retention: &Retention) -> String {
 /// What the rules know of a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken<'a> {
-    /// Its place in the order of all.
+    /// Its place in the order of all events.
     pub number: EventNo,
-    /// When.
+    /// When it was taken.
     pub time: Timestamp,
     /// Empty: it has none.
     pub name: &'a str,
-    /// Whether it was taken before or after something that can be undone, and named for that.
+    /// Whether it was taken before or after an operation that can be undone, and named for that.
     pub undo: bool,
-    /// Whether somebody holds it, or the policy that it was taken under.
+    /// Whether somebody holds it, or the policy that it was taken under does.
     pub held: bool,
     /// Whether it is mounted by itself.
     pub mounted: bool,
 }
 
 impl<'a> Taken<'a> {
-    /// Of an event, which may be mounted.
+    /// The facts about an event, which may be mounted.
     pub fn of(event: &'a Event, mounted: bool) -> Taken<'a> {
         let EventRow { time, name, kind, .. } = &event.row;
         let (undo, held) = (*kind == EventKind::Undo, is_held(&event.row));
@@ -91,7 +92,7 @@ pub enum Reason {
     Monthly,
     /// Of its year.
     Yearly,
-    /// It is not older than asked for.
+    /// It is not older than the duration of the rules.
     Within,
     /// It has a name that somebody gave it.
     Named,
@@ -101,12 +102,12 @@ pub enum Reason {
     Held,
     /// It is mounted by itself.
     Mounted,
-    /// Another user took it, and who asks may not forget it.
+    /// Another user took it, and the asking user may not forget it.
     Others,
 }
 
 impl Reason {
-    /// As lists show it.
+    /// The text that lists show.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Last => "last",
@@ -125,12 +126,12 @@ impl Reason {
     }
 }
 
-/// For each snapshot why it is kept; no reason: it is to be forgotten. They are in ascending order, as are
-/// the answers. With `names` those that have a name, or that something can be undone by, are kept only if a
-/// rule says so, too. O(snapshots).
+/// For each snapshot, why it is kept; one without a reason is to be forgotten. The snapshots are in ascending
+/// order, as are the answers. With `names`, those that have a name, or by which something can be undone, are
+/// kept only if a rule keeps them, too. O(snapshots).
 ///
 /// # Errors
-/// The duration cannot be read, or is too long.
+/// The duration cannot be parsed, or is too long.
 pub fn reasons(
     rules: &RetentionRules,
     names: bool,
@@ -152,7 +153,7 @@ pub fn reasons(
         let (mut left, mut later) = (most, None);
         for (i, of) in taken.iter().enumerate().rev() {
             let period = period_of(of.time, period, zone);
-            // What is in no year of the calendar is in a period of its own.
+            // A time in no year of the calendar is in a period of its own.
             if left > 0 && (period.is_none() || period != later) {
                 reasons[i].push(reason);
                 left -= 1;
@@ -179,7 +180,7 @@ pub fn reasons(
     Ok(reasons)
 }
 
-/// What tells a period from others; `None` outside the years −9999 to 9999.
+/// The text that tells a period from others; `None` outside the years −9999 to 9999.
 fn period_of(time: Timestamp, format: &str, zone: &TimeZone) -> Option<String> {
     Some(instant(time)?.to_zoned(zone.clone()).strftime(format).to_string())
 }
@@ -193,7 +194,7 @@ mod tests {
         TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap()
     }
 
-    /// Snapshots at these times of UTC, with what stands behind a blank: a name, or `held`.
+    /// Snapshots at these times of UTC, with a name or `held` after a blank.
     fn taken<'a>(texts: &[&'a str]) -> Vec<Taken<'a>> {
         let one = |(i, text): (usize, &&'a str)| {
             let (time, more) = text.split_once(' ').unwrap_or((text, ""));
@@ -210,7 +211,7 @@ mod tests {
         texts.iter().enumerate().map(one).collect()
     }
 
-    /// The reasons of each, `-` for those that are forgotten.
+    /// The reasons of each snapshot, `-` for those that are forgotten.
     fn kept((rules, names): &Asked, zone: &TimeZone, texts: &[&str]) -> Vec<String> {
         let found = reasons(rules, *names, &taken(texts), zone).unwrap();
         let text = |reasons: &Vec<Reason>| match &reasons[..] {
@@ -220,15 +221,14 @@ mod tests {
         found.iter().map(text).collect()
     }
 
-    /// Rules, and whether they are for those with names, too.
+    /// Rules, and whether they apply to named snapshots, too.
     type Asked = (RetentionRules, bool);
 
     fn rules() -> RetentionRules {
         RetentionRules::default()
     }
 
-    /// Promises of each rule what it keeps and what it does not, in a table: the rules, times, and what
-    /// becomes of them.
+    /// A table of what each rule keeps and what it does not: the rules, times, and what becomes of them.
     #[test]
     fn each_rule_keeps_what_it_says() {
         let table: &[(&str, Asked, &[&str], &[&str])] = &[
@@ -353,7 +353,7 @@ mod tests {
         }
     }
 
-    /// Promises that days and hours are those of the clock on the wall.
+    /// Days and hours are those of the clock on the wall.
     #[test]
     fn periods_are_local() {
         let two_days = ["2026-11-19T22:30:00Z", "2026-11-19T23:30:00Z"];
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(kept(&within, &berlin(), &day), ["-", "within", "within"]);
     }
 
-    /// Promises that times beyond the calendar are kept rather than taken for one period.
+    /// Times beyond the calendar are kept rather than taken for one period.
     #[test]
     fn times_beyond_the_calendar() {
         let far = |number, seconds| Taken {

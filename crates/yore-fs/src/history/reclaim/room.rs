@@ -1,27 +1,27 @@
-//! Making room: the history that a full volume gives up, for whom, and how little of it.
+//! Making room: which history a full volume gives up, for whom, and how little of it.
 //!
 //! **The rule** ([`Rule`]) is here and nowhere else. A full volume gives up whole events, the oldest first.
-//! It gives up none that somebody holds, has named, has mounted, or is reading
-//! ([`crate::history::record::Past::note_reading`]), and none that the request's user could not forget by a
-//! command ([`Behalf`]). Names that undo points get by themselves are no names here; what is under way pins
-//! its own. An event younger than the volume's *floor* is given up only while all history takes more than its
-//! *share* of the volume.
+//! It gives up no event that somebody holds, has named, has mounted, or is reading
+//! ([`crate::history::record::Past::note_reading`]), and no event that the request's user could not forget by
+//! a command ([`Behalf`]). Names that undo points get by themselves do not count as names here; work under
+//! way pins the events that it needs. An event younger than the volume's *floor* is given up only while all
+//! history takes more than its *share* of the volume.
 //!
-//! **H1 Nothing is given up in vain.** Whoever wants room says how much he wants in all ([`Want`]), as far as
-//! he knows. A survey ([`survey`]) says how much giving up all that may go would free. If that is too little
-//! the request fails, and all stays.
+//! **H1 Nothing is given up in vain.** A caller that wants room says how much it wants in all ([`Want`]), as
+//! far as it knows. A survey ([`survey`]) says how much space the volume would free if it gave up all that
+//! the rule allows. If that is too little, the request fails, and everything stays.
 //!
-//! **H2 Little is given up.** Events go in batches. A batch ends before it could free more than what is
-//! wanted, or than a 64th of the volume ([`LOW_WATER`]), whichever is more. The 64th is there because each
-//! batch ends with a generation: without it, small writes to a full volume would wait for one generation
-//! each. One event can free more by itself; it goes alone.
+//! **H2 Little is given up.** Events go in batches. A batch ends before it could free more than is wanted, or
+//! more than a 64th of the volume ([`LOW_WATER`]), whichever is more. The 64th is there because each batch
+//! ends with a generation: without it, small writes to a full volume would wait for one generation each. A
+//! single event that can free more goes alone.
 //!
 //! **H3 What was promised needs no history.** A write takes its room before its data is accepted
-//! ([`crate::core::alloc`]), so writing back what was accepted gives nothing up. Nor does what the volume
-//! does by itself, as the events of intervals: nobody asked for it.
+//! ([`crate::core::alloc`]), so writing back accepted data gives nothing up. Nor does anything that the
+//! volume does by itself, like the events of intervals, because nobody asked for that.
 //!
-//! Locks: `making_room` is taken before all others and held while events are given up. A survey holds
-//! forgetting back.
+//! Locks: a caller takes `making_room` before all others, and holds it while it gives events up. A survey
+//! holds forgetting back.
 
 mod rule;
 mod survey;
@@ -44,18 +44,18 @@ use std::sync::Arc;
 use survey::Gone;
 use yore_format::{EventNo, OperationKind, OperationRow, RowClass, BLOCK_SIZE};
 
-/// Most events of a batch.
+/// The largest number of events in a batch.
 const EVENTS: usize = 256;
-/// Blocks of the trees of the past of which it is worth the while to give up something for a little metadata.
+/// How many blocks the trees of the past must have before it pays to give up history for a little metadata.
 const TREES: u64 = 64;
 
-/// What somebody wants room for.
+/// What a caller wants room for.
 pub(crate) struct Want<'w> {
-    /// What it is, for people.
+    /// What it is, in words for people.
     pub what: &'static str,
     /// Whose request it is.
     pub behalf: Behalf,
-    /// How many data blocks it wants in all, as far as that is known. Asked only when the volume is full.
+    /// How many data blocks it wants in all, as far as it knows. Called only when the volume is full.
     pub blocks: &'w dyn Fn() -> Result<u64>,
 }
 
@@ -66,12 +66,12 @@ impl Want<'_> {
     }
 }
 
-/// Whether so many data blocks can be had for somebody, by giving up history if it must be. Nothing is given
-/// up. For who writes much in pieces, and must know before the first one.
+/// Whether a caller can get so many data blocks, by giving up history if need be. This gives nothing up. For
+/// callers that write much in pieces, and must know before the first piece.
 ///
 /// # Errors
-/// [`Error::NeverFits`] if not, with what is missing beside all history that could go; damage and device
-/// errors.
+/// [`Error::NeverFits`] if not, with the amount that would still be missing if all history went that may go;
+/// damage and device errors.
 pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<()> {
     let has = |more| store.alloc.available(&store.meta, more) >= blocks;
     if has(0) {
@@ -80,7 +80,7 @@ pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<(
     {
         let _alone = store.past.making_room.lock();
         what_is_dying(store)?;
-        // What was freed can be had when the generation is complete.
+        // Freed blocks can be used when the generation is complete.
         store.meta.sync()?;
     }
     if has(0) {
@@ -96,8 +96,8 @@ pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<(
     }
 }
 
-/// Gives up what [`Rule`] allows until there is room for what is wanted, for a call that found none, and had
-/// counted so many times that room was made before it began.
+/// Gives up what [`Rule`] allows until there is room for what the caller wants. The call has found no room;
+/// `made_before` is the count of rooms made before it began.
 ///
 /// # Errors
 /// [`Error::NoSpace`] and [`Error::NeverFits`] if nothing was given up; damage and device errors.
@@ -114,14 +114,14 @@ pub(crate) fn make_room(store: &Arc<Store>, want: &Want<'_>, made_before: u64) -
         0 => give_up(store, want)?,
         freed => freed,
     };
-    // What was freed can be had when the generation is complete.
+    // Freed blocks can be used when the generation is complete.
     store.meta.sync()?;
     made.fetch_add(1, Ordering::AcqRel);
     tracing::debug!(freed, "room was made");
     Ok(())
 }
 
-/// Finishes what others have begun to forget; the blocks that this freed.
+/// Finishes the forgetting that others have begun, and returns the number of blocks freed.
 fn what_is_dying(store: &Arc<Store>) -> Result<u64> {
     match store.past.is_forgetting() {
         true => Ok(forget::finish(store, &mut |_| ControlFlow::Continue(()))?.blocks),
@@ -129,7 +129,7 @@ fn what_is_dying(store: &Arc<Store>) -> Result<u64> {
     }
 }
 
-/// Gives up what is wanted, in batches. Blocks freed.
+/// Gives up as much as is wanted, in batches. Returns the number of blocks freed.
 fn give_up(store: &Arc<Store>, want: &Want<'_>) -> Result<u64> {
     let blocks = (want.blocks)()?;
     // H1.
@@ -169,14 +169,14 @@ fn give_up_batch(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Even
             tell(store, want, blocks, batch, freed);
             Ok(freed)
         }
-        // Since it was looked for somebody held or pinned one, or forgot it himself: the next batch is
-        // without it.
+        // Since the batch was chosen somebody has held, pinned or forgotten one of its events: the next batch
+        // leaves that one out.
         Err(Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. } | Error::NotFound) => Ok(0),
         Err(e) => Err(e),
     }
 }
 
-/// What a person reads in the log, and on the volume.
+/// Writes what people read about this, in the log and on the volume.
 fn tell(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Event], freed: u64) {
     let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return };
     let kib = |blocks: u64| blocks * (BLOCK_SIZE as u64 / 1024);
@@ -205,13 +205,13 @@ fn tell(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Event], freed
         path: Vec::new(),
         note: format!("{which}; for {need}"),
     };
-    // History was given up whether or not that can be recorded.
+    // The history is gone, whether or not that can be recorded.
     if let Err(error) = store.past.note_operation(store, RowClass::GivenUp, &row) {
         tracing::warn!("what was given up could not be recorded on the volume: {error}");
     }
 }
 
-/// The events to be given up next: as many as free no more than this, or one.
+/// The events to give up next: as many as free no more than this, or a single one.
 fn next_batch(store: &Arc<Store>, rule: &Rule<'_>, most: u64) -> Result<Vec<Event>> {
     let Sorted { old, young, stay } = rule.sort()?;
     let mut over = store.past.space().blocks().saturating_sub(rule.share);

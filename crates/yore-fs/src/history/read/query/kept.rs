@@ -1,8 +1,9 @@
-//! Which of the kept events have seen a directory in a span of numbers, without asking each of them.
+//! Which of the kept events have seen a directory in a span of numbers, without a look at each event.
 //!
-//! An event has seen a directory if it is one of that directory, or has seen the one above. So the way
-//! upwards is followed through what the directories were in that span, each as long as its entry above was
-//! there. What has an entry in the directory that was event was as it is found ([`super::tree`]).
+//! An event has seen a directory if it is an event of that directory, or has seen the one above. So the
+//! search follows the way upwards, through the places where the directories were in that span, each as long
+//! as its entry above existed. Everything with an entry in the directory that the event is of was as it is
+//! found ([`super::tree`]).
 
 use super::answer::SeenBy;
 use crate::history::read::at_time;
@@ -18,11 +19,11 @@ pub(super) struct KeptEvents<'s> {
     pub(super) store: &'s Arc<Store>,
     /// In ascending order.
     events: Vec<Event>,
-    /// The numbers of those of each root; in ascending order.
+    /// The numbers of the events of each root, in ascending order.
     by_root: HashMap<(InodeNo, Incarnation), Vec<EventNo>>,
 }
 
-/// The first and the last of some events.
+/// The first and the last of some events; `None` if there are none.
 pub(super) type Span = Option<(EventNo, EventNo)>;
 
 pub(super) fn join_spans(a: Span, b: Span) -> Span {
@@ -32,11 +33,11 @@ pub(super) fn join_spans(a: Span, b: Span) -> Span {
     }
 }
 
-/// A state of a directory: what is above, its cookie there, and from when to when.
+/// A state of a directory: the directory above, its cookie there, and from when to when.
 type State = ((InodeNo, Incarnation), u64, EventNo, EventNo);
 
 impl<'s> KeptEvents<'s> {
-    /// O(events).
+    /// The events that are kept now. O(events).
     pub(super) fn load(store: &'s Arc<Store>) -> Result<KeptEvents<'s>> {
         let events = at_time::events(store)?;
         let mut by_root: HashMap<_, Vec<EventNo>> = HashMap::new();
@@ -46,21 +47,21 @@ impl<'s> KeptEvents<'s> {
         Ok(KeptEvents { store, events, by_root })
     }
 
-    /// The first and last of all in `from..to`.
+    /// The first and last of all kept events in `from..to`.
     pub(super) fn any(&self, from: EventNo, to: EventNo) -> Span {
         let first = self.events.partition_point(|event| event.number < from);
         let end = self.events.partition_point(|event| event.number < to);
         (first < end).then(|| (self.events[first].number, self.events[end - 1].number))
     }
 
-    /// Those in `first..=last`, the last one first.
+    /// The kept events in `first..=last`, the last one first.
     pub(super) fn back_from(&self, first: EventNo, last: EventNo) -> impl Iterator<Item = &Event> {
         let begin = self.events.partition_point(|event| event.number < first);
         let end = self.events.partition_point(|event| event.number <= last);
         self.events[begin..end].iter().rev()
     }
 
-    /// The first and last in `from..to` of this very directory or file. O(log events).
+    /// The first and last kept event in `from..to` of this very directory or file. O(log events).
     pub(super) fn own(&self, root: (InodeNo, Incarnation), from: EventNo, to: EventNo) -> Span {
         let numbers = self.by_root.get(&root)?;
         let first = numbers.partition_point(|number| *number < from);
@@ -68,8 +69,8 @@ impl<'s> KeptEvents<'s> {
         (first < end).then(|| (numbers[first], numbers[end - 1]))
     }
 
-    /// The first and last in `from..to` that have seen a directory, which was there all the time. O(log
-    /// events) if there are none but of the root directory; else O(states of the directories above in that
+    /// The first and last kept event in `from..to` that have seen a directory, which existed all that time.
+    /// O(log events) if all events are of the root directory; else O(states of the directories above in that
     /// span).
     ///
     /// # Errors
@@ -83,7 +84,7 @@ impl<'s> KeptEvents<'s> {
         let (mut left, mut met, mut found) = (vec![(directory, from, to)], HashSet::new(), None);
         while let Some((of, from, to)) = left.pop() {
             let any = self.any(from, to);
-            // Also where damage makes a circle.
+            // The last condition also stops at a circle, which is damage.
             if any.is_none() || join_spans(any, found) == found || !met.insert((of, from, to)) {
                 continue;
             }
@@ -100,7 +101,7 @@ impl<'s> KeptEvents<'s> {
         Ok(found)
     }
 
-    /// Where a directory was in `from..to`, latest first; states one after another in the same place are one.
+    /// Where a directory was in `from..to`, latest first. Adjacent states in the same place are joined.
     fn states(&self, of: (InodeNo, Incarnation), from: EventNo, to: EventNo) -> Result<Vec<State>> {
         let mut states: Vec<State> = Vec::new();
         at_time::each_state(self.store, of.0, from, to, &mut |inode, from, to| {
@@ -118,7 +119,7 @@ impl<'s> KeptEvents<'s> {
         Ok(states)
     }
 
-    /// Adds when in this state the directory had its entry above.
+    /// Adds the spans in which the directory, in this state, had its entry above.
     fn follow(
         &self,
         of: (InodeNo, Incarnation),
@@ -144,11 +145,11 @@ impl<'s> KeptEvents<'s> {
         Ok(())
     }
 
-    /// A kept event, with when the next was taken, which may have been forgotten: its time must not name that
-    /// one. O(log events).
+    /// A kept event, with the time of the next event, even if that has been forgotten: a text that names the
+    /// first must not name the second. O(log events).
     ///
     /// # Errors
-    /// `Stale` if it is not one of these; damage and device errors.
+    /// `Stale` if this is not one of these events; damage and device errors.
     pub(super) fn seen_by(&self, number: EventNo) -> Result<SeenBy> {
         let at = self.events.binary_search_by_key(&number, |event| event.number).map_err(|_| Error::Stale)?;
         let next = self.store.past.time_after(&self.store.meta, number)?;

@@ -1,9 +1,9 @@
-//! The last version of a name that can be seen. What is listed as gone, where the log of a name begins that
-//! means nothing any more, and so what is brought back: all of them ask here, and agree.
+//! The last version of a name that can be seen. The list of deleted names, the log of a name that means
+//! nothing any more, and so everything that is brought back, ask here, and therefore agree.
 //!
 //! A name has meant one inode after another. A meaning can be seen if a kept event has seen the directory
-//! while it lasted, or if one is of the very inode, as a version of a single file is. The last meaning that
-//! can be seen is the one that counts; what the name meant after that, and nobody has seen, does not hide it.
+//! while it lasted, or if a kept event is of the very inode, like a version of a single file. The last
+//! meaning that can be seen counts. A later meaning that no event has seen does not hide it.
 
 use super::kept::{join_spans, KeptEvents, Span};
 use crate::history::read::at_time::{self, with, PRESENT};
@@ -13,15 +13,16 @@ use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{EventNo, Incarnation, WriteFeatures};
 
-/// What a name meant last of what can be seen.
+/// The last meaning of a name that can be seen.
 pub(super) struct Last {
     pub(super) entry: PastEntry,
-    /// The last event that has seen it so.
+    /// The last event that has seen it.
     pub(super) event: EventNo,
 }
 
 impl KeptEvents<'_> {
-    /// The last meaning that can be seen of the meanings of one name in a directory, which come latest first.
+    /// The last meaning that can be seen, among the meanings of one name in a directory, which come latest
+    /// first.
     ///
     /// # Errors
     /// Damage and device errors; those of the iterator.
@@ -44,14 +45,15 @@ impl KeptEvents<'_> {
         Ok(None)
     }
 
-    /// The last of the events in `first..=last` as of which a name leads to what it meant: what is excluded
-    /// is missing as of some that policies took ([`crate::history::exclude`]). O(depth · log) if that is the
-    /// last of all, and so for each that it is missing from.
+    /// The last of the events in `first..=last` as of which a name leads to its inode: an excluded inode is
+    /// missing as of some events that policies took ([`crate::history::exclude`]). O(depth · log) if the last
+    /// event shows it, and as much again for each event as of which it is missing.
     fn last_whole(&self, entry: &PastEntry, first: EventNo, last: EventNo) -> Result<Option<EventNo>> {
         for event in self.back_from(first, last) {
             let number = event.number;
             if !self.store.past.may_miss(&self.store.meta, number) {
-                // Others see all; that this one has seen it was looked at if it is the last.
+                // As of other events nothing is missing. The search has already established that `last` has
+                // seen the directory.
                 if number == last || at_time::covers(self.store, event, entry.directory)? {
                     return Ok(Some(number));
                 }
@@ -71,7 +73,8 @@ impl KeptEvents<'_> {
 
     /// The first and last event that have seen a name with this meaning, up to its end.
     fn of_meaning(&self, directory: (InodeNo, Incarnation), entry: &PastEntry) -> Result<Span> {
-        // What is being expunged was never there, though its names are until the background has come to them.
+        // A file that is being expunged counts as never there, though its names exist until the background
+        // reaches them.
         let birth = self.store.past.expunging.began(entry.inode, entry.incarnation, entry.birth);
         if birth >= entry.death {
             return Ok(None);
@@ -81,7 +84,7 @@ impl KeptEvents<'_> {
     }
 }
 
-/// The meanings that a name had in a directory before a number and has no longer, the latest first.
+/// The meanings that a name had in a directory before a number and no longer has, the latest first.
 pub(super) fn meanings<'a>(
     store: &'a Arc<Store>,
     directory: InodeNo,
@@ -99,9 +102,9 @@ pub(super) fn meanings<'a>(
     })
 }
 
-/// Whether what a name meant had another one when that was gone, and it is in use still, or a kept event has
-/// seen it so: then it was renamed, whatever has become of it since. What nobody has seen does not count,
-/// though its versions may be there until the background has come to them.
+/// Whether the inode of a name had another name after this one went, and is still in use, or a kept event has
+/// seen it so: then it was renamed, whatever happened to it later. States that no event has seen do not
+/// count, though their versions may exist until the background reaches them.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -120,7 +123,7 @@ pub(super) fn lived_on(kept: &KeptEvents<'_>, entry: &PastEntry) -> Result<bool>
             return Ok(true);
         }
         let seen = match above.0 {
-            // Of several names it remembers none: whoever has seen anything may have seen it.
+            // An inode of several names does not remember them: any event may have seen it.
             InodeNo::NONE => kept.any(from, to),
             _ => kept.of_directory(above, from, to)?,
         };
@@ -131,8 +134,8 @@ pub(super) fn lived_on(kept: &KeptEvents<'_>, entry: &PastEntry) -> Result<bool>
     Ok(false)
 }
 
-/// Whether a name is one that this program gives to what is not finished: a file that is put back, before it
-/// is renamed to where it belongs. Nobody looks for these.
+/// Whether this program gives such a name to a file that is not finished: one that is being put back, before
+/// the rename to its proper place. Nobody looks for these.
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
     let Some(rest) = name.strip_prefix(b".yore-") else { return false };
@@ -147,7 +150,7 @@ pub(super) fn is_temporary(name: &[u8]) -> bool {
 mod tests {
     use super::is_temporary;
 
-    /// Names that look alike, and are somebody's, are not left out.
+    /// Names of users that only look alike are not left out.
     #[test]
     fn temporary_names_are_told_from_others() {
         for name in [".yore-1234-0", ".yore-rollback-17"] {

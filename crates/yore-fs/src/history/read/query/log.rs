@@ -1,10 +1,11 @@
 //! What a name meant over time.
 //!
-//! The log is made of *stretches*: as long as one inode was under one name. Before that it was under another
-//! name, which the inode as of then tells; that is the next stretch. If it was not there before, the name may
-//! have meant another inode (an editor writes a new file and renames it over the old one): then that is the
-//! next, of the latest of the names gone through that meant something. In a stretch each version of the inode
-//! is a state, if a kept event has seen the directory while it was so.
+//! The log consists of *stretches*: a stretch lasts as long as one inode has one name. Before that, the inode
+//! had another name, which the inode as of that time tells: that is the next stretch. If the inode did not
+//! exist before, the name may have meant another inode (an editor writes a new file and renames it over the
+//! old one). The next stretch is then that inode's, under the latest of the names visited so far that meant
+//! something. In a stretch, each version of the inode is a state if a kept event has seen the directory
+//! during it.
 
 use super::answer::{Each, Facts, Gone, Logged, What};
 use super::changes::changes;
@@ -19,15 +20,15 @@ use crate::{Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{EventNo, Incarnation};
 
-/// As long as one inode was under one name, `entry.birth..end`.
+/// A stretch in which one inode had one name, `entry.birth..end`.
 struct Stretch {
-    /// The name; of the root directory an empty one.
+    /// The name; empty for the root directory.
     entry: PastEntry,
     directory_incarnation: Incarnation,
     end: EventNo,
 }
 
-/// A state in a stretch, not yet compared with the one before.
+/// A state in a stretch, not yet compared with the older one.
 struct State {
     from: EventNo,
     to: EventNo,
@@ -35,7 +36,7 @@ struct State {
     current: bool,
 }
 
-/// Calls `each` with the states of what a path means from a directory as of `event`, latest first.
+/// Calls `each` with the states of what a path from a directory meant as of `event`, latest first.
 ///
 /// # Errors
 /// As [`crate::View::log_below`].
@@ -64,7 +65,7 @@ pub(super) fn log(
     let mut next = Some((begin.first, false));
     let mut is_first = true;
     while let Some((stretch, replaced)) = next {
-        // What is put back has a name of ours for a moment.
+        // A file that is being put back has one of our temporary names for a moment.
         if (is_first || !is_temporary(&stretch.entry.name)) && log.stretch(&stretch, replaced)? {
             return Ok(());
         }
@@ -89,14 +90,14 @@ pub(super) fn log(
 struct Found {
     inode: InodeNo,
     incarnation: Incarnation,
-    /// Up to when it was that.
+    /// When it stopped being that.
     end: EventNo,
-    /// The path leads there no more.
+    /// The path no longer leads there.
     gone: bool,
 }
 
-/// The directory that a path leads to from another one: where one on the way is gone, the last that can be
-/// seen under its name.
+/// The directory that a path leads to from another one. If a directory on the way is gone, the path goes on
+/// in the last one that can be seen under its name.
 fn directory_of(
     kept: &KeptEvents<'_>,
     directory: InodeNo,
@@ -139,11 +140,11 @@ fn before(end: EventNo) -> EventNo {
     }
 }
 
-/// What a name meant last of what can be seen, up to an end: what it meant in a directory that is gone, or
-/// means no more.
+/// The last meaning of a name that can be seen, up to an end: in a directory that is gone, or of a name that
+/// means nothing any more.
 fn last_of(kept: &KeptEvents<'_>, directory: &Found, name: &[u8]) -> Result<Option<last::Last>> {
     let (store, no, end) = (kept.store, directory.inode, directory.end);
-    // What the directory had when it went has no end of its own, or a later one.
+    // An entry that the directory still had when it went has no end of its own, or a later one.
     let at_the_end = at_time::entry_named(store, no, name, before(end))?;
     let at_the_end = at_the_end.map(|entry| PastEntry { death: entry.death.min(end), ..entry });
     let earlier = last::meanings(store, no, name, at_the_end.as_ref().map_or(end, |entry| entry.birth));
@@ -153,7 +154,7 @@ fn last_of(kept: &KeptEvents<'_>, directory: &Found, name: &[u8]) -> Result<Opti
 /// Where a log begins.
 struct Begin {
     first: Stretch,
-    /// The number as of which the first state is current.
+    /// The first state is current as of this number.
     current: Option<EventNo>,
     gone: Option<Gone>,
 }
@@ -194,7 +195,7 @@ fn begin_gone(kept: &KeptEvents<'_>, above: &Found, name: &[u8]) -> Result<Begin
     Ok(Begin { first, current: None, gone: Some(gone) })
 }
 
-/// What is known of how a name went, of which this was the last stretch.
+/// What is known about how a name went; this was its last stretch.
 fn what_went(kept: &KeptEvents<'_>, last: &Stretch) -> Result<Gone> {
     let entry = &last.entry;
     let directory = (entry.directory, last.directory_incarnation);
@@ -221,7 +222,7 @@ fn of_itself(store: &Arc<Store>, directory: InodeNo, event: EventNo) -> Result<B
     if let Some(entry) = at_time::place(store, directory, event)? {
         return stretch(store, entry, end).map(begin);
     }
-    // The root directory, or the one that the event is of.
+    // The root directory, or the root of the event.
     let (incarnation, kind) = with(store, directory, event, |_, state| {
         Ok((state.inode.incarnation, FileKind::from_mode(state.inode.mode).unwrap_or(FileKind::Directory)))
     })?;
@@ -238,14 +239,15 @@ fn of_itself(store: &Arc<Store>, directory: InodeNo, event: EventNo) -> Result<B
     Ok(begin(Stretch { entry, directory_incarnation: incarnation, end }))
 }
 
-/// A stretch up to `end` under an entry.
+/// The stretch of an entry, up to `end`.
 fn stretch(store: &Arc<Store>, entry: PastEntry, end: EventNo) -> Result<Stretch> {
     let at = if end == PRESENT { PRESENT } else { EventNo(end.0.saturating_sub(1)) };
     let directory_incarnation = with(store, entry.directory, at, |_, state| Ok(state.inode.incarnation))?;
     Ok(Stretch { entry, directory_incarnation, end })
 }
 
-/// Where the inode of an entry was before it was there; `None` if it was not, or nobody knows.
+/// Where the inode of an entry was before the entry existed; `None` if the inode did not exist then, or if
+/// nothing is known.
 fn earlier_name(store: &Arc<Store>, entry: &PastEntry) -> Result<Option<Stretch>> {
     let Some(before) = entry.birth.0.checked_sub(1).map(EventNo).filter(|n| n.0 > 0) else { return Ok(None) };
     let place = at_time::place(store, entry.inode, before)?;
@@ -253,9 +255,9 @@ fn earlier_name(store: &Arc<Store>, entry: &PastEntry) -> Result<Option<Stretch>
     stretch(store, place, entry.birth).map(Some).or_else(unknown)
 }
 
-/// What the first of these names meant before, or the first after it under which the inode took another one's
-/// place at once: of names that were free in between, as temporary ones are, nobody knows that they belong
-/// together.
+/// What the first of these names meant before. If it meant nothing: what a later one of them meant, if the
+/// inode replaced another one under that name at once. If a name was free in between, as temporary names are,
+/// nobody knows whether its meanings belong together.
 fn earlier_meaning(store: &Arc<Store>, names: &[(PastEntry, Incarnation)]) -> Result<Option<Stretch>> {
     for (i, (entry, of)) in names.iter().enumerate().filter(|(_, (entry, _))| !entry.name.is_empty()) {
         let before = store.past.name_before(store, entry.directory, &entry.name, entry.birth)?;
@@ -275,25 +277,25 @@ fn unknown<T>(error: Error) -> Result<Option<T>> {
     }
 }
 
-/// Asked with each directory on the way.
+/// Called with each directory on the way.
 type Pass<'p> = &'p mut dyn FnMut(&Facts) -> Result<()>;
 
 struct Log<'s, 'e> {
     store: &'s Arc<Store>,
     kept: KeptEvents<'s>,
-    /// As of which the state is current that has it.
+    /// The state as of this number is the current one.
     at: Option<EventNo>,
-    /// How the name went whose log it is, for the first state.
+    /// How the name of the log went, for the first state.
     gone: Option<Gone>,
-    /// The last state found, which waits for the one before it; with the number of who has seen it, and the
-    /// directory.
+    /// The last state found, which waits for the older one, with the number of the event that has seen it,
+    /// and the directory.
     waiting: Option<(Logged, EventNo, InodeNo)>,
     is_any: bool,
     each: Each<'e, Logged>,
 }
 
 impl Log<'_, '_> {
-    /// The states of a stretch. True if nobody wants more.
+    /// Adds the states of a stretch. Returns true if the caller wants no more.
     fn stretch(&mut self, stretch: &Stretch, replaced: bool) -> Result<bool> {
         let entry = &stretch.entry;
         let mut states = Vec::new();
@@ -322,7 +324,7 @@ impl Log<'_, '_> {
         Ok(false)
     }
 
-    /// `None` if nobody has seen it.
+    /// `None` if no event has seen it.
     fn describe(&self, entry: &PastEntry, state: &State) -> Result<Option<Logged>> {
         let (first, last) = match state.span {
             Some((first, last)) => (Some(self.kept.seen_by(first)?), Some(self.kept.seen_by(last)?)),
@@ -353,14 +355,14 @@ impl Log<'_, '_> {
         }))
     }
 
-    /// Keeps those that are events from becoming invisible.
+    /// Keeps those of these times that are events from becoming invisible.
     fn see(&self, times: &[EventNo]) -> Result<Seeing<'_>> {
         let events: Vec<EventNo> = times.iter().copied().filter(|time| *time != PRESENT).collect();
         self.store.past.see_all(&events)
     }
 
-    /// The next older state, seen by an event of this number or by the present, in this directory. True if
-    /// nobody wants more.
+    /// Adds the next older state, which the event of this number, or the present, has seen in this directory.
+    /// Returns true if the caller wants no more.
     fn add(&mut self, older: Logged, (at, directory): (EventNo, InodeNo), replaced: bool) -> Result<bool> {
         self.is_any = true;
         let Some((mut newer, newer_at, newer_directory)) = self.waiting.take() else {
@@ -387,18 +389,18 @@ impl Log<'_, '_> {
         Ok((self.each)(newer).is_break())
     }
 
-    /// The oldest state is told, if there is any.
+    /// Reports the oldest state, if there is any.
     fn finish(mut self) -> Result<bool> {
         if let Some((oldest, ..)) = self.waiting.take() {
-            // Whether anybody wants more does not matter any more.
+            // At the end it no longer matters whether the caller wants more.
             let _ = (self.each)(oldest);
         }
         Ok(self.is_any)
     }
 }
 
-/// The path that a name had: as of the event from what the event is of downwards, above as it is now. `None`
-/// if that is gone.
+/// The path that a name had: from the root of the event downwards as of the event, and above as it is now.
+/// `None` if the root of the event is gone.
 fn path_of(store: &Arc<Store>, entry: &PastEntry, event: Option<&Event>) -> Result<Option<Vec<u8>>> {
     let mut names = vec![entry.name.clone()];
     let (mut at, mut event) = (entry.directory, event);

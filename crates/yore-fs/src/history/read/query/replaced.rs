@@ -1,12 +1,13 @@
-//! What took the place of another of the same name and type: compared with it, as if both were states of one.
+//! Files that took the place of another one of the same name and type, compared with that one as if both were
+//! states of one file.
 //!
-//! Programs save a file by putting another one in its place, and what is put back is made anew. The history
-//! knows these as one that is gone and one that is new. Whoever asks what differs wants to know in what the
-//! new one differs from the old: often in nothing.
+//! Programs save a file by putting another one in its place, and putting back makes files anew. In history
+//! these are one file that is gone and one that is new. A user who asks for differences wants to know in what
+//! the new one differs from the old: often in nothing.
 //!
-//! What the inodes tell is looked at first: type, size, owner. Only where all of that leaves it open is data
-//! read, several files at once: most of the time goes into waiting for the device, and into comparing what is
-//! in memory already.
+//! The comparison looks at the inodes first: type, size, owner. Only where these leave it open does it read
+//! data, of several files at once: most of the time goes into waiting for the device, and into comparing what
+//! is in memory already.
 
 use super::answer::{Change, Difference, What};
 use super::changes::xattrs;
@@ -33,17 +34,18 @@ struct Pair<'d> {
     new: &'d Difference,
 }
 
-/// Two times between which pairs are compared.
+/// Two times; pairs are compared between them.
 struct Sides<'s> {
     store: &'s Arc<Store>,
     from: EventNo,
     to: EventNo,
 }
 
-/// Makes one difference, or none, of one that is gone and one of its name and type that came.
+/// Joins the difference of a name that is gone, and that of the same name and type that came, into one
+/// difference or none.
 ///
 /// # Errors
-/// `Stale` if one of the events is not kept any more; damage and device errors.
+/// `Stale` if one of the events is no longer kept; damage and device errors.
 pub(super) fn join(
     store: &Arc<Store>,
     (from, to): (EventNo, EventNo),
@@ -59,7 +61,7 @@ pub(super) fn join(
     Ok(found.into_iter().filter_map(of).collect())
 }
 
-/// Those that are gone, each with what came in its place.
+/// The names that are gone, each with what came in its place.
 fn pairs(found: &[Difference]) -> Vec<Pair<'_>> {
     let gone = found.iter().filter(|one| one.change == Change::Removed);
     let gone: HashMap<&[u8], &Difference> = gone.map(|one| (&one.path[..], one)).collect();
@@ -68,7 +70,7 @@ fn pairs(found: &[Difference]) -> Vec<Pair<'_>> {
     pairs.filter(|pair| pair.old.kind == pair.new.kind).collect()
 }
 
-/// By path what becomes of a pair: a difference, or none.
+/// What becomes of each pair, by its path: a difference, or none.
 fn joined(
     sides: &Sides<'_>,
     pairs: &[Pair<'_>],
@@ -76,7 +78,7 @@ fn joined(
 ) -> Result<HashMap<Vec<u8>, Option<Difference>>> {
     let mut joined = HashMap::with_capacity(pairs.len());
     for (pair, what) in pairs.iter().zip(sides.compare_all(pairs, progress)?) {
-        // What is gone meanwhile stays what the history says.
+        // If one of the two has vanished meanwhile, the differences stay as history has them.
         let Some(what) = what else { continue };
         let before = pair.old.before;
         let one = Difference { change: Change::Modified, what, before, ..pair.new.clone() };
@@ -86,8 +88,8 @@ fn joined(
 }
 
 impl Sides<'_> {
-    /// In what each pair differs, by several threads if there is much to read; `None` for what is not there
-    /// any more.
+    /// In what each pair differs, computed by several threads if there is much to read; `None` if one of the
+    /// pair no longer exists.
     fn compare_all(&self, pairs: &[Pair<'_>], progress: &Progress) -> Result<Vec<Option<What>>> {
         let reads = |pair: &Pair<'_>| match (pair.old.before, pair.new.after) {
             (Some(was), Some(is)) if pair.new.kind == FileKind::Regular && was.size == is.size => is.size,
@@ -97,7 +99,7 @@ impl Sides<'_> {
         let (next, all) = (AtomicUsize::new(0), Mutex::new(vec![None; pairs.len()]));
         let work = || -> Result<()> {
             let mut buffers = Buffers::default();
-            // Each takes several at a time, and nobody waits for another's.
+            // Each thread takes several pairs at a time, and none waits for another's.
             while let Some(first) = Some(next.fetch_add(16, Ordering::Relaxed)).filter(|at| *at < pairs.len())
             {
                 for (at, pair) in pairs.iter().enumerate().skip(first).take(16) {
@@ -118,7 +120,7 @@ impl Sides<'_> {
             _ => std::thread::scope(|scope| {
                 let readers: Vec<_> = (0..readers).map(|_| scope.spawn(work)).collect();
                 let done = readers.into_iter().map(|reader| reader.join());
-                // A panic of one of them is one here.
+                // A panic of one of the threads is a panic here.
                 let mut done = done.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
                 done.try_for_each(|done| done)
             })?,
@@ -143,7 +145,7 @@ impl Sides<'_> {
             return Err(Error::NotFound);
         }
         let mut what = What::empty();
-        // Set-id bits are not put back, and not shown in the past.
+        // Putting back does not restore set-id bits, and the past does not show them.
         let metadata = |inode: &Inode| (inode.mode & !0o6000, inode.uid, inode.gid, inode.rdev);
         what.set(What::METADATA, metadata(&was) != metadata(&is));
         if [was.xattr_root, is.xattr_root].iter().any(|root| *root != MetaAddr::NONE) {
@@ -172,10 +174,10 @@ impl Sides<'_> {
         at_time::readlink(self.store, no, event)
     }
 
-    /// Whether two files of one size have the same in them. Takes time for the data of both, not for holes.
+    /// Whether two files of one size have the same content. Takes time for the data of both, not for holes.
     fn same_data(&self, (old, new): (InodeNo, InodeNo), size: u64, buffers: &mut Buffers) -> Result<bool> {
         let mut at = 0;
-        // Holes are looked for where it is worth it.
+        // The search for holes only pays for long files.
         let is_long = size > CHUNK as u64;
         let most = usize::try_from(size).unwrap_or(CHUNK).min(CHUNK);
         let (a, b) = buffers.of(most);
@@ -209,12 +211,12 @@ impl Sides<'_> {
     }
 }
 
-/// What a reader reads into.
+/// The buffers of one thread.
 #[derive(Default)]
 struct Buffers([Vec<u8>; 2]);
 
 impl Buffers {
-    /// Two of so many bytes.
+    /// Two buffers of this length.
     fn of(&mut self, len: usize) -> (&mut [u8], &mut [u8]) {
         let [a, b] = &mut self.0;
         for buffer in [&mut *a, &mut *b] {

@@ -1,8 +1,9 @@
 //! Paths below a directory as of a number, from the bottom up.
 //!
-//! An inode says where its name is, and the entry there says whether that was so: what no event has seen may
-//! have been elsewhere then, and have no version that tells ([`at_time::place`]). So a way that leads up to a
-//! directory that was seen is also one that leads down from it, and everything on it was as it is found.
+//! An inode says where its name is, and the entry there says whether that was so: an inode that no event has
+//! seen may have been elsewhere then, without a version that says so ([`at_time::place`]). So a way that
+//! leads up to a directory that an event has seen is also one that leads down from it, and everything on it
+//! was as it is found.
 
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time;
@@ -12,7 +13,7 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 use yore_format::EventNo;
 
-/// The tree below a directory as of a number. Remembers the paths of directories.
+/// The tree below a directory as of a number. It remembers the paths of directories.
 pub(super) struct Tree<'s> {
     store: &'s Arc<Store>,
     pub(super) event: EventNo,
@@ -24,15 +25,15 @@ impl<'s> Tree<'s> {
         Tree { store, event, paths: HashMap::from([(root, Some(Vec::new()))]) }
     }
 
-    /// The path of a directory from the root of this tree; `None` if it was not in it. O(depth · log) the
-    /// first time.
+    /// The path of a directory from the root of this tree; `None` if it was not in the tree. O(depth · log)
+    /// the first time.
     pub(super) fn path(&mut self, directory: InodeNo) -> Result<Option<&[u8]>> {
         let (mut steps, mut at) = (Vec::new(), directory);
         let mut path = loop {
             if let Some(known) = self.paths.get(&at) {
                 break known.clone();
             }
-            // In the present a way may come to be a circle while it is followed.
+            // In the present a way may become a circle while the search follows it.
             let place = match steps.len() < DEPTH_MAX {
                 true => at_time::place(self.store, at, self.event)?,
                 false => None,
@@ -57,13 +58,13 @@ impl<'s> Tree<'s> {
         Ok(self.path(directory)?.is_some())
     }
 
-    /// The path of a name in a directory.
+    /// The path of a name in a directory, from the root of this tree.
     pub(super) fn path_of(&mut self, directory: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.path(directory)?.map(|above| join(above, name)))
     }
 }
 
-/// A name behind a path.
+/// Appends a name to a path.
 pub(super) fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
     match above {
         b"" => name.to_vec(),
@@ -71,7 +72,7 @@ pub(super) fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What paths are sorted by: what is in a directory comes right behind it.
+/// The sort key of a path: what is in a directory comes right after it.
 pub(super) fn order(path: &[u8]) -> Vec<u8> {
     path.iter().map(|b| if *b == b'/' { 0 } else { *b }).collect()
 }

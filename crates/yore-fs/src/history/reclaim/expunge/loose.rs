@@ -1,4 +1,4 @@
-//! Detaching the present: an inode in use, and entries that mean it, become as if they had been made now.
+//! Detaching the present: an inode in use, and entries that mean it, become as if they were made now.
 
 use crate::core::btree::Pins;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
@@ -9,12 +9,12 @@ use crate::{Error, InodeNo, Result};
 use yore_format::{Corruption, DirEntry, GroupNo, Incarnation};
 use yore_meta::Op;
 
-/// Gives up the history of a file from now on: enters the row, and in the same Op events the inode and the
-/// name that it remembers loose. Nobody sees what was before when this returns. Not durable by itself. The
-/// volume has a past.
+/// Gives up the history of a file from now on: enters the row, and in the same Op detaches the inode and the
+/// name that it remembers. On return nobody sees what was before. Not durable by itself. The volume has had
+/// an event.
 ///
 /// # Errors
-/// `NoSpace`; damage and device errors. Nothing has changed then.
+/// `NoSpace`; damage and device errors. Then nothing has changed.
 pub(super) fn expunge(store: &Store, inode: InodeNo, incarnation: Incarnation) -> Result<Expunge> {
     let cell = match store.cell(inode) {
         Ok(cell) => Some(cell).filter(|cell| cell.incarnation == incarnation),
@@ -35,7 +35,7 @@ fn enter(
     let meta = &store.meta;
     let mut entering = store.past.enter_expunges();
     loop {
-        // The directory is locked first, and which one it is may change until then.
+        // The directory is locked first, and the inode may move to another one until then.
         let above = || cell.map(|cell| cell.state.read().inode.parent).filter(|no| *no != InodeNo::NONE);
         let no = above();
         let parent = match no.map(|no| store.cell(no)).transpose() {
@@ -64,7 +64,7 @@ fn enter(
             entry.apply(&mut op, parent, dir);
         }
         if let (Some(cell), Some(state)) = (cell, &mut state) {
-            // One without a name has no past that begins now.
+            // For an inode without a name no new past begins.
             if !state.gone && state.inode.links > 0 && state.inode.born < file.number {
                 state.inode.born = file.number;
                 store_inode(&mut op, cell, state);
@@ -74,7 +74,7 @@ fn enter(
     }
 }
 
-/// An entry in use, made ready to be one that began with a file's row.
+/// An entry in use, ready to get the birth of a file's row.
 struct Entry {
     name: Vec<u8>,
     found: dir::Found,
@@ -83,8 +83,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// The entry at a cookie of a directory whose state is locked for writing, if it is older than the row
-    /// and means the file.
+    /// The entry at a cookie of a directory whose state is locked for writing, if the entry is older than the
+    /// row and means the file.
     fn prepare(
         store: &Store,
         directory: &InodeCell,
@@ -115,7 +115,7 @@ impl Entry {
         }
     }
 
-    /// Inside an Op.
+    /// Called inside an Op.
     fn apply(self, op: &mut Op<'_>, directory: &InodeCell, state: &mut InodeState) {
         let entry = DirEntry { birth: self.file.number, ..self.found.entry(&self.name) };
         let placed = dir::repoint(op, state, directory.no, self.spot, &entry);
@@ -124,7 +124,7 @@ impl Entry {
     }
 }
 
-/// The entry at a cookie, if it means the file and is older than its row, has begun with the row.
+/// Gives the entry at a cookie the birth of the file's row, if it means the file and is older than the row.
 ///
 /// # Errors
 /// Damage and device errors.

@@ -1,4 +1,4 @@
-//! What the history knows of files, before it is given up: how much, whose, and what else a directory or a
+//! What history knows of files before it is given up: how much, whose it is, and what else a directory or a
 //! name has meant.
 
 use super::states::{each_version, in_use_as};
@@ -11,30 +11,30 @@ use hashbrown::HashSet;
 use std::sync::Arc;
 use yore_format::{EventNo, Incarnation};
 
-/// What the history knows of a file.
+/// What history knows of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remembered {
     /// Its inode.
     pub inode: InodeNo,
-    /// Which of those that have had the number.
+    /// Which inode of those that have had the number.
     pub incarnation: u32,
     /// What it is.
     pub kind: FileKind,
-    /// How a directory came to it in which it was looked for: names with slashes between them. Empty for
-    /// itself.
+    /// The path by which the directory of the query led to it: names with slashes between them. Empty for
+    /// that directory itself.
     pub path: Vec<u8>,
-    /// How many states of it are kept, without the present one.
+    /// How many past states of it are kept.
     pub versions: u64,
-    /// Their sizes, added up; much of it may be shared, with each other and with the present.
+    /// Their sizes, added up; the states may share much, with each other and with the present.
     pub bytes: u64,
-    /// Who owned it, in any of them or now; in ascending order.
+    /// Who owned it in any of these states, or owns it now; in ascending order.
     pub owners: Vec<u32>,
-    /// It is still there.
+    /// It still exists.
     pub in_use: bool,
 }
 
-/// What is known of one file. O(versions).
+/// What history knows of one file. O(versions).
 ///
 /// # Errors
 /// `NotFound` if there is and was no such file; damage and device errors.
@@ -61,7 +61,8 @@ pub(crate) fn remembered(store: &Arc<Store>, no: InodeNo, incarnation: Incarnati
     Ok(Remembered { inode: no, incarnation, kind, path: Vec::new(), versions, bytes, owners, in_use })
 }
 
-/// A directory and all that was ever named in it, and so on downwards, each once. O(names and versions).
+/// What history knows of a directory and all that was ever named in it, and so on downwards, each once.
+/// O(names and versions).
 ///
 /// # Errors
 /// As [`remembered`].
@@ -75,7 +76,7 @@ pub(crate) fn remembered_below(
     let mut left = vec![(no, incarnation, Vec::new())];
     while let Some((no, incarnation, path)) = left.pop() {
         let found = match remembered(store, no, incarnation) {
-            // Gone meanwhile, or a name is left of it that no event has seen.
+            // It has vanished meanwhile, or only a name that no event has seen is left of it.
             Err(Error::NotFound) if !path.is_empty() => continue,
             found => found?,
         };
@@ -126,8 +127,8 @@ pub(crate) fn history_of(
     Ok((all, left_out))
 }
 
-/// The other files that a name has meant in a directory, the one that it means now among them. O(meanings of
-/// the name).
+/// The files that a name has meant in a directory, the one that it means now included, except the given one.
+/// O(meanings of the name).
 fn others_named(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -153,7 +154,7 @@ fn others_named(
 
 /// All entries that a directory has and had.
 fn ever_named(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<Vec<PastEntry>> {
-    // The names of other directories that had the number, before and after, are not of this one.
+    // Names of other directories that had the number, before and after, do not belong to this one.
     let (mut states, mut since) = (Vec::new(), None);
     each_state(store, no, EventNo(0), PRESENT, &mut |inode, born, end| {
         match inode.incarnation == incarnation {
@@ -164,8 +165,8 @@ fn ever_named(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Resu
     })?;
     let (mut from, mut to) = (EventNo(0), PRESENT);
     for (other, born, end) in states {
-        // Where nothing is left of this one, the order of incarnations has to tell, and does unless they
-        // began anew.
+        // If nothing is left of this one, the order of incarnations has to decide. It does, unless they began
+        // anew.
         let is_later = since.map_or(other > incarnation, |since| born > since);
         match is_later {
             true => to = to.min(born),

@@ -1,4 +1,4 @@
-//! The states of one file: that of now, and its versions.
+//! The states of one file: the present one, and its versions.
 
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};

@@ -8,10 +8,10 @@ use crate::{Error, Result};
 use std::sync::Arc;
 use yore_format::EventKind;
 
-/// The part of the volume that a batch may free though less is wanted: one of so many.
+/// A batch may free this part of the volume even if less is wanted: one of so many.
 pub(super) const LOW_WATER: u64 = 64;
 
-/// Ends of versions looked at together.
+/// How many ends of versions are looked up at a time.
 pub(super) const BATCH: usize = 256;
 
 /// Why a full volume does not give up an event, whatever its age.
@@ -19,23 +19,23 @@ pub(super) const BATCH: usize = 256;
 pub enum Stays {
     /// Somebody holds it.
     Held,
-    /// Somebody has given it a name.
+    /// Somebody gave it a name.
     Named,
     /// It is mounted, or something under way needs it.
     Pinned,
-    /// Somebody reads it, or did lately.
+    /// Somebody reads it, or did so lately.
     Read,
-    /// The user whose request it is may not forget it.
+    /// The user of the request may not forget it.
     Others,
 }
 
 /// What a full volume gives up by itself, and what would free more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct WouldFree {
-    /// Data blocks that it gives up by itself when they are needed.
+    /// Data blocks that the volume gives up by itself when they are needed.
     pub by_itself: u64,
-    /// For each reason for which more of them stay (`None`: they are too young): how many snapshots and
-    /// versions stay for it, and how many data blocks forgetting these would free beside that.
+    /// For each reason why more events stay (`None`: they are too young): how many snapshots and versions
+    /// stay for it, and how many more data blocks forgetting these would free.
     pub more: Vec<(Option<Stays>, u64, u64)>,
 }
 
@@ -43,13 +43,13 @@ pub struct WouldFree {
 pub(crate) struct Rule<'s> {
     store: &'s Arc<Store>,
     behalf: Behalf,
-    /// What the event is of later is young.
+    /// An event whose time is later is young.
     floor: i64,
     /// The blocks that history may take before young events go.
     pub share: u64,
 }
 
-/// The kept events by what the rule says of them, each list in ascending order.
+/// The kept events, sorted by what the rule says of them, each list in ascending order.
 #[derive(Default)]
 pub(crate) struct Sorted {
     /// May go.
@@ -69,7 +69,7 @@ impl<'s> Rule<'s> {
         Rule { store, behalf, floor, share: share as u64 }
     }
 
-    /// Why an event stays whatever its age; `None`: it need not.
+    /// Why an event stays whatever its age; `None` if it need not.
     fn stays(&self, event: &Event) -> Result<Option<Stays>> {
         let past = &self.store.past;
         Ok(if is_held(&event.row) {
@@ -87,7 +87,7 @@ impl<'s> Rule<'s> {
         })
     }
 
-    /// Whether the user could forget it by a command.
+    /// Whether the user could forget the event by a command.
     fn is_theirs(&self, event: &Event) -> Result<bool> {
         let uid = match self.behalf {
             Behalf::Owner => return Ok(true),
@@ -107,7 +107,7 @@ impl<'s> Rule<'s> {
         Ok(same && state.inode.uid == uid)
     }
 
-    /// All kept events. O(events).
+    /// Sorts all kept events. O(events).
     pub(crate) fn sort(&self) -> Result<Sorted> {
         let mut sorted = Sorted::default();
         if self.store.keep_history || !self.store.past.is_any() {

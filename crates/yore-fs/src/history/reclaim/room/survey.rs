@@ -1,15 +1,16 @@
-//! What giving up history would free, before anything is given up: all that may go ([`most`]), and one event
-//! after the other ([`Gone`]).
+//! What giving up history would free, before anything is given up: everything that may go ([`most`]), and one
+//! event after the other ([`Gone`]).
 //!
-//! **Never too much is promised.** The versions that no remaining event needs go, and each run of such
-//! versions frees what was born since the version before the run ended and what the next state of the inode
-//! does not have ([`let_go`]). Only data blocks are counted, for only these can be had as data in any case. A
-//! walk that is truncated has counted less.
+//! **The answer never promises too much.** The versions that no remaining event needs go. Each run of such
+//! versions frees what was born since the end of the version before the run, and what the next state of the
+//! inode does not have ([`let_go`]). Only data blocks count, because only these are certain to become usable
+//! as data. A walk that stops early has counted less.
 //!
-//! **It stays true.** The present never gets back what it let go of, and events taken later do not see what
-//! ended before. So what could be freed by giving up certain events only grows, until one of them has to stay
-//! or is gone. Both are counted ([`crate::history::record::Past::rule_epoch`]): an answer is good as long as
-//! that count is the same, and is asked for anew when history has grown. That makes `statfs` cheap.
+//! **It stays true.** The present never gets back what it let go of, and later events do not see what ended
+//! before them. So the amount that giving up certain events would free only grows, until one of these events
+//! has to stay or is gone. Both are counted ([`crate::history::record::Past::rule_epoch`]). An answer is
+//! valid as long as that count is the same, and is computed again when history has grown. That makes `statfs`
+//! cheap.
 
 use super::rule::{Rule, Stays, WouldFree, BATCH, LOW_WATER};
 use crate::history::reclaim::alone::let_go;
@@ -25,11 +26,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{EventNo, Incarnation, InodeNo, Version, HISTORY_SHARDS};
 
-/// Versions that a caller of `statfs` waits for.
+/// How many versions a caller of `statfs` waits for.
 const QUICK: usize = 4096;
-/// How much of the time asking anew may take: one part of so many.
+/// How much of the time new surveys may take: one part of so many.
 const SELDOM: u32 = 20;
-/// Events come of age.
+/// How long an answer is valid: events come of age.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
 /// How long a survey may take.
@@ -37,15 +38,15 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 pub(super) enum Budget {
     /// As long as it takes.
     All,
-    /// So many versions, and no waiting for who forgets.
+    /// So many versions, and no waiting for the `forgetting` lock.
     Versions(usize),
 }
 
-/// As much as giving up all that the rule allows frees.
+/// How much the volume would free if it gave up all that the rule allows.
 fn most(store: &Arc<Store>, rule: &Rule<'_>, budget: Budget) -> Result<Most> {
     let sorted = rule.sort()?;
     let history = store.past.space().data;
-    // Young events go until history has no more than its share, or none is left.
+    // Young events go until history has no more than its share, or none of them is left.
     let beyond = history.saturating_sub(rule.share);
     let any = !sorted.old.is_empty() || (beyond > 0 && !sorted.young.is_empty());
     let numbers =
@@ -98,12 +99,13 @@ pub(crate) fn what_would_free(store: &Arc<Store>, behalf: Behalf) -> Result<Woul
     Ok(WouldFree { by_itself: now, more })
 }
 
-/// What all versions free that nobody needs.
+/// How much all versions that nobody needs would free.
 fn freed(store: &Arc<Store>, needed: Needed<'_>, budget: Budget) -> Result<u64> {
     Ok(Walk::new(store, vec![needed], budget).run()?.into_iter().sum())
 }
 
-/// A walk over all versions: what those free that nobody needs, for several answers to what is needed.
+/// A walk over all versions: how much those that nobody needs would free, for several notions of what is
+/// needed.
 struct Walk<'s> {
     store: &'s Arc<Store>,
     each: Vec<Answers<'s>>,
@@ -111,7 +113,7 @@ struct Walk<'s> {
     looked_at: usize,
 }
 
-/// One answer to what is needed, and what is freed by it.
+/// One notion of what is needed, and how much is freed by it.
 struct Answers<'s> {
     needed: Needed<'s>,
     freed: u64,
@@ -123,7 +125,7 @@ struct Answers<'s> {
 struct Before {
     of: (InodeNo, Incarnation),
     end: EventNo,
-    /// If it goes: what was born since then goes with it.
+    /// If the version goes: whatever was born since this number goes with it.
     goes_from: Option<EventNo>,
 }
 
@@ -133,7 +135,7 @@ impl<'s> Walk<'s> {
         Walk { store, each, budget, looked_at: 0 }
     }
 
-    /// What is freed by each, in their order.
+    /// How much is freed by each notion, in their order.
     fn run(mut self) -> Result<Vec<u64>> {
         'shards: for shard in 0..HISTORY_SHARDS {
             let mut after = None;
@@ -162,7 +164,8 @@ impl<'s> Walk<'s> {
     }
 
     fn version(&mut self, no: InodeNo, version: &Version) -> Result<()> {
-        // What goes with this version, by from where on; most of the answers agree.
+        // How much goes with this version, by the number from which it counts; for most of the notions that
+        // is the same.
         let mut known: Vec<(EventNo, u64)> = Vec::new();
         for one in &mut self.each {
             let Some(from) = one.goes_from(no, version)? else { continue };
@@ -180,11 +183,12 @@ impl<'s> Walk<'s> {
 }
 
 impl Answers<'_> {
-    /// If this version, the next one of the walk, goes: what was born since then goes with it.
+    /// If this version, the next one of the walk, goes: the number since which whatever was born goes with
+    /// it.
     fn goes_from(&mut self, no: InodeNo, version: &Version) -> Result<Option<EventNo>> {
         let of = (no, version.inode.incarnation);
         let before = self.before.filter(|before| before.of == of);
-        // What ended since the events were looked at is not for them to say.
+        // The events that were loaded cannot tell about what ended later.
         let goes = version.end <= self.needed.next() && !self.needed.version(no, version)?;
         let from = before.map_or(EventNo(0), |before| before.goes_from.unwrap_or(before.end));
         let goes_from = goes.then_some(from);
@@ -198,18 +202,18 @@ pub(super) struct Gone<'s> {
     store: &'s Arc<Store>,
     /// What the events that stay need.
     needed: Needed<'s>,
-    /// All that are kept.
+    /// What all kept events need.
     all: Needed<'s>,
 }
 
 impl<'s> Gone<'s> {
-    /// When only these stay.
+    /// The case that only these events stay.
     pub(super) fn new(store: &'s Arc<Store>, stay: &HashSet<EventNo>) -> Result<Gone<'s>> {
         let needed = Needed::of(store, |event| stay.contains(&event.number))?;
         Ok(Gone { store, needed, all: Needed::load(store)? })
     }
 
-    /// Blocks that giving up this cut frees; if they are more than `most`, perhaps not all are counted.
+    /// How many blocks giving up this event frees. If they are more than `most`, perhaps not all are counted.
     pub(super) fn with(&mut self, event: &Event, most: u64) -> Result<u64> {
         let (past, meta) = (&self.store.past, &self.store.meta);
         if event.row.kind.is_of_file() {
@@ -249,7 +253,7 @@ impl<'s> Gone<'s> {
     }
 }
 
-/// Data blocks that giving up history for this user's request would free, at least. Quick.
+/// How many data blocks giving up history for this user's request would free, at least. Quick.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -266,7 +270,7 @@ pub(crate) fn quick(store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
     ask(store, behalf, Budget::Versions(QUICK))
 }
 
-/// The same, as exactly as it can be known.
+/// The same as [`quick`], as exactly as it can be known.
 ///
 /// # Errors
 /// Damage and device errors.

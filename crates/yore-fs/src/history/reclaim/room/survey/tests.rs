@@ -1,11 +1,11 @@
-//! What would free more is asked for with one walk for all reasons: it is as with one walk for each.
+//! One walk answers what would free more, for all reasons. The answer is the same as with one walk for each.
 
 use super::*;
 use crate::{PinnedBy, Volume};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// As it was counted before: a walk for each reason.
+/// The previous way to count: a walk for each reason.
 fn one_by_one(store: &Arc<Store>, behalf: Behalf) -> WouldFree {
     let rule = Rule::new(store, behalf);
     let sorted = rule.sort().unwrap();
@@ -26,8 +26,8 @@ fn one_by_one(store: &Arc<Store>, behalf: Behalf) -> WouldFree {
 }
 
 /// `yore info` of a volume with much history took one walk over all of it for each reason why something
-/// stays. Histories at random, with snapshots of several directories that are held, named, pinned and nothing
-/// of it: the answer is the same.
+/// stays. For random histories, with snapshots of several directories that are held, named, pinned or none of
+/// these, the answer is the same.
 #[test]
 fn one_walk_for_all_reasons() {
     let mut reasons = 0;
