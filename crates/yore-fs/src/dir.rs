@@ -1,19 +1,19 @@
-//! Directories: names and what they mean, in the directory's inode while they are few, in a tree when they
-//! are more.
+//! Directories: names and what they mean. They lie in the directory's inode while they are few, and in a tree
+//! when there are more.
 //!
-//! An entry's key is its *cookie*: a hash of the name under the volume's seed with eight low bits that tell
+//! An entry's key is its *cookie*: a hash of the name under the volume's seed, with eight low bits that tell
 //! the names of one hash apart, 256 at most. A name takes the first free cookie of its hash's run and keeps
-//! it as long as the entry lives, so a listing can go on behind any cookie, whatever was added or removed
-//! meanwhile. A name may lie behind a gap in its run (what was there before it is gone), so a lookup reads
-//! the run to its end; runs are nearly always of one.
+//! it as long as the entry lives. So a listing can go on behind any cookie, whatever was added or removed
+//! meanwhile. A name may lie behind a gap in its run (the entry there before it is gone), so a lookup reads
+//! the run to its end; nearly all runs have one entry.
 //!
 //! Content of a directory's inode: nothing; up to 108 bytes of entries in cookie order; or the root of a
 //! tree. Entries move to a tree when the next one does not fit, and never back: the content is *empty* again
 //! when the last one goes. `size` counts the entries.
 //!
-//! What changes a directory inside an Op changes the inode in memory only, and the caller stores it: an entry
-//! in the inode reaches the medium with that, an entry in a tree with its node. [`Placed::stored`] hides the
-//! difference.
+//! A change of a directory inside an Op changes the inode in memory only, and the caller stores the inode: an
+//! entry in the inode reaches the medium with it, an entry in a tree with its node. [`Placed::stored`] hides
+//! the difference.
 
 use crate::core::btree::{Path, Pins, Placed, Tree, TreeDelta};
 use crate::core::inode::InodeState;
@@ -28,7 +28,7 @@ use yore_meta::{Meta, Op};
 /// Cookies of `.` and `..`; those of entries start at 256.
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
-/// Cookies of one hash.
+/// How many cookies one hash has.
 const RUN: u64 = 0xff;
 const COOKIE_BYTES: usize = 8;
 
@@ -43,7 +43,7 @@ pub(crate) struct Found {
     pub incarnation: Incarnation,
     /// Its type.
     pub kind: FileKind,
-    /// The number since which the name means it.
+    /// The event number since which the name means it.
     pub birth: EventNo,
 }
 
@@ -53,9 +53,9 @@ impl Found {
         Found { cookie, inode, incarnation, kind, birth }
     }
 
-    /// The same, begun with its file's row if what it meant before that is given up: an entry that ends is
-    /// kept so, for what says that the file had other names may go with it. The state of the inode that it
-    /// means is locked.
+    /// The same, with a later birth if the history before that birth is given up because its file is
+    /// expunged. An entry that ends is recorded with this birth, because the record that the file had other
+    /// names may go. The caller holds the lock on the state of the inode that the entry means.
     pub(crate) fn detach(self, store: &Store) -> Found {
         Found { birth: store.past.expunging.began(self.inode, self.incarnation, self.birth), ..self }
     }
@@ -78,7 +78,7 @@ pub(crate) fn find(store: &Store, dir: &InodeState, no: InodeNo, name: &[u8]) ->
 }
 
 /// Calls `each` with the entries behind `after_cookie` (0: all) in cookie order until it returns `Ok(false)`.
-/// `each` may read what it likes, but not change this directory.
+/// `each` may read anything, but must not change this directory.
 pub(crate) fn list(
     store: &Store,
     dir: &InodeState,
@@ -89,8 +89,8 @@ pub(crate) fn list(
     list_in(&store.meta, &dir.inode, no, after_cookie, each)
 }
 
-/// Calls `each` for `.` and `..` as far as they are behind a cookie; `up` says what is above, and is asked
-/// only then. Returns the cookie behind which the entries follow; `None` if `each` returned false.
+/// Calls `each` for `.` and `..` if they are behind a cookie. `up` says what is above, and is called only for
+/// `..`. Returns the cookie behind which the entries follow; `None` if `each` returned false.
 ///
 /// # Errors
 /// Those of `up`.
@@ -112,10 +112,10 @@ pub(crate) fn list_dots(
     Ok(Some(DOT_DOT))
 }
 
-/// Where an entry is, or where one goes: its cookie, and the way to it if the directory has a tree.
+/// Where an entry is, or where a new one goes: its cookie, and the way to it if the directory has a tree.
 pub(crate) struct Spot {
     cookie: u64,
-    /// `None` where it is to be found anew; the nodes are then kept by the pins.
+    /// `None` if the change must find the way anew; then the pins keep the nodes.
     way: Option<Path>,
 }
 
@@ -126,21 +126,21 @@ impl Spot {
     }
 }
 
-/// What a name to be changed means.
+/// What the look-up of a name to be changed has found.
 pub(crate) enum Looked {
     /// There is such an entry; ready for [`remove`] and [`repoint`].
     Taken(Found, Spot),
-    /// There is none; ready for [`insert`], which may need so many blocks.
+    /// There is none; ready for [`insert`], which may need this many blocks.
     Free(Spot, u32),
     /// There is none, and 256 other names have the same hash.
     Full,
 }
 
-/// What [`Looked::Full`] is to who wants to make the name. Not [`Error::NoSpace`]: forgetting the past would
-/// be no help.
+/// The error of [`Looked::Full`] for a caller that wants to make the name. It is not [`Error::NoSpace`]:
+/// forgetting the past would not help. be no help.
 pub(crate) const FULL: Error = Error::HashFull { what: "names in the directory" };
 
-/// Looks a name up and makes ready for changing it, in one walk. The directory stays locked for writing until
+/// Looks a name up and prepares for changing it, in one walk. The directory stays locked for writing until
 /// the change is made or dropped. `pins` keep in memory what the spot does not.
 ///
 /// # Errors
@@ -230,7 +230,7 @@ fn look_in(
             }
             free += u64::from(cookie == free);
         }
-        // Nearly all runs are of one cookie. One that goes on in the next leaf, or is full, is looked at in
+        // Nearly all runs have one cookie. A run that goes on in the next leaf, or is full, is examined in
         // steps.
         Ok((free <= last && leaf.holds(&last.to_be_bytes())).then(|| (free.to_be_bytes(), Err(free))))
     })?;
@@ -246,7 +246,7 @@ fn look_in(
 fn look_inline(inode: &Inode, no: InodeNo, name: &[u8], first: u64) -> Result<Looked> {
     let (mut free, mut found) = (first, None);
     let mut bytes = COOKIE_BYTES + yore_format::DIRENT_FIXED_BYTES + name.len();
-    // To the end also where the name is found early: what follows is moved by a change.
+    // Reads to the end, even if the name is found early: a change moves what follows.
     for item in Inline::of(inode) {
         let (cookie, entry, range) = item.map_err(|c| c.of(no))?;
         if entry.name == name && (first..=first | RUN).contains(&cookie) {
@@ -261,7 +261,7 @@ fn look_inline(inode: &Inode, no: InodeNo, name: &[u8], first: u64) -> Result<Lo
     })
 }
 
-/// [`look_in`], for a run of any length in any number of leaves.
+/// As [`look_in`], for a run of any length in any number of leaves.
 fn look_at_run(
     meta: &Meta,
     tree: &Tree,
@@ -355,7 +355,7 @@ fn insert_in(
 }
 
 fn remove_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot) -> Placed {
-    // A wrong count is for the checker to find; it must not stop anybody from emptying the directory.
+    // A wrong count is for the checker to find. It must not stop anybody from emptying the directory.
     inode.size = inode.size.saturating_sub(1);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
@@ -385,7 +385,7 @@ fn repoint_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot, entry
     Placed::Inside
 }
 
-/// The directory's tree, where its content is one.
+/// The directory's tree, if its content is a tree.
 fn tree(inode: &Inode, no: InodeNo) -> Tree {
     Tree {
         root: inode.tree_root(),
@@ -394,7 +394,7 @@ fn tree(inode: &Inode, no: InodeNo) -> Tree {
     }
 }
 
-/// Takes the changed tree into the inode.
+/// Stores the changed tree in the inode.
 fn keep(inode: &mut Inode, tree: &Tree, delta: TreeDelta) -> Placed {
     if tree.is_empty() {
         inode.set_inline(&[]);
@@ -424,7 +424,8 @@ fn inline_range(inode: &Inode, cookie: u64) -> std::ops::Range<usize> {
         .unwrap_or_else(|| panic!("no entry with cookie {cookie:#x}"))
 }
 
-/// The entries in an inode, each with its cookie and the bytes that both take. Ends after the first damage.
+/// The entries in an inode, each with its cookie and the number of bytes that both take. Ends after the first
+/// damage.
 struct Inline<'a> {
     bytes: &'a [u8],
     at: usize,

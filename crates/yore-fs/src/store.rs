@@ -1,4 +1,4 @@
-//! The store: what all operations on one open volume share.
+//! The store: what all operations on an open volume share.
 
 use crate::core::inode::InodeState;
 use crate::core::Core;
@@ -19,10 +19,10 @@ use yore_meta::Meta;
 pub(crate) struct Store {
     core: Core,
     pub past: Past,
-    /// Closed where a directory is being made what it was.
+    /// Closed while a directory is rolled back.
     pub gate: Gate,
     pub due: Due,
-    /// How far giving up is of what forgotten events have seen.
+    /// How far the volume has come in giving up what forgotten events have seen.
     pub giving_up: Progress,
     pub versions: Versions,
     pub keep_history: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Store {
     pub missed: Missed,
     pub(crate) closed: AtomicBool,
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
-    /// Gives up what dying events have seen, while there are some.
+    /// The thread that gives up what dying events have seen, while there are some.
     pub(crate) forgetter: Mutex<Option<JoinHandle<()>>>,
     pub(crate) tick: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -53,7 +53,7 @@ impl Store {
     pub(crate) fn of(meta: Arc<Meta>, options: &MountOptions) -> Result<Store> {
         let core = Core::new(meta, options.read_only, options.access_times, options.data_cache);
         let past = Past::open(&core.meta, options.reading_lasts)?;
-        // What a crash has interrupted is finished by [`crate::history::rollback::finish_all`].
+        // [`crate::history::rollback::finish_all`] finishes rollbacks that a crash has interrupted.
         let gate = match !options.read_only && !past.rollbacks.all().is_empty() {
             true => Gate::closed_at(InodeNo::ROOT),
             false => Gate::default(),
@@ -75,9 +75,9 @@ impl Store {
         })
     }
 
-    /// What is to be done next is to be done earlier than it was.
+    /// Wakes the background thread: its next task is due earlier than before.
     pub(crate) fn wake(&self) {
-        // Under the lock, so that whoever is about to wait has not looked yet, or waits already.
+        // Takes the lock, so that a thread that is about to wait either has not looked yet, or waits already.
         let _stop = self.tick.0.lock();
         self.tick.1.notify_all();
     }
@@ -87,7 +87,7 @@ impl Store {
         self.meta.space_rules().unwrap_or(DEFAULT_RULES)
     }
 
-    /// Says how much history a full volume keeps. Durable when it returns.
+    /// Sets how much history a full volume keeps. Durable when it returns.
     ///
     /// # Errors
     /// `ReadOnly`; device errors.
@@ -98,8 +98,8 @@ impl Store {
         Ok(())
     }
 
-    /// What of an inode's content was born at this number or before belongs to the past, too, and is neither
-    /// overwritten nor freed.
+    /// The number up to which an inode's content belongs to the past, too: content that was born at it or
+    /// before is neither overwritten nor freed.
     ///
     /// # Errors
     /// Damage and device errors.

@@ -1,5 +1,5 @@
-//! Symbolic links: the target in the inode, or, above 108 bytes, in a tree of chunks of 1,024 bytes keyed by
-//! their number.
+//! Symbolic links: the target lies in the inode or, above 108 bytes, in a tree of chunks of 1,024 bytes,
+//! whose keys are their numbers.
 //!
 //! A link never changes; its size is the target's length.
 
@@ -13,7 +13,7 @@ use yore_format::{
 };
 use yore_meta::{Meta, Op};
 
-/// How many blocks to reserve for this target; none for an empty one (of a file that is no link).
+/// How many blocks to reserve for this target; none for an empty one (for a file that is not a link).
 pub(crate) fn blocks_for(target: &[u8]) -> u32 {
     if target.len() <= INLINE_BYTES {
         return 0;
@@ -54,7 +54,7 @@ fn store_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, target: &[u8], birt
 /// The target.
 ///
 /// # Errors
-/// [`Error::Invalid`] if this is no symbolic link; corruption; the device.
+/// [`Error::Invalid`] if this is not a symbolic link; corruption; the device.
 pub(crate) fn load(store: &Store, state: &InodeState, no: InodeNo) -> Result<Vec<u8>> {
     load_in(&store.meta, &state.inode, no)
 }
@@ -105,7 +105,7 @@ mod tests {
         inode
     }
 
-    /// Targets of every length class come back, with no more blocks than were asked for.
+    /// Targets of every length class come back, and take no more blocks than were reserved.
     #[test]
     fn targets_come_back() {
         let mut ground = Ground::new();

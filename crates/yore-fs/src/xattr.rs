@@ -1,15 +1,15 @@
 //! Extended attributes: in a tree of their own per inode, whose root the inode keeps.
 //!
-//! A key is 40 bits of hash of namespace and name, 8 bits that tell names of one hash apart, and 16 bits of
-//! chunk number. A value of up to 1,024 bytes lies in one cell with its name; a longer one goes on in further
-//! chunks of 1,024 bytes. The largest value, 65,536 bytes, takes 64 cells, three to a leaf. Setting one is a
-//! single Op, also if it replaces another: the new cells take at most 22 leaves, one more at either end of
-//! the run, and one branch on every level ([`Tree::blocks_for_run`]), 26 blocks in a tree of two levels, 32
-//! in one of eight.
+//! A key consists of 40 bits of hash of namespace and name, 8 bits that tell names of one hash apart, and 16
+//! bits of chunk number. A value of up to 1,024 bytes lies in one cell with its name; a longer one goes on in
+//! further chunks of 1,024 bytes. The largest value, 65,536 bytes, takes 64 cells, three to a leaf. One Op
+//! sets an attribute, also if it replaces another: the new cells take at most 22 leaves, one more at either
+//! end of the run, and one branch on every level ([`Tree::blocks_for_run`]), 26 blocks in a tree of two
+//! levels, 32 in one of eight.
 //!
-//! Rules of the namespaces, as Linux has them: `user.` is for regular files and directories; `trusted.` and
-//! `security.` for all, and it is for the server to decide who sees them; of `system.` there are the two
-//! POSIX ACLs (`acl.rs`), which are not kept as given but as they are meant.
+//! The rules of the namespaces are those of Linux: `user.` is for regular files and directories; `trusted.`
+//! and `security.` are for all, and the server decides who sees them; of `system.` there are the two POSIX
+//! ACLs (`acl.rs`), which are not stored as given but by their meaning.
 
 pub(crate) mod acl;
 
@@ -46,21 +46,21 @@ use yore_format::{
 };
 use yore_meta::Op;
 
-/// What a change of an attribute of ordinary size needs at most; more is asked for when it turns out to be
-/// needed.
+/// How many blocks a change of an attribute of ordinary size needs at most. If a change needs more, it asks
+/// for more.
 const USUAL_BLOCKS: u32 = 4;
 
-/// The ACLs that there are, by name.
+/// The ACLs that a new inode inherits, each with its name.
 fn each(inherited: &Inherited) -> impl Iterator<Item = (&'static [u8], &[u8])> {
     let access = inherited.access.as_deref().map(|v| (ACCESS, v));
     access.into_iter().chain(inherited.default.as_deref().map(|v| (DEFAULT, v)))
 }
 
-/// Sets an attribute, in one Op. An access ACL changes the mode with it; an ACL that says no more than the
-/// mode is not kept.
+/// Sets an attribute, in one Op. Setting an access ACL also changes the mode; an ACL that says no more than
+/// the mode is not stored.
 ///
 /// # Errors
-/// [`Error::Exists`] and [`Error::NoAttribute`] as `mode` says (ACLs pay no heed to it);
+/// [`Error::Exists`] and [`Error::NoAttribute`] as `mode` says (it does not apply to ACLs);
 /// [`Error::NotPermitted`] on a kind of file that cannot have it; [`Error::AttributeTooLarge`];
 /// [`Error::Invalid`] for an impossible ACL; [`Error::NoSpace`].
 pub(crate) fn set(
@@ -91,7 +91,7 @@ pub(crate) fn set(
 /// Removes an attribute, in one Op.
 ///
 /// # Errors
-/// [`Error::NoAttribute`] if there is none (an ACL that is not there is removed without complaint);
+/// [`Error::NoAttribute`] if there is none (removing an ACL that does not exist succeeds);
 /// [`Error::NotPermitted`] on a kind of file that cannot have it.
 pub(crate) fn remove(store: &Arc<Store>, cell: &Arc<InodeCell>, full: &[u8]) -> Result<()> {
     let name = Name::parse(full)?;
@@ -102,7 +102,7 @@ pub(crate) fn remove(store: &Arc<Store>, cell: &Arc<InodeCell>, full: &[u8]) -> 
     change(store, cell, name, 0, &mut |_| Ok(Wish { value: None, mode, permissions: None }))
 }
 
-/// Sets the permissions (12 bits) of an inode with an access ACL, and in the ACL what corresponds, in one Op.
+/// Sets the permissions (12 bits) of an inode with an access ACL, and changes the ACL to match, in one Op.
 pub(crate) fn change_mode(
     store: &Arc<Store>,
     cell: &Arc<InodeCell>,
@@ -117,7 +117,7 @@ pub(crate) fn change_mode(
     change_also(store, cell, name, 0, wish, Some(also))
 }
 
-/// Removes the capability set on a file, if there is one, and changes the inode as `also` says, in one Op.
+/// Removes the capability set of a file, if there is one, and changes the inode with `also`, in one Op.
 ///
 /// # Errors
 /// [`Error::Stale`]; corruption; the device.
@@ -126,7 +126,7 @@ pub(crate) fn remove_capability(store: &Arc<Store>, cell: &Arc<InodeCell>, also:
     change_also(store, cell, CAPABILITY, 0, wish, Some(also))
 }
 
-/// A file's capability set, which goes when the file is cut.
+/// A file's capability set, which goes when the file is truncated.
 pub(crate) struct CapabilityGoes<'a> {
     store: &'a Store,
     no: InodeNo,
@@ -202,7 +202,7 @@ fn store_inherited_in(
     let mut all: Option<TreeDelta> = None;
     for (name, value) in each(inherited) {
         let name = Name { namespace: XattrNamespace::System, name };
-        // Should both names have one hash, the second takes the next slot.
+        // If both names have the same hash, the second takes the next slot.
         let taken = all.is_some() && Name { name: ACCESS, ..name }.key(seed) == name.key(seed);
         let slot = name.key(seed) + if taken { SLOT } else { 0 };
         for (i, cell) in cells(name, value).iter().enumerate() {
@@ -217,19 +217,20 @@ fn store_inherited_in(
     }
 }
 
-/// What is to become of an attribute.
+/// What a change makes of an attribute.
 struct Wish {
-    /// Its value; `None`: it goes.
+    /// Its new value; `None`: the attribute goes.
     value: Option<Vec<u8>>,
     mode: SetXattrMode,
     /// The inode's new permissions (12 bits), if they change, too.
     permissions: Option<u32>,
 }
 
-/// What else changes of the inode in the same Op, after the time of its change was set to the present.
+/// Other changes of the inode in the same Op. They run after its ctime was set to the present.
 pub(crate) type Also<'a> = &'a dyn Fn(&mut InodeState);
 
-/// Changes one attribute as `wish` says when asked with the state locked. Tries with `blocks` reserved first.
+/// Changes one attribute as `wish` says, which is called with the state locked. Tries first with `blocks`
+/// reserved.
 fn change(
     store: &Arc<Store>,
     cell: &Arc<InodeCell>,
@@ -248,7 +249,7 @@ fn change_also(
     wish: &mut dyn FnMut(&InodeState) -> Result<Wish>,
     also: Option<Also<'_>>,
 ) -> Result<()> {
-    // What takes no room must be possible on a full volume.
+    // A change that takes no room must be possible on a full volume.
     let frees = blocks == 0;
     loop {
         let near = store.near(cell.no);
@@ -284,8 +285,8 @@ fn change_also(
             also(&mut state);
         }
         let mut op = store.meta.begin(reserved);
-        // Not the present number: an event may have come since the inode was looked at, and sees the
-        // attribute.
+        // Not the present number: an event may have been taken since this looked at the inode, and that event
+        // sees the attribute.
         let placed = plan.apply(&mut op, &mut state.inode, birth(kept));
         let stored = store_inode(&mut op, cell, &state);
         placed.stored(&mut op, stored);

@@ -1,5 +1,5 @@
-//! The calls of a view that are about the volume: making, opening, resizing, closing it, and what it says of
-//! itself.
+//! The calls of a view that concern the volume as a whole: making, opening, resizing and closing it, and the
+//! facts about it.
 
 use crate::api::view::View;
 use crate::history::rollback;
@@ -11,8 +11,8 @@ use yore_format::{Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 use yore_meta::LogStatus;
 
 impl View {
-    /// Makes a volume on `device`, over all of it, in constant time. A policy with an interval begins with a
-    /// snapshot of the root directory, so whatever changes from then on is seen by a snapshot.
+    /// Makes a volume on `device`, over its whole length, in constant time. A policy with an interval begins
+    /// with a snapshot of the root directory, so a snapshot sees whatever changes from then on.
     ///
     /// # Errors
     /// [`Error::Refused`] if a volume is there and `force` is not given, if the device is too small (16 MiB),
@@ -50,12 +50,12 @@ impl View {
         set.and(closed).map(|()| info)
     }
 
-    /// Opens the volume on `device`. Under the default engine nothing is repaired and nothing scanned,
-    /// whatever the size and however it was left.
+    /// Opens the volume on `device`. Under the default engine this repairs nothing and scans nothing,
+    /// whatever the size of the volume and however it was left.
     ///
     /// # Errors
-    /// [`Error::Refused`] for what is no volume, is truncated, of another version, must be checked first, or
-    /// cannot be written; [`Error::Corruption`], [`Error::Device`].
+    /// [`Error::Refused`] if the device has no volume, or one that is truncated, is of another version, must
+    /// be checked first, or cannot be written; [`Error::Corruption`], [`Error::Device`].
     pub fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<View> {
         let store = Store::open(device, options)?;
         let view = View::new(store, Store::close);
@@ -72,13 +72,14 @@ impl View {
     /// nothing.
     ///
     /// # Errors
-    /// What could not be written is said; the volume is then as its last complete generation left it.
+    /// Names what could not be written; the volume is then as its last complete generation left it.
     pub fn close(&self) -> Result<()> {
         self.store().close()
     }
 
-    /// Makes the volume so many bytes long, or as long as its groups allow, while it is used; its device with
-    /// it, if that can be made longer. Durable when this returns. Returns whether it was shorter.
+    /// Makes the volume `bytes` long, or as long as its groups allow, while it is in use. It also makes the
+    /// device longer, where the device can be. The change is durable when this returns. Returns whether the
+    /// volume was shorter.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {
@@ -98,14 +99,14 @@ impl View {
         store.alloc.lengthen(&store.meta, bytes)
     }
 
-    /// Makes the volume so many bytes long; the device stays as it is. What files have beyond the new end
-    /// moves before it, unless the past has it, too; inodes and directories do not move. `told` is told how
-    /// many bytes have moved, of how many. For who alone uses the volume, and closes it behind this: only
-    /// then it is durable in both superblocks, and the device may be shortened. Returns whether it was
-    /// longer.
+    /// Makes the volume `bytes` long; the device stays as it is. Data of files beyond the new end moves
+    /// before it, unless the past has it, too; inodes and directories do not move. `told` is called with the
+    /// bytes that have moved, and with the bytes that are to move. The caller must be the only one who uses
+    /// the volume, and must close it afterwards: only then is the change durable in both superblocks, and the
+    /// device may be shortened. Returns whether the volume was longer.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something lies beyond that does not move, or there is no room for what does:
+    /// [`Error::Refused`] if something lies beyond that does not move, or if there is no room for what does:
     /// then nothing was changed; [`Error::ReadOnly`]; damage and device errors. The volume then has its old
     /// length.
     pub fn shorten(&self, bytes: u64, told: &mut dyn FnMut(u64, u64)) -> Result<bool> {
@@ -113,12 +114,13 @@ impl View {
         crate::api::shrink::shorten(self, bytes, told)
     }
 
-    /// Erases what is left on the medium of all that is gone: history that was given up, files that were
-    /// removed, blocks, names and targets of links that something else has replaced. Finishes what is being
-    /// given up before. `ask` is asked now and then whether to go on. What the present or a kept snapshot has
-    /// stays. Takes time for all that is free and in use as metadata; durable when this returns.
+    /// Erases from the medium what is left there of all that is gone: history that was given up, files that
+    /// were removed, blocks, names and targets of links that something else has replaced. First it finishes
+    /// what is being given up. It calls `ask` now and then, which says whether to go on. What the present or
+    /// a kept snapshot has stays. The time depends on how much is free, and how much is in use as metadata.
+    /// The erasure is durable when this returns.
     ///
-    /// What lies below the device is beyond reach: copies that a host's file system or a solid-state disk
+    /// It cannot reach what lies below the device: copies that a host's file system or a solid-state disk
     /// keeps, and backups.
     ///
     /// # Errors
@@ -150,20 +152,20 @@ impl View {
         info
     }
 
-    /// Whether an error has stopped all writing to the volume; `None` as long as it is written, and of one
-    /// that is only read.
+    /// Whether an error has stopped all writing to the volume. `None` while the volume can be written, and
+    /// for a volume that is open for reading only.
     pub fn stopped(&self) -> Option<Stopped> {
         let (first, since_seconds) = self.store().meta.first_error()?;
         Some(Stopped { first: first.into(), since_seconds })
     }
 
-    /// Space. What `blocks_available` promises can be written as data of one file; for some of it a full
-    /// volume gives up history, of what it may for this view's requests.
+    /// Space. A caller can write `blocks_available` blocks as the data of one file. For some of them a full
+    /// volume gives up history, as far as it may do so for this view's requests.
     pub fn statfs(&self) -> Statfs {
         self.store().statfs(self.behalf())
     }
 
-    /// All that was done before is on the medium when this returns.
+    /// Puts everything that was done before on the medium before it returns.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Stopped`]; never [`Error::NoSpace`] for data that was accepted.

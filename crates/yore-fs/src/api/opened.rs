@@ -1,4 +1,4 @@
-//! Opening and closing a volume, what is done by itself while it is open, and how much room there is.
+//! Opening and closing a volume, what an open volume does by itself, and how much room it has.
 
 use crate::core::datacache::WriteBack;
 use crate::history::policy;
@@ -15,7 +15,7 @@ use yore_device::Device;
 use yore_format::{BLOCK_SIZE, NAME_MAX};
 use yore_meta::{Meta, MetaError, MetaOptions};
 
-/// How often attributes that only aged in memory are looked after.
+/// How often attributes that only aged in memory are written.
 const TICK: Duration = Duration::from_secs(5);
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
@@ -40,7 +40,8 @@ impl Store {
         };
         let meta = match Meta::open(device.clone(), meta_options.clone()) {
             Err(MetaError::RecoverFirst { recorded }) => {
-                // Under its own engine (R5); then the one asked for finds nothing to recover.
+                // First under its own engine (R5); then the engine that the caller wants finds nothing to
+                // recover.
                 let own = MountOptions { engine: Some(recorded), ..options.clone() };
                 Store::open(device.clone(), &own)?.close()?;
                 Meta::open(device, meta_options)?
@@ -96,7 +97,7 @@ impl Store {
         Ok(())
     }
 
-    /// Goes on with forgetting, if there is any to do and nobody at it.
+    /// Goes on with forgetting, if there is any to do and nobody does it yet.
     fn forget_in_background(self: &Arc<Self>) -> Result<()> {
         let mut forgetter = self.forgetter.lock();
         let at_it = forgetter.as_ref().is_some_and(|thread| !thread.is_finished());
@@ -118,7 +119,7 @@ impl Store {
         Ok(())
     }
 
-    /// Space, such that what is promised can be written.
+    /// The space of the volume. Whatever it promises can be written.
     pub(crate) fn statfs(self: &Arc<Self>, behalf: Behalf) -> Statfs {
         self.settle_set_aside();
         let free = self.alloc.free_blocks();
@@ -149,7 +150,7 @@ impl Store {
         }
     }
 
-    /// Writes everything, frees what has no name, marks the volume clean. Later calls do nothing.
+    /// Writes everything, frees the files without a name, and marks the volume clean. Later calls do nothing.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -168,7 +169,7 @@ impl Store {
             return Ok(());
         }
         self.files.stop();
-        // What can be written is, also if some file could not be freed or written.
+        // Goes on if some file cannot be freed or written: what can be written is written.
         let mut freed = crate::ops::reap::free_set_aside(self);
         for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
             freed = freed.and(crate::ops::reap::reclaim(self, &cell));

@@ -1,4 +1,4 @@
-//! The calls of a view that are about the past: taking events, looking back at them, forgetting, holding,
+//! The calls of a view that concern the past: taking events, looking back at them, forgetting, holding,
 //! expunging, and policies.
 
 use crate::api::view::{Node, View};
@@ -17,9 +17,9 @@ use yore_format::{
 };
 
 impl View {
-    /// Takes a snapshot of a directory with all that is below it, in constant time: from now on it can be
-    /// seen as of now. With `wait` it is durable when this returns, with all that it holds; without, as
-    /// durable as everything else done now.
+    /// Takes a snapshot of a directory with everything below it, in constant time: from now on anybody can
+    /// see it as it is now. With `wait` the snapshot and all that it holds are durable when this returns;
+    /// without, it is as durable as everything else done now.
     ///
     /// ```
     /// use yore_fs::{Caller, Volume, WriteMode};
@@ -46,8 +46,8 @@ impl View {
         self.take(directory, EventKind::Snapshot, name, (held, wait), None)
     }
 
-    /// As [`View::snapshot`], but the event says of itself that it was taken before, or after, something that
-    /// can be undone ([`EventKind::Undo`]).
+    /// As [`View::snapshot`], but the event says that it was taken before, or after, something that can be
+    /// undone ([`EventKind::Undo`]).
     ///
     /// # Errors
     /// As [`View::snapshot`].
@@ -55,8 +55,8 @@ impl View {
         self.take(directory, EventKind::Undo, name, (held, wait), None)
     }
 
-    /// As [`View::snapshot`], or [`View::undo_point`], on behalf of a user: he is noted, and may have a
-    /// limit. For servers.
+    /// As [`View::snapshot`], or [`View::undo_point`], on behalf of a user: the event records the user, who
+    /// may have a limit. For servers.
     ///
     /// # Errors
     /// As [`View::snapshot`]; [`Error::LimitReached`].
@@ -89,7 +89,7 @@ impl View {
         self.change(|store| at_time::snapshot(store, directory, kind, name, how, user))
     }
 
-    /// As [`View::snapshot`], with all that can be said of one.
+    /// As [`View::snapshot`], with everything that a snapshot can have.
     ///
     /// ```
     /// use yore_fs::{NewSnapshot, Volume};
@@ -105,9 +105,9 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// As [`View::snapshot`]; [`Error::OutOfOrder`] for a time that is not behind that of the last snapshot
-    /// or version, or in the future; [`Error::Invalid`] for a time of another directory than the root, and
-    /// for texts that cannot be stored.
+    /// As [`View::snapshot`]; [`Error::OutOfOrder`] for a time that is in the future, or not later than that
+    /// of the last snapshot or version; [`Error::Invalid`] for a time with another directory than the root,
+    /// and for texts that cannot be stored.
     pub fn take_snapshot(&self, directory: InodeNo, new: &NewSnapshot<'_>) -> Result<Event> {
         let _passage = self.enter_around(directory)?;
         check_name(new.name)?;
@@ -132,8 +132,8 @@ impl View {
         })
     }
 
-    /// Gives a kept event another name (an empty one: none) or description; what is not given stays. Durable
-    /// when it returns. The event as it is then.
+    /// Gives a kept event another name (an empty one: none) or another description. What is `None` stays. The
+    /// change is durable when this returns. Returns the event as it is then.
     ///
     /// # Errors
     /// [`Error::NotFound`] if it is not kept; [`Error::Exists`] for a name that another kept event of the
@@ -169,17 +169,17 @@ impl View {
         at_time::events(self.store())
     }
 
-    /// The kept event of this number. O(log events).
+    /// The kept event with this number. O(log events).
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none, or it is forgotten; damage and device errors.
+    /// [`Error::NotFound`] if there is none, or if it is forgotten; damage and device errors.
     pub fn kept_event(&self, number: EventNo) -> Result<Event> {
         self.store().past.in_state(&self.store().meta, number, EventState::Kept)
     }
 
-    /// Forgets events, or none if one of them cannot be: nobody sees them any more when this returns, and
-    /// that is durable. A crash meanwhile may leave some of them. What they alone have seen is given up by
-    /// [`View::finish_forgetting`].
+    /// Forgets events, or none if one of them cannot be forgotten. When this returns, nobody sees them any
+    /// more, and that is durable. A crash meanwhile may leave some of them. [`View::finish_forgetting`] gives
+    /// up what only they have seen.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -206,9 +206,9 @@ impl View {
         forget::begin(self.live()?, events)
     }
 
-    /// Gives up what forgotten events alone have seen, in small steps, until all is done or `ask` says to
-    /// stop; it is called every few hundred versions. What is left, after a crash too, the next call gives
-    /// up. Others work meanwhile; a second caller waits.
+    /// Gives up what only forgotten events have seen, in small steps, until everything is done or `ask` stops
+    /// it; `ask` is called every few hundred versions. The next call gives up what is left, also after a
+    /// crash. Others can work meanwhile; a second caller waits.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; damage and device errors.
@@ -219,17 +219,17 @@ impl View {
         forget::finish(self.live()?, ask)
     }
 
-    /// How far that is, in the background or by another caller: what is done, and how much there is to do.
-    /// `None`: nothing is left.
+    /// How far that work is, in the background or in another call: how much is done, and how much there is to
+    /// do. `None`: nothing is left.
     pub fn forgetting(&self) -> Option<(u64, u64)> {
         let store = self.store();
         store.past.is_forgetting().then(|| store.giving_up.get())
     }
 
-    /// Gives up all that the history knows of files, each named by inode and incarnation: nobody sees any of
-    /// it when this returns, in whatever cut, and that is durable. What a file is now stays, as if it had
-    /// been made now. The space is given back by [`View::finish_forgetting`]. Other files that were below a
-    /// directory are not concerned.
+    /// Gives up all that the history knows of files, each named by inode and incarnation. When this returns,
+    /// nobody sees any of it in any event, and that is durable. The present state of a file stays, as if the
+    /// file had been made now. [`View::finish_forgetting`] gives the space back. Other files that were below
+    /// a directory are not affected.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -253,19 +253,20 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Held`] or [`Error::Pinned`] if an event that is held or pinned has seen one of them: then all
-    /// is as it was. [`Error::Invalid`] for the root directory; [`Error::ReadOnly`].
+    /// [`Error::Held`] or [`Error::Pinned`] if an event that is held or pinned has seen one of them: then
+    /// nothing was changed. [`Error::Invalid`] for the root directory; [`Error::ReadOnly`].
     pub fn expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
         let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
         expunge::begin(self.live()?, &files)
     }
 
-    /// Whether only events that a user took have seen these files: those of which it is known that he did;
-    /// those of one of the files itself; and, of directories that are his, those that nobody took: policies
-    /// did, or what can be undone. O(versions · events).
+    /// Whether only events that a user took have seen these files. These events count as the user's: those
+    /// that the user is known to have taken; those of one of the files itself; and, of directories that the
+    /// user owns, those that nobody took, but a policy did, or a command that can be undone. O(versions ·
+    /// events).
     ///
     /// # Errors
-    /// [`Error::TakenByOthers`] with another event that has seen one of them; damage and device errors.
+    /// [`Error::TakenByOthers`] if another event has seen one of them; damage and device errors.
     pub fn check_taken_by(&self, files: &[(InodeNo, u32)], uid: u32) -> Result<()> {
         let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
         expunge::check_taken_by(self.store(), &files, uid)
@@ -283,12 +284,13 @@ impl View {
     /// What the history knows of a file. O(versions).
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is and was no such file.
+    /// [`Error::NotFound`] if there is no such file and never was one.
     pub fn remembered(&self, inode: InodeNo, incarnation: u32) -> Result<Remembered> {
         expunge::remembered(self.store(), inode, Incarnation(incarnation))
     }
 
-    /// The same of a directory and of all that was ever named in it, at any time and at any depth, each once.
+    /// As [`View::remembered`], for a directory and all that was ever named in it, at any time and at any
+    /// depth, each once.
     ///
     /// # Errors
     /// As [`View::remembered`].
@@ -296,12 +298,13 @@ impl View {
         expunge::remembered_below(self.store(), inode, Incarnation(incarnation))
     }
 
-    /// What the history knows of a name in a directory of this view, which may have a time behind an `@`: of
-    /// the file that it means; of a directory, with all that was ever named in it, if `below`; and also of
-    /// all other files that it has meant, if `others`. How many other files it has meant that are left out.
+    /// What the history knows of a name in a directory of this view; the name may have a time behind an `@`.
+    /// It covers the file that the name means; for a directory, with `below`, all that was ever named in it;
+    /// and, with `others`, all other files that the name has meant. Also returns how many other files the
+    /// name has meant that are left out.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::IsADirectory`] for one if not `below`.
+    /// [`Error::NotFound`]; [`Error::IsADirectory`] for a directory without `below`.
     pub fn history_of(
         &self,
         directory: InodeNo,
@@ -312,7 +315,7 @@ impl View {
         expunge::history_of(self, directory, name, below, others)
     }
 
-    /// Holds an event, so that it is not forgotten, or lets it go. Durable when it returns.
+    /// Holds an event, so that it is not forgotten, or releases it. The change is durable when this returns.
     ///
     /// # Errors
     /// [`Error::NotFound`] if it is not kept; [`Error::ReadOnly`].
@@ -320,8 +323,8 @@ impl View {
         self.set_held(event, held, None, "")
     }
 
-    /// As [`View::hold`], on behalf of a user: he is noted, and may have a limit. What the policy holds that
-    /// it was taken under is released by root alone.
+    /// As [`View::hold`], on behalf of a user: the event records the user, who may have a limit. Only root
+    /// can release an event that is held by the policy under which it was taken.
     ///
     /// # Errors
     /// As [`View::hold`]; [`Error::HeldUntil`], [`Error::LimitReached`].
@@ -329,7 +332,8 @@ impl View {
         self.set_held(event, held, Some(user), "")
     }
 
-    /// As [`View::hold_for`], and says why; an empty reason leaves what there is. Who releases takes it away.
+    /// As [`View::hold_for`], with a reason; an empty reason leaves the one there is. Releasing removes the
+    /// reason.
     ///
     /// # Errors
     /// As [`View::hold_for`]; [`Error::Invalid`] for a reason that cannot be stored.
@@ -345,8 +349,8 @@ impl View {
         store.force()
     }
 
-    /// Gives a directory (for all that is below it) or a file a policy of its own, or another one; one that
-    /// says nothing is none: what is said above counts. Durable when it returns.
+    /// Gives a directory (for everything below it) or a file a policy of its own, or another one. An empty
+    /// policy is no policy: those above count. The change is durable when this returns.
     ///
     /// ```
     /// use yore_fs::{Policy, Versioning, Volume};
@@ -364,16 +368,15 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is neither a directory nor a regular file, and for an interval below a
-    /// second or a duration that cannot be read; [`Error::NotFound`], [`Error::NoSpace`],
-    /// [`Error::ReadOnly`].
+    /// [`Error::Invalid`] for anything but a directory or a regular file, for an interval below a second, and
+    /// for a duration that cannot be read; [`Error::NotFound`], [`Error::NoSpace`], [`Error::ReadOnly`].
     pub fn set_policy(&self, inode: InodeNo, policy: &Policy) -> Result<()> {
         let _passage = self.enter(inode)?;
         self.change(|store| policy::set(store, inode, policy, None))
     }
 
-    /// As [`View::set_policy`], on behalf of a user, who may have a limit: of the owner of the inode, who has
-    /// the policy.
+    /// As [`View::set_policy`], on behalf of a user. The policy belongs to the owner of the inode, who may
+    /// have a limit.
     ///
     /// # Errors
     /// As [`View::set_policy`]; [`Error::LimitReached`].
@@ -382,8 +385,8 @@ impl View {
         self.change(|store| policy::set(store, inode, policy, Some(user)))
     }
 
-    /// Whether with this policy of its own what policies take of an inode, and below it, would be held for a
-    /// shorter time than now.
+    /// Whether this policy, as an inode's own, would shorten the time for which events are held that policies
+    /// take of the inode and below it.
     ///
     /// # Errors
     /// [`Error::Stale`]; damage and device errors.
@@ -391,7 +394,7 @@ impl View {
         policy::shortens_hold(self.store(), inode, policy)
     }
 
-    /// An inode's own policy; one that says nothing if it has none.
+    /// An inode's own policy; an empty one if it has none.
     ///
     /// # Errors
     /// [`Error::Stale`]; damage and device errors.
@@ -399,7 +402,7 @@ impl View {
         policy::own(self.store(), inode)
     }
 
-    /// What applies to an inode, and whose policy says so. O(depth · log policies).
+    /// What applies to an inode, and whose policy each rule comes from. O(depth · log policies).
     ///
     /// # Errors
     /// [`Error::Stale`]; damage and device errors.
@@ -415,8 +418,8 @@ impl View {
         policy::all(self.store())
     }
 
-    /// Whether a policy makes a version of this file when it is closed. For servers that find out when that
-    /// is. Constant time.
+    /// Whether a policy makes a version of this file when it is closed. For servers that find out when a file
+    /// is closed. Constant time.
     ///
     /// # Errors
     /// [`Error::Stale`]; damage and device errors.
@@ -424,8 +427,9 @@ impl View {
         Ok(self.event().is_none() && policy::is_versioned_at_close(self.store(), &self.store().cell(inode)?)?)
     }
 
-    /// A server's client, or a program, has closed a file that it could write to: if a policy makes a version
-    /// of it then, and it was changed since the last one, there is one when this returns. Constant time.
+    /// Tells the volume that a server's client, or a program, has closed a file that it could write to. If a
+    /// policy then makes a version of the file, and the file was changed since the last one, this takes the
+    /// version before it returns. Constant time.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; damage and device errors.
@@ -441,8 +445,9 @@ impl View {
         }
     }
 
-    /// Forgets now what policies keep no longer, which a thread does every few minutes; how many events. What
-    /// they alone have seen is given up in the background, or by [`View::finish_forgetting`].
+    /// Forgets now the events that policies no longer keep; a thread does the same every few minutes. Returns
+    /// how many events. What only they have seen is given up in the background, or by
+    /// [`View::finish_forgetting`].
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; damage and device errors.
@@ -450,8 +455,8 @@ impl View {
         policy::retain(self.live()?)
     }
 
-    /// Records who did what to the past, for people ([`View::operations`]). Not durable by itself. O(log
-    /// rows).
+    /// Records who did what to the past, for people ([`View::operations`]). The record is not durable by
+    /// itself. O(log rows).
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::NoSpace`]; damage and device errors.
@@ -460,8 +465,8 @@ impl View {
         store.past.note_operation(store, class, row)
     }
 
-    /// The last rows of a class (a few thousand at most), each with its place in the order of all, the oldest
-    /// first.
+    /// The last rows of a class (a few thousand at most), the oldest first, each with its place in the order
+    /// of all rows.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -474,7 +479,8 @@ impl View {
         self.store().space_rules()
     }
 
-    /// What a full volume gives up by itself for this view's requests, and what would free more. O(versions).
+    /// What a full volume gives up by itself for this view's requests, and what else would free more.
+    /// O(versions).
     ///
     /// # Errors
     /// Damage and device errors.
@@ -482,13 +488,13 @@ impl View {
         room::what_would_free(self.store(), self.behalf())
     }
 
-    /// The versions that policies asked for and that were not made because the volume is full, since it
-    /// became so; `None`: none.
+    /// The versions that policies wanted and that were not made because the volume is full, since it became
+    /// full; `None`: there are none.
     pub fn missed_versions(&self) -> Option<MissedVersions> {
         self.store().missed.now()
     }
 
-    /// Says how much history a full volume keeps. Durable when it returns.
+    /// Sets how much history a full volume keeps. Durable when it returns.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a share above a hundred; [`Error::ReadOnly`]; device errors.
@@ -499,7 +505,8 @@ impl View {
         self.live()?.set_space_rules(rules)
     }
 
-    /// The event that a time means in a directory of this view: the last one up to then that has seen it.
+    /// The event that a time means in a directory of this view: the last event up to then that has seen the
+    /// directory.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is none.
@@ -508,25 +515,25 @@ impl View {
     }
 }
 
-/// What a snapshot that is taken is to be; see [`View::take_snapshot`].
+/// What a new snapshot is to be; see [`View::take_snapshot`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewSnapshot<'a> {
     /// Its name; empty: it has none.
     pub name: &'a str,
-    /// What is said of it, at most 512 bytes without control characters.
+    /// Its description, at most 512 bytes without control characters.
     pub description: &'a str,
-    /// It is held.
+    /// Whether it is held.
     pub held: bool,
-    /// Why, at most 255 bytes without control characters.
+    /// Why it is held, at most 255 bytes without control characters.
     pub hold_reason: &'a str,
-    /// On whose behalf it is taken: he is noted, and may have a limit.
+    /// The user on whose behalf it is taken. The event records the user, who may have a limit.
     pub user: Option<&'a User>,
-    /// When it says it was taken, of the root directory alone: for snapshots that are imported from
-    /// elsewhere. `None`: now.
+    /// The time at which it says it was taken, for the root directory only: for snapshots that are imported
+    /// from elsewhere. `None`: now.
     pub time: Option<Timestamp>,
-    /// It is taken before, or after, something that can be undone.
+    /// Whether it is taken before, or after, something that can be undone.
     pub undo: bool,
-    /// It is durable when the call returns.
+    /// Whether it is durable when the call returns.
     pub wait: bool,
 }
 

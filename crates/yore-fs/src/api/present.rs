@@ -1,5 +1,5 @@
-//! The calls of a view that change the present: each makes room when the volume is full
-//! ([`crate::history::reclaim::room`]), and passes the gate.
+//! The calls of a view that change the present: each passes the gate, and makes room when the volume is full
+//! ([`crate::history::reclaim::room`]).
 
 use crate::api::room::with_room;
 use crate::api::view::{is_below, Node, View};
@@ -31,12 +31,12 @@ impl Node {
 }
 
 impl View {
-    /// Changes the present, for which little room is needed.
+    /// Makes a change of the present that needs little room.
     pub(super) fn change<R>(&self, f: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
         with_room(self.live()?, &Want::little(self.behalf()), f)
     }
 
-    /// Changes the content of a file, for which so many data blocks are needed in all.
+    /// Changes the content of a file. The change needs `blocks` data blocks in all.
     fn fill<R>(
         &self,
         what: &'static str,
@@ -56,20 +56,20 @@ impl View {
         self.change(|store| ops::set_attr(store, caller, inode, set))
     }
 
-    /// Sets the flags that people choose (`chattr`), of a file or directory; those not given are taken away.
-    /// What they forbid they forbid to every caller. Who may set them is for the caller to decide: on Linux
-    /// the owner, and for the two that protect only root.
+    /// Sets the flags that people choose (`chattr`) on a file or directory, and takes away those that are not
+    /// given. What they forbid they forbid to every caller. The caller of this decides who may set them: on
+    /// Linux the owner, and only root for the two that protect.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for other kinds, and of what is immutable and stays so; [`Error::Invalid`] for
-    /// other flags; [`Error::ReadOnly`], [`Error::NoSpace`].
+    /// [`Error::NotPermitted`] for other kinds, and for a file that is immutable and stays so;
+    /// [`Error::Invalid`] for other flags; [`Error::ReadOnly`], [`Error::NoSpace`].
     pub fn set_flags(&self, inode: InodeNo, flags: InodeFlags) -> Result<()> {
         let _passage = self.enter(inode)?;
         self.change(|store| ops::set_flags(store, inode, flags))
     }
 
-    /// Creates a file of any kind but directory and symbolic link. `permissions` before umask and default
-    /// ACL; `rdev` is the number of a device.
+    /// Creates a file of any kind but directory and symbolic link. `permissions` are those before umask and
+    /// default ACL; `rdev` is the number of a device.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NotFound`] (the directory is gone), [`Error::NoSpace`],
@@ -165,11 +165,11 @@ impl View {
         moves.changed(store)
     }
 
-    /// Writes all of `data`; returns the offset it went to.
+    /// Writes all of `data`; returns the offset at which it was written.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB,
-    /// or goes to the end; of more, whole pieces of 4 MiB from the start may be.
+    /// [`Error::NoSpace`], [`Error::FileTooLarge`]; then nothing of `data` was written if it is at most 4
+    /// MiB, or goes to the end. Of longer data, whole pieces of 4 MiB from the start may have been written.
     pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
         let _passage = self.enter(inode)?;
         let store = self.live()?;
@@ -181,8 +181,8 @@ impl View {
     /// Allocates, frees or zeroes a range.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than there would be room for without any history,
-    /// which then stays; [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
+    /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than there would be room for without any history
+    /// (the history then stays); [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
     pub fn fallocate(&self, inode: InodeNo, offset: u64, len: u64, mode: FallocateMode) -> Result<()> {
         let _passage = self.enter(inode)?;
         let store = self.live()?;
@@ -199,7 +199,7 @@ impl View {
         })
     }
 
-    /// Copies within the volume; returns the bytes copied, fewer at the source's end.
+    /// Copies within the volume; returns the bytes copied, which are fewer at the source's end.
     ///
     /// # Errors
     /// As [`View::write`]; [`Error::Invalid`] if the ranges overlap in one file.
@@ -227,9 +227,10 @@ impl View {
         })
     }
 
-    /// Durable when it returns: content and size, all attributes unless `data_only`, and the names the file
-    /// has. All that was done before to names and attributes is durable then, too. Costs one write and one
-    /// flush if the volume has a log, and concurrent callers share them; else a generation.
+    /// Makes a file durable before it returns: its content and size, all attributes unless `data_only`, and
+    /// the names that it has. Everything that was done before to names and attributes is durable then, too.
+    /// This costs one write and one flush if the volume has a log, and concurrent callers share them; else a
+    /// generation.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.

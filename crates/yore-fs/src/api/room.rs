@@ -1,6 +1,6 @@
-//! Making room and trying again: what every call does that changes the present of a full volume. The
-//! operations fail with [`Error::NoSpace`] and know nothing of history; what may be given up, and how much,
-//! says [`crate::history::reclaim::room`].
+//! Makes room and tries again: every call that changes the present of a full volume does this. The operations
+//! fail with [`Error::NoSpace`] and know nothing of history; [`crate::history::reclaim::room`] says what may
+//! be given up, and how much.
 
 use crate::history::reclaim::room::{make_room, Want};
 use crate::store::Store;
@@ -8,13 +8,13 @@ use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// Carries out what changes the present; again when there was no room for it, as long as giving up history
-/// makes some. A call that fails for want of room has changed nothing, or would do the same once more. The
-/// caller holds no lock.
+/// Carries out a change of the present. If there was no room for it, carries it out again, as long as giving
+/// up history makes room. A call that fails because there is no room has changed nothing, or does the same
+/// once more. The caller holds no lock.
 ///
 /// # Errors
-/// Those of `change`, and of forgetting. [`Error::NeverFits`] in place of [`Error::NoSpace`] if more is
-/// wanted than could be had.
+/// Errors of `change`, and of forgetting. [`Error::NeverFits`] in place of [`Error::NoSpace`] if the change
+/// needs more than could be freed.
 pub(crate) fn with_room<R>(
     store: &Arc<Store>,
     want: &Want<'_>,

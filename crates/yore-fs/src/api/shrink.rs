@@ -1,15 +1,15 @@
-//! Making a volume shorter: what lies beyond the new end is found, and moved or named.
+//! Making a volume shorter: finds what lies beyond the new end, and moves it or names it.
 //!
-//! **What moves**: blocks of files that belong to the present alone ([`crate::file::relocate`]).
-//! **What does not**: inodes, since their numbers are addresses; the trees of directories, files and history,
-//! which are named by where they lie; blocks that versions of the past have, alone or with the present, since
-//! all who name them would have to be changed in one Op. If any of these lies beyond, the volume stays as it
-//! is, and the refusal says what it is.
+//! **What moves**: blocks of files that belong to the present alone ([`crate::file::relocate`]). **What does
+//! not**: inodes, because their numbers are addresses; the trees of directories, files and history, which are
+//! named by where they lie; blocks that versions of the past have, alone or with the present, because one Op
+//! would have to change everything that names them. If any of these lies beyond the new end, the volume stays
+//! as it is, and the refusal says what lies there.
 //!
-//! **Nothing is half done.** That all can move, and has room, is known before anything moves. What moves does
-//! so in ordinary Ops, each of which leaves the volume whole at its old length; the length changes in one Op
-//! behind them. A crash or an error in between leaves files elsewhere on the volume, and everything else as
-//! it was.
+//! **Nothing is half done.** Before anything moves, it is known that everything can move and has room.
+//! Ordinary Ops move it, and each of them leaves the volume whole at its old length. One Op after them
+//! changes the length. A crash or an error in between leaves files elsewhere on the volume, and everything
+//! else as it was.
 
 use crate::core::alloc::{Beyond, ClosedEnd, Run};
 use crate::core::inode::InodeCell;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use yore_format::layout::Geometry;
 use yore_format::{BlockNo, ContentKind, WriteFeatures, BLOCK_SIZE};
 
-/// Paths that a refusal names.
+/// How many paths a refusal names.
 const NAMED: usize = 10;
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
@@ -35,11 +35,11 @@ pub(crate) fn shorten(view: &View, bytes: u64, told: &mut dyn FnMut(u64, u64)) -
     if new.blocks >= old.blocks {
         return Ok(false);
     }
-    // What somebody has begun to forget is not in the way.
+    // Events that somebody has begun to forget must not be in the way.
     if store.past.is_forgetting() {
         forget::finish(store, &mut |_| ControlFlow::Continue(()))?;
     }
-    // What was freed is free: no block is on its way.
+    // Makes freed blocks free: no block is on its way.
     store.sync()?;
     store.alloc.give_back_zones(&store.meta)?;
     store.meta.sync()?;
@@ -68,7 +68,8 @@ fn finish(store: &Store, closed: ClosedEnd<'_>) -> Result<()> {
     Ok(store.meta.sync()?)
 }
 
-/// Moves what was found; if there is no room for it nothing, and how many bytes are missing.
+/// Moves what was found. If there is no room for all of it, moves nothing, and returns how many bytes are
+/// missing.
 fn move_all(
     store: &Store,
     room: u64,
@@ -109,7 +110,7 @@ fn no_room(view: &View, missing: u64) -> Error {
     ))
 }
 
-/// The shortest that the volume could be made now, in bytes.
+/// The shortest length that the volume could have now, in bytes.
 fn least(view: &View) -> Result<u64> {
     let store = view.store();
     let mut own = Vec::new();
@@ -128,13 +129,13 @@ fn least(view: &View) -> Result<u64> {
 struct Found {
     /// Files with blocks of their own there, which move.
     moves: Vec<InodeNo>,
-    /// How many blocks these are.
+    /// How many blocks these files have there.
     own: u64,
-    /// Blocks that the present and versions of the past have.
+    /// Blocks that the present shares with versions of the past.
     shared: u64,
-    /// Files that have such, in the order of the walk.
+    /// Files that have shared blocks, in the order of the walk.
     sharing: Vec<InodeNo>,
-    /// Inodes that lie there themselves, or the roots of whose trees do.
+    /// Inodes that lie there themselves, or whose trees have their roots there.
     lying: Vec<InodeNo>,
 }
 
@@ -228,7 +229,7 @@ fn named(view: &View, inodes: &[InodeNo]) -> Result<String> {
     Ok(format!("{}{more}", paths.join(", ")))
 }
 
-/// Whether an inode, or the root of one of its trees, lies at a block of the volume or beyond.
+/// Whether an inode, or the root of one of its trees, lies at block `end` of the volume or beyond.
 fn lies_beyond(store: &Store, cell: &InodeCell, end: u64) -> Result<bool> {
     let mut places = vec![cell.no.addr()];
     {
@@ -246,13 +247,13 @@ fn lies_beyond(store: &Store, cell: &InodeCell, end: u64) -> Result<bool> {
     Ok(false)
 }
 
-/// All inodes that have a name, each once, and those without that are in use. O(inodes).
+/// All inodes that have a name, each once, and those without a name that are in use. O(inodes).
 fn each_inode(view: &View, each: &mut dyn FnMut(&Arc<InodeCell>) -> Result<()>) -> Result<()> {
     let (view, store) = (view.present(), view.store());
     let (mut left, mut met, mut several) = (vec![view.root()], HashSet::new(), HashSet::new());
     each(&store.cell(view.root())?)?;
     while let Some(directory) = left.pop() {
-        // Also where damage makes a circle.
+        // This also ends where damage makes a circle.
         if !met.insert(directory) {
             continue;
         }

@@ -1,6 +1,6 @@
-//! A view of the volume's tree, as it is or as it was, and what reads of it: one method per file-system call
-//! on inodes and names. What changes the present, and what is about the past itself, is above, in
-//! [`crate::api`].
+//! A view of the volume's tree, as it is or as it was, and the calls that read it: one method per file-system
+//! call on inodes and names. [`crate::api`], above, has the calls that change the present, and those that
+//! concern the past itself.
 
 mod below;
 mod handle;

@@ -10,12 +10,12 @@
 //! and have its umask applied ([`Volume::as_caller`] changes that). Programs that serve several users check
 //! before they call.
 //!
-//! **Several threads** may share a volume, and each call is as atomic as the same call of [`View`]; what is
-//! made of several of them (`create_dir_all`, `remove_dir_all`, `copy`, walking) is not.
+//! **Several threads** may share a volume, and each call is as atomic as the same call of [`View`]. Calls
+//! that consist of several others (`create_dir_all`, `remove_dir_all`, `copy`, walking) are not atomic.
 //!
-//! **Durability.** What a call changed is visible at once and on the medium some seconds later;
-//! [`File::sync_all`] and [`Volume::sync`] wait for it. [`Volume::close`] reports errors that dropping the
-//! volume could not.
+//! **Durability.** Changes are visible at once, and are on the medium some seconds later; [`File::sync_all`]
+//! and [`Volume::sync`] wait for the medium. [`Volume::close`] reports errors that dropping the volume could
+//! not.
 
 mod attributes;
 mod dir;

@@ -72,7 +72,7 @@ fn all(ground: &Ground, dir: &Inode, after: u64) -> Vec<(u64, Vec<u8>, u64)> {
     found
 }
 
-/// What a map of names does, a directory does; listings go on behind any cookie; the count is that of the
+/// A directory behaves like a map of names; listings go on behind any cookie; the count is the number of
 /// entries.
 #[test]
 fn behaves_as_a_map_of_names() {
@@ -122,7 +122,7 @@ fn behaves_as_a_map_of_names() {
     assert_eq!((dir.content_kind, dir.blocks, dir.size), (ContentKind::Empty, 0, 0));
 }
 
-/// A rename within one directory, in either order, in one Op with what the insert asked for.
+/// A rename within one directory, in either order, in one Op, with the blocks that the insert needs.
 #[test]
 fn renames_within_one_directory_in_one_op() {
     for entries in [1, 2, 3, 5, 40] {
@@ -153,7 +153,7 @@ fn renames_within_one_directory_in_one_op() {
     }
 }
 
-/// Names of one hash take the run's cookies one after another, keep them when others go, and 257 do not fit.
+/// Names of one hash take the run's cookies one after another, and keep them when others go; 257 do not fit.
 #[test]
 fn names_of_one_hash_share_its_run() {
     let (mut ground, mut dir) = (Ground::new(), directory());

@@ -1,13 +1,13 @@
 //! POSIX ACLs (POSIX.1e draft 17) in the encoding of Linux's `system.posix_acl_*` attributes: version 2 in
 //! four bytes, then eight bytes per entry: tag, permissions, id.
 //!
-//! An access ACL and the mode are two sights of one thing. The mode's bits for owner and others are those of
+//! An access ACL and the mode are two views of one thing. The mode's bits for owner and others are those of
 //! the ACL's entries for them; its group bits are the mask, or the group's entry where there is no mask.
 //! Setting either changes the other. An ACL that says no more than a mode can (owner, group, others and no
-//! mask) is not kept at all.
+//! mask) is not stored at all.
 //!
-//! A file made in a directory with a default ACL gets that as its access ACL, reduced to the mode asked for;
-//! the umask plays no part then. A directory gets it as its own default ACL, too.
+//! A file that is made in a directory with a default ACL gets that ACL as its access ACL, reduced to the mode
+//! that the caller gives; the umask plays no part then. A directory also gets it as its own default ACL.
 
 use crate::types::Asking;
 use crate::{Error, FileKind, Result};
@@ -15,12 +15,12 @@ use crate::{Error, FileKind, Result};
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// The most entries: a file made under a default ACL gets two copies, which must fit one Op.
+/// The most entries: a directory made under a default ACL gets two copies, which must fit one Op.
 const ENTRIES_MAX: usize = 1000;
 /// The id of entries that have none.
 const NO_ID: u32 = u32::MAX;
 
-/// Whom an entry is for, with the numbers of the encoding, in the order that entries have.
+/// For whom an entry is, with the numbers of the encoding, in the order that entries have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 enum Tag {
@@ -52,17 +52,17 @@ struct Entry {
     id: u32,
 }
 
-/// A valid ACL: owner, group and others once each; a mask at most once, and surely if users or groups are
-/// named.
+/// A valid ACL: owner, group and others once each; a mask at most once, and exactly once if users or groups
+/// are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
 impl Acl {
-    /// Decodes an attribute's value. No entries at all (or no value) means that there is to be no ACL:
+    /// Decodes an attribute's value. No entries at all (or no value) means that the file is to have no ACL:
     /// `None`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is no ACL; [`Error::AttributeTooLarge`] above 1,000 entries.
+    /// [`Error::Invalid`] if it is not an ACL; [`Error::AttributeTooLarge`] above 1,000 entries.
     pub(crate) fn decode(value: &[u8]) -> Result<Option<Acl>> {
         if value.is_empty() {
             return Ok(None);
@@ -103,7 +103,7 @@ impl Acl {
         Ok(())
     }
 
-    /// As an attribute's value.
+    /// The value of the attribute.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES + ENTRY_BYTES * self.0.len());
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -115,12 +115,12 @@ impl Acl {
         out
     }
 
-    /// The nine bits of a mode that correspond to it.
+    /// The nine bits of a mode that correspond to the ACL.
     pub(crate) fn permissions(&self) -> u32 {
         self.class(Tag::Owner) << 6 | self.class(self.group_class()) << 3 | self.class(Tag::Others)
     }
 
-    /// Whether its permissions say it all.
+    /// Whether its permissions say everything that it says.
     pub(crate) fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
@@ -134,7 +134,7 @@ impl Acl {
         }
     }
 
-    /// Whether it gives a user who is not the owner these permissions, as the kernel decides it.
+    /// Whether it gives a user who is not the owner these permissions, by the rules of the kernel.
     pub(crate) fn permits(&self, group: u32, asking: &Asking, want: u32) -> bool {
         let masked = |entry: &Entry| {
             let mask = self.0.iter().find(|e| e.tag == Tag::Mask).map_or(7, |e| e.permissions);
@@ -161,7 +161,8 @@ impl Acl {
         self.0.iter().find(|e| e.tag == tag).map_or(0, |e| e.permissions)
     }
 
-    /// Gives the entries that correspond to the mode what `permissions` makes of theirs.
+    /// Changes the entries that correspond to the mode: `permissions` computes each from the old one and from
+    /// the mode.
     fn map_classes(&mut self, permissions: impl Fn(u32, u32) -> u32, mode: u32) {
         let group = self.group_class();
         for entry in &mut self.0 {
@@ -175,12 +176,12 @@ impl Acl {
         }
     }
 
-    /// After a change of the mode to `mode`.
+    /// Changes the ACL after the mode was changed to `mode`.
     pub(crate) fn chmod(&mut self, mode: u32) {
         self.map_classes(|_, bits| bits, mode);
     }
 
-    /// For a new file that is to have no more than `mode`.
+    /// Reduces the ACL for a new file that must have no more than `mode`.
     fn restrict(&mut self, mode: u32) {
         self.map_classes(|has, bits| has & bits, mode);
     }
@@ -207,15 +208,15 @@ impl Entry {
 /// What a new inode gets from its directory's default ACL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inherited {
-    /// Permissions, and set-id and sticky bits as asked for.
+    /// Permissions, and set-id and sticky bits as the caller gives them.
     pub mode: u32,
-    /// Its access ACL, encoded, if that says more than the mode.
+    /// Its access ACL, encoded, if the ACL says more than the mode.
     pub access: Option<Vec<u8>>,
     /// A directory's default ACL, encoded.
     pub default: Option<Vec<u8>>,
 }
 
-/// What a file gets in a directory with this default ACL, if `permissions` are the 12 bits asked for.
+/// What a new file gets in a directory with this default ACL, if the caller gives the 12 bits `permissions`.
 pub(crate) fn inherit_from(default: Option<Acl>, umask: u32, kind: FileKind, permissions: u32) -> Inherited {
     let Some(default) = default else {
         return Inherited { mode: permissions & 0o7777 & !(umask & 0o777), ..Inherited::default() };
@@ -320,8 +321,8 @@ mod tests {
         assert_eq!(acl.class(Tag::Group), 7);
     }
 
-    /// POSIX.1e 23.1.6: permissions are those of the default ACL that were asked for, too; the umask counts
-    /// only without one.
+    /// POSIX.1e 23.1.6: the new file has the permissions that both the default ACL and the caller give; the
+    /// umask counts only without a default ACL.
     #[test]
     fn new_files_inherit() {
         let plain = inherit_from(None, 0o027, FileKind::Regular, 0o4777);

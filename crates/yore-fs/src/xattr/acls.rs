@@ -1,4 +1,4 @@
-//! The ACLs that inodes keep, and what they allow ([`crate::xattr::acl`] has their form).
+//! The ACLs that inodes have, and what they allow ([`crate::xattr::acl`] has their form).
 
 use super::name::{ACCESS, DEFAULT};
 use super::read::get_acl;
@@ -9,14 +9,14 @@ use crate::xattr::acl::{self, Acl, Inherited};
 use crate::{Caller, FileKind, Result};
 use yore_format::{Corruption, InodeFlags, InodeNo};
 
-/// An ACL that the inode keeps.
+/// An ACL that the inode has.
 fn stored(store: &Store, state: &InodeState, no: InodeNo, name: &[u8]) -> Result<Option<Acl>> {
     let Some(value) = get_acl(store, state, no, name)? else { return Ok(None) };
     Acl::decode(&value).map_err(|e| Corruption::new("POSIX ACL", "value", "a valid ACL", e).of(no).into())
 }
 
 /// Whether an inode's mode and access ACL give a user these permissions (read 4, write 2, execute or search
-/// 1), as the kernel decides it: an ACL whose mask allows nothing is not asked.
+/// 1), by the rules of the kernel: an ACL whose mask allows nothing does not count.
 ///
 /// # Errors
 /// Corruption; the device.
@@ -43,7 +43,8 @@ pub(crate) fn permits(
     })
 }
 
-/// What a file made in a directory gets of permissions and ACLs. `permissions` are the 12 bits asked for.
+/// The permissions and ACLs that a file made in a directory gets. `permissions` are the 12 bits that the
+/// caller gives.
 ///
 /// # Errors
 /// Corruption; the device.
@@ -65,7 +66,8 @@ pub(crate) fn inherit(
     Ok(acl::inherit_from(default, caller.umask, kind, permissions))
 }
 
-/// The access ACL to keep once the mode's permissions are `permissions`; `None` if the inode has none.
+/// The access ACL that the inode must have once the mode's permissions are `permissions`; `None` if it has
+/// none.
 ///
 /// # Errors
 /// Corruption; the device.

@@ -53,8 +53,8 @@ fn permissions(view: &View, inode: InodeNo) -> u32 {
     view.getattr(inode).unwrap().permissions
 }
 
-/// Setting the access ACL sets the mode, and chmod the ACL; the set-id bits are not its business; what a mode
-/// can say is not kept as an ACL.
+/// Setting the access ACL sets the mode, and chmod sets the ACL; the ACL leaves the set-id bits alone; an ACL
+/// that a mode can express is not stored.
 #[test]
 fn access_acls_and_modes_follow_each_other() {
     let (device, view) = volume();
@@ -79,7 +79,7 @@ fn access_acls_and_modes_follow_each_other() {
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
 }
 
-/// What is made in a directory with a default ACL has it, whatever the umask; directories hand it on.
+/// Files made in a directory with a default ACL have it, whatever the umask; directories hand it on.
 #[test]
 fn default_acls_are_inherited() {
     let (_device, view) = volume();

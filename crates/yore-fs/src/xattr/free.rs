@@ -9,14 +9,14 @@ use std::sync::Arc;
 use yore_format::{ContentKind, InodeFlags, InodeNo, MetaAddr};
 use yore_meta::{Change, Op};
 
-/// Leaves freed in one Op.
+/// How many leaves one Op frees.
 const LEAVES_PER_STEP: usize = 64;
 
 /// The trees of an inode that is about to be freed.
 pub(crate) struct Trees(Vec<Tree>);
 
 /// Keeps in memory what [`free_trees`] frees: the tree of attributes and that of a long symbolic link. Where
-/// there may be very many attributes, [`free_step`] goes before.
+/// there may be very many attributes, call [`free_step`] before.
 pub(crate) fn prepare_free_trees(
     store: &Store,
     state: &InodeState,
@@ -34,12 +34,12 @@ pub(crate) fn prepare_free_trees(
     Ok(Trees(trees))
 }
 
-/// The nodes that an inode lost. They become free after it no longer points to them.
+/// The nodes that an inode lost. They become free after the inode no longer points to them.
 #[must_use]
 pub(crate) struct FreedTrees(Vec<TreeDelta>);
 
 impl FreedTrees {
-    /// To be called with the change that cleared the inode.
+    /// Call this with the change that cleared the inode.
     pub(crate) fn stored(self, op: &mut Op<'_>, inode: Change) {
         for delta in self.0 {
             delta.stored(op, inode);
@@ -71,7 +71,7 @@ pub(crate) fn free_trees(
     FreedTrees(freed)
 }
 
-/// Frees some of the attributes of an inode without names, in one Op; true when none are left.
+/// Frees some of the attributes of an inode without names, in one Op; returns true when none are left.
 pub(crate) fn free_step(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut state = cell.state.write();

@@ -1,4 +1,4 @@
-//! The names of attributes: which there are, and which inodes can have them.
+//! The names of attributes: which names there are, and which inodes can have them.
 
 use crate::{Error, Result};
 use yore_format::{xattr_key, Inode, InodeFlags, XattrNamespace, NAME_MAX};
@@ -10,16 +10,16 @@ pub(super) const CAPABILITY: Name<'_> = Name { namespace: XattrNamespace::Securi
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name<'a> {
     pub(super) namespace: XattrNamespace,
-    /// Without the namespace's prefix.
+    /// The name without the namespace's prefix.
     pub(super) name: &'a [u8],
 }
 
 impl<'a> Name<'a> {
-    /// A name as programs say it.
+    /// Reads a name as programs give it.
     ///
     /// # Errors
-    /// [`Error::AttributeTooLarge`] above 255 bytes, [`Error::Invalid`] for nothing behind the prefix or a
-    /// NUL, [`Error::Unsupported`] for other namespaces.
+    /// [`Error::AttributeTooLarge`] above 255 bytes, [`Error::Invalid`] if nothing follows the prefix or the
+    /// name has a NUL, [`Error::Unsupported`] for other namespaces.
     pub(super) fn parse(full: &'a [u8]) -> Result<Name<'a>> {
         use XattrNamespace::*;
         if full.len() > NAME_MAX {

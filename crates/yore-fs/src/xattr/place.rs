@@ -1,4 +1,5 @@
-//! The cells of attributes in the tree of an inode: looking them up, and planning and making changes of one.
+//! The cells of attributes in the tree of an inode: looks them up, and plans and makes changes of one
+//! attribute.
 
 use super::name::Name;
 use crate::core::btree::{Pins, Placed, Tree, TreeDelta};
@@ -20,11 +21,11 @@ pub(super) struct Place<'a> {
     pub(super) seed: &'a [u8; 16],
     pub(super) inode: &'a Inode,
     pub(super) no: InodeNo,
-    /// What was born then or before belongs to the past, too; for changes.
+    /// Content born at this number or before belongs to the past, too. Changes need this.
     pub(super) kept: EventNo,
 }
 
-/// An attribute found.
+/// An attribute that was found.
 struct Found {
     slot: u64,
     cell_len: usize,
@@ -32,7 +33,7 @@ struct Found {
     chunk: Vec<u8>,
 }
 
-/// A change of one attribute, made ready.
+/// A prepared change of one attribute.
 pub(super) struct Plan {
     pub(super) tree: Tree,
     pub(super) slot: u64,
@@ -41,7 +42,7 @@ pub(super) struct Plan {
     /// The cells that it will have.
     pub(super) new: Vec<Vec<u8>>,
     pub(super) flag: InodeFlags,
-    /// Blocks to reserve.
+    /// How many blocks to reserve.
     pub(super) blocks: u32,
 }
 
@@ -157,7 +158,7 @@ impl Plan {
         self.old.is_empty() && self.new.is_empty()
     }
 
-    /// Inside an Op. The caller stores the inode.
+    /// Makes the change, inside an Op. The caller stores the inode.
     pub(super) fn apply(self, op: &mut Op<'_>, inode: &mut Inode, birth: EventNo) -> Placed {
         let Plan { mut tree, slot, old, new, .. } = self;
         inode.flags.set(self.flag, !new.is_empty());
@@ -189,7 +190,7 @@ pub(crate) fn tree(meta: &Meta, inode: &Inode, no: InodeNo) -> Result<Tree> {
     Tree::at_root(meta, inode.xattr_root, BlockKind::Xattrs, no, inode.incarnation)
 }
 
-/// Takes the changed tree into the inode.
+/// Stores the changed tree in the inode.
 pub(super) fn keep(inode: &mut Inode, tree: &Tree, delta: TreeDelta) -> Placed {
     inode.xattr_root = tree.root;
     inode.blocks = inode.blocks.saturating_add_signed(i64::from(delta.nodes));

@@ -45,8 +45,8 @@ fn value(random: &mut Random) -> Vec<u8> {
     vec![random.below(256) as u8; len]
 }
 
-/// What is set is read back, listed and removed; replacing works between all sizes; blocks are counted
-/// exactly.
+/// An attribute that is set is read back, listed and removed; replacing works between all sizes; blocks are
+/// counted exactly.
 #[test]
 fn behaves_as_a_map() {
     let (mut ground, mut random) = (Ground::new(), Random(31));
@@ -87,7 +87,7 @@ fn behaves_as_a_map() {
     assert_eq!((inode.xattr_root, inode.blocks), (MetaAddr::NONE, 0));
 }
 
-/// The inode says which of the attributes exist that every write or permission check would ask for.
+/// The inode says which attributes exist among those that every write or permission check would look for.
 #[test]
 fn flags_follow_the_attributes() {
     let (mut ground, mut inode) = (Ground::new(), file());
@@ -155,7 +155,7 @@ fn names_are_checked() {
     }
 }
 
-/// A chunk missing from a long value, or a first chunk that is none: an error, not a shorter value.
+/// A chunk missing from a long value, or a first chunk that is not one: an error, not a shorter value.
 #[test]
 fn damaged_values_give_errors() {
     let (mut ground, mut inode) = (Ground::new(), file());

@@ -1,12 +1,12 @@
-//! Where an inode is, for who waits at the gate: in a directory, or below it.
+//! Whether an inode is a directory or lies below it. Calls that wait at the gate need this.
 
 use crate::core::inode::DEPTH_MAX;
 use crate::store::Store;
 use crate::{ops, Error, InodeNo, Result};
 use std::sync::Arc;
 
-/// Whether an inode is a directory or below it. Of a file of several names it is not known where they all
-/// are: it may be.
+/// Whether an inode is a directory or lies below it. For a file with several names it is not known where all
+/// its names are, so the answer is yes.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -34,11 +34,11 @@ pub(crate) fn is_below(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> R
         }
         at = inode.parent;
     }
-    // A circle: damage, which others will tell.
+    // A circle. It is damage, which other code reports.
     Ok(true)
 }
 
-/// The inode of a name as it is now, if there is one.
+/// The inode that a name means now, if there is one.
 pub(super) fn inode_named(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<InodeNo>> {
     match ops::lookup(store, directory, name) {
         Ok(found) => Ok(Some(found.cell.no)),

@@ -1,4 +1,4 @@
-//! A view and a node: what they are of.
+//! A view and a node: which volume they belong to, and which time.
 
 use crate::history::read::at_time::PastInode;
 use crate::history::record::Seeing;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use yore_format::EventNo;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for
-/// paths. It is the present, which can be changed, or, from [`View::as_of`], what an event has seen, which
-/// cannot: whatever would change it fails with [`Error::ReadOnly`].
+/// paths. It is the present, which can be changed. [`View::as_of`] gives a tree that an event has seen, which
+/// cannot be changed: every call that would change it fails with [`Error::ReadOnly`].
 ///
 /// Cheap to clone. All methods take `&self` and may be called from any number of threads. Inode numbers are
 /// stable for the life of a file; an operation on a number whose inode is gone fails with [`Error::Stale`].
@@ -22,17 +22,17 @@ use yore_format::EventNo;
 #[derive(Clone)]
 pub struct View {
     inner: Arc<Inner>,
-    /// The event as of which the tree is seen; `None`: the present.
+    /// The event as of which this shows the tree; `None`: the present.
     pub(super) at: Option<EventNo>,
-    /// It belongs to the caller who has closed the gate, and passes it.
+    /// It belongs to the caller that has closed the gate, and passes the gate.
     pub(super) inside: bool,
-    /// Whose requests are made with it.
+    /// On whose behalf its requests are made.
     pub(super) behalf: Behalf,
 }
 
 struct Inner {
     store: Arc<Store>,
-    /// Closes the volume. What that takes stands above.
+    /// Closes the volume. A layer above knows how.
     close: fn(&Arc<Store>) -> Result<()>,
 }
 
@@ -44,8 +44,8 @@ impl Drop for Inner {
     }
 }
 
-/// An inode in use. While a `Node` lives its inode stays, also without a name; dropping the last one of an
-/// unlinked inode frees it. One of the past is there in any case, until its event is forgotten.
+/// An inode in use. While a `Node` lives its inode stays, also without a name; dropping the last `Node` of an
+/// unlinked inode frees the inode. An inode of the past stays in any case, until its event is forgotten.
 pub struct Node(pub(super) Known);
 
 pub(super) enum Known {
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// The event as of which it is seen; `None`: the present.
+    /// The event as of which this shows the inode; `None`: the present.
     pub fn event(&self) -> Option<EventNo> {
         match &self.0 {
             Known::Live(_) => None,
@@ -75,8 +75,8 @@ impl Node {
         }
     }
 
-    /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count
-    /// is. What was needs no such thing.
+    /// Keeps the inode beyond this value's life, until [`View::forget_lookups`] has been called as often:
+    /// this is a FUSE lookup count. An inode of the past needs none.
     pub fn into_counted(self) -> Attr {
         match self.0 {
             Known::Live(live) => {
@@ -90,7 +90,7 @@ impl Node {
     /// The inode of the present.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] for one of the past.
+    /// [`Error::ReadOnly`] for an inode of the past.
     pub(crate) fn live(&self) -> Result<&InUse> {
         match &self.0 {
             Known::Live(live) => Ok(live),
@@ -106,7 +106,7 @@ impl From<InUse> for Node {
 }
 
 impl View {
-    /// The present of an open volume, which `close` closes when the last view of it goes.
+    /// The present of an open volume, which `close` closes when its last view goes.
     pub(crate) fn new(store: Arc<Store>, close: fn(&Arc<Store>) -> Result<()>) -> View {
         View { inner: Arc::new(Inner { store, close }), at: None, inside: false, behalf: Behalf::Owner }
     }
@@ -115,7 +115,7 @@ impl View {
         &self.inner.store
     }
 
-    /// The store, to change the present.
+    /// The store, for a caller that changes the present.
     pub(crate) fn live(&self) -> Result<&Arc<Store>> {
         match self.at {
             None => Ok(self.store()),
@@ -127,13 +127,13 @@ impl View {
         Node(Known::Past { view: self.clone(), inode })
     }
 
-    /// The event as of which the tree is seen; `None`: the present.
+    /// The event as of which this shows the tree; `None`: the present.
     pub fn event(&self) -> Option<EventNo> {
         self.at
     }
 
-    /// The event as of which the tree is seen, kept from being forgotten as long as this is held, and from
-    /// being given up for some time.
+    /// The event as of which this shows the tree. As long as the caller holds the result, the event is not
+    /// forgotten; and for some time afterwards it is not given up.
     pub(super) fn seen(&self) -> Result<Option<Seeing<'_>>> {
         let Some(event) = self.at else { return Ok(None) };
         let seeing = self.store().past.see(event)?;
@@ -141,12 +141,13 @@ impl View {
         Ok(Some(seeing))
     }
 
-    /// The same view for requests of somebody else: what history a full volume may give up for them.
+    /// The same view for requests on behalf of somebody else: this decides what history a full volume may
+    /// give up.
     pub fn on_behalf_of(&self, behalf: Behalf) -> View {
         View { behalf, ..self.clone() }
     }
 
-    /// Whose requests are made with this view.
+    /// On whose behalf requests with this view are made.
     pub fn behalf(&self) -> Behalf {
         self.behalf
     }
@@ -156,18 +157,18 @@ impl View {
         View { at: None, inside: false, ..self.clone() }
     }
 
-    /// The same volume's present, for the caller who has closed the gate.
+    /// The same volume's present, for the caller that has closed the gate.
     pub(crate) fn inside(&self) -> View {
         View { inside: true, ..self.present() }
     }
 
-    /// The tree as of an event. Only below the directory that the event is of everything is as it was then.
-    /// Once the event is forgotten, calls on it fail with [`Error::Stale`].
+    /// The tree as of an event. Only what lies below the event's root directory is as it was then. Once the
+    /// event is forgotten, calls on this view fail with [`Error::Stale`].
     pub fn as_of(&self, event: EventNo) -> View {
         View { at: Some(event), inside: false, ..self.clone() }
     }
 
-    /// The view in which a node was found, this one or one of the same volume as of an event.
+    /// The view in which a node was found: this one, or one of the same volume as of an event.
     pub fn of(&self, node: &Node) -> Cow<'_, View> {
         match node.event() {
             same if same == self.at => Cow::Borrowed(self),

@@ -1,4 +1,4 @@
-//! How calls on the present pass the gate ([`crate::history::gate`]): what each of them concerns.
+//! How calls on the present pass the gate ([`crate::history::gate`]): which inodes each of them concerns.
 
 use super::below::{inode_named, is_below};
 use super::handle::View;
@@ -16,19 +16,19 @@ impl View {
         }
     }
 
-    /// For a call on an inode: waits while that is being made what it was.
+    /// For a call on an inode: waits while the inode is rolled back.
     #[inline]
     pub(crate) fn enter(&self, no: InodeNo) -> Result<Option<Passage>> {
         self.pass(|store, directory| is_below(store, no, directory))
     }
 
-    /// For a call on two.
+    /// For a call on two inodes.
     #[inline]
     pub(crate) fn enter_both(&self, a: InodeNo, b: InodeNo) -> Result<Option<Passage>> {
         self.pass(|store, directory| Ok(is_below(store, a, directory)? || is_below(store, b, directory)?))
     }
 
-    /// For a call on names: also on what they mean.
+    /// For a call on names, which also concerns the inodes that they mean.
     #[inline]
     pub(crate) fn enter_names(&self, names: &[(InodeNo, &[u8])]) -> Result<Option<Passage>> {
         self.pass(|store, directory| {
@@ -46,17 +46,17 @@ impl View {
         })
     }
 
-    /// For a call on the names of a directory and all that they mean.
+    /// For a call on the names of a directory and on all that they mean.
     #[inline]
     pub(crate) fn enter_listing(&self, no: InodeNo) -> Result<Option<Passage>> {
         self.pass(|store, directory| {
-            // What has several names may be in any directory; that what is listed here may change is all that
-            // can be said of it.
+            // A file with several names may be in any directory, so nothing more is known than that the
+            // entries of this directory may change.
             Ok(is_below(store, no, directory)? || store.cell(directory)?.state.read().inode.parent == no)
         })
     }
 
-    /// For a call on an inode and all that is below it.
+    /// For a call on an inode and everything below it.
     #[inline]
     pub(crate) fn enter_around(&self, no: InodeNo) -> Result<Option<Passage>> {
         self.pass(|store, directory| Ok(is_below(store, no, directory)? || is_below(store, directory, no)?))

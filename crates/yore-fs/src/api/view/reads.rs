@@ -1,4 +1,4 @@
-//! What reads of a view: one method per file-system call on inodes and names.
+//! The calls of a view that read: one method per file-system call on inodes and names.
 
 use super::below::is_below;
 use super::handle::{Known, Node, View};
@@ -21,7 +21,7 @@ impl Node {
             Known::Past { view, inode: PastInode { version: Some(version), attr } } => {
                 let Some(seen) = view.seen()? else { return Err(Error::Stale) };
                 match at_time::read_from(view.store(), version, offset, buf) {
-                    // Files were expunged that have had its number, perhaps others.
+                    // Files that had its number were expunged; perhaps they were other files.
                     Err(Error::Stale) => at_time::read(view.store(), attr.inode, seen.event, offset, buf),
                     other => other,
                 }
@@ -32,10 +32,10 @@ impl Node {
 }
 
 impl View {
-    /// The node for a number obtained earlier (an NFS handle).
+    /// The node for a number that the caller obtained earlier (an NFS handle).
     ///
     /// # Errors
-    /// [`Error::Stale`] if the inode is gone or, where one is given, has another incarnation.
+    /// [`Error::Stale`] if the inode is gone or, if the caller gives an incarnation, has another one.
     pub fn node(&self, inode: InodeNo, incarnation: Option<u32>) -> Result<Node> {
         let _passage = self.enter(inode)?;
         if let Some(seen) = self.seen()? {
@@ -55,7 +55,7 @@ impl View {
         Ok(Node(Known::Live(node)))
     }
 
-    /// Lowers a lookup count by `count`, which was raised by [`Node::into_counted`] of nodes of this view.
+    /// Lowers by `count` the lookup count that [`Node::into_counted`] raised for nodes of this view.
     pub fn forget_lookups(&self, inode: InodeNo, count: u64) {
         if self.at.is_some() {
             return;
@@ -65,7 +65,7 @@ impl View {
         }
     }
 
-    /// What a name in a directory means; also `.` and `..`.
+    /// What a name in a directory means; `.` and `..` are names, too.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NameTooLong`].
@@ -78,10 +78,10 @@ impl View {
     }
 
     /// What a name meant in a directory of this view at a time: a node as of the last event up to then that
-    /// has seen the directory, or of the inode itself that the name means. `.` is the directory.
+    /// has seen the directory, or the inode itself that the name means. `.` is the directory.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such event, or nothing was there then.
+    /// [`Error::NotFound`] if there is no such event, or if the name meant nothing then.
     pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
         let _passage = self.enter(directory)?;
         let (event, inode) = at_time::look_back(self.store(), directory, self.event(), name, when)?;
@@ -103,8 +103,8 @@ impl View {
         Ok(state.attr(inode))
     }
 
-    /// Notes a read that somebody else has served from a cache of his own: the time of access changes as it
-    /// does with [`View::read`].
+    /// Notes a read that somebody else has served from a cache: the time of access changes as it does with
+    /// [`View::read`].
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -124,7 +124,7 @@ impl View {
         self.at.is_none() && self.store().access_times
     }
 
-    /// The directory's parent; the root's is itself.
+    /// The directory's parent; the root is its own parent.
     ///
     /// # Errors
     /// [`Error::NotADirectory`], [`Error::Stale`].
@@ -141,8 +141,7 @@ impl View {
     }
 
     /// Calls `each` for the entries after `cookie` (0: from the start) until it returns false. `.` and `..`
-    /// come first. Entries that are there throughout come exactly once; `each` runs without locks.
-    ///
+    /// come first. Entries that are there all the time come exactly once; no lock is held while `each` runs.
     /// # Errors
     /// [`Error::NotADirectory`].
     pub fn readdir(
@@ -184,7 +183,7 @@ impl View {
             }
             match at_time::inode(self.store(), item.inode, event) {
                 Ok(inode) => each(item, Some(self.past_node(inode))),
-                // It is excluded, and was changed just now; or it was expunged.
+                // The file is excluded, and was changed just now; or it was expunged.
                 Err(Error::NotFound) => true,
                 Err(e) => {
                     failed = Some(e);
@@ -207,7 +206,8 @@ impl View {
         }
     }
 
-    /// Fills `buf` from `offset`; returns the count, less than asked only at the end of the file.
+    /// Fills `buf` from `offset`. Returns the count, which is less than the length of `buf` only at the end
+    /// of the file.
     ///
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::Invalid`] for other kinds; damage and device errors.

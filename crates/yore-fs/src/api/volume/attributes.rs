@@ -1,4 +1,4 @@
-//! Attributes by path, extended ones included.
+//! Attributes by path, including extended ones.
 
 use super::handle::Volume;
 use super::metadata::{self, Metadata};
@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 /// # Attributes
 impl Volume {
-    /// The attributes of what `path` leads to.
+    /// The attributes of the file to which `path` leads.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Loop`].
@@ -19,7 +19,7 @@ impl Volume {
         Ok(Metadata::new(*self.node(path)?.attr()))
     }
 
-    /// The same, of a symbolic link itself.
+    /// As [`Volume::metadata`], for a symbolic link itself.
     ///
     /// # Errors
     /// As [`Volume::metadata`].
@@ -30,7 +30,7 @@ impl Volume {
     /// Whether `path` leads to something. Like `std::fs::exists`, it does not take errors for absence.
     ///
     /// # Errors
-    /// Any but that there is nothing.
+    /// Any error but that there is nothing at the path.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         match self.node(path) {
             Ok(_) => Ok(true),
@@ -72,7 +72,7 @@ impl Volume {
         self.set(path.as_ref(), Links::Follow, &set, "cannot change the owner of")
     }
 
-    /// Sets any attributes, of a symbolic link itself.
+    /// Sets any attributes; those of a symbolic link, not of its target.
     ///
     /// # Errors
     /// As [`Volume::set_permissions`].
@@ -80,7 +80,7 @@ impl Volume {
         self.set(path.as_ref(), Links::Keep, set, "cannot set attributes of")
     }
 
-    /// The value of an extended attribute (`user.note`), or `None` if there is none of that name.
+    /// The value of an extended attribute (`user.note`), or `None` if there is none with that name.
     ///
     /// # Errors
     /// [`Error::NotFound`] for the path; [`Error::Unsupported`] for an unknown namespace.

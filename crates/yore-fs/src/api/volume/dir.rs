@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use yore_format::InodeNo;
 
-/// Entries fetched at once.
+/// How many entries are fetched at once.
 const BATCH: usize = 512;
 
 /// One entry of a directory.
@@ -25,12 +25,12 @@ impl DirEntry {
         self.name.clone()
     }
 
-    /// The path given for the directory, with the name.
+    /// The path that the caller gave for the directory, with the name.
     pub fn path(&self) -> PathBuf {
         self.path.clone()
     }
 
-    /// The attributes when the entry was read; of symbolic links, their own.
+    /// The attributes when the entry was read; for a symbolic link, its own.
     pub fn metadata(&self) -> Metadata {
         self.metadata
     }
@@ -46,7 +46,7 @@ impl DirEntry {
     }
 }
 
-/// The entries of a directory, read some hundred at a time. Ends after an error.
+/// The entries of a directory, read some hundreds at a time. Ends after an error.
 pub struct ReadDir {
     view: View,
     directory: Node,
@@ -77,7 +77,7 @@ impl ReadDir {
         &self.view
     }
 
-    /// The path given for it.
+    /// The path that the caller gave for it.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

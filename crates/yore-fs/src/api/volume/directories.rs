@@ -56,7 +56,7 @@ impl Volume {
         }
         for directory in missing.into_iter().rev() {
             match self.create_dir(directory) {
-                // Somebody else made it in between.
+                // Somebody else made it in the meantime.
                 Err(error)
                     if matches!(error.root(), Error::Exists)
                         && self.metadata(directory).is_ok_and(|found| found.is_dir()) => {}
@@ -80,8 +80,9 @@ impl Volume {
         Ok(ReadDir::new(self.view.of(&node).into_owned(), node, path.to_path_buf()))
     }
 
-    /// Everything below (and including) `path`, parents before their content, symbolic links not followed. A
-    /// directory that damage shows below itself is an [`Error::Corruption`] in its place.
+    /// Everything below (and including) `path`, parents before their content; symbolic links are not
+    /// followed. A directory that lies below itself, because of damage, appears as an [`Error::Corruption`]
+    /// in its place.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {
@@ -116,12 +117,12 @@ impl Volume {
     }
 
     /// Removes a directory with everything in it, or a single file; symbolic links are removed, not followed.
-    /// Needs memory for the path to the deepest directory and a batch of names at each level, whatever the
-    /// size.
+    /// However large the tree is, this needs memory only for the path to the deepest directory and for a
+    /// batch of names at each level.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::Corruption`] also where damage shows a directory below itself; the first
-    /// error met, which names the path. What was removed before stays removed.
+    /// [`Error::NotFound`]; [`Error::Corruption`] also where damage makes a directory lie below itself; the
+    /// first error, which names the path. What was removed before stays removed.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {
@@ -137,7 +138,8 @@ impl Volume {
         tree::remove_all(self, path.as_ref(), &mut |_| {})
     }
 
-    /// As [`Volume::remove_dir_all`], telling `each` the path of everything removed, after it was.
+    /// As [`Volume::remove_dir_all`], and calls `each` with the path of everything that it removed,
+    /// afterwards.
     ///
     /// # Errors
     /// As [`Volume::remove_dir_all`].

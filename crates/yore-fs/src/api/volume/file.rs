@@ -73,19 +73,19 @@ impl OpenOptions {
         self
     }
 
-    /// Truncated to nothing when opened; needs `write`.
+    /// Truncates the file to nothing when it is opened; needs `write`.
     pub fn truncate(&mut self, yes: bool) -> &mut OpenOptions {
         self.truncate = yes;
         self
     }
 
-    /// Create it if it is not there; needs `write` or `append`.
+    /// Creates the file if it does not exist; needs `write` or `append`.
     pub fn create(&mut self, yes: bool) -> &mut OpenOptions {
         self.create = yes;
         self
     }
 
-    /// Create it, and fail if it is there; needs `write` or `append`.
+    /// Creates the file, and fails if it exists; needs `write` or `append`.
     pub fn create_new(&mut self, yes: bool) -> &mut OpenOptions {
         self.create_new = yes;
         self
@@ -97,7 +97,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens `path`. A directory can be opened for reading, to ask for its metadata or to sync it.
+    /// Opens `path`. A directory can be opened for reading, to read its metadata or to sync it.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`] with `create_new`, [`Error::IsADirectory`] for writing,
@@ -146,7 +146,7 @@ impl OpenOptions {
         Ok(file)
     }
 
-    /// Finds or creates the inode; created by somebody else in between, it is looked up again.
+    /// Finds or creates the inode. If somebody else creates it in the meantime, looks it up again.
     fn node(&self, volume: &Volume, path: &Path) -> Result<Node> {
         let view = volume.view();
         let links = if self.create_new { Links::Keep } else { Links::Follow };
@@ -181,7 +181,7 @@ impl OpenOptions {
     }
 }
 
-/// An open file on a volume, with a position, closed when dropped; [`View::closed`] tells what went wrong
+/// An open file on a volume, with a position. Dropping it closes it; [`View::closed`] says what went wrong
 /// then. It stays usable after its last name was removed.
 ///
 /// Implements [`Read`], [`Write`] and [`Seek`], also for `&File`; `read_at` and `write_at` leave the position
@@ -210,7 +210,8 @@ pub struct File {
     readable: bool,
     writable: bool,
     append: bool,
-    /// Held across a read or write that uses it, so that threads sharing the file do not see half a step.
+    /// Held across a read or write that uses the position, so that threads that share the file do not see
+    /// half a step.
     position: Mutex<u64>,
 }
 
@@ -229,7 +230,7 @@ impl File {
         OpenOptions::new().read(true).open(volume, path)
     }
 
-    /// Opens a file for writing, created or truncated to nothing.
+    /// Opens a file for writing, and creates it or truncates it to nothing.
     ///
     /// # Errors
     /// As [`OpenOptions::open`].
@@ -250,10 +251,10 @@ impl File {
         Ok(Metadata::new(self.view.getattr(self.inode())?))
     }
 
-    /// Reads from `offset` into `buf`; fewer bytes only at the end of the file.
+    /// Reads from `offset` into `buf`; reads fewer bytes only at the end of the file.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] if not opened for reading, [`Error::IsADirectory`].
+    /// [`Error::NotPermitted`] if the file was not opened for reading, [`Error::IsADirectory`].
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         if !self.readable {
             return Err(Error::NotPermitted { what: "the file was not opened for reading" });
@@ -264,10 +265,12 @@ impl File {
         self.node.read(offset, buf)
     }
 
-    /// Writes all of `data` at `offset`, or at the end of a file opened for appending. Returns where it went.
+    /// Writes all of `data` at `offset`, or at the end if the file was opened for appending. Returns where it
+    /// was written.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] if not opened for writing, [`Error::NoSpace`], [`Error::FileTooLarge`].
+    /// [`Error::NotPermitted`] if the file was not opened for writing, [`Error::NoSpace`],
+    /// [`Error::FileTooLarge`].
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<u64> {
         if !self.writable {
             return Err(Error::NotPermitted { what: "the file was not opened for writing" });
@@ -288,7 +291,7 @@ impl File {
         };
         match self.view.seek(self.inode(), start, SeekTo::Hole) {
             Ok(end) => Ok(Some(start..end)),
-            // Truncated by somebody else in between.
+            // Somebody else truncated the file in the meantime.
             Err(Error::NoDataThere) => Ok(None),
             Err(error) => Err(error),
         }
@@ -297,7 +300,7 @@ impl File {
     /// Truncates the file to `size` bytes or extends it with a hole.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] if not opened for writing, [`Error::FileTooLarge`].
+    /// [`Error::NotPermitted`] if the file was not opened for writing, [`Error::FileTooLarge`].
     pub fn set_len(&self, size: u64) -> Result<()> {
         if !self.writable {
             return Err(Error::NotPermitted { what: "the file was not opened for writing" });
@@ -311,10 +314,11 @@ impl File {
         &self.view
     }
 
-    /// Content, attributes and the name it was created under are on the medium when this returns.
+    /// Puts the content, the attributes, and the name under which the file was created on the medium before
+    /// it returns.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Stopped`]: it is not known what is on the medium.
+    /// [`Error::Device`], [`Error::Stopped`]: then it is not known what is on the medium.
     pub fn sync_all(&self) -> Result<()> {
         self.view.fsync(self.inode(), false)
     }
@@ -333,7 +337,7 @@ impl Drop for File {
         if !self.writable {
             return;
         }
-        // A full volume says once that versions are missing, and not for each file.
+        // A full volume reports missing versions once, and not for each file.
         match self.view.closed(self.inode()) {
             Err(error) if !is_full(&error) => {
                 tracing::error!("no version of inode {} was made when it was closed: {error}", self.inode());
@@ -360,7 +364,7 @@ impl Write for &File {
         Ok(data.len())
     }
 
-    /// Nothing is held back here; to wait for the medium use [`File::sync_all`].
+    /// This type holds nothing back; use [`File::sync_all`] to wait for the medium.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -94,7 +94,7 @@ impl Volume {
         Ok(Volume::from_view(View::open(device, options)?))
     }
 
-    /// A new volume of `size` bytes in memory, for tests and scratch work; it is gone with the last handle.
+    /// A new volume of `size` bytes in memory, for tests and scratch work; it goes with its last handle.
     ///
     /// # Errors
     /// [`Error::Refused`] if `size` is below the smallest volume (16 MiB).
@@ -103,22 +103,22 @@ impl Volume {
         Volume::create(Arc::new(MemoryDevice::new(size)), &MkfsOptions::default())
     }
 
-    /// Paths on top of a view that is open already.
+    /// Paths on top of a view that is already open.
     pub fn from_view(view: View) -> Volume {
         Volume { view, caller: process_caller() }
     }
 
-    /// The operations on inodes and names that all of this is made of.
+    /// The view on which all of this is built: operations on inodes and names.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// The same volume, with new files owned by, and their permissions masked for, `caller`.
+    /// The same volume, where `caller` owns new files and its umask masks their permissions.
     pub fn as_caller(&self, caller: Caller) -> Volume {
         Volume { view: self.view.clone(), caller }
     }
 
-    /// Who owns what this handle creates.
+    /// Who owns the files that this handle creates.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
@@ -133,15 +133,16 @@ impl Volume {
         self.view.statfs()
     }
 
-    /// All that was done before is on the medium when this returns.
+    /// Puts everything that was done before on the medium before it returns.
     ///
     /// # Errors
-    /// [`Error::Device`] or [`Error::Stopped`]: it is not known what is on the medium.
+    /// [`Error::Device`] or [`Error::Stopped`]: then it is not known what is on the medium.
     pub fn sync(&self) -> Result<()> {
         self.view.sync()
     }
 
-    /// Writes everything, marks the volume clean, and stops: all clones of this handle are of no more use.
+    /// Writes everything, marks the volume clean, and stops: all clones of this handle are useless
+    /// afterwards.
     ///
     /// # Errors
     /// As [`Volume::sync`]. Dropping the last handle closes too, but can report nothing.
@@ -160,7 +161,7 @@ impl Volume {
         self.find(path.as_ref(), Links::Follow)
     }
 
-    /// The same, without following a symbolic link in the last place.
+    /// As [`Volume::node`], but does not follow a symbolic link in the last place.
     ///
     /// # Errors
     /// As [`Volume::metadata`].
@@ -178,7 +179,7 @@ impl Volume {
         path::locate(&self.view, bytes_of(path), links)
     }
 
-    /// A name that must exist, in its directory.
+    /// The directory and the name of a path that must exist.
     pub(super) fn named(&self, path: &Path, root: &'static str) -> Result<(Place, Vec<u8>)> {
         let place = self.locate(path, Links::Keep)?;
         let name = place.name(root)?.to_vec();
@@ -188,7 +189,7 @@ impl Volume {
         }
     }
 
-    /// A name that is to go, in its directory.
+    /// The directory and the name of a path that is to be removed.
     pub(super) fn removable(&self, path: &Path) -> Result<(Place, Vec<u8>)> {
         let (place, name) = self.named(path, "the root directory cannot be removed")?;
         match &place.found {
@@ -197,7 +198,7 @@ impl Volume {
         }
     }
 
-    /// A name that must not exist yet, in its directory.
+    /// The directory and the name of a path that must not exist yet.
     pub(super) fn vacant(&self, path: &Path) -> Result<(Node, Vec<u8>)> {
         let place = self.locate(path, Links::Keep)?;
         match place.found {
@@ -206,7 +207,7 @@ impl Volume {
         }
     }
 
-    /// The same for what is not a directory, whose path must not end in a slash.
+    /// As `vacant`, for anything but a directory: the path must not end in a slash.
     pub(super) fn vacant_file(&self, path: &Path) -> Result<(Node, Vec<u8>)> {
         let place = self.locate(path, Links::Keep)?;
         match place {

@@ -9,40 +9,40 @@ use yore_format::{FileKind, Timestamp};
 pub struct FileType(FileKind);
 
 impl FileType {
-    /// A directory.
+    /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.0 == FileKind::Directory
     }
 
-    /// A regular file.
+    /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.0 == FileKind::Regular
     }
 
-    /// A symbolic link.
+    /// Whether it is a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.0 == FileKind::Symlink
     }
 
-    /// Which of the seven.
+    /// Which of the seven types it is.
     pub fn kind(&self) -> FileKind {
         self.0
     }
 }
 
-/// The attributes of a file when they were asked for.
+/// The attributes that a file had when they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata(Attr);
 
-// A directory's length says nothing about its being empty, so there is no `is_empty` here either, as in
-// `std`.
+// The length of a directory does not show whether the directory is empty, so there is no `is_empty` here, as
+// in `std`.
 #[allow(clippy::len_without_is_empty)]
 impl Metadata {
     pub(super) fn new(attr: Attr) -> Metadata {
         Metadata(attr)
     }
 
-    /// All of them, as [`crate::View`] gives them.
+    /// All attributes, as [`crate::View`] gives them.
     pub fn attr(&self) -> &Attr {
         &self.0
     }
@@ -52,17 +52,18 @@ impl Metadata {
         FileType(self.0.kind)
     }
 
-    /// A directory.
+    /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type().is_dir()
     }
 
-    /// A regular file.
+    /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.file_type().is_file()
     }
 
-    /// A symbolic link; never what [`crate::Volume::metadata`] says, which follows them.
+    /// Whether it is a symbolic link. Never true for the result of [`crate::Volume::metadata`], which follows
+    /// links.
     pub fn is_symlink(&self) -> bool {
         self.file_type().is_symlink()
     }
@@ -133,8 +134,8 @@ impl Metadata {
     }
 }
 
-/// A time of the volume as the host has it. A time that the host cannot express (beyond the year
-/// 292,000,000,000) becomes 1970, rather than a panic over what the medium says.
+/// A time of the volume as the host expresses it. A time that the host cannot express (beyond the year
+/// 292,000,000,000) becomes 1970, so that bytes on the medium do not cause a panic.
 fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = match time.seconds < 0 {
@@ -144,7 +145,7 @@ fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|t| t.checked_add(Duration::from_nanos(time.nanos.into()))).unwrap_or(UNIX_EPOCH)
 }
 
-/// A time of the host as the volume keeps it.
+/// A time of the host as the volume stores it.
 pub(super) fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => Timestamp {

@@ -22,8 +22,8 @@ impl Volume {
             .map_err(|e| e.on_path("cannot remove", bytes_of(path)))
     }
 
-    /// Gives a file or directory another name, replacing atomically what has it (a file, or an empty
-    /// directory by a directory).
+    /// Gives a file or directory another name, and atomically replaces whatever has that name (a file, or an
+    /// empty directory by a directory).
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::IsADirectory`], [`Error::NotADirectory`], [`Error::NotEmpty`] for a
@@ -44,7 +44,7 @@ impl Volume {
         self.rename_with(from, to, RenameMode::Replace)
     }
 
-    /// As [`Volume::rename`], saying what happens to an existing target.
+    /// As [`Volume::rename`]; `mode` says what happens to an existing target.
     ///
     /// # Errors
     /// As [`Volume::rename`]; [`Error::Exists`] with [`RenameMode::NoReplace`]; [`Error::NotFound`] with
@@ -71,7 +71,7 @@ impl Volume {
         }
     }
 
-    /// Where a rename leads; a trailing slash is for directories only.
+    /// Where a rename leads; only directories may have a trailing slash.
     fn target_of_rename(&self, source: &Place, to: &Path, root: &'static str) -> Result<(Node, Vec<u8>)> {
         let place = self.locate(to, Links::Keep)?;
         let is_directory = source.found.as_ref().is_some_and(|n| n.attr().kind == FileKind::Directory);
@@ -81,7 +81,7 @@ impl Volume {
         place.into_named(root)
     }
 
-    /// Gives a file a second name. A symbolic link gets one itself, it is not followed.
+    /// Gives a file a second name. A symbolic link gets the second name itself; it is not followed.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NotPermitted`] for directories, [`Error::TooManyLinks`].
@@ -149,7 +149,7 @@ impl Volume {
     /// Where a symbolic link leads, as written.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is not a symbolic link.
+    /// [`Error::Invalid`] for anything but a symbolic link.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
         let node = self.symlink_node(path)?;

@@ -1,11 +1,11 @@
-//! Defaults that come from outside: chance and the process.
+//! Defaults that come from random numbers and from the process.
 
 use crate::{Caller, MkfsOptions};
 use yore_format::{Engine, Policy, Retention, RetentionRules, Versioning};
 
 impl Default for MkfsOptions {
-    /// Random identity and hash key, no label, the `snapshot` engine, a root directory of the process's
-    /// effective user with permissions 0755; refuses to overwrite a volume.
+    /// Random identity and hash key, no label, the `snapshot` engine, a root directory that belongs to the
+    /// process's effective user and has permissions 0755; refuses to overwrite a volume.
     fn default() -> MkfsOptions {
         let caller = process_caller();
         MkfsOptions {
@@ -43,7 +43,7 @@ impl MkfsOptions {
     }
 }
 
-/// The process as a caller: its effective user and group, and its umask when asked.
+/// The process as a caller: its effective user and group, and its umask at this moment.
 pub(super) fn process_caller() -> Caller {
     let uid = rustix::process::geteuid();
     Caller {
@@ -54,7 +54,8 @@ pub(super) fn process_caller() -> Caller {
     }
 }
 
-/// The umask by the host's word, since asking with `umask(2)` sets it for an instant, for all threads.
+/// The umask according to the host's files: reading it with `umask(2)` would change it for an instant, for
+/// all threads.
 fn process_umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;

@@ -1,14 +1,15 @@
 //! From a path to inodes.
 //!
 //! One walk serves all calls: it ends at a [`Place`], which is the directory that holds (or would hold) the
-//! last name, the name, and what it means now. Symbolic links are spliced into the list of components still
-//! to go, so that neither their nesting nor their length needs recursion; forty of them end the walk.
+//! last name, the name, and what it means now. The target of a symbolic link is spliced into the list of
+//! components still to go, so that neither the nesting of links nor their length needs recursion; forty links
+//! end the walk.
 //!
-//! The walk holds the [`Node`] of every directory it stands in, so no inode number can be reused under it.
+//! The walk holds the [`Node`] of every directory in which it stands, so no inode number is reused meanwhile.
 //!
 //! **The past.** A name may have a time behind an `@` ([`crate::resolve_name`]; `.@TIME` is the directory
-//! itself). The walk goes on as of that event; a [`Node`] knows its own.
-//! `..` leads back through the name. Links that begin with `/` lead to where the walk began.
+//! itself). The walk then goes on as of that event; each [`Node`] knows its event. `..` leads back through
+//! the name. Links that begin with `/` lead to where the walk began.
 
 use crate::types::absolute;
 use crate::{Error, Node, Result, View};
@@ -28,15 +29,15 @@ pub(super) enum Links {
 
 /// Where a path leads.
 pub(super) struct Place {
-    /// The directory of the last name; of a path that ends in `/`, `.` or `..` alone, the directory itself.
+    /// The directory of the last name. For a path that ends in `/`, `.` or `..` alone, the directory itself.
     pub directory: Node,
     /// The last name; `None` for the root, `.` and `..`.
     last: Option<Vec<u8>>,
-    /// Whether the path ended in `.` or `..` rather than naming the root.
+    /// Whether the path ended in `.` or `..`, and does not name the root.
     dots: bool,
-    /// What is there.
+    /// The node that is there.
     pub found: Option<Node>,
-    /// The path ended in a slash.
+    /// Whether the path ended in a slash.
     pub slash: bool,
     /// The absolute path without links, `.` and `..`.
     pub path: PathBuf,
@@ -125,16 +126,16 @@ pub(super) fn locate(view: &View, path: &[u8], links: Links) -> Result<Place> {
 /// A walk under way.
 struct Walk<'v> {
     view: &'v View,
-    /// Where it stands.
+    /// The directory in which it stands.
     current: Node,
-    /// The names of what is above, below the root.
+    /// The names of the directories above, below the root.
     names: Vec<Vec<u8>>,
-    /// For each of the names, where it was looked up, if that is of another time.
+    /// For each of the names, where it was looked up, if that belongs to another time.
     origins: Vec<Option<Node>>,
     pending: Pending,
-    /// The path ended in a slash.
+    /// Whether the path ended in a slash.
     slash: bool,
-    /// Symbolic links followed.
+    /// How many symbolic links it has followed.
     followed: u32,
 }
 
@@ -173,7 +174,7 @@ impl Walk<'_> {
             self.names.clear();
             self.origins.clear();
         } else if link.event() != self.current.event() {
-            // What it leads to is of its own time.
+            // The target belongs to the link's own time.
             self.current = self.view.of(link).node(self.current.inode(), None)?;
         }
         self.slash |= last && target.ends_with(b"/");
@@ -181,14 +182,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// It ends at a name in the directory where it stands.
+    /// Ends at a name in the directory in which the walk stands.
     fn end(mut self, name: Vec<u8>, found: Option<Node>) -> Place {
         self.names.push(name.clone());
         let path = absolute(&self.names);
         Place { directory: self.current, last: Some(name), dots: false, found, slash: self.slash, path }
     }
 
-    /// It ends at the directory where it stands: the root, or of a path that ended in dots.
+    /// Ends at the directory in which the walk stands: the root, or the end of a path that ended in dots.
     fn end_at_directory(self, dots: bool) -> Result<Place> {
         let found = self.view.of(&self.current).node(self.current.inode(), None)?;
         let path = absolute(&self.names);

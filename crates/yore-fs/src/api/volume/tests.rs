@@ -1,4 +1,4 @@
-//! What paths mean, and what the calls made of several others promise.
+//! The rules of paths, and the promises of calls that consist of several others.
 
 use super::*;
 use crate::{Caller, Error, RenameMode, Result};
@@ -76,7 +76,7 @@ fn symbolic_links() {
     assert!(matches!(fails(new), Error::Exists));
     v.write("dangling", "here").unwrap();
     assert_eq!(v.read("real/made").unwrap(), b"here");
-    // Links are removed, linked and renamed themselves.
+    // Removing, linking and renaming apply to links themselves.
     v.hard_link("relative", "again").unwrap();
     assert!(v.symlink_metadata("again").unwrap().is_symlink());
     v.remove_dir_all("relative").unwrap();
@@ -84,7 +84,7 @@ fn symbolic_links() {
     assert!(matches!(fails(v.read_link("real")), Error::Invalid { .. }));
 }
 
-/// Promises that errors name what was attempted on which path.
+/// Promises that errors name the call that failed and its path.
 #[test]
 fn errors_name_the_path() {
     let v = volume();
@@ -216,8 +216,8 @@ fn attributes() {
     assert!(matches!(fails(v.remove_xattr("f", "user.none")), Error::NoAttribute));
 }
 
-/// A directory that others move below itself, as it looks to who walks or removes the tree meanwhile, is no
-/// loop.
+/// Others move a directory below itself. A walk or a removal of the tree that sees this meanwhile must not
+/// take it for a loop.
 #[test]
 fn moving_a_tree_meanwhile_makes_no_loop() {
     let v = volume();
@@ -246,7 +246,7 @@ fn moving_a_tree_meanwhile_makes_no_loop() {
             turn(&v);
         }
     };
-    // It finds gone what it removed by the other way, and goes on.
+    // It finds that what it removed by the other way is gone, and goes on.
     v.remove_dir_all_with("x", each).unwrap();
     assert!(turned);
     assert!(!v.exists("x").unwrap());

@@ -1,9 +1,9 @@
 //! Whole trees: walking and removing them, without recursion, so that no depth can exhaust the stack.
 //!
-//! **Loops.** Damage can make a directory contain one that it lies in, and a walk would never end. So each
-//! directory found is compared with those that the walk stands in. Whoever moves directories meanwhile can
-//! show one in both places of a sound tree, one after the other: it is a loop only if the way by which the
-//! walk came still leads there.
+//! **Loops.** Damage can make a directory contain one that it lies in, and a walk would never end. So the
+//! walk compares each directory that it finds with those in which it stands. In a sound tree, somebody who
+//! moves directories meanwhile can make one directory appear in both places, one after the other. So it is a
+//! loop only if the way by which the walk came still leads there.
 
 use super::dir::ReadDir;
 use super::handle::Volume;
@@ -15,10 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use yore_format::{Corruption, FileKind};
 
-/// Entries of one directory that are known at a time while it is being emptied.
+/// How many entries of one directory are known at a time while it is being emptied.
 const BATCH: usize = 1024;
 
-/// What a walk comes by.
+/// An entry that a walk comes to.
 #[derive(Clone, Debug)]
 pub struct WalkEntry {
     path: PathBuf,
@@ -32,25 +32,25 @@ impl WalkEntry {
         &self.path
     }
 
-    /// The attributes; of symbolic links, their own.
+    /// The attributes; for a symbolic link, its own.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// 0 for where the walk began.
+    /// The depth; 0 where the walk began.
     pub fn depth(&self) -> usize {
         self.depth
     }
 }
 
-/// Two ways lead to `found`: one through itself, as an entry of `directory`.
+/// The error for a loop: `found`, an entry of `directory`, lies below itself.
 fn loops(directory: InodeNo, found: InodeNo) -> Error {
     let found = format!("inode {found}, in which this one lies");
     Corruption::new("directory", "entry", "no directory above", found).of(directory).into()
 }
 
-/// A walk over a tree, parents before their content. An error about one directory is given in its place and
-/// the walk goes on beside it. Of a directory that was moved below itself meanwhile, the content is given
+/// A walk over a tree, parents before their content. An error about one directory appears in its place, and
+/// the walk goes on beside it. If somebody moves a directory below itself meanwhile, its content appears
 /// once.
 #[derive(Debug)]
 pub struct Walk {
@@ -65,14 +65,14 @@ impl Walk {
         Walk { volume, start: Some(start), open: Vec::new(), depth_max: usize::MAX }
     }
 
-    /// Goes no deeper than this; 0 gives only where the walk begins.
+    /// Goes no deeper than this; with 0 it gives only the place where the walk begins.
     #[must_use]
     pub fn max_depth(mut self, depth: usize) -> Walk {
         self.depth_max = depth;
         self
     }
 
-    /// Leaves out the content of the directory that was given last.
+    /// Leaves out the content of the directory that came last.
     pub fn skip_content(&mut self, of: &WalkEntry) {
         if self.open.last().is_some_and(|top| top.inode().0 == of.metadata.ino()) {
             self.open.pop();
@@ -99,7 +99,7 @@ impl Walk {
         };
         let node = match view.node(attr.inode, Some(attr.incarnation)) {
             Ok(node) => node,
-            // Removed while walking.
+            // The entry was removed during the walk.
             Err(Error::Stale | Error::NotFound) => return Ok(()),
             Err(error) => return Err(error.on_path("cannot list", bytes_of(&entry.path))),
         };
@@ -139,12 +139,13 @@ struct Doomed {
     name: OsString,
     node: Node,
     path: PathBuf,
-    /// Where on the stack the directory is that it lies in; 0 for the first, which lies in none there.
+    /// The position on the stack of the directory in which it lies; 0 for the first, which lies in none of
+    /// them.
     above: usize,
 }
 
-/// Whether the directory at `at` on the stack, or one that it lies in, is `found`, and still has the name
-/// that led there.
+/// Whether the directory at `at` on the stack, or one above it there, is `found`, and still has the name by
+/// which the walk came to it.
 fn is_above(view: &View, stack: &[Doomed], mut at: usize, found: InodeNo) -> Result<bool> {
     loop {
         let Doomed { parent, name, node, above, .. } = &stack[at];
@@ -175,7 +176,7 @@ pub(super) fn remove_all(volume: &Volume, path: &Path, each: &mut dyn FnMut(&Pat
         return Ok(());
     };
     let name = std::ffi::OsStr::from_bytes(&name).to_os_string();
-    // The parents on the stack are held by their nodes below them; the first one's here.
+    // The nodes below them keep the parents on the stack in use; this keeps the first one's parent.
     let _held = place.directory;
     let mut stack = vec![Doomed { parent, name, node, path: path.to_path_buf(), above: 0 }];
     while let Some(top) = stack.last() {
@@ -185,9 +186,10 @@ pub(super) fn remove_all(volume: &Volume, path: &Path, each: &mut dyn FnMut(&Pat
         };
         if listed.is_empty() {
             match view.rmdir(top.parent, top.name.as_bytes()) {
-                // Filled again since the listing: once more.
+                // Somebody filled it again since the listing: once more.
                 Err(Error::NotEmpty) if is_named(view, top)? => continue,
-                // Another one has its name now. If that is to go, the listing of the parent shows it again.
+                // Another directory has its name now. If that one is to go, the parent's listing shows it
+                // again.
                 Err(Error::NotEmpty) => {
                     stack.pop();
                     continue;

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::Path;
 use yore_format::FileKind;
 
-/// Bytes copied at a time between a file of the past and one of the present.
+/// How many bytes are copied at a time between a file of the past and one of the present.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// # Whole files
@@ -69,12 +69,12 @@ impl Volume {
         self.set(path.as_ref(), Links::Follow, &set, "cannot truncate")
     }
 
-    /// Copies the content and permissions of a file to another name on the volume, replacing what is there;
-    /// holes stay holes. Returns the bytes of the file.
+    /// Copies the content and permissions of a file to another name on the volume, and replaces what is
+    /// there; holes stay holes. Returns how many bytes the file has.
     ///
     /// # Errors
     /// [`Error::Invalid`] if `from` is not a regular file, or is the same file as `to`; otherwise as
-    /// [`Volume::read`] and [`Volume::write`]. A copy that failed half-way leaves what it wrote.
+    /// [`Volume::read`] and [`Volume::write`]. A copy that fails half-way leaves what it wrote.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {
@@ -112,12 +112,11 @@ impl Volume {
         Ok(copied)
     }
 
-    /// Copies the stretches of data below `size` and sets the size.
-    /// Refuses a copy for which there is no room, before what is there is cut.
+    /// Refuses a copy for which there is no room, before the target is truncated.
     fn check_room(&self, source: &File, to: &Path) -> Result<()> {
         let block = yore_format::BLOCK_SIZE as u64;
         let wanted = source.metadata()?.attr().blocks_512.saturating_mul(512);
-        // What is replaced makes room, unless a snapshot has it.
+        // The file that is replaced makes room, unless a snapshot has it.
         let replaced = self.metadata(to).map_or(0, |found| found.attr().blocks_512.saturating_mul(512));
         let room = self.view.statfs().blocks_available.saturating_mul(block);
         match wanted.saturating_sub(room.saturating_add(replaced)) {
@@ -126,6 +125,7 @@ impl Volume {
         }
     }
 
+    /// Copies the stretches of data below `size` and sets the size.
     fn copy_content(&self, source: &File, target: &File, size: u64) -> Result<u64> {
         let mut at = 0;
         while let Some(data) = source.data_from(at)? {
