@@ -1,5 +1,5 @@
-//! Promises: who could not come to a file then does not come to it as of then, whatever the directories on
-//! the way are now, and however the name is spelled; and does not learn either whether there was one.
+//! Promises: a user who could not reach a file then cannot reach its state of then, whatever the directories
+//! on the way are now and however the name is spelled; nor does the user learn whether there was such a file.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use yore_fs::EventNo;
 
-/// The owner of what others want to read.
+/// The owner of the files that others want to read.
 const OWNER: u32 = 1000;
 
 fn mounted() -> Option<Mounted> {
@@ -53,8 +53,8 @@ fn refused(m: &Mounted, path: &str) {
     assert!(said.contains("Permission denied"), "{path}: {said}");
 }
 
-/// `proj` and `proj/sub` with a file each that everybody may read: closed in `closed`, open in `opened` and
-/// now.
+/// `proj` and `proj/sub`, each with a file that everybody may read. The directories are closed in `closed`,
+/// and open in `opened` and now.
 fn project() -> Option<Mounted> {
     let m = mounted()?;
     make(&m, "proj", None, 0o700);
@@ -69,7 +69,7 @@ fn project() -> Option<Mounted> {
     Some(m)
 }
 
-/// Ways to what was closed, and what is there.
+/// Paths into the closed past, and what is there.
 const CLOSED: [&str; 14] = [
     "proj/config@closed",
     "proj/.@closed/config",
@@ -87,12 +87,12 @@ const CLOSED: [&str; 14] = [
     ".snapshots/opened/proj/sub/deep@closed",
 ];
 
-/// `proj` was 0700 when `closed` was taken, and is 0755 now: the kernel looks at live directories on the way
-/// to `proj/config@closed`, and another user read what he could not read then.
+/// `proj` was 0700 when `closed` was taken, and is 0755 now. The kernel checks live directories on the way to
+/// `proj/config@closed`, so another user could read what that user could not read then.
 #[test]
 fn the_way_is_checked_as_it_was() {
     let Some(m) = project() else { return };
-    // Whether the owner has it in the kernel's caches or not.
+    // Whether or not the owner's access has filled the kernel's caches.
     for _ in 0..2 {
         for path in CLOSED {
             refused(&m, path);
@@ -108,7 +108,7 @@ fn the_way_is_checked_as_it_was() {
         assert_eq!(cat(&m, NOBODY, path).ok(), expected, "{path}");
     }
     assert_eq!(cat(&m, NOBODY, "proj/config").as_deref(), Ok("public"));
-    // Not only reading: attributes, listings and targets are behind the same door.
+    // The same holds for attributes, listings and link targets.
     for command in ["stat", "ls", "readlink", "test -e"] {
         for path in ["proj/config@closed", "proj/sub@closed", "proj/sub/.@closed"] {
             let (done, _) = shell_as(NOBODY, &format!("{command} '{}'", m.path(path).display()));
@@ -118,7 +118,7 @@ fn the_way_is_checked_as_it_was() {
     m.end();
 }
 
-/// Whether a name was there is as secret as what it meant.
+/// Whether a name existed is as secret as what it led to.
 #[test]
 fn what_was_not_there_is_refused_alike() {
     let Some(m) = project() else { return };
@@ -134,7 +134,7 @@ fn what_was_not_there_is_refused_alike() {
     m.end();
 }
 
-/// A directory that was moved out of a closed one: the way of then is that of where it was.
+/// A directory was moved out of a closed one: the permissions that count are those of its place at that time.
 #[test]
 fn what_was_elsewhere() {
     let Some(m) = mounted() else { return };
@@ -160,7 +160,7 @@ fn what_was_elsewhere() {
     m.end();
 }
 
-/// Groups, supplementary ones among them, and ACLs count as they were.
+/// Groups, including supplementary ones, and ACLs count as they were.
 #[test]
 fn groups_and_acls_of_then() {
     let Some(m) = mounted() else { return };
@@ -195,7 +195,7 @@ fn groups_and_acls_of_then() {
     m.end();
 }
 
-/// A handle of the past is nothing that a user could make or open.
+/// A user can neither construct nor open a handle of the past.
 #[test]
 fn handles_are_for_administrators() {
     let Some(m) = project() else { return };

@@ -26,7 +26,7 @@ fn both(test: impl Fn(&Mounted)) {
     }
 }
 
-/// What is written is read, at any offset, and is there after a remount.
+/// Writes at any offset can be read back, also after a remount.
 #[test]
 fn contents_survive_a_remount() {
     let Some(mounted) = Mounted::new() else { return };
@@ -47,8 +47,8 @@ fn contents_survive_a_remount() {
     mounted.end();
 }
 
-/// Opening with every combination a program uses, with and without open requests: truncation above all, which
-/// a kernel that opens without asking must send on its own.
+/// Opens with every combination that a program uses, with and without open requests. Truncation matters most:
+/// a kernel that opens without asking must send it separately.
 #[test]
 fn opening() {
     both(|m| {
@@ -61,7 +61,7 @@ fn opening() {
         assert_eq!(errno_of(OpenOptions::new().write(true).open(m.root())), libc::EISDIR);
         assert_eq!(errno_of(File::open(path.join("below"))), libc::ENOTDIR);
 
-        // A new file may be written through the descriptor that made it, whatever its permissions.
+        // A new file may be written through the descriptor that created it, whatever its permissions.
         let mut file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o400).open(m.path("r")).unwrap();
         file.write_all(b"once").unwrap();
@@ -95,8 +95,8 @@ fn sizes() {
     });
 }
 
-/// Ten thousand names are listed once each, with the type and the inode number that stat tells, and `.` and
-/// `..` too.
+/// A listing has ten thousand names once each, with the type and the inode number that stat returns, and also
+/// `.` and `..`.
 #[test]
 fn large_directories() {
     let Some(m) = Mounted::new() else { return };
@@ -125,7 +125,7 @@ fn large_directories() {
     let inode = |p| fs::metadata(p).unwrap().ino();
     assert_eq!(dots, [(b".".to_vec(), inode(dir.join("sub"))), (b"..".to_vec(), inode(dir.clone()))]);
 
-    // Removing while listing leaves nothing behind.
+    // Removing files while listing them leaves nothing behind.
     for entry in fs::read_dir(&dir).unwrap() {
         let entry = entry.unwrap();
         if entry.file_name() != "sub" {
@@ -153,7 +153,7 @@ fn the_root_has_its_own_number() {
     m.end();
 }
 
-/// Links, removal and what directories refuse.
+/// Links, removal, and what directories refuse.
 #[test]
 fn names() {
     let Some(m) = Mounted::new() else { return };
@@ -221,14 +221,14 @@ fn renaming() {
     assert_eq!(errno_of(fs::rename(m.path("empty"), m.path("d"))), libc::ENOTEMPTY);
     fs::rename(m.path("d/e"), m.path("empty")).unwrap();
     assert_eq!(fs::metadata(m.path("d")).unwrap().nlink(), 2);
-    // A directory that moved has another parent.
+    // A directory that moved gets another parent.
     fs::rename(m.path("empty"), m.path("d/moved")).unwrap();
     let up = fs::metadata(m.path("d/moved/..")).unwrap().ino();
     assert_eq!(up, fs::metadata(m.path("d")).unwrap().ino());
     m.end();
 }
 
-/// A file removed while open is read and written as before, and gone after the last close.
+/// A file that is removed while open can be read and written as before, and is gone after the last close.
 #[test]
 fn open_unlinked_files() {
     both(|m| {
@@ -248,7 +248,7 @@ fn open_unlinked_files() {
     });
 }
 
-/// A shared mapping sees writes and is seen by reads, and is kept over a remount.
+/// A shared mapping sees writes, reads see its stores, and they survive a remount.
 #[test]
 fn mapped_files() {
     use rustix::mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags};
@@ -257,12 +257,12 @@ fn mapped_files() {
         OpenOptions::new().read(true).write(true).create(true).truncate(true).open(m.path("map")).unwrap();
     file.set_len(64 << 10).unwrap();
     let len = 64 << 10;
-    // SAFETY: a new mapping at an address of the kernel's choice, of a file that nobody truncates meanwhile.
+    // SAFETY: a new mapping at an address that the kernel chooses, of a file that nobody truncates meanwhile.
     let at = unsafe {
         mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
     }
     .unwrap();
-    // SAFETY: `len` bytes are mapped there, readable and writable, and used by nobody else.
+    // SAFETY: `len` bytes are mapped there, readable and writable, and nobody else uses them.
     let bytes = unsafe { std::slice::from_raw_parts_mut(at.cast::<u8>(), len) };
     bytes[5000..5005].copy_from_slice(b"mmap!");
     let mut read = [0; 5];
@@ -283,7 +283,7 @@ fn mapped_files() {
     mounted.end();
 }
 
-/// Extended attributes: sizes are asked for, buffers may be too small, modes are honoured.
+/// Extended attributes: a call may ask for the size, its buffer may be too small, and flags are honoured.
 #[test]
 fn attributes() {
     use rustix::fs::{getxattr, listxattr, removexattr, setxattr};
@@ -361,7 +361,7 @@ fn allocation_and_holes() {
     m.end();
 }
 
-/// A range copied within the volume.
+/// Copies a range within the volume.
 #[test]
 fn copying() {
     let Some(m) = Mounted::new() else { return };
@@ -411,7 +411,7 @@ fn special_files() {
     m.end();
 }
 
-/// Times as set are times as read, before 1970 too, and change when they should.
+/// Times read back as they were set, before 1970 too, and change when they should.
 #[test]
 fn times() {
     let Some(m) = Mounted::new() else { return };
@@ -442,7 +442,7 @@ fn times() {
     m.end();
 }
 
-/// Durable writes of every kind are accepted, and the figures of the whole volume make sense.
+/// Durable writes of every kind are accepted, and statistics of the whole volume make sense.
 #[test]
 fn durability_and_space() {
     let Some(m) = Mounted::new() else { return };
@@ -481,14 +481,14 @@ fn read_only() {
     m.end();
 }
 
-/// `relatime`: the first read after a change sets the time of access, also of a file that was read before, so
-/// that its pages are in the kernel's cache and nobody but the kernel sees the read; a read after that leaves
-/// it. A mailbox that had been read and got new mail stayed new for ever.
+/// `relatime`: the first read after a change sets the time of access, and later reads leave it. This also
+/// holds for a file that was read before: its pages are in the kernel's cache, so nobody but the kernel sees
+/// the read. A mailbox that had been read and got new mail stayed new for ever.
 #[test]
 fn times_of_access() {
     both(|m| {
         let path = m.path("mailbox");
-        // A size of whole pages, which are all in the cache when they are written; one that is not.
+        // One size is whole pages, which are all in the cache when they are written; the other is not.
         for (size, looks) in [(4096, false), (4096, true), (5000, false), (5000, true), (100_000, true)] {
             fs::write(&path, vec![b'm'; size]).unwrap();
             let read = || fs::metadata(&path).map(|at| (at.atime(), at.atime_nsec())).unwrap();
@@ -508,7 +508,8 @@ fn times_of_access() {
     });
 }
 
-/// A handle of a file (as an NFS server keeps it) finds the file again, and nothing once it is gone.
+/// A handle of a file (as an NFS server keeps it) finds the file again, and finds nothing once the file is
+/// gone.
 #[test]
 fn handles() {
     #[repr(C)]
@@ -533,7 +534,7 @@ fn handles() {
     let root = File::open(m.root()).unwrap();
     let open = || {
         use std::os::fd::{AsRawFd, FromRawFd};
-        // SAFETY: an open descriptor of the mount and a handle the kernel made.
+        // SAFETY: an open descriptor of the mount, and a handle that the kernel made.
         let fd =
             unsafe { libc::syscall(libc::SYS_open_by_handle_at, root.as_raw_fd(), &handle, libc::O_RDONLY) };
         if fd < 0 {
@@ -548,8 +549,8 @@ fn handles() {
     assert_eq!(text, "by handle");
     fs::remove_file(m.path("d/f")).unwrap();
     fs::write(m.path("d/g"), b"perhaps the same number").unwrap();
-    // As long as the kernel has not told the daemon that it forgot the file, which it does behind everybody's
-    // back, it is one that was deleted and is in use, and can be opened.
+    // The kernel forgets the file at a time of its own, and tells the daemon only then. Until then the file
+    // counts as deleted and in use, and can be opened.
     let begin = std::time::Instant::now();
     let error = loop {
         fs::write("/proc/sys/vm/drop_caches", b"2").unwrap();
@@ -567,7 +568,7 @@ fn handles() {
     m.end();
 }
 
-/// Many threads at once, each with its own files and all in one directory.
+/// Many threads at once, each with its own files, and all in one directory.
 #[test]
 fn many_at_once() {
     let Some(m) = Mounted::new() else { return };
@@ -591,7 +592,7 @@ fn many_at_once() {
     m.end();
 }
 
-/// Flags of open that only matter with O_DIRECT: such files are read and written around the kernel's cache.
+/// Some flags of open matter only with O_DIRECT: reads and writes of such files bypass the kernel's cache.
 #[test]
 fn direct_io() {
     let Some(m) = Mounted::new() else { return };
@@ -612,9 +613,9 @@ fn direct_io() {
     m.end();
 }
 
-/// Files that are removed while open give their numbers back on the last close, when the kernel forgets them,
-/// while other threads create files and take the numbers again. An inode table that let go of a number's old
-/// inode only after the number was free found a new file's number taken, and stopped the daemon.
+/// Files that are removed while open free their inode numbers on the last close, when the kernel forgets
+/// them, while other threads create files and take the numbers again. An inode table that dropped a number's
+/// old inode only after the number was free found a new file's number taken, and stopped the daemon.
 #[test]
 fn numbers_freed_by_forgetting_are_taken_again() {
     let Some(m) = Mounted::new() else { return };

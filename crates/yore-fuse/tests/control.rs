@@ -1,4 +1,4 @@
-//! Snapshots of a mount, by ioctl as programs see it: taken, listed, held, forgotten.
+//! Snapshots of a mount, by ioctl as programs see it: take, list, hold, forget.
 
 mod common;
 
@@ -28,9 +28,9 @@ fn names(dir: &File) -> Vec<String> {
     rows.into_iter().map(|row| row.event.row.name).collect()
 }
 
-/// Snapshots are taken and listed through any directory, hold what was written just before, and are there
-/// after a remount. With the kernel's write-back cache, which could be asked for once, a snapshot sometimes
-/// lacked a `write` that had returned before.
+/// Programs take and list snapshots through any directory. A snapshot contains what was written just before
+/// it, and survives a remount. With the kernel's write-back cache, which could once be requested, a snapshot
+/// sometimes lacked a `write` that had returned before.
 #[test]
 fn taken_and_listed() {
     let Some(mounted) = Mounted::new() else { return };
@@ -70,8 +70,8 @@ fn taken_and_listed() {
     }
 }
 
-/// Snapshots hold what was stored through mappings before. Kernels of today do not wait in syncfs for pages
-/// of FUSE, so that one snapshot in ten lacked such stores on a busy machine.
+/// Snapshots contain earlier stores through mappings. Today's kernels do not wait in syncfs for pages of
+/// FUSE, so that one snapshot in ten lacked such stores on a busy machine.
 #[test]
 fn stores_through_mappings() {
     use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
@@ -81,7 +81,7 @@ fn stores_through_mappings() {
         let path = mounted.path(&format!("f{i}"));
         let file = File::options().create_new(true).read(true).write(true).open(path).unwrap();
         file.set_len(4096).unwrap();
-        // SAFETY: a new mapping at an address of the kernel's choice, of a file that nobody truncates
+        // SAFETY: a new mapping at an address that the kernel chooses, of a file that nobody truncates
         // meanwhile.
         mapped.push(unsafe {
             let rights = ProtFlags::READ | ProtFlags::WRITE;
@@ -113,8 +113,8 @@ fn stores_through_mappings() {
     mounted.end();
 }
 
-/// Root and the owner of a directory take snapshots of it, others do not; everybody who may open a directory
-/// sees those that show it, and of those below only his own.
+/// Root and the owner of a directory take snapshots of it; others cannot. Everybody who may open a directory
+/// sees the snapshots that show it, and of those of directories below only their own.
 #[test]
 fn rights() {
     let Some(mounted) = Mounted::with(|config| config.allow_other = true) else { return };
@@ -164,8 +164,8 @@ fn rights() {
     mounted.end();
 }
 
-/// What is forgotten is not seen any more, by whatever directory that is asked, and does not come back with
-/// the volume; what is held is not forgotten, nor anything with it.
+/// A forgotten snapshot cannot be seen any more through any directory, and does not come back with the
+/// volume. A held snapshot is not forgotten, and neither are the others in the same request.
 #[test]
 fn held_and_forgotten() {
     let Some(mounted) = Mounted::new() else { return };
@@ -204,8 +204,8 @@ fn held_and_forgotten() {
     assert!(view.events().unwrap().iter().map(|event| event.number).eq([second]));
 }
 
-/// What the channel does not know is answered as by a file system without one, and what is no request is
-/// refused.
+/// A number that the channel does not know gets the answer of a file system without one, and bytes that are
+/// no request are refused.
 #[test]
 fn other_requests() {
     let Some(mounted) = Mounted::new() else { return };
@@ -217,17 +217,16 @@ fn other_requests() {
     assert_eq!(number_of(snapshot(&root, &"n".repeat(256), false, false)), libc::EINVAL);
     const OTHER: rustix::ioctl::Opcode = opcode::read_write::<[u8; 8]>(b'Y', 1);
     let mut buffer = [0; 8];
-    // SAFETY: the number has the size of the buffer in it.
+    // SAFETY: the number includes the size of the buffer.
     let refused = unsafe { ioctl(&root, Updater::<OTHER, [u8; 8]>::new(&mut buffer)) };
     assert_eq!(refused, Err(rustix::io::Errno::NOTTY));
     let elsewhere = snapshots(&File::open("/").unwrap(), EventNo(0)).unwrap_err();
     assert!(elsewhere.to_string().contains("not on a mount that yore serves"), "{elsewhere}");
-    // Bytes that are no request, and a request of another version, whose answer says no more than the
-    // version.
+    // Bytes that are no request, and a request of another version, whose answer contains only the version.
     let raw = |request: &[u8]| {
         let mut buffer = Box::new([0; yore_control::BYTES]);
         buffer[..request.len()].copy_from_slice(request);
-        // SAFETY: the number has the size of the buffer in it.
+        // SAFETY: the number includes the size of the buffer.
         let asked = unsafe {
             ioctl(&root, Updater::<{ yore_control::OPCODE }, [u8; yore_control::BYTES]>::new(&mut buffer))
         };
@@ -244,8 +243,8 @@ fn other_requests() {
     mounted.end();
 }
 
-/// A mount that refuses changes takes no snapshots and forgets none, whatever the view would allow; it lists
-/// them.
+/// A mount that refuses changes takes no snapshots and forgets none, even if the view would allow it; it
+/// lists them.
 #[test]
 fn read_only() {
     let Some(mounted) = Mounted::with(|config| config.read_only = true) else { return };
@@ -261,8 +260,8 @@ fn read_only() {
     mounted.end();
 }
 
-/// Errors arrive as the library gave them: which snapshot is held, and when the last one was taken. EBUSY and
-/// ERANGE, which commands had to guess from, said neither.
+/// Errors arrive as the library gave them: they say which snapshot is held, and when the last one was taken.
+/// EBUSY and ERANGE, from which commands had to guess, said neither.
 #[test]
 fn errors_arrive_whole() {
     let Some(mounted) = Mounted::new() else { return };

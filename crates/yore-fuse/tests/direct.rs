@@ -1,5 +1,5 @@
-//! Writes around the kernel's cache (O_DIRECT), by calls that wait and by asynchronous ones, and what others
-//! see of them.
+//! Writes that bypass the kernel's cache (O_DIRECT), by calls that wait and by asynchronous ones, and what
+//! others see of them.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn open_direct(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).custom_flags(direct).open(path).unwrap()
 }
 
-/// The kernel's own asynchronous I/O (what libaio calls), for one request at a time.
+/// The kernel's own asynchronous I/O (which libaio uses), for one request at a time.
 struct Aio(libc::c_ulong);
 
 /// `struct iocb` of the kernel.
@@ -53,7 +53,7 @@ impl Aio {
         Aio(context)
     }
 
-    /// Writes a block and waits until the kernel says that it is done.
+    /// Writes a block, and waits until the kernel reports that it is done.
     fn write(&self, file: &File, block: &Block, offset: usize) {
         const WRITE: u16 = 1;
         let mut control = Control {
@@ -65,12 +65,12 @@ impl Aio {
             ..Control::default()
         };
         let mut list = [&mut control as *mut Control];
-        // SAFETY: one request, which like its buffer stays where it is until the event of its end has come.
+        // SAFETY: one request. It and its buffer stay in place until the event of its end has come.
         let submitted = unsafe { libc::syscall(libc::SYS_io_submit, self.0, 1, list.as_mut_ptr()) };
         assert_eq!(submitted, 1, "{}", io::Error::last_os_error());
         let mut event = [0u64; 4];
         let none = std::ptr::null::<libc::timespec>();
-        // SAFETY: room for the one event that is waited for.
+        // SAFETY: room for the one event that this call waits for.
         let ended = unsafe { libc::syscall(libc::SYS_io_getevents, self.0, 1, 1, event.as_mut_ptr(), none) };
         assert_eq!((ended, event[2]), (1, BLOCK as u64), "{}", io::Error::last_os_error());
     }
@@ -78,20 +78,22 @@ impl Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: the context is ours, and nothing of it is under way.
+        // SAFETY: the context is ours, and it has no request under way.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
     }
 }
 
-/// The permissions, and nothing else: of them alone the kernel believes its own longest.
+/// Asks for the permissions and nothing else: if only they are requested, the kernel believes its own copy
+/// longest.
 fn mode(path: &Path) -> u32 {
     let told = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::MODE).unwrap();
     u32::from(told.stx_mode) & 0o7777
 }
 
-/// Another than root writes to a program of root's around the cache: its set-id bits are gone for who asks
-/// for nothing but them, and for who starts it. The daemon had dropped them, but the kernel was not told,
-/// went on showing them to `stat -c %a`, and gave root's rights to who started the program.
+/// An ordinary user writes, past the cache, to a program that belongs to root. Its set-id bits are gone both
+/// for a caller that asks for nothing but them, and for one that starts the program. The daemon had dropped
+/// them without notifying the kernel, which went on showing them to `stat -c %a`, and gave root's rights to
+/// whoever started the program.
 #[test]
 fn set_id_bits_fall() {
     for (close_events, how) in [false, true].into_iter().flat_map(|c| [0, 1, 2, 3, 4].map(|how| (c, how))) {
@@ -107,7 +109,7 @@ fn set_id_bits_fall() {
         let bytes = fs::read(&program).unwrap();
         let mut block = Block([0; BLOCK]);
         block.0.copy_from_slice(&bytes[..BLOCK]);
-        // Group execution makes the difference for the second bit.
+        // The second bit depends on whether the group may execute.
         for (before, after) in [(0o6666, 0o2666), (0o6767, 0o2767), (0o6777, 0o777)] {
             fs::set_permissions(&program, fs::Permissions::from_mode(before)).unwrap();
             assert_eq!(mode(&program), before);
@@ -131,9 +133,9 @@ fn set_id_bits_fall() {
     }
 }
 
-/// Who reads a file through the cache while another process overwrites it asynchronously around the cache
-/// sees, after each write has ended, what was written. Pages that a reader had brought in while a write was
-/// under way stayed, for good.
+/// A process reads a file through the cache while another overwrites it asynchronously past the cache. After
+/// each write has ended, the reader sees what was written. Pages that a reader had brought in during a write
+/// stayed for good.
 #[test]
 fn readers_beside_asynchronous_writes() {
     let Some(m) = Mounted::new() else { return };

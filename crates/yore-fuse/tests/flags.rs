@@ -36,7 +36,7 @@ fn both(test: impl Fn(&Mounted)) {
     }
 }
 
-/// Writes at an offset, and tells what came of it at the latest when the file is synced.
+/// Writes at an offset, and returns the outcome, at the latest from the sync.
 fn overwrite(path: &Path, offset: u64) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all_at(b"changed", offset)
 }
@@ -45,7 +45,7 @@ fn append(path: &Path) -> io::Result<()> {
     OpenOptions::new().append(true).open(path)?.write_all(b"more")
 }
 
-/// What changes a file or its names, and no flag of the second kind allows.
+/// Calls that change a file or its names, and that no flag of the second kind allows.
 fn changes(m: &Mounted, file: &Path) -> Vec<(&'static str, io::Result<()>)> {
     let other = m.path("other");
     fs::write(&other, "other").unwrap();
@@ -69,9 +69,9 @@ fn changes(m: &Mounted, file: &Path) -> Vec<(&'static str, io::Result<()>)> {
     ]
 }
 
-/// Nothing of an immutable file changes, whoever asks, until the flag is gone; one that can only be appended
-/// to grows, and else the same holds; directories keep their names, or only get more. What is below an
-/// immutable directory is not concerned.
+/// Nothing of an immutable file changes for anybody until the flag is gone. An append-only file grows, and
+/// otherwise the same holds. Immutable directories keep their names; append-only ones only get more. Nothing
+/// below an immutable directory is affected.
 #[test]
 fn protected() {
     both(|m| {
@@ -101,7 +101,7 @@ fn protected() {
         let of = |a: &fs::Metadata| (a.mode(), a.uid(), a.gid(), a.nlink());
         assert_eq!(of(&before), of(&after));
         assert!((after.ctime(), after.ctime_nsec()) > (before.ctime(), before.ctime_nsec()));
-        // Those after it find that the file is gone.
+        // The calls after the rename find that the file is gone.
         for (what, outcome) in changes(m, &file).into_iter().take_while(|(what, _)| *what != "rename") {
             assert!(outcome.is_ok(), "{what} of what is not protected: {outcome:?}");
         }
@@ -135,8 +135,9 @@ fn protected() {
     });
 }
 
-/// Only root protects, and takes protection away; owners say the rest, others nothing. Flags that Yore does
-/// not have are refused, not forgotten; immutable files keep their other flags, too.
+/// Only root protects files and removes protection. Owners set the other flags, and other users none. Yore
+/// refuses flags that it does not have, rather than dropping them. Immutable files keep their other flags,
+/// too.
 #[test]
 fn who_may() {
     both(|m| {
@@ -159,8 +160,8 @@ fn who_may() {
     });
 }
 
-/// Flags survive a remount; what was has those of then, and cannot get others; with `A` reading leaves no
-/// trace; new files have `A` and `d` of their directory. `lsattr` and `chattr` agree.
+/// Flags survive a remount. Files of the past have the flags of their time, and cannot get others. With `A`,
+/// reading leaves no trace. New files get `A` and `d` from their directory. `lsattr` and `chattr` agree.
 #[test]
 fn kept_and_shown() {
     let Some(m) = Mounted::new() else { return };
@@ -203,8 +204,8 @@ fn kept_and_shown() {
     m.end();
 }
 
-/// What a program stored through a mapping before the file became immutable is in it; what it stores
-/// afterwards is not, neither for who reads the file nor on the volume.
+/// A file contains what a program stored through a mapping before the file became immutable. It does not
+/// contain what the program stores afterwards, neither for readers of the file nor on the volume.
 #[test]
 fn stores_through_mappings() {
     use rustix::mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags};
@@ -212,7 +213,7 @@ fn stores_through_mappings() {
     let path = m.path("mapped");
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
     file.write_all_at(&[b'-'; 4096], 0).unwrap();
-    // SAFETY: a new mapping at an address of the kernel's choice, of a file that nobody truncates meanwhile.
+    // SAFETY: a new mapping at an address that the kernel chooses, of a file that nobody truncates meanwhile.
     let at = unsafe {
         mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
     }

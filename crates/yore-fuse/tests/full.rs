@@ -1,4 +1,4 @@
-//! Promises of a mount that is full: fsync says that there is no room, and nothing worse.
+//! Promises of a full mount: fsync says that there is no space, and nothing worse.
 
 mod common;
 
@@ -11,7 +11,7 @@ use yore_control::{Client as _, Mounted as Asked, Take};
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{Policy, Versioning};
 
-/// Numbers at random, the same ones each time.
+/// Random numbers, the same ones in each run.
 struct Random(u64);
 
 impl Random {
@@ -23,13 +23,13 @@ impl Random {
     }
 }
 
-/// Whether an outcome is what a full volume may say, beside refusals for which the caller has the reason.
+/// Whether a full volume may answer this. Other refusals have causes that the caller knows.
 fn is_usual<T>(outcome: io::Result<T>) -> bool {
     let usual = [libc::ENOSPC, libc::ENOENT, libc::EEXIST, libc::ENOTDIR, libc::EISDIR, libc::ENOTEMPTY];
     outcome.err().and_then(|error| error.raw_os_error()).is_none_or(|number| usual.contains(&number))
 }
 
-/// One call on one of a few files. `synced` counts what fsync answered: nothing, and that there is no room.
+/// One call on one of a few files. `synced` counts the answers of fsync: success, and no space.
 fn call(m: &Mounted, random: &mut Random, synced: &[AtomicU32; 2]) {
     let path = |n: usize| m.path(&format!("d/{n}"));
     let one = path(random.below(8));
@@ -70,8 +70,8 @@ fn call(m: &Mounted, random: &mut Random, synced: &[AtomicU32; 2]) {
     }
 }
 
-/// A program that called at random, on a full volume with a version at each close and rollbacks, once had EIO
-/// from fsync, and nobody knew why. There, fsync says that all is well or that there is no room.
+/// A program made random calls on a full volume with a version at each close and rollbacks. fsync once
+/// answered EIO, and nobody knew why. In this situation fsync succeeds or says that there is no space.
 #[test]
 fn fsync_knows_no_worse_than_no_space() {
     if !common::can_mount() {
@@ -101,7 +101,7 @@ fn fsync_knows_no_worse_than_no_space() {
             }
             if let Some(target) = taken.last() {
                 let plan = Plan { verb: Verb::Rollback, of: None, target: *target, others: None };
-                // A rollback that a full volume stops says so; what was snapshot there may be given up
+                // A rollback that stops because the volume is full says so; the snapshot may be given up
                 // meanwhile.
                 assert!(is_usual(Asked(&dir).roll_back(&plan).map_err(number)));
             }

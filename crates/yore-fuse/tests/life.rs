@@ -1,4 +1,4 @@
-//! The life of a mount: refused, begun, in use, ended in every way, found dead and replaced.
+//! The life of a mount: refused, started, in use, ended in every way, found dead and replaced.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn it_shows_in_the_table_of_mounts() {
     m.end();
 }
 
-/// A place that cannot be mounted on is refused by its own error, and the view stays open.
+/// Each kind of unusable mount point gets an error of its own, and the view stays open.
 #[test]
 fn refusals_leave_the_view_open() {
     if !can_mount() {
@@ -55,7 +55,7 @@ fn a_mounted_place_is_refused() {
     m.end();
 }
 
-/// A mount in use does not go away unless it is told to.
+/// A mount in use stays unless the unmount is lazy or aborts.
 #[test]
 fn unmounting_while_in_use() {
     let Some(mut m) = Mounted::new() else { return };
@@ -64,7 +64,7 @@ fn unmounting_while_in_use() {
     let session = m.take_session();
     let (session, error) = session.unmount(UnmountHow::Idle).err().unwrap();
     assert!(matches!(error, UnmountError::Busy { .. }), "{error}");
-    // Lazily: out of the tree at once, while the open file goes on.
+    // Lazy: the mount leaves the tree at once, while the open file goes on.
     session.handle().unmount(UnmountHow::Lazy).unwrap();
     assert_eq!(mounted_at(&m.root()).unwrap(), None);
     file.write_all(b" and after").unwrap();
@@ -76,7 +76,7 @@ fn unmounting_while_in_use() {
     m.end();
 }
 
-/// Aborting ends the session at once; who uses it gets errors; what was written before is kept.
+/// Aborting ends the session at once. Its users get errors, and earlier writes are kept.
 #[test]
 fn aborting() {
     let Some(mut m) = Mounted::new() else { return };
@@ -112,7 +112,7 @@ fn unmounted_from_outside() {
     m.end();
 }
 
-/// A session that is dropped takes its mount with it and closes the view.
+/// A session that is dropped removes its mount and closes the view.
 #[test]
 fn dropped_sessions_leave_nothing() {
     let Some(mut m) = Mounted::new() else { return };
@@ -124,7 +124,8 @@ fn dropped_sessions_leave_nothing() {
     m.end();
 }
 
-/// Not a test: the daemon that `daemons` starts in a process of its own. Does nothing without its variable.
+/// Not a test: this is the daemon that `daemon` starts in a process of its own. It does nothing without its
+/// variable.
 #[test]
 fn daemon_process() {
     let Some(mountpoint) = std::env::var_os("YORE_TEST_DAEMON") else { return };
@@ -140,7 +141,7 @@ fn daemon_process() {
     }
 }
 
-/// Starts a daemon on `mountpoint` as `uid`; returns it with its first words.
+/// Starts a daemon on `mountpoint` as `uid`; returns it with its first line of output.
 fn daemon(
     mountpoint: &Path,
     uid: u32,
@@ -159,7 +160,7 @@ fn daemon(
     let mut child = command.spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    // Before its words come those of the test harness.
+    // The test harness prints some lines before the daemon's own.
     while !["MOUNTED", "REFUSED"].iter().any(|w| line.contains(w)) {
         line.clear();
         assert_ne!(output.read_line(&mut line).unwrap(), 0, "the daemon said nothing");
@@ -167,7 +168,7 @@ fn daemon(
     (child, output, line)
 }
 
-/// A daemon killed with force leaves a dead mount point, which the next mount clears away.
+/// A killed daemon leaves a dead mount point, which the next mount removes.
 #[test]
 fn a_killed_daemon_is_replaced() {
     if !can_mount() {
@@ -187,7 +188,7 @@ fn a_killed_daemon_is_replaced() {
     assert_eq!(mounted_at(dir.path()).unwrap(), None, "the dead one is gone too");
 }
 
-/// The dead mount of another file system is not ours to remove.
+/// We may not remove the dead mount of another file system.
 #[test]
 fn a_dead_stranger_is_left_alone() {
     if !can_mount() {
@@ -224,7 +225,7 @@ impl Drop for OpenedDevice {
     }
 }
 
-/// An ordinary user mounts, uses and unmounts through fusermount3, and is told why `allow_other` is refused.
+/// An ordinary user mounts, uses and unmounts through fusermount3, and learns why `allow_other` is refused.
 #[test]
 fn ordinary_users() {
     if !can_mount() {
@@ -238,7 +239,7 @@ fn ordinary_users() {
     let mountpoint = dir.path().join("m");
     fs::DirBuilder::new().mode(0o755).create(&mountpoint).unwrap();
     std::os::unix::fs::chown(&mountpoint, Some(NOBODY), Some(NOBODY)).unwrap();
-    // The volume's root belongs to root: what nobody may do there is to look.
+    // The volume's root belongs to root, so the user nobody may only look there.
     let (mut child, mut output, mut said) = daemon(&mountpoint, NOBODY, &[]);
     let closed = fs::metadata("/dev/fuse").unwrap().mode() & 0o006 != 0o006;
     let _restore = closed.then(|| {
@@ -285,7 +286,8 @@ fn automatic_unmounting() {
     child.kill().unwrap();
     child.wait().unwrap();
     while mounted_at(dir.path()).unwrap().is_some() {
-        // The table becomes "exceptional" when it changes; bounded, so that a mount that stays fails below.
+        // The table becomes "exceptional" when it changes. The wait is bounded, so that a mount that stays
+        // fails below.
         use rustix::event::{poll, PollFd, PollFlags, Timespec};
         let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
         if poll(&mut [PollFd::new(&table, PollFlags::PRI)], Some(&limit)).unwrap() == 0 {
@@ -297,7 +299,7 @@ fn automatic_unmounting() {
     assert_eq!(mounted_at(dir.path()).unwrap(), None);
 }
 
-/// What changes behind the kernel's back is seen after a notice, and a name that was missing too.
+/// After a notice, programs see a change made behind the kernel's back, and also a name that was missing.
 #[test]
 fn notices_reach_the_kernel() {
     let Some(m) = Mounted::new() else { return };
@@ -322,7 +324,7 @@ fn notices_reach_the_kernel() {
     notices.inode_changed(root).unwrap();
     assert_eq!(errno_of(fs::metadata(m.path("f"))), libc::ENOENT);
     assert_eq!(fs::read(m.path("g")).unwrap(), b"three");
-    // Of what the kernel does not know a notice is no error.
+    // A notice about something that the kernel does not know is no error.
     notices.entry_changed(root, b"never seen").unwrap();
     m.end();
 }

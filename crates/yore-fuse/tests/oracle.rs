@@ -1,6 +1,6 @@
-//! Promises: commands about history tell a directory's owner no name that he may not or could not learn by
-//! looking, whoever else has directories below; others learn nothing; and owners give up what only they
-//! remember.
+//! Promises: commands about history reveal to a directory's owner no name that the owner may not or could not
+//! learn by looking, even if others own directories below. Others learn nothing. Owners give up only history
+//! of which they own every state.
 
 mod common;
 
@@ -13,7 +13,7 @@ use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{Error, EventNo, InodeNo};
 use yore_fuse::control::look::{deleted, diff, log};
 
-/// Who keeps something below a directory of NOBODY's.
+/// A user with files below a directory of NOBODY's.
 const OTHER: u32 = 1000;
 
 fn mounted() -> Option<Mounted> {
@@ -43,8 +43,8 @@ fn number<T: std::fmt::Debug>(outcome: io::Result<T>) -> i32 {
     outcome.expect_err("an error").raw_os_error().unwrap()
 }
 
-/// `share` is NOBODY's, `share/hers` another's: closed, with a file that goes and one that changes. As of the
-/// first snapshot `share/was` was closed, too, and is NOBODY's now.
+/// `share` belongs to NOBODY. `share/hers` belongs to another user and is closed; in it one file goes and one
+/// changes. As of the first snapshot `share/was` was closed too; it belongs to NOBODY now.
 fn share() -> Option<(Mounted, EventNo)> {
     let m = mounted()?;
     make(&m, "share", None, NOBODY, 0o777);
@@ -71,8 +71,8 @@ fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// The owner of a directory asked `deleted -r`, `diff` and `log`, and was told the names in directories of
-/// others below, and of what he had been given since.
+/// The owner of a directory asked `deleted -r`, `diff` and `log`, and learned names in directories of others
+/// below, and in directories that the owner got only later.
 #[test]
 fn lists_have_no_names_of_closed_directories() {
     let Some((m, then)) = share() else { return };
@@ -104,14 +104,14 @@ fn lists_have_no_names_of_closed_directories() {
     let told = differs(NOBODY);
     assert!(told.iter().any(|path| path == "mine") && told.iter().any(|path| path == "came"), "{told:?}");
     assert!(!told.iter().any(|path| path.contains('/')), "{told:?}");
-    // A log follows renames, but not to where one could not look.
+    // A log follows renames, but not into directories that the user could not list.
     let states = |uid| as_user(uid, || log(&dir, b"came", None)).unwrap();
     assert!(states(0).iter().any(|state| state.name == b"moves"));
     assert!(states(NOBODY).iter().all(|state| state.name == b"came"));
     let was = File::open(m.path("share/was")).unwrap();
     assert_eq!(number(as_user(NOBODY, || log(&was, b"goes", None))), libc::ENOENT);
     assert_eq!(as_user(0, || log(&was, b"goes", None)).unwrap().len(), 1);
-    // Others are refused, whether there is something or not.
+    // Others are refused whether or not the name exists.
     for name in ["goes", "nothing"] {
         assert_eq!(number(as_user(4711, || log(&was, name.as_bytes(), None))), libc::EPERM, "{name}");
     }
@@ -119,7 +119,7 @@ fn lists_have_no_names_of_closed_directories() {
     m.end();
 }
 
-/// A rollback that is refused named what was somebody else's, wherever it was.
+/// A rollback that was refused named the file of another user, wherever it was.
 #[test]
 fn a_refusal_names_nothing_in_closed_directories() {
     let Some((m, then)) = share() else { return };
@@ -133,7 +133,7 @@ fn a_refusal_names_nothing_in_closed_directories() {
     m.end();
 }
 
-/// Versions of a file, and what a name with a time means, were listed for everybody who could open the
+/// Versions of a file, and what a name with a time leads to, were listed for everybody who could open the
 /// directory.
 #[test]
 fn lists_of_a_name_are_for_who_might_look_it_up() {
@@ -165,8 +165,9 @@ fn lists_of_a_name_are_for_who_might_look_it_up() {
     m.end();
 }
 
-/// Programs with the owner's rights took files out of the snapshots that root had taken against exactly that.
-/// Now only where the mount allows it; what the file's own policy kept is the owner's.
+/// Programs with the owner's rights expunged files from snapshots that root had taken to guard against
+/// exactly that. This now works only where the mount allows it. Versions that the file's own policy made
+/// belong to the owner.
 #[test]
 fn owners_give_up_what_only_they_remember() {
     for allowed in [false, true] {
@@ -183,7 +184,7 @@ fn owners_give_up_what_only_they_remember() {
         m.view.closed(inode(&m, "home/kept")).unwrap();
         snapshot(&m, None, "roots");
         fs::write(m.path("home/kept"), "2").unwrap();
-        // One that came after the snapshot.
+        // This file came after the snapshot.
         make(&m, "home/new", Some("1"), OTHER, 0o644);
         m.view.closed(inode(&m, "home/new")).unwrap();
         let dir = File::open(m.path("home")).unwrap();

@@ -1,6 +1,6 @@
-//! Promises: what root, or anybody else, took of a user's directory is safe from programs with that user's
-//! rights; what a user makes by rolling back is limited; and a user who asks much, or is refused, does not
-//! disturb others.
+//! Promises: snapshots that root, or anybody else, took of a user's directory are safe from programs with
+//! that user's rights. The number of snapshots that a user makes by rolling back is limited. A user who asks
+//! a lot, or is refused, does not disturb others.
 
 mod common;
 
@@ -36,8 +36,8 @@ fn names(dir: &File) -> Vec<String> {
 }
 
 /// A program with the owner's rights forgot the snapshots that root had taken of the owner's directory, after
-/// releasing those that root held. Neither is the owner's to do, nor to take their names; what the owner took
-/// is.
+/// releasing those that root held. The owner may do neither, nor remove their names; the owner may do all
+/// that with the owner's own snapshots.
 #[test]
 fn owners_do_not_undo_what_root_took() {
     let Some(m) = Mounted::with(|config| config.allow_other = true) else { return };
@@ -51,12 +51,12 @@ fn owners_do_not_undo_what_root_took() {
         assert_eq!(number_of(as_user(OWNER, || Asked(&dir).describe(number, unnamed.clone()))), libc::EPERM);
     }
     assert_eq!(number_of(as_user(OWNER, || forget(&dir, &[own, free]))), libc::EPERM, "all or none");
-    // Neither is root's hold the owner's to release, nor to take over.
+    // The owner may not release root's hold either, nor take it over.
     for to in [false, true] {
         assert_eq!(number_of(as_user(OWNER, || hold(&dir, held, to))), libc::EPERM);
     }
     assert_eq!(number_of(as_user(NOBODY, || hold(&dir, own, true))), libc::EPERM);
-    // The owner may see to it that one of root's stays, and need not for ever.
+    // The owner may hold one of root's snapshots, and release it again.
     for to in [true, false] {
         as_user(OWNER, || hold(&dir, free, to)).unwrap();
     }
@@ -76,7 +76,7 @@ fn owners_do_not_undo_what_root_took() {
     m.end();
 }
 
-/// Each rollback leaves two snapshots behind, and these did not count: a user could make any number.
+/// Each rollback leaves two snapshots behind, and these did not count: a user could make any number of them.
 #[test]
 fn rollbacks_count_as_snapshots() {
     let limits = UserLimits { snapshots: 5, ..UserLimits::default() };
@@ -100,7 +100,7 @@ fn rollbacks_count_as_snapshots() {
     assert_eq!(number_of(as_user(OWNER, || Asked(&dir).roll_back(&plan))), libc::EDQUOT);
     assert_eq!((fs::read(&file).unwrap(), names(&dir).len()), (b"now".to_vec(), 5), "nothing was changed");
     as_user(0, || Asked(&dir).roll_back(&plan)).unwrap();
-    // Who forgets some has room again.
+    // A user who forgets some snapshots has room again.
     save("now");
     let own = Asked(&dir).all_snapshots().unwrap();
     let own: Vec<EventNo> = own[1..3].iter().map(|one| one.event.number).collect();
@@ -110,8 +110,8 @@ fn rollbacks_count_as_snapshots() {
     m.end();
 }
 
-/// A stranger asks about his own directories all the time. Others go on working meanwhile, in files and with
-/// snapshots of theirs.
+/// A stranger sends requests about directories of its own all the time. Others go on working meanwhile, in
+/// files and with their own snapshots.
 #[test]
 fn who_asks_all_the_time_stops_nobody() {
     let Some(m) = Mounted::with(|config| config.allow_other = true) else { return };
@@ -155,7 +155,8 @@ fn who_asks_all_the_time_stops_nobody() {
     m.end();
 }
 
-/// A process works in a directory of the past when a stranger is refused that name: it goes on reading there.
+/// A process works in a directory of the past when a stranger is refused that name: the process goes on
+/// reading there.
 #[test]
 fn a_working_directory_outlives_a_refusal() {
     let Some(m) = Mounted::with(|config| config.allow_other = true) else { return };

@@ -1,5 +1,5 @@
-//! Promises: on a mount, `name@time` shows what was, to programs that know nothing of it, while the present
-//! changes; nothing of it is listed, and nothing of it can be changed.
+//! Promises: on a mount, `name@time` shows the past to programs that know nothing of it, while the present
+//! changes. No listing shows it, and nobody can change it.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a program in a directory; its output, and whether it ended well.
+/// Runs a program in a directory; returns its output, and whether it succeeded.
 fn run(directory: &Path, command: &str) -> (bool, String) {
     let out = Command::new("sh").current_dir(directory).args(["-c", command]).output().unwrap();
     let text = [out.stdout, out.stderr].concat();
@@ -67,7 +67,7 @@ fn programs_read_the_past() {
         ok(&dir, "cd src@v1/lib && cat f.c && cd .. && pwd -P").lines().last().unwrap(),
         format!("{}/src@v1", dir.display())
     );
-    // The same name in the same place, and a directory that is not there any more, as of a time written out.
+    // The same name in the same place, and a directory that no longer exists, as of a time written out.
     let events = mounted.view.events().unwrap();
     let (first, second) = (events[0].row.time, events[1].row.time);
     let written = yore_fs::time::print(first, Some(second), &yore_fs::time::TimeZone::UTC);
@@ -109,9 +109,9 @@ fn the_past_is_read_only_and_the_present_is_not() {
     refused(fs::hard_link(dir.join("d@then/a"), dir.join("d/b")), libc::EXDEV);
     refused(fs::write(dir.join("d@then/a"), "two"), libc::EROFS);
     refused(fs::set_permissions(dir.join("d@then/a"), fs::Permissions::from_mode(0o600)), libc::EROFS);
-    // A name with a time is of the past, too, in a directory of the present: it once was not there when it
-    // was to be removed or moved, and what was moved to it became a file of that name, behind which the past
-    // was hidden.
+    // A name with a time is of the past also in a directory of the present. Once, a program that wanted to
+    // remove or move it was told that it did not exist, and a file moved to it became a file of that name,
+    // which hid the past.
     refused(fs::remove_file(dir.join("d/a@then")), libc::EROFS);
     refused(fs::remove_dir(dir.join("d@then")), libc::EROFS);
     refused(fs::rename(dir.join("d/a@then"), dir.join("d/b")), libc::EXDEV);
@@ -128,8 +128,8 @@ fn the_past_is_read_only_and_the_present_is_not() {
     assert_eq!(then.ino(), fs::metadata(dir.join("d@then/a")).unwrap().ino());
 }
 
-/// A file held open in the past stays as it was while the present is rewritten, also behind a mapping; and
-/// what is written to the present is never seen in it.
+/// A file held open in the past stays as it was while the present is rewritten, also behind a mapping. Writes
+/// to the present never appear in it.
 #[test]
 fn what_is_open_stays_as_it_was() {
     let Some(mounted) = Mounted::new() else { return };
@@ -153,7 +153,7 @@ fn what_is_open_stays_as_it_was() {
     assert!(fs::read(dir.join("f@then")).unwrap() == old);
 }
 
-/// Names with an `@` can be made, and then they are what they are.
+/// Names with an `@` can be created, and then they are ordinary names.
 #[test]
 fn names_with_an_at_sign() {
     let Some(mounted) = Mounted::new() else { return };

@@ -17,7 +17,7 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Without `allow_other` nobody else gets in, whatever the permissions say.
+/// Without `allow_other` nobody else can use the mount, whatever the permissions say.
 #[test]
 fn other_users_stay_out() {
     let Some(m) = Mounted::new() else { return };
@@ -28,7 +28,7 @@ fn other_users_stay_out() {
     m.end();
 }
 
-/// With `allow_other` permissions decide, and new files belong to who made them.
+/// With `allow_other` permissions decide, and new files belong to the user who created them.
 #[test]
 fn permissions_decide() {
     let Some(m) = Mounted::with(|c| c.allow_other = true) else { return };
@@ -45,12 +45,12 @@ fn permissions_decide() {
     let found = fs::metadata(m.path("new")).unwrap();
     assert_eq!((found.uid(), found.gid(), mode(&m.path("new"))), (NOBODY, NOBODY, 0o640));
     assert_eq!(mode(&m.path("dir")), 0o750);
-    // Sticky: nobody removes root's file.
+    // Sticky: nobody else removes root's file.
     assert!(!shell_as(NOBODY, &format!("rm -f {:?}", m.path("public"))).0);
     m.end();
 }
 
-/// A set-group-id directory hands its group down, and itself to subdirectories.
+/// Files created in a set-group-id directory get its group, and subdirectories also get the bit.
 #[test]
 fn set_group_id_directories() {
     let Some(m) = Mounted::with(|c| c.allow_other = true) else { return };
@@ -65,8 +65,8 @@ fn set_group_id_directories() {
     m.end();
 }
 
-/// Set-id bits fall when an ordinary user writes, truncates, allocates or copies into a file, and stay when
-/// root does. The kernel leaves all of that to the daemon.
+/// Set-id bits are dropped when an ordinary user writes, truncates, allocates or copies into a file, and stay
+/// when root does. The kernel leaves all of that to the daemon.
 #[test]
 fn set_id_bits_fall() {
     for close_events in [false, true] {
@@ -101,7 +101,7 @@ fn set_id_bits_fall() {
         chmod(&path, 0o6705);
         assert!(shell_as(NOBODY, &format!("echo x >> {name}")).0);
         assert_eq!(mode(&path), 0o2705);
-        // Root keeps them on writing, and loses them by giving the file away.
+        // Root keeps them on writing, and loses them on giving the file away.
         chmod(&path, 0o6775);
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"root").unwrap();
         File::options().write(true).open(&path).unwrap().write_all_at(b"root", 9).unwrap();
@@ -134,7 +134,7 @@ fn acls() {
     let said = run("getfacl -n --omit-header f");
     assert!(said.contains(&format!("user:{NOBODY}:r--")) && said.contains("mask::r--"), "{said}");
     assert_eq!(mode(&m.path("f")), 0o640, "the mask stands in the group's place");
-    // Taking the mask's rights away takes the named user's away.
+    // Removing rights from the mask removes them from the named user.
     chmod(&m.path("f"), 0o600);
     assert!(!shell_as(NOBODY, &format!("cat {:?}", m.path("f"))).0);
 
@@ -170,7 +170,7 @@ fn acl_drops_set_group_id() {
     m.end();
 }
 
-/// `trusted.` attributes are root's, their names too.
+/// `trusted.` attributes are for root, and so are their names.
 #[test]
 fn trusted_attributes_are_hidden() {
     let Some(m) = Mounted::with(|c| c.allow_other = true) else { return };

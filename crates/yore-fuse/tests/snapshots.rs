@@ -1,6 +1,6 @@
-//! Promises: a snapshot can be mounted by itself, beside the present; it stays while it is mounted; all
-//! snapshots are found in the directory of snapshots, under each of their names; `past=owner` shows what was
-//! to its owner only; handles of the past are good.
+//! Promises: a snapshot can be mounted by itself, beside the present, and stays while it is mounted; the
+//! directory of snapshots contains all snapshots, under each of their names; `past=owner` shows the past only
+//! to its owner; handles of the past are good.
 
 mod common;
 
@@ -54,8 +54,8 @@ impl Beside {
     }
 }
 
-/// A tree as of two snapshots and of now, each under a mount of its own, compared by programs; what is
-/// mounted is not forgotten, and may outlive the mount of the present.
+/// Programs compare a tree as of two snapshots and as of now, each under a mount of its own. A mounted
+/// snapshot is not forgotten, and may outlive the mount of the present.
 #[test]
 fn snapshots_beside_the_present() {
     let Some(mounted) = Mounted::new() else { return };
@@ -73,12 +73,12 @@ fn snapshots_beside_the_present() {
     assert_eq!(ok(&one.root(), "cat a/b/f a/hard a/link && ls"), "one\none\none\na\ncopy-of-then\n");
     assert_eq!(ok(&two.root(), "cat a/c/f a/new && ls a"), "two\nnew\nc\nlink\nnew\n");
     assert_eq!(ok(&dir, "ls"), "copy-of-then\nnow\n");
-    // Numbers are those of the present, and hard links have one.
+    // Inode numbers are those of the present, and hard links share one.
     let number = |path: PathBuf| fs::metadata(path).unwrap().ino();
     assert_eq!(number(one.root().join("a/b/f")), number(one.root().join("a/hard")));
     assert_eq!(number(one.root().join("a/b/f")), number(two.root().join("a/c/f")));
     assert_eq!(number(one.root()), number(dir.clone()));
-    // A time in a time.
+    // A time inside a time.
     assert_eq!(ok(&two.root(), "cat a@first/b/f"), "one\n");
     for refused in [fs::write(one.root().join("x"), ""), fs::remove_file(one.root().join("a/hard"))] {
         assert_eq!(errno_of(refused), libc::EROFS);
@@ -86,7 +86,7 @@ fn snapshots_beside_the_present() {
     assert!(matches!(mounted.view.forget(&[first]), Err(Error::Pinned { .. })));
     one.end();
     mounted.view.forget(&[first]).unwrap();
-    // The present is unmounted, and the volume closed, with a snapshot still in use.
+    // The present is unmounted, and its view closed, while a snapshot is still in use.
     let open = File::open(two.root().join("a/new")).unwrap();
     let view = mounted.view.clone();
     mounted.end();
@@ -138,17 +138,17 @@ fn the_directory_of_snapshots() {
         assert!(content == "two\n" || names.iter().position(|n| n == name) < Some(3), "{name}: {content}");
     }
     assert_eq!(ok(&dir, "cat .yore/first/src/f .yore/now/src/f"), "one\ntwo\n");
-    // With attributes, which asks in another way, and by who stands in it.
+    // With attributes, which another request fetches, and from inside the directory.
     assert_eq!(ok(&dir, "cd .yore && ls -l | grep -c ^dr").trim(), names.len().to_string());
     assert_eq!(
         ok(&dir, "stat -c '%a %F' .yore && cd .yore/first && cd ../.. && ls").trim(),
         "555 directory\nsrc"
     );
     assert_eq!(ok(&dir, "find .yore -name f | wc -l").trim(), names.len().to_string());
-    // What is forgotten is not there, though the kernel had the list.
+    // A forgotten snapshot is not there, although the kernel had the list.
     mounted.view.forget(&[second]).unwrap();
     let left = list();
-    // The second of both means the forgotten one, if it is the same.
+    // If both were taken in one second, that second meant the forgotten one.
     assert!(left.len() < names.len() && left.contains(&"first".to_string()), "{left:?}");
     for i in 0..300 {
         snapshot(&mounted, &format!("many{i}"));
@@ -160,7 +160,7 @@ fn the_directory_of_snapshots() {
     assert_eq!(ok(&dir, "ls -l .yore | grep -c many").trim(), "300");
     assert_eq!(errno_of(fs::metadata(dir.join(".yore/nothing"))), libc::ENOENT);
     assert_eq!(errno_of(fs::metadata(dir.join(".yore/1990-01-01"))), libc::ENOENT);
-    // It cannot be changed, nor what is in it.
+    // Neither the directory nor its content can be changed.
     assert_eq!(errno_of(fs::create_dir(dir.join(".yore"))), libc::EEXIST);
     assert_eq!(errno_of(fs::create_dir(dir.join(".yore/x"))), libc::EROFS);
     assert_eq!(errno_of(fs::remove_dir(dir.join(".yore"))), libc::EROFS);
@@ -175,7 +175,7 @@ fn the_directory_of_snapshots() {
     assert_eq!(errno_of(fs::metadata(dir.join("src/.yore"))), libc::ENOENT, "only in the root");
 }
 
-/// A file that has the name comes first, and is as any other.
+/// A file that has the name takes precedence, and is like any other.
 #[test]
 fn a_file_with_the_name_of_the_directory_of_snapshots() {
     let Some(mounted) = Mounted::with(|config| config.snapdir = Some("old".into())) else { return };
@@ -259,7 +259,7 @@ impl Handle {
 
     fn open(&self, root: &File) -> std::io::Result<File> {
         use std::os::fd::{AsRawFd, FromRawFd};
-        // SAFETY: an open descriptor of the mount and a handle the kernel made.
+        // SAFETY: an open descriptor of the mount, and a handle that the kernel made.
         let fd =
             unsafe { libc::syscall(libc::SYS_open_by_handle_at, root.as_raw_fd(), self, libc::O_RDONLY) };
         match i32::try_from(fd).ok().filter(|fd| *fd >= 0) {
@@ -270,8 +270,8 @@ impl Handle {
     }
 }
 
-/// A handle of a file of the past is good after everybody forgot the file, as long as its snapshot is kept;
-/// on a mount of a snapshot one of a directory is, too.
+/// A handle of a file of the past is good after everybody has forgotten the file, as long as its snapshot is
+/// kept. On a mount of a snapshot a handle of a directory is good, too.
 #[test]
 fn handles_of_the_past() {
     let Some(mounted) = Mounted::new() else { return };
@@ -302,7 +302,7 @@ fn handles_of_the_past() {
     drop(beside_file);
     beside.end();
     mounted.view.forget(&[event]).unwrap();
-    // The kernel forgets a file behind everybody's back; until then it opens what it knows.
+    // The kernel forgets a file at a time of its own; until then it opens what it knows.
     let begin = std::time::Instant::now();
     for (handle, root) in [live, changed] {
         let error = loop {
@@ -322,7 +322,7 @@ fn handles_of_the_past() {
     }
 }
 
-/// Hard links of the past are one file, by whatever name one came.
+/// Hard links of the past are one file, whichever name led there.
 #[test]
 fn files_of_the_past_have_one_number() {
     let Some(mounted) = Mounted::new() else { return };

@@ -1,4 +1,4 @@
-//! What commands ask of a mount, through one of its directories.
+//! Requests of commands to a mount, through one of its directories.
 
 use std::fs::File;
 use yore_control::{Client as _, Mounted, Saying, Take};

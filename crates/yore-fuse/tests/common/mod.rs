@@ -1,7 +1,7 @@
 //! A volume in memory, mounted in a temporary directory.
 //!
-//! Mounting needs /dev/fuse and root (or fusermount3). Where it is not to be had a test says SKIPPED and
-//! passes, but fails if the environment has CI=true: there, a skip is a hole nobody would see.
+//! Mounting needs /dev/fuse and root (or fusermount3). Without these a test prints SKIPPED and passes. If the
+//! environment has CI=true it fails instead, because nobody would notice a skip there.
 
 #![allow(dead_code)] // Each test binary uses its own part.
 
@@ -18,7 +18,7 @@ use yore_fuse::{mount, End, MountConfig, Session, UnmountHow};
 /// A user with no rights anywhere.
 pub const NOBODY: u32 = 65534;
 
-/// Whether this machine and user can mount as root can; says so loudly if not.
+/// Whether this machine and user can mount as root can; prints a warning if not.
 pub fn can_mount() -> bool {
     let reason = if !Path::new("/dev/fuse").exists() {
         "there is no /dev/fuse"
@@ -31,7 +31,7 @@ pub fn can_mount() -> bool {
     false
 }
 
-/// Says that a test (or a part of it) was skipped.
+/// Prints that a test (or a part of it) was skipped.
 pub fn skipped(reason: &str) {
     eprintln!("SKIPPED: {reason}");
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "skipped in CI: {reason}");
@@ -54,7 +54,7 @@ pub fn new_device(bytes: u64) -> Arc<dyn Device> {
     device
 }
 
-/// A mounted volume; its mount point is its temporary directory's `m`.
+/// A mounted volume; its mount point is `m` in its temporary directory.
 pub struct Mounted {
     pub view: View,
     pub device: Arc<dyn Device>,
@@ -63,7 +63,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// A new volume mounted with the defaults; `None` where mounting is impossible.
+    /// A new volume mounted with the defaults; `None` if mounting is impossible.
     pub fn new() -> Option<Mounted> {
         Mounted::with(|_| {})
     }
@@ -107,7 +107,7 @@ impl Mounted {
         self.device.clone()
     }
 
-    /// Gives the session away.
+    /// Gives up the session to the caller.
     pub fn take_session(&mut self) -> Session {
         self.session.take().unwrap()
     }
@@ -124,7 +124,7 @@ pub fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap()
 }
 
-/// Runs a shell command as `uid` with no other groups; returns its exit status's success and what it printed.
+/// Runs a shell command as `uid` with no other groups; returns whether it succeeded, and what it printed.
 pub fn shell_as(uid: u32, command: &str) -> (bool, String) {
     use std::os::unix::process::CommandExt;
     let output = std::process::Command::new("sh")
@@ -138,12 +138,12 @@ pub fn shell_as(uid: u32, command: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Runs something as another user, on a thread of its own.
+/// Runs a function as another user, on a thread of its own.
 pub fn as_user<R: Send>(uid: u32, work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let id = rustix::fs::Uid::from_raw(uid);
-            // The ids of this thread alone, which ends with `work`.
+            // This changes the ids of this thread only, which ends with `work`.
             rustix::thread::set_thread_res_uid(id, id, id).expect("another user");
             work()
         });
