@@ -1,13 +1,13 @@
-//! Promise: what looks at history and what puts back mean the same. After any sequence of changes, snapshots,
-//! versions that policies make, renames, links, removals, rollbacks and forgetting:
+//! Promise: the calls that look at history and the calls that put back agree. After any sequence of changes,
+//! snapshots, versions that policies make, renames, links, removals, rollbacks and forgetting:
 //!
-//! - what `deleted` lists can be seen at the time that it names, as it was then, and so brought back;
-//! - the log of a name that is gone begins with that, and so does that of a path below a directory that is
-//!   gone;
-//! - what a kept snapshot has and is gone is listed, unless it was renamed;
+//! - what `deleted` lists can be seen at the time that it names, as it was then, and so can be brought back;
+//! - the log of a name that is gone begins with that state, and so does the log of a path below a directory
+//!   that is gone;
+//! - a file that a kept snapshot has and that is gone is listed, unless it was renamed;
 //! - after a rollback nothing differs.
 //!
-//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
+//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs `n` sequences.
 
 #[path = "common/tree.rs"]
 mod reading;
@@ -37,7 +37,7 @@ use yore_fs::{
 /// Inode and incarnation.
 type Identity = (InodeNo, u32);
 
-/// What a path leads to: of a directory no content.
+/// What a path leads to; a directory has no content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     of: Identity,
@@ -46,7 +46,7 @@ struct Entry {
     content: Vec<u8>,
 }
 
-/// All below a directory, by path.
+/// Everything below a directory, by path.
 type Tree = BTreeMap<PathBuf, Entry>;
 
 fn tree(view: &View, root: InodeNo) -> Tree {
@@ -58,7 +58,7 @@ fn tree(view: &View, root: InodeNo) -> Tree {
     read_tree(view, root).into_iter().map(entry).collect()
 }
 
-/// The part of a tree below a path, with paths from there, and without what a copy would have of its own.
+/// The part of a tree below a path, with paths from there, and without what a copy would have for itself.
 fn below(tree: &Tree, path: &Path) -> Vec<(PathBuf, FileKind, u32, Vec<u8>)> {
     let part = tree.iter().filter_map(|(at, entry)| {
         let at = at.strip_prefix(path).ok()?;
@@ -67,11 +67,11 @@ fn below(tree: &Tree, path: &Path) -> Vec<(PathBuf, FileKind, u32, Vec<u8>)> {
     part.collect()
 }
 
-/// What an event has seen, as the model knows.
+/// What an event has seen, as the model knows it.
 enum Model {
-    /// All, of the volume's root directory on; what the event is of is the directory of this identity.
+    /// Everything, from the volume's root directory on; the event's root is the directory with this identity.
     Tree(Tree),
-    /// The content of files, of which one was cut.
+    /// The content of files; the event is of one of them.
     Files(HashMap<Identity, Vec<u8>>),
 }
 
@@ -79,7 +79,7 @@ struct Run {
     rng: Xoshiro256PlusPlus,
     volume: Volume,
     device: Arc<dyn Device>,
-    /// As it was before the last step.
+    /// The tree before the last step.
     before: Tree,
     known: BTreeMap<EventNo, Model>,
     log: Vec<String>,
@@ -118,7 +118,7 @@ impl Run {
         match what {
             0..=29 => volume.write(&path, vec![self.pick(250) as u8; len]),
             30..=34 => volume.append(&path, b"more"),
-            // As programs save.
+            // The way in which programs save.
             35..=42 => {
                 volume.write("/new", vec![self.pick(250) as u8; len])?;
                 self.note();
@@ -170,7 +170,7 @@ impl Run {
         Ok(())
     }
 
-    /// Makes a directory what it was; then nothing differs.
+    /// Rolls a directory back; then nothing differs.
     fn roll_back(&mut self) -> Result<()> {
         let (view, directory) = (self.volume.view().clone(), self.directory());
         let inode = self.volume.node(&directory)?.inode();
@@ -183,7 +183,7 @@ impl Run {
         let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
         match view.rollback(&Rights::All, inode, &plan, &mut |_| ()) {
             Ok(_) => {}
-            // The event has not seen it, or is of a file; or a file has the name.
+            // The event has not seen it, or is an event of a file; or a file has the name.
             Err(Error::NotFound | Error::NotADirectory) => return Ok(()),
             Err(e) => panic!("{e}: {:#?}", self.log),
         }
@@ -192,7 +192,7 @@ impl Run {
         Ok(())
     }
 
-    /// Remembers what the new events have seen.
+    /// Records in the model what the new events have seen.
     fn note(&mut self) {
         let view = self.volume.view().clone();
         let now = tree(&view, view.root());
@@ -212,7 +212,7 @@ impl Run {
         self.before = now;
     }
 
-    /// A name at a time is what the model says.
+    /// Checks that a name at a time is what the model says.
     fn is_as_known(&self, node: &Node, name: &[u8], event: EventNo, when: &str) {
         let of = (node.inode(), node.attr().incarnation);
         let view = self.volume.view().of(node);
@@ -235,7 +235,7 @@ impl Run {
         }
     }
 
-    /// All promises about what is gone.
+    /// Checks all promises about what is gone.
     fn check(&self) {
         let view = self.volume.view();
         let directories = self.before.iter().filter(|(_, entry)| entry.kind == FileKind::Directory);
@@ -284,7 +284,7 @@ impl Run {
         assert_eq!(logged, shown, "{when}: {:#?}", self.log);
     }
 
-    /// What a kept snapshot has can be found, also where the directories above it are gone.
+    /// Checks that what a kept snapshot has can be found, also where the directories above it are gone.
     fn check_seen(&self, tree: &Tree, path: &Path, listed: &HashSet<(InodeNo, Vec<u8>)>, of_root: bool) {
         let (view, name) = (self.volume.view(), path.file_name().unwrap().as_bytes());
         let above = tree[path.parent().unwrap()].of;
@@ -303,8 +303,8 @@ impl Run {
         }
     }
 
-    /// A path from the root directory is gone: each name on it is seen at the time with which its log begins,
-    /// up to the last.
+    /// A path from the root directory is gone: each name on it, up to the last, is seen at the time with
+    /// which its log begins.
     fn check_way(&self, path: &Path) {
         let view = self.volume.view();
         let mut node = view.node(view.root(), None).unwrap();
@@ -316,11 +316,12 @@ impl Run {
                 continue;
             }
             let newest = newest(view, view.root(), way.as_os_str().as_bytes());
-            // The last that was seen under the name above was a file.
+            // The name above last meant a file.
             if matches!(newest, Err(Error::NotADirectory)) {
                 return;
             }
-            // The last directory above that was seen may have had no such name, and another one before it.
+            // The last directory that was seen above may have had no such name, while another one before it
+            // had.
             let Ok(newest) = newest else { return };
             let last = newest.last.as_ref().unwrap_or_else(|| panic!("{way:?}: not seen: {:#?}", self.log));
             let (time, event) = (last.event.row.time, last.event.number);
@@ -373,7 +374,7 @@ fn all_of_them_agree() {
     for seed in seeds(40) {
         let mut run = Run::new(seed);
         for step in 0..160 {
-            // What cannot be done is not.
+            // A step that cannot be done is skipped.
             if let Err(e) = run.step() {
                 run.log.push(format!("  {e}"));
             }
@@ -386,7 +387,7 @@ fn all_of_them_agree() {
     }
 }
 
-/// What took the place of another one, in a new directory as well, is one difference or none.
+/// A file that took the place of another one, also in a new directory, is one difference or none.
 #[test]
 fn what_took_a_place_is_compared() {
     let volume = Volume::memory(64 << 20).unwrap();

@@ -1,6 +1,6 @@
-//! Promises: what contradicts itself on the medium, each block of it sealed as if it were sound, gives a
-//! typed error that names the block and its owner where somebody needs what is wrong, and is no matter to
-//! anybody else. It never panics and never frees or overwrites what somebody else has.
+//! Promises: metadata that contradicts itself, with each block sealed as if it were sound, gives a typed
+//! error that names the block and its owner to a caller that needs the damaged part, and does not matter to
+//! any other caller. It never causes a panic, and never frees or overwrites what belongs to somebody else.
 
 #[path = "../../yore-check/tests/common/chain.rs"]
 mod chain;
@@ -62,7 +62,7 @@ fn find(device: &MemoryDevice, addr: MetaAddr, kind: BlockKind) -> (u64, Box<Blo
     (at, block)
 }
 
-/// Changes a metadata block and makes all checksums right again.
+/// Changes a metadata block and makes all checksums valid again.
 fn plant(device: &MemoryDevice, addr: MetaAddr, kind: BlockKind, change: impl FnOnce(&mut Block)) {
     let (at, mut block) = find(device, addr, kind);
     change(&mut block);
@@ -102,7 +102,7 @@ fn extent_of(device: &MemoryDevice, no: InodeNo) -> (ExtentValue, u32) {
     (extents[0].1, bit)
 }
 
-/// The bitmap has a block of the file as free, and another as used, so that its counts are right.
+/// Marks a block of the file as free in the bitmap, and another one as used, so that the counts stay right.
 fn plant_free_block(device: &MemoryDevice, bit: u32) {
     plant(device, bitmap(), BlockKind::Bitmap, |block| {
         let free = first_free(block);
@@ -111,12 +111,12 @@ fn plant_free_block(device: &MemoryDevice, bit: u32) {
     });
 }
 
-/// A volume with directories `a/b/c` and files `a/b/c/deep` and `a/high`, in which `c` is `a` once more.
+/// A volume with directories `a/b/c` and files `a/b/c/deep` and `a/high`, where `c` is `a` once more.
 fn circle() -> MemoryDevice {
     circle_of(|_| ())
 }
 
-/// The same after something else was done.
+/// As `circle`, after `fill` has changed the volume.
 fn circle_of(fill: impl FnOnce(&Volume)) -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(SIZE));
     let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
@@ -145,8 +145,8 @@ fn corruption(error: Error) -> Box<Corruption> {
     }
 }
 
-/// A tree that damage made a circle ends where it comes back, wherever the walk begins; what is beside that
-/// is still shown.
+/// Damage made a tree a circle. A walk ends where the tree comes back, wherever the walk begins; what lies
+/// beside the circle is still shown.
 #[test]
 fn a_walk_in_a_circle_ends() {
     let device = circle();
@@ -167,8 +167,8 @@ fn a_walk_in_a_circle_ends() {
     volume.close().unwrap();
 }
 
-/// Adding up what is below a directory, and looking for other names of a file that a rollback brings back,
-/// went round a circle for ever.
+/// Adding up what is below a directory went round a circle for ever, and so did the search for other names of
+/// a file that a rollback brings back.
 #[test]
 fn the_past_of_a_circle_is_looked_through_once() {
     let device = circle_of(|volume| {
@@ -186,11 +186,11 @@ fn the_past_of_a_circle_is_looked_through_once() {
     assert!(totals.live < SIZE, "{totals:?}");
     let target = view.event_for(a, &When::Named("then".into())).unwrap();
     let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
-    // Whatever comes of it.
+    // Any result will do.
     let _ = view.rollback(&Rights::All, a, &plan, &mut |_| ());
 }
 
-/// An extent whose blocks the bitmap has as free cannot be freed. Other files in the group can.
+/// An extent cannot be freed if the bitmap has its blocks as free. Other files in the group can be freed.
 #[test]
 fn an_extent_of_free_blocks_is_not_freed() {
     let device = volume();
@@ -207,7 +207,7 @@ fn an_extent_of_free_blocks_is_not_freed() {
     volume.close().unwrap();
 }
 
-/// A file that cannot be freed keeps nothing else from being written when the volume is closed, and is not
+/// If a file cannot be freed when the volume is closed, everything else is still written, and the file is not
 /// forgotten.
 #[test]
 fn closing_writes_what_it_can() {
@@ -226,7 +226,7 @@ fn closing_writes_what_it_can() {
     assert_eq!(open_read_only(device.snapshot()).read("c").unwrap(), b"written last");
 }
 
-/// A bitmap that counts otherwise than its group's summary is told before anything is written there.
+/// If a bitmap and its group's summary count differently, that is reported before anything is written there.
 #[test]
 fn a_bitmap_and_its_summary_count_the_same() {
     for used in [false, true] {
@@ -259,7 +259,7 @@ fn blocks_of_two_files_are_freed_once() {
     assert_eq!((c.structure, c.block, c.owner), ("bitmap", Some(extent.start), Some(b)));
 }
 
-/// Blocks that one file names twice are not freed at all: one Op would free both.
+/// Blocks that one file names twice are not freed at all: one Op would free them twice.
 #[test]
 fn blocks_named_twice_by_one_file_are_not_freed() {
     let device = volume();
@@ -271,8 +271,8 @@ fn blocks_named_twice_by_one_file_are_not_freed() {
     assert_eq!((c.structure, c.block, c.owner), ("extent", Some(extent.start), Some(no)));
 }
 
-/// Extents beyond the volume, across a group's end, in a zone's place, beyond the largest file, or over one
-/// another.
+/// Extents that lie beyond the volume, across a group's end, in a zone's place, beyond the largest file, or
+/// over one another.
 #[test]
 fn impossible_extents_are_errors() {
     type Make = fn(ExtentValue) -> Vec<(u64, ExtentValue)>;
@@ -299,8 +299,8 @@ fn impossible_extents_are_errors() {
     }
 }
 
-/// A wrong count of blocks is for the checker to find: it keeps nobody from looking at the file or deleting
-/// it.
+/// A wrong count of blocks is for the checker to find: everybody can still read the file's attributes and
+/// delete the file.
 #[test]
 fn wrong_counts_of_blocks_do_not_matter() {
     for blocks in [0, 1, u64::MAX / 4, u64::MAX] {
@@ -316,8 +316,8 @@ fn wrong_counts_of_blocks_do_not_matter() {
     }
 }
 
-/// An inode that says it has no names, and has one: looking at it does not free it; taking the name away
-/// does.
+/// An inode says that it has no names, but has one. Reading its attributes does not free it; removing the
+/// name does.
 #[test]
 fn a_file_without_links_but_with_a_name() {
     let device = volume();
@@ -335,8 +335,8 @@ fn a_file_without_links_but_with_a_name() {
     volume.close().unwrap();
 }
 
-/// A list of orphans with an inode that is free, or another one, is damage that keeps nobody from opening and
-/// using the volume; what is listed stays.
+/// A list of orphans contains an inode that is free, or another inode. In spite of this damage everybody can
+/// open and use the volume; what is listed stays.
 #[test]
 fn orphans_that_are_none() {
     let changes: [fn(&mut Inode); 2] = [
@@ -362,8 +362,8 @@ fn orphans_that_are_none() {
     }
 }
 
-/// Extents that continue one another and were never merged are no damage, however many: more than one Op
-/// takes are written to in several.
+/// Extents that continue one another and were never merged are no damage, however many there are: a write to
+/// more of them than one Op takes is split into several Ops.
 #[test]
 fn extents_that_nobody_merged() {
     const BLOCKS: u64 = 150;
@@ -403,8 +403,9 @@ fn extents_that_nobody_merged() {
     volume.close().unwrap();
 }
 
-/// An extent that points into a zone that is not its group's first, into group 0's first, or into the log, is
-/// recognised wherever it is used: what lies there is neither read as data, nor written over, nor freed.
+/// An extent that points into a zone that is not its group's first, into the first zone of group 0, or into
+/// the log, is recognised wherever it is used: what lies there is not read as data, not overwritten, and not
+/// freed.
 #[test]
 fn extents_in_zones_and_the_log() {
     let device = Arc::new(MemoryDevice::new(SIZE));
@@ -447,9 +448,9 @@ fn extents_in_zones_and_the_log() {
     }
 }
 
-/// The table of events and the superblock may contradict each other, so that the number that would be taken
-/// next is that of an event, or no number at all; and an event may have a time that none can follow. Who
-/// writes would make it worse; who reads needs neither.
+/// The table of events and the superblock may contradict each other, so that the next number would be that of
+/// an existing event, or no number at all. An event may also have a time after which no other can come.
+/// Writers would make it worse, so they are refused; readers need neither number nor time.
 #[test]
 fn the_next_number_and_time_come_after_all_events() {
     let device = Arc::new(volume());
@@ -483,7 +484,7 @@ fn the_next_number_and_time_come_after_all_events() {
     refused(&damaged, "time");
 }
 
-/// What lists the snapshots cannot be read: it is a row, a node, or the block of roots. That used to be the
+/// The list of snapshots cannot be read: a row, a node, or the block of roots is damaged. That used to be the
 /// end of the present, too.
 #[test]
 fn the_present_is_read_without_the_list_of_snapshots() {
@@ -510,7 +511,7 @@ fn the_present_is_read_without_the_list_of_snapshots() {
         }
         drop(volume.view().events());
     };
-    // The second row only: what comes before it is there.
+    // Only the second row: the rows before it are there.
     let damaged = device.snapshot();
     plant(&damaged, events_at, BlockKind::Events, |block| {
         NodeMut::new(block).replace(1, &[0; 32]);
@@ -532,7 +533,7 @@ fn chain_superblock(device: &MemoryDevice) -> yore_format::Superblock {
     yore_format::decode_slots([&slots[0], &slots[1]]).unwrap().0
 }
 
-/// Where the first zone is that is neither a root zone nor a group's first.
+/// A zone that is neither a root zone nor a group's first.
 fn further_zone(device: &MemoryDevice) -> u64 {
     let mut block = Box::new([0; BLOCK_SIZE]);
     let places = (2 * 1024..SIZE / BLOCK_SIZE as u64).step_by(1024);

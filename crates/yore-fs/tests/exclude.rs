@@ -1,5 +1,5 @@
-//! What policies exclude: who that is, what is seen of it and when, and that nothing is lost that was
-//! promised.
+//! What policies exclude: which files those are, what is seen of them and when, and that nothing is lost that
+//! was promised.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -33,10 +33,10 @@ fn set(volume: &Volume, path: &str, patterns: Option<&[&str]>, versioning: Optio
     volume.view().set_policy(inode(volume, path), &policy).unwrap();
 }
 
-/// What the policy of a directory with an interval takes when its time has come.
+/// Takes what the policy of a directory with an interval takes when its time has come.
 fn interval(volume: &Volume, path: &str) -> EventNo {
     let (view, of) = (volume.view(), inode(volume, path));
-    // Such a policy begins with a snapshot.
+    // A policy with an interval begins with a snapshot.
     let policy = Policy { versioning: Some(Versioning::Interval(HOUR)), ..view.policy(of).unwrap() };
     view.set_policy(of, &policy).unwrap();
     let last = view.events().unwrap().pop().unwrap();
@@ -80,9 +80,9 @@ fn over(volume: &Volume, path: &str, text: &str) {
     file.write_at(text.as_bytes(), 0).unwrap();
 }
 
-/// Patterns are those of gitignore: a name anywhere, a directory with all that is in it, a path from the
-/// directory of the policy, and what is taken back by a later one. The nearest directory that says anything
-/// decides; a file of several names is never excluded.
+/// Patterns are those of gitignore: a name anywhere, a directory with everything in it, a path from the
+/// directory of the policy, and patterns that a later one takes back. The nearest directory that says
+/// anything decides; a file with several names is never excluded.
 #[test]
 fn who_is_excluded() {
     let volume = open(&device());
@@ -123,7 +123,7 @@ fn who_is_excluded() {
         ],
         &["w", "w/a", "w/keep.swp", "w/sub", "w/sub/top", "w/own", "w/own/c.swp", "outside.swp", "/"],
     );
-    // As git has it, what is below an excluded directory is not taken back.
+    // As in git, a pattern cannot take back what lies below an excluded directory.
     check(&["w/sub/target/keep.swp"], &[]);
     // Names and places change.
     volume.rename("w/a.swp", "w/a.txt").unwrap();
@@ -134,18 +134,18 @@ fn who_is_excluded() {
     check(&["w/target", "w/target/target/moved"], &[]);
     volume.rename("w/target", "sub").unwrap();
     check(&[], &["sub", "sub/target/moved", "sub/b.swp"]);
-    // A file of several names is nobody's.
+    // A file with several names belongs to no single directory.
     volume.write("w/e.swp", "e").unwrap();
     check(&["w/e.swp"], &[]);
     volume.hard_link("w/e.swp", "w/e").unwrap();
     check(&[], &["w/e.swp"]);
     volume.remove_file("w/e").unwrap();
-    // Nobody remembers the name that is left, until it changes.
+    // The inode does not remember the name that is left, until that name changes.
     check(&[], &["w/e.swp"]);
     volume.rename("w/e.swp", "w/f.swp").unwrap();
     check(&["w/f.swp"], &[]);
     volume.rename("w/f.swp", "w/e.swp").unwrap();
-    // A file can say that it is not excluded, and no more.
+    // A file's own policy can say that the file is not excluded, and no more.
     let view = volume.view();
     let own = |patterns: &[&str]| {
         let exclude = Some(patterns.iter().map(|one| one.to_string()).collect());
@@ -169,9 +169,9 @@ fn who_is_excluded() {
     volume.close().unwrap();
 }
 
-/// An editor's swap file is written all the time: snapshots of an interval kept each state of it, and filled
-/// the volume. Excluded, it takes no room; what somebody takes a snapshot of is there, and as of an
-/// interval's there is nothing and never what is there now.
+/// An editor writes its swap file all the time: snapshots of an interval kept each state of it, and filled
+/// the volume. Excluded, it takes no room. A snapshot that somebody takes shows it; a snapshot of an interval
+/// shows nothing, and never the present content.
 #[test]
 fn intervals_make_no_versions_of_it() {
     let device = device();
@@ -215,7 +215,7 @@ fn intervals_make_no_versions_of_it() {
     volume.close().unwrap();
     let volume = open(&device);
     seen(&volume);
-    // What is gone can be seen where it is said to be.
+    // A removed file can be seen where the list says that it is.
     over(&volume, "d/x.swp", "gone");
     volume.remove_file("d/x.swp").unwrap();
     interval(&volume, "/");
@@ -236,8 +236,8 @@ fn intervals_make_no_versions_of_it() {
     volume.close().unwrap();
 }
 
-/// A build's directory is as of an interval's snapshot only while nothing in it changes; what comes out of it
-/// is versioned from then on.
+/// A snapshot of an interval shows a build's directory only while nothing in it changes; files that are moved
+/// out of it get versions from then on.
 #[test]
 fn what_moves_in_and_out() {
     let volume = open(&device());
@@ -269,9 +269,9 @@ fn what_moves_in_and_out() {
     volume.close().unwrap();
 }
 
-/// A pattern is given to a policy that has taken snapshots, and a directory is moved to where it is excluded:
-/// what these snapshots have seen stays as it was, also if it is changed only after the volume was opened
-/// anew.
+/// A pattern is given to a policy that has taken snapshots, and a directory is moved to where it is excluded.
+/// What these snapshots have seen stays as it was, even if it is changed only after the volume was opened
+/// again.
 #[test]
 fn what_begins_to_be_excluded_loses_nothing() {
     let device = device();
@@ -287,7 +287,8 @@ fn what_begins_to_be_excluded_loses_nothing() {
     set(&volume, "/", Some(&["build/"]), Some(Versioning::Interval(HOUR)));
     let second = volume.view().events().unwrap().pop().unwrap().number;
     volume.rename("p/moving", "build").unwrap();
-    // Excluded by the policy of the directory itself, and by another one above when that says nothing more.
+    // Excluded by the policy of the directory itself, and by another one above once that policy says nothing
+    // more.
     volume.rename("q/inner", "q/build").unwrap();
     set(&volume, "/q", None, None);
     volume.close().unwrap();
@@ -308,8 +309,8 @@ fn what_begins_to_be_excluded_loses_nothing() {
     volume.close().unwrap();
 }
 
-/// Closes make no versions of what is excluded; an editor that saves by way of a temporary file makes one of
-/// the name under which it saves.
+/// Closing an excluded file makes no version. An editor that saves through a temporary file makes a version
+/// of the name under which it saves.
 #[test]
 fn closes_make_no_versions_of_it() {
     let volume = open(&device());
@@ -331,9 +332,9 @@ fn closes_make_no_versions_of_it() {
     volume.close().unwrap();
 }
 
-/// A machine stops when new data of an excluded file is on the medium and nothing else of what was done
-/// since: its inode said that it was so when the interval's snapshot was taken, and showed what was written
-/// later as the past.
+/// A machine stops when new data of an excluded file is on the medium, but nothing else of what was done
+/// since. Its inode said that it was so when the interval's snapshot was taken, and showed as the past what
+/// was written later.
 #[test]
 fn a_crash_shows_no_new_data_in_the_past() {
     let device = device();
@@ -345,7 +346,7 @@ fn a_crash_shows_no_new_data_in_the_past() {
     let event = interval(&volume, "/");
     volume.sync().unwrap();
     over(&volume, "x.swp", &text('2'));
-    // Before it takes the place of another one its data is written, over what was there.
+    // Before the file takes the place of another one its data is written, over what was there.
     volume.rename("x.swp", "y.swp").unwrap();
     let stopped: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     let mut buffer = AlignedBuf::zeroed(256);

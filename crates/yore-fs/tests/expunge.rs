@@ -1,6 +1,6 @@
-//! Promises of expunging: all that the history knew of a file is gone at once, under whatever name it was,
-//! and gives its room back; what the file is now stays, and so does everything else; what is held or pinned
-//! loses nothing.
+//! Promises of expunging: everything that the history knew of a file is gone at once, under whatever name it
+//! was, and gives its room back. The present state of the file stays, and so does everything else. Events
+//! that are held or pinned lose nothing.
 
 use std::ops::ControlFlow;
 use yore_fs::{Error, EventNo, Forgetting, InodeNo, OpenOptions, PinnedBy, RenameMode, Volume};
@@ -10,7 +10,7 @@ fn event(volume: &Volume, directory: &str, name: &str) -> EventNo {
     volume.view().snapshot(node.inode(), name, false, true).unwrap().number
 }
 
-/// The inode and incarnation that a path means, in the present or with a time in it.
+/// The inode and incarnation that a path means, in the present or with a time in the path.
 fn file(volume: &Volume, path: &str) -> (InodeNo, u32) {
     let attr = *volume.node(path).unwrap().attr();
     (attr.inode, attr.incarnation)
@@ -46,8 +46,8 @@ fn names(volume: &Volume, path: &str) -> Vec<String> {
     names
 }
 
-/// A file that is gone, and one that is there, under the names that they had: nothing is left of them, the
-/// rest is as it was.
+/// One file is gone, one exists; both had several names: nothing is left of their history, and the rest is as
+/// it was.
 #[test]
 fn nothing_is_left_of_a_file() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -86,7 +86,7 @@ fn nothing_is_left_of_a_file() {
     assert_eq!(volume.read("d@one/other").unwrap(), b"other 1");
     assert_eq!(volume.read("d@two/other").unwrap(), b"other 2");
     assert_eq!(volume.read("d/idea").unwrap(), vec![2; 300_000]);
-    // From now on it has a past again.
+    // From now on it has a history again.
     event(&volume, "/", "five");
     volume.write("d/idea", "3").unwrap();
     assert_eq!(volume.read("d@five/idea").unwrap(), vec![2; 300_000]);
@@ -94,12 +94,13 @@ fn nothing_is_left_of_a_file() {
     volume.remove_file("d/idea").unwrap();
     expunge(&volume, &["d@five/idea"]);
     let after = free(&volume);
-    // What remains are nodes of trees.
+    // The blocks that remain are nodes of trees.
     assert!(before - after < 70, "{before} {after}");
     assert_eq!(volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap().looked_at, 0);
 }
 
-/// From the beginning what is gone is listed without it, and with what its name meant before.
+/// As soon as expunging begins, lists of what is gone leave out the file, and show what its name meant
+/// before.
 #[test]
 fn what_is_gone_is_listed_without_it() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -136,8 +137,8 @@ fn what_is_gone_is_listed_without_it() {
     }
 }
 
-/// All names of a file go, those that it does not remember too; and one that a link was before keeps what it
-/// is.
+/// All names of a file go, also those that it does not remember. A name that meant another file before keeps
+/// that file.
 #[test]
 fn all_names_of_a_file_go() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -168,8 +169,8 @@ fn all_names_of_a_file_go() {
     assert_eq!(volume.read("c@three/z").unwrap(), b"x");
 }
 
-/// What comes between asking and the end: events see the file, a name that ends is kept for them, and no
-/// earlier one sees it.
+/// Changes between the request and its end: events see the file, a name that ends is kept for them, and no
+/// earlier event sees it.
 #[test]
 fn what_comes_meanwhile_has_a_past() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -202,7 +203,7 @@ fn what_comes_meanwhile_has_a_past() {
     check("after");
 }
 
-/// A directory with all that was ever in it. What lives elsewhere keeps its present.
+/// A directory with everything that was ever in it. Files that live elsewhere keep their present.
 #[test]
 fn a_directory_goes_with_all_that_was_in_it() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -244,7 +245,7 @@ fn a_directory_goes_with_all_that_was_in_it() {
     assert!(before - after < 60, "{before} {after}");
 }
 
-/// What is held or pinned loses nothing, and then nothing is given up of any.
+/// Events that are held or pinned lose nothing; then no file is given up at all.
 #[test]
 fn held_and_pinned_events_lose_nothing() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -266,7 +267,7 @@ fn held_and_pinned_events_lose_nothing() {
     assert!(matches!(refused, Err(Error::Pinned { event }) if event == two.0), "{refused:?}");
     drop(pin);
     view.hold(one, true).unwrap();
-    // It is not in d.
+    // This file is not in d.
     view.expunge(&[b]).unwrap();
     assert!(is_gone(&volume, "b@two"));
     assert_eq!(volume.read("d@one/a").unwrap(), b"1");
@@ -276,8 +277,8 @@ fn held_and_pinned_events_lose_nothing() {
     assert!(matches!(view.as_of(one).expunge(&[a]), Err(Error::ReadOnly)));
 }
 
-/// A file that is open stays, now and then: the present is written and read; the past one is gone, and never
-/// shows something else.
+/// A file stays open in the present and in the past: the present one is written and read; the past one is
+/// gone, and never shows something else.
 #[test]
 fn files_that_are_open() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -300,7 +301,7 @@ fn files_that_are_open() {
     assert_eq!(byte, [2]);
 }
 
-/// The number of an inode is used again: what others were under it stays.
+/// The number of an inode is used again: the history of other files under that number stays.
 #[test]
 fn others_of_the_same_inode_number_stay() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -331,7 +332,7 @@ fn others_of_the_same_inode_number_stay() {
     }
 }
 
-/// Broken off after each few steps, and exchanged names.
+/// Expunging is interrupted after every few steps, and names are exchanged.
 #[test]
 fn it_goes_on_where_it_was() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -372,10 +373,10 @@ fn it_goes_on_where_it_was() {
     assert_eq!(file(&volume, "b"), b);
 }
 
-/// A file of several names remembers one of them. Another one, that ended after the file was expunged and
-/// before its names were given up, was kept with its old birth, and nothing said any more that there had been
-/// others: it stayed, and led to an inode that was not there, so that the directory could not be listed as of
-/// the snapshot.
+/// A file with several names remembers one of them. Another name ended after the file was expunged and before
+/// its names were given up. It was kept with its old birth, and nothing said any more that there had been
+/// other names. So it stayed, and led to an inode that was not there, and the directory could not be listed
+/// as of the snapshot.
 #[test]
 fn a_name_that_ends_while_its_file_goes_is_given_up() {
     type Ends = fn(&Volume, &str, &str);

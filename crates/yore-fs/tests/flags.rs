@@ -1,5 +1,5 @@
-//! The flags that people give to files, in the library: what a rollback does about them, and what the past
-//! tells.
+//! The flags that people give to files, in the library: what a rollback does with them, and what the past
+//! shows.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ fn back(volume: &Volume, rights: &Rights, target: EventNo) -> yore_fs::Result<St
     volume.view().rollback(rights, inode(volume, "d"), &plan, &mut |_| ()).map(|done| done.name)
 }
 
-/// Flags are there when the volume is opened again, and still forbid; others than those that people choose
-/// are refused, and so is changing what else is said of an immutable file.
+/// Flags are there when the volume is opened again, and still forbid. Only flags that people choose are
+/// accepted; other changes of the attributes of an immutable file are refused.
 #[test]
 fn flags_are_kept() {
     let (device, volume) = volume();
@@ -65,8 +65,8 @@ fn flags_are_kept() {
     assert!(matches!(moved, Err(Error::NotPermitted { .. })));
 }
 
-/// A rollback of who could not take protection away says what is protected before it begins, and changes
-/// nothing.
+/// A caller that cannot take protection away wants to roll back. The rollback names what is protected before
+/// it begins, and changes nothing.
 #[test]
 fn a_rollback_leaves_what_is_protected() {
     for protected in ["d/changed", "d/new", "d/sub", "d"] {
@@ -96,8 +96,8 @@ fn a_rollback_leaves_what_is_protected() {
     }
 }
 
-/// A rollback brings flags back with the other attributes, of files with several names and of directories
-/// that were removed too; only who may protect brings protection back.
+/// A rollback brings flags back with the other attributes, also those of files with several names and of
+/// directories that were removed. Only callers that may protect files bring protection back.
 #[test]
 fn a_rollback_brings_flags_back() {
     let (_, volume) = volume();
@@ -137,9 +137,9 @@ fn a_rollback_brings_flags_back() {
     assert_eq!(flags(&volume, "d/plain"), InodeFlags::NO_ACCESS_TIMES);
 }
 
-/// Somebody made files and directories immutable that were not so then. Root could take that away file by
-/// file before each rollback; so a rollback of root's does it by itself: all is as it was, its flags too, and
-/// what was only passed by keeps those that it has.
+/// Somebody made files and directories immutable that were not so then. Root could remove the flags file by
+/// file before each rollback, so a rollback by root does it by itself. Afterwards everything is as it was,
+/// its flags too, and a directory that the rollback only passed through keeps the flags that it has.
 #[test]
 fn a_rollback_of_who_may_changes_what_is_protected() {
     for flag in [InodeFlags::IMMUTABLE, InodeFlags::APPEND_ONLY, InodeFlags::CHOSEN] {
@@ -171,7 +171,7 @@ fn a_rollback_of_who_may_changes_what_is_protected() {
             for path in ["d", "d/sub", "d/changed", "d/sub/renamed", "d/sub/deep", "d/sub/deep/same"] {
                 assert_eq!(flags(volume, path), InodeFlags::empty(), "{path}");
             }
-            // What it was then, and a name that was not asked for.
+            // The flags of then; and a name that the rollback did not cover.
             assert_eq!((flags(volume, "d/always"), flags(volume, "linked")), (flag, flag));
         };
         what_is(&volume);

@@ -1,6 +1,6 @@
-//! Promises of forgetting: what is forgotten is gone at once and gives its room back, what is not stays to
-//! the byte, held snapshots are not forgotten, nobody reads what has become somebody else's, and a full
-//! volume gives up the oldest first.
+//! Promises of forgetting: what is forgotten is gone at once and gives its room back; everything else stays
+//! to the byte; held snapshots are not forgotten; nobody reads blocks that now belong to somebody else; and a
+//! full volume gives up the oldest history first.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,8 +58,8 @@ fn what_is_forgotten_is_gone_and_what_is_held_is_not_forgotten() {
     assert_eq!(names, ["one"]);
 }
 
-/// A time that was printed for a snapshot never comes to mean another one: when it is forgotten, there is
-/// nothing. A time that was not means the last one before it.
+/// A time that was printed for a snapshot never comes to mean another one: after the snapshot is forgotten,
+/// the time means nothing. A time that was never printed means the last snapshot before it.
 #[test]
 fn the_time_of_a_forgotten_snapshot_means_nothing() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -83,7 +83,7 @@ fn the_time_of_a_forgotten_snapshot_means_nothing() {
     assert!(matches!(read(&printed[1]), Err(Error::NotFound)), "{:?}", read(&printed[1]));
     assert_eq!(read(&printed[0]).unwrap(), b"0");
     assert_eq!(read(&printed[2]).unwrap(), b"2");
-    // In d, too; and an instant after it that is no name of it.
+    // In d, too. An instant after it is not a name of it.
     assert!(volume.read(format!("d@{}/a", printed[1])).is_err());
     let mut after = events[1].row.time;
     after.nanos = after.nanos / 1000 * 1000 + 11_003;
@@ -94,8 +94,8 @@ fn the_time_of_a_forgotten_snapshot_means_nothing() {
     assert_eq!(volume.view().event_for(volume.view().root(), &after).unwrap(), taken[0]);
 }
 
-/// Ten versions of a file of which each changes another part, forgotten in several orders: each time the rest
-/// is what it was, and in the end all room is there again.
+/// Ten versions of a file, each of which changes another part, are forgotten in several orders: each time the
+/// rest is as it was, and in the end all room is there again.
 #[test]
 fn versions_are_forgotten_in_any_order_and_give_all_room_back() {
     for order in
@@ -144,7 +144,7 @@ fn versions_are_forgotten_in_any_order_and_give_all_room_back() {
     }
 }
 
-/// When nothing covers it any more, the present overwrites its blocks in place and keeps nothing.
+/// When no event covers a file any more, the present overwrites its blocks in place and keeps nothing.
 #[test]
 fn after_the_last_event_is_forgotten_nothing_is_kept() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -160,8 +160,8 @@ fn after_the_last_event_is_forgotten_nothing_is_kept() {
     assert_eq!(done, Forgetting::default(), "there was nothing to do");
 }
 
-/// Events of directories count for what was in them then: what was moved out stays as long as they do, and
-/// goes with them.
+/// An event of a directory covers what was in the directory then: a file that was moved out stays as long as
+/// the event, and goes with it.
 #[test]
 fn a_event_of_a_directory_holds_what_was_in_it() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -180,7 +180,7 @@ fn a_event_of_a_directory_holds_what_was_in_it() {
     assert_eq!(forget(&volume, &[inside]).blocks, 25);
 }
 
-/// Forgetting is broken off at every step it can be, and a new opening of the volume goes on: in the end
+/// Forgetting is interrupted at every possible step, and goes on when the volume is opened again: in the end
 /// nothing is left to do.
 #[test]
 fn what_was_broken_off_goes_on() {
@@ -220,8 +220,8 @@ fn what_was_broken_off_goes_on() {
     }
 }
 
-/// Threads read an old file while its snapshot is forgotten and others write: what they read is the old
-/// content, or an error that says that it is gone.
+/// Threads read an old file while its snapshot is forgotten and other threads write. They read the old
+/// content, or get an error that says that it is gone.
 #[test]
 fn nobody_reads_what_has_become_somebody_elses() {
     for round in 0..20u8 {
@@ -264,8 +264,8 @@ fn small(keep_history: bool) -> Volume {
     Volume::open(device, &MountOptions { keep_history, ..MountOptions::default() }).unwrap()
 }
 
-/// A volume much smaller than what is written to it goes on as long as the present fits: while history takes
-/// more than its share, the oldest snapshots go though they are young. A held one stays.
+/// Far more is written to a small volume than it can hold, but the present always fits. While history takes
+/// more than its share, the oldest snapshots go although they are young. A held one stays.
 #[test]
 fn a_full_volume_gives_up_the_oldest() {
     let volume = small(false);
@@ -286,8 +286,8 @@ fn a_full_volume_gives_up_the_oldest() {
     assert_eq!(volume.read("file").unwrap(), vec![39; 6 << 20]);
 }
 
-/// A pinned snapshot is not forgotten, neither by name nor for want of room, as long as there is a pin; and
-/// it can be read though the volume was closed.
+/// A pinned snapshot is not forgotten as long as there is a pin, neither by name nor to make room; and it can
+/// be read although the volume was closed.
 #[test]
 fn what_is_pinned_stays() {
     let volume = small(false);
@@ -314,7 +314,7 @@ fn what_is_pinned_stays() {
     assert!(matches!(view.forget(&[pinned]), Err(Error::Pinned { .. })), "there is another pin");
     let kept: Vec<EventNo> = view.events().unwrap().iter().map(|event| event.number).collect();
     assert!(kept[0] == pinned && kept[1] > other, "{kept:?}");
-    // It is not held: whoever opens the volume later knows nothing of it.
+    // It is not held: later openings of the volume know nothing of the pin.
     volume.write("large", "now").unwrap();
     view.close().unwrap();
     let then = second.view();
@@ -337,8 +337,8 @@ fn what_is_pinned_stays() {
     assert_eq!(names, 4);
 }
 
-/// Who wants to keep all of it is told that there is no room, and nothing is lost; deleting and forgetting by
-/// hand help.
+/// A full volume that is opened to keep all history reports that there is no room, and loses nothing;
+/// deleting files and forgetting by hand help.
 #[test]
 fn a_volume_that_keeps_its_history_says_that_it_is_full() {
     let volume = small(true);

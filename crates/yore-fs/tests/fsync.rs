@@ -1,6 +1,6 @@
-//! Promise: fsync through the intent log. What it costs, what a crash right after it leaves, and that data
-//! which is only in the log survives whatever comes next: generations, more records than the log holds,
-//! readers, another engine.
+//! Promise: fsync through the intent log. The tests show what it costs, what a crash right after it leaves,
+//! and that data which is only in the log survives whatever comes next: generations, more records than the
+//! log holds, readers, another engine.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use yore_fs::{Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, View
 
 const MIB: u64 = 1 << 20;
 
-/// A device in memory that counts, and does something once while a long write is under way.
+/// A device in memory that counts, and does something once during a long write.
 type CountingDevice = Wrapped<MemoryDevice, Counting>;
 
 #[derive(Default)]
@@ -22,9 +22,9 @@ struct Counting {
     during: Mutex<Option<During>>,
 }
 
-/// What is to be done while a write of many pages is under way.
+/// What to do during a write of many pages.
 struct During {
-    /// After how many others.
+    /// How many such writes come before.
     skipped: u32,
     what: Box<dyn FnOnce() + Send>,
 }
@@ -36,8 +36,8 @@ impl fmt::Debug for Counting {
 }
 
 impl Counting {
-    /// Has `what` done when the write of many pages after `skipped` others reaches the device, by another
-    /// thread: the one that writes holds locks.
+    /// Has another thread do `what` when the write of many pages, after `skipped` others, reaches the device:
+    /// the writing thread holds locks.
     fn during_long_write(&self, skipped: u32, what: impl FnOnce() + Send + 'static) {
         *self.during.lock().unwrap() = Some(During { skipped, what: Box::new(what) });
     }
@@ -78,7 +78,7 @@ impl Hook for Counting {
     }
 }
 
-/// No generations but those that are asked for, or that the log needs.
+/// No generations except those that a caller or the log needs.
 fn options() -> MountOptions {
     MountOptions {
         commit_interval: Duration::from_secs(3600),
@@ -103,7 +103,7 @@ fn counted_volume(bytes: u64, log_size: Option<u64>) -> (Arc<CountingDevice>, Vi
     (device.clone(), mkfs(device, log_size))
 }
 
-/// What a crash left of a volume on which the content of a file, 10,000 times 1, was in the log only.
+/// What a crash left of a volume where the content of a file, 10,000 times 1, was only in the log.
 fn crashed_with_logged_file() -> Arc<MemoryDevice> {
     let (device, view) = volume(None);
     let no = create(&view, "logged");
@@ -131,7 +131,7 @@ fn read(view: &View, name: &str) -> Vec<u8> {
     content
 }
 
-/// What a crash now leaves, if nothing is lost; opened again.
+/// What a crash now leaves if nothing is lost, opened again.
 fn crash(device: &MemoryDevice) -> (Arc<MemoryDevice>, View) {
     let left = Arc::new(device.snapshot());
     let view = View::open(left.clone(), &options()).unwrap();
@@ -141,7 +141,7 @@ fn crash(device: &MemoryDevice) -> (Arc<MemoryDevice>, View) {
 #[test]
 fn a_small_file_is_durable_with_one_write_and_one_flush() {
     let (device, view) = counted_volume(64 * MIB, Some(8 * MIB));
-    // The first record of a session has a flush before it.
+    // A flush comes before the first record of a session.
     let first = create(&view, "first");
     view.fsync(first, false).unwrap();
     device.hook.count();
@@ -151,15 +151,15 @@ fn a_small_file_is_durable_with_one_write_and_one_flush() {
         view.fsync(no, false).unwrap();
         assert_eq!(device.hook.count(), (1, 1), "file {i}");
     }
-    // In the inode, and a change of attributes only.
+    // The content is in the inode; then only attributes change.
     let tiny = create(&view, "tiny");
     write(&view, tiny, 0, b"tiny");
     view.fsync(tiny, false).unwrap();
     assert_eq!(device.hook.count(), (1, 1));
-    // Nothing to do.
+    // There is nothing to do.
     view.fsync(tiny, false).unwrap();
     assert_eq!(device.hook.count(), (0, 0));
-    // Blocks that the file has are overwritten where they are; the flush behind the record is theirs, too.
+    // Blocks that the file has are overwritten in place; the flush behind the record serves them, too.
     view.sync().unwrap();
     device.hook.count();
     write(&view, first, 0, &[7; 8192]);
@@ -194,7 +194,7 @@ fn what_is_only_in_the_log_survives_generations_and_further_crashes() {
     let no = create(&view, "logged");
     write(&view, no, 0, &[1; 10_000]);
     view.fsync(no, false).unwrap();
-    // Generations that do not write the file back: its age is less than it takes.
+    // Generations that do not write the file back, because it is not old enough for that.
     let records = view.log_status().records;
     let start = view.info().generation;
     while view.info().generation < start + 3 {
@@ -210,7 +210,7 @@ fn what_is_only_in_the_log_survives_generations_and_further_crashes() {
     let (left, again) = crash(&device);
     assert_eq!(read(&again, "logged"), [1; 10_000]);
     assert!(again.log_status().replayed > 0);
-    // A crash of the mount that has just recovered: everything is in its generation.
+    // A crash of the mount that has just recovered: its generation has everything.
     let (_, third) = crash(&left);
     assert_eq!(read(&third, "logged"), [1; 10_000]);
     assert_eq!(third.log_status().replayed, 0);
@@ -218,8 +218,8 @@ fn what_is_only_in_the_log_survives_generations_and_further_crashes() {
 
 /// A file was noted in the log, appended to, and written home in the background up to the size that was
 /// noted; its last page of that size went home whole. The next fsync noted only the pages behind it. The
-/// replay extended the file from the smaller size, and zeroed what was behind it in the page that was at
-/// home.
+/// replay extended the file from the smaller size, and zeroed the bytes behind that size in the page that was
+/// at home.
 #[test]
 fn a_page_that_went_home_before_its_size_is_kept() {
     let (device, view) = volume(Some(20 * 4096));
@@ -227,7 +227,7 @@ fn a_page_that_went_home_before_its_size_is_kept() {
     write(&view, no, 0, &[1; 443]);
     view.fsync(no, false).unwrap();
     write(&view, no, 443, &[2; 3863]);
-    // More than an eighth of the log is noted now, so the write-back thread brings it home.
+    // Now more than an eighth of the log is noted, so the write-back thread brings it home.
     write(&view, other, 0, &[3; 7553]);
     view.fsync(other, false).unwrap();
     let page = [vec![1; 443], vec![2; 3653]].concat();
@@ -241,9 +241,9 @@ fn a_page_that_went_home_before_its_size_is_kept() {
     assert_eq!(read(&again, "other"), [3; 7553]);
 }
 
-/// The volume is full but for what was just removed, and data that will go there is in the log only.
-/// Replaying once kept what records freed from use until the next generation, and that was written when the
-/// data had its blocks: no mount succeeded any more.
+/// The volume is full except for what was just removed, and data that will go there is only in the log. The
+/// replay used to keep blocks that records freed from use until the next generation, and that generation was
+/// written only when the data had its blocks: no mount succeeded any more.
 #[test]
 fn what_was_logged_finds_its_blocks_in_a_full_volume() {
     let (device, view) = volume(None);
@@ -305,7 +305,7 @@ fn later_changes_take_back_what_was_logged() {
     assert_eq!(read(&after, "emptied"), b"");
     assert!(after.lookup(after.root(), b"removed").is_err());
     assert_eq!(read(&after, "other"), [6; 5000]);
-    // At home, overwritten there and synced: the record of before does not come back.
+    // The data is at home, overwritten there and synced: the earlier record does not come back.
     view.sync().unwrap();
     write(&view, other, 0, &[7; 5000]);
     view.fsync(other, true).unwrap();
@@ -313,9 +313,9 @@ fn later_changes_take_back_what_was_logged() {
     assert_eq!(read(&after, "other"), [7; 5000]);
 }
 
-/// A page beyond whose old end bytes were logged was overwritten in place, and the log was told at once that
-/// it is at home. A record that came before the size was stored then left the page to a replay that took
-/// those bytes for stale, and showed zeros.
+/// Bytes beyond the old end of a page were logged. The page was overwritten in place, and the log was told at
+/// once that it is at home. A record that came before the size was stored then left the page to a replay,
+/// which took those bytes for stale and showed zeros.
 #[test]
 fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
     let (device, view) = counted_volume(64 * MIB, None);
@@ -325,7 +325,7 @@ fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
     view.sync().unwrap();
     write(&view, no, 4000, &[2; 1000]);
     view.fsync(no, false).unwrap();
-    // Two batches more, so that the file is being written back for a while.
+    // Two batches more, so that the write-back of the file takes a while.
     write(&view, no, 5000, &vec![3; 7 << 20]);
     let left = Arc::new(Mutex::new(None));
     let leave = {
@@ -345,8 +345,8 @@ fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
     read(&after, "other");
 }
 
-/// A crash in the middle of a long pass of write-back leaves blocks beyond the size stored, with what was to
-/// be there. A file that grows again over them shows zeros there, also when it comes from the medium.
+/// A crash in the middle of a long write-back leaves blocks beyond the stored size, with the data that was to
+/// be there. A file that grows again over them shows zeros there, also when it is read from the medium.
 #[test]
 fn what_lies_beyond_the_size_stored_does_not_come_back() {
     let (device, view) = counted_volume(64 * MIB, None);

@@ -1,11 +1,11 @@
-//! Promise: what format 2.0 wrote is read for ever. `golden/volume-2.0.blocks` is a volume of 32 MiB as a
-//! program of that format left it, event off without being closed, with a file of every kind. It is read as
-//! it is, then taken on, changed and emptied; its names, attributes and contents are those of [`wanted`].
+//! Promise: what format 2.0 wrote can be read for ever. `golden/volume-2.0.blocks` is a volume of 32 MiB with
+//! a file of every kind, as a program of that format left it without closing it. The tests read it as it is,
+//! then go on using it, change it and empty it; [`wanted`] lists its names, attributes and contents.
 //!
-//! The image is never made anew: a program that cannot read it reads another format. It was made by `cargo
-//! test -p yore-fs --test golden -- --ignored
-//! make_the_image`, which needs an empty file there. Times that [`wanted`] does not set, and whatever else a
-//! volume takes from the moment, are in it as they were.
+//! The image is never made again: a program that cannot read it reads another format. It was made by `cargo
+//! test -p yore-fs --test golden -- --ignored make_the_image`, which needs an empty file there. The times
+//! that [`wanted`] does not set, and whatever else depends on the moment of making, are in the image as they
+//! were.
 
 #[path = "golden/blocks.rs"]
 mod blocks;
@@ -26,7 +26,7 @@ const BLOCK: usize = 4096;
 const BLOCKS: u64 = (32 << 20) / BLOCK as u64;
 const UUID: [u8; 16] = *b"the golden image";
 const LABEL: &str = "Yore 2.0";
-/// What the file that has no name held.
+/// The content of the file without a name.
 const ORPHAN: &[u8] = b"held, and gone";
 
 /// What a name of the volume leads to.
@@ -37,20 +37,20 @@ struct Wanted {
     owner: (u32, u32),
     links: u32,
     rdev: u32,
-    /// Bytes; a directory's entries.
+    /// Bytes; for a directory the number of its entries.
     size: u64,
     /// Blocks on the medium: data, tree nodes, attributes.
     blocks: u64,
-    /// Where bytes were written, all others being zero, and how many.
+    /// Where bytes were written, and how many; all others are zero.
     written: Vec<(u64, usize)>,
-    /// Space asked for beside that.
+    /// Space that was allocated in addition.
     allocated: Vec<(u64, u64)>,
     /// Where a symbolic link leads.
     target: Vec<u8>,
     xattrs: Vec<(&'static str, Vec<u8>)>,
     /// Last access and change, where they were set.
     times: Option<(Timestamp, Timestamp)>,
-    /// Another name of the same file that comes before.
+    /// An earlier name of the same file.
     same_as: Option<&'static str>,
 }
 
@@ -89,7 +89,7 @@ impl Wanted {
         Wanted { target: target.to_vec(), size: target.len() as u64, blocks, ..new }
     }
 
-    /// The bytes that were written at an offset; never zero.
+    /// The bytes that were written at an offset; they are never zero.
     fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
         let name = self.same_as.map_or(&self.path[..], str::as_bytes);
         (offset..offset + len as u64)
@@ -134,7 +134,7 @@ fn wanted() -> Vec<Wanted> {
         Wanted::directory("deep/er/est", 0o755, 0, 1),
         Wanted::file("deep/er/est/bottom", 1, 0, &[(0, 1)]),
         Wanted { owner: (7, 100), ..Wanted::directory("group", 0o2775, 0, 1) },
-        // Inherits the group, and nothing else.
+        // It inherits the group, and nothing else.
         Wanted { owner: (0, 100), ..Wanted::file("group/member", 0, 0, &[]) },
         Wanted {
             xattrs: vec![("system.posix_acl_default", named_acl())],
@@ -148,7 +148,7 @@ fn wanted() -> Vec<Wanted> {
             ..Wanted::file("inherits/heir", 0, 0, &[])
         },
     ]);
-    // A directory whose tree is of two levels, with one file.
+    // A directory whose tree has two levels, with one file.
     all.push(Wanted { blocks: 3, ..Wanted::directory("many", 0o755, 0, 24) });
     for i in 0..24 {
         let path = format!("many/{i:02}{}", "-long".repeat(45));
@@ -214,7 +214,7 @@ fn regular_files() -> Vec<Wanted> {
 // ---- making it ----
 
 fn options() -> MountOptions {
-    // One generation, written by the one sync.
+    // One generation, which the one sync writes.
     let commit_interval = Duration::from_secs(3600);
     MountOptions { commit_interval, access_times: false, ..MountOptions::default() }
 }
@@ -233,8 +233,8 @@ fn mkfs() -> MkfsOptions {
     }
 }
 
-/// The volume as a crash leaves it after a sync, with a file that was open and had no name, and one that was
-/// synced since and is in the log only.
+/// The volume as a crash leaves it after a sync. It has a file that was open and had no name, and one that
+/// was synced afterwards and is only in the log.
 fn make() -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(BLOCKS * BLOCK as u64));
     let shared: Arc<dyn Device> = device.clone();
@@ -289,7 +289,7 @@ fn put(view: &View, caller: &Caller, wanted: &Wanted) {
         view.setxattr(no, name.as_bytes(), value, SetXattrMode::Any).unwrap();
     }
     let mut set = SetAttr::default();
-    // Setting the size it has would give back what is allocated beyond.
+    // Setting the size that it has would free what is allocated beyond.
     if wanted.kind == FileKind::Regular && view.getattr(no).unwrap().size != wanted.size {
         set.size = Some(wanted.size);
     }
@@ -336,7 +336,7 @@ fn list(view: &View, path: &[u8], found: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-/// Everything is as it was made, and there is nothing else.
+/// Checks that everything is as it was made, and that there is nothing else.
 fn compare(view: &View) {
     let all = wanted();
     let mut found = BTreeSet::from([Vec::new()]);
@@ -412,7 +412,7 @@ fn compare_content(view: &View, no: InodeNo, wanted: &Wanted, name: &str) {
     assert_eq!(found, data, "{name}: where its data is");
 }
 
-/// The orphan is the one inode that no name leads to.
+/// The orphan is the only inode that has no name.
 fn orphan(view: &View) -> Option<InodeNo> {
     let mut named = BTreeSet::new();
     named.extend(wanted().iter().map(|w| find(view, &w.path)));
@@ -421,7 +421,7 @@ fn orphan(view: &View) -> Option<InodeNo> {
     all.find(|no| view.getattr(*no).is_ok())
 }
 
-/// The image, opened without changing it.
+/// Opens the image without changing it.
 #[test]
 fn the_image_is_read() {
     let device = unpack(IMAGE);
@@ -446,8 +446,8 @@ fn the_image_is_read() {
     assert_eq!(device.first_difference(&before), None, "reading changed the volume");
 }
 
-/// A copy of it is taken on where it was left: the orphan goes, the rest stays, also after a change and
-/// another opening.
+/// Goes on using a copy of the image: the orphan goes, and the rest stays, also after a change and another
+/// opening.
 #[test]
 fn the_image_is_taken_on() {
     let device = Arc::new(unpack(IMAGE));
@@ -500,7 +500,8 @@ fn free_blocks_when_empty() -> u64 {
     View::mkfs(&device, &mkfs()).unwrap().free_blocks
 }
 
-/// What makes the image still makes a volume with the same files: the list above is the same for both.
+/// The code that makes the image still makes a volume with the same files: the list above is the same for
+/// both.
 #[test]
 fn a_volume_made_today_has_the_same_files() {
     let view = View::open(Arc::new(make()), &options()).unwrap();

@@ -1,11 +1,11 @@
-//! Promise: what format 2.2 added is read for ever. `golden/volume-2.2.blocks` is a volume as a program of
-//! that format left it, event off without being closed: it got shorter and longer, its snapshots say who took
-//! them, what they are, why and until when they are held, two of them have the same name, its files have
-//! flags, it has rules for when it is full, and rows of who did what. One snapshot is half forgotten, and
-//! some changes are in the log alone. `golden/volume-2.2.txt` says all that is seen of it. The image is read
-//! as it is, then it is used, made longer and shorter, and all its past is given up.
+//! Promise: what format 2.2 added can be read for ever. `golden/volume-2.2.blocks` is a volume as a program
+//! of that format left it without closing it. It became shorter and longer. Its snapshots say who took them,
+//! what they are, and why and until when they are held; two of them have the same name. Its files have flags;
+//! it has rules for a full volume, and rows of who did what. One snapshot is half forgotten, and some changes
+//! are only in the log. `golden/volume-2.2.txt` describes everything that can be seen of it. The test reads
+//! the image as it is, then uses it, makes it longer and shorter, and gives up all its history.
 //!
-//! Neither file is ever made anew: a program that cannot read them reads another format. They were made by
+//! Neither file is ever made again: a program that cannot read them reads another format. They were made by
 //! `cargo test -p yore-fs --test golden_extended -- --ignored make_the_image`, which needs empty files there.
 
 #[path = "golden/blocks.rs"]
@@ -29,14 +29,14 @@ const IMAGE: &[u8] = include_bytes!("golden/volume-2.2.blocks");
 const SEEN: &str = include_str!("golden/volume-2.2.txt");
 
 const MIB: u64 = 1 << 20;
-/// The device; the volume is shorter.
+/// The length of the device; the volume is shorter.
 const DEVICE: u64 = 64 * MIB;
 /// How long the volume is at the end.
 const LENGTH: u64 = 40 * MIB;
 const RULES: SpaceRules = SpaceRules { floor_seconds: 86_400, share_percent: 40 };
 const ROOT: User = User { uid: 0, limits: None };
 const OWNER: User = User { uid: 7, limits: None };
-/// What is held for a hundred years is held whenever the test runs; what is held for a second never is.
+/// A hold for a hundred years is in force whenever the test runs; a hold for a second never is.
 const LONG: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 const SHORT: u64 = 1_000_000_000;
 
@@ -46,7 +46,7 @@ fn set_flags(volume: &Volume, path: &str, flags: InodeFlags) {
     volume.view().set_flags(no(volume, path), flags).unwrap();
 }
 
-/// Takes a snapshot of which all is said, and records who did.
+/// Takes a snapshot with all its texts, and records who took it.
 fn take(volume: &Volume, path: &str, new: &NewSnapshot<'_>) -> EventNo {
     let view = volume.view();
     let event = view.take_snapshot(no(volume, path), new).unwrap();
@@ -74,7 +74,7 @@ fn save(volume: &Volume, path: &str, text: &str) {
     volume.view().closed(no(volume, path)).unwrap();
 }
 
-/// Files and directories with flags, which others have afterwards.
+/// Files and directories with flags, some of which change afterwards.
 fn with_flags(volume: &Volume) {
     for (path, flags) in [
         ("flags/immutable", InodeFlags::IMMUTABLE),
@@ -95,7 +95,7 @@ fn with_flags(volume: &Volume) {
     volume.write("flags/immutable", "changed").unwrap();
 }
 
-/// Snapshots that say much of themselves.
+/// Snapshots with all kinds of texts.
 fn with_texts(volume: &Volume) {
     let view = volume.view();
     let held = NewSnapshot {
@@ -160,7 +160,7 @@ fn make() -> MemoryDevice {
     }
     with_policy(&volume, "brief", None);
 
-    // It gets shorter by what lies at its end, and longer by a part of that.
+    // The volume becomes shorter, although data lies at its end, and then longer by a part of that.
     view.fallocate(no(&volume, "one/large"), MIB, 34 * MIB, FallocateMode::Allocate { keep_size: false })
         .unwrap();
     volume.write("moves", text(6, 10_000)).unwrap();
@@ -176,7 +176,7 @@ fn make() -> MemoryDevice {
         doing.note([doing.resizing(before).unwrap()]);
     }
 
-    // Something rolled back, and something half forgotten.
+    // A directory was rolled back, and an event is half forgotten.
     let then = take(&volume, "one", &NewSnapshot::default());
     volume.write("one/mistake", "a mistake").unwrap();
     let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
@@ -209,7 +209,7 @@ fn make_the_image() {
 
 // ---- what is seen ----
 
-/// What is said of events, what each has seen, policies, and who did what.
+/// Describes events, what each has seen, policies, and who did what.
 fn past(view: &View) -> String {
     let mut out = String::new();
     for event in view.events().unwrap() {
@@ -242,7 +242,7 @@ fn seen(view: &View) -> String {
     out
 }
 
-/// The past that the text tells of.
+/// The past that the text describes.
 fn past_of_the_text() -> &'static str {
     &SEEN[..SEEN.find("SpaceRules {").unwrap()]
 }
@@ -258,9 +258,9 @@ fn what_was_added_is_read() {
     same(&seen(&view), SEEN);
 }
 
-/// It is taken on where it was left, and what it says binds: flags, holds of policies and of people, names.
-/// It gets longer and shorter, and its past stays what it was, until all of it is given up and all files are
-/// removed.
+/// The test goes on using the volume, and its rules are in force: flags, holds of policies and of people,
+/// names. The volume becomes longer and shorter, and its past stays as it was, until the test gives up all
+/// history and removes all files.
 #[test]
 fn what_was_added_is_used_and_given_up() {
     let device = Arc::new(unpack(IMAGE));
@@ -304,12 +304,12 @@ fn is_forbidden(result: yore_fs::Result<()>) -> bool {
     result.is_err_and(|error| matches!(error.root(), Error::NotPermitted { .. }))
 }
 
-/// Releases and forgets all there is.
+/// Releases and forgets all events that it can.
 fn give_up(view: &View) {
     let events = view.events().unwrap();
     for event in &events {
         let more = &event.row.more;
-        // Over by now, or longer than anybody waits.
+        // The hold has ended by now, or lasts longer than anybody waits.
         let locked = more.held_until.is_some_and(|until| until - event.row.time.seconds > 1000);
         match view.forget(&[event.number]) {
             Err(Error::HeldUntil { .. }) if locked => view.hold_for(&ROOT, event.number, false).unwrap(),
@@ -325,7 +325,7 @@ fn give_up(view: &View) {
     assert_eq!(view.events().unwrap().len(), 0);
 }
 
-/// Removes all files, and what protects or gives policies to them.
+/// Removes all files, and the flags and policies that protect them.
 fn empty(volume: &Volume) {
     for entry in volume.walk("/") {
         let node = entry.unwrap().metadata().attr().inode;
@@ -344,7 +344,7 @@ fn empty(volume: &Volume) {
     }
 }
 
-/// What made it still makes a volume of which as much is seen.
+/// The code that made the image still makes a volume that looks the same.
 #[test]
 fn an_image_made_today_is_as_rich() {
     let starts = ["event", "Done"];

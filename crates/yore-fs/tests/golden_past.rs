@@ -1,11 +1,11 @@
-//! Promise: the past that format 2.1 wrote is read for ever. `golden/volume-2.1.blocks` is a volume of 32 MiB
-//! as a program of that format left it, event off without being closed: snapshots and versions of files of
-//! many kinds, policies, something that was rolled back, something forgotten, something of which the
-//! forgetting and something of which the expunging had only begun, and changes that are in the log alone.
-//! `golden/volume-2.1.txt` says all that is seen of it. Both are read as they are, then the volume is taken
-//! on and changed, and its past stays what it was.
+//! Promise: the past that format 2.1 wrote can be read for ever. `golden/volume-2.1.blocks` is a volume of 32
+//! MiB as a program of that format left it without closing it. It has snapshots and versions of files of many
+//! kinds, policies, a directory that was rolled back, a forgotten event, an event whose forgetting had only
+//! begun, a file whose expunging had only begun, and changes that are only in the log.
+//! `golden/volume-2.1.txt` describes everything that can be seen of it. The tests read both as they are, then
+//! go on using the volume and change it, and its past stays as it was.
 //!
-//! Neither is ever made anew: a program that cannot read them reads another format. They were made by
+//! Neither file is ever made again: a program that cannot read them reads another format. They were made by
 //! `cargo test -p yore-fs --test golden_past -- --ignored make_the_image`, which needs empty files there.
 
 #[path = "golden/blocks.rs"]
@@ -81,7 +81,7 @@ fn with_files(volume: &Volume) {
     view.sync().unwrap();
 }
 
-/// Snapshots of all and of a directory, and changes of many kinds between them.
+/// Snapshots of the whole volume and of a directory, and changes of many kinds between them.
 fn with_snapshots(volume: &Volume) {
     let view = volume.view();
     event(volume, "/", "first", true);
@@ -131,7 +131,7 @@ fn with_versions(volume: &Volume) {
     volume.remove_file("saved/gone").unwrap();
 }
 
-/// Something forgotten, something rolled back.
+/// An event that is forgotten, and a directory that is rolled back.
 fn with_rollback(volume: &Volume) {
     let view = volume.view();
     let forgotten = event(volume, "/", "forgotten", false);
@@ -145,8 +145,7 @@ fn with_rollback(volume: &Volume) {
     view.rollback(&Rights::All, no(volume, "d"), &plan, &mut |_| ()).unwrap();
 }
 
-/// Something of which the forgetting and something of which the expunging begins, and no more; and a file
-/// that is in the log alone.
+/// Begins to forget an event and to expunge a file, and does no more; and leaves a file only in the log.
 fn with_something_begun(volume: &Volume) {
     let view = volume.view();
     let dying = event(volume, "/many", "dying", false);
@@ -173,8 +172,8 @@ fn make_the_image() {
 
 // ---- what is seen ----
 
-/// Events, what each has seen, and policies. An interval of the image is over an hour after it was made: who
-/// opens it for writing then makes up for that, with one event more.
+/// Describes events, what each has seen, and policies. An interval of the image ends an hour after the image
+/// was made: opening it for writing then takes one event more.
 fn past(view: &View) -> String {
     let mut out = String::new();
     for event in view.events().unwrap() {
@@ -209,7 +208,7 @@ fn seen(view: &View) -> String {
     out
 }
 
-/// The past that the text tells of.
+/// The past that the text describes.
 fn past_of_the_text() -> &'static str {
     &SEEN[..SEEN.find("present\n").unwrap()]
 }
@@ -223,8 +222,8 @@ fn the_past_is_read() {
     same(&seen(&view), SEEN);
 }
 
-/// It is taken on where it was left: what was begun is ended, all is seen as before, also after changes and
-/// another opening; and it can be forgotten, all of it.
+/// The test goes on using the volume: begun tasks are finished, everything is seen as before, also after
+/// changes and another opening; and all of it can be forgotten.
 #[test]
 fn the_past_is_taken_on() {
     let device = Arc::new(unpack(IMAGE));
@@ -256,7 +255,7 @@ fn the_past_is_taken_on() {
     view.close().unwrap();
 }
 
-/// What made it still makes a volume of which as much is seen.
+/// The code that made the image still makes a volume that looks the same.
 #[test]
 fn a_past_made_today_is_as_rich() {
     assert_eq!(gist(&seen(&read_only(&make())), &["event"]), gist(SEEN, &["event"]));

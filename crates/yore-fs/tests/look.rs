@@ -1,5 +1,6 @@
-//! Promises of looking at history: a difference applied to what was gives what is; a log has each state that
-//! a snapshot has seen, under whatever name; what is gone is listed with the snapshot that still has it.
+//! Promises of looking at history: a difference applied to the earlier tree gives the later one; a log has
+//! each state that a snapshot has seen, under whatever name; a file that is gone is listed with the snapshot
+//! that still has it.
 
 #[path = "common/seeds.rs"]
 mod seeds;
@@ -66,7 +67,7 @@ fn same(found: Vec<String>, expected: &[&str]) {
     assert_eq!(found, expected);
 }
 
-/// Each kind of change between two snapshots is one line, and the other way round its contrary.
+/// Each kind of change between two snapshots is one line, and in the other direction its opposite.
 #[test]
 fn each_kind_of_change() {
     let volume = small();
@@ -141,8 +142,8 @@ fn each_kind_of_change() {
     assert_eq!(sizes(&present[2]), (None, Some(1)));
 }
 
-/// Contents that were changed back in size and time differ all the same; and a change that is in memory only
-/// is one.
+/// Contents that changed, while size and time were set back, differ all the same; and a change that is only
+/// in memory is a difference, too.
 #[test]
 fn no_change_of_content_is_missed() {
     let volume = small();
@@ -174,15 +175,15 @@ fn no_change_of_content_is_missed() {
     let second = event(&volume, "/");
     volume.sync().unwrap();
     same(lines(&diff_of(&volume, "/", Some(first), Some(second)).unwrap()), &expected);
-    // Names that come and go, and attributes set to what they were, are no difference.
+    // Names that come and go, and attributes that are set to what they were, are no difference.
     volume.write("a", "a").unwrap();
     volume.remove_file("a").unwrap();
     volume.set_permissions("large", attr("large").permissions).unwrap();
     same(lines(&diff_of(&volume, "/", Some(second), None).unwrap()), &[]);
 }
 
-/// A changed file is named by all its names below the directory, also those that are in directories that have
-/// not changed.
+/// A changed file is listed under all its names below the directory, also under those in directories that
+/// have not changed.
 #[test]
 fn files_of_several_names() {
     let volume = small();
@@ -200,8 +201,8 @@ fn files_of_several_names() {
     same(lines(&diff_of(&volume, "d", Some(first), None).unwrap()), &expected);
 }
 
-/// A directory that was moved in from outside is added with all that is below it, though snapshots of the
-/// volume know it; one that was moved out is removed so.
+/// A directory that was moved in from outside is listed as added, with everything below it, although
+/// snapshots of the volume know it; a directory that was moved out is listed as removed in the same way.
 #[test]
 fn directories_that_come_and_go() {
     let volume = small();
@@ -219,8 +220,8 @@ fn directories_that_come_and_go() {
     same(lines(&diff_of(&volume, "/", Some(first), None).unwrap()), &["R tree out"]);
 }
 
-/// What cannot be compared is refused: a directory that a snapshot has not seen, one that is gone, what is no
-/// directory.
+/// A comparison that is impossible is refused: of a directory that a snapshot has not seen, of one that is
+/// gone, and of anything but a directory.
 #[test]
 fn what_cannot_be_compared() {
     let volume = small();
@@ -260,7 +261,7 @@ fn log_of(volume: &Volume, directory: &str, name: &str) -> Result<Vec<Logged>> {
     Ok(found)
 }
 
-/// `path size first-last what`, with snapshots counted from one, and `*` for what is so still.
+/// `path size first-last what`, with snapshots counted from one, and `*` for a state that still holds.
 fn log_lines(volume: &Volume, directory: &str, name: &str) -> Vec<String> {
     let numbers: Vec<EventNo> =
         volume.view().events().unwrap().into_iter().map(|event| event.number).collect();
@@ -280,8 +281,8 @@ fn log_lines(volume: &Volume, directory: &str, name: &str) -> Vec<String> {
     log_of(volume, directory, name).unwrap().into_iter().map(line).collect()
 }
 
-/// The log of a file has the states that snapshots have seen and no others, each once, with the first and
-/// last snapshot, and follows it through renames of itself and of what it is in.
+/// The log of a file has the states that snapshots have seen and no others, each once, with the first and the
+/// last snapshot. It follows the file when the file, or a directory above it, is renamed.
 #[test]
 fn a_log_follows_renames() {
     let volume = small();
@@ -303,19 +304,20 @@ fn a_log_follows_renames() {
     let expected = [
         "/x/e/b 4 none* CONTENT,METADATA",
         "/x/e/b 3 5-7 renamed",
-        // What the event is of is named as it is called now.
+        // The path of the event's root is the one that it has now.
         "/x/a 3 4-4 CONTENT",
         "/x/a 1 1-2 oldest",
     ];
     same(log_lines(&volume, "x/e", "b"), &expected);
-    // A link more is no other state.
+    // One more link is no other state.
     volume.hard_link("x/e/b", "again").unwrap();
     event(&volume, "/"); // 8
     volume.remove_file("again").unwrap();
     let mut expected = expected;
     expected[0] = "/x/e/b 4 8-8* CONTENT,METADATA";
     same(log_lines(&volume, "x/e", "b"), &expected);
-    // From the past it begins there; of a name that is gone it is the log of what it meant last.
+    // A log as of a snapshot begins there. The log of a name that is gone is the log of the file that it
+    // meant last.
     same(log_lines(&volume, "x@now/e", "b"), &expected);
     volume.remove_file("x/e/b").unwrap();
     expected[0] = "/x/e/b 4 8-8 CONTENT,METADATA";
@@ -324,8 +326,8 @@ fn a_log_follows_renames() {
     assert!(matches!(nothing, Error::NotFound));
 }
 
-/// Editors write a new file and rename it over the old one: the log goes on with the old one, also if a
-/// snapshot has seen the temporary file, and not with what the temporary name meant before.
+/// Editors write a new file and rename it over the old one. The log goes on with the old file, even if a
+/// snapshot has seen the temporary file; it does not go on with what the temporary name meant before.
 #[test]
 fn a_log_goes_through_saves() {
     let volume = small();
@@ -381,8 +383,8 @@ fn deleted_of(volume: &Volume, path: &str, recursive: bool) -> Vec<Deleted> {
     found
 }
 
-/// Names that are gone are listed with the last snapshot that has them, the latest first; not those that
-/// nobody has seen, that mean something again, or whose file was renamed.
+/// Names that are gone are listed with the last snapshot that has them, the latest first. Names that no
+/// snapshot has seen, that mean something again, or whose file was renamed are not listed.
 #[test]
 fn what_is_gone_is_listed() {
     let volume = small();
@@ -422,7 +424,7 @@ fn what_is_gone_is_listed() {
 type Copied = (FileKind, u32, u64, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>, Timestamp);
 type Copy = BTreeMap<PathBuf, Copied>;
 
-/// All that a view has below a directory, but what a difference does not tell: times and sizes of
+/// Everything that a view has below a directory, except what a difference does not show: times and sizes of
 /// directories, and link counts.
 fn copy(view: &View, root: InodeNo) -> Copy {
     let (mut all, mut left) = (Copy::new(), vec![(PathBuf::new(), root)]);
@@ -459,7 +461,7 @@ fn copy(view: &View, root: InodeNo) -> Copy {
     all
 }
 
-/// What `from` becomes by the differences, where they say that something is new or other taken from `to`.
+/// Applies the differences to `from`; content that they call new or changed is taken from `to`.
 fn apply(from: &Copy, to: &Copy, found: &[Difference]) -> Copy {
     let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
     let mut renamed: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
@@ -508,7 +510,7 @@ struct Run {
     volume: Volume,
     seen: Vec<(EventNo, InodeNo, Copy)>,
     log: Vec<String>,
-    /// Differences that were not empty.
+    /// How many differences were not empty.
     compared: usize,
 }
 
@@ -568,7 +570,7 @@ impl Run {
         }
     }
 
-    /// Compares two of those that have seen one directory, or one with the present.
+    /// Compares two snapshots that have seen the same directory, or one with the present.
     fn compare(&mut self) {
         if self.seen.is_empty() {
             return;
@@ -592,7 +594,7 @@ impl Run {
                 ControlFlow::Continue(())
             });
             match result {
-                // A number that is another directory's by now.
+                // The number belongs to another directory by now.
                 Err(Error::NotFound) if to.is_none() => return,
                 result => result.unwrap(),
             }
@@ -612,8 +614,8 @@ impl Run {
     }
 }
 
-/// The differences between any two times, applied to what was, give what is; in both directions, before and
-/// after other snapshots were forgotten.
+/// The differences between any two times, applied to the earlier tree, give the later one; in both
+/// directions, before and after other snapshots were forgotten.
 #[test]
 fn differences_give_what_is() {
     for seed in seeds(12) {
@@ -642,7 +644,7 @@ fn differences_give_what_is() {
             run.compare();
         }
         assert!(run.compared > 20, "only {} differences", run.compared);
-        // Nothing that can be asked fails.
+        // No question fails.
         for directory in DIRECTORIES {
             let Ok(node) = run.volume.node(format!("/{directory}")) else { continue };
             let view = run.volume.view();
@@ -669,7 +671,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// A difference from the present while threads change it ends, and does not fail.
+/// A difference from the present ends and does not fail while threads change the present.
 #[test]
 fn the_present_changes_meanwhile() {
     let volume = small();
@@ -696,7 +698,7 @@ fn the_present_changes_meanwhile() {
                 }
             });
         }
-        // Also if something is wrong.
+        // Also if an assertion fails.
         let _stop = Stop(&stop);
         for _ in 0..150 {
             diff_of(&volume, "/", Some(first), None).unwrap();

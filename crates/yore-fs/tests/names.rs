@@ -24,9 +24,9 @@ fn meant(view: &View, volume: &Volume, path: &str, text: &str) -> Result<EventNo
     view.event_for(inode(volume, path), &when(text))
 }
 
-/// `@last` and `@-2` are the last snapshot and the one before, of those that show the directory: its own and
-/// those of directories above. Points of undo and snapshots of other directories are not counted, and
-/// forgotten ones no more.
+/// `@last` and `@-2` are the last snapshot and the one before, among those that show the directory: its own
+/// and those of directories above. Undo points and snapshots of other directories do not count, and neither
+/// do forgotten ones.
 #[test]
 fn snapshots_of_a_directory_are_counted_from_the_last() {
     let volume = volume();
@@ -52,14 +52,14 @@ fn snapshots_of_a_directory_are_counted_from_the_last() {
     assert_eq!(meant(view, &volume, "a/b", "last").unwrap(), all[3]);
     view.forget(&[all[2]]).unwrap();
     assert_eq!(of("a/b"), [all[3], all[1], all[0]]);
-    // Within the past they are counted from there.
+    // As of an event they are counted from there.
     let then = view.as_of(all[1]);
     assert_eq!(then.event_for(inode(&volume, "a"), &when("last")).unwrap(), all[1]);
     assert_eq!(then.event_for(inode(&volume, "a"), &when("-2")).unwrap(), all[0]);
 }
 
-/// Of a file its own versions and the snapshots of directories are counted together, under the name that it
-/// had, also where each save puts another file there; that it was removed is none of them.
+/// For a file, its own versions and the snapshots of directories are counted together, under the name that it
+/// had, also where each save puts another file there. Its removal does not count.
 #[test]
 fn versions_of_a_file_are_counted_with_snapshots() {
     let volume = volume();
@@ -91,8 +91,8 @@ fn versions_of_a_file_are_counted_with_snapshots() {
     assert!(then("-99").is_err());
 }
 
-/// Two directories may each have a `step-1`, and behind a path the nearest directory above is meant that was
-/// cut so. Names were the volume's, so that the second one was refused.
+/// Two directories may each have a `step-1`; behind a path, the name means the snapshot of the nearest
+/// directory above that has one. Names used to belong to the whole volume, so the second one was refused.
 #[test]
 fn each_directory_has_names_of_its_own() {
     let volume = volume();
@@ -114,22 +114,23 @@ fn each_directory_has_names_of_its_own() {
     assert!(matches!(meant(view, &volume, "/", "step-1"), Err(Error::NotFound)), "none is of the root");
     let again = view.snapshot(inode(&volume, "agent1"), "step-1", false, false);
     assert!(matches!(again, Err(Error::Exists)), "{again:?}");
-    // One above has it, too: below agent1 its own one goes on being meant, and elsewhere that one.
+    // A directory above has one, too: below agent1 the name still means agent1's own, and elsewhere the one
+    // above.
     let all = event(&volume, "/", "step-1");
     volume.write("agent1/deep/file", "last").unwrap();
     assert_eq!(read("agent1/deep/file@step-1"), "agent1 at step 1");
     assert_eq!(read("agent1@step-1/deep/file"), "agent1 at step 1");
     assert_eq!(read(".@step-1/agent1/deep/file"), "later");
     assert_eq!(meant(view, &volume, "/", "step-1").unwrap(), all);
-    // When it is forgotten, the one above is meant.
+    // When it is forgotten, the name means the one above.
     let own = meant(view, &volume, "agent1", "step-1").unwrap();
     view.forget(&[own]).unwrap();
     assert_eq!(meant(view, &volume, "agent1", "step-1").unwrap(), all);
-    // What was moved since is found in the snapshot of where it was.
+    // A directory that was moved since is found in the snapshot of where it was.
     volume.rename("agent2/deep", "moved").unwrap();
     view.forget(&[all]).unwrap();
     assert_eq!(read("moved/file@step-1"), "agent2 at step 1");
-    // A directory that takes the place of one that is gone has names of its own.
+    // A directory that takes the place of one that is gone has its own names.
     volume.remove_dir_all("agent1").unwrap();
     volume.create_dir("agent1").unwrap();
     event(&volume, "agent1", "step-1");
@@ -155,7 +156,7 @@ fn a_snapshot_is_renamed() {
     event(&volume, "/", "old");
     assert_eq!(view.describe(other, Some(""), None).unwrap().row.name, "");
     assert!(matches!(meant(view, &volume, "/", "other"), Err(Error::NotFound)));
-    // Names can be exchanged by way of a third one, any number of times.
+    // Names can be exchanged through a third one, any number of times.
     for i in 0..200 {
         view.describe(number, Some(&format!("name {i}")), None).unwrap();
     }
@@ -171,7 +172,7 @@ fn a_snapshot_is_renamed() {
     assert_eq!((row.held, row.more.hold_reason.as_str(), row.more.held_by), (false, "", None));
 }
 
-/// Snapshots that are imported have the dates of when they were taken, in their order, and are of the volume.
+/// Imported snapshots have the dates at which they were taken, in order, and are events of the whole volume.
 #[test]
 fn imported_snapshots_have_their_dates() {
     let volume = volume();

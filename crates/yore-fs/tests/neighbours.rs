@@ -1,5 +1,5 @@
-//! What keeps the past from those who mean harm with a user's rights: policies that hold what they take, and
-//! limits for each user.
+//! What protects history against a malicious program with a user's rights: policies that hold what they take,
+//! and limits for each user.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn create(view: &View, directory: InodeNo, name: &str) -> InodeNo {
     view.create(&ME, directory, name.as_bytes(), FileKind::Regular, 0o644, 0).unwrap().inode()
 }
 
-/// Writes and closes; the version.
+/// Writes and closes the file; returns the version.
 fn save(view: &View, file: InodeNo, text: &str) -> EventNo {
     view.write(file, 0, text.as_bytes(), WRITE).unwrap();
     view.closed(file).unwrap().expect("a version").number
@@ -48,9 +48,9 @@ fn is_held<T: std::fmt::Debug>(result: Result<T, Error>) -> bool {
     matches!(result, Err(Error::HeldUntil { .. }))
 }
 
-/// A program with a user's rights could give up all history of his files. What a policy holds is given up by
-/// nobody before its time: not when asked to, not by rules, not by expunging, not after the policy says
-/// something else; root alone releases it.
+/// A program with a user's rights could give up all history of that user's files. Nobody gives up what a
+/// policy holds before its time: no request, no retention rule, no expunging, no change of the policy; only
+/// root can release it.
 #[test]
 fn what_a_policy_holds_stays() {
     let device = device(64 << 20);
@@ -73,7 +73,7 @@ fn what_a_policy_holds_stays() {
     check(&view);
     let (rows, _) = view.list_versions(root, b"file", EventNo(0)).unwrap();
     assert!(rows.iter().all(|row| row.event.row.held), "lists say so");
-    // It is in what was taken, not in the policy.
+    // The hold belongs to the events that were taken, not to the policy.
     view.set_policy(root, &Policy::default()).unwrap();
     check(&view);
     view.close().unwrap();
@@ -87,7 +87,7 @@ fn what_a_policy_holds_stays() {
     view.close().unwrap();
 }
 
-/// Whoever fills the volume does not reach what a policy holds.
+/// Somebody who fills the volume cannot make it give up what a policy holds.
 #[test]
 fn a_full_volume_does_not_take_it() {
     let view = open(&device(32 << 20));
@@ -106,7 +106,7 @@ fn a_full_volume_does_not_take_it() {
     assert_eq!(&bytes, b"precious");
 }
 
-/// The time ends, and then it is as all other history.
+/// The time of the hold ends; then the event is like all other history.
 #[test]
 fn the_time_ends() {
     let view = open(&device(64 << 20));
@@ -125,8 +125,8 @@ fn the_time_ends() {
     }
 }
 
-/// A policy shortens the hold by what it says itself, by saying nothing any more, and below a directory that
-/// says more.
+/// A policy shortens a hold if it names a shorter one, if it no longer names one, or if a directory above it
+/// names a longer one.
 #[test]
 fn what_shortens_a_hold() {
     let view = open(&device(64 << 20));
@@ -152,9 +152,9 @@ fn limit<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<(&'static str, 
     }
 }
 
-/// A user took 300,000 snapshots in ten seconds, which filled the volume and the daemon's memory. Each has
-/// limits, which concern neither others nor what policies take, and are known again when the volume is
-/// opened.
+/// A user took 300,000 snapshots in ten seconds, which filled the volume and the daemon's memory. Each user
+/// has limits. They affect neither other users nor what policies take, and they are known again when the
+/// volume is opened.
 #[test]
 fn users_have_limits() {
     let device = device(64 << 20);

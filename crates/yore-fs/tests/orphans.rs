@@ -1,12 +1,12 @@
-//! Promises of inodes that a server holds while their last name goes: usable until the last hold is given
-//! back, gone for everybody from then on, and freed, whether the volume is counted, closed, or found after a
-//! crash.
+//! Promises for inodes that lose their last name while a server has look-ups of them: they stay usable until
+//! the last look-up is forgotten; from then on they are gone for everybody; and they are freed, whether the
+//! volume is counted, closed, or opened after a crash.
 
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{Attr, Caller, Error, FileKind, MkfsOptions, MountOptions, View, WriteMode};
 
-/// More than one batch of those that are freed together, and a rest.
+/// More than one batch of inodes that are freed together, and some more.
 const FILES: usize = 200;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022, keeps_set_id: true };
@@ -22,7 +22,7 @@ fn name(i: usize) -> Vec<u8> {
     format!("file {i}").into_bytes()
 }
 
-/// Files that are held, every third with delayed data, every fifth with content in the inode.
+/// Files with a lookup count, every third with delayed data, every fifth with content in the inode.
 fn create_held(view: &View) -> Vec<Attr> {
     let create = |i: usize| {
         let node = view.create(&CALLER, view.root(), &name(i), FileKind::Regular, 0o644, 0).unwrap();
@@ -43,8 +43,8 @@ fn create_held(view: &View) -> Vec<Attr> {
     (0..FILES).map(create).collect()
 }
 
-/// Promises that a held file answers without a name, and that once let go of it is stale at once and no
-/// longer counted.
+/// Promises that a file with a lookup count can be used without a name, and that once its count is zero it is
+/// stale at once and no longer counted.
 #[test]
 fn let_go_of_is_gone() {
     let (device, view) = volume();
@@ -65,7 +65,7 @@ fn let_go_of_is_gone() {
         view.forget_lookups(attr.inode, 1);
     }
     assert_eq!(view.statfs().inodes_free, view.statfs().inodes - before);
-    // Their numbers can be had again.
+    // Their numbers are free again.
     let again = create_held(&view);
     assert_eq!(again.len(), FILES);
     view.close().unwrap();
@@ -73,7 +73,7 @@ fn let_go_of_is_gone() {
     assert_eq!(view.info().inodes, before + FILES as u64);
 }
 
-/// Promises that what was set aside, and what was still held, is freed at the mount after a crash, from the
+/// Promises that a mount after a crash frees what was set aside and what still had a lookup count, from the
 /// log as well as from a generation.
 #[test]
 fn a_crash_frees_them() {

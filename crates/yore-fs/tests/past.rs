@@ -1,5 +1,5 @@
-//! Promises: what a snapshot has seen can be read as it was, whatever is done afterwards; and what is made
-//! and removed between two snapshots leaves nothing.
+//! Promises: what a snapshot has seen can be read as it was, whatever happens afterwards; and a file that is
+//! made and removed between two snapshots leaves nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use yore_fs::{
     RenameMode, SetAttr, SetXattrMode, View, Volume,
 };
 
-/// What a tree holds: of each path its attributes as far as the past must have them, and its content.
+/// The content of a tree: for each path the attributes that the past must have, and the content.
 type Tree = BTreeMap<PathBuf, (FileKind, u32, u32, u64, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)>;
 
-/// A change, and what it is called.
+/// A change, and its name.
 type Step<'a> = (&'static str, Box<dyn Fn() + 'a>);
 
 fn tree(volume: &Volume) -> Tree {
@@ -68,9 +68,9 @@ fn a_file_is_read_as_it_was() {
     assert!(!volume.exists("a").unwrap());
 }
 
-/// Each kind of change, one after another, each behind a snapshot: all snapshots show what was there when
-/// they were taken, at once, after more of them, after a sync, and after the volume was closed and opened
-/// again.
+/// Makes each kind of change, one after another, each behind a snapshot. All snapshots show what was there
+/// when they were taken: at once, after more of them, after a sync, and after the volume was closed and
+/// opened again.
 #[test]
 fn whatever_changes_the_past_stays() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
@@ -105,7 +105,7 @@ fn whatever_changes_the_past_stays() {
     check(&volume, "opened again");
 }
 
-/// What is changed.
+/// The files that the steps change.
 fn fill(volume: &Volume) {
     let big: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
     volume.create_dir_all("d/e/f").unwrap();
@@ -129,7 +129,7 @@ fn step<'a>(what: &'static str, change: impl Fn() + 'a) -> Step<'a> {
     (what, Box::new(change))
 }
 
-/// What is in a file: overwritten, event, allocated, with holes.
+/// Content of files: overwritten, truncated, allocated, with holes.
 fn contents(volume: &Volume) -> Vec<Step<'_>> {
     let file = || OpenOptions::new().read(true).write(true).open(volume, "big").unwrap();
     let ino = |path: &str| volume.symlink_node(path).unwrap().inode();
@@ -253,7 +253,8 @@ fn what_is_made_and_removed_between_snapshots_leaves_nothing() {
     assert!(used(&volume).0 <= before.0 + 8, "{:?} and {before:?}", used(&volume));
 }
 
-/// A name with a time, in any place of a path; what has no time is inherited; names that are there win.
+/// A name with a time, in any place of a path; a name without a time inherits it; names that exist come
+/// first.
 #[test]
 fn names_with_times() {
     let volume = small();
@@ -336,13 +337,13 @@ fn snapshots_are_of_directories_too() {
     volume.write("b/x/f", "new").unwrap();
     assert_eq!(volume.read("a/x@of-a/f").unwrap(), b"old");
     assert!(volume.read("b/x@of-a/f").is_err(), "b has no such snapshot");
-    // Moving a file out of a directory that the event is of loses nothing.
+    // Moving a file out of the directory that the event is of loses nothing.
     volume.write("a/y", "y").unwrap();
     view.snapshot(a, "again", false, false).unwrap();
     volume.rename("a/y", "b/y").unwrap();
     volume.write("b/y", "changed").unwrap();
     assert_eq!(volume.read("a/y@again").unwrap(), b"y");
-    // So does moving a directory.
+    // Moving a directory loses nothing either.
     view.snapshot(a, "third", false, false).unwrap();
     volume.rename("a/x", "b/z").unwrap();
     volume.write("b/z/f", "newer").unwrap();
@@ -363,7 +364,7 @@ fn names_of_snapshots_are_unique_and_no_times() {
     assert_eq!(events[0].row.name, "before-upgrade");
 }
 
-/// Many snapshots a second, each with a time of its own, later than the last.
+/// Takes many snapshots in a second, each with its own time, later than the last.
 #[test]
 fn each_snapshot_has_its_own_time() {
     let volume = small();
@@ -381,8 +382,8 @@ fn each_snapshot_has_its_own_time() {
     }
 }
 
-/// Removing thousands of files that a snapshot has seen takes room for what is kept of them. It made do with
-/// what was set aside for removing, and said that an almost empty volume was full.
+/// Removing thousands of files that a snapshot has seen needs room for what is kept of them. The removal used
+/// only the room that is set aside for removing, and said that an almost empty volume was full.
 #[test]
 fn removing_much_takes_the_room_that_there_is() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));

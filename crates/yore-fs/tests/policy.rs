@@ -35,13 +35,13 @@ fn write(view: &View, file: InodeNo, text: &str) {
     view.write(file, 0, text.as_bytes(), WriteMode { append: false, kill_set_id: false }).unwrap();
 }
 
-/// Writes and closes; when the version was made.
+/// Writes and closes the file; returns when the version was made.
 fn save(view: &View, file: InodeNo, text: &str) -> Option<Timestamp> {
     write(view, file, text);
     view.closed(file).unwrap().map(|event| event.row.time)
 }
 
-/// What a name was at a time.
+/// What a name meant at a time.
 fn then(view: &View, directory: InodeNo, name: &str, time: Timestamp) -> Result<String, Error> {
     let node = view.look_back(directory, name.as_bytes(), &When::At(time))?;
     let mut bytes = vec![0; node.attr().size as usize];
@@ -49,8 +49,9 @@ fn then(view: &View, directory: InodeNo, name: &str, time: Timestamp) -> Result<
     Ok(String::from_utf8(bytes[..n].to_vec()).unwrap())
 }
 
-/// What is closed is a version also if a directory was cut between the write and the close. It counted as
-/// kept by that event, and was gone when that was forgotten, whatever the policy of the file said.
+/// A file that is closed gets a version even if an event of a directory was taken between the write and the
+/// close. The file counted as kept by that event, and its state was gone when the event was forgotten,
+/// whatever the policy of the file said.
 #[test]
 fn a_snapshot_before_the_close_does_not_stand_in_for_it() {
     let view = open(&device());
@@ -66,14 +67,14 @@ fn a_snapshot_before_the_close_does_not_stand_in_for_it() {
     view.forget(&[snapshot]).unwrap();
     view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     assert_eq!(then(&view, root, "a", saved).unwrap(), "second");
-    // What only a snapshot was taken of is no change of the file.
+    // A snapshot is no change of the file.
     view.snapshot(root, "", false, false).unwrap();
     assert_eq!(view.closed(file).unwrap(), None, "nothing was changed since");
     view.close().unwrap();
 }
 
-/// Promises a version for each close that changed something, and none for others; each is there for ever,
-/// also after the volume was closed.
+/// Promises a version for each close that changed something, and none for other closes. The versions stay for
+/// ever, also after the volume was closed.
 #[test]
 fn each_close_makes_a_version() {
     let device = device();
@@ -96,7 +97,7 @@ fn each_close_makes_a_version() {
         assert_eq!(then(&view, root, "a", *time).unwrap(), format!("version {i}"));
     }
     assert!(view.look_back(root, b"b", &When::At(times[149])).is_err(), "no event of it");
-    // Others are cut no more often for that: their history is their own.
+    // Other files do not get more versions because of that: their history is their own.
     assert!(view
         .events()
         .unwrap()
@@ -105,8 +106,8 @@ fn each_close_makes_a_version() {
     view.close().unwrap();
 }
 
-/// Promises that policies are inherited downwards, that the nearest one counts, and that taking it away
-/// brings the one above back.
+/// Promises that directories below inherit policies, that the nearest one counts, and that without it the one
+/// above counts again.
 #[test]
 fn the_nearest_policy_counts() {
     let device = device();
@@ -130,7 +131,7 @@ fn the_nearest_policy_counts() {
     view.set_policy(deep, &Policy::default()).unwrap();
     assert!(save(&view, file, "five").is_some());
     assert_eq!(view.policies().unwrap().iter().map(|(no, _)| *no).collect::<Vec<_>>(), [a]);
-    // Moved, it is under the other directory's.
+    // After the move the other directory's policy applies.
     view.rename(deep, b"file", b, b"moved", RenameMode::Replace).unwrap();
     assert!(save(&view, file, "six").is_none());
     view.rename(root, b"b", a, b"b", RenameMode::Replace).unwrap();
@@ -173,13 +174,13 @@ fn an_editors_saves_are_versions_of_the_name() {
     assert_eq!(gone.len(), 1, "temporary names were not deleted: {gone:?}");
     assert_eq!(gone[0].0, b"doc");
     assert_eq!(then(&view, root, "doc", gone[0].1).unwrap(), "draft 39", "until when it can be seen");
-    // Before the last rename the name still meant the draft before.
+    // Before the last rename the name still meant the earlier draft.
     assert_eq!(then(&view, root, "doc", before.unwrap()).unwrap(), "draft 38");
     assert!(matches!(then(&view, root, "doc", removed.row.time), Err(Error::NotFound)), "it was gone");
     view.close().unwrap();
 }
 
-/// Promises that what was saved and never closed since is a version when its name goes.
+/// Promises that a file that was saved and not closed since gets a version when its name goes.
 #[test]
 fn what_is_removed_while_open_is_kept() {
     let device = device();
@@ -197,7 +198,7 @@ fn what_is_removed_while_open_is_kept() {
     assert_eq!(then(&view, root, "a", events[1].row.time).unwrap(), "open");
     assert_eq!(then(&view, root, "a", events[0].row.time).unwrap(), "closed");
     drop(node);
-    // Another file of the name has nothing to do with it.
+    // Another file with the name has nothing to do with it.
     let new = create(&view, root, "a");
     assert!(matches!(then(&view, root, "a", events[2].row.time), Err(Error::NotFound)));
     save(&view, new, "another");
@@ -205,7 +206,7 @@ fn what_is_removed_while_open_is_kept() {
     view.close().unwrap();
 }
 
-/// Promises that a file's own versions do not make others keep more, and that nothing is left of them when
+/// Promises that a file's own versions do not make others keep more, and that they leave nothing behind when
 /// they are forgotten.
 #[test]
 fn versions_of_one_file_cost_nobody_else() {
@@ -237,7 +238,7 @@ fn versions_of_one_file_cost_nobody_else() {
     view.close().unwrap();
 }
 
-/// Promises that rules keep what they say of each file's versions, and of a directory's snapshots.
+/// Promises that retention rules keep what they say of each file's versions, and of a directory's snapshots.
 #[test]
 fn rules_let_go_what_they_do_not_keep() {
     let device = device();
@@ -261,7 +262,7 @@ fn rules_let_go_what_they_do_not_keep() {
     for _ in 0..5 {
         view.snapshot(root, "", false, false).unwrap();
     }
-    // The thread that does so may have been there before.
+    // The retention thread may have done it before.
     view.retain().unwrap();
     view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     let left = view.events().unwrap();
@@ -273,7 +274,7 @@ fn rules_let_go_what_they_do_not_keep() {
     );
     assert_eq!(then(&view, root, "a", times[7]).unwrap(), "a 7");
     assert!(then(&view, root, "a", times[6]).is_err());
-    // That a file was removed is known as long as something of it.
+    // The removal of a file is known as long as some of the file's history is.
     view.unlink(root, b"b").unwrap();
     view.retain().unwrap();
     let removed =
@@ -300,8 +301,8 @@ fn wait_for(view: &View, count: usize) {
     }
 }
 
-/// Promises a snapshot so long after the first change, and none while nothing changes; and after a pause in
-/// which the volume was closed one of what was there, before the next change.
+/// Promises a snapshot at the end of an interval after the first change, and none while nothing changes. If
+/// the volume was closed in between, it promises one of what was there, before the next change.
 #[test]
 fn intervals_event_what_changes() {
     let device = device();
@@ -332,8 +333,9 @@ fn intervals_event_what_changes() {
     view.close().unwrap();
 }
 
-/// Promises that a directory with an interval is cut for what changes where versions are made at each close,
-/// too: that used to be the end of its snapshots. Who says "at snapshots only" starts none.
+/// Promises that a directory with an interval gets snapshots of changes also where each close makes a
+/// version: such closes used to be the end of its snapshots. A policy that says "at snapshots only" starts
+/// none.
 #[test]
 fn intervals_go_on_above_closes() {
     let view = open(&device());
@@ -367,7 +369,7 @@ fn intervals_go_on_above_closes() {
         }
     }
     let file = create(&view, quiet, "file");
-    // What was due for the directory it was made in is over.
+    // The event that was due for the old directory has been taken by now.
     std::thread::sleep(Duration::from_millis(1500));
     let before = view.events().unwrap().len();
     assert_eq!(save(&view, file, "quiet"), None);
@@ -376,7 +378,7 @@ fn intervals_go_on_above_closes() {
     view.close().unwrap();
 }
 
-/// Promises that what cannot be is refused, and changes nothing.
+/// Promises that an impossible policy is refused, and changes nothing.
 #[test]
 fn what_is_refused() {
     let device = device();
@@ -402,7 +404,7 @@ fn what_is_refused() {
     assert!(matches!(reader.set_policy(root, &rule(Versioning::Close)), Err(Error::ReadOnly)));
 }
 
-/// Files of the library are closed when they are dropped.
+/// The library closes files when they are dropped.
 #[test]
 fn files_of_the_library_are_closed() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -417,9 +419,9 @@ fn files_of_the_library_are_closed() {
     assert_eq!(then(view, view.root(), "a", times[0]).unwrap(), "once");
 }
 
-/// Versions of a file are listed by its name, also by that of one that is gone, and forgotten singly. The
-/// time of a forgotten one used to lead to an older snapshot of the directory, if there was one: now it leads
-/// nowhere, as that of a snapshot.
+/// Versions of a file are listed by its name, also by the name of a file that is gone, and can be forgotten
+/// one by one. The time of a forgotten version used to lead to an older snapshot of the directory, if there
+/// was one. Now it leads nowhere, like the time of a forgotten snapshot.
 #[test]
 fn single_versions_are_forgotten() {
     let view = open(&device());
@@ -452,8 +454,8 @@ fn single_versions_are_forgotten() {
     }
 }
 
-/// A volume can be made with a policy: it is there, and a snapshot with it, before the first change. The
-/// library makes none of itself.
+/// A volume can be made with a policy: the policy is there, and a snapshot with it, before the first change.
+/// The library makes none by itself.
 #[test]
 fn a_policy_from_the_beginning() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
@@ -476,18 +478,19 @@ fn a_policy_from_the_beginning() {
     assert!(view.policies().unwrap().is_empty() && view.events().unwrap().is_empty());
 }
 
-/// A volume that was full when an interval was due could not be opened for writing any more: the event that
-/// was to be made first found no room, and nothing is given up for it. It is opened, and can be emptied.
+/// A volume that was full when an interval ended could not be opened for writing any more: the event that had
+/// to be taken first found no room, and no history is given up for it. Now the volume opens, and can be
+/// emptied.
 #[test]
 fn a_full_volume_with_an_interval_due_is_opened() {
     let device = device();
     let view = open(&device);
     let root = view.root();
-    // So long that none is made while it is open; never made, it is due at once when the volume is opened
-    // again.
+    // The interval is so long that it does not end while the volume is open. No event was taken yet, so one
+    // is due at once when the volume is opened again.
     view.set_policy(root, &rule(Versioning::Interval(3_600_000_000_000))).unwrap();
     let volume = Volume::from_view(view);
-    // Large ones first, then what takes the last room for metadata, too.
+    // First large files, then files that also take the last room for metadata.
     let mut names = 0u32;
     for size in [1 << 20, 64 << 10, 4 << 10, 0] {
         loop {

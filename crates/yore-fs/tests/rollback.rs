@@ -1,4 +1,4 @@
-//! Rolling back in the library: what comes of it, who waits, what a crash or a full volume leaves.
+//! Rolling back in the library: the result, the calls that wait, and what a crash or a full volume leaves.
 
 #[path = "common/tree.rs"]
 mod reading;
@@ -33,7 +33,7 @@ fn event(volume: &Volume, path: &str) -> EventNo {
     volume.view().snapshot(inode, "", false, false).unwrap().number
 }
 
-/// All that is below a directory, as far as a rollback brings it back.
+/// Everything below a directory, as far as a rollback brings it back.
 fn tree(view: &View, root: InodeNo) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for Found { path, attr, content, xattrs } in read_tree(view, root).into_iter().skip(1) {
@@ -83,7 +83,7 @@ fn a_directory_becomes_what_it_was_and_back() {
     let between = tree(volume.view(), dir);
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-1");
     assert_eq!(tree(volume.view(), dir), was);
-    // Set-id bits, which the past does not show, are what they were.
+    // Set-id bits, which the past does not show, are as they were.
     assert_eq!(volume.metadata("d/kept").unwrap().attr().permissions, 0o4755);
     assert_eq!(back(&volume, "d", then).unwrap(), "", "nothing is left that differs");
     let events = volume.view().events().unwrap();
@@ -98,7 +98,7 @@ fn a_directory_becomes_what_it_was_and_back() {
     assert!(matches!(back(&volume, "d/new", then), Err(Error::NotADirectory)));
 }
 
-/// Whoever reads beside it sees what was before or what is after, and never anything between.
+/// Whoever reads during a rollback sees the tree before it or the tree after it, and never anything between.
 #[test]
 fn nobody_sees_between() {
     let (_, volume) = volume(256 << 20);
@@ -126,7 +126,7 @@ fn nobody_sees_between() {
         let lists = threads.spawn(|| {
             let mut seen = [0; 2];
             while !done.load(Ordering::Relaxed) {
-                // One call is one look.
+                // One call reads one state.
                 let mut found = Vec::new();
                 volume
                     .view()
@@ -145,7 +145,7 @@ fn nobody_sees_between() {
         let reads = threads.spawn(|| {
             let mut count = 0;
             while !done.load(Ordering::Relaxed) {
-                // What is read twice from one time is of that time.
+                // Each read shows one of the two states whole.
                 let first = volume.read_to_string("d/all").unwrap();
                 let other = volume.read_to_string("d/f5").unwrap();
                 assert!(["0", "1"].contains(&first.as_str()) && ["0", "1"].contains(&other.as_str()));
@@ -163,8 +163,8 @@ fn nobody_sees_between() {
     assert!(listed[0] > 0 && listed[1] > 0 && read > 0, "{listed:?} {read}");
 }
 
-/// Writers that go on all the time are before it or behind it: nothing that they did before is lost, for the
-/// event before it has it.
+/// Writes during a rollback come before it or after it. No write before it is lost, because the undo point
+/// has it.
 #[test]
 fn nothing_that_others_write_is_lost() {
     let (_, volume) = volume(256 << 20);
@@ -205,7 +205,7 @@ fn nothing_that_others_write_is_lost() {
         })
         .unwrap();
     }
-    // A write of the library is two calls, so a file may be seen empty; but none is missing.
+    // A write of the library is two calls, so a file may be empty; but none is missing.
     for (n, count) in written.into_iter().enumerate() {
         for i in 0..count {
             assert!(found.contains(&format!("w{n}-{i}")), "w{n}-{i}");
@@ -213,7 +213,7 @@ fn nothing_that_others_write_is_lost() {
     }
 }
 
-/// What is not the caller's is not touched, and nothing is begun.
+/// Files that are not the caller's are not touched, and no rollback begins.
 #[test]
 fn only_what_is_yours() {
     let (_, volume) = volume(64 << 20);
@@ -245,9 +245,9 @@ fn only_what_is_yours() {
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-2");
 }
 
-/// Somebody rolls a directory back on a nearly full volume, where what comes back does not fit. That was
-/// begun, stopped half way, and could neither be finished nor gone back from, for both took room that its own
-/// snapshots kept. Now it is not begun.
+/// Somebody rolls a directory back on a nearly full volume, where the files that come back do not fit. The
+/// rollback used to begin and stop half way. It could neither be finished nor undone, because both needed
+/// room that its own snapshots kept. Now it does not begin.
 #[test]
 fn what_does_not_fit_is_not_begun() {
     let (_, volume) = volume(32 << 20);
@@ -280,7 +280,7 @@ fn what_does_not_fit_is_not_begun() {
     assert_eq!(tree(volume.view(), dir), tree(&volume.view().as_of(then), dir));
 }
 
-/// Writes files of 1 MiB until nothing fits. How many.
+/// Writes files of 1 MiB until none fits; returns how many.
 fn fill_up(volume: &Volume) -> usize {
     let mut filled = 0;
     while volume.write(format!("fill{filled}"), vec![1; 1 << 20]).is_ok() && filled < 64 {
@@ -289,15 +289,14 @@ fn fill_up(volume: &Volume) -> usize {
     filled
 }
 
-/// Makes a file with attributes of 60,000 bytes. They are metadata, which is not counted when it is asked
-/// whether there is room.
+/// Makes a file with attributes of 60,000 bytes. They are metadata, which the check for room does not count.
 fn write_with_attributes(volume: &Volume, path: &str, content: &[u8]) {
     volume.write(path, content).unwrap();
     volume.set_xattr(path, "user.large", [7; 60_000], SetXattrMode::Any).unwrap();
 }
 
-/// A rollback that does not end leaves the directories that it has made to their owners of then: whoever was
-/// not root could not even look at them, nor roll back again, as he was told to.
+/// A rollback that does not end must leave the directories that it has made to their former owners: no user
+/// but root could read them, or roll back again, as the message says.
 #[test]
 fn what_was_stopped_is_still_yours() {
     let (_, volume) = volume(32 << 20);
@@ -333,8 +332,8 @@ fn what_was_stopped_is_still_yours() {
     assert!(seen > 0);
 }
 
-/// A volume on which there is room for the data of files, and not for their attributes: what was done stays,
-/// all that was is kept, it is told, and it can be finished, or gone back from.
+/// The volume has room for the data of files, and not for their attributes. What was done stays, everything
+/// that was before is kept, the caller learns of it, and can finish the rollback or undo it.
 #[test]
 fn a_full_volume_loses_nothing() {
     for goes_back in [false, true] {
@@ -370,7 +369,7 @@ fn a_full_volume_loses_nothing() {
         volume.write("d/meanwhile", "others").unwrap();
         volume.close().unwrap();
         drop(volume);
-        // It is not gone on with by itself: somebody has been there.
+        // It does not go on by itself: somebody has used the directory since.
         let volume = Volume::open(device, &MountOptions::default()).unwrap();
         assert_eq!(volume.read_to_string("d/meanwhile").unwrap(), "others");
         assert_eq!(volume.view().unfinished_rollbacks().unwrap(), told);
@@ -392,15 +391,15 @@ fn a_full_volume_loses_nothing() {
     }
 }
 
-/// A file of terabytes that is nearly all hole, in the place of another one: both are compared while others
-/// wait, by their data, in no time.
+/// A file of terabytes that is nearly all hole takes the place of another one. A rollback compares both while
+/// others wait; it compares only their data, so this takes no time.
 #[test]
 fn holes_are_not_compared() {
     let (_, volume) = volume(64 << 20);
     volume.create_dir("d").unwrap();
     let (view, end) = (volume.view(), 8 << 40);
     let mut mtime = None;
-    // The same again, of the same time.
+    // The same content again, with the same time.
     let mut make = |more: Option<u64>| {
         volume.write("d/new", "data").unwrap();
         let no = volume.node("d/new").unwrap().inode();
@@ -417,7 +416,7 @@ fn holes_are_not_compared() {
     let then = event(&volume, "d");
     make(None);
     assert_eq!(back(&volume, "d", then).unwrap(), "", "it is what it was");
-    // Where there was a hole is data now.
+    // There is data where there was a hole.
     make(Some(end / 2));
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-1");
     let mut bytes = [7; 4];
@@ -425,9 +424,9 @@ fn holes_are_not_compared() {
     assert_eq!(bytes, [0; 4]);
 }
 
-/// Two directories changed their names with each other, and each has a file `f` that is where it was: one
-/// stayed by its path, the other one by its directory. It was believed of the one that was changed, too, that
-/// it went along with its directory; so a rollback looked for it where it was not, and did not end.
+/// Two directories exchanged their names, and each has a file `f` that is where it was: one stayed by its
+/// path, the other one by its directory. The rollback used to believe that the changed file had also moved
+/// with its directory; so it looked for that file in the wrong place, and did not end.
 #[test]
 fn what_moved_to_where_its_path_is_the_same() {
     let (_, volume) = volume(64 << 20);

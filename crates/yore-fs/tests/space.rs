@@ -1,5 +1,5 @@
-//! Promises of a full volume: what it gives up by itself, for what and for whom, that it gives up nothing in
-//! vain, and that it says the truth about what can be had.
+//! Promises of a full volume: what it gives up by itself, for what and for whom; that it gives up nothing in
+//! vain; and that it tells the truth about what can be freed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use yore_fs::{
 const MIB: usize = 1 << 20;
 const BLOCK: usize = 4096;
 
-/// A volume on which reading is over at once.
+/// A volume on which the protection of history that is being read ends at once.
 fn volume(mib: u64) -> Volume {
     volume_where_reading_lasts(mib, Duration::ZERO)
 }
@@ -42,9 +42,9 @@ fn is_full<T: std::fmt::Debug>(result: Result<T, Error>) {
     assert!(matches!(error.root(), Error::NoSpace | Error::NeverFits { .. }), "{error}");
 }
 
-/// The thesis: 30 MiB on 64 MiB, a snapshot, and it is removed. Writing it anew by copying what was used to
-/// fill the volume, which then gave up the snapshot that was the source. A named one is never given up; the
-/// copy is refused before it begins.
+/// The thesis: 30 MiB on 64 MiB, a snapshot, and the file is removed. Copying the file back from the snapshot
+/// used to fill the volume, which then gave up the snapshot that was the source. A named snapshot is never
+/// given up; the copy is refused before it begins.
 #[test]
 fn a_copy_of_the_past_never_loses_its_source() {
     for name in ["keep", ""] {
@@ -55,7 +55,7 @@ fn a_copy_of_the_past_never_loses_its_source() {
         let keep = event(&volume, "/", name);
         volume.remove_file("thesis").unwrap();
         volume.sync().unwrap();
-        // Unnamed, it is kept because it is read.
+        // Without a name, the snapshot is kept because it is being read.
         let then = Volume::from_view(volume.view().as_of(keep));
         assert!(then.read("thesis").unwrap() == thesis);
         is_full(volume.write("thesis", &thesis));
@@ -76,7 +76,7 @@ fn a_copy_of_the_past_never_loses_its_source() {
     }
 }
 
-/// A write of 500 MiB to a volume of 64 failed and had first erased every snapshot.
+/// A write of 500 MiB to a volume of 64 MiB failed, and had first erased every snapshot.
 #[test]
 fn what_can_never_fit_gives_up_nothing() {
     let volume = volume(64);
@@ -95,14 +95,14 @@ fn what_can_never_fit_gives_up_nothing() {
         let allocated = volume.view().fallocate(file, 0, len, FallocateMode::Allocate { keep_size: false });
         assert!(matches!(allocated, Err(Error::NeverFits { .. })), "{len}: {allocated:?}");
     }
-    // A copy within the volume: its length is known, too.
+    // A copy within the volume: its length is known before, too.
     volume.write("present", vec![1; 28 * MIB]).unwrap();
     is_full(volume.copy("present", "copy").map(|_| ()));
     assert_eq!(kept(&volume), taken);
 }
 
-/// What is younger than the floor stays as long as history takes less than its share: then writing fails.
-/// What is older goes, and no more of it than what is written needs.
+/// History that is younger than the floor stays as long as history takes less than its share: then writing
+/// fails. Older history goes, and no more of it than the write needs.
 #[test]
 fn the_floor_keeps_what_is_young() {
     let volume = volume(64);
@@ -131,8 +131,8 @@ fn the_floor_keeps_what_is_young() {
     assert!(kept(&volume).is_empty(), "all of it is old now: {:?}", kept(&volume));
 }
 
-/// Whoever churns more than half of the volume a day keeps working: above the share, the oldest go though
-/// they are young. Held, named and pinned ones stay.
+/// A program that changes more than half of the volume a day can go on: above the share, the oldest snapshots
+/// go although they are young. Held, named and pinned ones stay.
 #[test]
 fn above_its_share_young_history_goes_oldest_first() {
     let volume = volume(64);
@@ -152,7 +152,7 @@ fn above_its_share_young_history_goes_oldest_first() {
     assert!(history >= 24 * MIB, "no more than was needed: {history}");
 }
 
-/// What is being read stays for some time, whatever the need.
+/// History that is being read stays for some time, however much room is needed.
 #[test]
 fn what_is_read_stays() {
     let volume = volume_where_reading_lasts(64, Duration::from_secs(3600));
@@ -179,8 +179,9 @@ fn what_is_read_stays() {
     assert_eq!(then.read("file").unwrap(), vec![0; 6 * MIB]);
 }
 
-/// B allocated all that was free and dropped what A had kept; in nine milliseconds. For users who could not
-/// forget a snapshot by a command nothing of it is given up, and `statfs` does not promise it to them.
+/// B allocated everything that was free and made the volume drop what A had kept, in nine milliseconds. For
+/// users who cannot forget a snapshot with a command the volume does not give it up, and `statfs` does not
+/// promise its room to them.
 #[test]
 fn others_do_not_make_a_volume_forget() {
     let volume = volume(64);
@@ -219,8 +220,8 @@ fn others_do_not_make_a_volume_forget() {
     assert!(!kept(&volume).contains(&of_a), "root may");
 }
 
-/// After deleting everything a program that looks whether there is room must not read that there is none; and
-/// what it reads can be had.
+/// After everything was deleted, a program that asks for free room must not get the answer that there is
+/// none; and the room in the answer can be used.
 #[test]
 fn what_is_deleted_is_available() {
     let volume = volume(64);
@@ -233,7 +234,7 @@ fn what_is_deleted_is_available() {
         volume.remove_file(format!("f{n}")).unwrap();
     }
     volume.sync().unwrap();
-    // History takes 52 MiB, 32 of them may stay.
+    // History takes 52 MiB; 32 of them may stay.
     let available = volume.statfs().blocks_available as usize;
     assert!(available * BLOCK >= 19 * MIB && available < empty as usize, "{available} of {empty}");
     volume.write("new", vec![1; available * BLOCK]).unwrap();
@@ -253,8 +254,8 @@ fn sums(volume: &Volume) -> Vec<(String, u64)> {
     names.filter_map(|name| volume.read(&name).ok().map(|content| (name, sum(&content)))).collect()
 }
 
-/// At any time, what `statfs` says is available can be written, whatever is held, named and forgotten. What
-/// stays is what it was, and what has a name or is held stays.
+/// At any time, as much can be written as `statfs` calls available, whatever is held, named and forgotten.
+/// History that stays does not change, and history that has a name or is held stays.
 #[test]
 fn statfs_never_promises_too_much() {
     let seed = std::env::var("YORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(4711u64);
@@ -297,7 +298,7 @@ fn statfs_never_promises_too_much() {
             if random(8) == 0 {
                 let available = volume.statfs().blocks_available as usize;
                 let written = volume.write("probe", vec![7; available * BLOCK]);
-                // The name itself may take a block of metadata, and then the file is not even made.
+                // The name itself may need a block of metadata; then not even the file is made.
                 if let Err(e) = &written {
                     let is_there = volume.metadata("probe").is_ok();
                     assert!(!is_there, "seed {seed}, round {round}, step {step}: {available} blocks: {e}");
@@ -318,7 +319,7 @@ fn statfs_never_promises_too_much() {
     }
 }
 
-/// What was given up, when, and for what, is on the volume: also after it was opened anew.
+/// The volume records what was given up, when, and for what, also after it was opened again.
 #[test]
 fn what_was_given_up_is_recorded() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
@@ -338,10 +339,10 @@ fn what_was_given_up_is_recorded() {
     assert!(row.note.contains("for a write of"), "{row:?}");
 }
 
-/// Filling and emptying a volume again and again under `version=close` took more than six times what it takes
-/// without, because each little write to the full volume waited for one snapshot to be forgotten. How many
-/// generations that takes is counted here: they are what it waits for, on whatever machine. The ratio is
-/// printed.
+/// Filling and emptying a volume again and again under `version=close` took more than six times as long as
+/// without, because each small write to the full volume waited until one snapshot was forgotten. This counts
+/// the generations that the work takes: they are what it waits for, on any machine. The test prints the
+/// ratio.
 #[test]
 fn filling_and_emptying_gives_up_many_at_once() {
     let work = [(32, None), (32, Some(Versioning::Close)), (1024, Some(Versioning::Close))].map(
@@ -374,12 +375,12 @@ fn filling_and_emptying_gives_up_many_at_once() {
         with.2 / without.2
     );
     assert!(with.0 * 3 >= without.0, "at least what is not history's share can be written: {work:?}");
-    // One batch for each 64th of the volume that is written, and as much again for metadata.
+    // One batch for each 64th of the volume that is written, and as many again for metadata.
     assert!(with.1 <= u64::try_from(with.0).unwrap() * 200_000 * 64 / (32 << 20) * 2, "{work:?}");
 }
 
-/// A full volume with a policy that versions each close had one error in its log for each close. It counts
-/// the versions that it does not make, and forgets the count when there is room again.
+/// A full volume with a policy that makes a version at each close wrote one error to its log for each close.
+/// Now it counts the versions that it does not make, and forgets the count when there is room again.
 #[test]
 fn versions_that_have_no_room_are_counted() {
     let volume = volume(16);

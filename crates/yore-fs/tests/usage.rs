@@ -1,5 +1,5 @@
-//! Promises of what history takes: the count is exact at any time, what an event is said to hold alone is
-//! what forgetting it frees, and what all versions hold adds up to the count.
+//! Promises about the size of history: the count is exact at any time; what an event is said to hold alone is
+//! what forgetting it frees; and what all versions hold adds up to the count.
 
 #[path = "common/seeds.rs"]
 mod seeds;
@@ -60,7 +60,7 @@ fn of_file(volume: &Volume, directory: &str, name: &str) -> (Vec<StateUsage>, Us
     (all, totals.unwrap())
 }
 
-/// What only history holds, as the volume counts it, but for its own trees.
+/// The blocks that only history holds, as the volume counts them, without those of history's own trees.
 fn counted(volume: &Volume) -> Retained {
     let found = volume.view().statfs();
     Retained { data: found.history_data_blocks * BLOCK, metadata: found.history_metadata_blocks * BLOCK }
@@ -70,7 +70,7 @@ fn write(volume: &Volume, path: &str, first: u64, blocks: u64, byte: u8) {
     let node = volume.node(path).unwrap();
     let data = vec![byte; (blocks * BLOCK) as usize];
     node.write(first * BLOCK, &data, PLAIN).unwrap();
-    // Blocks are let go of when the new ones have been written.
+    // Old blocks are let go of when the new ones have been written.
     volume.sync().unwrap();
 }
 
@@ -80,8 +80,8 @@ fn truncated(volume: &Volume, path: &str, blocks: u64) {
     volume.view().setattr(&caller, volume.node(path).unwrap().inode(), &set).unwrap();
 }
 
-/// A block that is overwritten, event off, punched or removed is history's from the moment a version has it,
-/// and free when that is forgotten.
+/// A block that is overwritten, truncated, punched or removed belongs to history from the moment at which a
+/// version has it, and is free when that version is forgotten.
 #[test]
 fn each_way_to_let_go_is_counted() {
     let volume = open(&device());
@@ -121,7 +121,7 @@ fn each_way_to_let_go_is_counted() {
     assert_eq!(counted(&volume), Retained::default());
 }
 
-/// The states of a file, each with what nobody else has.
+/// The states of a file, each with what no other state has.
 #[test]
 fn states_of_a_file() {
     let volume = open(&device());
@@ -135,8 +135,8 @@ fn states_of_a_file() {
     let (states, totals) = of_file(&volume, "d", "f");
     let of: Vec<(u64, u64)> =
         states.iter().map(|state| (state.exclusive.data / BLOCK, state.shared / BLOCK)).collect();
-    // Of what was overwritten the first had all. The second had one that it alone had seen, and so had the
-    // third.
+    // The first state had all of what was overwritten. The second had one block that only it had seen, and so
+    // had the third.
     assert_eq!(of, [(0, 10), (1, 9), (1, 9), (3, 7)], "{states:#?}");
     assert_eq!(totals.live, 10 * BLOCK);
     assert_eq!(totals.history, counted(&volume));
@@ -150,8 +150,8 @@ fn states_of_a_file() {
     assert_eq!(usage(&volume, "/").1.history, totals.history);
 }
 
-/// What is elsewhere, or was, does not count for a directory; events of it and of those above and below all
-/// do.
+/// Files that are, or were, elsewhere do not count for a directory; events of it, and of directories above
+/// and below it, all count.
 #[test]
 fn directories_have_what_was_below_them() {
     let volume = open(&device());
@@ -178,7 +178,8 @@ fn directories_have_what_was_below_them() {
     assert_eq!(exclusive("a"), [(whole, 1 + 2)], "where it was then");
     assert_eq!(exclusive("c"), [(whole, 4), (of_c, 2)]);
     assert_eq!(exclusive("/"), [(whole, 7)]);
-    // It was not in `c` as of the first; that of `c` has seen it there, and one more state by itself.
+    // As of the first event it was not in `c`; the event of `c` has seen it there, and has seen one more
+    // state that no other event has.
     assert_eq!(exclusive("c/b"), [(whole, 2), (of_c, 1), (of_b, 1)]);
     let before = counted(&volume).data;
     forget(&volume, of_c);
@@ -186,7 +187,7 @@ fn directories_have_what_was_below_them() {
 }
 
 /// Whatever was changed between events of the volume and of directories, forgetting any one event frees
-/// exactly what it was said to hold alone, of data and of nodes.
+/// exactly what the event was said to hold alone, of data and of nodes.
 #[test]
 fn forgetting_frees_what_was_said() {
     for seed in seeds(6) {
@@ -205,7 +206,8 @@ fn forgetting_frees_what_was_said() {
             }
         }
         volume.sync().unwrap();
-        // Every other time the oldest go first: each with all that was said to go with it and those before.
+        // Every other time the oldest go first: each frees everything that was said to go with it and with
+        // those before.
         let (rows, _) = usage(&volume, "/");
         let before = counted(&volume);
         for row in rows.iter().filter(|_| seed % 2 == 0) {
@@ -221,7 +223,7 @@ fn forgetting_frees_what_was_said() {
             let before = counted(&volume);
             assert_eq!(totals.history, before, "what versions hold adds up");
             forget(&volume, forgotten);
-            // What an event of a directory below holds is told for that one.
+            // What an event of a directory below holds is listed under that directory.
             if let Some(said) = all.iter().find(|event| event.seen.event.number == forgotten) {
                 assert_eq!(freed(before, &volume), said.exclusive, "event {forgotten}");
             }
@@ -269,7 +271,7 @@ fn change(volume: &Volume, rng: &mut Xoshiro256PlusPlus, step: usize) -> Option<
     None
 }
 
-/// What history holds less than before.
+/// How much less history holds than before.
 fn freed(before: Retained, volume: &Volume) -> Retained {
     let after = counted(volume);
     Retained { data: before.data - after.data, metadata: before.metadata - after.metadata }

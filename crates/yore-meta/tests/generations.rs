@@ -1,5 +1,5 @@
-//! Generations through the public API of the layer: what was synced is there, what was not is absent as a
-//! whole, and a crash at any moment leaves exactly one generation (rules 1, 2, 11).
+//! Generations through the public API of the layer: what was synced is there; what was not is absent as a
+//! whole; and a crash at any moment leaves exactly one generation (rules 1, 2, 11).
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -121,8 +121,8 @@ fn a_freed_block_is_gone_and_its_index_is_used_again() {
 }
 
 /// Every generation gives all blocks one value; some also make and free blocks. Whatever a crash leaves of
-/// the writes since the last flush, the volume opens, all blocks have one value, and it is no older than the
-/// last sync.
+/// the writes since the last flush, the volume opens, all blocks have one value, and the value is no older
+/// than the last sync.
 #[test]
 fn a_crash_leaves_exactly_one_generation() {
     let seed: u64 = std::env::var("YORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(42);
@@ -198,9 +198,9 @@ fn a_sync_waits_for_a_generation_that_was_frozen_meanwhile() {
     });
 }
 
-/// What a device has lost of a generation is found by whoever needs it: block, zone header, table block and
-/// root header are each written where an older, sound copy of the same block lies, and none of these copies
-/// is taken for the newest.
+/// Whoever needs a part of a generation that the device has lost finds that it is lost. Block, zone header,
+/// table block and root header are each written where an older, sound copy of the same block lies, and none
+/// of these copies is taken for the newest.
 #[test]
 fn a_lost_write_is_an_error_and_not_old_data() {
     for engine in [Engine::Snapshot, Engine::None] {
@@ -213,8 +213,8 @@ fn a_lost_write_is_an_error_and_not_old_data() {
             set_all(&meta, &[addr], 2);
             meta.close().unwrap();
             drop(meta);
-            // Slots are taken from the zone's beginning after each opening: the next copy goes where that of
-            // value 1 is.
+            // After each opening, slots are taken from the zone's beginning: the next copy goes where the
+            // copy of value 1 is.
             let meta = Meta::open(device.clone(), options()).unwrap();
             set_all(&meta, &[addr], 3);
             if lost > 0 {
@@ -239,7 +239,8 @@ fn a_lost_write_is_an_error_and_not_old_data() {
             if lost == 1 {
                 assert_eq!((c.structure, c.addr, c.owner), ("metadata block", Some(addr), Some(OWNER)));
             }
-            // What is there instead is sound in itself: nothing but the checksum above it tells.
+            // The bytes that are there instead are sound in themselves: only the checksum above them reveals
+            // the loss.
             let mut there = [0; BLOCK_SIZE];
             device.read_at(c.block.unwrap().0 * BLOCK_SIZE as u64, &mut there).unwrap();
             verify_checksum(&there).unwrap();
@@ -249,8 +250,8 @@ fn a_lost_write_is_an_error_and_not_old_data() {
     }
 }
 
-/// Under `none` a crash leaves any mixture of blocks and headers. Even if such a volume is called clean by
-/// somebody, it gives values or typed errors, for reading and for changing.
+/// Under `none` a crash leaves any mixture of blocks and headers. Even if somebody marks such a volume as
+/// clean, it gives values or typed errors, for reading and for changing.
 #[test]
 fn any_mixture_under_none_gives_errors_and_no_panic() {
     let seed: u64 = std::env::var("YORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(42);

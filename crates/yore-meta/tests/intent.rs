@@ -1,6 +1,6 @@
-//! What the metadata layer promises to whoever notes file data in the intent log: what was taken back does
-//! not come back, room for what is carried over, and the order of flushes. And that nobody waits for a writer
-//! that panicked.
+//! What the metadata layer promises to callers that note file data in the intent log: notes that were taken
+//! back do not come back, there is room for the notes that are carried over, and flushes come in order. And
+//! nobody waits for a writer that panicked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
@@ -34,7 +34,7 @@ fn make(device: &dyn Device, log_blocks: u64) {
     mkfs(device, &options).unwrap();
 }
 
-/// No generations but those that are asked for, or that the log needs.
+/// No generations except those that a caller or the log needs.
 fn open(device: Arc<dyn Device>) -> Arc<Meta> {
     let commit_interval = Duration::from_secs(3600);
     let options = MetaOptions { read_only: false, engine: None, cache_bytes: 8 << 20, commit_interval };
@@ -60,7 +60,7 @@ fn change(meta: &Meta, addr: MetaAddr, value: u64) {
     op.change(&frame, |page| page.apply(|b| NodeMut::new(b).replace(0, &value.to_le_bytes())));
 }
 
-/// Notes a page of a file; false if that is too much.
+/// Notes a page of a file; returns false if that is too much.
 fn note_page(meta: &Meta, file: u64, byte: u8) -> bool {
     let mut bytes = AlignedBuf::zeroed(1);
     bytes.fill(byte);
@@ -72,8 +72,8 @@ fn event(meta: &Meta, file: u64) {
 }
 
 /// A page was noted, and carried over into a generation; then it went home, nothing else changed, and
-/// somebody synced. The sync took that nothing had changed for a reason to do nothing, so a crash brought the
-/// page back, over what was at home.
+/// somebody synced. The sync did nothing, because nothing had changed. So a crash brought the page back, over
+/// the data that was at home.
 #[test]
 fn a_sync_makes_durable_that_data_is_at_home() {
     let device = Arc::new(MemoryDevice::new(64 << 20));
@@ -97,9 +97,9 @@ fn a_sync_makes_durable_that_data_is_at_home() {
     assert_eq!(outstanding(&device), [0; 0]);
 }
 
-/// What a generation carries over belongs to it alone: when its superblock never arrives, the next mount
-/// leaves it out, and so does the one after that. The second once believed it, because the first took the
-/// generation number that it was for.
+/// Notes that a generation carries over belong to that generation alone: if its superblock never arrives, the
+/// next mount leaves the notes out, and so does the one after that. The second mount once believed them,
+/// because the first took the number of that generation.
 #[test]
 fn what_was_carried_over_for_a_superblock_that_never_arrived_does_not_come_back() {
     let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(64 << 20)));
@@ -121,14 +121,14 @@ fn what_was_carried_over_for_a_superblock_that_never_arrived_does_not_come_back(
         let device = Arc::new(medium);
         let meta = open(device.clone());
         assert_eq!(meta.take_recovered(), None, "mount {mount}");
-        // It crashes as soon as it is open.
+        // The next crash comes as soon as the volume is open.
         medium = device.snapshot();
     }
 }
 
-/// However full the log is, a generation finds room in it for all that may be outstanding. Once it was only
-/// as much as had been outstanding when the last record was appended, and what was noted after that stopped
-/// the volume.
+/// However full the log is, a generation finds room in it for everything that may be outstanding. Once there
+/// was room only for what had been outstanding when the last record was appended, and notes after that
+/// stopped the volume.
 #[test]
 fn what_is_carried_over_fits_the_log_however_full_it_is() {
     for log_blocks in [20, 24, 64, 200] {
@@ -154,9 +154,10 @@ fn what_is_carried_over_fits_the_log_however_full_it_is() {
     }
 }
 
-/// A file whose noted pages were all event off is still noted with its size, which nothing else may have:
-/// that takes room in the log, too. Once it was not counted, and enough such files, synced and event within
-/// the seconds before they are written back, left a generation without room for them: it stopped the volume.
+/// All noted pages of a file were truncated. The file is still noted with its size, which nothing else may
+/// have, and that takes room in the log, too. Once this room was not counted. Enough such files, synced and
+/// truncated within the seconds before they are written back, left a generation without room for them: it
+/// stopped the volume.
 #[test]
 fn files_noted_with_their_size_alone_are_counted() {
     let device = Arc::new(MemoryDevice::new(64 << 20));
@@ -205,8 +206,8 @@ fn is_flushed_before_the_record(take_back: impl Fn(&Meta)) -> bool {
     trace.entries()[..record].contains(&TraceEntry::Flush)
 }
 
-/// A record that takes noted data back comes after a flush of what was overwritten in place (R4): else a
-/// crash could find neither. Whether an Op takes it back or nobody has to.
+/// A record that takes noted data back comes after a flush of what was overwritten in place (R4). Otherwise a
+/// crash could leave neither. This holds whether an Op takes the data back, or no Op is needed.
 #[test]
 fn data_is_flushed_before_the_record_that_says_that_it_is_at_home() {
     let by_itself = |meta: &Meta| {
@@ -230,18 +231,18 @@ fn data_is_flushed_before_the_record_that_says_that_it_is_at_home() {
     }
 }
 
-/// What a device does when it is told to.
+/// How a device that is told to panic does so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fatal {
     /// A write to a superblock or a zone's header panics.
     Generations,
-    /// Any write does.
+    /// Any write panics.
     Writes,
-    /// A flush does.
+    /// A flush panics.
     Flushes,
 }
 
-/// Makes a device panic, once it is told to.
+/// A device that panics once it is told to.
 #[derive(Debug)]
 struct Panics {
     fatal: Fatal,
@@ -269,8 +270,8 @@ impl Hook for Panics {
     }
 }
 
-/// Whoever waits for a generation is told when the thread that writes it panics, and whoever comes later;
-/// what is in memory can still be read. Once they waited for ever.
+/// When the thread that writes a generation panics, callers that wait for it get an error, and so do callers
+/// that come later; what is in memory can still be read. Once they waited for ever.
 #[test]
 fn nobody_waits_for_a_writer_that_panicked() {
     let device = Panics::at(Fatal::Generations);
@@ -295,9 +296,9 @@ fn nobody_waits_for_a_writer_that_panicked() {
     assert!(matches!(meta.close(), Err(MetaError::Stopped { .. })));
 }
 
-/// The same where it is a caller's own thread that panics, in writing or flushing a record: the others who
-/// want theirs durable are told, whether they waited for it or come later, and so is who wants a generation,
-/// which has data to carry over in the log. Once they waited for ever.
+/// The same when a caller's own thread panics while it writes or flushes a record. Other callers that want
+/// their records durable get an error, whether they waited for that record or come later. So do callers that
+/// want a generation, which has data to carry over in the log. Once they waited for ever.
 #[test]
 fn nobody_waits_for_a_leader_that_panicked() {
     for fatal in [Fatal::Writes, Fatal::Flushes] {

@@ -1,5 +1,5 @@
-//! Reading all that a view shows at and below a directory. Each test compares of it what its promise is
-//! about.
+//! Reads everything that a view shows at and below a directory. Each test compares the part that its promise
+//! is about.
 
 #![allow(dead_code)] // Each test compares its own part.
 
@@ -18,8 +18,8 @@ pub struct Found {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Reads a directory and all below it, each directory before what is in it. The directory is found by its
-/// number: nobody keeps the path of one that a snapshot has seen.
+/// Reads a directory and everything below it, each directory before its content. The directory is found by
+/// its number: nobody keeps the path of a directory that a snapshot has seen.
 pub fn read_tree(view: &View, root: InodeNo) -> Vec<Found> {
     let (mut all, mut left) = (Vec::new(), vec![(PathBuf::new(), root)]);
     while let Some((path, inode)) = left.pop() {

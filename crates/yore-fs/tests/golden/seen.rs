@@ -1,4 +1,5 @@
-//! What the tests of golden images of the past share: making content, and telling all that is to be seen.
+//! What the tests of golden images of the past share: they make content, and describe everything that can be
+//! seen.
 
 use crate::blocks::pack;
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub fn write(volume: &Volume, path: &str, offset: u64, bytes: &[u8]) {
     volume.view().write(no(volume, path), offset, bytes, mode).unwrap();
 }
 
-/// Text that is another at each place.
+/// Text that differs from place to place.
 pub fn text(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| b'a' + ((i * 7 + i / 251 + seed * 13) % 26) as u8).collect()
 }
@@ -35,7 +36,7 @@ pub fn read_only(device: &MemoryDevice) -> View {
     View::open(Arc::new(device.snapshot()), &options).unwrap()
 }
 
-/// All that is to be seen of something, and of what is below it.
+/// Describes everything that can be seen of an inode, and of what is below it.
 pub fn tree(view: &View, no: InodeNo, path: &str, out: &mut String) {
     let attr = view.getattr(no).unwrap();
     let times = [attr.mtime, attr.ctime].map(|time| (time.seconds, time.nanos));
@@ -79,7 +80,7 @@ pub fn tree(view: &View, no: InodeNo, path: &str, out: &mut String) {
     }
 }
 
-/// Bytes as text if they are few, else a sum of them (FNV-1a).
+/// Bytes as text if they are few, else a hash of them (FNV-1a).
 pub fn short(bytes: &[u8]) -> String {
     if bytes.len() <= 40 {
         return format!("{:?}", String::from_utf8_lossy(bytes));
@@ -98,9 +99,9 @@ pub fn same(found: &str, expected: &str) {
     assert_eq!(found.lines().count(), expected.lines().count());
 }
 
-/// Writes the image that `make` makes and what `seen` tells of it to the files of a format, which must be
-/// empty: neither is ever made anew. What was begun is ended in the background too, so it is made until so
-/// much is `left` begun.
+/// Writes the image that `make` makes, and the description that `seen` gives of it, to the files of a format.
+/// These must be empty: neither is ever made again. The background thread also finishes tasks that have
+/// begun, so this makes the image again until `left` tasks are still unfinished.
 pub fn make_files(
     format: &str,
     there: (&[u8], &str),
@@ -115,7 +116,7 @@ pub fn make_files(
     std::fs::write(path("blocks"), pack(&device)).unwrap();
 }
 
-/// What an event has seen.
+/// Describes what an event has seen.
 pub fn tree_of(view: &View, event: &Event, out: &mut String) {
     let then = view.as_of(event.number);
     match then.getattr(event.row.root) {
@@ -124,15 +125,15 @@ pub fn tree_of(view: &View, event: &Event, out: &mut String) {
     }
 }
 
-/// The first words of lines that begin with one of `starts`: as much of what is seen as two volumes made the
-/// same way have in common; and how many lines there are.
+/// The first words of lines that begin with one of `starts`, and how many such lines there are: two volumes
+/// that are made the same way have this much in common.
 pub fn gist(text: &str, starts: &[&str]) -> (Vec<String>, usize) {
     let of = |line: &str| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
     let lines = text.lines().filter(|line| starts.iter().any(|start| line.starts_with(start)));
     (lines.map(of).collect(), text.lines().count())
 }
 
-/// What is being given up, by the newest rows of the table of events on the medium.
+/// The tasks of giving up that have begun, by the newest rows of the table of events on the medium.
 pub fn begun(device: &MemoryDevice) -> Vec<EventKind> {
     let mut newest: BTreeMap<u64, (u64, Block)> = BTreeMap::new();
     for block in device.to_bytes().chunks_exact(BLOCK_SIZE) {
