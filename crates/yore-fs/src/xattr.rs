@@ -29,7 +29,8 @@ pub(crate) use free::{free_step, free_trees, prepare_free_trees};
 pub(crate) use place::tree;
 pub(crate) use read::{get, list};
 
-use self::acl::{Acl, Inherited};
+use self::acl::Acl;
+pub(crate) use self::acl::Inherited;
 use self::name::{Name, ACCESS, CAPABILITY, DEFAULT};
 use self::place::{cells, chunks_of, keep, Place, Plan, CELL_BYTES, SLOT};
 use self::read::place;

@@ -4,16 +4,18 @@ use super::in_use::InUse;
 use super::names::check_name;
 use super::protected::{check_changeable, check_takes_names};
 use crate::core::btree::Pins;
-use crate::core::inode::{store_inode, InodeCell};
-use crate::dir::Looked;
+use crate::core::inode::{store_inode, InodeCell, InodeState};
+use crate::dir::{Looked, Spot};
 use crate::file::Room;
 use crate::history::preserve;
 use crate::store::Store;
-use crate::{dir, symlink, xattr, Caller, Error, FileKind, InodeNo, Result};
+use crate::xattr::Inherited;
+use crate::{dir, symlink, xattr, Attr, Caller, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{
     ContentKind, DirEntry, EventNo, Incarnation, Inode, InodeFlags, MetaAddr, INLINE_BYTES, SYMLINK_MAX,
 };
+use yore_meta::{Op, ReservedInode};
 
 /// Blocks that making a file may need at most before it has to ask for more: a new leaf at every level of the
 /// directory's tree and a new root.
@@ -98,35 +100,59 @@ pub(crate) fn create(
         };
         let cell = Arc::new(InodeCell::new(slot.inode(), inode, slot.frame().clone()));
         let mut state = cell.state.write();
-        let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
-        // Before the slot is written: whoever asks for this number from then on finds this cell.
-        store.inodes.insert(&cell);
-        let target = (new.kind == FileKind::Symlink)
-            .then(|| symlink::store(&mut op, store, &mut state, cell.no, new.target));
-        let acls = xattr::store_inherited(&mut op, store, &mut state, cell.no, &inherited);
-        let stored = store_inode(&mut op, &cell, &state);
-        acls.stored(&mut op, stored);
-        if let Some(target) = target {
-            target.stored(&mut op, stored);
-        }
-        let taken = op.take_inode(slot);
-        op.before(taken, stored);
-        let placed = dir::insert(&mut op, store, &mut dir, directory, spot, &entry);
-        if is_dir {
-            dir.inode.links += 1;
-        }
-        dir.change_content(state.inode.btime);
-        let counted = store_inode(&mut op, &parent, &dir);
-        let entered = placed.stored(&mut op, counted);
-        op.before(stored, entered);
-        if is_dir {
-            op.before(counted, entered);
-        }
-        drop(op);
-        let attr = state.attr(cell.no);
+        let Some(op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
+        let made = Made { cell: &cell, state: &mut state, slot, target: new.target, inherited: &inherited };
+        let attr = enter(op, store, made, (&parent, &mut dir), (spot, &entry));
         drop(state);
         return Ok(InUse::new(store, cell, attr));
     }
+}
+
+/// A file that an Op makes.
+struct Made<'a> {
+    cell: &'a Arc<InodeCell>,
+    state: &'a mut InodeState,
+    slot: ReservedInode,
+    /// Of symbolic links.
+    target: &'a [u8],
+    inherited: &'a Inherited,
+}
+
+/// The Op of [`create`]: the inode with what it holds, and the entry in the directory.
+fn enter(
+    mut op: Op<'_>,
+    store: &Store,
+    made: Made<'_>,
+    (parent, dir): (&InodeCell, &mut InodeState),
+    (spot, entry): (Spot, &DirEntry<'_>),
+) -> Attr {
+    let Made { cell, state, slot, target, inherited } = made;
+    // Before the slot is written: whoever asks for this number from then on finds this cell.
+    store.inodes.insert(cell);
+    let target =
+        (entry.kind == FileKind::Symlink).then(|| symlink::store(&mut op, store, state, cell.no, target));
+    let acls = xattr::store_inherited(&mut op, store, state, cell.no, inherited);
+    let stored = store_inode(&mut op, cell, state);
+    acls.stored(&mut op, stored);
+    if let Some(target) = target {
+        target.stored(&mut op, stored);
+    }
+    let taken = op.take_inode(slot);
+    op.before(taken, stored);
+    let is_dir = entry.kind == FileKind::Directory;
+    let placed = dir::insert(&mut op, store, dir, parent.no, spot, entry);
+    if is_dir {
+        dir.inode.links += 1;
+    }
+    dir.change_content(state.inode.btime);
+    let counted = store_inode(&mut op, parent, dir);
+    let entered = placed.stored(&mut op, counted);
+    op.before(stored, entered);
+    if is_dir {
+        op.before(counted, entered);
+    }
+    drop(op);
+    state.attr(cell.no)
 }
 
 fn new_inode(

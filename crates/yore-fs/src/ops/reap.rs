@@ -74,10 +74,10 @@ pub(crate) fn free_set_aside(store: &Arc<Store>) -> Result<()> {
         let reserved = store.reserve_freely(store.near(cell.no), 0)?;
         let mut state = cell.state.write();
         let mut pins = Pins::new();
-        let way = orphans.prepare_remove(&store.meta, cell.no, &mut pins)?;
+        let position = orphans.prepare_remove(&store.meta, cell.no, &mut pins)?;
         let mut op = store.meta.begin(reserved);
         let cleared = inode::free_inode(&mut op, &cell, &mut state);
-        let unlisted = orphans.remove(&mut op, &store.meta, way, cell.no);
+        let unlisted = orphans.remove(&mut op, &store.meta, position, cell.no);
         op.before(cleared, unlisted);
         store.inodes.remove(&cell);
     }
@@ -117,13 +117,13 @@ fn free_if_empty(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<bool> {
         return Ok(false);
     }
     let mut pins = Pins::new();
-    let way = orphans.prepare_remove(&store.meta, cell.no, &mut pins)?;
+    let position = orphans.prepare_remove(&store.meta, cell.no, &mut pins)?;
     let trees = xattr::prepare_free_trees(store, &state, cell.no, &mut pins)?;
     let mut op = store.meta.begin(reserved);
     let freed = xattr::free_trees(&mut op, store, &mut state, cell.no, trees);
     let cleared = inode::free_inode(&mut op, cell, &mut state);
     freed.stored(&mut op, cleared);
-    let unlisted = orphans.remove(&mut op, &store.meta, way, cell.no);
+    let unlisted = orphans.remove(&mut op, &store.meta, position, cell.no);
     op.before(cleared, unlisted);
     store.inodes.remove(cell);
     Ok(true)
@@ -170,9 +170,9 @@ fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> 
     let reserved = store.reserve_freely(store.near(no), 0)?;
     let orphans = store.orphans.lock();
     let mut pins = Pins::new();
-    let way = orphans.prepare_remove(&store.meta, no, &mut pins)?;
+    let position = orphans.prepare_remove(&store.meta, no, &mut pins)?;
     let mut op = store.meta.begin(reserved);
-    orphans.remove(&mut op, &store.meta, way, no);
+    orphans.remove(&mut op, &store.meta, position, no);
     Ok(())
 }
 

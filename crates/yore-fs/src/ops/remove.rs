@@ -7,19 +7,20 @@ use crate::core::btree::{Path, Pins};
 use crate::core::extent::Edit;
 use crate::core::inode::{free_inode, store_inode, InodeCell, InodeState};
 use crate::core::locks::Locked;
+use crate::core::memo::Place;
 use crate::core::orphan::OrphansGuard;
-use crate::dir::Looked;
+use crate::dir::{Found, Looked, Spot};
 use crate::file::Room;
 use crate::history::exclude;
 use crate::history::preserve::{self, Before};
-use crate::history::record::OldName;
+use crate::history::record::{Keep, OldName};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{ContentKind, Corruption, EventNo, Incarnation, InodeNo as No, Timestamp};
-use yore_meta::{Change, Op};
+use yore_meta::{Change, Op, Reserved};
 
 /// Which call removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +35,42 @@ pub(crate) enum Remove {
 const ORPHAN_BLOCKS: u32 = 4;
 
 /// What becomes of an inode that loses a name.
-pub(crate) enum Fate<'a> {
+pub(crate) enum Removal<'a> {
     /// It has other names.
-    Lives,
+    Named,
     /// It goes in the same Op. Its data is kept from changing by its io lock.
-    Goes(Option<Locked<'a>>),
+    Freed(Option<Locked<'a>>),
     /// Somebody uses it, or it takes more than one Op to free: it becomes an orphan.
-    Orphan,
+    Orphaned,
+}
+
+/// A call that removes a name.
+struct Call<'a> {
+    store: &'a Arc<Store>,
+    parent: Arc<InodeCell>,
+    name: &'a [u8],
+    what: Remove,
+}
+
+/// What an attempt has.
+struct With {
+    reserved: Reserved,
+    /// As of which it is reserved.
+    epoch: u64,
+    /// The lock of the orphans.
+    orphans: bool,
+    /// Room for keeping a version.
+    version: bool,
+}
+
+enum Outcome {
+    /// Done; the inode, unless it was freed.
+    Done(Option<Arc<InodeCell>>),
+    NeedOrphans,
+    /// An event has seen this inode as it is: its version is to be kept first.
+    NeedPreserve(Arc<InodeCell>),
+    /// There was an event.
+    Again,
 }
 
 /// Removes a name.
@@ -52,15 +82,15 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         (b"." | b"..", Remove::File) => return Err(Error::IsADirectory),
         _ => check_name(name)?,
     }
-    let parent = store.cell(directory)?;
+    let call = Call { store, parent: store.cell(directory)?, name, what };
     // Where a server's clients hold inodes, nearly every one is still held when its name goes.
-    let mut with_orphans = what == Remove::File && store.inodes.are_held();
+    let mut orphans = what == Remove::File && store.inodes.are_held();
     // The inode's version is kept in the same Op, if there is room for so much at once.
     let mut for_version = store.past.blocks_for_version();
     loop {
         let epoch = store.past.epoch();
-        let place = exclude::place_of(store, &parent)?;
-        let blocks = if with_orphans { ORPHAN_BLOCKS } else { 0 } + store.past.blocks_for_names(1);
+        let place = exclude::place_of(store, &call.parent)?;
+        let blocks = if orphans { ORPHAN_BLOCKS } else { 0 } + store.past.blocks_for_names(1);
         let reserved = match store.reserve_freely(store.near(directory), blocks + for_version) {
             Err(Error::NoSpace) if for_version > 0 => {
                 for_version = 0;
@@ -68,16 +98,34 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             }
             other => other?,
         };
-        let orphans = with_orphans.then(|| store.orphans.lock());
+        let with = With { reserved, epoch, orphans, version: for_version > 0 };
+        match call.attempt(with, place.as_ref())? {
+            Outcome::Done(left) => {
+                if let Some(cell) = left {
+                    store.let_go(&cell);
+                }
+                return Ok(());
+            }
+            Outcome::NeedOrphans => orphans = true,
+            Outcome::NeedPreserve(cell) => preserve::preserve(store, &cell, Room::Reserve)?,
+            Outcome::Again => {}
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Locks all that is concerned, and removes the name if nothing else is needed first. `place`: what
+    /// decides who is excluded in the directory.
+    fn attempt(&self, with: With, place: Option<&Arc<Place>>) -> Result<Outcome> {
+        let (store, parent, name) = (self.store, &self.parent, self.name);
+        let orphans = with.orphans.then(|| store.orphans.lock());
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        if preserve::must_keep(store, &parent, &dir)? {
-            drop((dir, orphans, reserved));
-            preserve::preserve(store, &parent, Room::Reserve)?;
-            continue;
+        if preserve::must_keep(store, parent, &dir)? {
+            return Ok(Outcome::NeedPreserve(parent.clone()));
         }
         let mut pins = Pins::new();
-        let Looked::Taken(found, spot) = dir::look(store, &dir, directory, name, &mut pins)? else {
+        let Looked::Taken(found, spot) = dir::look(store, &dir, parent.no, name, &mut pins)? else {
             return Err(Error::NotFound);
         };
         let cell = store.inodes.get_entry(&store.meta, found.inode, found.incarnation)?;
@@ -86,65 +134,64 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let found = found.detach(store);
         check_changeable(&dir)?;
         check_changeable(&state)?;
-        check_kind(&state, what)?;
+        check_kind(&state, self.what)?;
         let number = store.number();
         let (version, waits) = match preserve::before_change(store, &cell, &state, io.is_some(), number)? {
             Before::Nothing => (None, None),
-            Before::Version(version, waits) if for_version > 0 => (Some(version), waits),
-            _ => {
-                drop((state, io, dir, orphans, reserved));
-                preserve::preserve(store, &cell, Room::Reserve)?;
-                continue;
-            }
+            Before::Version(version, waits) if with.version => (Some(version), waits),
+            _ => return Ok(Outcome::NeedPreserve(cell.clone())),
         };
-        let fate = fate_of(store, &cell, &state, io);
+        let removal = removal_of(store, &cell, &state, io);
         let kept = version.is_some().then(|| EventNo(number.0 - 1));
-        let Some(ready) = prepare_fate(store, (&cell, &state, kept), fate, orphans.as_ref(), &mut pins)?
-        else {
-            with_orphans = true;
-            continue;
+        let inode = (&*cell, &*state, kept);
+        let Some(prepared) = prepare_removal(store, inode, removal, orphans.as_ref(), &mut pins)? else {
+            return Ok(Outcome::NeedOrphans);
         };
-        let is_dir = state.inode.is_directory();
-        let excluded = exclude::excludes_name(store, place.as_ref(), name, (&cell, &state.inode))?;
+        let excluded = exclude::excludes_name(store, place, name, (&cell, &state.inode))?;
         let cover = store.past.hold_cover(store, &cell, &mut state.inode, excluded)?;
-        let going = [OldName {
-            directory: &parent,
-            inode: &dir.inode,
-            cookie: found.cookie,
-            entry: found.entry(name),
-            cover,
-            excluded,
-        }];
-        let mut keep = store.past.prepare(store, number, version.into_iter().collect(), &going)?;
-        let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
-        let kept = keep.inode(&mut op, cell.no, &mut state);
+        let (cookie, entry) = (found.cookie, found.entry(name));
+        let old_name = OldName { directory: parent, inode: &dir.inode, cookie, entry, cover, excluded };
+        let ending = version.into_iter().collect();
+        let mut keep = store.past.prepare(store, number, ending, &[old_name])?;
+        let Some(op) = store.past.begin(&store.meta, with.reserved, with.epoch) else {
+            return Ok(Outcome::Again);
+        };
+        let removal = (prepared, orphans.as_ref());
+        self.change(op, &mut keep, &mut dir, (&cell, &mut state), (found, spot), removal);
+        if let Some(waits) = waits {
+            versioning::note_changed(store, waits);
+        }
+        Ok(Outcome::Done((!state.gone).then(|| cell.clone())))
+    }
+
+    /// The Op.
+    fn change(
+        &self,
+        mut op: Op<'_>,
+        keep: &mut Keep<'_>,
+        dir: &mut InodeState,
+        (cell, state): (&Arc<InodeCell>, &mut InodeState),
+        (found, spot): (Found, Spot),
+        (removal, orphans): (PreparedRemoval<'_>, Option<&OrphansGuard<'_>>),
+    ) {
+        let directory = self.parent.no;
+        let is_dir = state.inode.is_directory();
+        let kept = keep.inode(&mut op, cell.no, state);
         keep.name(&mut op, directory, found.cookie, found.birth);
-        let placed = dir::remove(&mut op, &mut dir, directory, spot);
+        let placed = dir::remove(&mut op, dir, directory, spot);
         let now = crate::clock::now();
         dir.change_content(now);
         if is_dir {
             dir.inode.links -= 1;
         }
-        let counted = store_inode(&mut op, &parent, &dir);
+        let counted = store_inode(&mut op, &self.parent, dir);
         let gone = placed.stored(&mut op, counted);
         op.before(gone, counted);
         if let Some(kept) = kept {
             op.before(kept, gone);
         }
         let place = (directory, dir.inode.incarnation, found.cookie);
-        lose_name(&mut op, store, &cell, &mut state, ready, orphans.as_ref(), place, (gone, now));
-        let freed = state.gone;
-        drop(op);
-        if let Some(waits) = waits {
-            versioning::note_changed(store, waits);
-        }
-        drop(state);
-        drop(dir);
-        drop(orphans);
-        if !freed {
-            store.let_go(&cell);
-        }
-        return Ok(());
+        lose_name(&mut op, self.store, cell, state, removal, orphans, place, (gone, now));
     }
 }
 
@@ -158,14 +205,14 @@ fn check_kind(state: &InodeState, what: Remove) -> Result<()> {
 }
 
 /// Decides what becomes of an inode that is about to lose one name (a directory: its only one).
-pub(crate) fn fate_of<'a>(
+pub(crate) fn removal_of<'a>(
     store: &Store,
     cell: &'a InodeCell,
     state: &InodeState,
     io: Option<Locked<'a>>,
-) -> Fate<'a> {
+) -> Removal<'a> {
     if !state.inode.is_directory() && state.inode.links > 1 {
-        return Fate::Lives;
+        return Removal::Named;
     }
     // The few extents that an inode holds itself can be freed with it.
     let small = state.inode.content_kind != ContentKind::Tree
@@ -173,52 +220,52 @@ pub(crate) fn fate_of<'a>(
         && state.inode.xattr_root.is_none();
     // With its io lock held no write-back is under way, and data that was never written is simply forgotten.
     if small && io.is_some() && !state.data.listed && !store.inodes.in_use(cell) {
-        Fate::Goes(io)
+        Removal::Freed(io)
     } else {
-        Fate::Orphan
+        Removal::Orphaned
     }
 }
 
-/// A fate whose blocks are in memory.
-pub(crate) struct Ready<'a> {
-    fate: Fate<'a>,
+/// A removal whose blocks are in memory.
+pub(crate) struct PreparedRemoval<'a> {
+    removal: Removal<'a>,
     /// The extents that go in the same Op.
     extents: Option<(Edit, KeptGroups)>,
     /// An orphan's place in the list.
-    way: Option<Path>,
+    position: Option<Path>,
 }
 
-/// Keeps in memory what the fate needs. `None`: the orphans lock is needed and not held. With the inode comes
-/// what its past will hold, if that is more than it does.
-pub(crate) fn prepare_fate<'a>(
+/// Keeps in memory what the removal needs. `None`: the orphans lock is needed and not held. With the inode
+/// comes what its past will hold, if that is more than it does.
+pub(crate) fn prepare_removal<'a>(
     store: &Store,
     (cell, state, kept): (&InodeCell, &InodeState, Option<EventNo>),
-    fate: Fate<'a>,
+    removal: Removal<'a>,
     orphans: Option<&OrphansGuard<'_>>,
     pins: &mut Pins,
-) -> Result<Option<Ready<'a>>> {
-    let mut ready = Ready { fate, extents: None, way: None };
-    if matches!(ready.fate, Fate::Goes(_)) && state.inode.content_kind == ContentKind::Extents {
+) -> Result<Option<PreparedRemoval<'a>>> {
+    let mut prepared = PreparedRemoval { removal, extents: None, position: None };
+    if matches!(prepared.removal, Removal::Freed(_)) && state.inode.content_kind == ContentKind::Extents {
         match prepare_extents(store, (cell, state, kept), pins) {
-            Ok(prepared) => ready.extents = Some(prepared),
+            Ok(extents) => prepared.extents = Some(extents),
             // The name can go nevertheless. Freeing the rest fails later, and says why.
-            Err(Error::Corruption(_)) => ready.fate = Fate::Orphan,
+            Err(Error::Corruption(_)) => prepared.removal = Removal::Orphaned,
             Err(e) => return Err(e),
         }
     }
-    if matches!(ready.fate, Fate::Orphan) {
+    if matches!(prepared.removal, Removal::Orphaned) {
         let Some(orphans) = orphans else { return Ok(None) };
         // A long truncation under way has listed it already, and leaves it there.
         if !state.data.listed {
             let blocks;
-            (ready.way, blocks) = orphans.prepare_add(&store.meta, cell.no, pins)?;
+            (prepared.position, blocks) = orphans.prepare_add(&store.meta, cell.no, pins)?;
             if blocks > ORPHAN_BLOCKS {
                 let (expected, found) = (format!("at most {}", ORPHAN_BLOCKS - 2), "more");
                 return Err(Corruption::new("list of orphans", "level", expected, found).into());
             }
         }
     }
-    Ok(Some(ready))
+    Ok(Some(prepared))
 }
 
 /// The removal of all extents of an inode that holds them itself.
@@ -246,7 +293,7 @@ pub(crate) fn lose_name(
     store: &Store,
     cell: &Arc<InodeCell>,
     state: &mut InodeState,
-    ready: Ready<'_>,
+    prepared: PreparedRemoval<'_>,
     orphans: Option<&OrphansGuard<'_>>,
     place: (No, Incarnation, u64),
     (gone, now): (Change, Timestamp),
@@ -261,12 +308,12 @@ pub(crate) fn lose_name(
     if state.inode.links == 0 {
         cell.unlinked.store(true, Ordering::Release);
     }
-    let change = match ready.fate {
-        Fate::Lives => store_inode(op, cell, state),
-        Fate::Goes(_io) => {
+    let change = match prepared.removal {
+        Removal::Named => store_inode(op, cell, state),
+        Removal::Freed(_io) => {
             file::forget(store, cell, state);
             // Their claims last until the bits have changed.
-            let (edit, _kept) = ready.extents.unzip();
+            let (edit, _kept) = prepared.extents.unzip();
             let applied = edit.map(|edit| edit.apply(op, &store.alloc, &mut state.inode));
             let freed = free_inode(op, cell, state);
             if let Some(applied) = applied {
@@ -275,11 +322,11 @@ pub(crate) fn lose_name(
             store.inodes.remove(cell);
             freed
         }
-        Fate::Orphan => {
+        Removal::Orphaned => {
             let stored = store_inode(op, cell, state);
             if !state.data.listed {
                 let orphans = orphans.expect("prepared with the orphans lock");
-                let listed = orphans.add(op, &store.meta, ready.way, cell.no, cell.incarnation);
+                let listed = orphans.add(op, &store.meta, prepared.position, cell.no, cell.incarnation);
                 op.before(listed, gone);
             }
             stored

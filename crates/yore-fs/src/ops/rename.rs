@@ -5,14 +5,18 @@
 //! writes the data of the file that takes its place: after a crash the name has its old or its new contents,
 //! never an empty stretch where data was written before the rename (rule 12).
 
-use super::create::name_at;
+mod child;
+mod locked;
+
+use self::child::{Child, Replaced, Versions};
+use self::locked::{ancestry, lock_children, Dirs};
 use super::names::check_name;
 use super::protected::{check_changeable, check_takes_names};
-use super::remove::{fate_of, lose_name, prepare_fate};
+use super::remove::{lose_name, prepare_removal, removal_of};
 use crate::core::btree::Pins;
-use crate::core::inode::{store_inode, InodeCell, InodeState, DEPTH_MAX};
-use crate::core::locks::Writing;
+use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::core::memo::Place;
+use crate::core::orphan::OrphansGuard;
 use crate::dir::{self, Found, Looked, Spot};
 use crate::file::Room;
 use crate::history::exclude;
@@ -22,33 +26,34 @@ use crate::history::versioning;
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
-use yore_format::{Corruption, DirEntry, EventNo, Incarnation, Inode};
-use yore_meta::Reserved;
+use yore_format::{EventNo, Inode, Timestamp};
+use yore_meta::{Change, Op, Reserved};
 
 const USUAL_BLOCKS: u32 = 10;
 /// Blocks that listing a replaced inode as an orphan may need.
 const ORPHAN_BLOCKS: u32 = 4;
 
-/// One or two locked directories.
-enum Dirs<'a> {
-    Same(Writing<'a, InodeState>),
-    Two { from: Writing<'a, InodeState>, to: Writing<'a, InodeState> },
+/// The two names as they were found.
+struct Names {
+    source: Found,
+    /// Where the old name is.
+    from: Spot,
+    target: Option<Found>,
+    /// Where the new name is or comes; `None`: nothing can come there.
+    to: Option<Spot>,
+    /// Blocks that entering it may need.
+    blocks: u32,
 }
 
-impl Dirs<'_> {
-    fn from(&mut self) -> &mut InodeState {
-        match self {
-            Dirs::Same(s) => s,
-            Dirs::Two { from, .. } => from,
-        }
-    }
-
-    fn to(&mut self) -> &mut InodeState {
-        match self {
-            Dirs::Same(s) => s,
-            Dirs::Two { to, .. } => to,
-        }
-    }
+/// What an attempt has when all is locked.
+struct Ready<'a> {
+    reserved: Reserved,
+    epoch: u64,
+    number: EventNo,
+    /// Where the old name is, and where the new one is or comes.
+    spots: (Spot, Spot),
+    versions: Versions,
+    orphans: Option<&'a OrphansGuard<'a>>,
 }
 
 struct Rename<'a> {
@@ -68,24 +73,6 @@ struct Rename<'a> {
     place_to: Option<Arc<Place>>,
     /// The directories whose move is prepared ([`exclude::before_move`]).
     moving: Vec<InodeNo>,
-}
-
-/// The directory and all that is above it. With the rename lock held, and no inode.
-fn ancestry(store: &Arc<Store>, of: InodeNo) -> Result<Vec<InodeNo>> {
-    let mut above = vec![of];
-    loop {
-        let at = above[above.len() - 1];
-        let up = store.cell(at)?.state.read().inode.parent;
-        if up == at || up == InodeNo::NONE {
-            return Ok(above);
-        }
-        if above.len() > DEPTH_MAX {
-            return Err(Corruption::new("directory", "parent", "a way to the root", "a circle")
-                .of(of)
-                .into());
-        }
-        above.push(up);
-    }
 }
 
 /// Renames.
@@ -247,26 +234,6 @@ impl Rename<'_> {
         decides && found.kind == crate::FileKind::Directory && !self.moving.contains(&found.inode)
     }
 
-    fn lock_dirs(&self) -> Dirs<'_> {
-        if self.same_dir() {
-            return Dirs::Same(self.from.state.write());
-        }
-        let from_first = if self.above_to.contains(&self.from.no) {
-            true
-        } else if self.above_from.contains(&self.to.no) {
-            false
-        } else {
-            self.from.no < self.to.no
-        };
-        if from_first {
-            let from = self.from.state.write();
-            Dirs::Two { from, to: self.to.state.write() }
-        } else {
-            let to = self.to.state.write();
-            Dirs::Two { from: self.from.state.write(), to }
-        }
-    }
-
     fn check_shape(&self, source: &Found, target: Option<&Found>) -> Result<()> {
         use crate::FileKind::Directory;
         if !self.same_dir() {
@@ -304,12 +271,16 @@ impl Rename<'_> {
     ) -> Result<()> {
         check_changeable(dirs.from())?;
         check_changeable(state)?;
-        match other {
-            Some(other) => check_changeable(dirs.to()).and_then(|()| check_changeable(other)),
-            None => check_takes_names(dirs.to()),
+        let Some(other) = other else { return check_takes_names(dirs.to()) };
+        check_changeable(dirs.to())?;
+        check_changeable(other)?;
+        if self.mode == RenameMode::Replace && other.inode.is_directory() && !dir::is_empty(other) {
+            return Err(Error::NotEmpty);
         }
+        Ok(())
     }
 
+    /// Locks all that is concerned, looks both names up, and renames if nothing else is needed first.
     fn attempt(
         &self,
         reserved: Reserved,
@@ -320,184 +291,150 @@ impl Rename<'_> {
     ) -> Result<Outcome> {
         let store = self.store;
         let orphans = with.orphans.then(|| store.orphans.lock());
-        let mut dirs = self.lock_dirs();
-        dirs.from().check_directory()?;
-        dirs.to().check_directory()?;
-        if preserve::must_keep(store, &self.from, dirs.from())? {
-            return Ok(Outcome::NeedPreserve(self.from.clone()));
-        }
-        if preserve::must_keep(store, &self.to, dirs.to())? {
-            return Ok(Outcome::NeedPreserve(self.to.clone()));
+        let mut dirs = Dirs::lock((&self.from, &self.above_from), (&self.to, &self.above_to));
+        if let Some(directory) = self.check_directories(&mut dirs)? {
+            return Ok(Outcome::NeedPreserve(directory));
         }
         let mut pins = Pins::new();
-        let Looked::Taken(source, gone_from) =
-            dir::look(store, dirs.from(), self.from.no, self.name, &mut pins)?
-        else {
-            return Err(Error::NotFound);
-        };
-        let (target, goes_to, needed) =
-            match dir::look(store, dirs.to(), self.to.no, self.new_name, &mut pins)? {
-                Looked::Taken(target, spot) => (Some(target), Some(spot), 0),
-                Looked::Free(spot, blocks) => (None, Some(spot), blocks),
-                Looked::Full => (None, None, 0),
-            };
-        match (self.mode, &target) {
-            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
-            (RenameMode::Exchange, None) => return Err(Error::NotFound),
-            _ => {}
-        }
-        if target.as_ref().is_some_and(|t| t.inode == source.inode) {
+        let names = self.look_up(&mut dirs, &mut pins)?;
+        if names.target.is_some_and(|target| target.inode == names.source.inode) {
             return Ok(Outcome::Done(None)); // Two names of one file: nothing to do.
         }
-        self.check_shape(&source, target.as_ref())?;
-        let cell = store.inodes.get_entry(&store.meta, source.inode, source.incarnation)?;
-        let other = match &target {
-            Some(t) => Some(store.inodes.get_entry(&store.meta, t.inode, t.incarnation)?),
-            None => None,
-        };
-        let moved = [Some(&source), target.as_ref().filter(|_| self.mode == RenameMode::Exchange)];
-        if moved.into_iter().flatten().any(|found| self.is_unprepared(found)) {
+        self.check_shape(&names.source, names.target.as_ref())?;
+        let cell_of = |found: Found| store.inodes.get_entry(&store.meta, found.inode, found.incarnation);
+        let (cell, other_cell) = (cell_of(names.source)?, names.target.map(cell_of).transpose()?);
+        if self.is_any_unprepared(&names) {
             return Ok(Outcome::Again);
         }
-        let replaces = self.mode == RenameMode::Replace && target.is_some();
-        #[cfg(feature = "mutations")]
-        let replaces = replaces && !crate::mutation::is(crate::mutation::Mutation::RenameBeforeData);
-        if replaces && settled != Some(cell.no) && source.kind == crate::FileKind::Regular {
+        if self.needs_flush(&names, settled) {
             return Ok(Outcome::NeedFlush(cell));
         }
-        let goes_to = goes_to.ok_or(dir::FULL)?;
-        let (mut state, mut other_state) = lock_children(&cell, other.as_deref());
+        let spots = (names.from, names.to.ok_or(dir::FULL)?);
+        let (state, other_state) = lock_children(&cell, other_cell.as_deref());
         self.check_protection(&mut dirs, &state, other_state.as_deref())?;
-        let (source, target) = (source.detach(store), target.map(|target| target.detach(store)));
-        if let (RenameMode::Replace, Some(o)) = (self.mode, &other_state) {
-            if o.inode.is_directory() && !dir::is_empty(o) {
-                return Err(Error::NotEmpty);
-            }
-        }
-        // Tried, so they may come after the states; before them they would be held while the state of another
-        // directory is waited for.
-        let (io, mut other_io) = (cell.io.try_lock(), other.as_ref().and_then(|o| o.io.try_lock()));
+        let mut child = Child::new(store, names.source, &cell, state);
+        let other = names.target.zip(other_cell.as_ref()).zip(other_state);
+        let mut other = other.map(|((found, cell), state)| Child::new(store, found, cell, state));
         let number = store.number();
-        let (mut versions, mut waits) = (Vec::new(), Vec::new());
-        let mut is_kept = |cell: &Arc<InodeCell>, state: &InodeState, with_io| -> Result<Option<bool>> {
-            match preserve::before_change(store, cell, state, with_io, number)? {
-                Before::Nothing => Ok(Some(false)),
-                Before::Version(version, wait) if with.versions && self.mode != RenameMode::Exchange => {
-                    versions.push(version);
-                    waits.extend(wait);
-                    Ok(Some(true))
-                }
-                _ => Ok(None),
-            }
-        };
-        if is_kept(&cell, &state, io.is_some())?.is_none() {
+        let mut versions = Versions::default();
+        if self.end_version(&child, number, with, &mut versions)?.is_none() {
             return Ok(Outcome::NeedPreserve(cell.clone()));
         }
         let mut other_kept = None;
-        if let (Some(o), Some(os)) = (&other, &other_state) {
-            match is_kept(o, os, other_io.is_some())? {
-                Some(true) => other_kept = Some(EventNo(number.0 - 1)),
-                Some(false) => {}
-                None => return Ok(Outcome::NeedPreserve(o.clone())),
+        if let Some(other) = &other {
+            match self.end_version(other, number, with, &mut versions)? {
+                Some(ends) => other_kept = ends.then_some(EventNo(number.0 - 1)),
+                None => return Ok(Outcome::NeedPreserve(other.cell.clone())),
             }
         }
-        let (from, to) = (self.place_from.as_ref(), self.place_to.as_ref());
-        let excluded = exclude::excludes_name(store, from, self.name, (&cell, &state.inode))?;
-        let cover = (store.past.hold_cover(store, &cell, &mut state.inode, excluded)?, excluded);
-        let mut other_cover = None;
-        if let (Some(o), Some(os)) = (&other, &mut other_state) {
-            let excluded = exclude::excludes_name(store, to, self.new_name, (o, &os.inode))?;
-            other_cover = Some((store.past.hold_cover(store, o, &mut os.inode, excluded)?, excluded));
-        }
+        self.cover(&mut child, &mut other)?;
+        let ready = Ready { reserved, epoch, number, spots, versions, orphans: orphans.as_ref() };
         if self.mode == RenameMode::Exchange {
-            let (o, os) = (other.as_ref().expect("found"), other_state.as_mut().expect("found"));
-            let target = target.as_ref().expect("found");
-            let spots = (gone_from, goes_to);
-            let both = ((&source, &cell, &mut *state), (target, o, &mut **os));
-            let covers = (cover, other_cover.unwrap_or_default());
-            return self.exchange(reserved, &mut dirs, both, covers, spots, epoch);
+            return self.exchange(ready, &mut dirs, child, other.expect("found"));
         }
+        let most = names.blocks + ORPHAN_BLOCKS;
+        if most > blocks {
+            return Ok(Outcome::NeedBlocks(most));
+        }
+        let Some(other) = self.prepare_other(other, other_kept, ready.orphans, &mut pins)? else {
+            return Ok(Outcome::NeedOrphans);
+        };
+        self.replace(ready, &mut dirs, child, other)
+    }
 
-        let cookie = goes_to.cookie();
-        if needed + ORPHAN_BLOCKS > blocks {
-            return Ok(Outcome::NeedBlocks(needed + ORPHAN_BLOCKS));
+    /// Fails if one of them is no directory; tells of one that must be preserved first.
+    fn check_directories(&self, dirs: &mut Dirs<'_>) -> Result<Option<Arc<InodeCell>>> {
+        dirs.from().check_directory()?;
+        dirs.to().check_directory()?;
+        if preserve::must_keep(self.store, &self.from, dirs.from())? {
+            return Ok(Some(self.from.clone()));
         }
-        let mut ready = None;
-        if let (Some(o), Some(os)) = (&other, &other_state) {
-            let fate = fate_of(store, o, os, other_io.take());
-            match prepare_fate(store, (o, os, other_kept), fate, orphans.as_ref(), &mut pins)? {
-                Some(r) => ready = Some(r),
-                None => return Ok(Outcome::NeedOrphans),
+        let must_keep = preserve::must_keep(self.store, &self.to, dirs.to())?;
+        Ok(must_keep.then(|| self.to.clone()))
+    }
+
+    /// Looks both names up. Fails if the call does not want what it finds.
+    fn look_up(&self, dirs: &mut Dirs<'_>, pins: &mut Pins) -> Result<Names> {
+        let store = self.store;
+        let Looked::Taken(source, from) = dir::look(store, dirs.from(), self.from.no, self.name, pins)?
+        else {
+            return Err(Error::NotFound);
+        };
+        let (target, to, blocks) = match dir::look(store, dirs.to(), self.to.no, self.new_name, pins)? {
+            Looked::Taken(target, spot) => (Some(target), Some(spot), 0),
+            Looked::Free(spot, blocks) => (None, Some(spot), blocks),
+            Looked::Full => (None, None, 0),
+        };
+        match (self.mode, &target) {
+            (RenameMode::NoReplace, Some(_)) => Err(Error::Exists),
+            (RenameMode::Exchange, None) => Err(Error::NotFound),
+            _ => Ok(Names { source, from, target, to, blocks }),
+        }
+    }
+
+    /// Whether a directory moves that was not found when moves were prepared.
+    fn is_any_unprepared(&self, names: &Names) -> bool {
+        let moves_too = names.target.as_ref().filter(|_| self.mode == RenameMode::Exchange);
+        [Some(&names.source), moves_too].into_iter().flatten().any(|found| self.is_unprepared(found))
+    }
+
+    /// Whether data of the file that replaces another is to be written first.
+    fn needs_flush(&self, names: &Names, settled: Option<InodeNo>) -> bool {
+        let replaces = self.mode == RenameMode::Replace && names.target.is_some();
+        #[cfg(feature = "mutations")]
+        let replaces = replaces && !crate::mutation::is(crate::mutation::Mutation::RenameBeforeData);
+        let source = &names.source;
+        replaces && settled != Some(source.inode) && source.kind == crate::FileKind::Regular
+    }
+
+    /// Whether a version of an inode ends with the call; `None`: it must be preserved first.
+    fn end_version(
+        &self,
+        child: &Child<'_>,
+        number: EventNo,
+        with: With,
+        versions: &mut Versions,
+    ) -> Result<Option<bool>> {
+        let Child { cell, state, io, .. } = child;
+        match preserve::before_change(self.store, cell, state, io.is_some(), number)? {
+            Before::Nothing => Ok(Some(false)),
+            Before::Version(version, wait) if with.versions && self.mode != RenameMode::Exchange => {
+                versions.ending.push(version);
+                versions.waits.extend(wait);
+                Ok(Some(true))
             }
+            _ => Ok(None),
         }
+    }
 
-        let (from_no, to_no) = (self.from.no, self.to.no);
-        let moves_dir = state.inode.is_directory() && from_no != to_no;
-        if moves_dir && dirs.to().inode.links == u32::MAX {
-            return Err(Error::TooManyLinks);
+    /// Finds out what covers the names.
+    fn cover<'c>(&self, child: &mut Child<'c>, other: &mut Option<Child<'c>>) -> Result<()> {
+        let store = self.store;
+        let source = Some((child, &self.place_from, self.name));
+        let target = other.as_mut().map(|other| (other, &self.place_to, self.new_name));
+        for (child, place, name) in [source, target].into_iter().flatten() {
+            let Child { cell, state, .. } = child;
+            let excluded = exclude::excludes_name(store, place.as_ref(), name, (cell, &state.inode))?;
+            let cover = store.past.hold_cover(store, cell, &mut state.inode, excluded)?;
+            child.covered = (cover, excluded);
         }
-        let replaces_dir = other_state.as_ref().is_some_and(|o| o.inode.is_directory());
-        let entry = DirEntry {
-            inode: cell.no,
-            incarnation: cell.incarnation,
-            birth: number,
-            kind: source.kind,
-            name: self.new_name,
-        };
-        let replaced = target.as_ref().zip(other_cover);
-        let mut keep = self.keep(&mut dirs, number, versions, (&source, cover), replaced)?;
-        let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
-        let kept = keep.inode(&mut op, cell.no, &mut state);
-        let other_kept = other_state.as_mut().zip(other.as_ref());
-        let other_kept = other_kept.and_then(|(os, o)| keep.inode(&mut op, o.no, os));
-        keep.name(&mut op, from_no, source.cookie, source.birth);
-        if let Some(target) = &target {
-            keep.name(&mut op, to_no, target.cookie, target.birth);
-        }
-        let placed = match &target {
-            Some(_) => dir::repoint(&mut op, dirs.to(), to_no, goes_to, &entry),
-            None => dir::insert(&mut op, store, dirs.to(), to_no, goes_to, &entry),
-        };
-        let removed = dir::remove(&mut op, dirs.from(), from_no, gone_from);
-        let now = crate::clock::now();
-        dirs.to().change_content(now);
-        dirs.from().change_content(now);
-        dirs.to().inode.links += u32::from(moves_dir);
-        dirs.from().inode.links -= u32::from(moves_dir);
-        dirs.to().inode.links -= u32::from(replaces_dir);
-        let to_incarnation = dirs.to().inode.incarnation;
-        name_at(&mut state.inode, to_no, to_incarnation, cookie);
-        cell.cover.follow(&state.inode);
-        if moves_dir {
-            store.past.note_moved();
-        }
-        if state.inode.is_directory() {
-            store.past.note_renamed_directory();
-        }
-        state.inode.ctime = now;
-        let stored = store_inode(&mut op, &cell, &state);
-        let from_stored = store_inode(&mut op, &self.from, dirs.from());
-        let to_stored = match from_no == to_no {
-            true => from_stored,
-            false => store_inode(&mut op, &self.to, dirs.to()),
-        };
-        let entered = placed.stored(&mut op, to_stored);
-        let gone = removed.stored(&mut op, from_stored);
-        op.before(entered, stored);
-        op.before(entered, gone);
-        for kept in [kept, other_kept].into_iter().flatten() {
-            op.before(kept, entered);
-        }
-        if let (Some(o), Some(os), Some(ready)) = (&other, &mut other_state, ready) {
-            let place = (to_no, to_incarnation, cookie);
-            lose_name(&mut op, store, o, os, ready, orphans.as_ref(), place, (entered, now));
-        }
-        drop(op);
-        drop((state, other_state));
-        for wait in waits {
-            versioning::note_changed(store, wait);
-        }
-        Ok(Outcome::Done(other.clone()))
+        Ok(())
+    }
+
+    /// Makes ready for removing the inode that is replaced, if there is one. `None`: that needs the orphans
+    /// lock.
+    fn prepare_other<'c>(
+        &self,
+        other: Option<Child<'c>>,
+        kept: Option<EventNo>,
+        orphans: Option<&OrphansGuard<'_>>,
+        pins: &mut Pins,
+    ) -> Result<Option<Option<Replaced<'c>>>> {
+        let Some(mut other) = other else { return Ok(Some(None)) };
+        let removal = removal_of(self.store, other.cell, &other.state, other.io.take());
+        let inode = (&**other.cell, &*other.state, kept);
+        let prepared = prepare_removal(self.store, inode, removal, orphans, pins)?;
+        Ok(prepared.map(|removal| Some((other, removal))))
     }
 
     /// Makes ready for keeping what the names meant, and these versions.
@@ -506,119 +443,157 @@ impl Rename<'_> {
         dirs: &mut Dirs<'_>,
         number: EventNo,
         versions: Vec<OldVersion>,
-        source: Named<'_>,
-        target: Option<Named<'_>>,
+        source: &Child<'_>,
+        target: Option<&Child<'_>>,
     ) -> Result<Keep<'_>> {
-        fn going<'d>(
+        fn old_name<'d>(
             (directory, name): (&'d InodeCell, &'d [u8]),
             inode: &'d Inode,
-            (found, (cover, excluded)): Named<'_>,
+            child: &Child<'_>,
         ) -> OldName<'d> {
-            OldName { directory, inode, cookie: found.cookie, entry: found.entry(name), cover, excluded }
+            let (Found { cookie, .. }, (cover, excluded)) = (child.name, child.covered);
+            OldName { directory, inode, cookie, entry: child.name.entry(name), cover, excluded }
         }
         let (from, to) = match dirs {
             Dirs::Same(state) => (&state.inode, &state.inode),
             Dirs::Two { from, to } => (&from.inode, &to.inode),
         };
-        let source = going((&self.from, self.name), from, source);
+        let source = old_name((&self.from, self.name), from, source);
         let past = &self.store.past;
         match target {
-            Some(target) => past.prepare(
-                self.store,
-                number,
-                versions,
-                &[source, going((&self.to, self.new_name), to, target)],
-            ),
+            Some(target) => {
+                let target = old_name((&self.to, self.new_name), to, target);
+                past.prepare(self.store, number, versions, &[source, target])
+            }
             None => past.prepare(self.store, number, versions, &[source]),
         }
     }
 
+    /// The Op that moves a name, which may replace another.
+    fn replace(
+        &self,
+        ready: Ready<'_>,
+        dirs: &mut Dirs<'_>,
+        mut child: Child<'_>,
+        other: Option<Replaced<'_>>,
+    ) -> Result<Outcome> {
+        let (store, from_no, to_no) = (self.store, self.from.no, self.to.no);
+        let Ready { reserved, epoch, number, spots: (from, to), versions, orphans } = ready;
+        let (mut other, removal) = other.unzip();
+        let moves_dir = child.is_directory() && from_no != to_no;
+        if moves_dir && dirs.to().inode.links == u32::MAX {
+            return Err(Error::TooManyLinks);
+        }
+        let replaces_dir = other.as_ref().is_some_and(Child::is_directory);
+        let entry = child.entry(number, self.new_name);
+        let cookie = to.cookie();
+        let mut keep = self.keep(dirs, number, versions.ending, &child, other.as_ref())?;
+        let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
+        let kept = keep.inode(&mut op, child.cell.no, &mut child.state);
+        let other_kept = other.as_mut().and_then(|o| keep.inode(&mut op, o.cell.no, &mut o.state));
+        self.keep_names(&mut op, &mut keep, &child, other.as_ref());
+        let placed = match &other {
+            Some(_) => dir::repoint(&mut op, dirs.to(), to_no, to, &entry),
+            None => dir::insert(&mut op, store, dirs.to(), to_no, to, &entry),
+        };
+        let removed = dir::remove(&mut op, dirs.from(), from_no, from);
+        let now = crate::clock::now();
+        dirs.to().inode.links += u32::from(moves_dir);
+        dirs.from().inode.links -= u32::from(moves_dir);
+        dirs.to().inode.links -= u32::from(replaces_dir);
+        let incarnation = dirs.to().inode.incarnation;
+        child.change_place(to_no, incarnation, cookie, now);
+        self.note_moved(moves_dir, child.is_directory());
+        let stored = store_inode(&mut op, child.cell, &child.state);
+        let (from_stored, to_stored) = self.store_directories(&mut op, dirs, now);
+        let entered = placed.stored(&mut op, to_stored);
+        let gone = removed.stored(&mut op, from_stored);
+        op.before(entered, stored);
+        op.before(entered, gone);
+        for kept in [kept, other_kept].into_iter().flatten() {
+            op.before(kept, entered);
+        }
+        let replaced = other.as_ref().map(|other| other.cell.clone());
+        if let Some((other, removal)) = other.as_mut().zip(removal) {
+            let place = (to_no, incarnation, cookie);
+            lose_name(&mut op, store, other.cell, &mut other.state, removal, orphans, place, (entered, now));
+        }
+        drop(op);
+        drop((child, other));
+        for wait in versions.waits {
+            versioning::note_changed(store, wait);
+        }
+        Ok(Outcome::Done(replaced))
+    }
+
+    /// The Op that has two names change places.
     fn exchange(
         &self,
-        reserved: Reserved,
+        ready: Ready<'_>,
         dirs: &mut Dirs<'_>,
-        ((source, cell, state), (target, other, other_state)): (Child<'_>, Child<'_>),
-        covers: (Covered, Covered),
-        (here_at, there_at): (Spot, Spot),
-        epoch: u64,
+        mut child: Child<'_>,
+        mut other: Child<'_>,
     ) -> Result<Outcome> {
         let store = self.store;
-        let number = store.number();
-        let entry = |cell: &InodeCell, kind, name| DirEntry {
-            inode: cell.no,
-            incarnation: cell.incarnation,
-            birth: number,
-            kind,
-            name,
-        };
-        let mut keep = self.keep(dirs, number, Vec::new(), (source, covers.0), Some((target, covers.1)))?;
+        let Ready { reserved, epoch, number, spots: (from, to), .. } = ready;
+        let mut keep = self.keep(dirs, number, Vec::new(), &child, Some(&other))?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
-        keep.name(&mut op, self.from.no, source.cookie, source.birth);
-        keep.name(&mut op, self.to.no, target.cookie, target.birth);
-        let there = entry(cell, source.kind, self.new_name);
-        let first = dir::repoint(&mut op, dirs.to(), self.to.no, there_at, &there);
-        let here = entry(other, target.kind, self.name);
-        let second = dir::repoint(&mut op, dirs.from(), self.from.no, here_at, &here);
+        self.keep_names(&mut op, &mut keep, &child, Some(&other));
+        let there = child.entry(number, self.new_name);
+        let first = dir::repoint(&mut op, dirs.to(), self.to.no, to, &there);
+        let here = other.entry(number, self.name);
+        let second = dir::repoint(&mut op, dirs.from(), self.from.no, from, &here);
         if !self.same_dir() {
-            let (a, b) = (u32::from(state.inode.is_directory()), u32::from(other_state.inode.is_directory()));
+            let (a, b) = (u32::from(child.is_directory()), u32::from(other.is_directory()));
             dirs.to().inode.links = dirs.to().inode.links + a - b;
             dirs.from().inode.links = dirs.from().inode.links + b - a;
         }
-        let incarnations: (Incarnation, Incarnation) =
-            (dirs.from().inode.incarnation, dirs.to().inode.incarnation);
-        name_at(&mut state.inode, self.to.no, incarnations.1, target.cookie);
-        name_at(&mut other_state.inode, self.from.no, incarnations.0, source.cookie);
-        cell.cover.follow(&state.inode);
-        other.cover.follow(&other_state.inode);
-        if !self.same_dir() {
-            store.past.note_moved();
-        }
-        if state.inode.is_directory() || other_state.inode.is_directory() {
-            store.past.note_renamed_directory();
-        }
         let now = crate::clock::now();
-        state.inode.ctime = now;
-        other_state.inode.ctime = now;
-        store_inode(&mut op, cell, state);
-        store_inode(&mut op, other, other_state);
-        dirs.to().change_content(now);
-        dirs.from().change_content(now);
-        let from_stored = store_inode(&mut op, &self.from, dirs.from());
-        let to_stored = match self.same_dir() {
-            true => from_stored,
-            false => store_inode(&mut op, &self.to, dirs.to()),
-        };
+        child.change_place(self.to.no, dirs.to().inode.incarnation, other.name.cookie, now);
+        other.change_place(self.from.no, dirs.from().inode.incarnation, child.name.cookie, now);
+        self.note_moved(!self.same_dir(), child.is_directory() || other.is_directory());
+        store_inode(&mut op, child.cell, &child.state);
+        store_inode(&mut op, other.cell, &other.state);
+        let (from_stored, to_stored) = self.store_directories(&mut op, dirs, now);
         let first = first.stored(&mut op, to_stored);
         let second = second.stored(&mut op, from_stored);
         op.before(first, second);
         drop(op);
         Ok(Outcome::Done(None))
     }
-}
 
-/// What covers a name, and whether it is excluded.
-type Covered = (EventNo, bool);
+    /// Inside the Op: keeps what the names meant, if an event has seen it.
+    fn keep_names(
+        &self,
+        op: &mut Op<'_>,
+        keep: &mut Keep<'_>,
+        source: &Child<'_>,
+        target: Option<&Child<'_>>,
+    ) {
+        keep.name(op, self.from.no, source.name.cookie, source.name.birth);
+        if let Some(target) = target {
+            keep.name(op, self.to.no, target.name.cookie, target.name.birth);
+        }
+    }
 
-/// A name, and what covers the inode that it means.
-type Named<'a> = (&'a Found, Covered);
+    /// Inside the Op: other events may cover what has moved, and directories may be elsewhere.
+    fn note_moved(&self, moved: bool, directory: bool) {
+        if moved {
+            self.store.past.note_moved();
+        }
+        if directory {
+            self.store.past.note_renamed_directory();
+        }
+    }
 
-/// An inode that changes places with another.
-type Child<'a> = (&'a Found, &'a Arc<InodeCell>, &'a mut InodeState);
-
-type ChildGuard<'a> = Writing<'a, InodeState>;
-
-/// Locks the moved and the replaced inode: directories before files, else by number.
-fn lock_children<'a>(
-    cell: &'a InodeCell,
-    other: Option<&'a InodeCell>,
-) -> (ChildGuard<'a>, Option<ChildGuard<'a>>) {
-    let Some(other) = other else { return (cell.state.write(), None) };
-    let rank = |c: &InodeCell| (!c.state.read().inode.is_directory(), c.no);
-    if rank(cell) < rank(other) {
-        let first = cell.state.write();
-        (first, Some(other.state.write()))
-    } else {
-        let first = other.state.write();
-        (cell.state.write(), Some(first))
+    /// Inside the Op: the content of both directories has changed.
+    fn store_directories(&self, op: &mut Op<'_>, dirs: &mut Dirs<'_>, now: Timestamp) -> (Change, Change) {
+        dirs.to().change_content(now);
+        dirs.from().change_content(now);
+        let from = store_inode(op, &self.from, dirs.from());
+        match self.same_dir() {
+            true => (from, from),
+            false => (from, store_inode(op, &self.to, dirs.to())),
+        }
     }
 }

@@ -1,0 +1,71 @@
+//! The inodes that the two names of a rename mean.
+
+use super::super::create::name_at;
+use super::super::remove::PreparedRemoval;
+use crate::core::inode::{InodeCell, InodeState};
+use crate::core::locks::{Locked, Writing};
+use crate::dir::Found;
+use crate::history::record::OldVersion;
+use crate::store::Store;
+use crate::InodeNo;
+use std::sync::Arc;
+use std::time::Duration;
+use yore_format::{DirEntry, EventNo, Incarnation, Timestamp};
+
+/// An inode that one of the names means, with its state locked.
+pub(super) struct Child<'a> {
+    pub(super) name: Found,
+    pub(super) cell: &'a Arc<InodeCell>,
+    pub(super) state: Writing<'a, InodeState>,
+    /// Held if nobody had it.
+    pub(super) io: Option<Locked<'a>>,
+    /// What covers the name, and whether that is excluded.
+    pub(super) covered: (EventNo, bool),
+}
+
+impl<'a> Child<'a> {
+    pub(super) fn new(
+        store: &Store,
+        name: Found,
+        cell: &'a Arc<InodeCell>,
+        state: Writing<'a, InodeState>,
+    ) -> Child<'a> {
+        // Tried, so it may come after the states; before them it would be held while the state of another
+        // directory is waited for.
+        let io = cell.io.try_lock();
+        Child { name: name.detach(store), cell, state, io, covered: (EventNo(0), false) }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.state.inode.is_directory()
+    }
+
+    /// The entry that means it from now on.
+    pub(super) fn entry<'n>(&self, birth: EventNo, name: &'n [u8]) -> DirEntry<'n> {
+        let (inode, incarnation) = (self.cell.no, self.cell.incarnation);
+        DirEntry { inode, incarnation, birth, kind: self.name.kind, name }
+    }
+
+    /// It has its name in another place. The caller stores it.
+    pub(super) fn change_place(
+        &mut self,
+        directory: InodeNo,
+        incarnation: Incarnation,
+        cookie: u64,
+        now: Timestamp,
+    ) {
+        name_at(&mut self.state.inode, directory, incarnation, cookie);
+        self.cell.cover.follow(&self.state.inode);
+        self.state.inode.ctime = now;
+    }
+}
+
+/// Versions that are kept in the Op of the call, and the intervals that wait for them.
+#[derive(Default)]
+pub(super) struct Versions {
+    pub(super) ending: Vec<OldVersion>,
+    pub(super) waits: Vec<(InodeNo, Duration)>,
+}
+
+/// An inode that loses the new name, and what becomes of it.
+pub(super) type Replaced<'a> = (Child<'a>, PreparedRemoval<'a>);
