@@ -1,7 +1,7 @@
-//! Threads that make and remove files and directories on one view in memory, so that inode numbers and
-//! metadata blocks are freed and taken again all the time: whatever goes wrong between freeing and taking
-//! shows within seconds as a panic or as damage. `cargo run --release -p yore-bench --example churn --
-//! [SECONDS [THREADS]]`
+//! Threads that create and remove files and directories on one view in memory, so that inode numbers and
+//! metadata blocks are freed and taken again all the time. Any error between freeing and taking shows within
+//! seconds as a panic or as damage. `cargo run --release -p yore-bench --example churn -- [SECONDS
+//! [THREADS]]`
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn main() -> anyhow::Result<()> {
     let threads = arguments.next().map_or(Ok(4), |s| s.parse())?;
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 30));
     View::mkfs(&device, &MkfsOptions { label: "churn".into(), ..MkfsOptions::default() })?;
-    // Generations follow each other quickly: what is freed in one is taken in the next.
+    // Generations follow each other quickly: what one frees, the next takes.
     let mount = MountOptions { commit_interval: Duration::from_millis(200), ..MountOptions::default() };
     let view = View::open(device, &mount)?;
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -27,7 +27,7 @@ fn main() -> anyhow::Result<()> {
                 })
             })
             .collect();
-        // A panic in a worker is this program's.
+        // A panic in a worker becomes this program's.
         workers.into_iter().map(|w| w.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
     });
     for outcome in outcomes {
@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rounds of a directory with some files, of which half are removed while they are in use.
+/// Each round creates a directory with some files, and removes half of them while they are in use.
 fn churn(view: &View, thread: u32, end: Instant) -> yore_fs::Result<u32> {
     let me = Caller::superuser();
     let mode = WriteMode { append: false, kill_set_id: false };

@@ -1,10 +1,10 @@
 //! Rivals side by side, in rounds that take turns.
 //!
-//! Round 1 on every file system, then round 2, …, and each round starts one place later, so that a machine
-//! that slows down or speeds up meanwhile does so for all, and none always runs in the wake of the same
-//! other. Every round leaves a file system as empty as it found it; it is used again in the next round, so
-//! all are equally aged, or made anew for each ([`CompareOptions::fresh`]). After its turn each must put
-//! everything on the medium before the next begins: nobody writes back while another is measured.
+//! Round 1 runs on every file system, then round 2, and so on. Each round starts one place later. So a
+//! machine that slows down or speeds up meanwhile affects all of them, and none always runs after the same
+//! other. Every round leaves a file system as empty as it found it. The next round uses it again, so that all
+//! age equally, or creates it anew ([`CompareOptions::fresh`]). After its turn each must put everything on
+//! the medium before the next begins: nobody writes back while another is measured.
 
 use crate::report::{Cell, Column, LeftOut, Machine, Report, Row, Table, TargetInfo, SCHEMA};
 use crate::rival::{Environment, Rival, RivalKind, Serving};
@@ -23,7 +23,7 @@ pub trait Benchmark {
     fn options(&self) -> Vec<(String, String)>;
     /// The tables it fills: their titles and columns.
     fn tables(&self) -> Vec<(String, Vec<Column>)>;
-    /// Why it cannot be measured on that kind, if it cannot.
+    /// Why it cannot run on that kind of file system, if it cannot.
     ///
     /// # Errors
     /// The reason.
@@ -37,15 +37,15 @@ pub trait Benchmark {
     fn round(&self, rival: &mut Subject<'_>, round: usize) -> Result<Vec<Vec<f64>>>;
 }
 
-/// A file system whose turn it is. (What a [`Benchmark`] may do with it is the crate's own business.)
+/// A file system whose turn it is. (Only this crate knows what a [`Benchmark`] may do with it.)
 pub struct Subject<'r>(pub(crate) &'r mut Rival);
 
 /// How to compare.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// On what.
+    /// The file systems to measure.
     pub targets: Vec<RivalKind>,
-    /// With which of them the ratios are made.
+    /// Those of them to which the ratios refer.
     pub bases: Vec<RivalKind>,
     /// Rounds per file system.
     pub rounds: usize,
@@ -59,10 +59,10 @@ pub struct CompareOptions {
     pub serving: Serving,
     /// Options for `yore mount -o`.
     pub mount_options: String,
-    /// Where volumes, images and mount points are made (a directory of their own within it, removed
-    /// afterwards). It decides which disk is measured.
+    /// Where volumes, images and mount points are made (in a new directory within it, removed afterwards). It
+    /// decides which disk is measured.
     pub work_dir: PathBuf,
-    /// Looked at between steps: if set, everything is taken away and the run ends.
+    /// Checked between steps: if set, everything is removed and the run ends.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -91,10 +91,10 @@ impl CompareOptions {
         }
     }
 
-    /// A directory for everything that is made, removed when dropped.
+    /// A directory for everything that the run creates, removed when dropped.
     pub(crate) fn make_work_dir(&self) -> Result<tempfile::TempDir> {
         let doing = || BenchError::system(format!("making a directory in {}", self.work_dir.display()));
-        // Absolute: it is given to programs that work elsewhere.
+        // Absolute, because programs that run in other directories get it.
         let at = self.work_dir.canonicalize().map_err(doing())?;
         tempfile::Builder::new().prefix("yore-bench-").tempdir_in(at).map_err(doing())
     }
@@ -109,7 +109,7 @@ impl CompareOptions {
         }
     }
 
-    /// A report of other than rounds of rivals.
+    /// A report on something other than rounds of rivals.
     pub(crate) fn report(
         &self,
         (benchmark, about): (&str, String),
@@ -133,7 +133,7 @@ impl CompareOptions {
         }
     }
 
-    /// What every report says of how it was made.
+    /// The parameters that every report states.
     pub(crate) fn describe(&self) -> Vec<(String, String)> {
         let mut options = vec![
             ("rounds".to_string(), self.rounds.to_string()),
@@ -160,12 +160,12 @@ struct Lane {
     samples: Vec<Vec<Vec<f64>>>,
 }
 
-/// Measures `benchmark` on all targets. One that this machine or this user cannot have is left out, one that
-/// fails while it is measured goes no further; the report says so of both.
+/// Measures `benchmark` on all targets. A target that this machine or this user cannot have is left out. One
+/// that fails during the measurement goes no further. The report mentions both.
 ///
 /// # Errors
-/// [`BenchError::Interrupted`]; that nothing can be made in the work directory; that a file system could not
-/// be taken away.
+/// [`BenchError::Interrupted`]; nothing can be created in the work directory; a file system could not be
+/// removed.
 pub fn compare(benchmark: &dyn Benchmark, options: &CompareOptions) -> Result<Report> {
     let work = options.make_work_dir()?;
     let env = options.environment(work.path().to_path_buf());

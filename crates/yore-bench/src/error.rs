@@ -34,7 +34,7 @@ pub enum BenchError {
     /// A mount for measuring ended badly.
     #[error(transparent)]
     Session(#[from] yore_fuse::SessionError),
-    /// A mount for measuring could not be taken away.
+    /// A mount for measuring could not be removed.
     #[error(transparent)]
     Unmount(#[from] yore_fuse::UnmountError),
     /// A program that measuring needs failed.
@@ -53,7 +53,7 @@ pub enum BenchError {
         /// The Debian package that has it.
         package: String,
     },
-    /// Something here does not allow the measurement.
+    /// The circumstances do not allow the measurement.
     #[error("{what}; {remedy}")]
     Impossible {
         /// What is in the way.

@@ -1,16 +1,16 @@
 //! Workloads that compare Yore with other file systems in one run.
 //!
-//! Figures drift from machine to machine and from hour to hour, so nothing here reports a figure alone: every
-//! workload runs on all file systems in the same run, in rounds that take turns, and what is reported are
-//! medians and ratios of the same round.
+//! Figures drift from machine to machine and from hour to hour, so nothing here reports a figure alone. Every
+//! workload runs on all file systems in the same run, in rounds that take turns, and reports give medians,
+//! and ratios of the same round.
 //!
 //! - [`Target`] is what a workload needs of a file system, so that one text of the workload runs through a
 //!   mount, through the library in this process, or on a rival.
-//! - [`RivalKind`] are the file systems; [`compare`] makes them, runs a [`Benchmark`] on them in turns, and
-//!   takes them away.
+//! - [`RivalKind`] are the file systems; [`compare`] creates them, runs a [`Benchmark`] on them in turns, and
+//!   removes them.
 //! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`],
-//!   [`Resident`], [`History`]; and [`Simulated`], whose figures are those of a disk's model ([`HardDisk`],
-//!   [`SolidState`]) and the same on every machine.
+//!   [`Resident`], [`History`]; and [`Simulated`], whose figures come from a disk's model ([`HardDisk`],
+//!   [`SolidState`]) and are the same on every machine.
 //! - [`Report`] is the outcome.
 
 mod compare;

@@ -1,9 +1,9 @@
 //! A FUSE file system in memory with nothing behind it: the **transport bound**.
 //!
-//! No file system served through the same connection can be faster than this one, so what a mounted volume
-//! needs beyond it is the volume's own cost. It keeps just enough to run the workloads truthfully: names,
-//! attributes, contents, in vectors and hash maps under one lock. Nothing is checked that the kernel checks,
-//! nothing survives the process.
+//! No file system that is served through the same connection can be faster than this one, so whatever a
+//! mounted volume needs beyond it is the volume's own cost. It keeps just enough to run the workloads
+//! truthfully: names, attributes and contents, in vectors and hash maps under one lock. It repeats none of
+//! the kernel's checks, and nothing survives the process.
 
 use fuser::*;
 use std::collections::{BTreeMap, HashMap};
@@ -49,7 +49,7 @@ impl MemoryFuse {
     }
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
-        // A panic elsewhere leaves at worst a file half made; measuring is over anyway.
+        // A panic elsewhere leaves at worst a half-made file; the measurement is over anyway.
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -483,7 +483,7 @@ impl Filesystem for MemoryFuse {
     fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let mut tree = self.tree();
         let names: Vec<(u64, Vec<u8>)> = match tree.inode(node.0) {
-            // More than fit into any one reply.
+            // More than fits into any one reply.
             Ok(inode) => inode.order.range(offset + 1..).take(8192).map(|(c, n)| (*c, n.clone())).collect(),
             Err(errno) => return reply.error(errno),
         };

@@ -1,12 +1,12 @@
-//! Running other programs, and saying clearly what is missing or what they complained of.
+//! Runs other programs, and says clearly what is missing or what they complained about.
 
 use crate::{BenchError, Result};
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// A command that also looks where ordinary users' paths do not (mkfs is in `/usr/sbin`), speaks English, and
-/// reads nothing.
+/// A command that also searches directories outside ordinary users' paths (mkfs is in `/usr/sbin`), speaks
+/// English, and reads nothing.
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin:/usr/local/sbin");

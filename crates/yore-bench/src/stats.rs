@@ -29,9 +29,9 @@ pub fn percentile(sorted: &[u64], quantile: f64) -> u64 {
 }
 
 /// How many times as good `mine` is as `theirs`, round by round: the median of the rounds' ratios, above 1
-/// for better. Figures of one round were made minutes apart at most; ratios of medians would mix the
-/// machine's moods. Rounds that one side lacks, or of which a figure is 0, are left out; `None` if no round
-/// is left.
+/// for better. The figures of one round were measured minutes apart at most, whereas ratios of medians would
+/// mix the machine's moods. Rounds that one side lacks, or in which a figure is 0, are left out; `None` if no
+/// round is left.
 pub fn paired_ratio(mine: &[f64], theirs: &[f64], higher_is_better: bool) -> Option<f64> {
     let ratios: Vec<f64> = mine
         .iter()

@@ -1,5 +1,4 @@
-//! Comparisons made small: they run on every file system this machine has, leave nothing behind, and report
-//! each.
+//! Small comparisons: they run on every file system this machine has, leave nothing behind, and report each.
 
 use yore_bench::{compare, CompareOptions, Micro, MicroStep, PostMark, Report, RivalKind};
 
@@ -32,8 +31,8 @@ fn assert_whole(report: &Report, rounds: usize) {
     }
 }
 
-/// Every target is measured, or named as left out with the reason; nothing is left behind. What is left out
-/// on a machine that can mount is only what it has no program for.
+/// Every target is measured, or listed as left out with the reason; nothing is left behind. On a machine that
+/// can mount, only targets whose program is missing are left out.
 #[test]
 fn every_target_is_reported() {
     let dir = tempfile::tempdir().unwrap();
@@ -68,7 +67,7 @@ fn a_report_has_no_paths() {
     assert!(!report.to_json().contains(&path) && !report.to_html().contains(&path));
 }
 
-/// Only the steps asked for are reported, and those that they need run all the same.
+/// Only the requested steps are reported, and steps that they need run all the same.
 #[test]
 fn steps_can_be_chosen() {
     let dir = tempfile::tempdir().unwrap();
@@ -80,8 +79,8 @@ fn steps_can_be_chosen() {
     assert_whole(&report, 2);
 }
 
-/// PostMark runs to its end on fresh volumes, and on one that is used again: it leaves an empty tree, or the
-/// second round would find its names taken.
+/// PostMark runs to its end on fresh volumes, and on one that is used again: it leaves an empty tree, because
+/// otherwise the second round would find its names taken.
 #[test]
 fn postmark_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a past costs, made small: every measure has figures, and nothing is left behind.
+//! Small measurements of the cost of a past: every measure has figures, and nothing is left behind.
 
 use std::time::Duration;
 use yore_bench::{BenchError, CompareOptions, History, HistoryPart, Report, Unit};
@@ -29,9 +29,8 @@ fn options(dir: &std::path::Path) -> CompareOptions {
     }
 }
 
-/// Every row has figures from each round, with, without and their ratio, finite and above zero, in a unit
-/// that says what they are, and a goal that can be met if it has one. Of the distances back those are
-/// measured that there are.
+/// Every row has figures from each round: with, without and their ratio. They are finite and above zero, have
+/// a unit, and if there is a goal it can be met. The distances back that exist are measured.
 #[test]
 fn every_measure_has_figures() {
     let dir = tempfile::tempdir().unwrap();
@@ -66,7 +65,7 @@ fn every_measure_has_figures() {
     assert!(!report.to_json().contains(&dir.path().display().to_string()), "no paths");
 }
 
-/// Only the parts asked for are measured.
+/// Only the requested parts are measured.
 #[test]
 fn parts_can_be_chosen() {
     let dir = tempfile::tempdir().unwrap();
@@ -79,7 +78,7 @@ fn parts_can_be_chosen() {
     assert_eq!(HistoryPart::from_name("other"), None);
 }
 
-/// Who wants the end gets it, and nothing is left behind.
+/// A stop request ends the run, and nothing is left behind.
 #[test]
 fn it_can_be_stopped() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Numbers that decide what is done.
 
-/// Numbers from a seed (SplitMix64), or from the bytes of a fuzzer for as long as they last and zeros after
+/// Numbers from a seed (SplitMix64), or from the bytes of a fuzzer as long as they last, and zeros after
 /// them.
 #[derive(Clone, Debug)]
 pub struct Chance<'a> {
@@ -39,7 +39,7 @@ impl<'a> Chance<'a> {
     /// A number below `limit`, which is not 0.
     pub fn below(&mut self, limit: usize) -> usize {
         let raw = match self.bytes {
-            // As few bytes as it takes, so that mutations stay local.
+            // Takes as few bytes as possible, so that mutations stay local.
             Some(_) => self.take(if limit <= 256 {
                 1
             } else if limit <= 1 << 16 {

@@ -1,26 +1,26 @@
-//! Changes of metadata blocks, with the chain of checksums put right.
+//! Changes metadata blocks and puts the chain of checksums right.
 //!
-//! What an enemy can write, or a bug: each block verifies as to its checksum, and what leads to it names that
-//! checksum.
+//! This is what an enemy, or a bug, can write: each block passes its checksum, and whatever leads to it names
+//! that checksum.
 
 use crate::survey::{read, Field, Site};
 use crate::{mend, Chance};
 use yore_device::{Device, MemoryDevice};
 use yore_format::{checksum, checksum_except, seal, Block, BlockHeader, BlockNo, Generation, BLOCK_SIZE};
 
-/// One field, and what it is to hold.
+/// One field, and the value it gets.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Where.
+    /// The block.
     pub site: Site,
-    /// Which field.
+    /// The field.
     pub field: Field,
-    /// What it holds then, of which the field's bytes count.
+    /// The new value; only as many bytes of it count as the field has.
     pub value: u64,
 }
 
 impl Change {
-    /// A name that says all of it.
+    /// A name that describes the change completely.
     pub fn name(&self) -> String {
         format!("{} at {}: {} = {:#x}", self.site.name(), self.site.block, self.field.name, self.value)
     }
@@ -89,7 +89,7 @@ pub fn log_blocks(device: &dyn Device) -> Vec<Site> {
     all.map(|block| Site { block: BlockNo(block), kind: None }).collect()
 }
 
-/// Puts checksums and chain of the batches right that `sound` has.
+/// Repairs checksums and chain of the batches that `sound` has.
 fn mend_log(sound: &dyn Device, device: &MemoryDevice) {
     let mix = |x: u64| Chance::seeded(x).number();
     let (batches, mut chain) = batches(sound);
@@ -106,14 +106,14 @@ fn mend_log(sound: &dyn Device, device: &MemoryDevice) {
     }
 }
 
-/// What a field holds.
+/// The value of a field.
 pub fn get(block: &Block, field: &Field) -> u64 {
     let mut bytes = [0; 8];
     bytes[..field.size].copy_from_slice(&block[field.offset..field.offset + field.size]);
     u64::from_le_bytes(bytes)
 }
 
-/// Gives a field a value.
+/// Sets a field.
 pub fn put(block: &mut Block, field: &Field, value: u64) {
     block[field.offset..field.offset + field.size].copy_from_slice(&value.to_le_bytes()[..field.size]);
 }
@@ -133,8 +133,8 @@ pub fn write(device: &MemoryDevice, site: &Site, block: &mut Block) {
     device.write_at(site.block.0 * BLOCK_SIZE as u64, &block[..]).expect("memory can be written");
 }
 
-/// The extremes of a field: nothing, one, all, half of it, one more and one less than there is; where a
-/// number may be a name of something, names of other things that exist.
+/// The extremes of a field: zero, one, all bits, half of them, one more and one less than the present value.
+/// If the value may name something, also the names of other things that exist.
 pub fn extremes(site: &Site, field: &Field, block: &Block, names: &[u64]) -> Vec<Change> {
     let max = u64::MAX >> (64 - 8 * field.size as u32);
     let now = get(block, field);
@@ -160,7 +160,7 @@ pub fn names(device: &dyn Device, sites: &[Site]) -> Vec<u64> {
     names
 }
 
-/// Changes some bytes of a block in ways that are likely to be looked at.
+/// Changes some bytes of a block in ways that code is likely to read.
 pub fn any(chance: &mut Chance<'_>, device: &dyn Device, sites: &[Site], site: &Site, block: &mut Block) {
     let fields = crate::survey::fields(site, block);
     let at = chance.below(BLOCK_SIZE - 8);
@@ -168,7 +168,8 @@ pub fn any(chance: &mut Chance<'_>, device: &dyn Device, sites: &[Site], site: &
         0 => block[at] = chance.number() as u8,
         1 => block[at] ^= 1 << chance.below(8),
         2 => {
-            // Not all of it: a superblock that is none, or a block without magic, is seen at once.
+            // Not from the very start: a superblock that is none, or a block without magic, is detected at
+            // once.
             let from = (*chance.pick(&[64, 72, 80, 128, 512])).min(BLOCK_SIZE);
             block[from..].iter_mut().for_each(|byte| *byte = chance.number() as u8);
         }

@@ -1,8 +1,8 @@
 //! Everything a program can do with a volume, on one that may be damaged anywhere.
 //!
-//! Nothing is expected of the results but that they come: a call gives a result or an error of a class that
-//! fits, in bounded time and memory. A device that is sound gives no device errors, so one here means that a
-//! number from the medium went to the device without having been looked at.
+//! The results do not matter, as long as they come: a call returns a result or an error of a class that fits,
+//! in bounded time and memory. A sound device gives no device errors, so one here means that a number from
+//! the medium went to the device unchecked.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,15 +15,16 @@ use yore_fs::{
     SetXattrMode, Timestamp, View, Volume, WriteMode,
 };
 
-/// Names looked at on one volume at most: a loop of directories has no end, nor has a walk that follows it.
+/// Most names examined on one volume: a loop of directories has no end, and neither has a walk that follows
+/// it.
 const NAMES_MAX: usize = 3000;
-/// Stretches of data looked at in one file at most.
+/// Most stretches of data examined in one file.
 const STRETCHES_MAX: usize = 48;
-/// Snapshots looked at on one volume at most.
+/// Most snapshots examined on one volume.
 const SNAPSHOTS_MAX: usize = 8;
 const WRITE: WriteMode = WriteMode { append: false, kill_set_id: false };
 
-/// What there was to see.
+/// The outcome of an exercise.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The volume could be opened: read-only, and for writing.
@@ -36,10 +37,10 @@ pub struct Seen {
     pub findings: [Option<u64>; 2],
 }
 
-/// Opens, walks, reads, writes, empties, closes and checks what is on the device, which is not changed.
+/// Opens, walks, reads, writes, empties, closes and checks the volume on a copy of the device.
 ///
 /// # Panics
-/// If a call gives an error that cannot be: one of the device, which is sound.
+/// If a call gives an impossible error: one of the device, which is sound.
 pub fn all(image: &MemoryDevice) -> Seen {
     let mut seen = Seen::default();
     seen.findings[0] = findings(image);
@@ -73,7 +74,7 @@ pub fn all(image: &MemoryDevice) -> Seen {
     seen
 }
 
-/// The least caches, and no generation but those asked for.
+/// The smallest caches, and no generations except explicit ones.
 pub fn options() -> MountOptions {
     MountOptions { metadata_cache: 0, data_cache: 0, ..crate::sample::mount_options() }
 }
@@ -82,7 +83,7 @@ fn findings(device: &MemoryDevice) -> Option<u64> {
     check(device, &CheckOptions { findings_max: 50 }).ok().map(|report| report.findings_count)
 }
 
-/// Counts an error, and insists that it is one that damage can give.
+/// Counts an error, and asserts that damage can cause it.
 fn note<T>(result: Result<T>, seen: &mut Seen) -> Option<T> {
     let error = match result {
         Ok(value) => return Some(value),
@@ -142,7 +143,7 @@ fn look(view: &View, seen: &mut Seen) -> Vec<Name> {
     names
 }
 
-/// Walks the past as of each snapshot, of many the first ones.
+/// Walks the past as of each snapshot; if there are many, of the first ones.
 fn look_back(view: &View, seen: &mut Seen) {
     let events = note(view.events(), seen).unwrap_or_default();
     let now = Timestamp { seconds: 4_000_000_000, nanos: 0 };
@@ -164,7 +165,7 @@ fn forget(view: &View, seen: &mut Seen) {
     }
 }
 
-/// Reads all there is of an inode, of large files some.
+/// Reads everything of an inode; of large files only some data.
 fn look_at(view: &View, inode: InodeNo, seen: &mut Seen) {
     let Some(attr) = note(view.getattr(inode), seen) else { return };
     for name in note(view.listxattr(inode), seen).unwrap_or_default() {
@@ -203,7 +204,7 @@ fn read(view: &View, inode: InodeNo, size: u64, seen: &mut Seen) {
     note_expected(view.seek(inode, at, SeekTo::Data), seen);
 }
 
-/// Changes in all ways what is there, and makes new things.
+/// Changes everything that exists, in all ways, and creates new files.
 fn work(volume: &Volume, seen: &mut Seen) {
     let view = volume.view();
     let names = look(view, seen);
@@ -221,7 +222,7 @@ fn work(volume: &Volume, seen: &mut Seen) {
     }
     note(view.mkdir(&caller, root, b"made directory", 0o755), seen);
     note(view.symlink(&caller, root, b"made link", &[b'l'; 2000]), seen);
-    // What is there, each in one way or another.
+    // Changes each existing file or directory in one way or another.
     for (n, name) in names.iter().enumerate().filter(|(n, _)| *n < 24 || n % 16 == 0) {
         let inode = name.inode;
         match (name.kind, n % 6) {
@@ -272,7 +273,7 @@ fn empty(view: &View, seen: &mut Seen) {
     }
 }
 
-/// Whether `device` holds a volume that opens and is sound to the checker; for tests of the samples.
+/// Whether `device` holds a volume that opens and that the checker finds sound; for tests of the samples.
 pub fn is_sound(device: &dyn Device) -> bool {
     check(device, &CheckOptions::default()).is_ok_and(|report| report.is_clean())
 }

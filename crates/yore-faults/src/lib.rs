@@ -1,19 +1,20 @@
-//! What can be done to a volume beside cutting its power: faults of the device, damage with right checksums,
-//! bytes of an enemy.
+//! What can happen to a volume besides a power cut: faults of the device, damage with right checksums, bytes
+//! of an enemy.
 //!
-//! Crashes are `yore-crash`'s. This crate holds what tests of rules 15 and 16 and the fuzzers have in common:
+//! Crashes are the business of `yore-crash`. This crate has the code that tests of rules 15 and 16 and the
+//! fuzzers share:
 //!
 //! - [`sample`]: small volumes with something of everything on them;
-//! - [`survey`]: where on a volume which metadata block is, and which fields it has;
-//! - [`damage`]: changes of those fields, with the chain of checksums put right, so that verifiers and
-//!   comparisons are what is tested and not checksums;
+//! - [`survey`]: which metadata block is where on a volume, and which fields it has;
+//! - [`damage`]: changes of those fields. It repairs the chain of checksums, so that the tests reach
+//!   verifiers and comparisons instead of failing at checksums;
 //! - [`exercise`]: everything a program can do with a volume, on one that may be damaged anywhere;
-//! - [`workload`]: a sequence of all kinds of operations with a small model of what must be there, and of
+//! - [`workload`]: a sequence of all kinds of operations, with a small model of what must be there and of
 //!   what was promised;
-//! - [`targets`]: the bodies of the fuzzers in `fuzz/`, which are also run as ordinary tests;
-//! - [`watch`]: what fails a test that panics in any thread, hangs, or takes too much memory.
+//! - [`targets`]: the bodies of the fuzzers in `fuzz/`, which also run as ordinary tests;
+//! - [`watch`]: fails a test that panics in any thread, hangs, or takes too much memory.
 //!
-//! Everything follows from bytes or a seed that is given; nothing here asks the clock or the system for
+//! Everything follows from given bytes or a given seed; nothing here asks the clock or the system for
 //! randomness.
 
 mod chance;

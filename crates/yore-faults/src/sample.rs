@@ -12,7 +12,7 @@ use yore_fs::{
 /// Bytes of the sample volumes.
 pub const SIZE: u64 = 32 << 20;
 
-/// How the volumes here are made: nothing about them is random.
+/// Options of the volumes here: nothing about them is random.
 pub fn mkfs_options() -> MkfsOptions {
     MkfsOptions {
         uuid: *b"a sample volume.",
@@ -22,7 +22,7 @@ pub fn mkfs_options() -> MkfsOptions {
     }
 }
 
-/// No generation but those asked for, and caches that do not matter.
+/// No generations except explicit ones, and caches whose size does not matter.
 pub fn mount_options() -> MountOptions {
     MountOptions {
         commit_interval: std::time::Duration::from_secs(3600),
@@ -32,7 +32,7 @@ pub fn mount_options() -> MountOptions {
     }
 }
 
-/// The bytes of a file: a function of its name's number and nothing else.
+/// The bytes of a file; they depend only on the number in its name.
 pub fn content(number: u64, len: usize) -> Vec<u8> {
     let mut chance = crate::Chance::seeded(number);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -44,10 +44,10 @@ pub fn content(number: u64, len: usize) -> Vec<u8> {
 }
 
 /// A volume with files of every kind and content, trees of each kind, attributes, and orphans of both sorts,
-/// as a crash has left it after a sync.
+/// in the state after a sync and a crash.
 ///
 /// # Errors
-/// None that are expected: the device is memory.
+/// None are expected: the device is memory.
 pub fn small() -> Result<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(SIZE));
     let shared: Arc<dyn Device> = device.clone();
@@ -65,7 +65,7 @@ pub fn small() -> Result<MemoryDevice> {
     Ok(crashed)
 }
 
-/// As [`small`], with calls after the last generation that only the log has.
+/// As [`small`], with calls after the last generation that are only in the log.
 ///
 /// # Errors
 /// As [`small`].
@@ -89,7 +89,7 @@ pub fn with_intents() -> Result<MemoryDevice> {
 }
 
 /// As [`small`], with a past: snapshots of the volume and of a directory, versions and past names of all
-/// kinds between them, one snapshot that was forgotten and one that is to be.
+/// kinds between them, one forgotten snapshot and one that is to be forgotten.
 ///
 /// # Errors
 /// As [`small`].

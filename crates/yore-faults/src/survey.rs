@@ -1,7 +1,7 @@
-//! Where on a volume which metadata block is, and which fields it has.
+//! Finds which metadata block is where on a volume, and which fields it has.
 //!
-//! The way down is that of [`crate::mend`]: superblock, root zones, table, zone headers, and what they map.
-//! What cannot be followed is left out.
+//! The way down is that of [`crate::mend`]: superblock, root zones, table, zone headers, and the blocks that
+//! they map. Blocks that cannot be reached are left out.
 
 use yore_device::Device;
 use yore_format::layout::{FIRST_SLOT, HEADER_SLOTS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
@@ -26,7 +26,7 @@ impl Site {
     }
 }
 
-/// Some bytes of a block that mean something together.
+/// Some bytes of a block that have a meaning together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// What they are.
@@ -37,7 +37,7 @@ pub struct Field {
     pub size: usize,
 }
 
-/// A block of a device; zeros where there is none.
+/// A block of a device; zeros if there is none.
 pub fn read(device: &dyn Device, block: BlockNo) -> Box<Block> {
     let mut bytes = Box::new(ZERO_BLOCK);
     let offset = block.0.saturating_mul(BLOCK_SIZE as u64);
@@ -83,7 +83,7 @@ fn zone(device: &dyn Device, place: BlockNo, header_slot: u8, sites: &mut Vec<Si
     blocks
 }
 
-/// Every field of a block, by the tables of the format; of arrays and trees some at the beginning and at the
+/// Every field of a block, by the tables of the format; for arrays and trees some at the beginning and at the
 /// end.
 pub fn fields(site: &Site, block: &Block) -> Vec<Field> {
     let mut fields = Vec::new();
@@ -106,7 +106,7 @@ pub fn fields(site: &Site, block: &Block) -> Vec<Field> {
         BlockKind::Inodes => {
             for slot in 0..INODES_PER_BLOCK {
                 let bytes = Inode::slot(block, slot);
-                // Of free inodes one is like another.
+                // All free inodes are alike.
                 if slot < INODES_PER_BLOCK - 1 && bytes[..4] == [0; 4] {
                     continue;
                 }
@@ -148,7 +148,7 @@ fn node(block: &Block, fields: &mut Vec<Field>) {
         }
         let value = cell + 4 + width;
         let len = size.saturating_sub(4 + width);
-        // Of versions, the words of the inode, of which two may be one field.
+        // For versions, the words of the inode; two words may be one field.
         for word in (0..len.min(268)).step_by(4).filter(|at| len > 80 && at + 8 <= len) {
             add(&format!("value at {word}"), value + word, 8);
         }
@@ -164,13 +164,13 @@ fn node(block: &Block, fields: &mut Vec<Field>) {
     }
 }
 
-/// Enters the fields of a table of FORMAT.md, at `base` in the block; long ones in pieces.
+/// Adds the fields of a table of FORMAT.md, at `base` in the block; long ones in pieces.
 fn table(name: &str, base: usize, fields: &mut Vec<Field>) {
     let tables = layout_tables();
     let table = tables.iter().find(|table| table.name.starts_with(name)).expect("a table of the format");
     for field in &table.fields {
         if matches!(field.name, "header" | "crc" | "index_and_cells") {
-            // Fields of their own, or put right anyway.
+            // These are fields of their own, or are repaired anyway.
             continue;
         }
         let pieces = pieces(field.size);
@@ -183,11 +183,11 @@ fn table(name: &str, base: usize, fields: &mut Vec<Field>) {
     }
 }
 
-/// A field as numbers: whole if it is one, else its first words and its last.
+/// A field as numbers: whole if it is one number, else its first words and its last.
 fn pieces(size: usize) -> Vec<(usize, usize)> {
     match size {
         1 | 2 | 4 | 8 => vec![(0, size)],
-        // Times, and what is less than a few words.
+        // Times, and fields of less than a few words.
         _ if size <= 16 => {
             (0..size).step_by(4).map(|at| (at, 4.min(size - at))).filter(|p| p.1 == 4).collect()
         }

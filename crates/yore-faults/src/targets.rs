@@ -1,7 +1,7 @@
-//! The bodies of the fuzzers, and what they are fed with.
+//! The bodies of the fuzzers, and their input.
 //!
-//! `format` takes blocks as they are, [`mount`] takes decisions that change a sound volume, [`log`] takes
-//! changes of the bytes of a log. All three promise an end without a panic (R15).
+//! `format` takes blocks as they are, [`mount`] takes decisions that change a sound volume, and [`log`] takes
+//! changes to the bytes of a log. All three promise to end without a panic (R15).
 
 use crate::{damage, exercise, mend, sample, survey, Chance};
 use std::sync::{Arc, OnceLock};
@@ -44,7 +44,7 @@ fn intent(bytes: &[u8]) {
     }
 }
 
-/// Errors are what is to be expected; what is decoded without one must encode again.
+/// Errors are expected; whatever decodes without one must encode again.
 fn decode(block: &Block) {
     let header = BlockHeader::of(block);
     let addr = MetaAddr(header.addr.get());
@@ -85,8 +85,8 @@ fn cells(bytes: &[u8]) {
     drop(PastName::decode(EventNo(5), bytes));
 }
 
-/// A sound volume with a few changes, each block sealed, used in all ways. The first byte says which volume,
-/// and whether the chain of checksums is put right.
+/// A sound volume with a few changes, each block sealed, used in all ways. The first byte selects the volume,
+/// and whether the chain of checksums is repaired.
 pub fn mount(bytes: &[u8]) {
     let mut chance = Chance::of(bytes);
     let choice = chance.below(256);
@@ -123,8 +123,8 @@ fn volumes() -> &'static [Sample; 3] {
 
 const LOG_BLOCKS: u64 = 24;
 
-/// A log with some records, changed in some places: recovered as an embedded one, and mounted as one on its
-/// own.
+/// A log with some records and a few changed bytes: recovered as an embedded log, and mounted as a separate
+/// one.
 pub fn log(bytes: &[u8]) {
     let mut chance = Chance::of(bytes);
     let (embedded, alone, position) = logs();
@@ -178,7 +178,7 @@ fn use_log(device: Arc<dyn Device>, region: Region) {
     drop(log.unmount());
 }
 
-/// Bytes of a block changed, or a block in another's place; sealed again as a batch sometimes.
+/// Changes bytes of a block, or puts another block in its place; sometimes seals it again as a batch.
 fn change_log(chance: &mut Chance<'_>, device: &MemoryDevice) {
     let at = chance.below(LOG_BLOCKS as usize) as u64 * BLOCK_SIZE as u64;
     let mut block = [0; BLOCK_SIZE];

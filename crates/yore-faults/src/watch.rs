@@ -1,10 +1,10 @@
-//! What fails a test that panics in any thread, hangs, or takes too much memory.
+//! Fails a test that panics in any thread, hangs, or takes too much memory.
 //!
-//! A case runs between [`Watch::case`] and the next one. *Panics* are seen through a hook, whichever thread
-//! they are in: a volume has threads of its own, and one that dies does not fail a test by itself. *Hangs*
-//! are seen by a thread that ends the process with the case's name, since nothing else ends a loop; the limit
-//! is far above what any case takes, so that a busy machine is no hang. *Memory* is counted by [`Counting`],
-//! which a test binary installs.
+//! A case runs between [`Watch::case`] and the next one. A hook sees *panics*, in whichever thread they
+//! happen: a volume has threads of its own, and one that dies does not fail a test by itself. A thread sees
+//! *hangs*, and ends the process with the case's name, because nothing else ends a loop. The limit is far
+//! above what any case takes, so that a busy machine does not count as a hang. [`Counting`], which a test
+//! binary installs, counts *memory*.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -16,8 +16,8 @@ use std::time::Duration;
 pub const HANG: Duration = Duration::from_secs(60);
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// The case being run, for the hook: a panic within a panic ends the process before the case can be told
-/// otherwise.
+/// The case that runs, for the hook: a panic within a panic ends the process before anything else can report
+/// the case.
 static CASE: Mutex<String> = Mutex::new(String::new());
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,7 +35,7 @@ fn grew(by: usize) {
     PEAK.fetch_max(live, Ordering::Relaxed);
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches only atomics.
+// SAFETY: every call goes to the system's allocator unchanged; counting touches only atomics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grew(layout.size());
@@ -68,12 +68,12 @@ pub fn live_bytes() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// The most bytes that were allocated at a time since [`restart_peak`].
+/// The most bytes that were allocated at once since [`restart_peak`].
 pub fn peak_bytes() -> usize {
     PEAK.load(Ordering::Relaxed)
 }
 
-/// Begins to look for the peak anew.
+/// Restarts the measurement of the peak.
 pub fn restart_peak() {
     PEAK.store(live_bytes(), Ordering::Relaxed);
 }
@@ -116,7 +116,7 @@ impl Watch {
         Watch { memory, running, failures: Vec::new(), cases: 0, _alone: alone }
     }
 
-    /// Runs one case. What goes wrong with it is kept, and told by [`Watch::finish`].
+    /// Runs one case, and keeps its failures for [`Watch::finish`].
     pub fn case(&mut self, name: impl Into<String>, run: impl FnOnce()) {
         let name = name.into();
         self.cases += 1;
@@ -154,10 +154,10 @@ impl Watch {
         &self.failures
     }
 
-    /// Fails if a case did.
+    /// Fails if a case has failed.
     ///
     /// # Panics
-    /// With all failures, which is what it is for.
+    /// With all failures; that is its purpose.
     pub fn finish(self) {
         let failures = &self.failures;
         let shown = failures.iter().take(20).cloned().collect::<Vec<_>>().join("\n  ");

@@ -1,10 +1,10 @@
 //! A sequence of all kinds of operations on a [`sample`](crate::sample) volume, and a small model of what
 //! must be there.
 //!
-//! The model keeps what it was after every step, so that what a fault has left can be held against the two
-//! promises of SEMANTICS.md: names and attributes are those after one step, no earlier than the last
-//! completed sync or fsync; and the content of a file that was not touched since its last sync or fsync is
-//! what it was. Content touched since is not judged, nor are times.
+//! The model keeps its state after every step, so that the volume after a fault can be compared with the two
+//! promises of SEMANTICS.md. First, names and attributes are those after one step, no earlier than the last
+//! completed sync or fsync. Second, a file that was not touched since its last sync or fsync has the content
+//! of that time. Content touched since is not judged, nor are times.
 
 use crate::sample::content;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use yore_fs::{
     Caller, Error, FallocateMode, File, FileKind, RenameMode, Result, SeekTo, SetXattrMode, View, Volume,
 };
 
-/// One step; the paths are those of the sample, or of steps before.
+/// One step. The paths are those of the sample, or of earlier steps.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // The fields are the arguments of the calls, under their names.
 pub enum Step {
@@ -32,31 +32,31 @@ pub enum Step {
     Allocate { path: &'static str, offset: u64, len: u64 },
     /// A symbolic link, with a target of `len` bytes.
     Symlink { path: &'static str, len: usize },
-    /// Another name.
+    /// Another name for a file.
     Link { from: &'static str, to: &'static str },
-    /// A name less.
+    /// Removes a name.
     Unlink { path: &'static str },
-    /// A directory less.
+    /// Removes a directory.
     Rmdir { path: &'static str },
-    /// Another name for one, over what was there.
+    /// Renames, and replaces what had the new name.
     Rename { from: &'static str, to: &'static str },
-    /// Two names exchanged.
+    /// Exchanges two names.
     Exchange { from: &'static str, to: &'static str },
     /// An attribute of `len` bytes.
     SetXattr { path: &'static str, name: &'static str, len: usize },
-    /// An attribute less.
+    /// Removes an attribute.
     RemoveXattr { path: &'static str, name: &'static str },
     /// Other permissions.
     Chmod { path: &'static str, permissions: u32 },
-    /// What there is of the file, compared with the model.
+    /// Reads the file and compares it with the model.
     Read { path: &'static str },
-    /// One file, and all names.
+    /// Makes one file durable, and all names.
     Fsync { path: &'static str },
-    /// Everything.
+    /// Makes everything durable.
     Sync,
-    /// The volume as it is, durably.
+    /// Takes a durable snapshot of the volume.
     Snapshot { name: &'static str },
-    /// A snapshot less, and what it alone had seen.
+    /// Forgets a snapshot, and what only it had seen.
     Forget { name: &'static str },
 }
 
@@ -67,7 +67,7 @@ impl Step {
     }
 }
 
-/// The workload: every kind of call, on what is on the medium and on what is new, some of it promised and
+/// The workload: every kind of call, on files that are on the medium and on new ones, some of it promised and
 /// some not.
 pub fn steps() -> Vec<Step> {
     use Step::*;
@@ -124,7 +124,7 @@ pub fn steps() -> Vec<Step> {
     ]
 }
 
-/// What is known of one inode.
+/// What the model knows of one inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
     kind: FileKind,
@@ -144,7 +144,7 @@ pub struct Model {
     next: u64,
 }
 
-/// What is compared of a name.
+/// The facts that are compared for a name.
 type Facts<'a> = (FileKind, u32, u32, &'a [u8], &'a BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Inode {
@@ -186,7 +186,7 @@ impl Model {
         }
     }
 
-    /// What the step makes of it. A step that must fail changes nothing.
+    /// Applies a step. A step that must fail changes nothing.
     fn apply(&mut self, step: &Step) {
         match *step {
             Step::Create { path } => drop(self.add(path, FileKind::Regular, 0o644)),
@@ -258,7 +258,7 @@ impl Model {
         }
     }
 
-    /// Whether names and attributes are the same. Contents are not looked at.
+    /// Whether names and attributes are the same. Contents are not compared.
     pub fn same_names(&self, other: &Model) -> bool {
         self.names.len() == other.names.len()
             && self.names.keys().all(|path| match (self.get(path), other.get(path)) {
@@ -292,12 +292,12 @@ fn target(len: usize) -> Vec<u8> {
     vec![b't'; len]
 }
 
-/// What there is on a volume, as far as it can be read.
+/// The content of a volume, as far as it can be read.
 #[derive(Debug, Default)]
 pub struct Observed {
-    /// What could be read whole.
+    /// Everything that could be read whole.
     pub model: Model,
-    /// What could not, and why.
+    /// What could not be read, and why.
     pub errors: Vec<(String, Error)>,
 }
 
@@ -335,7 +335,7 @@ pub fn observe(volume: &Volume) -> Observed {
 /// The same as of each snapshot of the root directory that has a name.
 ///
 /// # Errors
-/// If the snapshots cannot be listed.
+/// The snapshots cannot be listed.
 pub fn observe_snapshots(volume: &Volume) -> Result<Vec<(String, Observed)>> {
     let view = volume.view();
     let events = view.events()?.into_iter();
@@ -358,7 +358,7 @@ fn observe_one(view: &View, directory: yore_fs::InodeNo, name: &[u8]) -> Result<
 }
 
 fn read_all(view: &View, no: yore_fs::InodeNo, size: u64) -> Result<Vec<u8>> {
-    // What a fault has left may say any size; the workload's files are below this.
+    // After a fault the volume may claim any size; the workload's files are smaller than this.
     let mut bytes = vec![0; size.min(4 << 20) as usize];
     let count = view.read(no, 0, &mut bytes)?;
     bytes.truncate(count);
@@ -372,7 +372,7 @@ fn read_all(view: &View, no: yore_fs::InodeNo, size: u64) -> Result<Vec<u8>> {
 /// Those of the call.
 ///
 /// # Panics
-/// If a read gives other bytes than `model` has, unless that is none.
+/// If there is a `model`, and a read returns other bytes than it has.
 pub fn run(volume: &Volume, step: &Step, model: Option<&Model>) -> Result<()> {
     let (view, caller) = (volume.view(), Caller::superuser());
     let find = |path: &str| volume.symlink_node(path);
@@ -437,12 +437,12 @@ fn split<'p>(volume: &Volume, path: &'p str) -> Result<(yore_fs::InodeNo, &'p [u
     }
 }
 
-/// What is known of a snapshot.
+/// What the history knows of a snapshot.
 #[derive(Clone, Debug)]
 struct Snapshot {
     /// The volume as it was.
     model: Model,
-    /// It was promised, so its contents are to be these.
+    /// It was promised, so its contents must be these.
     whole: bool,
     standing: Standing,
 }
@@ -450,7 +450,7 @@ struct Snapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Kept,
-    /// The call that was to make it kept or forgotten failed.
+    /// The call that should have taken or forgotten it failed.
     Unknown,
     Forgotten,
 }
@@ -468,13 +468,14 @@ pub struct History {
 }
 
 impl History {
-    /// Begins with a volume as it lies, all of it promised.
+    /// Begins with a volume in its present state, all of it promised.
     pub fn new(model: Model) -> History {
         let safe = model.inodes.iter().map(|(id, inode)| (*id, inode.content.clone())).collect();
         History { snapshots: BTreeMap::new(), states: vec![model], promised: 0, safe }
     }
 
-    /// Begins with a volume as it lies, and all its snapshots of the root directory that have a name.
+    /// Begins with a volume in its present state, and all its snapshots of the root directory that have a
+    /// name.
     ///
     /// # Errors
     /// What cannot be read.
@@ -491,7 +492,7 @@ impl History {
         Ok(history)
     }
 
-    /// What should be there now.
+    /// The state that the volume should have now.
     pub fn now(&self) -> &Model {
         self.states.last().expect("there is always a state")
     }
@@ -529,10 +530,11 @@ impl History {
         }
     }
 
-    /// The step failed. It changed nothing, or (an error that came late) all it was to change: `seen` tells.
+    /// The step failed. It changed nothing, or (an error that came late) everything it was to change: `seen`
+    /// tells which.
     ///
     /// # Errors
-    /// If it has changed something else.
+    /// The step has changed something else.
     pub fn failed(&mut self, step: &Step, seen: &Model) -> std::result::Result<(), String> {
         self.begun(step);
         match step {
@@ -574,10 +576,10 @@ impl History {
         }
     }
 
-    /// Holds what a volume has after its reopening against what was promised.
+    /// Compares a volume after it was opened again with what was promised.
     ///
     /// # Errors
-    /// What is broken, in words.
+    /// The broken promise, in words.
     pub fn judge(&self, seen: &Observed) -> std::result::Result<(), String> {
         if let Some((path, error)) = seen.errors.first() {
             return Err(format!("{path} cannot be read: {error}"));
@@ -606,11 +608,11 @@ impl History {
         Err(format!("names are of no step since the last sync; last: {why}"))
     }
 
-    /// Holds a volume's snapshots against what was promised of them: those that must be there are, those that
-    /// must not are not, and each is as the volume was, contents too if `contents`.
+    /// Compares a volume's snapshots with what was promised of them: those that must be there are, those that
+    /// must not be there are not, and each shows the volume as it was, including contents if `contents`.
     ///
     /// # Errors
-    /// What is broken, in words.
+    /// The broken promise, in words.
     pub fn judge_past(&self, volume: &Volume, contents: bool) -> std::result::Result<(), String> {
         let mut seen: BTreeMap<_, _> = observe_snapshots(volume)
             .map_err(|error| format!("the past cannot be read: {error}"))?
@@ -642,12 +644,12 @@ impl History {
         }
     }
 
-    /// As [`History::judge_past`] where the medium lied: of what can be read of a snapshot, names and
-    /// attributes are some that there were. If the checker finds nothing (`clean`), all that must be there
+    /// As [`History::judge_past`] for a medium that lied: as far as a snapshot can be read, its names and
+    /// attributes existed at some time. If the checker finds nothing (`clean`), everything that must be there
     /// is.
     ///
     /// # Errors
-    /// What is broken, in words.
+    /// The broken promise, in words.
     pub fn judge_damaged_past(&self, volume: &Volume, clean: bool) -> std::result::Result<(), String> {
         if clean {
             return self.judge_past(volume, false);
@@ -675,11 +677,12 @@ impl History {
         Ok(())
     }
 
-    /// As [`History::judge`] where the medium lied: names and attributes that can be read are those after
-    /// some step, and if nothing is missing, all of one. Contents are not judged, for nothing guards them.
+    /// As [`History::judge`] for a medium that lied: names and attributes that can be read are those after
+    /// some step, and if nothing is missing, all are those after one step. Contents are not judged, because
+    /// no checksum guards them.
     ///
     /// # Errors
-    /// What is broken, in words.
+    /// The broken promise, in words.
     pub fn judge_damaged(&self, seen: &Observed, back: bool) -> std::result::Result<(), String> {
         for (path, error) in &seen.errors {
             if !matches!(error.root(), Error::Corruption(_)) {
@@ -703,10 +706,10 @@ impl History {
         Ok(())
     }
 
-    /// Compares everything, contents too, with what should be there now.
+    /// Compares everything, including contents, with the state that the volume should have now.
     ///
     /// # Errors
-    /// What differs, in words.
+    /// The difference, in words.
     pub fn compare(&self, seen: &Observed) -> std::result::Result<(), String> {
         if let Some((path, error)) = seen.errors.first() {
             return Err(format!("{path} cannot be read: {error}"));

@@ -1,9 +1,8 @@
-//! Promises (R15, R16): whatever single request of the device fails, is lost, goes elsewhere or comes back
-//! with a wrong bit, in a workload of all kinds of calls: errors are typed; after a write error nothing more
-//! is written and reads go on; what was promised is there when the device works again; and of metadata
-//! nothing wrong is ever believed.
+//! Promises (R15, R16). In a workload of all kinds of calls any single request of the device may fail, be
+//! lost, go elsewhere or return a wrong bit. Errors are typed. After a write error nothing more is written,
+//! and reads go on. What was promised is there when the device works again. Wrong metadata is never believed.
 //!
-//! File data has no checksums, so where the medium lies contents are not judged.
+//! File data has no checksums, so contents are not judged if the medium lies.
 
 use std::sync::{Arc, Mutex};
 use yore_check::{check, CheckOptions};
@@ -27,7 +26,7 @@ type Recorder = Wrapped<SimulatedDevice, Writes>;
 struct Writes(Mutex<Vec<u64>>);
 
 impl Writes {
-    /// Where the n-th write went, from 1.
+    /// The place of the n-th write, counted from 1.
     fn nth(&self, nth: u64) -> Option<u64> {
         self.0.lock().unwrap().get(nth as usize - 1).copied()
     }
@@ -36,7 +35,7 @@ impl Writes {
 impl Hook for Writes {
     fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
         let Request::Write { offset, .. } = request else { return request.pass(below) };
-        // Locked over the write, so that both count alike.
+        // Locked over the write, so that both counts agree.
         let mut writes = self.0.lock().unwrap();
         writes.push(offset);
         request.pass(below)
@@ -71,7 +70,7 @@ fn recover(device: &Recorder, history: &History) {
     assert!(report.is_clean(), "after opening: {report}");
 }
 
-/// An error of the device, or that of an earlier one.
+/// Whether this is an error of the device, or that of an earlier one.
 fn is_devices(error: &Error) -> bool {
     matches!(error.root(), Error::Device(_) | Error::Stopped { .. })
 }
@@ -84,7 +83,7 @@ fn is_stopped(error: &Error) -> bool {
     matches!(error.root(), Error::Stopped { .. })
 }
 
-/// Runs the workload with a fault; tells whether the fault struck.
+/// Runs the workload with a fault; returns whether the fault struck.
 fn with_write_error(image: &MemoryDevice, mut history: History, plan: FaultPlan) -> bool {
     let device = recorder(image, plan.clone());
     let volume = match Volume::open(device.clone(), &exercise::options()) {
@@ -101,13 +100,13 @@ fn with_write_error(image: &MemoryDevice, mut history: History, plan: FaultPlan)
         match run(&volume, &step, Some(history.now())) {
             Ok(()) if stopped && !step.only_reads() => panic!("{step:?} after an error of the device"),
             Ok(()) => history.done(&step),
-            // What the step is about may not have been made.
+            // An earlier step may have failed to create the file.
             Err(error) if stopped => assert!(is_stopped(&error) || is_absent(&error), "{step:?}: {error}"),
             Err(error) => {
                 assert!(is_devices(&error), "{step:?}: {error}");
                 let seen = observe(&volume);
                 let judged = history.failed(&step, &seen.model);
-                // Of a dead device not everything can be read, so what the call has changed cannot be told.
+                // A dead device cannot be read completely, so the changes of the call cannot be determined.
                 assert!(judged.is_ok() || dead, "{step:?}: {error}; {judged:?}");
             }
         }
@@ -195,7 +194,7 @@ fn devices_that_die_or_fill_up() {
     watch.finish();
 }
 
-/// An error of the n-th read: the call fails and has changed nothing, what comes after it works.
+/// An error of the n-th read: the call fails and changes nothing, and later calls work.
 #[test]
 fn errors_of_reads() {
     let (image, history) = start();
@@ -206,7 +205,7 @@ fn errors_of_reads() {
     watch.finish();
 }
 
-/// A wrong bit in the n-th read: damage is told where it is of metadata. What is written afterwards is sound.
+/// A wrong bit in the n-th read: if it is in metadata, the call reports damage. Later writes are sound.
 #[test]
 fn flipped_bits() {
     let (image, history) = start();
@@ -243,7 +242,7 @@ fn with_read_fault(image: &MemoryDevice, mut history: History, fault: Fault, dat
                 let seen = observe(&volume);
                 assert!(seen.errors.is_empty(), "{step:?}: {error}; then {:?}", seen.errors);
                 history.failed(&step, &seen.model).unwrap();
-                // A read for the sake of writing may fail, and then writing stops.
+                // A write may need a read; if that read fails, writing stops.
                 stopped |= is_stopped(&error);
             }
         }
@@ -271,8 +270,8 @@ fn with_read_fault(image: &MemoryDevice, mut history: History, fault: Fault, dat
     struck
 }
 
-/// The n-th write is lost, or lands on another block: metadata is right or an error that says so, and the
-/// checker knows.
+/// The n-th write is lost, or lands on another block. Metadata is right, or an error says that it is not; and
+/// the checker finds the fault.
 #[test]
 fn lost_and_misdirected_writes() {
     let (image, history) = start();
@@ -323,7 +322,7 @@ fn with_lie(image: &MemoryDevice, mut history: History, nth: u64, fault: Fault, 
         Ok(volume) => {
             let seen = observe(&volume);
             assert!(seen.errors.is_empty() || !clean, "the checker does not see {:?}", seen.errors);
-            // Nothing is above the superblocks: if one is lost, the volume is as of the generation before.
+            // Nothing refers to the superblocks: if one is lost, the volume is as of the generation before.
             let superblock = [device.hook.nth(nth), to].into_iter().flatten().any(|place| place < 8192);
             history.judge_damaged(&seen, superblock).unwrap();
             history.judge_damaged_past(&volume, clean && !superblock).unwrap();
@@ -339,8 +338,7 @@ fn with_lie(image: &MemoryDevice, mut history: History, nth: u64, fault: Fault, 
     struck
 }
 
-/// One bit that is wrong on the medium, in any metadata block: nothing wrong is believed, and the checker
-/// finds it.
+/// One wrong bit on the medium, in any metadata block: nothing wrong is believed, and the checker finds it.
 #[test]
 fn stored_bits() {
     let (image, history) = start();
@@ -349,7 +347,7 @@ fn stored_bits() {
     for site in survey::sites(&image) {
         for _ in 0..2 {
             let bit = chance.below(4096 * 8);
-            // The stamps of a superblock make it torn, and then the other one counts.
+            // Damage to a superblock's stamps makes it torn, and then the other one counts.
             if site.kind.is_none() && bit / 8 % 512 >= 504 {
                 continue;
             }

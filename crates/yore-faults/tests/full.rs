@@ -1,6 +1,6 @@
 //! Promises: on the smallest volume, with exactly k data blocks or about k metadata blocks left, for every k
-//! up to what a call takes: each kind of call succeeds or says that there is no space, and loses nothing;
-//! what was accepted is written; deleting always works and gives everything back; the checker finds nothing.
+//! up to the need of any call, each kind of call succeeds or says that there is no space, and loses nothing.
+//! Accepted data is written. Deleting always works and frees everything. The checker finds nothing.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn is_full(error: &Error) -> bool {
     matches!(error.root(), Error::NoSpace | Error::NeverFits { .. })
 }
 
-/// One call on a copy of a nearly full volume, and then everything is deleted.
+/// Makes one call on a copy of a nearly full volume, and then deletes everything.
 fn one(image: &MemoryDevice, number: usize, free_when_empty: u64) {
     let device = Arc::new(image.snapshot());
     let volume = Volume::open(device.clone(), &mount_options()).unwrap();
@@ -73,7 +73,7 @@ fn one(image: &MemoryDevice, number: usize, free_when_empty: u64) {
             assert!(is_full(&error), "{error}");
             assert!(number < CALLS.len() - FREEING, "{error}");
             let after = observe(&volume);
-            // `write` makes the file first; its content may be refused then.
+            // `write` creates the file first; its content may be refused then.
             if volume.exists("new").unwrap() {
                 volume.remove_file("new").unwrap();
             } else if volume.view().events().unwrap().is_empty() {
@@ -81,7 +81,7 @@ fn one(image: &MemoryDevice, number: usize, free_when_empty: u64) {
             }
         }
     }
-    // What was accepted is written.
+    // Accepted data is written.
     volume.sync().unwrap();
     let seen = observe(&volume);
     assert!(seen.errors.is_empty(), "{:?}", seen.errors);
@@ -110,7 +110,7 @@ fn free_when_empty() -> u64 {
     volume.statfs().blocks_free
 }
 
-/// Exactly k data blocks are left, for every k that a call might need, and some.
+/// Exactly k data blocks are left, for every k that a call might need, and some more.
 #[test]
 fn k_data_blocks_are_left() {
     let least = free_when_empty();
@@ -119,7 +119,7 @@ fn k_data_blocks_are_left() {
         let (device, volume) = new_volume();
         let fill = File::create(&volume, "fill").unwrap();
         let mut at = 0;
-        // What is available shrinks by more than is written when metadata grows.
+        // When metadata grows, the available space shrinks by more than was written.
         loop {
             let available = volume.statfs().blocks_available;
             if available <= left {
@@ -140,13 +140,13 @@ fn k_data_blocks_are_left() {
     watch.finish();
 }
 
-/// No metadata block is to be had, then one by one some more.
+/// At first no metadata block is available, then one by one some more.
 #[test]
 fn k_metadata_blocks_are_left() {
     let least = free_when_empty();
     let mut watch = Watch::new(usize::MAX);
     let (device, volume) = new_volume();
-    // No zone can be made beside data that takes all blocks.
+    // Data takes all blocks, so that no zone can be created.
     let fill = File::create(&volume, "fill").unwrap();
     let available = volume.statfs().blocks_available;
     fill.write_at(&content(1, available as usize * BLOCK), 0).unwrap();

@@ -1,9 +1,8 @@
-//! Promises: the fuzzers' targets end without a panic on the committed corpus, and on what a short loop of
-//! mutations from a seed makes of it. `YORE_SEED=n` and `YORE_ROUNDS=n` make others; the campaign is
+//! Promises: the fuzzers' targets end without a panic on the committed corpus, and on mutations of it that a
+//! short loop derives from a seed. `YORE_SEED=n` and `YORE_ROUNDS=n` produce others; the campaign is
 //! `make campaign-fuzz BUDGET=600`.
 //!
-//! `cargo test -p yore-faults --test fuzz -- --ignored make_the_corpus` makes the corpus, where there is
-//! none.
+//! `cargo test -p yore-faults --test fuzz -- --ignored make_the_corpus` creates the corpus if there is none.
 
 use std::path::{Path, PathBuf};
 use yore_device::Device;
@@ -70,7 +69,7 @@ fn targets_on_the_corpus_and_near_it() {
     for (name, target) in TARGETS {
         let mut watch = Watch::new(MEMORY);
         let seeds = seeds(name);
-        // Samples are made once, and that is not a case's memory.
+        // Samples are made once, and must not count as a case's memory.
         watch.case(format!("{name} on nothing"), || target(b""));
         for (file, bytes) in &seeds {
             watch.case(format!("{name} on {file}"), || target(bytes));

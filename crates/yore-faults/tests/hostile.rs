@@ -1,9 +1,9 @@
 //! Promises (R15): a volume with any metadata block changed in any field, or filled with noise, and all
-//! checksums right, is opened, walked, read, written, emptied, closed and checked with typed errors: no panic
-//! in any thread, no hang, no memory beyond a bound.
+//! checksums right, can be opened, walked, read, written, emptied, closed and checked with typed errors: no
+//! panic in any thread, no hang, no memory beyond a bound.
 //!
-//! The tests take every so-manieth case; `YORE_HOSTILE=1` takes all, `YORE_SEED=n` other ones. A failure
-//! prints the case, and `YORE_CASE=text` runs the cases whose name contains the text alone.
+//! The tests run every n-th case; `YORE_HOSTILE=1` runs all, `YORE_SEED=n` others. A failure prints the case,
+//! and `YORE_CASE=text` runs only the cases whose name contains the text.
 
 use yore_device::MemoryDevice;
 use yore_faults::watch::{Counting, Watch};
@@ -12,7 +12,7 @@ use yore_faults::{damage, exercise, mend, sample, survey, Chance};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The kinds of blocks that keep the past.
+/// The kinds of blocks that hold history.
 const PAST: [&str; 7] = [
     "events node",
     "event index node",
@@ -23,14 +23,14 @@ const PAST: [&str; 7] = [
     "roots of the history",
 ];
 
-/// What one case may take: the least caches are 4 MiB and 1 MiB, and the device is memory too.
+/// Memory limit of one case: the smallest caches are 4 MiB and 1 MiB, and the device is memory too.
 const MEMORY: usize = 96 << 20;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
-/// Every how-manieth case is run.
+/// Every how many cases one is run.
 fn stride(usual: usize) -> usize {
     let named = std::env::var("YORE_CASE").is_ok();
     setting("YORE_HOSTILE").map_or(if named { 1 } else { usual }, |every| every.max(1) as usize)
@@ -46,7 +46,7 @@ fn is_wanted(name: &str) -> bool {
     std::env::var("YORE_CASE").map_or(true, |wanted| name.contains(&wanted))
 }
 
-/// The samples are sound, and have what they are for.
+/// The samples are sound, and have the content that they are for.
 #[test]
 fn samples_are_sound() {
     let mut watch = Watch::new(256 << 20);
@@ -105,7 +105,7 @@ fn fields_of_fixed_structures() {
     every_field(&sample::small().unwrap(), 250, &kinds);
 }
 
-/// Every field of a superblock behind which the log has records.
+/// Every field of a superblock whose log has records.
 #[test]
 fn fields_of_a_superblock_with_a_log() {
     every_field(&sample::with_intents().unwrap(), 8, &["superblock"]);
@@ -122,7 +122,7 @@ fn fields_of_trees() {
     every_field(&sample::small().unwrap(), 60, &kinds);
 }
 
-/// Every field of what keeps the past.
+/// Every field of blocks that hold history.
 #[test]
 fn fields_of_the_past() {
     every_field(&sample::with_past().unwrap(), 60, &PAST);

@@ -1,5 +1,5 @@
-//! Promises: with the smallest caches a tree and files many times as large are made, read and removed
-//! rightly, and memory stays within a bound that does not depend on their size.
+//! Promises: with the smallest caches, a tree and files many times as large can be created, read and removed
+//! correctly, and memory stays within a bound that does not depend on their size.
 //!
 //! The device is a file, so that its bytes are not counted.
 
@@ -15,8 +15,8 @@ use yore_fs::{File, SetXattrMode, View, Volume};
 static ALLOCATOR: Counting = Counting;
 
 const SIZE: u64 = 512 << 20;
-/// The least metadata cache is 4 MiB and that of data 1 MiB; a generation under way holds its blocks beside,
-/// and up to 32,768 inodes stay in memory.
+/// The smallest metadata cache is 4 MiB and the smallest data cache 1 MiB. A generation under way holds its
+/// blocks besides, and up to 32,768 inodes stay in memory.
 const BOUND: usize = 40 << 20;
 const FILES: usize = 4000;
 const LARGE: u64 = 24 << 20;

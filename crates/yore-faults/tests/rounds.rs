@@ -1,6 +1,6 @@
-//! Promises: when four billion inodes have been made, and incarnations begin anew, nothing is taken for
-//! damage, and what is of one file is not taken for another's: while they are given, after a crash, in the
-//! past, and by who gives a file's past up.
+//! Promises: when four billion inodes have been created and incarnations begin anew, nothing is mistaken for
+//! damage, and nothing of one file is mistaken for another's: while incarnations are assigned, after a crash,
+//! in the past, and when a file's past is given up.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use yore_fs::{EventNo, MkfsOptions, MountOptions, Volume};
 
 const BLOCK: usize = 4096;
 
-/// A volume on which so many more inodes can be made before incarnations begin anew.
+/// A volume on which this many more inodes can be created before incarnations begin anew.
 fn volume(left: u32) -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(32 << 20));
     Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
@@ -40,8 +40,8 @@ fn event(volume: &Volume, name: &str) -> EventNo {
     volume.view().snapshot(volume.view().root(), name, false, true).unwrap().number
 }
 
-/// Directories take each other's inode numbers, with a name each, before and after; all is seen by a
-/// snapshot, and one of them given up.
+/// Directories take each other's inode numbers, each with a name before and after. A snapshot sees all of
+/// them, and the history of one is given up.
 #[test]
 fn incarnations_begin_anew() {
     for left in [0, 1, 3, 6, 40] {
@@ -54,7 +54,7 @@ fn incarnations_begin_anew() {
             events.push(event(&volume, &format!("then{n}")));
             volume.remove_dir_all("d").unwrap();
         }
-        // What a crash leaves is the same, from the log.
+        // After a crash the log gives the same result.
         volume.write("kept", "kept").unwrap();
         volume.view().fsync(volume.node("kept").unwrap().inode(), false).unwrap();
         let crashed = Arc::new(device.snapshot());

@@ -1,8 +1,8 @@
 //! The report as one HTML page that needs nothing else: tables, and a plot of each column as inline SVG.
 //!
 //! A plot has a bar per target, as long as its median, and a line from the lowest to the highest round.
-//! Scales begin at zero and are linear; each column has its own. Where one target is so far ahead that others
-//! vanish, the figures beside the bars still tell.
+//! Scales begin at zero and are linear; each column has its own. If one target is so far ahead that others
+//! vanish, the figures beside the bars still show them.
 
 use super::{Better, Cell, Column, Report, Table};
 use std::fmt::{self, Write};
@@ -90,7 +90,7 @@ impl Report {
             .rows
             .iter()
             .filter_map(|row| Some((row.target.as_str(), row.cells.get(index)?)))
-            // What counts something else has no place on the column's scale.
+            // A cell that counts something else has no place on the column's scale.
             .filter(|(_, cell)| !cell.samples.is_empty() && cell.unit.is_none())
             .collect();
         let most = cells.iter().map(|(_, cell)| cell.highest).fold(0.0, f64::max);
@@ -135,7 +135,7 @@ impl Report {
         out.write_str("</svg></figure>\n")
     }
 
-    /// What the names mean, with which parameters, on what.
+    /// What the names mean, the parameters, and the machine.
     fn write_legend(&self, out: &mut String) -> fmt::Result {
         out.push_str("<h2>Targets</h2>\n<table>\n");
         for target in &self.targets {

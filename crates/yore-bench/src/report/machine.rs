@@ -1,9 +1,9 @@
-//! What a run was made on, as far as it explains figures.
+//! The machine of a run, as far as it explains figures.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What a run was made on. Nothing in it names the machine.
+/// The machine of a run. Nothing in it identifies that machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Kernel release.
@@ -18,7 +18,7 @@ pub struct Machine {
     pub host_file_system: String,
     /// The version of Yore.
     pub yore: String,
-    /// Whether this is a build without optimisation, whose figures say nothing.
+    /// Whether this build is without optimisation, so that its figures mean nothing.
     pub debug_build: bool,
 }
 
@@ -32,7 +32,7 @@ impl Machine {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             processors: std::thread::available_parallelism().map_or(1, |n| n.get()),
             processor: processor.map_or(String::new(), |(_, name)| name.trim().to_string()),
-            // Its type is that of the architecture.
+            // The field's type depends on the architecture.
             #[allow(clippy::unnecessary_cast)]
             memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
             host_file_system: file_system_of(dir),

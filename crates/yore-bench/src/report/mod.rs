@@ -1,8 +1,8 @@
-//! The outcome of a run: every sample and what it was measured with, for people ([`Report::to_markdown`],
+//! The outcome of a run: every sample and how it was measured, for people ([`Report::to_markdown`],
 //! [`Report::to_html`]) and for programs ([`Report::to_json`], which [`Report::from_json`] reads back).
 //!
-//! A report says on what kind of machine it was made and with which parameters, so that it can be judged and
-//! repeated. It has no host names and no paths: those identify somebody's machine and explain nothing.
+//! A report says on what kind of machine it was made and with which parameters, so that readers can judge and
+//! repeat it. It has no host names and no paths: those identify somebody's machine and explain nothing.
 
 mod html;
 mod machine;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the JSON.
 pub const SCHEMA: u32 = 1;
 
-/// The figures of one run. Comparable within the run only.
+/// The figures of one run. They are comparable within the run only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
@@ -25,7 +25,7 @@ pub struct Report {
     pub benchmark: String,
     /// What it does, in a sentence.
     pub about: String,
-    /// The parameters, in the order in which they are told.
+    /// The parameters, in the order in which they are shown.
     pub options: Vec<(String, String)>,
     /// What it ran on.
     pub machine: Machine,
@@ -37,7 +37,7 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// What could not be measured, and why.
     pub left_out: Vec<LeftOut>,
-    /// What failed while it was measured; its figures are of the rounds before.
+    /// Targets that failed during the measurement; their figures are those of earlier rounds.
     pub failed: Vec<LeftOut>,
     /// What a reader should know.
     pub notes: Vec<String>,
@@ -115,7 +115,7 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// One figure: a sample per round, and what follows from them.
+/// One figure: a sample per round, and the values derived from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// One per round.
@@ -126,7 +126,7 @@ pub struct Cell {
     pub lowest: f64,
     /// The highest.
     pub highest: f64,
-    /// What it counts, where that is not what its column counts.
+    /// The unit, if it is not that of the column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<Unit>,
 }
@@ -185,7 +185,7 @@ impl Cell {
         Cell { unit: Some(unit), ..Cell::new(samples) }
     }
 
-    /// One of its figures for people; with what the column's heading cannot say.
+    /// One of its figures for people, with what the column's heading cannot say.
     fn show(&self, value: f64, column: &Column) -> String {
         match self.unit {
             None => column.unit.show(value),
@@ -251,15 +251,15 @@ fn decimal(value: f64, gap: &str) -> String {
 impl Report {
     /// The report as JSON, on several lines.
     pub fn to_json(&self) -> String {
-        // Strings, numbers and lists only: nothing in it can fail to be written. A figure that is not a
-        // number becomes null.
+        // Strings, numbers and lists only: writing them cannot fail. A figure that is not a number becomes
+        // null.
         serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string()))
     }
 
     /// Reads a report back.
     ///
     /// # Errors
-    /// What is wrong with the text; of another [`SCHEMA`], which.
+    /// What is wrong with the text; if it has another [`SCHEMA`], which one.
     pub fn from_json(text: &str) -> Result<Report, String> {
         let report: Report = serde_json::from_str(text).map_err(|e| e.to_string())?;
         match report.schema {
@@ -332,7 +332,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What is written as JSON is read back the same; another schema is refused by number.
+    /// JSON reads back unchanged; another schema is refused by number.
     #[test]
     fn json_round_trip() {
         let report = sample();
@@ -374,7 +374,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A ratio for each of ours against each base, above 1 for better, whichever end is good.
+    /// There is a ratio for each of our targets against each base, above 1 for better, whichever end is good.
     #[test]
     fn ratios_go_both_ways() {
         let report = sample();

@@ -8,7 +8,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<()> {
     std::fs::create_dir(path).map_err(BenchError::system(format!("making {}", path.display())))
 }
 
-/// An image file of `env.volume_bytes`, the same way for everybody.
+/// An image file of `env.volume_bytes`, created the same way for all.
 pub(crate) fn make_image(path: &Path, env: &Environment) -> Result<()> {
     let failed = || BenchError::system(format!("making {}", path.display()));
     let file = std::fs::File::create_new(path).map_err(failed())?;

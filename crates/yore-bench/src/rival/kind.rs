@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum RivalKind {
     /// The library in the measuring process.
     Library,
-    /// The same with the engine `none`: what metadata without any order or promise would cost.
+    /// The same with the engine `none`: the cost of metadata without any order or promise.
     LibraryNone,
     /// A volume mounted through FUSE with default options.
     Mount,
@@ -60,7 +60,7 @@ impl RivalKind {
         RivalKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What a report says of it.
+    /// How a report describes it.
     pub(crate) fn info(self, version: Option<String>) -> TargetInfo {
         TargetInfo {
             name: self.name().into(),
@@ -109,7 +109,7 @@ pub enum Serving {
     Program(PathBuf),
 }
 
-/// What all rivals of a run have in common.
+/// The settings that all rivals of a run share.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// Bytes of each volume and image.

@@ -1,13 +1,13 @@
-//! The file systems that are measured, made for the run and taken away after it, whatever way it ends.
+//! The file systems that are measured. They are created for the run and removed after it, however it ends.
 //!
-//! All that need a disk get an image file of the same size in the same directory, made the same way (sparse,
-//! or written beforehand: [`Environment::preallocate`]), so that none has a place or a kind of file that
-//! another lacks. Nothing is tuned: each is made and mounted with its own defaults, except that the kernel is
-//! left nothing to initialise in the background while it is being measured.
+//! All that need a disk get an image file of the same size in the same directory, created the same way
+//! (sparse, or written beforehand: [`Environment::preallocate`]), so that none has a place or a kind of file
+//! that another lacks. Nothing is tuned: each is created and mounted with its own defaults, except that the
+//! kernel has nothing left to initialise in the background during the measurement.
 //!
 //! Served file systems (the mount, the transport bound, fuse2fs) run in a process of their own, as they do in
-//! use: within the measuring process a context switch would be cheaper than it is for anybody else. Where
-//! this program cannot start itself again ([`Serving::InProcess`], for tests) they are threads of this one.
+//! use: within the measuring process a context switch would be cheaper than it is for anybody else. If this
+//! program cannot start itself again ([`Serving::InProcess`], for tests) they are threads of this one.
 
 mod host;
 mod kind;
@@ -26,7 +26,7 @@ use crate::{BenchError, Result};
 use state::{Keeper, Measured};
 use std::path::PathBuf;
 
-/// A workload that runs on any target: what a closure over all types would be.
+/// A workload that runs on any target, like a closure that is generic over its argument.
 pub(crate) trait OnTarget {
     type Output;
     fn on<T: Target>(self, target: &T) -> Result<Self::Output>;
@@ -71,7 +71,7 @@ impl Rival {
         }
     }
 
-    /// Where programs find it.
+    /// The path at which programs find it.
     ///
     /// # Errors
     /// [`BenchError::Impossible`] for the library, which has no paths on the host.
@@ -85,7 +85,7 @@ impl Rival {
         }
     }
 
-    /// Everything on the medium, so that this file system does no work while another is measured.
+    /// Puts everything on the medium, so that this file system does no work while another is measured.
     pub(crate) fn settle(&self) -> Result<()> {
         struct Sync;
         impl OnTarget for Sync {
@@ -112,7 +112,7 @@ impl Rival {
         Ok(())
     }
 
-    /// Unmounts or closes, tells if that fails, and removes the image.
+    /// Unmounts or closes, returns an error if that fails, and removes the image.
     pub(crate) fn end(mut self) -> Result<()> {
         self.detach()?;
         std::fs::remove_dir_all(&self.dir)
@@ -140,7 +140,7 @@ impl Rival {
             target.view().close().map_err(BenchError::library("closing the volume"))?;
         }
         drop(measured);
-        // Should unmounting fail, it stays to be taken away by force when this is dropped.
+        // If unmounting fails, it stays until this is dropped, which removes it by force.
         let mut keeper = std::mem::replace(&mut self.keeper, Keeper::Nothing);
         let ended = match &mut keeper {
             Keeper::Library | Keeper::Nothing => Ok(()),
@@ -163,12 +163,12 @@ impl Rival {
 }
 
 impl Drop for Rival {
-    /// After a failure that is being reported already: nothing may stay mounted, or removing the directory
-    /// would go into it.
+    /// Runs after a failure that is already being reported. Nothing may stay mounted, because removing the
+    /// directory would then delete the content of the mount.
     fn drop(&mut self) {
         self.measured = Measured::Nothing;
         match std::mem::replace(&mut self.keeper, Keeper::Nothing) {
-            // These end with their own drop.
+            // These end when they are dropped.
             Keeper::Library | Keeper::Session(_) | Keeper::Nothing => {}
             Keeper::Daemon | Keeper::Kernel => system::unmount_by_force(&self.mountpoint()),
             Keeper::Child(mut child) => {

@@ -107,7 +107,7 @@ impl Rival {
         command.arg("-f").arg(self.image()).arg(&mountpoint).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = spawn(&mut command, "fuse2fs")?;
         let end = Instant::now() + PATIENCE;
-        // It says nothing when it is ready; the table of mounts does.
+        // The program prints nothing when it is ready; the table of mounts shows it.
         while !matches!(yore_fuse::mounted_at(&mountpoint), Ok(Some(_))) {
             let ended = child.try_wait().map_err(BenchError::system("waiting for fuse2fs"))?;
             if ended.is_some() || Instant::now() > end {
@@ -122,7 +122,7 @@ impl Rival {
         Ok(())
     }
 
-    /// Unmounts, and waits for the process that served: only then is the image closed.
+    /// Unmounts, and waits for the process that served: the image is closed only then.
     pub(super) fn detach_child(&self, child: &mut Child) -> Result<()> {
         system::unmount(&self.mountpoint())?;
         let end = Instant::now() + PATIENCE;
@@ -141,8 +141,8 @@ impl Rival {
     }
 }
 
-/// Starts a server in a process group of its own: what a terminal sends to end the measurement must not end
-/// the server under it.
+/// Starts a server in a process group of its own: a terminal's signal to end the measurement must not end the
+/// server during it.
 fn spawn(command: &mut Command, package: &str) -> Result<Child> {
     command.process_group(0);
     let program = command.get_program().to_string_lossy().into_owned();
@@ -152,11 +152,11 @@ fn spawn(command: &mut Command, package: &str) -> Result<Child> {
     })
 }
 
-/// Serves the in-memory FUSE file system on `mountpoint` until somebody unmounts it, and says so on standard
-/// output when it is there: the other side of [`Serving::Program`].
+/// Serves the in-memory FUSE file system on `mountpoint` until somebody unmounts it, and reports on standard
+/// output when it is ready: the other side of [`Serving::Program`].
 ///
 /// # Errors
-/// That it cannot be mounted, or ended badly.
+/// It cannot be mounted, or ended badly.
 pub fn serve_memory(mountpoint: &std::path::Path) -> Result<()> {
     let config = MountConfig::new(mountpoint, "memory");
     let session = mount_filesystem(MemoryFuse::new(&config), &config)?;

@@ -8,11 +8,11 @@ use std::process::Child;
 pub(super) enum Measured {
     Library(LibraryTarget),
     System(SystemTarget),
-    /// Between unmounting and mounting.
+    /// The state between unmounting and mounting.
     Nothing,
 }
 
-/// What keeps a file system there.
+/// What keeps a file system available.
 pub(super) enum Keeper {
     Library,
     Session(yore_fuse::Session),
@@ -22,11 +22,11 @@ pub(super) enum Keeper {
     Nothing,
 }
 
-/// A file system under measurement and what keeps it there.
+/// A file system under measurement, and what keeps it available.
 pub(crate) struct Rival {
     pub(super) kind: RivalKind,
     pub(super) env: Environment,
-    /// Of this rival alone: the image and the mount point are in it.
+    /// For this rival alone: the image and the mount point are in it.
     pub(super) dir: PathBuf,
     pub(super) measured: Measured,
     pub(super) keeper: Keeper,

@@ -8,7 +8,7 @@ use rustix::mount::UnmountFlags;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How one is made: the program, what it is given, the package that has it, how it tells its version.
+/// How to create one: the program, its arguments, its package, and how to ask for its version.
 struct Maker {
     program: &'static str,
     arguments: &'static [&'static str],
@@ -16,7 +16,7 @@ struct Maker {
     version: &'static str,
 }
 
-/// Nothing left for the kernel to initialise while it is being measured; otherwise the defaults.
+/// Leaves nothing for the kernel to initialise during the measurement; otherwise the defaults.
 const EAGER: [&str; 4] = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
 fn maker(kind: RivalKind) -> Maker {
@@ -59,7 +59,7 @@ impl Rival {
     }
 }
 
-/// Unmounts by the kernel, or for ordinary users by FUSE's helper. Something that looks at all mounts (a
+/// Unmounts by the kernel, or for ordinary users by FUSE's helper. A program that reads all mounts (a
 /// desktop, an indexer) may hold it for a moment.
 pub(super) fn unmount(mountpoint: &Path) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
@@ -81,7 +81,7 @@ pub(super) fn unmount(mountpoint: &Path) -> Result<()> {
     }
 }
 
-/// Takes a mount out of the tree whatever uses it: after a failure that is being reported already.
+/// Removes a mount from the tree even if something uses it, after a failure that is already being reported.
 pub(super) fn unmount_by_force(mountpoint: &Path) {
     if rustix::process::geteuid().is_root() {
         let _ = rustix::mount::unmount(mountpoint, UnmountFlags::DETACH);

@@ -40,7 +40,7 @@ fn one(offset: u64, len: usize) -> [Range; 1] {
     [Range { offset, len: len as u64 }]
 }
 
-/// The image goes first, since it checks the ranges: what it refuses costs nothing.
+/// The image goes first, because it checks the ranges: a refused request costs nothing.
 impl Device for TimedDevice {
     fn size(&self) -> u64 {
         self.image.size()

@@ -9,7 +9,7 @@ pub trait Target: Send + Sync {
     /// An open file, for reading and writing.
     type File: Send + Sync;
 
-    /// The root directory, or the one that is measured in.
+    /// The root directory, or the one in which the workload runs.
     fn root(&self) -> Result<Self::Dir>;
     /// Makes a directory; it must not exist.
     fn mkdir(&self, parent: &Self::Dir, name: &str) -> Result<()>;

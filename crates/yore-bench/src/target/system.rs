@@ -70,9 +70,9 @@ impl Target for SystemTarget {
         rustix::fs::openat(parent, name, DIRECTORY, Mode::empty()).map_err(|e| failed("opening", name)(e))
     }
 
-    /// Servers built on libfuse's path interface (fuse2fs) keep a file that is removed before they have heard
-    /// of its closing under a hidden name, and do not always remove it when they do hear: what they left is
-    /// removed here.
+    /// Servers built on libfuse's path interface (fuse2fs) may see a removal before the close of the file.
+    /// They then keep the file under a hidden name, and do not always remove it later. This removes what they
+    /// left.
     fn rmdir(&self, parent: &OwnedFd, name: &str) -> Result<()> {
         let remove = || rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
         let mut outcome = remove();
@@ -84,7 +84,7 @@ impl Target for SystemTarget {
     }
 
     fn list(&self, dir: &OwnedFd) -> Result<usize> {
-        // A handle of its own, as a program that lists has: the position of `dir` stays where it is.
+        // A separate handle, as a program that lists has: the position of `dir` stays where it is.
         let listed = self.open_dir(dir, ".")?;
         let mut buffer = [MaybeUninit::uninit(); 32 << 10];
         let mut entries = RawDir::new(&listed, &mut buffer);
@@ -151,8 +151,8 @@ impl Target for SystemTarget {
     }
 
     fn sync(&self) -> Result<()> {
-        // A FUSE file system is not told of syncfs; an fsync of the root directory is what reaches it, and is
-        // no more than a commit to the others.
+        // syncfs does not reach a FUSE file system; an fsync of the root directory does, and is only a commit
+        // to the others.
         rustix::fs::syncfs(&self.root).map_err(|e| failed("syncfs of", "the file system")(e))?;
         rustix::fs::fsync(&self.root).map_err(|e| failed("fsync of", "the root directory")(e))
     }

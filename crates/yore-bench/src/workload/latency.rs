@@ -1,11 +1,12 @@
 //! `latency`: how long a create takes while generations are written, when creates arrive at a steady rate.
 //!
-//! First the rate that the file system sustains is found: as many as it can for some seconds. Then creates
-//! arrive at half of that rate, by the clock, whether or not the one before has ended, and each one's latency
-//! counts from when it was *due*: a stall delays all that fall due during it, as it would delay their users
-//! (a loop that waits for each answer would count it once: coordinated omission). One thread serves them in
-//! order. So that the volume does not grow, each create beyond the first [`Latency::alive`] is followed by an
-//! unlink of the oldest file; the sustained rate is found with the same pairs.
+//! First the rate that the file system sustains is measured: as many creates as possible for some seconds.
+//! Then creates arrive at half of that rate, by the clock, whether or not the one before has ended. Each
+//! latency counts from when the create was *due*. So a stall delays all creates that fall due during it, as
+//! it would delay their users. (A loop that waits for each answer would count the stall once: coordinated
+//! omission.) One thread serves them in order. An unlink of the oldest file follows each create beyond the
+//! first [`Latency::alive`], so that the volume does not grow; the sustained rate is measured with the same
+//! pairs.
 
 use crate::compare::{Benchmark, Subject};
 use crate::report::{Column, Unit};
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 pub struct Latency {
     /// How long creates arrive.
     pub duration: Duration,
-    /// How long the sustained rate is looked for.
+    /// How long the sustained rate is measured.
     pub probe: Duration,
     /// The share of the sustained rate at which they arrive.
     pub load: f64,
@@ -154,8 +155,8 @@ fn probe<T: Target>(files: &mut Files<'_, T>, latency: &Latency) -> Result<f64> 
 /// Nanoseconds that each create ended after it was due.
 fn arrivals<T: Target>(files: &mut Files<'_, T>, latency: &Latency, per_second: f64) -> Result<Vec<u64>> {
     let count = (per_second * latency.duration.as_secs_f64()).ceil().max(1.0) as u64;
-    // Written once before, so that none of its pages has to be found while the clock runs: a huge one takes
-    // milliseconds.
+    // Written once before, so that none of its pages has to be allocated while the clock runs: a huge page
+    // takes milliseconds.
     let mut latencies = vec![u64::MAX; count as usize];
     let start = Instant::now();
     for (i, nanoseconds) in latencies.iter_mut().enumerate() {

@@ -1,14 +1,14 @@
-//! `micro`: what each basic call costs.
+//! `micro`: the cost of each basic call.
 //!
-//! Files go round the directories in turn, as a program that fills many directories at once would do it,
-//! which gives no file system the favour of one hot directory. Each thread works in directories of its own,
-//! or all in the same ones ([`Micro::shared`]). All threads begin a step together; its rate is all threads'
-//! operations over the time until the last one is done. Names are made before the clock starts: making them
-//! is not the file system's work.
+//! Files go to the directories in turn, like those of a program that fills many directories at once. This
+//! favours no file system that is good at one hot directory. Each thread works in directories of its own, or
+//! all in the same ones ([`Micro::shared`]). All threads begin a step together; its rate is all threads'
+//! operations over the time until the last thread is done. Names are generated before the clock starts,
+//! because that is not the file system's work.
 //!
 //! The steps, with their sources: FUSE's costs by call (mkdir to unlink); 50,000 empty files each created and
 //! at once deleted (Journaling versus Soft Updates §7.2); files of 4 KiB, each made durable before the next
-//! (what fsync costs).
+//! (the cost of fsync).
 
 use super::steps::{noise, timed};
 use crate::compare::{Benchmark, Subject};
@@ -30,7 +30,7 @@ pub enum MicroStep {
     Create,
     /// Names listed.
     Readdir,
-    /// Files looked at by name.
+    /// Files examined by name.
     Stat,
     /// Files renamed within their directory.
     Rename,
@@ -38,9 +38,9 @@ pub enum MicroStep {
     Unlink,
     /// Files of [`Micro::file_bytes`] created and written.
     Write,
-    /// The same opened, read and closed, warm.
+    /// The same files opened, read and closed, warm.
     Read,
-    /// The same removed.
+    /// The same files removed.
     UnlinkWritten,
     /// Empty files, each created and at once removed.
     CreateUnlink,
@@ -201,7 +201,7 @@ impl OnTarget for Round<'_> {
                     scope.spawn(move || work.run())
                 })
                 .collect();
-            // A panic in a worker is this program's.
+            // A panic in a worker becomes this program's.
             workers.into_iter().map(|w| w.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
         });
         let spans = outcomes.into_iter().collect::<Result<Vec<_>>>()?;
@@ -253,8 +253,8 @@ struct Work<'w, T: Target> {
 }
 
 impl<T: Target> Work<'_, T> {
-    /// All steps; the spans of those that are reported. A thread that failed keeps meeting the others at the
-    /// barrier, so that none waits for ever, and fails at the end.
+    /// Runs all steps; returns the spans of those that are reported. A thread that failed keeps meeting the
+    /// others at the barrier, so that none waits for ever, and fails at the end.
     fn run(&self) -> Result<Vec<Span>> {
         let mut spans = Vec::new();
         let mut outcome = Ok(());
@@ -276,7 +276,7 @@ impl<T: Target> Work<'_, T> {
                 Ok(_) => {}
                 Err(error) => outcome = Err(error),
             }
-            // The clean-up after a step is nobody's figure, and nobody's disturbance.
+            // The clean-up after a step counts in no figure, and disturbs none.
             self.barrier.wait();
             if outcome.is_ok() {
                 outcome = self.clean_up(step);
@@ -285,7 +285,7 @@ impl<T: Target> Work<'_, T> {
         outcome.map(|()| spans)
     }
 
-    /// Whether a step is run: those that make files for others, or remove them, are.
+    /// Whether a step runs: steps that create files for others, or remove them, always do.
     fn needed(&self, step: MicroStep) -> bool {
         use MicroStep::*;
         let any = |steps: &[MicroStep]| steps.iter().any(|s| self.micro.steps.contains(s));
@@ -300,7 +300,7 @@ impl<T: Target> Work<'_, T> {
         &self.dirs[self.share.directories[i % self.share.directories.len()]]
     }
 
-    /// Runs a step; how many operations it was.
+    /// Runs a step; returns the number of operations.
     fn step(&self, step: MicroStep) -> Result<usize> {
         let (target, share) = (self.target, self.share);
         let (old, new) = (&share.old, &share.new);
@@ -338,7 +338,7 @@ impl<T: Target> Work<'_, T> {
         }
     }
 
-    /// Lists this thread's directories; of shared ones, a share.
+    /// Lists this thread's directories; if directories are shared, a share of them.
     fn list(&self) -> Result<usize> {
         let mut listed = 0;
         for &directory in &self.share.directories {
@@ -362,7 +362,7 @@ impl<T: Target> Work<'_, T> {
         })
     }
 
-    /// Removes what a step left that no other step needs, after looking whether it is as it should be.
+    /// Removes what a step left and no other step needs, after checking that it is correct.
     fn clean_up(&self, step: MicroStep) -> Result<()> {
         let (target, old) = (self.target, &self.share.old);
         match step {

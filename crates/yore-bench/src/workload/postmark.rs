@@ -2,13 +2,13 @@
 //! TR-3022).
 //!
 //! 1. A pool of files is created, of uniformly distributed sizes, each in a random directory.
-//! 2. Each transaction is two steps: a file of the pool is read whole or appended to, and one is created or
-//!    deleted, each choice by its bias. An append adds a random amount that keeps the file within the largest
-//!    size; to a file that has it already nothing is added. Files are opened for each step and closed after
-//!    it, read and written in blocks of [`PostMark::block_bytes`].
-//! 3. What is left of the pool is deleted, and the directories.
+//! 2. Each transaction is two steps: it reads a file of the pool whole or appends to one, and creates or
+//!    deletes one, each choice by its bias. An append adds a random amount that keeps the file within the
+//!    largest size; to a file of that size it adds nothing. Each step opens a file and closes it, and reads
+//!    and writes in blocks of [`PostMark::block_bytes`].
+//! 3. The rest of the pool is deleted, and the directories.
 //!
-//! The transactions depend on the seed alone, so all file systems and rounds get the same ones; they are
+//! The transactions depend on the seed alone, so all file systems and rounds get the same ones. They are
 //! drawn before the clock starts ([`Plan`]), and so is the data.
 
 use super::steps::{noise, timed};
@@ -306,7 +306,7 @@ impl<'r, T: Target> Run<'r, T> {
             Step::Delete { file } => self.target.unlink(self.dir(file), &self.names[file]),
             Step::Read { file } => self.read(file),
             Step::Append { file, at, bytes } => {
-                // As PostMark, which knows the size from its own table.
+                // As PostMark does, which knows the size from its own table.
                 if bytes == 0 {
                     return Ok(());
                 }
@@ -327,7 +327,7 @@ impl<'r, T: Target> Run<'r, T> {
         Ok(())
     }
 
-    /// To the end, which is found by reading.
+    /// Reads to the end, which it finds by reading.
     fn read(&mut self, file: usize) -> Result<()> {
         let open = self.target.open(self.dir(file), &self.names[file])?;
         let mut at = 0;
@@ -355,7 +355,7 @@ mod tests {
         PostMark { transactions: 1000, files: 200, directories: 10, ..PostMark::default() }
     }
 
-    /// The same seed makes the same plan, another one another.
+    /// The same seed gives the same plan, and another seed another plan.
     #[test]
     fn the_plan_follows_from_the_seed() {
         let steps = |seed| Plan::new(&PostMark { seed, ..tiny() }).transactions;

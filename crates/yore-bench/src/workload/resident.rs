@@ -1,8 +1,9 @@
 //! `memory`: how much memory the process that serves a mount has after many files were created through it.
 //!
-//! Resident is what the process has in memory; anonymous, the part of it that is not backed by files; peak,
-//! the most it ever had. The kernel's own caches of the mount are not in it. Once more after the kernel was
-//! asked to forget its names and inodes: a server keeps what the kernel may still ask it about.
+//! *Resident* is what the process has in memory; *anonymous* is the part of it that no file backs; *peak* is
+//! the most it ever had. The kernel's own caches of the mount are not included. A second measurement follows
+//! after the kernel was asked to forget its names and inodes: a server keeps everything about which the
+//! kernel may still ask.
 
 use crate::compare::{Benchmark, Subject};
 use crate::report::Column;

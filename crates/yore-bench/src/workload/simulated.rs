@@ -1,13 +1,13 @@
-//! `simulated`: what the engines' I/O costs on a disk whose time is computed, so that figures are exact and
+//! `simulated`: the cost of the engines' I/O on a disk whose time is computed, so that figures are exact and
 //! the same on every machine.
 //!
-//! The volume is in memory behind a [`TimedDevice`]. One thread works; nothing is committed by age or in the
-//! background, only by the sync that ends every batch of [`Simulated::batch`] operations, and by fsync where
-//! that is what is measured. So the requests follow from the parameters alone, with one exception: files that
-//! were written between two syncs are written back in an order that the library does not fix, so where they
-//! lie, and by that the time of what comes later, may differ a little from run to run if they are of
-//! different sizes, as PostMark's are. A step's figures are those of its operations and of the syncs among
-//! them, divided by the operations. Time that a processor would need is not in them.
+//! The volume is in memory behind a [`TimedDevice`]. One thread works. Nothing is committed by age or in the
+//! background, only by the sync that ends every batch of [`Simulated::batch`] operations, and by fsync if
+//! that is measured. So the requests follow from the parameters alone, with one exception: the library does
+//! not fix the order in which it writes back files that were written between two syncs. If they are of
+//! different sizes, as PostMark's are, their places, and with them the time of later work, may differ a
+//! little from run to run. A step's figures are those of its operations and of the syncs among them, divided
+//! by the operations. They do not include the time that a processor would need.
 
 use super::postmark::{self, PostMark};
 use super::steps::{noise, timed};
@@ -20,7 +20,7 @@ use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{Engine, MountOptions, View};
 
-/// What is done on the simulated disks.
+/// The work on the simulated disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedWorkload {
     /// Basic calls.
@@ -29,10 +29,10 @@ pub enum SimulatedWorkload {
     PostMark,
 }
 
-/// What the engines' I/O costs on computed disks.
+/// The cost of the engines' I/O on computed disks.
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    /// What is done.
+    /// The work to do.
     pub workload: SimulatedWorkload,
     /// Files per step of the basic calls; a tenth of them for durable ones.
     pub files: usize,
@@ -102,8 +102,8 @@ impl Simulated {
             let title = format!("Device time per operation, simulated {}", DISKS[disk]);
             table(title, &disks[disk], Column::time, |usage| usage.busy as f64 / 1e9)
         };
-        // What is asked of the disk does not depend on how fast it is; movements of the arm are the first
-        // disk's.
+        // The requests to the disk do not depend on its speed; movements of the arm are those of the first
+        // disk.
         let requests = |what: &str, of: fn(&Usage) -> f64| {
             let unit = if what.starts_with("Bytes") { Column::bytes } else { Column::count };
             table(format!("{what} per operation"), &disks[0], unit, of)
@@ -167,8 +167,7 @@ impl Simulated {
         let device: Arc<dyn Device> = timed_device.clone();
         mkfs(&device, engine, Some(7))?;
         let mount = MountOptions {
-            // Only by explicit syncs: what happens by the machine's clock or in another thread is not
-            // repeatable.
+            // Only explicit syncs: whatever the machine's clock or another thread decides is not repeatable.
             commit_interval: Duration::from_secs(24 * 3600),
             metadata_cache: 1 << 30,
             data_cache: 1 << 30,
@@ -318,7 +317,7 @@ mod tests {
         }
     }
 
-    /// What is asked of a disk does not depend on which it is.
+    /// The requests to a disk do not depend on which disk it is.
     #[test]
     fn requests_do_not_depend_on_the_disk() {
         let requests = |disk| {

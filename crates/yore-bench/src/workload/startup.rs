@@ -1,9 +1,9 @@
 //! `mount-time`: how long opening a volume takes after a crash, with cold caches.
 //!
-//! A process of its own changes the volume, says so, and is killed: a crash of the file system's process,
-//! which leaves on the medium what a crash leaves and closes nothing. Then the caches are dropped and the
+//! A process of its own changes the volume, reports that, and is killed: a crash of the file system's
+//! process, which leaves the medium as any crash does and closes nothing. Then the caches are dropped and the
 //! volume is opened. Three times a round:
-//! - after files were created, synced, and some more created that were not: the log is empty;
+//! - after files were created and synced, and more were created that were not synced: the log is empty;
 //! - after a clean end, for comparison;
 //! - after so many small files were written and fsynced, each in a directory of its own choice, that the log
 //!   is as full as it gets before a generation empties it ([`LOG_FULL`]).
@@ -35,20 +35,20 @@ impl Default for Startup {
 
 const PER_DIRECTORY: usize = 1000;
 
-/// What the process that fills says when it may be killed.
+/// What the filling process prints when it may be killed.
 const FILLED: &str = "filled";
 
-/// The share of the log, in hundredths, that counts as full. A quarter of it is kept free for what a
-/// generation carries over, and a generation is begun before the rest is used up.
+/// The share of the log, in hundredths, that counts as full. A quarter of the log is kept free for what a
+/// generation carries over, and a generation begins before the rest is used up.
 const LOG_FULL: u64 = 70;
 
-/// Fsyncs after which a filler gives up to fill the log.
+/// Fsyncs after which a filling process gives up.
 const FSYNCS_MOST: usize = 1_000_000;
 
-/// What a process that fills does.
+/// The task of a filling process.
 #[derive(Clone, Copy, Debug)]
 pub enum Fill {
-    /// Creates so many files, syncs, and creates some more.
+    /// Creates files, syncs, and creates some more.
     Files {
         /// Before the sync.
         files: usize,
@@ -62,11 +62,11 @@ pub enum Fill {
     },
 }
 
-/// Does what `what` says, says so on standard output with how much of the log is used, and waits to be
-/// killed: what the measurement of mount times has a process of its own do. `round` keeps names apart.
+/// Does what `what` says, reports on standard output how much of the log is used, and waits to be killed: the
+/// separate process of the measurement of mount times. `round` keeps names apart.
 ///
 /// # Errors
-/// What failed. Ends without one when its standard input is closed.
+/// What failed. Ends without an error when its standard input is closed.
 pub fn fill(image: &Path, round: usize, what: Fill) -> Result<()> {
     let target = LibraryTarget::new(library::open(image)?);
     match what {
@@ -77,7 +77,7 @@ pub fn fill(image: &Path, round: usize, what: Fill) -> Result<()> {
     let told = BenchError::system("saying that the volume is filled");
     let mut out = std::io::stdout().lock();
     writeln!(out, "{FILLED} {used}").and_then(|()| out.flush()).map_err(told)?;
-    // Whoever asked kills this process; should it be gone itself, its end of the pipe closes.
+    // The parent kills this process; if the parent is gone itself, its end of the pipe closes.
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(BenchError::system("waiting for the end"))?;
     Ok(())
@@ -128,7 +128,7 @@ impl Startup {
     /// Measures, as root: only root can drop the host's caches.
     ///
     /// # Errors
-    /// [`BenchError::Impossible`] without root or without a program that fills; what failed.
+    /// [`BenchError::Impossible`] without root or without a program that fills the volume; what failed.
     pub fn run(&self, options: &CompareOptions) -> Result<Report> {
         crate::rival::check_can_drop_caches()?;
         let Serving::Program(yore) = &options.serving else {
@@ -186,7 +186,8 @@ impl Startup {
     }
 }
 
-/// Changes the volume in another process, and kills it. Returns the blocks of the log in use then.
+/// Changes the volume in another process, and kills that. Returns the number of blocks of the log in use
+/// then.
 fn crash(yore: &Path, image: &Path, round: usize, what: Fill) -> Result<u64> {
     let numbers = match what {
         Fill::Files { files, unsynced } => vec![round, files, unsynced],

@@ -1,10 +1,10 @@
 //! `stream`: one large file.
 //!
-//! 1. Written in sequence, and made durable: the time includes the fsync.
-//! 2. Read in sequence after everything that was cached is forgotten: the file system is mounted (or opened)
-//!    anew, and the host's page cache dropped.
-//! 3. Blocks of 4 KiB at random places read, cold again.
-//! 4. Blocks of 4 KiB at random places overwritten, and the file made durable.
+//! 1. It is written in sequence, and made durable: the time includes the fsync.
+//! 2. It is read in sequence after all caches are dropped: the file system is mounted (or opened) anew, and
+//!    the host's page cache dropped.
+//! 3. Blocks of 4 KiB at random places are read, cold again.
+//! 4. Blocks of 4 KiB at random places are overwritten, and the file is made durable.
 //!
 //! The random places are the same for all. Only root can drop the page cache, so only root can run this.
 
@@ -108,7 +108,7 @@ enum Step {
     Remove,
 }
 
-/// One step; its output are seconds.
+/// One step; its output is seconds.
 struct Run<'s> {
     stream: &'s Stream,
     step: Step,

@@ -1,9 +1,10 @@
-//! `tree`: what developers do all day, with real programs on real source trees; wall time of each phase.
+//! `tree`: a developer's daily work, with real programs on real source trees; wall time of each phase.
 //!
 //! The sources are those of the system tests (`scripts/fetch-sources.sh DIR`): LuaJIT's, which is built, and
-//! libgit2's. From them are made once, on the host: a bare repository whose second revision changes, removes
-//! and adds files in all of the first; and a tar archive. Each round then clones, checks the first revision
-//! out, asks for the status, unpacks, builds with the package's own makefiles, and removes all three trees.
+//! libgit2's. Two things are made from them once, on the host: a bare repository whose second revision
+//! changes, removes and adds files in the first; and a tar archive. Each round then clones, checks the first
+//! revision out, asks for the status, unpacks, builds with the package's own makefiles, and removes all three
+//! trees.
 //!
 //! Programs need paths, so the library cannot take part.
 
@@ -76,7 +77,7 @@ impl Tree {
                 copy(&find(&self.sources, "luajit-src-")?.join("luajit2"), &built)?;
                 fs::write(built.join(".relver"), "0\n").map_err(BenchError::system("writing .relver"))?;
                 let jobs = std::thread::available_parallelism().map_or(1, |n| n.get());
-                // Without optimisation: it is the file system that is to work here, not the compiler.
+                // Without optimisation: the file system is to work here, not the compiler.
                 let arguments = ["-s", &format!("-j{jobs}"), "BUILDMODE=static", "CCOPT=-O0"];
                 run(command("make").arg("-C").arg(built).args(arguments), "make").map(drop)
             }

@@ -1,6 +1,6 @@
-//! Opening and reading a small file as it was, so many versions back, against as it is.
+//! Opens and reads a small file as it was a number of versions ago, against as it is now.
 //!
-//! Every version was written once and event once, and tells its number, which is looked at.
+//! Every version was written once, a snapshot was taken of it, and it contains its number, which is checked.
 
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
@@ -33,7 +33,7 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
         for (back, line) in &mut lines {
             let version = events.len() - *back;
             let view = volume.target.view();
-            // A call for each of many programs: each names its event anew.
+            // As in many programs' calls, each call names its event anew.
             let then = || -> Result<()> { read(&view.as_of(events[version]), version) };
             let now = || -> Result<()> { read(view, events.len()) };
             // Warm.
@@ -58,7 +58,7 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     Ok(lines.into_iter().map(|(_, line)| line).collect())
 }
 
-/// Versions 0, 1, …, each event, and one more that is not.
+/// Versions 0, 1, …, each with a snapshot, and one more without.
 fn write_versions(volume: &Volume, count: usize) -> Result<Vec<EventNo>> {
     let target = &volume.target;
     let file = target.create(&target.root()?, NAME)?;
@@ -75,7 +75,7 @@ fn write_versions(volume: &Volume, count: usize) -> Result<Vec<EventNo>> {
     Ok(events)
 }
 
-/// Opens the file and reads it, which must have this version's content.
+/// Opens the file and reads it; it must have this version's content.
 fn read(view: &View, version: usize) -> Result<()> {
     let mut buffer = [0; BYTES];
     let node =

@@ -1,20 +1,20 @@
 //! The present on a mount, with mounts of a snapshot beside it: none, one and four that nobody uses, and one
-//! of which all files are read over and over.
+//! whose files are all read over and over.
 //!
-//! One volume, whose mount stays for the whole run; the others come and go between the turns, outside of what
-//! is timed. All files of the pool were overwritten once after the snapshot, so that no turn pays for the
-//! first change of one. Each step is made in pieces, in which all take turns, forwards and backwards: the
-//! first goes on for some time, the others do as much. Before each turn as many are mounted as there ever
-//! are, and those that are not wanted are taken away again: on which processors threads come to run after
-//! that matters more than what is measured.
+//! There is one volume. Its mount stays for the whole run; the others come and go between the turns, outside
+//! of the measured time. All files of the pool were overwritten once after the snapshot, so that no turn pays
+//! for a first change. Each step is split into pieces, in which all take turns, forwards and backwards: the
+//! first goes on for some time, and the others do as much. Before each turn as many snapshots are mounted as
+//! there ever are, and the unwanted ones are unmounted again: the choice of processors for threads after that
+//! matters more than what is measured.
 //!
-//! Who reads a mount takes processors, memory bandwidth and the volume's locks, whatever it reads. So a mount
-//! of the past being read is held against none, and against the present being read in the same way, which
-//! tells what of it the past adds. All that is read has been read once before the clock starts, so that the
-//! kernel has the names of both. No goals are set for these.
+//! A reader of a mount takes processors, memory bandwidth and the volume's locks, whatever it reads. So a
+//! mount of the past that is read is compared with none, and with reading the present in the same way, which
+//! shows how much the past adds. Every file has been read once before the clock starts, so that the kernel
+//! has the names of both. No goals are set for these.
 //!
-//! What is read is dropped from the kernel's cache of the file first: from there it would be read without
-//! asking the mount. All mounts are served by threads of this process.
+//! Before each read the kernel's cache of the file is dropped, because the kernel would otherwise read from
+//! there without asking the mount. Threads of this process serve all mounts.
 
 use super::mail;
 use super::run::{Goal, Line, Run};
@@ -37,28 +37,28 @@ use yore_fuse::{MountConfig, Session, UnmountHow};
 
 /// Bytes of each file of the pool.
 const BYTES: usize = 4096;
-/// How long a piece of a step lasts: short, so that a machine that has other work slows all down alike.
+/// How long a piece of a step lasts: short, so that other work on the machine slows all down alike.
 const PIECE: Duration = Duration::from_millis(200);
-/// How many times fewer transactions a piece of PostMark has than in the library in one go.
+/// How many times fewer transactions a piece of PostMark has than one run in the library.
 const LESS_MAIL: usize = 100;
 /// Files that are read over and over.
 const READ: usize = 1000;
 /// Operations between two looks at the clock.
 const UNWATCHED: usize = 16;
 
-/// What is there beside the mount of the present.
+/// Mounts beside that of the present.
 #[derive(Clone, Copy)]
 enum Others {
     Idle(usize),
     PastRead,
-    /// None, and the present itself is read.
+    /// No snapshot is mounted, and the present itself is read.
     PresentRead,
 }
 
 /// All, in the order of the samples.
 const OTHERS: [Others; 5] =
     [Others::Idle(0), Others::Idle(1), Others::Idle(4), Others::PastRead, Others::PresentRead];
-/// Which are held against which, how that is called, and the least ratio that is wanted.
+/// The pairs to compare, the name of each comparison, and the least ratio wanted.
 const COMPARED: [(usize, usize, &str, Goal); 4] = [
     (1, 0, "a mount of a snapshot beside it, idle / none", Goal::Ratio(0.98)),
     (2, 0, "four mounts of a snapshot beside it, idle / none", Goal::Ratio(0.98)),
@@ -98,13 +98,13 @@ fn failed(what: &str) -> impl FnOnce(std::io::Error) -> BenchError {
     BenchError::system(what.to_string())
 }
 
-/// The rows; none where nothing can be mounted, with the reason.
+/// The rows; none if nothing can be mounted, with the reason.
 pub(super) fn measure(run: &Run<'_>) -> Result<std::result::Result<Vec<Line>, String>> {
     if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
         return Ok(Err(format!("Snapshots were not mounted beside the present: /dev/fuse: {error}.")));
     }
     let live = Live::new(run)?;
-    // A session that is dropped is taken away, whatever came of it.
+    // Dropping a session unmounts it, whatever the outcome.
     let samples = live.samples(run)?;
     live.end()?;
     let line = |step: usize, (with, without, how, goal): (usize, usize, &str, Goal)| {
@@ -182,11 +182,11 @@ impl Live {
         Ok(Live { session, view, root, event, pool, image, mountpoint, beside })
     }
 
-    /// Of each step, of each of what is beside it: operations a second in each round.
+    /// For each step, and each kind of mounts beside it: operations a second in each round.
     fn samples(&self, run: &Run<'_>) -> Result<Vec<Vec<Vec<f64>>>> {
         let mut samples = vec![vec![Vec::new(); OTHERS.len()]; STEPS.len()];
         let mut work = Work::new(run, &self.mountpoint, &self.pool)?;
-        // What the kernel has of the pool's names is then the same for all.
+        // After this the kernel has the pool's names in every case.
         work.piece(Step::Read, Until::Count(self.pool.files))?;
         let pieces = run.history.step.div_duration_f64(PIECE).ceil().max(1.0) as u32;
         for round in run.rounds() {
@@ -264,7 +264,7 @@ impl Others {
     }
 }
 
-/// What is beside the present for a turn.
+/// The mounts beside the present for a turn.
 struct Beside {
     sessions: Vec<Session>,
     reader: Option<Reader>,
@@ -292,7 +292,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads all once, and goes on in the background.
+    /// Reads all files once, and goes on in the background.
     fn start(root: &Path, pool: &Pool) -> Result<Reader> {
         let stop = Arc::<AtomicBool>::default();
         let (target, stopped) = (SystemTarget::new(root)?, stop.clone());
@@ -323,7 +323,7 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// After a failure that is being reported already.
+    /// Runs after a failure that is already being reported.
     fn drop(&mut self) {
         let _ = self.join();
     }
@@ -345,7 +345,7 @@ fn read_all(target: &SystemTarget, pool: &Pool, stop: &AtomicBool) -> Result<()>
     Ok(())
 }
 
-/// Opens a file of the pool for reading, drops what the kernel has of it, and reads it.
+/// Opens a file of the pool for reading, drops the kernel's cache of it, and reads it.
 fn read_file(target: &SystemTarget, dir: &OwnedFd, name: &str, buffer: &mut [u8]) -> Result<()> {
     let file = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| failed("opening a file")(error.into()))?;
@@ -370,7 +370,7 @@ struct Work<'r> {
     buffer: Vec<u8>,
     mail: PostMark,
     plan: Plan,
-    /// Pieces so far that made directories of their own.
+    /// Number of pieces so far that created directories of their own.
     made: usize,
 }
 
@@ -386,8 +386,8 @@ impl<'r> Work<'r> {
         Ok(Work { options: run.options, pool, target, dirs, data, buffer, mail, plan, made: 0 })
     }
 
-    /// A piece of a step; how many operations, and the seconds they took. All is on the medium when it
-    /// returns.
+    /// Runs a piece of a step. Returns the number of operations, and the seconds they took. Everything is on
+    /// the medium when it returns.
     fn piece(&mut self, step: Step, until: Until) -> Result<(usize, f64)> {
         let done = match step {
             Step::Create => self.creates(until),

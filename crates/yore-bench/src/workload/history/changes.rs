@@ -1,7 +1,8 @@
-//! What changed between two snapshots: a few files among many, against as many files that have all changed.
+//! Finds what changed between two snapshots: a few files among many, against as many files that have all
+//! changed.
 //!
-//! The same files were changed before the first and after the second, too. The differences are asked for once
-//! before the clock starts, so that all that is read is in memory.
+//! The same files were also changed before the first snapshot and after the second. The differences are
+//! computed once before the clock starts, so that everything they read is in memory.
 
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
@@ -54,7 +55,7 @@ impl Changed {
         Ok(Changed { volume, dirs, events: [from, to], changes })
     }
 
-    /// Compares, and counts what it is told.
+    /// Compares, and counts the results.
     fn compare(&self) -> Result<()> {
         let (view, [from, to]) = (self.volume.target.view(), self.events);
         let mut found = 0;

@@ -1,7 +1,7 @@
-//! Creates and unlinks while snapshots are forgotten, against while nothing is.
+//! Creates and unlinks while snapshots are forgotten, against the same while nothing is forgotten.
 //!
-//! Both volumes have the same snapshots; on one of them a second thread forgets them, and files are created
-//! and removed as long as that takes; on the other as long.
+//! Both volumes have the same snapshots. On one of them a second thread forgets them, and files are created
+//! and removed until that ends; on the other for as long.
 
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
@@ -15,8 +15,8 @@ use yore_fs::{EventNo, Node};
 
 /// Bytes of each file that was changed before the snapshots.
 const BYTES: usize = 4096;
-/// How long creates go on without forgetting in the round in which it is not known yet how long that takes,
-/// in seconds.
+/// How long creates go on without forgetting, in seconds, in the round in which the time of forgetting is not
+/// known yet.
 const UNKNOWN: f64 = 1.0;
 
 /// A volume with snapshots.
@@ -26,7 +26,7 @@ struct Past {
     events: Vec<EventNo>,
 }
 
-/// The row, and what else is to be told.
+/// The row, and a note for the report.
 pub(super) fn measure(run: &Run<'_>) -> Result<(Line, String)> {
     let history = run.history;
     let measure = format!("create + unlink, {} snapshots being forgotten / none", history.forgotten);
@@ -89,8 +89,8 @@ impl Past {
         Ok(Past { volume, dirs, events })
     }
 
-    /// Files created, each at once removed, while another thread forgets all events; how many, and the
-    /// seconds that took.
+    /// Creates and at once removes files while another thread forgets all events. Returns how many files, and
+    /// the seconds that took.
     fn while_forgetting(&self) -> Result<(usize, f64)> {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -100,7 +100,7 @@ impl Past {
                 forgotten
             });
             let worked = self.create_and_unlink(|_| done.load(Ordering::Acquire));
-            // A panic in the thread is this program's.
+            // A panic in the thread becomes this program's.
             other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             worked
         })

@@ -1,8 +1,9 @@
 //! A large file: read as it was, and overwritten for the first time after a snapshot.
 //!
-//! Both versions that are read were written in one go. What is overwritten was, too, each time on a volume of
-//! its own: on one that is used again, the time depends more on what free places earlier turns have left than
-//! on the snapshot. Its image is not sparse, or the host would have to find places for what a snapshot keeps.
+//! Both versions that are read were written in one go. So was the file that is overwritten, each time on a
+//! volume of its own: on a volume that is used again, the time depends more on the free places that earlier
+//! turns have left than on the snapshot. Its image is not sparse, because otherwise the host would have to
+//! find places for the blocks that a snapshot keeps.
 
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
@@ -17,7 +18,7 @@ use yore_fs::View;
 /// Bytes of each sequential read and write, and of each random write.
 const LARGE: usize = 1 << 20;
 const SMALL: usize = 4096;
-/// The share of the blocks that is overwritten in random order: one of so many.
+/// One of this many blocks is overwritten, in random order.
 const SHARE: usize = 4;
 /// Turns in a round, of which the middle one counts: each lasts a tenth of a second only.
 const TURNS: usize = 3;
@@ -32,7 +33,7 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Data that tells by its first byte which version it is.
+/// Data whose first byte says which version it is.
 fn version(number: u8) -> Vec<u8> {
     let mut data = noise(LARGE, u64::from(number));
     data[0] = number;

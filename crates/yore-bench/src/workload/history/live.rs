@@ -1,14 +1,14 @@
 //! The present, with snapshots being taken, and with many behind it.
 //!
 //! A step goes on for some time on the volume whose turn comes first, and for as many operations on the
-//! other, so that both do the same. Files are opened by their names for each operation. Those that are
-//! removed are the ones that were created, which the snapshots taken meanwhile have seen; that step ends when
-//! they are used up, if its time has not come before.
+//! other, so that both do the same. Each operation opens files by name. The files that are removed are those
+//! that were created, which the snapshots taken meanwhile have seen. That step ends when they are used up, if
+//! its time is not over before.
 //!
-//! Behind the present, every snapshot has a small change before it. After the last one, all files of the pool
-//! are overwritten and renamed once before the clock starts, on both volumes: what the first change after a
-//! snapshot costs is the business of other measures, and here would depend on how long the step is. And all
-//! files are read once before the reads that are counted, which are warm.
+//! In the past, every snapshot has a small change before it. After the last one, all files of the pool are
+//! overwritten and renamed once before the clock starts, on both volumes: other measures cover the cost of
+//! the first change after a snapshot, and here it would depend on the length of the step. All files are also
+//! read once before the measured reads, which are therefore warm.
 
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
@@ -25,7 +25,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Operations between two looks at the clock.
 const UNWATCHED: usize = 16;
 
-/// Where the past is.
+/// When snapshots are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Past {
     /// A snapshot every second.
@@ -68,7 +68,7 @@ enum Until {
 struct Tree {
     volume: Volume,
     dirs: Vec<Node>,
-    /// Both names of each file of the pool, which are used by turns.
+    /// Both names of each file of the pool, used in turns.
     names: [Vec<String>; 2],
     data: Vec<u8>,
     buffer: Vec<u8>,
@@ -114,7 +114,7 @@ pub(super) fn measure(run: &Run<'_>, past: Past) -> Result<Vec<Line>> {
 }
 
 impl Tree {
-    /// With so many snapshots, each after a change.
+    /// With this many snapshots, each after a change.
     fn new(run: &Run<'_>, name: &str, snapshots: usize) -> Result<Tree> {
         let volume = Volume::make(run.options, run.dir, name)?;
         let dirs = volume.directories(run.history.directories.max(1))?;
@@ -136,7 +136,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// So many small changes, each with a snapshot after it or none.
+    /// Makes this many small changes, each with a snapshot after it or none.
     fn changes(&mut self, count: usize, snapshots: bool) -> Result<()> {
         for i in 0..count {
             self.operate(Step::Overwrite, i)?;
@@ -147,14 +147,14 @@ impl Tree {
         Ok(())
     }
 
-    /// Overwrites all files of the pool, gives them their other names, and the first ones again.
+    /// Overwrites all files of the pool, renames them to their other names, and back.
     fn touch_all(&mut self) -> Result<()> {
         self.all(Step::Overwrite, 1)?;
         self.all(Step::Rename, 2)?;
         self.volume.target.sync()
     }
 
-    /// Does it to all files of the pool, so many times.
+    /// Runs the step on all files of the pool, this many times.
     fn all(&mut self, step: Step, times: usize) -> Result<()> {
         (0..times * self.names[0].len()).try_for_each(|i| self.operate(step, i))
     }
@@ -163,7 +163,8 @@ impl Tree {
         &self.dirs[i % self.dirs.len()]
     }
 
-    /// Runs a step, with a snapshot every so often; how many operations, and the seconds they took.
+    /// Runs a step, with a snapshot at each interval. Returns the number of operations, and the seconds they
+    /// took.
     fn step(&mut self, step: Step, until: Until, every: Option<Duration>) -> Result<(usize, f64)> {
         let start = Instant::now();
         let (mut count, mut due) = (0, Duration::ZERO);
@@ -192,7 +193,7 @@ impl Tree {
         Ok((count, seconds))
     }
 
-    /// The operation of this number of a step: on the pool's files in turn.
+    /// The operation of this number in a step: on the pool's files in turn.
     fn operate(&mut self, step: Step, i: usize) -> Result<()> {
         let files = self.names[0].len();
         let (target, file, pass) = (&self.volume.target, i % files, i / files);

@@ -1,4 +1,4 @@
-//! PostMark with snapshots and without: how fast it is while one is taken every second.
+//! PostMark with snapshots and without: how fast it runs while a snapshot is taken every second.
 
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Steps between two looks at the clock.
 const UNWATCHED: usize = 16;
 
-/// PostMark of so many transactions, in the proportions of its preset.
+/// PostMark of this many transactions, in the proportions of its preset.
 pub(super) fn options(transactions: usize) -> PostMark {
     let transactions = transactions.max(1);
     let preset = PostMark::default();
@@ -21,7 +21,7 @@ pub(super) fn options(transactions: usize) -> PostMark {
     PostMark { transactions, files: share(preset.files), directories: share(preset.directories), ..preset }
 }
 
-/// A volume with the pool, and the directories it is in.
+/// A volume with the pool, and the directories that hold it.
 fn with_pool(run: &Run<'_>, options: &PostMark, plan: &Plan, name: &str) -> Result<(Volume, Vec<Node>)> {
     let volume = Volume::make(run.options, run.dir, name)?;
     let dirs = volume.directories(options.directories)?;
@@ -54,7 +54,7 @@ pub(super) fn speed(run: &Run<'_>) -> Result<Vec<Line>> {
     Ok(vec![line])
 }
 
-/// Seconds for all steps, with a snapshot every so often.
+/// Seconds for all steps, with a snapshot at each interval.
 fn with_snapshots(
     run: &Run<'_>,
     transactions: &mut Transactions<'_, crate::target::LibraryTarget>,

@@ -1,24 +1,24 @@
-//! `history`: what it costs to have a past.
+//! `history`: the cost of having a past.
 //!
-//! Each measure is made with a past and without one, by turns in the same run, in the library. What is
-//! compared with each other is on volumes that were made and filled alike; where the past of an earlier round
-//! would disturb, every round has volumes of its own. The rows, and what they are held against:
+//! Each measure is taken with a past and without one, by turns in the same run, in the library. The volumes
+//! that are compared were created and filled alike; if the past of an earlier round would disturb, every
+//! round has volumes of its own. The rows, and what each shows:
 //!
-//! - `takes`: a snapshot of many files is taken in the time of one of a single file.
-//! - `live`: what is done to the present is not slowed down, neither by snapshots taken meanwhile nor by many
-//!   behind it.
-//! - `back`: what was is opened and read as fast as what is, however far back.
+//! - `takes`: a snapshot of many files takes as long as one of a single file.
+//! - `live`: work on the present is not slowed down, neither by snapshots taken meanwhile nor by many behind
+//!   it.
+//! - `back`: the past is opened and read as fast as the present, however far back.
 //! - `large`: so is a large file; and the first overwrite after a snapshot, which must leave the old content
 //!   alone, costs little more than another.
-//! - `forget`: others hardly notice when snapshots are forgotten.
-//! - `mail`: so does PostMark.
-//! - `months`: what snapshots each hour and each minute add to the metadata is little.
-//! - `changes`: what changed is found in the time of what changed, among however many files.
-//! - `scattered`: a file with many versions of random blocks is read in sequence, and so is its first
+//! - `forget`: other work is hardly affected when snapshots are forgotten.
+//! - `mail`: PostMark is hardly affected by snapshots.
+//! - `months`: snapshots each hour and each minute add little to the metadata.
+//! - `changes`: finding changes takes time for what changed, among however many files.
+//! - `scattered`: a file with many versions of random blocks can be read in sequence, and so can its first
 //!   version.
-//! - `mounted`: a snapshot is taken through a mount in little more time than the request takes.
+//! - `mounted`: a snapshot through a mount takes little more time than the request.
 //! - `beside`: a mount of the present is as fast with mounts of snapshots beside it.
-//! - `usual`: what the policy of new volumes costs.
+//! - `usual`: the cost of the policy of new volumes.
 
 mod back;
 mod beside;

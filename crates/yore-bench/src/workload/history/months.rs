@@ -1,19 +1,21 @@
 //! How many blocks of metadata three months of work leave, with a snapshot each hour and each minute in which
 //! something changed, and with none.
 //!
-//! The trace that the figures of ext3cow were made with is not to be had (Peterson and Burns, "Ext3cow: A
-//! Time-Shifting File System for Regulatory Compliance", 2005, table 2: three months of system calls; 78,625
-//! inodes allocated, 1,386 of them directories; snapshots each day, hour and minute added 3,233, 3,311 and
-//! 3,810, of which 878, 963 and 1,062 for directories). So this is one with its proportions. Each day 15
-//! directories come with 46 files each, and 10 older ones get 17 files more. In these 10, 26 older files are
-//! changed, once a day most of them: overwritten, appended to, renamed, removed, by turns. Four are changed
-//! again in another minute of the same hour, and one of the directories is worked in once more hours later.
+//! The trace behind the figures of ext3cow is not available (Peterson and Burns, "Ext3cow: A Time-Shifting
+//! File System for Regulatory Compliance", 2005, table 2: three months of system calls; 78,625 inodes
+//! allocated, 1,386 of them directories; snapshots each day, hour and minute added 3,233, 3,311 and 3,810, of
+//! which 878, 963 and 1,062 for directories). So this is a trace with its proportions. Each day 15
+//! directories come with 46 files each, and 10 older directories get 17 more files. In these 10, 26 older
+//! files change, most of them once a day: they are overwritten, appended to, renamed and removed, by turns.
+//! Four change again in another minute of the same hour, and one of the directories sees more work hours
+//! later.
 //!
-//! With *the policy of new volumes* a snapshot is taken each minute, and at the end of each day those go that
-//! the rules of the policy do not keep: by the trace's own clock, in which each day has 24 hours.
+//! With *the policy of new volumes* a snapshot is taken each minute, and at the end of each day those are
+//! forgotten that the rules of the policy do not keep: by the trace's own clock, in which each day has 24
+//! hours.
 //!
-//! As an interval policy does it, no snapshot is taken where nothing has changed. A row for each of the
-//! 129,600 minutes would weigh more than all the versions.
+//! As with an interval policy, no snapshot is taken if nothing has changed. A row for each of the 129,600
+//! minutes would weigh more than all the versions.
 
 use super::run::{Goal, Line, Run};
 use super::volume::Volume;
@@ -26,15 +28,15 @@ use yore_fs::retention::{reasons, Taken};
 use yore_fs::{EventNo, MkfsOptions, Node, Retention, Timestamp};
 
 const DAYS: usize = 90;
-/// Directories that come each day, in so many minutes, and files in each.
+/// Directories that come each day, in as many minutes, and files in each.
 const NEW_DIRECTORIES: usize = 15;
 const NEW_MINUTES: usize = 5;
 const FILES_OF_NEW: usize = 46;
-/// Older directories that are worked in each day, files that come to each, and changes of older files in all.
+/// Older directories with work each day, files that come to each, and changes of older files in total.
 const WORKED_IN: usize = 10;
 const FILES_OF_OLD: usize = 17;
 const CHANGES: usize = 26;
-/// Files of them that are changed again a little later.
+/// Files of them that change again a little later.
 const AGAIN: usize = 4;
 /// Bytes of a file, and of what is appended.
 const BYTES: usize = 4096;
@@ -52,7 +54,7 @@ enum Every {
     Usual,
 }
 
-/// Each with how it is called, and how much of the metadata the rest may be: 2 and 3 % more.
+/// The intervals, each with its name and its goal, a ratio: history may add 2 or 3 % to the metadata.
 const SNAPSHOTS: [(Every, &str, f64); 3] = [
     (Every::Hour, "each hour", 1.0 / 1.02),
     (Every::Minute, "each minute", 1.0 / 1.03),
@@ -173,7 +175,7 @@ impl Work {
         Ok(())
     }
 
-    /// A day is over: what no rule keeps is forgotten.
+    /// A day is over: forgets the snapshots that no rule keeps.
     fn thin(&mut self) -> Result<()> {
         let Some(Retention::Rules(rules)) = MkfsOptions::usual_policy().retention else { return Ok(()) };
         if self.every != Every::Usual {
@@ -225,7 +227,7 @@ impl Work {
         target.write_at(&file, offset, &self.data)
     }
 
-    /// Changes some file; its number, if it was written to.
+    /// Changes some file; returns its number, if it was written to.
     fn change(&mut self, directory: usize) -> Result<Option<usize>> {
         let Directory { node, files } = &mut self.directories[directory];
         if files.is_empty() {

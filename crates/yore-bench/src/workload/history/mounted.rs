@@ -1,8 +1,7 @@
-//! Taking snapshots through a mount, against a request to it that only asks: whether what one sees is the
-//! present.
+//! Takes snapshots through a mount, against a request that only asks whether the mount shows the present.
 //!
-//! A file is changed before each, so that there is something to be taken. The mount is served by threads of
-//! this process.
+//! A file is changed before each, so that there is a reason for a snapshot. Threads of this process serve the
+//! mount.
 
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
@@ -20,7 +19,7 @@ const TURNS: usize = 20;
 /// The longest that taking a snapshot should last, in seconds.
 const GOAL: f64 = 200e-6;
 
-/// The row; none where nothing can be mounted, with the reason.
+/// The row; none if nothing can be mounted, with the reason.
 pub(super) fn measure(run: &Run<'_>) -> Result<std::result::Result<Line, String>> {
     if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
         return Ok(Err(format!("Snapshots through a mount were not taken: /dev/fuse: {error}.")));
@@ -32,7 +31,7 @@ pub(super) fn measure(run: &Run<'_>) -> Result<std::result::Result<Line, String>
     let (view, image) = volume.into_parts();
     let session = yore_fuse::mount(view, &MountConfig::new(&mountpoint, image.display().to_string()))?;
     let line = times(run, &mountpoint);
-    // Whatever came of it.
+    // Whatever the outcome.
     session.handle().unmount(UnmountHow::Idle)?;
     session.wait()?;
     let line = line?;

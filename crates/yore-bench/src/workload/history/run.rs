@@ -11,15 +11,15 @@ use std::time::Duration;
 pub enum HistoryPart {
     /// Taking snapshots.
     Take,
-    /// What is done to the present while snapshots are taken.
+    /// Work on the present while snapshots are taken.
     Meanwhile,
     /// The same with many snapshots behind it.
     Behind,
-    /// Opening and reading what was.
+    /// Opening and reading the past.
     Back,
     /// Reading and overwriting a large file.
     Large,
-    /// What is done while snapshots are forgotten.
+    /// Work while snapshots are forgotten.
     Forget,
     /// Small files with short lives while snapshots are taken.
     PostMark,
@@ -31,7 +31,7 @@ pub enum HistoryPart {
     Scattered,
     /// Taking snapshots through a mount.
     Mount,
-    /// What is done on a mount while snapshots are mounted beside it.
+    /// Work on a mount while snapshots are mounted beside it.
     Beside,
     /// Work with the policy of new volumes.
     Usual,
@@ -80,12 +80,12 @@ impl HistoryPart {
     }
 }
 
-/// What it costs to have a past.
+/// The cost of having a past.
 #[derive(Clone, Debug)]
 pub struct History {
     /// What is measured.
     pub parts: Vec<HistoryPart>,
-    /// Files on the volume of which snapshots are taken; on the other there is one.
+    /// Files on one volume of which snapshots are taken; the other volume has one file.
     pub files: usize,
     /// Snapshots taken of each per round; a twentieth of them durably.
     pub takes: usize,
@@ -95,7 +95,7 @@ pub struct History {
     pub live: usize,
     /// Directories they are spread over.
     pub directories: usize,
-    /// Snapshots behind the steps, and versions of the small file that is looked back at.
+    /// Snapshots behind the steps, and versions of the small file whose past is read.
     pub snapshots: usize,
     /// Times that each version of it is opened and read per round.
     pub reads: usize,
@@ -103,8 +103,8 @@ pub struct History {
     pub large_bytes: u64,
     /// Snapshots forgotten while others work.
     pub forgotten: usize,
-    /// Files overwritten before each of those, and between two snapshots that are compared; and random blocks
-    /// of the file with many versions, before each.
+    /// Files overwritten before each of those, and between two snapshots that are compared. Also, for the
+    /// file with many versions, random blocks overwritten before each snapshot.
     pub changes: usize,
     /// PostMark's transactions; its files and directories are in proportion.
     pub transactions: usize,
@@ -129,7 +129,7 @@ impl Default for History {
     }
 }
 
-/// What a measure's part needs to know of the run.
+/// What a measure needs to know of the run.
 pub(super) struct Run<'r> {
     pub(super) history: &'r History,
     pub(super) options: &'r CompareOptions,
@@ -138,7 +138,7 @@ pub(super) struct Run<'r> {
     pub(super) cold: bool,
 }
 
-/// What a figure should be.
+/// The goal for a figure.
 #[derive(Clone, Copy)]
 pub(super) enum Goal {
     /// The ratio, at least.
@@ -163,7 +163,7 @@ impl Line {
         Line { measure: measure.into(), unit, goal, samples: Default::default() }
     }
 
-    /// Rates are the better the higher, times the lower.
+    /// Higher rates are better, and lower times.
     fn higher_is_better(&self) -> bool {
         matches!(self.unit, Unit::PerSecond | Unit::BytesPerSecond)
     }
@@ -192,7 +192,7 @@ pub(super) fn turns(turn: usize) -> [usize; 2] {
 }
 
 impl Run<'_> {
-    /// The rounds, until somebody wants the end.
+    /// The rounds, until somebody stops the run.
     pub(super) fn rounds(&self) -> impl Iterator<Item = Result<usize>> + '_ {
         (0..self.options.rounds).map(|round| self.options.check_stop().map(|()| round))
     }

@@ -1,8 +1,8 @@
-//! A file of which a few random blocks were overwritten between each two of many snapshots, read in sequence.
+//! A file in which a few random blocks were overwritten between each two of many snapshots, read in sequence.
 //!
-//! Of the file with a past the live version has every overwritten block somewhere else; the first version has
-//! all blocks where they were first written. Both are held against a file that was overwritten as much
-//! without snapshots.
+//! In the live version of the file with a past, every overwritten block is somewhere else; in the first
+//! version all blocks are where they were first written. Both are compared with a file that was overwritten
+//! as much without snapshots.
 
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;

@@ -11,7 +11,7 @@ use yore_fs::Node;
 
 /// Files per directory of the volume with many.
 const PER_DIRECTORY: usize = 1000;
-/// How far the next file that is changed lies from the last: in another directory, and no divisor of the
+/// The distance from one changed file to the next: it leads to another directory, and does not divide the
 /// number of files.
 const LEAP: usize = 7919;
 /// Turns that both volumes take in a round.
@@ -54,7 +54,7 @@ impl Filled {
     }
 }
 
-/// Nanoseconds of what is done.
+/// Nanoseconds that the action takes.
 fn nanoseconds(action: impl FnOnce() -> Result<()>) -> Result<u64> {
     let start = Instant::now();
     action()?;
@@ -96,8 +96,8 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     Ok(vec![middle, tail, durable])
 }
 
-/// Seconds, in the middle, that a durable snapshot takes when nothing is dirty, and an fsync of a file of
-/// which 4 KiB are.
+/// The median seconds of a durable snapshot when nothing is dirty, and of an fsync of a file with 4 KiB of
+/// dirty data.
 fn durably(filled: &mut Filled, count: usize) -> Result<[f64; 2]> {
     let mut times: [Vec<u64>; 2] = Default::default();
     for _ in 0..count {

@@ -1,13 +1,13 @@
 //! Work on a volume with the policy of new volumes, and on one without any: PostMark in the library;
-//! unpacking and building a source tree on a mount, where tar and make are.
+//! unpacking and building a source tree on a mount, where tar and make run.
 //!
 //! A run of these is shorter than the minute after which the policy takes its next snapshot, so it would
-//! measure the first one alone. Here the interval is [`INTERVAL`], many times shorter: what the rows show is
-//! more than the policy costs. The data of all that is replaced between two snapshots stays, so does the work
-//! of keeping it.
+//! measure only the first one. Here the interval is [`INTERVAL`], many times shorter: the rows show more than
+//! the policy costs. All data that is replaced between two snapshots stays, and so does the work of keeping
+//! it.
 //!
-//! What is unpacked and built is made here, in the proportions of a small program: the same on every machine,
-//! and there without a network.
+//! The tree that is unpacked and built is made here, in the proportions of a small program: it is the same on
+//! every machine, and needs no network.
 
 use super::mail;
 use super::run::{turns, Goal, Line, Run};
@@ -29,8 +29,8 @@ const INTERVAL: u64 = 1_000_000_000;
 const FILES: usize = 2000;
 const DIRECTORIES: usize = 100;
 const BYTES: usize = 8 << 10;
-/// How many times fewer a build makes: it reads the sources, writes an object for each, then puts them
-/// together, twice.
+/// How many times fewer files a build creates: it reads the sources, writes an object for each, then puts
+/// them together, twice.
 const SOURCES: usize = 500;
 
 fn failed(what: &str) -> impl FnOnce(std::io::Error) -> BenchError {
@@ -52,7 +52,7 @@ fn volume(run: &Run<'_>, side: usize) -> Result<Volume> {
     Ok(volume)
 }
 
-/// The rows; of unpacking and building none where nothing can be mounted, with the reason.
+/// The rows; none for unpacking and building if nothing can be mounted, with the reason.
 pub(super) fn measure(run: &Run<'_>) -> Result<(Vec<Line>, Option<String>)> {
     let mut lines = vec![postmark(run)?];
     if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
@@ -138,7 +138,7 @@ fn on_mount(run: &Run<'_>, side: usize, archive: &Path) -> Result<(f64, f64)> {
         Ok((unpacked, start.elapsed().as_secs_f64()))
     };
     let times: Result<(f64, f64)> = times();
-    // Whatever came of it.
+    // Whatever the outcome.
     session.handle().unmount(UnmountHow::Idle)?;
     session.wait()?;
     let times = times?;
@@ -147,8 +147,9 @@ fn on_mount(run: &Run<'_>, side: usize, archive: &Path) -> Result<(f64, f64)> {
     Ok(times)
 }
 
-/// What compilers and linkers do to files: each source is read, and an object half as long written beside it
-/// under another name, then renamed; all are put together in one; twice, as after a change that concerns all.
+/// The file accesses of compilers and linkers: each source is read, and an object half as long is written
+/// beside it under another name, then renamed. Then all objects are put together in one file. This happens
+/// twice, as after a change that affects all of them.
 fn build(run: &Run<'_>, at: &Path) -> Result<()> {
     let files = FILES.min(run.history.files.max(10));
     let directories = DIRECTORIES.min(files);

@@ -1,4 +1,4 @@
-//! A volume of its own for a measure: made, filled, opened anew, taken away.
+//! A volume of its own for a measure: created, filled, opened again, removed.
 
 use crate::rival::{drop_caches, library, make_image};
 use crate::target::LibraryTarget;
@@ -24,7 +24,7 @@ impl Volume {
         Volume::over(image)
     }
 
-    /// One of `bytes`, each of which the host has given a place already: who writes to it first does not pay
+    /// One of `bytes`, for all of which the host has already allocated space: the first writer does not pay
     /// for that.
     pub(super) fn make_written(dir: &Path, name: &str, bytes: u64) -> Result<Volume> {
         let image = dir.join(name);
@@ -45,7 +45,7 @@ impl Volume {
         Ok(Volume { target, image })
     }
 
-    /// Closes and opens it; if `cold`, without what the host has cached. Nodes of it must be gone.
+    /// Closes and opens it; if `cold`, without what the host has cached. All its nodes must be gone.
     pub(super) fn reopen(self, cold: bool) -> Result<Volume> {
         let image = self.close()?;
         if cold {
@@ -55,7 +55,7 @@ impl Volume {
         Ok(Volume { target, image })
     }
 
-    /// The view, for somebody who closes it, and the image, which stays.
+    /// The view, for a caller that closes it, and the image, which stays.
     pub(super) fn into_parts(self) -> (View, PathBuf) {
         (self.target.into_view(), self.image)
     }
@@ -87,7 +87,7 @@ impl Volume {
             .map_err(BenchError::library("giving up what forgotten snapshots have seen"))
     }
 
-    /// Makes so many directories in the root, and opens them.
+    /// Creates this many directories in the root, and opens them.
     pub(super) fn directories(&self, count: usize) -> Result<Vec<Node>> {
         let root = self.target.root()?;
         let names: Vec<String> = (0..count).map(|d| format!("d{d}")).collect();
