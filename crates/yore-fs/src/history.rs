@@ -1,4 +1,4 @@
-//! History, the reason to exist: how it is recorded, read and given up, and what rules it.
+//! History, the reason why Yore exists: how it is recorded, read and given up, and the rules for that.
 
 pub(crate) mod done;
 pub(crate) mod exclude;

@@ -1,14 +1,14 @@
 //! The Yore file system: open a [`Volume`] in your own process and use it like `std::fs`.
 //!
-//! Three levels, of which a program takes the highest that serves it:
+//! There are three levels; a program uses the highest one that serves it:
 //! - [`Volume`] with paths, in the manner of `std::fs`, and [`File`];
 //! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs
 //!   them;
-//! - the modules below, which are private: `api → history → ops → {file, dir, xattr} → history/record →
-//!   core` (docs/DESIGN.md, "The rooms of `yore-fs`").
+//! - the modules below, which are private: `api → history → ops → {file, dir, xattr} → history/record → core`
+//!   (docs/DESIGN.md, "The rooms of `yore-fs`").
 //!
-//! Beside them [`keep`], the rules by which snapshots are kept, and [`time`], which reads and writes the TIME
-//! of `name@TIME` for whoever meets one.
+//! Beside them are [`retention`], the rules by which snapshots are kept, and [`time`], which reads and writes
+//! the TIME of `name@TIME`.
 
 mod api;
 mod core;

@@ -1,15 +1,15 @@
-//! What the machine offers, and the defaults that follow from it.
+//! What the machine offers, and the defaults that follow from that.
 
 use std::sync::OnceLock;
 
-/// The data cache when its size is unknown, and between what it is chosen otherwise.
+/// The size of the data cache when the memory is unknown, and its limits otherwise.
 const DATA_CACHE_USUAL: u64 = 256 << 20;
 const DATA_CACHE_LEAST: u64 = 64 << 20;
 const DATA_CACHE_MOST: u64 = 1 << 30;
 
-/// Bytes for the cache of file data unless somebody chooses: an eighth of the memory there is. More than half
-/// of it is never dirty, so a gigabyte is what a fast disk takes in a few hundred milliseconds; a larger one
-/// would only delay writers more when they are stopped at last.
+/// Bytes for the cache of file data unless somebody chooses: an eighth of the memory. More than half of the
+/// cache is never dirty, so a gigabyte is what a fast disk takes in a few hundred milliseconds; a larger
+/// cache would only delay writers more when they finally have to wait.
 pub(crate) fn default_data_cache() -> u64 {
     static CHOSEN: OnceLock<u64> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -24,7 +24,7 @@ fn data_cache_for(memory: Option<u64>) -> u64 {
     memory.map_or(DATA_CACHE_USUAL, |bytes| (bytes / 8).clamp(DATA_CACHE_LEAST, DATA_CACHE_MOST))
 }
 
-/// Bytes of memory by the host's `meminfo`.
+/// Total bytes of memory, from the text of the host's `meminfo`.
 fn total_memory(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -1,8 +1,8 @@
-//! How far something is that takes long: told by who does it, and read by who waits, from another thread.
+//! How far a long operation has come: one thread reports it, and another one, which waits, reads it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far something has come.
+/// How far an operation has come.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
@@ -10,23 +10,23 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What is done, and all that there is to do as far as that is known: in no unit, but in proportion to
-    /// time. The second number may grow.
+    /// How much is done, and how much there is to do in all, as far as that is known: in no unit, but in
+    /// proportion to time. The second number may grow.
     pub fn get(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
 
-    /// So much more is to be done.
+    /// Adds work to be done.
     pub(crate) fn expect(&self, more: u64) {
         self.total.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// So much more is done.
+    /// Adds work that is done.
     pub(crate) fn add(&self, done: u64) {
         self.done.fetch_add(done, Ordering::Relaxed);
     }
 
-    /// Something else begins, of which so much is to be done.
+    /// Begins another operation, with so much work.
     pub(crate) fn restart(&self, total: u64) {
         self.done.store(0, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Paths that come from another process: any bytes, where serde has texts only.
+//! Paths that come from another process: any bytes, where serde only has texts.
 
 /// For `#[serde(with)]` on a path that may be missing.
 pub mod path {
@@ -15,7 +15,7 @@ pub mod path {
         path.as_ref().map(|path| path.as_os_str().as_bytes()).serialize(to)
     }
 
-    /// Reads them.
+    /// Reads the bytes of a path.
     ///
     /// # Errors
     /// Those of the deserializer.

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub use yore_core::Attr;
 use yore_format::{Engine, FileKind, InodeNo, Policy, SpaceRules, Timestamp};
 
-/// What a call needs to know of who makes it: the owner of what it creates.
+/// What a call needs to know about its caller: the owner of what it creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Owner of new files.
@@ -16,8 +16,8 @@ pub struct Caller {
     pub gid: u32,
     /// Permission bits to leave out of new files, unless the directory has a default ACL.
     pub umask: u32,
-    /// Whether set-group-id bits may be set for groups the caller is not in (CAP_FSETID); also spares
-    /// set-id bits on write.
+    /// Whether the caller may set set-group-id bits for groups it is not in (CAP_FSETID); also keeps set-id
+    /// bits on write.
     pub keeps_set_id: bool,
 }
 
@@ -28,16 +28,17 @@ impl Caller {
     }
 }
 
-/// Whose request it is, as far as history is concerned that a full volume gives up: only what its user could
-/// forget by a command.
+/// On whose behalf a request is made. A full volume gives up history for it only as far as that user could
+/// forget it by a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Behalf {
-    /// Who may forget all of it: the process that has opened the volume, root, the user who mounted it.
+    /// Somebody who may forget all of it: the process that has opened the volume, root, the user who mounted
+    /// it.
     #[default]
     Owner,
     /// A user who may forget snapshots of his own directories, and versions of his own files.
     User(u32),
-    /// Nobody who is known: nothing is given up.
+    /// Nobody in particular: nothing is given up.
     Nobody,
 }
 
@@ -65,10 +66,10 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Last change of content.
     pub mtime: Option<SetTime>,
-    /// Last change of the inode: taken only from a client that keeps times itself; otherwise the present.
+    /// Last change of the inode: set only by clients that keep times themselves; otherwise it is the present.
     pub ctime: Option<SetTime>,
-    /// With `size` or a change of owner: drop set-id bits as a write by an ordinary user does (a server whose
-    /// client asks for it; changes of owner drop them anyway).
+    /// With `size` or a change of owner: drop set-id bits as a write by an ordinary user does. (For a server
+    /// whose client asks for it; changes of owner drop them anyway.)
     pub kill_set_id: bool,
 }
 
@@ -138,7 +139,7 @@ pub struct DirItem<'a> {
     pub kind: FileKind,
     /// The name.
     pub name: &'a [u8],
-    /// Where to go on after this entry; below 2^63, stable while the entry exists.
+    /// Use this to go on after this entry; below 2^63, stable while the entry exists.
     pub cookie: u64,
 }
 
@@ -151,7 +152,7 @@ pub struct Statfs {
     pub blocks: u64,
     /// Free blocks.
     pub blocks_free: u64,
-    /// Blocks that can still be written as file data: what is promised here can be written.
+    /// Blocks that can still be written as file data. What is reported here can really be written.
     pub blocks_available: u64,
     /// Inodes in use and still possible.
     pub inodes: u64,
@@ -159,17 +160,18 @@ pub struct Statfs {
     pub inodes_free: u64,
     /// Longest name in bytes.
     pub name_max: u32,
-    /// Data blocks that would be free if there were no history: versions name them, and no file in use.
+    /// Data blocks that would be free if there were no history: versions refer to them, and no file in use
+    /// does.
     pub history_data_blocks: u64,
-    /// Nodes of files' trees of which that is true.
+    /// Nodes of files' trees to which the same applies.
     pub history_metadata_blocks: u64,
-    /// Blocks that say what is kept.
+    /// Blocks of the trees that say what history keeps.
     pub history_index_blocks: u64,
 }
 
 impl Statfs {
-    /// Blocks that only the history holds. Free blocks do not count them: `blocks - blocks_free` is what is
-    /// live and these.
+    /// Blocks that only history holds. They do not count as free: `blocks - blocks_free` consists of live
+    /// blocks and these.
     pub fn history_blocks(&self) -> u64 {
         let metadata = self.history_metadata_blocks.saturating_add(self.history_index_blocks);
         self.history_data_blocks.saturating_add(metadata)
@@ -222,7 +224,7 @@ pub struct MkfsOptions {
     pub hash_seed: [u8; 16],
     /// A name for people, at most 64 bytes.
     pub label: String,
-    /// The engine recorded.
+    /// The engine to record.
     pub engine: Engine,
     /// Owner and group of the root directory.
     pub owner: (u32, u32),
@@ -231,9 +233,9 @@ pub struct MkfsOptions {
     /// Bytes of the log that makes fsync cheap, rounded up to whole blocks; 0 for none. By default a 128th of
     /// the volume, at least 256 KiB and at most 32 MiB.
     pub log_size: Option<u64>,
-    /// The policy of the root directory from the beginning; one that says nothing is none. By default none: a
-    /// program that keeps its own files on a volume decides itself what is worth versions. What `yore mkfs`
-    /// gives the volumes of people is [`MkfsOptions::usual_policy`].
+    /// The policy of the root directory from the beginning; the default, which says nothing, means none: a
+    /// program that keeps its own files on a volume decides itself which of them need versions. `yore mkfs`
+    /// gives volumes for people [`MkfsOptions::usual_policy`].
     pub policy: Policy,
     /// Make it even where a volume already is.
     pub force: bool,
@@ -250,14 +252,14 @@ pub struct MountOptions {
     pub commit_interval: Duration,
     /// Bytes for the metadata cache; default 192 MiB.
     pub metadata_cache: u64,
-    /// Bytes for the cache of file data, which are used as data comes; by default an eighth of the machine's
-    /// memory (or of what the process may have of it), at least 64 MiB and at most 1 GiB.
+    /// Bytes for the cache of file data, which it uses as data comes; by default an eighth of the machine's
+    /// memory (or of the process's share of it), at least 64 MiB and at most 1 GiB.
     pub data_cache: u64,
     /// Update access times as `relatime` does; otherwise not at all.
     pub access_times: bool,
-    /// Refuse what there is no room for, rather than give up history as the volume's rules allow.
+    /// Refuse writes that there is no room for, rather than give up history as the volume's rules allow.
     pub keep_history: bool,
-    /// How long after somebody has read as of a snapshot a full volume does not give it up.
+    /// For how long after somebody has read as of a snapshot a full volume does not give it up.
     pub reading_lasts: Duration,
 }
 
@@ -276,7 +278,7 @@ impl Default for MountOptions {
     }
 }
 
-/// What an event is pinned for. It stays whatever it is; lists show which ones are mounted.
+/// Why an event is pinned. It stays in either case; lists show which events are mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinnedBy {
     /// It is mounted by itself.
@@ -285,17 +287,18 @@ pub enum PinnedBy {
     Work,
 }
 
-/// The rules of a volume of which nobody has said any: a day, and half of the volume.
+/// The rules of a volume that has none of its own: a day, and half of the volume.
 pub const DEFAULT_RULES: SpaceRules = SpaceRules { floor_seconds: 24 * 60 * 60, share_percent: 50 };
 
-/// Who asks for something.
+/// The user who asks for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asking {
-    /// The user; 0 may all.
+    /// The user; 0 may do everything.
     pub uid: u32,
     /// The group and the supplementary groups.
     pub groups: Vec<u32>,
-    /// These are all of them. If not, only what he may in every group, and in none, counts.
+    /// Whether `groups` are all of them. If not, only what the user may do both in every group and in none
+    /// counts.
     pub knows_groups: bool,
 }
 

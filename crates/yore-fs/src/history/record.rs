@@ -1,53 +1,55 @@
 //! Keeping what was: events, versions of inodes, and names that mean something else now.
 //!
-//! An event takes a number and nothing else ([`Past::event`]). What it covers is kept at its first change
-//! afterwards: the inode as it was goes to the tree of versions, and the inode in use is *born* anew, at the
-//! number that the next event will take ([`Keep::inode`]); a name that is removed or comes to mean something
-//! else goes to the tree of past names ([`Keep::name`]). So what has birth b and end e is what was as of
-//! every event n with b ≤ n < e.
+//! Taking an event takes a number and does nothing else ([`Past::event`]). What the event covers is kept at
+//! its first change afterwards. The inode as it was goes to the tree of versions, and the inode in use is
+//! *born* anew, with the number that the next event will take ([`Keep::inode`]). A name that is removed or
+//! comes to mean something else goes to the tree of past names ([`Keep::name`]). So a version or past name
+//! with birth b and end e shows the state as of every event n with b ≤ n < e.
 //!
-//! **P1 Who is covered** ([`Past::cover`], V4). The greatest event of an inode is that of its own or of the
-//! directory that has its name, and so on upwards. Each inode in memory remembers it, until an event of a
-//! directory is taken or one is moved ([`Past::epoch`]). For a file of several names, whose directories are
-//! not all known, it is the volume's last event; for one without, what it was when it lost the last. Too
-//! great an event costs space, one too small would lose what was.
+//! **P1 Who is covered** ([`Past::cover`], V4). The cover of an inode is the greatest among its own events
+//! and those of the directory that has its name, and so on upwards. Each inode in memory remembers its cover
+//! until an event of a directory is taken or a directory is moved ([`Past::epoch`]). For a file of several
+//! names, not all of whose directories are known, the cover is the volume's last event. For a file without a
+//! name, it is what it was when the file lost its last name. Too great a cover costs space; too small a one
+//! would lose what was.
 //!
-//! **P2 No event between looking and changing.** Whoever changes an inode looks, with its state locked,
-//! whether the version that it is about to change has been kept; and takes the epoch before. The Op is opened
-//! only if the epoch is still that one ([`Past::begin`]); events are taken in an Op that is alone. Otherwise
-//! all is looked at again. What changes in memory only (a write) is looked at under the state lock: it
-//! belongs before an event that comes between, for whoever reads as of that event waits for the lock.
+//! **P2 No event between the look and the change.** A caller that is about to change an inode takes the
+//! epoch, and then looks, with the state of the inode locked, whether the version that it is about to change
+//! has been kept. The Op opens only if the epoch is still the same ([`Past::begin`]); otherwise the caller
+//! looks at everything again. Events are taken in an Op that runs alone. For a change in memory only (a
+//! write), the look under the state lock is enough: the change belongs before an event that comes in between,
+//! because a reader as of that event waits for the lock.
 //!
-//! What is stamped with the present number (entries, new inodes and their nodes) is made in Ops that are
-//! opened so. All that an inode gains later is stamped with the first number after its newest version:
-//! whichever side of an event it lies on, the next version, which ends behind that event, has it.
+//! Whatever is stamped with the present number (entries, new inodes and their nodes) is made in Ops that are
+//! opened so. Everything that an inode gains later is stamped with the first number after its newest version:
+//! on whichever side of an event it lies, the next version, which ends after that event, has it.
 //!
-//! **P3 What is shared** (V8). A version keeps the blocks and nodes that it names. The inode in use names
-//! most of them, too: all of its own that were born before its newest version ended ([`InodeState::kept`]).
-//! These it neither overwrites nor frees.
+//! **P3 What is shared** (V8). A version keeps the blocks and nodes that it refers to. The inode in use
+//! refers to most of them, too: to all of its own that were born before its newest version ended
+//! ([`InodeState::kept`]). It neither overwrites nor frees these.
 //!
-//! **P4 Data first.** A version says what its blocks hold, so the file is written back before it is kept;
-//! `history/preserve.rs` sees to that.
+//! **P4 Data first.** A version says what its blocks hold, so the file is written back before the version is
+//! kept; `file/preserve.rs` sees to that.
 //!
-//! **P5 Dead events cover nothing.** What covers an inode is rounded down to the last event that is kept, or
-//! dying and not so on the medium ([`Past::round`], V4), whatever it is of: an event remembered here may be
-//! gone, and one before it may have covered the same. Events that die change the epoch like those that are
-//! taken, so who was about to keep something for them looks again. How what they alone have seen is given up
-//! is in [`crate::history::reclaim::forget`].
+//! **P5 Dead events cover nothing.** The cover of an inode is rounded down to the last event, of whatever
+//! directory, that is kept, or is dying and not so on the medium ([`Past::round`], V4): an event remembered
+//! here may be gone, and one before it may have covered the same. Events that die change the epoch like those
+//! that are taken, so a caller that is about to keep something for them looks again.
+//! [`crate::history::reclaim::forget`] says how what only they have seen is given up.
 //!
-//! **P6 Nobody reads what goes.** Who reads as of an event holds a lock ([`Past::see`]) that an event needs
-//! to become invisible.
+//! **P6 Nobody reads what goes.** A reader as of an event holds a lock ([`Past::see`]) that is needed to make
+//! an event invisible.
 //!
-//! **P7 Events of single files** (close policies, V1) cover nobody else, so they need not be alone: they are
-//! taken with the file's state locked, and leave the epoch as it is. Others that had made ready with the
-//! number that it takes are not covered by it, and the event after that sees what they make. Each Op has one
-//! number for all that it ends and begins. A file's own events also keep the names that it had then (V7): a
-//! name goes to the past if an event of its directory has seen it, or one that covers the inode.
+//! **P7 Events of single files** (close policies, V1) cover nothing else, so they need not be alone: they are
+//! taken with the file's state locked, and leave the epoch as it is. They do not cover other changes that
+//! were prepared with the same number; the event after them sees these. Each Op has one number for everything
+//! that it ends and begins. A file's own events also keep the names that it had then (V7): a name goes to the
+//! past if an event of its directory, or one that covers the inode, has seen it.
 //!
 //! All roots are in one block, which is made with the first event or policy and stays in memory. The trees of
-//! versions, names and changes are in sixteen shards by inode and by directory; a shard's lock is taken after
-//! all states, and held for writing from looking for a place until the Op has ended, for reading as long as a
-//! tree is walked.
+//! versions, names and changes are in sixteen shards by inode and by directory. A shard's lock is taken after
+//! all states. A writer holds it from the search for a place until the Op has ended, and a reader while it
+//! walks a tree.
 
 mod cover;
 mod due;

@@ -1,26 +1,27 @@
 //! Rolling back: a directory becomes what it was as of an event, with all that is below it, in one operation.
 //!
 //! **B1 Nobody sees it half done.** Calls that concern the directory wait at the gate (`gate.rs`) from before
-//! the first change until all is done and durable.
+//! the first change until everything is done and durable.
 //!
-//! **B2 It can be undone.** An event is taken before ([`EventKind::Undo`]), and one at the end; their names
-//! say what it was (`rollback/operation.rs`).
+//! **B2 It can be undone.** It takes an event before its first change ([`EventKind::Undo`]), and one at its
+//! end; their names say what the operation was (`rollback/operation.rs`).
 //!
-//! **B3 It is finished.** Before the first change it is durable what is to be done (`record/rollback.rs`):
-//! the directory, and the event it becomes as of. What is to be done in detail is written nowhere. It is what
-//! differs, which is asked for anew by whoever goes on, and with each Op there is less of it
-//! (`rollback/roll.rs`). So after a crash whoever opens the volume for writing finishes it, before anybody
-//! else sees the directory (`finish_all`). The row that says so goes when all data is written and the second
-//! event is there.
+//! **B3 It is finished.** Before the first change the intent is durable (`record/rollback.rs`): the
+//! directory, and the event as of which it becomes what it was. The single steps are written nowhere. They
+//! follow from the differences, which are computed again by whoever goes on, and each Op leaves fewer of them
+//! (`rollback/roll.rs`). So after a crash, opening the volume for writing finishes the rollback before
+//! anybody else sees the directory (`finish_all`). The row with the intent goes when all data is written and
+//! the second event exists.
 //!
-//! **B4 Nothing is lost.** It is not begun if there is no room for the data that it brings back. If it cannot
-//! be finished all the same, because others filled the volume meanwhile or metadata did not fit, it is
-//! *stopped*: that is made durable, and only then the gate opens. What was done stays. The event before it
-//! has all that was, the target all that was to come, and both stay as long as the row. What is done
-//! meanwhile by others no event may have seen, so nobody goes on by himself: the next one to roll back the
-//! directory, or one above it, begins something new, with an event of its own, and ends what was stopped.
+//! **B4 Nothing is lost.** It does not begin if there is no room for the data that it brings back. It may
+//! still be impossible to finish, because others filled the volume meanwhile or metadata did not fit. Then it
+//! is *stopped*: that becomes durable, and only then the gate opens. What was done stays. The event before it
+//! has everything that was, the target has everything that was to come, and both stay as long as the row.
+//! Changes that others make meanwhile may be in no event, so nothing goes on by itself: the next rollback of
+//! the directory, or of one above it, begins something new, with an event of its own, and ends what was
+//! stopped.
 //!
-//! One at a time on a volume: another one waits.
+//! A volume has one rollback at a time; another one waits.
 
 mod operation;
 mod plan;
@@ -43,41 +44,41 @@ use roll::Roll;
 use std::sync::Arc;
 use yore_format::{Corruption, EventKind, EventNo, EventState, Incarnation, RollbackIntent};
 
-/// Names tried if others have them.
+/// How many names are tried if others have them.
 const TRIES: u64 = 10_000;
 
-/// What was done.
+/// The result of a rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RolledBack {
-    /// What it is called, as in `rollback-3`; empty: nothing differed, and nothing was done.
+    /// The name of the operation, as in `rollback-3`; empty: nothing differed, and nothing was done.
     pub name: String,
-    /// It can be undone by itself; not, if something else has the name of its second event.
+    /// The operation can be undone by itself. It cannot if something else has the name of its second event.
     pub has_end: bool,
 }
 
 /// A rollback that is not finished.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UnfinishedRollback {
-    /// What it is called, as in `rollback-3`; empty if that is not known.
+    /// The name of the operation, as in `rollback-3`; empty if it is not known.
     pub name: String,
     /// The directory.
     pub directory: InodeNo,
-    /// Which of those that have had the inode number.
+    /// Which inode of those that have had the number.
     pub incarnation: u32,
     /// The event as of which the directory is to become what it was.
     pub target: EventNo,
     /// The event before it.
     pub before: EventNo,
-    /// It was given up, and is not finished unless somebody asks; else opening the volume for writing
-    /// finishes it.
+    /// It was stopped, and is not finished unless somebody asks for it. Otherwise, opening the volume for
+    /// writing finishes it.
     pub stopped: bool,
 }
 
 impl View {
-    /// Makes a directory what it was as of an event that has seen it, with all that is below it, or, with
-    /// [`Plan::others`], so far as others have not changed it since. Nobody sees it half done: calls that
-    /// concern it wait. After a crash it is finished when the volume is opened. Durable when this returns.
-    /// `changed` is told what is not any more as it was, whatever came of it, when others see it.
+    /// Makes a directory what it was as of an event that has seen it, with all that is below it. With
+    /// [`Plan::others`] it leaves alone what others have changed. Nobody sees it half done: calls that
+    /// concern the directory wait. After a crash, opening the volume finishes it. Durable on return. Whatever
+    /// the outcome, `changed` is called with the names and inodes that changed, once others can see them.
     ///
     /// Takes time and memory for what differs ([`View::diff`]).
     ///
@@ -107,8 +108,8 @@ impl View {
     /// [`Error::NotYours`] and [`Error::Protected`] for lack of rights, [`Error::NotFound`] if an event is
     /// not kept or has not seen the directory, [`Error::NoSpace`] if there is no room to begin,
     /// [`Error::NeverFits`] if there is none for all that is to come back, [`Error::Refused`] if a rollback
-    /// of a directory above is not finished: then nothing was changed. [`Error::Unfinished`] if it came to an
-    /// end before it was done.
+    /// of a directory above is not finished: then nothing was changed. [`Error::Unfinished`] if it began and
+    /// could not be finished.
     pub fn rollback(
         &self,
         rights: &Rights,
@@ -119,11 +120,12 @@ impl View {
         self.rollback_for(None, rights, directory, plan, changed)
     }
 
-    /// As [`View::rollback`], on behalf of a user: its two events are noted as his, and count in what he may
-    /// have. For servers.
+    /// As [`View::rollback`], on behalf of a user: its two events note him, and count towards his limits. For
+    /// servers.
     ///
     /// # Errors
-    /// As [`View::rollback`]; [`Error::LimitReached`] if he may not have two more: then nothing was changed.
+    /// As [`View::rollback`]; [`Error::LimitReached`] if the user may not have two more events: then nothing
+    /// was changed.
     pub fn rollback_for(
         &self,
         user: Option<&User>,
@@ -134,7 +136,7 @@ impl View {
     ) -> Result<RolledBack> {
         let store = self.live()?;
         store.check_writable()?;
-        // Stays as long as this lives.
+        // The directory stays in use as long as this lives.
         let node = self.node(directory, None)?;
         if node.attr().kind != crate::FileKind::Directory {
             return Err(Error::NotADirectory);
@@ -154,7 +156,7 @@ impl View {
         result
     }
 
-    /// The rollbacks that are not finished, the first one first.
+    /// The rollbacks that are not finished, the oldest first.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -174,7 +176,7 @@ impl View {
     }
 }
 
-/// Keeps the events of a plan while it is begun.
+/// Keeps the events of a plan until the rollback has begun.
 struct Pins<'s> {
     store: &'s Store,
     events: Vec<EventNo>,
@@ -203,7 +205,7 @@ impl Drop for Pins<'_> {
     }
 }
 
-/// What an operation is, by the event before it.
+/// What an operation is, according to the event before it.
 fn before_of(store: &Store, intent: &RollbackIntent) -> Result<(Event, Verb, u64, Option<u64>)> {
     let bad = |found: String| {
         Error::from(Corruption::new("event", "rollback", "an event before it that says what it is", found))
@@ -219,7 +221,7 @@ fn before_of(store: &Store, intent: &RollbackIntent) -> Result<(Event, Verb, u64
     }
 }
 
-/// What is above, and is not finished, is not built upon.
+/// Fails if a rollback of a directory above is not finished: nothing is built upon that.
 fn check_above(store: &Arc<Store>, directory: InodeNo) -> Result<()> {
     for one in store.past.rollbacks.all() {
         if one.directory != directory && is_below(store, directory, one.directory)? {
@@ -233,7 +235,7 @@ fn check_above(store: &Arc<Store>, directory: InodeNo) -> Result<()> {
     Ok(())
 }
 
-/// Does it, with the gate closed. Says what was changed.
+/// Rolls back, with the gate closed. Fills in what was changed.
 fn begin(
     view: &View,
     (user, rights): (Option<&User>, &Rights),
@@ -246,7 +248,7 @@ fn begin(
     roll.check(rights)?;
     let older: Vec<Unfinished> = store.past.rollbacks.all();
     if roll.is_empty() && plan.of.is_none() {
-        // It is what it is wanted to be, so nobody has to go on with what was stopped.
+        // The directory is already as wanted, so nobody has to go on with what was stopped.
         end_older(store, &older, directory.0)?;
         store.force()?;
         return Ok(RolledBack::default());
@@ -265,7 +267,7 @@ fn begin(
     let unfinished = match entered {
         Ok(unfinished) => unfinished,
         Err(e) => {
-            // Nothing was done that could be undone.
+            // Nothing was done, so there is nothing to undo.
             forget::begin(store, &[before])?;
             return Err(e);
         }
@@ -284,7 +286,7 @@ fn begin(
     }
 }
 
-/// Another one counts in place of those of a directory and below that were not finished.
+/// Removes the unfinished rollbacks of a directory and of those below it: a new one replaces them.
 fn end_older(store: &Arc<Store>, older: &[Unfinished], directory: InodeNo) -> Result<()> {
     for one in older {
         if is_below(store, one.directory, directory)? {
@@ -294,7 +296,8 @@ fn end_older(store: &Arc<Store>, older: &[Unfinished], directory: InodeNo) -> Re
     Ok(())
 }
 
-/// Takes the event before, with a name that nothing has; its number, and that of the operation.
+/// Takes the event before the rollback, with a name that no event has. Returns its number, and that of the
+/// operation.
 fn undo_point(view: &View, user: Option<&User>, directory: InodeNo, plan: &Plan) -> Result<(EventNo, u64)> {
     let store = view.store();
     let mut own = Vec::new();
@@ -321,19 +324,19 @@ fn take_undo_point(view: &View, user: Option<&User>, directory: InodeNo, name: &
     }
 }
 
-/// All that was done is durable when this returns, the data of files too.
+/// On return everything that was done is durable, the data of files included.
 fn make_durable(store: &Arc<Store>) -> Result<()> {
     file::flush_all(&**store)?;
     store.force()
 }
 
-/// It is done: that is made durable. Whether its second event could have its name.
+/// Makes the end of a rollback durable. Returns whether its second event could get its name.
 fn end(view: &View, unfinished: &Unfinished) -> Result<bool> {
     let store = view.store();
     make_durable(store)?;
     let (before, verb, number, of) = before_of(store, &unfinished.intent)?;
     let name = format!("after-{}", name(verb, number, of));
-    // There was room for it in what he may have when it began.
+    // The user's limit was checked for this event at the beginning.
     let user = before.row.more.by.map(|uid| User { uid, limits: None });
     let has_end = match take_undo_point(view, user.as_ref(), unfinished.directory, &name) {
         Ok(_) => true,
@@ -345,7 +348,7 @@ fn end(view: &View, unfinished: &Unfinished) -> Result<bool> {
     Ok(has_end)
 }
 
-/// It is given up for now, which is durable before others see what was done.
+/// Stops a rollback, durably, before others see what was done.
 fn stop(store: &Arc<Store>, unfinished: &Unfinished) {
     let stopped = store.past.stop_rollback(store, unfinished).and_then(|()| store.force());
     if let Err(e) = stopped {
@@ -353,8 +356,8 @@ fn stop(store: &Arc<Store>, unfinished: &Unfinished) {
     }
 }
 
-/// Finishes what was interrupted, when a volume is opened, and opens the gate. What cannot be finished is
-/// stopped.
+/// When a volume is opened: finishes the rollbacks that were interrupted, and opens the gate. A rollback that
+/// cannot be finished is stopped.
 ///
 /// # Errors
 /// Damage and device errors that concern more than the one directory.
@@ -365,7 +368,7 @@ pub(crate) fn finish_all(view: &View) -> Result<()> {
         return Ok(());
     }
     let result = all.iter().enumerate().try_for_each(|(at, one)| {
-        // A later one of the same directory, or one above, counts in its place.
+        // A later rollback of the same directory, or of one above, replaces it.
         for later in &all[at + 1..] {
             if is_below(store, one.directory, later.directory)? {
                 store.past.end_rollback(store, one)?;
@@ -373,7 +376,7 @@ pub(crate) fn finish_all(view: &View) -> Result<()> {
             }
         }
         match view.inside().node(one.directory, Some(one.incarnation.0)) {
-            // It was removed since it was stopped.
+            // The directory was removed since the rollback was stopped.
             Err(Error::Stale) if one.stopped => {
                 store.past.end_rollback(store, one)?;
                 store.force()
@@ -414,7 +417,7 @@ fn finish(view: &View, unfinished: &Unfinished) -> Result<()> {
     }
 }
 
-/// Whether the event at the end is there already.
+/// Whether the event at the end exists already.
 fn has_ended(store: &Arc<Store>, directory: InodeNo, name: &str, since: EventNo) -> Result<bool> {
     let is_it = |event: &Event| {
         event.row.root == directory && event.row.kind == EventKind::Undo && event.number > since

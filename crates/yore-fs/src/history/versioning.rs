@@ -1,5 +1,4 @@
-//! When versions of an inode are made: what the policies upwards say ([`crate::history::policy`]), for
-//! whoever is about to change it.
+//! When versions of an inode are made, according to the policies upwards ([`crate::history::policy`]).
 
 use crate::core::inode::{InodeCell, DEPTH_MAX};
 use crate::core::memo::{Epochs, Ruled};
@@ -14,7 +13,7 @@ use yore_format::{Corruption, Inode, Policy, Versioning};
 /// Called with an inode on the way upwards, and the policy of its own.
 pub(crate) type Each<'e> = dyn FnMut(&Arc<InodeCell>, Option<Policy>) -> Result<bool> + 'e;
 
-/// An inode's own policy and those of the directories above, until `each` returns false.
+/// Calls `each` with an inode and the directories above it, each with its own policy, until it returns false.
 pub(crate) fn upwards(store: &Store, cell: &Arc<InodeCell>, each: &mut Each<'_>) -> Result<()> {
     let mut at = cell.clone();
     for _ in 0..DEPTH_MAX {
@@ -31,7 +30,7 @@ pub(crate) fn upwards(store: &Store, cell: &Arc<InodeCell>, each: &mut Each<'_>)
         };
         at = match store.cell(up) {
             Ok(up) => up,
-            // Removed meanwhile.
+            // It was removed meanwhile.
             Err(Error::Stale) => store.cell(InodeNo::ROOT)?,
             Err(e) => return Err(e),
         };
@@ -39,8 +38,8 @@ pub(crate) fn upwards(store: &Store, cell: &Arc<InodeCell>, each: &mut Each<'_>)
     Err(Corruption::new("directory", "parent", "a way to the root", "a circle").of(cell.no).into())
 }
 
-/// When versions of an inode are made. O(1) unless a policy was changed, or a directory event or moved; then
-/// O(depth · log policies). The inode's state may be locked.
+/// When versions of an inode are made. O(1) unless a policy was changed, an event of a directory was taken or
+/// a directory was moved; then O(depth · log policies). The inode's state may be locked.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -60,7 +59,7 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
             ruled = Ruled { at_close: ruled.at_close || known.at_close, ..known };
             return Ok(false);
         }
-        // What is above one that says "at each close" is ruled otherwise.
+        // Inodes above one that says "at each close" have other rules.
         if !ruled.at_close {
             path.push(at.clone());
         }
@@ -81,8 +80,8 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
     Ok(ruled)
 }
 
-/// If the first change of an inode since its last event is one that an interval waits for: whose, and how
-/// long that is. Its state may be locked.
+/// Whose interval waits for the first change of an inode since its last event, and how long it is; `None` if
+/// no interval does. The inode's state may be locked.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -98,7 +97,7 @@ pub(crate) fn interval_of(
     Ok(interval.map(|(by, nanos)| (by, Duration::from_nanos(nanos))))
 }
 
-/// Something that an interval waits for was changed.
+/// A change was made that an interval waits for.
 pub(crate) fn note_changed(store: &Store, (no, interval): (InodeNo, Duration)) {
     if store.due.note(no, interval) {
         store.wake();

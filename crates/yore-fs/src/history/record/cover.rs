@@ -1,4 +1,4 @@
-//! Which events cover whom: P1 and P5 of [`super`]. What is remembered of the answers is in `core/memo.rs`.
+//! Which events cover which inodes: P1 and P5 of [`super`]. The memory for the answers is in `core/memo.rs`.
 
 use super::past::Past;
 use crate::core::inode::{InodeCell, DEPTH_MAX};
@@ -9,11 +9,11 @@ use yore_format::{Corruption, EventNo, Inode};
 use yore_meta::Meta;
 
 impl Past {
-    /// The greatest event that covers the inode (P1). O(1) unless an event of a directory was taken or one
-    /// was moved since it was asked last.
+    /// The greatest event that covers the inode (P1). O(1) unless an event of a directory was taken, or a
+    /// directory was moved, since the last call.
     ///
     /// # Errors
-    /// Reading what is above it may fail.
+    /// Damage and device errors, from reading what is above the inode.
     pub(crate) fn cover(&self, store: &Core, cell: &InodeCell, inode: &Inode) -> Result<EventNo> {
         let last = EventNo(self.last.load(Ordering::Acquire));
         if last.0 == 0 {
@@ -29,7 +29,7 @@ impl Past {
         Ok(event)
     }
 
-    /// What covers an inode with all that is below a directory above it, not yet rounded.
+    /// What covers an inode by events of the directories above it, not yet rounded.
     ///
     /// # Errors
     /// As [`Past::cover`].
@@ -53,13 +53,13 @@ impl Past {
         })
     }
 
-    /// The cover of a directory, without its lock; who asks may hold one that comes later.
+    /// The cover of a directory, without its lock; the caller may hold a lock that comes later.
     fn cover_of_directory(&self, store: &Core, no: InodeNo, epoch: u64) -> Result<EventNo> {
         let (mut path, mut at) = (Vec::new(), no);
         let mut event = loop {
             let cell = match store.cell(at) {
                 Ok(cell) => cell,
-                // Damage, which others will tell. Whatever was cut last may have covered it.
+                // This is damage, which other checks report. The last event of all may have covered it.
                 Err(Error::Stale) => break EventNo(self.last.load(Ordering::Acquire)),
                 Err(e) => return Err(e),
             };
@@ -84,8 +84,8 @@ impl Past {
         Ok(event)
     }
 
-    /// Before the set of an inode's names changes: what covers it now goes on to (V4). What covers its name
-    /// is returned, which is less for one that is excluded.
+    /// Before the set of an inode's names changes: what covers the inode now goes on covering it (V4).
+    /// Returns what covers its name, which is less for an excluded one.
     ///
     /// # Errors
     /// As [`Past::cover`].
@@ -107,14 +107,14 @@ impl Past {
         Ok(of_name.unwrap_or(inode.own_event))
     }
 
-    /// The last event of a directory up to a number that is kept, or may yet be after a crash; 0 if there is
-    /// none (P5).
+    /// The last event of a directory up to a number that is kept, or may still be kept after a crash; 0 if
+    /// there is none (P5).
     fn round(&self, event: EventNo) -> EventNo {
         self.numbers.read().directories.range(..=event).next_back().copied().unwrap_or_default()
     }
 
-    /// The same of an event of the inode itself: one of a directory, which it took along when it was moved,
-    /// or one of its own.
+    /// As [`Past::round`], for an event of the inode itself: one of its own, or one of a directory, which the
+    /// inode took along when it was moved.
     pub(crate) fn round_own(&self, no: InodeNo, event: EventNo) -> EventNo {
         let numbers = self.numbers.read();
         let of_directory = numbers.directories.range(..=event).next_back().copied();
@@ -122,8 +122,8 @@ impl Past {
         of_directory.max(own).unwrap_or_default()
     }
 
-    /// The last kept event up to this one that sees what is excluded, too: one that somebody asked for, or of
-    /// before it was excluded.
+    /// The last event up to this one that also sees excluded files: one that somebody asked for, or one taken
+    /// before the patterns began to exclude.
     fn round_asked(&self, event: EventNo) -> EventNo {
         let since = self.exclusions.since.load(Ordering::Acquire);
         let numbers = self.numbers.read();
@@ -133,8 +133,8 @@ impl Past {
         asked.max(before).unwrap_or_default()
     }
 
-    /// What covers an inode that is excluded: as [`Past::cover`], but of the events that cover it with all
-    /// that is below a directory only those that see what is excluded.
+    /// What covers an excluded inode: as [`Past::cover`], but among the events of directories above it only
+    /// those that also see excluded files.
     ///
     /// # Errors
     /// As [`Past::cover`].
@@ -146,7 +146,7 @@ impl Past {
         Ok(self.round_own(cell.no, inode.own_event).max(self.round_asked(above)))
     }
 
-    /// The same of a name in a directory.
+    /// As [`Past::cover_asked`], for the names in a directory.
     ///
     /// # Errors
     /// As [`Past::cover`].
@@ -160,9 +160,9 @@ impl Past {
     }
 
     /// Whether inodes and names may be missing as of a kept event, though directories name them: a policy
-    /// took it, and one may have excluded them.
+    /// took it, and a policy may have excluded them.
     pub(crate) fn may_miss(&self, meta: &Meta, event: EventNo) -> bool {
-        // Who gives a policy patterns gives the volume this before.
+        // Giving a policy patterns gives the volume this feature first.
         if !meta.has_features(yore_format::WriteFeatures::EXTENDED_PAST) {
             return false;
         }
@@ -176,7 +176,7 @@ impl Past {
         numbers.directories.range(number..).any(|event| !numbers.asked.contains(event))
     }
 
-    /// Whether the inode is as an event saw it, and no version says so yet.
+    /// Whether the inode is still as an event saw it, and no version of that state is kept yet.
     ///
     /// # Errors
     /// As [`Past::cover`].

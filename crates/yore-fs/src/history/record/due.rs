@@ -1,4 +1,4 @@
-//! What policies with intervals are to version at which time.
+//! When intervals of policies are due.
 
 use crate::InodeNo;
 use hashbrown::HashMap;
@@ -6,17 +6,17 @@ use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 use yore_format::EventNo;
 
-/// What is to be versioned at which time.
+/// Which directories and files are to be versioned, and when.
 #[derive(Default)]
 pub(crate) struct Due {
     at: Mutex<HashMap<InodeNo, Instant>>,
-    /// When it was last looked what is kept, and the next number then.
+    /// When the rules of retention were last applied, and the next number at that time.
     pub(crate) retained: Mutex<Option<(Instant, EventNo)>>,
 }
 
 impl Due {
-    /// Something below a directory with an interval has changed. True if it was not known that it is to be
-    /// versioned.
+    /// Something below a directory with an interval has changed. True if the directory was not due at any
+    /// time yet.
     pub(crate) fn note(&self, no: InodeNo, interval: Duration) -> bool {
         let mut at = self.at.lock();
         if at.contains_key(&no) {
@@ -26,12 +26,12 @@ impl Due {
         true
     }
 
-    /// It is to be versioned after this time, whatever was known before.
+    /// Makes it due after this time, whatever was due before.
     pub(crate) fn put(&self, no: InodeNo, after: Duration) {
         self.at.lock().insert(no, Instant::now() + after);
     }
 
-    /// How long until the next one.
+    /// How long until the next one is due.
     pub(crate) fn next(&self) -> Option<Duration> {
         let next = self.at.lock().values().min().copied()?;
         Some(next.saturating_duration_since(Instant::now()))

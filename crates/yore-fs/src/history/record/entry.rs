@@ -10,9 +10,9 @@ pub(crate) struct PastEntry {
     pub directory: InodeNo,
     /// The entry's cookie.
     pub cookie: u64,
-    /// The number since which it meant this.
+    /// The first number as of which it meant this.
     pub birth: EventNo,
-    /// The number from which on it did not.
+    /// The first number as of which it no longer did.
     pub death: EventNo,
     /// The inode.
     pub inode: InodeNo,

@@ -1,14 +1,14 @@
-//! What giving up history would free, as it was found out lately for each user's requests.
+//! Recent answers to the question what giving up history would free, for each user's requests.
 
 use crate::types::Behalf;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// Users whose answers are remembered.
+/// How many users' answers are remembered.
 const ANSWERS: usize = 64;
 
-/// What giving up all that may go frees.
+/// How much giving up all that may go frees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Most {
     /// Data blocks, at least.
@@ -17,7 +17,7 @@ pub(crate) struct Most {
     pub any: bool,
 }
 
-/// Answers that are good for some time.
+/// Answers that are valid for some time.
 #[derive(Default)]
 pub(crate) struct Estimates(Mutex<HashMap<Behalf, Answer>>);
 
@@ -26,20 +26,20 @@ pub(crate) struct Estimates(Mutex<HashMap<Behalf, Answer>>);
 pub(crate) struct Answer {
     /// What would be freed.
     pub most: Most,
-    /// Whether all was looked at.
+    /// Whether the survey looked at everything.
     pub is_whole: bool,
-    /// The epoch of the rules that it was asked for with.
+    /// The epoch of the rules at the time of the survey.
     pub epoch: u64,
-    /// The data blocks that history had.
+    /// How many data blocks history had.
     pub history: u64,
-    /// When it was asked for.
+    /// When the survey was made.
     pub asked: Instant,
     /// How long it took.
     pub took: Duration,
 }
 
 impl Estimates {
-    /// The last answer for a user's requests, if the rules are those of then.
+    /// The last answer for a user's requests, if the rules have not changed since.
     pub(crate) fn known(&self, behalf: Behalf, epoch: u64) -> Option<Answer> {
         self.0.lock().get(&behalf).copied().filter(|answer| answer.epoch == epoch)
     }

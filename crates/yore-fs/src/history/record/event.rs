@@ -8,7 +8,7 @@ use yore_format::{key_parts, Corruption, EventNo, EventRow, Timestamp};
 pub struct Event {
     /// Its place in the order of all events.
     pub number: EventNo,
-    /// When it was, what it is of, its name.
+    /// Its time, its root, its name.
     pub row: EventRow,
 }
 
@@ -20,7 +20,7 @@ pub(super) fn decode_event(key: &[u8], value: &[u8]) -> std::result::Result<Even
     Ok(Event { number: EventNo(number), row: EventRow::decode(value)? })
 }
 
-/// The present, but later than the last event (V5).
+/// The present time, but later than the last event's (V5).
 pub(super) fn after(last: Timestamp, now: Timestamp) -> Timestamp {
     if now > last {
         return now;
@@ -31,7 +31,7 @@ pub(super) fn after(last: Timestamp, now: Timestamp) -> Timestamp {
     }
 }
 
-/// Until when nobody gives an event up, in seconds since 1970, if that is not over.
+/// Until when the event is not given up, in seconds since 1970; `None` if that time is over.
 pub(super) fn held_until(row: &EventRow) -> Option<i64> {
     row.more.held_until.filter(|until| *until > crate::clock::now().seconds)
 }
@@ -45,7 +45,7 @@ pub(crate) fn is_held(row: &EventRow) -> bool {
     row.held || held_until(row).is_some()
 }
 
-/// Why an event is not given up, if it is held.
+/// The error that says why an event is not given up, if it is held.
 pub(crate) fn held(event: &Event) -> Option<Error> {
     let until = held_until(&event.row);
     let until = until.map(|until| Error::HeldUntil { event: event.number.0, until: until_text(until) });

@@ -1,5 +1,5 @@
-//! Patterns of policies, compiled, and what is remembered of whom they exclude. What that means is in
-//! [`crate::history::exclude`].
+//! Patterns of policies, compiled, and what memory knows of whom they exclude. [`crate::history::exclude`]
+//! says what that means.
 
 use super::past::Past;
 use crate::core::inode::InodeCell;
@@ -17,19 +17,19 @@ impl Past {
         self.exclusions.any.load(Ordering::Acquire)
     }
 
-    /// Changes with whom policies exclude, but for renames of what is no directory.
+    /// Changes whenever the inodes that policies exclude may change, except for renames of non-directories.
     pub(crate) fn exclusion_epoch(&self) -> u64 {
         self.exclusions.epoch.load(Ordering::Acquire)
     }
 
-    /// A directory has another name. Inside the Op that gives it.
+    /// A directory gets another name. Called inside the Op that renames it.
     pub(crate) fn note_renamed_directory(&self) {
         if self.has_exclusions() {
             self.exclusions.changed();
         }
     }
 
-    /// The patterns of the policy of this inode's own; `None` if it says nothing of them.
+    /// The patterns of this inode's own policy; `None` if it does not say `exclude`.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -66,8 +66,9 @@ impl Past {
         })
     }
 
-    /// Before what makes the patterns of a directory's policy exclude more than they did: what policies took
-    /// until now has seen what they exclude. If there is such an event that they did not know of.
+    /// Called before the patterns of a directory's policy come to exclude more than they did: events that
+    /// policies took until now also see what the patterns will exclude. Does nothing if there is no such
+    /// event since the policy's `excluding_since`.
     ///
     /// # Errors
     /// As [`Past::set_policy`].
@@ -78,24 +79,24 @@ impl Past {
             return Ok(());
         }
         match self.set_policy_anew(store, cell, &row.policy, None, None) {
-            // It is gone, and with it what it excluded.
+            // The inode is gone, and what it excluded with it.
             Err(Error::NotFound) => Ok(()),
             set => set.map(drop),
         }
     }
 
-    /// Inside the Op in which an inode is born anew without a version.
+    /// Called inside the Op in which an inode is born anew without a version.
     pub(crate) fn note_renewed(&self, cell: &InodeCell) {
         let renewed = self.exclusions.renewed.fetch_add(1, Ordering::AcqRel) + 1;
         cell.cover.excluded.renewed.store(renewed, Ordering::Release);
     }
 
-    /// Before blocks of inodes are overwritten of which this is the greatest place
-    /// ([`ExcludedMemo::renewed`]): that they were born anew is durable. Else a crash could leave an inode
-    /// that says that it was so as of an event, with data of later.
+    /// Called before blocks of such inodes are overwritten; `newest` is their greatest position
+    /// ([`ExcludedMemo::renewed`]). Makes it durable that these inodes were born anew. Otherwise a crash
+    /// could leave an inode that claims to be as it was as of an event, with later data.
     ///
     /// # Errors
-    /// Those of making it durable.
+    /// Those of writing to the medium.
     pub(crate) fn settle_renewed(&self, meta: &Meta, newest: u64) -> Result<()> {
         if newest <= self.exclusions.durable.load(Ordering::Acquire) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Patterns of policies, and what is remembered of whom they exclude.
+//! Patterns of policies, and what memory knows of whom they exclude.
 
 use crate::core::memo::{builder, Patterns};
 use crate::InodeNo;
@@ -28,10 +28,10 @@ fn check_pattern(pattern: &str) -> std::result::Result<(), String> {
     }
 }
 
-/// Says why a policy cannot exclude by these patterns.
+/// Checks whether a policy can exclude by these patterns.
 ///
 /// # Errors
-/// The pattern and the reason, for people.
+/// The first pattern that it cannot use and the reason, for people.
 pub fn check_patterns(patterns: &[String]) -> std::result::Result<(), String> {
     for pattern in patterns {
         check_pattern(pattern)
@@ -51,14 +51,14 @@ pub fn check_patterns(patterns: &[String]) -> std::result::Result<(), String> {
 pub(super) struct Exclusions {
     /// There are some.
     pub(super) any: AtomicBool,
-    /// Counts what changes whom they exclude: changes of patterns, and renames of directories.
+    /// Counts changes of what they exclude: changes of patterns, and renames of directories.
     pub(super) epoch: AtomicU64,
-    /// The greatest number of those that their rows have: snapshots of policies that were taken before count
-    /// as all others. Of one row it may be less, and then too much is kept.
+    /// The greatest `excluding_since` of all rows: events that policies took before it see everything, like
+    /// all other events. A single row may have a smaller number; then too much is kept.
     pub(super) since: AtomicU64,
-    /// Whose policies have patterns. Lock order: after all states, before `compiled`.
+    /// The inodes whose policies have patterns. Lock order: after all states, before `compiled`.
     deciding: Mutex<HashSet<InodeNo>>,
-    /// Compiled ones, as of an epoch of policies.
+    /// Compiled patterns, as of an epoch of policies.
     pub(super) compiled: Mutex<(u64, HashMap<InodeNo, Arc<Patterns>>)>,
     /// How many inodes were born anew without a version, and how many of these are durable.
     pub(super) renewed: AtomicU64,
@@ -66,7 +66,7 @@ pub(super) struct Exclusions {
 }
 
 impl Exclusions {
-    /// A row of the tree of policies is this now.
+    /// A row of the tree of policies was set to this.
     pub(super) fn note(&self, no: InodeNo, row: Option<&PolicyRow>) {
         let mut deciding = self.deciding.lock();
         let patterns = row.and_then(|row| row.policy.exclude.as_ref());
@@ -78,7 +78,7 @@ impl Exclusions {
         self.since.fetch_max(row.map_or(0, |row| row.excluding_since.0), Ordering::AcqRel);
     }
 
-    /// Whom they exclude has changed.
+    /// What the patterns exclude has changed.
     pub(super) fn changed(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }

@@ -1,10 +1,10 @@
 //! What expunging changes in the trees of the past ([`crate::history::reclaim::expunge`] says when): the row
 //! that says that the history of a file is being given up, and names that are given up for it.
 //!
-//! The row is an event that nobody sees: it has a number, and what the file was before that number is gone
-//! from the moment in which the row is there. In the same Op the present is detached: the inode in use, and
-//! the name that it remembers, are born at that number, so no earlier event has seen them. What was before is
-//! then not shown any more ([`Expunging::has`]), and goes in Ops of its own.
+//! The row is an event that nobody sees. It has a number, and what the file was before that number is gone
+//! from the moment the row exists. The same Op detaches the present: the inode in use, and the name that it
+//! remembers, are born at that number, so no earlier event has seen them. From then on nobody sees what was
+//! before ([`Expunging::has`]); it is given up in Ops of its own.
 
 use super::entry::PastEntry;
 use super::event::after;
@@ -23,21 +23,21 @@ use yore_format::{
 };
 use yore_meta::{Meta, Op};
 
-/// Blocks that the row may need: itself, and its entry in the index.
+/// Blocks that entering the row may need: the row itself, and its entry in the index.
 pub(crate) const ROW_BLOCKS: u32 = 2 * CELL_BLOCKS;
 
 impl Past {
-    /// For who enters rows: no event is taken meanwhile. Before any inode's state.
+    /// Lets a caller enter rows; no event is taken meanwhile. Lock order: before any inode's state.
     pub(crate) fn enter_expunges(&self) -> Entering<'_> {
         self.enter_rows(EventKind::Expunge, String::new())
     }
 
-    /// The same for rows of any kind of work, which say this in place of a name.
+    /// As [`Past::enter_expunges`], for rows of any kind of work, which have this text in place of a name.
     pub(super) fn enter_rows(&self, kind: EventKind, text: String) -> Entering<'_> {
         Entering { past: self, last: self.events.write(), kind, text }
     }
 
-    /// Removes the row of work that is done.
+    /// Removes the row of finished work.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -60,16 +60,15 @@ impl Past {
         Ok(())
     }
 
-    /// What the file was before is not shown any more, since its row was entered: `forget` drops what is in
-    /// memory of it. Nobody reads of it when this returns. The caller holds no lock but that of
-    /// [`Expunging::hold_still`].
+    /// After the row of a file was entered: on return nobody reads any more what the file was before it.
+    /// `forget` drops that from memory. The caller holds no lock but that of [`Expunging::hold_still`].
     pub(crate) fn hide(&self, forget: impl FnOnce()) {
-        // Who reads a version reads it to the end first; who comes later does not find it.
+        // A reader of a version finishes reading first; later readers do not find it.
         let _reading = self.reading.write();
         forget();
     }
 
-    /// All of a file's history is given up: nothing remembers it.
+    /// Removes the row of a file whose history is all given up: nothing remembers that history.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -79,7 +78,8 @@ impl Past {
         Ok(())
     }
 
-    /// Gives up what a name meant before a number. If it meant that longer, it has since that number.
+    /// Gives up what a name meant before a number. If it went on meaning that, its meaning now begins at that
+    /// number.
     ///
     /// # Errors
     /// Damage and device errors; `NoSpace`.
@@ -111,7 +111,7 @@ impl Past {
         Ok(())
     }
 
-    /// Calls `each` with past names of a shard from a key on, at most so many; returns the key to go on from.
+    /// Calls `each` with past names of a shard from a key on, at most `most`; returns the key to go on from.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -139,16 +139,16 @@ impl Past {
     }
 }
 
-/// Who enters rows that say that something is under way.
+/// Permission to enter rows that say that something is under way.
 pub(crate) struct Entering<'p> {
     past: &'p Past,
     last: RwLockWriteGuard<'p, Timestamp>,
     kind: EventKind,
-    /// What stands in place of a name.
+    /// The text in place of a name.
     text: String,
 }
 
-/// Such a row, made ready.
+/// A row that is ready to be entered.
 pub(crate) struct Row {
     file: Expunge,
     events: Slot,
@@ -157,7 +157,7 @@ pub(crate) struct Row {
 }
 
 impl Entering<'_> {
-    /// Makes ready for the row of a file.
+    /// Prepares the row of a file.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -169,8 +169,8 @@ impl Entering<'_> {
         Ok(Row { file, events, index, time: after(*self.last, crate::clock::now()) })
     }
 
-    /// Inside an Op with [`ROW_BLOCKS`]: the row is entered. One that expunges, with the state of the inode
-    /// in use locked: what was before is given up.
+    /// Enters the row, inside an Op with [`ROW_BLOCKS`]. If the row expunges, the caller has locked the state
+    /// of the inode in use, and what was before is now given up.
     pub(crate) fn apply(&mut self, op: &mut Op<'_>, row: Row) {
         let Row { file, events, index, time } = row;
         let Expunge { number, inode, incarnation } = file;
@@ -198,7 +198,7 @@ impl Entering<'_> {
 }
 
 impl Row {
-    /// Which file.
+    /// The file of the row.
     pub(crate) fn file(&self) -> Expunge {
         self.file
     }

@@ -10,16 +10,16 @@ use yore_format::{Corruption, EventNo, EventRow, EventState, Incarnation};
 /// A file whose history is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expunge {
-    /// What it was before this number is given up.
+    /// What the file was before this number is given up.
     pub number: EventNo,
     /// Which file.
     pub inode: InodeNo,
-    /// Which of those that have had the inode number.
+    /// Which inode of those that have had the number.
     pub incarnation: Incarnation,
 }
 
 impl Expunge {
-    /// Whether this, born then, is what is given up.
+    /// Whether a version or name with this birth is being given up.
     pub(crate) fn takes(&self, inode: InodeNo, incarnation: Incarnation, birth: EventNo) -> bool {
         (inode, incarnation) == (self.inode, self.incarnation) && birth < self.number
     }
@@ -32,14 +32,15 @@ pub(crate) struct Expunging {
     any: AtomicBool,
     /// Lock order: after all others.
     files: RwLock<HashMap<InodeNo, Vec<Expunge>>>,
-    /// Counts directories that moved.
+    /// How many directories have moved so far.
     moves: AtomicU64,
-    /// Held by who makes an event stay, and by who must know which ones do. Before the lock of the events.
+    /// Held by callers that make events stay, and by callers that must know which events do. Lock order:
+    /// before the lock of the events.
     holding: Mutex<()>,
 }
 
 impl Expunging {
-    /// One that was under way when the volume was closed.
+    /// Adds a file whose history was being given up when the volume was closed.
     pub(super) fn load(&self, number: EventNo, row: &EventRow) -> Result<()> {
         if row.state != EventState::Dying {
             return Err(Corruption::new("event", "state", "dying, of one that expunges", "another").into());
@@ -72,13 +73,13 @@ impl Expunging {
             && self.files.read().get(&inode).is_some_and(|files| files.iter().any(is_it))
     }
 
-    /// The same of what a name meant.
+    /// As [`Expunging::has`], for what a name meant.
     pub(crate) fn has_entry(&self, entry: &PastEntry, event: EventNo) -> bool {
         self.has(entry.inode, entry.incarnation, event)
     }
 
-    /// When an entry began that was made at `birth`, without what is given up. Of one whose inode's state is
-    /// locked it stays so.
+    /// The birth of an entry that was made at `birth`, without the part that is being given up. The answer
+    /// stays true as long as the state of the entry's inode is locked.
     pub(crate) fn began(&self, inode: InodeNo, incarnation: Incarnation, birth: EventNo) -> EventNo {
         if !self.any.load(Ordering::Acquire) {
             return birth;
@@ -89,7 +90,7 @@ impl Expunging {
         taken.map(|file| file.number).max().unwrap_or(birth)
     }
 
-    /// All of them, in the order in which they were asked for.
+    /// All of these files, in the order of the requests.
     pub(crate) fn all(&self) -> Vec<Expunge> {
         let mut all: Vec<Expunge> = self.files.read().values().flatten().copied().collect();
         all.sort_by_key(|file| file.number);
@@ -108,12 +109,12 @@ impl Expunging {
         self.moves.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often a directory was moved.
+    /// How many directories have moved so far.
     pub(crate) fn moves(&self) -> u64 {
         self.moves.load(Ordering::Acquire)
     }
 
-    /// As long as this lives, no event comes to be held or pinned, or ceases to be held.
+    /// As long as this lives, no event becomes held or pinned, and no event is released.
     pub(crate) fn hold_still(&self) -> MutexGuard<'_, ()> {
         self.holding.lock()
     }

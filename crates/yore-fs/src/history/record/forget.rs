@@ -19,14 +19,14 @@ use yore_format::{
 };
 use yore_meta::{Change, Meta, Op};
 
-/// That a version ended then or, with a cookie, what this stood for in a directory.
+/// The end of a version or, with a cookie, of what that cookie meant in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// When.
     pub end: EventNo,
     /// The inode, or the directory.
     pub inode: InodeNo,
-    /// The entry's; 0: a version.
+    /// The entry's cookie; 0 for a version.
     pub cookie: u64,
 }
 
@@ -47,11 +47,12 @@ impl Ended {
 }
 
 impl Past {
-    /// Makes events invisible, each named once. Not durable by itself: a crash may leave some of them.
+    /// Makes events invisible; each occurs once in `numbers`. Not durable by itself: after a crash some of
+    /// them may be visible again.
     ///
     /// # Errors
     /// [`Error::NotFound`] if one is not kept, [`Error::Held`] or [`Error::Pinned`] if one must stay: then
-    /// all are as they were. After damage and device errors those that come before are dying.
+    /// nothing has changed. After damage and device errors the events before the failing one are dying.
     pub(crate) fn mark_dying(&self, store: &Core, numbers: &[EventNo]) -> Result<()> {
         let mut marked = 0;
         let result = {
@@ -89,8 +90,8 @@ impl Past {
         result
     }
 
-    /// These dying events are so on the medium, too: nothing is kept for them any more. What has been kept
-    /// for them can be seen when this returns, by who takes the locks of the shards.
+    /// The medium has these events as dying, too: nothing more is kept for them. On return, a caller that
+    /// takes the locks of the shards sees everything that was kept for them.
     pub(crate) fn note_dead(&self, events: &[EventNo]) {
         {
             let mut numbers = self.numbers.write();
@@ -125,13 +126,13 @@ impl Past {
         Ok(kept)
     }
 
-    /// Holds a kept event, or no longer; on behalf of a user, who is noted, and for a reason (an empty one
-    /// leaves what there is). What a policy holds for a time only root releases, and who is nobody's user.
-    /// Not durable by itself.
+    /// Holds a kept event or releases it, on behalf of a user, whom the row notes, and for a reason (an empty
+    /// one leaves the present one). Only root, or a caller without a user, releases an event that a policy
+    /// holds for a time. Not durable by itself.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it is not kept; [`Error::HeldUntil`], [`Error::LimitReached`]; damage and
-    /// device errors.
+    /// [`Error::NotFound`] if the event is not kept; [`Error::HeldUntil`], [`Error::LimitReached`]; damage
+    /// and device errors.
     pub(crate) fn set_held(
         &self,
         store: &Core,
@@ -164,8 +165,8 @@ impl Past {
         self.change_row(store, number, EventRow { held, ..row }, "")
     }
 
-    /// Stores a row in place of the one of this number, and takes a name (if it is not empty) out of the
-    /// index. Under the lock of the events. Fields that the row did not have need
+    /// Replaces the row with this number, and removes a name (unless it is empty) from the index. The caller
+    /// holds the lock of the events. Fields that the old row did not have need
     /// [`yore_format::WriteFeatures::EXTENDED_PAST`].
     pub(super) fn change_row(&self, store: &Core, number: EventNo, row: EventRow, name: &str) -> Result<()> {
         self.rule_epoch.fetch_add(1, Ordering::AcqRel);
@@ -199,7 +200,7 @@ impl Past {
         Ok(())
     }
 
-    /// A dying event holds nothing any more: its row goes to the forgotten ones.
+    /// Nothing is held for this dying event any more: moves its row to the tree of forgotten events.
     ///
     /// # Errors
     /// Damage and device errors; `NoSpace`.
@@ -230,7 +231,7 @@ impl Past {
         Ok(())
     }
 
-    /// Ends of versions and names of a shard behind `after`, up to a number, in order, at most so many.
+    /// Ends of versions and names of a shard after `after`, up to a number, in order, at most `most`.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -257,7 +258,7 @@ impl Past {
         Ok(found)
     }
 
-    /// What a cookie had stood for until then; `None` if that name is not there.
+    /// What a cookie meant until then; `None` if that name does not exist.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -280,7 +281,7 @@ impl Past {
         Ok(())
     }
 
-    /// Makes ready for giving up a version.
+    /// Prepares giving up a version.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -328,7 +329,7 @@ impl Past {
     }
 }
 
-/// A version or a name, made ready to be given up.
+/// A version or a name that is ready to be given up.
 pub(crate) struct Removal<'p> {
     past: &'p Past,
     shard: usize,
@@ -342,7 +343,7 @@ pub(crate) struct Removal<'p> {
 }
 
 impl Removal<'_> {
-    /// Inside an Op: it is gone. What it held may be freed behind this change.
+    /// Removes it, inside an Op. What it held may be freed after the change that is returned.
     pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Change {
         let gone = self.tree.remove(op, &self.key);
         self.past.store(op, self.which, &self.tree, &gone);
@@ -352,7 +353,7 @@ impl Removal<'_> {
     }
 }
 
-/// What is to be given up must be there: only damage can make it not so.
+/// Fails if what is to be given up is not there, which only damage can cause.
 pub(super) fn check_there(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
     match tree.get(meta, key, |found| found.is_some())? {
         true => Ok(()),
@@ -374,11 +375,11 @@ pub struct Forgetting {
     pub forgotten: u64,
     /// Events still dying.
     pub dying: u64,
-    /// Files whose history is given up, all of it.
+    /// Files whose whole history is given up.
     pub expunged: u64,
-    /// And of which some is left.
+    /// Files of whose history some is left.
     pub expunging: u64,
 }
 
-/// What asks how far it has come, and whether to go on.
+/// A callback that learns how far forgetting has come, and decides whether to go on.
 pub(crate) type Ask<'a> = &'a mut dyn FnMut(&Forgetting) -> ControlFlow<()>;

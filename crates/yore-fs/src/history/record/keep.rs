@@ -1,9 +1,9 @@
-//! Keeping versions and names at the first change after an event: made ready where it may fail
+//! Keeping versions and names at the first change after an event: prepared where that may fail
 //! ([`Past::prepare`]), entered in the Op that changes them ([`Keep`]).
 //!
-//! What ends takes its place in two trees of its shard: its own, and the one of changes, which says when.
-//! What goes one after the other is often neighbours, a directory's names or files made one after the other,
-//! so each tree has [`LeafHints`].
+//! What ends is entered in two trees of its shard: its own, and the tree of changes, which says when it
+//! ended. Cells that are entered one after the other are often neighbours (a directory's names, files made
+//! one after the other), so each tree has [`LeafHints`].
 
 use super::past::Past;
 use super::shard::Shard;
@@ -20,12 +20,11 @@ use yore_format::{
 use yore_meta::{Change, Op};
 
 impl Past {
-    /// Makes ready for keeping, with one number, inodes as they are, whose states are locked for writing and
-    /// whose data is written back, and names that are about to be removed or to mean something else from
-    /// `number` on, of directories whose states are locked for writing: of the names, those that an event has
-    /// seen before. One that is taken meanwhile has `number` itself; a name that was made with that number
-    /// ends with it, too, and was never seen.
-    ///
+    /// Prepares keeping inodes as they are, and names that will be removed or will mean something else from
+    /// `number` on. All get the same number. The states of the inodes are locked for writing, and their data
+    /// is written back. The states of the names' directories are locked for writing. Of the names, this keeps
+    /// only those that an event has seen before. An event that is taken meanwhile has `number` itself; a name
+    /// that was made with that number ends with it, too, and no event has seen it.
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn prepare(
@@ -76,7 +75,7 @@ impl Past {
                 let end_at = self.slot_near(&store.meta, changes, &mut shard.changes, (&end, 0))?;
                 let is_first = of_shard.cells.is_empty();
                 if !is_first || cells.peek().is_some_and(|(of, ..)| *of == no) {
-                    // What is entered first changes the way for the others.
+                    // The first cells entered change the path for the others.
                     at.tree.prepare(&store.meta, &key, &key, &mut keep._pins)?;
                     end_at.tree.prepare(&store.meta, &end, &end, &mut keep._pins)?;
                 }
@@ -88,7 +87,8 @@ impl Past {
     }
 }
 
-/// What a version says of an inode: of directories the entries themselves tell when they were.
+/// What a version stores of an inode. Of directories it stores no entries: these say themselves when they
+/// existed.
 fn as_version(inode: &Inode) -> Inode {
     let mut kept = inode.clone();
     if inode.is_directory() {
@@ -124,11 +124,11 @@ pub(crate) struct OldName<'a> {
     pub entry: DirEntry<'a>,
     /// What covers the inode that it means ([`Past::hold_cover`]).
     pub cover: EventNo,
-    /// Policies exclude it.
+    /// Policies exclude the inode.
     pub excluded: bool,
 }
 
-/// The key of what is to be entered.
+/// The key of a cell to be entered.
 enum Key {
     Version([u8; 16]),
     Name([u8; 24]),
@@ -153,7 +153,7 @@ impl Key {
     }
 }
 
-/// A cell and the key of its end; where both go, unless that is to be looked for.
+/// A cell and the key of its end, and where both go; `None` if the insert has to search for that.
 struct KeptCell {
     key: Key,
     value: Vec<u8>,
@@ -161,14 +161,14 @@ struct KeptCell {
     slots: Option<(Slot, Slot)>,
 }
 
-/// The cells of one shard, with where each is to be entered as long as no other was.
+/// The cells of one shard, each with its insert position, which is valid until another cell is entered.
 struct KeepShard<'p> {
     no: usize,
     shard: RwLockWriteGuard<'p, Shard>,
     cells: Vec<KeptCell>,
 }
 
-/// Versions and names, made ready to be kept.
+/// Versions and names that are ready to be kept.
 pub(crate) struct Keep<'p> {
     past: &'p Past,
     /// When they end.
@@ -184,9 +184,9 @@ impl Keep<'_> {
         self.shards.is_empty()
     }
 
-    /// Inside an Op, with no event of a directory taken since it was prepared: if a version was prepared, the
-    /// inode as it is becomes that version, and is born anew. Who stores it does so after the change that is
-    /// returned.
+    /// Called inside an Op, when no event of a directory was taken since the preparation. If a version was
+    /// prepared, the inode as it is becomes that version, and the inode in use is born anew. The caller
+    /// stores the inode in use after the change that is returned.
     pub(crate) fn inode(&mut self, op: &mut Op<'_>, no: InodeNo, state: &mut InodeState) -> Option<Change> {
         let kept = self.enter(op, &version_key(no, state.inode.born))?;
         state.inode.born = self.number;
@@ -194,7 +194,7 @@ impl Keep<'_> {
         Some(kept)
     }
 
-    /// Inside an Op, before the entry changes: keeps it, if an event has seen it.
+    /// Called inside an Op, before the entry changes: keeps the entry if an event has seen it.
     pub(crate) fn name(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, birth: EventNo) {
         self.enter(op, &name_key(directory, cookie, birth));
     }

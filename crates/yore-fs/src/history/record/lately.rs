@@ -1,6 +1,6 @@
-//! Which events are being read: those as of which somebody has read something lately. What is open of the
-//! past is not known (a mount's kernel opens files without asking), but who has something open reads it
-//! sooner or later, and who reads goes on.
+//! Which events are being read: those as of which somebody has read something lately. Nobody knows what is
+//! open in the past (a mount's kernel opens files without asking). But a program that has a file open reads
+//! it sooner or later, and a reader goes on reading.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use yore_format::EventNo;
 
-/// Events that are remembered before those are dropped that were read too long ago.
+/// When this many events are remembered, those that were read too long ago are dropped.
 const MANY: usize = 1024;
-/// Bits of a word that has an event and a second.
+/// The bits for the second, in a word that has an event and a second.
 const SECOND_BITS: u32 = 24;
 
 /// When events were last read.
@@ -18,7 +18,8 @@ pub(crate) struct Lately {
     began: Instant,
     /// How long an event counts as being read.
     lasts: Duration,
-    /// What was noted last of some events, so that noting it again costs nothing: the event, and the second.
+    /// The latest notes of some events, each with its event and second, so that noting the same again costs
+    /// nothing.
     noted: [AtomicU64; 16],
     read: Mutex<HashMap<EventNo, Duration>>,
 }
@@ -29,7 +30,8 @@ impl Lately {
         Lately { began, lasts, noted, read }
     }
 
-    /// Somebody reads as of an event; whether nobody did before, so that one more must stay.
+    /// Notes that somebody reads as of an event. Returns whether nobody did before, so that one more event
+    /// must stay.
     pub(super) fn note(&self, event: EventNo) -> bool {
         let now = self.began.elapsed();
         let word = event.0 << SECOND_BITS | (now.as_secs() & ((1 << SECOND_BITS) - 1));
@@ -46,7 +48,7 @@ impl Lately {
         before.is_none_or(|at| at + self.lasts < now)
     }
 
-    /// Whether somebody reads, or did lately, as of an event.
+    /// Whether somebody reads as of an event, or did lately.
     pub(crate) fn is_read(&self, event: EventNo) -> bool {
         let read = self.read.lock();
         read.get(&event).is_some_and(|at| *at + self.lasts > self.began.elapsed())

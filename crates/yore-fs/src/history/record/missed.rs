@@ -1,12 +1,12 @@
-//! Versions that a policy asks for and that a full volume has no room for.
+//! Versions that a policy asks for, but that a full volume has no room for.
 //!
-//! A full volume would have one complaint for each close of a file, and nobody reads thousands of equal
-//! lines. So the log says once that versions are missing, and once that they are made again. Between the two
-//! this counts them, and `yore info` tells the count.
+//! A full volume would log one complaint for each close of a file, and nobody reads thousands of equal lines.
+//! So the log says once that versions are missing, and once that they are made again. Between the two this
+//! counts them, and `yore info` shows the count.
 //!
-//! **When it ends.** A volume that is almost full makes one version and misses the next. So the state ends
-//! with a version that was made while a small part of the volume ([`ROOM`]) was free, and not with each
-//! version that was made.
+//! **When it ends.** A volume that is almost full makes one version and misses the next. So not every version
+//! that is made ends the state, but only one that is made while a small part of the volume ([`ROOM`]) is
+//! free.
 
 use crate::clock::now;
 use crate::{Error, Result};
@@ -25,17 +25,18 @@ pub struct MissedVersions {
     pub count: u64,
 }
 
-/// Whether versions are missing now. Of this opening of the volume: it is not on the medium.
+/// Whether versions are missing now. Since this opening of the volume only: it is not on the medium.
 #[derive(Default)]
 pub(crate) struct Missed(Mutex<Option<MissedVersions>>);
 
 impl Missed {
-    /// What is missing; `None`: nothing.
+    /// The missing versions; `None` if there are none.
     pub(crate) fn now(&self) -> Option<MissedVersions> {
         *self.0.lock()
     }
 
-    /// Takes note of how making a version went, given the free blocks of the volume and all of them.
+    /// Records whether a version could be made, given the free blocks of the volume and the number of all
+    /// blocks.
     pub(crate) fn note<R>(&self, made: &Result<R>, blocks: impl FnOnce() -> (u64, u64)) {
         let mut missed = self.0.lock();
         match (made, &mut *missed) {

@@ -1,14 +1,14 @@
-//! The names of events, and what people say of them.
+//! The names of events, and what else people can change of them.
 //!
 //! **N1** A name is unique among the kept events of one directory: many directories may each have a `step-1`.
-//! Where a name is used, the nearest directory above that has an event under it is meant
+//! Where somebody uses a name, it means the event of the nearest directory above that has one of that name
 //! ([`crate::history::read::at_time`]).
 //!
-//! **N2** Which events of one directory have a name is found in two stretches of the index, those of the
-//! directory and those of the name: what both have is looked for in both by turns, so the shorter one decides
-//! how long that takes.
+//! **N2** Two stretches of the index tell which events of one directory have a name: that of the directory
+//! and that of the name. The search looks in both by turns for what both have, so the shorter stretch
+//! determines how long it takes.
 //!
-//! **N3** A volume on which two kept events have one name has [`WriteFeatures::EXTENDED_PAST`]. Older
+//! **N3** A volume on which two kept events have the same name has [`WriteFeatures::EXTENDED_PAST`]. Older
 //! programs refuse to change it.
 
 use super::event::Event;
@@ -24,8 +24,8 @@ use yore_format::{
 use yore_meta::Meta;
 
 impl Past {
-    /// The first and the last number of the kept events that may have a name, of whatever directories;
-    /// `None`: there are none. O(log events + events of that name).
+    /// The first and the last number of the kept events that may have a name, of any directory; `None` if
+    /// there are none. O(log events + events of that name).
     ///
     /// # Errors
     /// Damage and device errors.
@@ -35,7 +35,7 @@ impl Past {
         Ok(numbers.first().copied().zip(numbers.last().copied()))
     }
 
-    /// The kept events that may have this name, in ascending order: those whose names have the same hash.
+    /// The kept events that may have this name, in ascending order: their names have the same hash.
     fn numbers_named_locked(&self, store: &Core, name: &str) -> Result<Vec<EventNo>> {
         let first = event_index_by_name(&store.hash_seed, name, EventNo(0));
         let mut numbers = Vec::new();
@@ -49,8 +49,8 @@ impl Past {
         Ok(numbers)
     }
 
-    /// The kept events with this name, of whatever directories, in ascending order. O(events of that name ·
-    /// log events).
+    /// The kept events with this name, of any directory, in ascending order. O(events of that name · log
+    /// events).
     ///
     /// # Errors
     /// Damage and device errors.
@@ -61,8 +61,8 @@ impl Past {
         events.filter(|event| event.as_ref().map_or(true, |event| event.row.name == name)).collect()
     }
 
-    /// Those that are of this directory itself, or of one that had its number: the lesser of both counts, and
-    /// O(log events) for each.
+    /// Those of [`Past::named`] that are of this directory itself, or of another one that had its number.
+    /// Takes O(log events) for each event of the directory or of the name, whichever are fewer.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -91,7 +91,7 @@ impl Past {
         Ok(found)
     }
 
-    /// The first number from that of a key on, of those that the index has in the stretch of the key.
+    /// The first number, from that of a key on, in the key's stretch of the index.
     fn next_in_index(&self, meta: &Meta, from: &[u8; 16]) -> Result<Option<EventNo>> {
         let mut next = None;
         self.tree(HistoryTree::EventIndex).scan(meta, from, &mut |key, _| {
@@ -118,11 +118,11 @@ impl Past {
         Ok(None)
     }
 
-    /// Whether an event of this directory may have a name.
+    /// Checks that an event of this directory may have a name.
     ///
     /// # Errors
-    /// [`Error::Exists`] if another one has it, also one of another directory where the volume's names are
-    /// unique (N3); damage and device errors.
+    /// [`Error::Exists`] if another event of the directory has it, or, where names must be unique on the
+    /// whole volume (N3), an event of any directory; damage and device errors.
     pub(super) fn check_name_locked(
         &self,
         store: &Core,
@@ -143,8 +143,8 @@ impl Past {
         }
     }
 
-    /// Gives the volume what it must have before an event with such a name and further fields is stored (N3).
-    /// The caller holds no lock.
+    /// Gives the volume the features that it must have before an event with such a name and further fields is
+    /// stored (N3). The caller holds no lock.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; those of writing a generation.
@@ -155,12 +155,12 @@ impl Past {
         Ok(())
     }
 
-    /// Changes the name of a kept event, what is said of it, or who holds it, as `change` does; its place,
-    /// its time and what it is of stay. Not durable by itself. The row as it was, and as it is.
+    /// Lets `change` change the name of a kept event, its description, or who holds it; its number, its time
+    /// and its root stay. Not durable by itself. Returns the row as it was, and as it is.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it is not kept; [`Error::Exists`] for a name that another event of the
-    /// directory has; [`Error::NoSpace`]; damage and device errors.
+    /// [`Error::NotFound`] if the event is not kept; [`Error::Exists`] if another event of the directory has
+    /// the name; [`Error::NoSpace`]; damage and device errors.
     pub(crate) fn describe(
         &self,
         store: &Core,
@@ -188,7 +188,7 @@ impl Past {
         Ok((was, row))
     }
 
-    /// Stores a row that has another name than the one of this number, in one Op with the index.
+    /// Replaces the row with this number by one that has another name, in one Op with the index.
     fn change_name_locked(&self, store: &Core, number: EventNo, was: &str, row: &EventRow) -> Result<()> {
         let meta = &store.meta;
         let reserved = store.reserve_freely(GroupNo(0), 2 * CELL_BLOCKS)?;
@@ -208,7 +208,7 @@ impl Past {
         let mut op = meta.begin(reserved);
         let delta = events.replace(&mut op, &key, &row.encode());
         self.store(&mut op, HistoryTree::Events, &events, &delta);
-        // Names of one hash have one key.
+        // Names with the same hash have the same key.
         if old != new {
             if let Some(key) = &new {
                 let delta = index.insert(&mut op, key, &[], number);

@@ -19,8 +19,8 @@ use yore_format::{
 use yore_meta::Meta;
 
 impl Past {
-    /// The past of a volume as it was opened. If what lists it cannot be read, a volume that is opened for
-    /// reading only has as much of it as could be, for the present is whole without it.
+    /// The past of a volume that is being opened. If the trees that list it cannot be read, a volume opened
+    /// read-only has as much of it as could be read, because the present is complete without it.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -73,7 +73,7 @@ impl Past {
         };
         let _ = self.roots.set(meta.read(meta.history_root(), &expect)?);
         self.any_policy.store(!self.tree(HistoryTree::Policies).is_empty(), Ordering::Relaxed);
-        // As much as can be.
+        // The numbers, as far as they can be read.
         let last = self.load_last(meta);
         let numbers = self.load_numbers(meta);
         let root = self.last_of(meta, InodeNo::ROOT, EventNo(u64::MAX));
@@ -131,7 +131,7 @@ impl Past {
     }
 }
 
-/// What is taken next has a greater number, and a later time.
+/// The next event must get a greater number and a later time.
 fn check_last(last: &Event, next: EventNo) -> std::result::Result<(), Box<Corruption>> {
     if last.number >= next {
         return Err(Corruption::new("event", "number", format!("below {next}, the next one"), last.number));

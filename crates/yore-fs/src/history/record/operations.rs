@@ -1,9 +1,9 @@
 //! The tree of operations: who did what to the past, and what a full volume gave up. It is for people;
-//! nothing else follows from it.
+//! nothing else depends on it.
 //!
-//! **O1 Bounded.** Each class keeps its last [`ROWS_MAX`] rows, so that nobody fills a volume with them, and
-//! a user who does much cannot push out what says that history was given up. The oldest row goes first, in an
-//! Op of its own: a crash between the two leaves one row less.
+//! **O1 Bounded.** Each class keeps its last [`ROWS_MAX`] rows. So nobody can fill a volume with them, and a
+//! user who does much cannot push out the record that history was given up. The oldest row goes first, in an
+//! Op of its own: a crash between the two Ops leaves one row less.
 
 use super::past::{Past, CELL_BLOCKS};
 use crate::core::btree::Pins;
@@ -15,14 +15,14 @@ use yore_format::{
 };
 use yore_meta::Meta;
 
-/// Rows that a volume keeps of each class.
+/// How many rows of each class a volume keeps.
 pub(crate) const ROWS_MAX: u64 = 4096;
-/// Blocks that a row may need: a cell, and once the block of roots.
+/// Blocks that a row may need: a cell, and the first time the block of roots.
 const ROW_BLOCKS: u32 = CELL_BLOCKS + 1;
 
 impl Past {
-    /// Adds a row to the list of a class. Not durable by itself; takes what deleting may take, so it works on
-    /// a full volume. The caller holds no lock. O(log rows).
+    /// Adds a row to the list of a class. Not durable by itself. It uses the space that deleting may use, so
+    /// it works on a full volume. The caller holds no lock. O(log rows).
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`; damage and device errors.
@@ -64,7 +64,7 @@ impl Past {
         }
     }
 
-    /// Removes the first row of a class if one with the sequence `next` would be too many.
+    /// Removes the first row of a class if a row with the sequence `next` would be one too many.
     fn drop_oldest_operation(&self, store: &Core, class: RowClass, next: u64) -> Result<()> {
         let meta = &store.meta;
         let mut first = None;

@@ -1,5 +1,5 @@
-//! The past of an open volume as it is in memory, the trees that it is kept in, and how events and versions
-//! are found in them.
+//! The past of an open volume as it is in memory, the trees that store it, and the look-ups of events and
+//! versions in them.
 
 use super::event::{decode_event, Event};
 use super::exclusions::Exclusions;
@@ -25,20 +25,20 @@ use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
 /// Blocks that keeping a version may need: a split on each level of two trees, and a new root for both.
 pub(crate) const VERSION_BLOCKS: u32 = 16;
-/// Blocks that one cell more may need: a split on each level of a tree, and a new root.
+/// Blocks that one more cell may need: a split on each level of a tree, and a new root.
 pub(super) const CELL_BLOCKS: u32 = VERSION_BLOCKS / 2;
-/// Blocks that keeping one name may need: itself, and the entry that says when it ended.
+/// Blocks that keeping one name may need: the name itself, and the entry that says when it ended.
 const NAME_BLOCKS: u32 = 2 * CELL_BLOCKS;
 
 /// The past of an open volume.
 pub(crate) struct Past {
     pub(super) roots: OnceLock<Frame>,
-    /// Guards the table of events and its index; the time of the last event. Lock order: to change, before
-    /// any inode's state; to read, with none.
+    /// Guards the table of events and its index; contains the time of the last event. Lock order: to change
+    /// them, before any inode's state; to read them, with no state locked.
     pub(super) events: RwLock<Timestamp>,
-    /// Guard the trees of each shard. Lock order: after all states, in ascending order.
+    /// They guard the trees of each shard. Lock order: after all states, in ascending order.
     pub(super) shards: [RwLock<Shard>; HISTORY_SHARDS],
-    /// Counts what changes which events cover whom: events of directories, and moves of directories.
+    /// Counts the changes of what events cover: events of directories, and moves of directories.
     pub(super) epoch: AtomicU64,
     /// The last number taken; 0: there was never an event.
     pub(super) last: AtomicU64,
@@ -46,47 +46,48 @@ pub(crate) struct Past {
     pub(super) last_of_directories: AtomicU64,
     /// The last event of the root directory.
     pub(super) root_event: AtomicU64,
-    /// All events that cover more than one file were of the root directory.
+    /// All events so far that cover more than one file were of the root directory.
     pub(super) only_root: AtomicBool,
     /// Guards the tree of policies. Lock order: after all states.
     pub(super) policies: RwLock<()>,
-    /// There are some.
+    /// There are policies.
     pub(super) any_policy: AtomicBool,
-    /// Counts what is changed of them.
+    /// Counts changes of policies.
     pub(super) policy_epoch: AtomicU64,
     /// Guards the tree of operations. Lock order: after `events`, before any inode's state.
     pub(super) operations: RwLock<()>,
     /// The numbers in the table of events. Lock order: after all others.
     pub(super) numbers: RwLock<Numbers>,
-    /// Kept events that somebody needs to stay, and how many do. Lock order: after `events`, before all
-    /// others.
+    /// Kept events that somebody needs to stay, and how many pins they have. Lock order: after `events`,
+    /// before all others.
     pub(super) pinned: Mutex<BTreeMap<EventNo, Pinned>>,
-    /// Held for reading while something is read as of an event; for writing while an event becomes invisible,
-    /// with no other lock.
+    /// Held for reading while somebody reads something as of an event. To make an event invisible it is held
+    /// for writing, with no other lock.
     pub(super) reading: RwLock<()>,
-    /// Kept events as of which was read lately, each at its number modulo the length. Emptied while an event
-    /// becomes invisible.
+    /// Kept events as of which somebody has read lately, each at its number modulo the length. Cleared when
+    /// an event becomes invisible.
     pub(super) lately: [AtomicU64; 16],
-    /// What somebody reads as of events.
+    /// The events as of which somebody reads.
     pub(crate) being_read: Lately,
-    /// Counts how often a kept event has come to have to stay, or to go.
+    /// Counts how often it was decided anew that a kept event must stay, or that it goes.
     pub(crate) rule_epoch: AtomicU64,
-    /// Held by who gives up what dying events have seen; before all but `making_room`.
+    /// Held while somebody gives up what dying events have seen. Lock order: before all but `making_room`.
     pub(crate) forgetting: Mutex<()>,
-    /// Held by who forgets to make room; first of all. How often that was done.
+    /// Held while somebody forgets to make room; the first of all locks. `rooms_made` counts how often that
+    /// was done.
     pub(crate) making_room: Mutex<()>,
     pub(crate) rooms_made: AtomicU64,
     /// Files whose history is being given up.
     pub(crate) expunging: Expunging,
-    /// Directories that are being made what they were.
+    /// Directories that are being rolled back.
     pub(crate) rollbacks: Rollbacks,
-    /// What each user has.
+    /// What each user has on record.
     pub(crate) users: Users,
     /// What policies exclude.
     pub(super) exclusions: Exclusions,
 }
 
-/// As long as it lives, an event does not become invisible.
+/// As long as this lives, the event does not become invisible.
 pub(crate) struct Seeing<'p> {
     /// The event.
     pub event: EventNo,
@@ -94,7 +95,7 @@ pub(crate) struct Seeing<'p> {
 }
 
 impl Past {
-    /// Whether a version or a name has ended behind this cut. O(log history).
+    /// Whether any version or name ended after this event. O(log history).
     ///
     /// # Errors
     /// Damage and device errors.
@@ -116,7 +117,8 @@ impl Past {
     /// # Errors
     /// `Stale` if it is not kept.
     pub(crate) fn see(&self, event: EventNo) -> Result<Seeing<'_>> {
-        // One call each: a second one by who holds the first would wait for an event that waits for both.
+        // A single call: a second one by a thread that holds the first would wait for a writer that waits for
+        // both.
         let reading = self.reading.read();
         let lately = &self.lately[event.0 as usize % self.lately.len()];
         if event == EventNo(0) || lately.load(Ordering::Relaxed) != event.0 {
@@ -128,7 +130,8 @@ impl Past {
         Ok(Seeing { event, _reading: reading })
     }
 
-    /// Keeps events from becoming invisible, all at once; [`Past::see`] for more than one.
+    /// Keeps events from becoming invisible, all at once. Callers with more than one event use this instead
+    /// of [`Past::see`].
     ///
     /// # Errors
     /// `Stale` if one is not kept.
@@ -160,18 +163,18 @@ impl Past {
         self.last.load(Ordering::Acquire) > 0
     }
 
-    /// What must not change between looking at inodes and changing them.
+    /// Counts what must not change between a look at inodes and a change of them.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// A directory moved: others cover what is below it. Inside the Op that moves it.
+    /// A directory moved: other events cover what is below it. Called inside the Op that moves it.
     pub(crate) fn note_moved(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.expunging.note_moved();
     }
 
-    /// Opens an Op, unless there was an event since `epoch` was taken; gives the reservation back then.
+    /// Opens an Op, unless an event was taken since `epoch` was read; then it gives the reservation back.
     pub(crate) fn begin<'m>(&self, meta: &'m Meta, reserved: Reserved, epoch: u64) -> Option<Op<'m>> {
         let op = meta.begin(reserved);
         (self.epoch() == epoch).then_some(op)
@@ -181,7 +184,8 @@ impl Past {
         self.roots.get().expect("only what the event is of has a past")
     }
 
-    /// The block of roots, if there is none yet. Under the lock of the events; takes one block.
+    /// Makes the block of roots if there is none yet. The caller holds the lock of the events; this takes one
+    /// block.
     pub(super) fn make_roots(&self, op: &mut Op<'_>) {
         if self.roots.get().is_some() {
             return;
@@ -210,7 +214,7 @@ impl Past {
         }
     }
 
-    /// Stores a tree's root, if it is another.
+    /// Stores a tree's root, if it has changed.
     pub(super) fn store(&self, op: &mut Op<'_>, which: HistoryTree, tree: &Tree, delta: &TreeDelta) {
         retained::count(op, HistoryGrowth { trees: delta.nodes.into(), ..HistoryGrowth::default() });
         let frame = self.roots();
@@ -268,7 +272,7 @@ impl Past {
         self.tree(HistoryTree::Events).scan(meta, &from, &mut |key, value| each(decode_event(key, value)?))
     }
 
-    /// The event of this number and in this state.
+    /// The event with this number and in this state.
     ///
     /// # Errors
     /// `NotFound` if there is none; damage and device errors.
@@ -286,13 +290,13 @@ impl Past {
         Ok(self.floor_locked(meta, number)?.filter(|event| event.number == number))
     }
 
-    /// The event of a number that the index has.
+    /// The event with a number found in the index.
     pub(super) fn indexed(&self, meta: &Meta, number: EventNo) -> Result<Event> {
         let event = self.numbered_locked(meta, number)?;
         event.ok_or_else(|| Corruption::new("index of events", "number", "an event's", number).into())
     }
 
-    /// Blocks to reserve for keeping a version.
+    /// How many blocks to reserve for keeping a version.
     pub(crate) fn blocks_for_version(&self) -> u32 {
         if self.is_any() {
             VERSION_BLOCKS
@@ -301,7 +305,7 @@ impl Past {
         }
     }
 
-    /// Blocks to reserve for keeping so many names.
+    /// How many blocks to reserve for keeping so many names.
     pub(crate) fn blocks_for_names(&self, n: u32) -> u32 {
         if self.is_any() {
             n * NAME_BLOCKS
@@ -310,7 +314,7 @@ impl Past {
         }
     }
 
-    /// The version of an inode with the greatest birth up to `most`, whether it had ended by then or not.
+    /// The version of an inode with the greatest birth up to `most`, whether it had ended by `most` or not.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -328,7 +332,7 @@ impl Past {
         Ok(found?)
     }
 
-    /// What was born at this number or before belongs to versions of the inode, too (P3).
+    /// Whatever was born at this number or before belongs to versions of the inode, too (P3).
     ///
     /// # Errors
     /// Damage and device errors.

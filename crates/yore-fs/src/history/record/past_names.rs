@@ -1,5 +1,5 @@
-//! Names of the past: what is kept of those that were removed or came to mean something else, and how it is
-//! found.
+//! Past names: the records of names that were removed or came to mean something else, and the look-ups of
+//! them.
 
 use super::entry::PastEntry;
 use super::past::Past;
@@ -12,7 +12,7 @@ use yore_meta::Meta;
 const RUN: u64 = 0xff;
 
 impl Past {
-    /// What a name meant in a directory as of an event, if it means something else now: the entry, and its
+    /// What a name meant in a directory as of an event, if it means something else now: the entry, with its
     /// cookie.
     ///
     /// # Errors
@@ -24,12 +24,11 @@ impl Past {
         name: &[u8],
         event: EventNo,
     ) -> Result<Option<PastEntry>> {
-        // Lives of a name do not overlap, so no earlier one reaches further.
+        // The spans of a name do not overlap, so no earlier one reaches further.
         Ok(self.last_meaning(store, directory, name, event)?.filter(|found| event < found.death))
     }
 
-    /// What a name has meant last of what it meant since a number up to `most`, if it means something else
-    /// now.
+    /// The last meaning of a name among those that began up to `most`, if the name means something else now.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -51,7 +50,7 @@ impl Past {
                 cell.map(|(key, value)| PastEntry::decode(key, value)).transpose()
             })??;
             let Some(found) = found.filter(|e| e.directory == directory && e.cookie >= first) else { break };
-            // The births of each cookie downwards, until it is this name; then the cookie below.
+            // Goes downwards through the births of each cookie until the name fits; then to the cookie below.
             let (cookie, birth) = (found.cookie, found.birth);
             at = match (birth <= most, found.name == name) {
                 (true, false) if birth.0 > 0 => Some(name_key(directory, cookie, EventNo(birth.0 - 1))),
@@ -66,7 +65,7 @@ impl Past {
         Ok(last)
     }
 
-    /// Calls `each` with the names behind a cookie that a directory had as of an event and has no longer, in
+    /// Calls `each` with the names after a cookie that a directory had as of an event and no longer has, in
     /// cookie order, until it returns false.
     ///
     /// # Errors
@@ -95,7 +94,7 @@ impl Past {
         })
     }
 
-    /// The past name of a cookie with the greatest birth up to `most`, whether it had died by then or not.
+    /// The past name of a cookie with the greatest birth up to `most`, whether it had ended by `most` or not.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -115,7 +114,7 @@ impl Past {
         Ok(found.filter(|found| (found.directory, found.cookie) == (directory, cookie)))
     }
 
-    /// What a cookie stood for as of an event, if it stands for something else now.
+    /// What a cookie meant as of an event, if it means something else now.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -129,7 +128,7 @@ impl Past {
         Ok(self.name_until(meta, directory, cookie, event)?.filter(|found| event < found.death))
     }
 
-    /// What a name meant in a directory before this number: the last such past name.
+    /// The last past name in a directory that has this name and began before this number.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -147,7 +146,7 @@ impl Past {
     }
 
     /// Calls `each` with all past names of a directory from a cookie on, by cookie and birth, until it
-    /// returns false. `each` must not look at the past.
+    /// returns false. `each` must not use the past.
     ///
     /// # Errors
     /// Damage and device errors; those of `each`.

@@ -1,8 +1,8 @@
-//! How many need an event to stay.
+//! How many pins an event has.
 
 use crate::types::PinnedBy;
 
-/// How many need an event to stay.
+/// How many pins an event has.
 #[derive(Default)]
 pub(super) struct Pinned {
     pub(super) mounts: usize,

@@ -12,7 +12,7 @@ use yore_format::{
 };
 use yore_meta::Meta;
 
-/// Blocks that setting a policy may need: a cell, and once the block of roots.
+/// Blocks that setting a policy may need: a cell, and the first time the block of roots.
 const POLICY_BLOCKS: u32 = CELL_BLOCKS + 1;
 
 impl Past {
@@ -39,7 +39,7 @@ impl Past {
         Ok(self.policy_row(meta, no, incarnation)?.map(|row| row.policy))
     }
 
-    /// The same with what else its row says.
+    /// An inode's own policy with everything else in its row.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -56,7 +56,7 @@ impl Past {
         Ok(row.filter(|row| row.incarnation == incarnation))
     }
 
-    /// Calls `each` with all policies, by inode number. Some may be of inodes that are gone.
+    /// Calls `each` with all policies, by inode number. Some may belong to inodes that are gone.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -72,12 +72,12 @@ impl Past {
         })
     }
 
-    /// Gives an inode another policy of its own, on behalf of a user; one that says nothing is none. Not
-    /// durable by itself. What is said may need [`yore_format::WriteFeatures::EXTENDED_PAST`]. False if an
-    /// event of a directory was taken or one was moved since `epoch` was taken: then nothing was done.
+    /// Gives an inode another policy of its own, on behalf of a user; the default policy removes it. Not
+    /// durable by itself. Some policies need [`yore_format::WriteFeatures::EXTENDED_PAST`]. False if an event
+    /// of a directory was taken or a directory was moved since `epoch` was read: then nothing was done.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for an inode that is gone; [`Error::LimitReached`]; [`Error::NoSpace`]; damage and
+    /// [`Error::NotFound`] if the inode is gone; [`Error::LimitReached`]; [`Error::NoSpace`]; damage and
     /// device errors.
     pub(crate) fn set_policy(
         &self,
@@ -90,8 +90,9 @@ impl Past {
         self.set_policy_anew(store, cell, policy, user, Some(epoch))
     }
 
-    /// As [`Past::set_policy`], whatever was cut meanwhile; without an epoch its patterns exclude anew what
-    /// they do ([`crate::history::exclude`], E2), as those do that are others than before.
+    /// As [`Past::set_policy`]. Without an epoch it does not matter which events were taken meanwhile, and
+    /// the patterns count as excluding from now on ([`crate::history::exclude`], E2), as changed patterns
+    /// always do.
     ///
     /// # Errors
     /// As [`Past::set_policy`].
@@ -162,18 +163,18 @@ impl Past {
         Ok(true)
     }
 
-    /// The number since which a policy's patterns exclude what they do, in place of the row that was. Under
-    /// the lock of the events.
+    /// The number since which the patterns of a policy exclude, given the row that it replaces. The caller
+    /// holds the lock of the events.
     fn excluding_since(&self, meta: &Meta, policy: &Policy, was: Option<&PolicyRow>, anew: bool) -> EventNo {
         match &policy.exclude {
-            // No event is taken meanwhile: that needs the lock of the events.
+            // No event is taken meanwhile, because that needs the lock of the events.
             Some(_) if anew && self.is_any() => meta.number(),
             Some(_) => was.map_or(EventNo(0), |was| was.excluding_since),
             None => EventNo(0),
         }
     }
 
-    /// Gives up the policy of an inode number that nobody has, or that another inode has.
+    /// Removes the policy of an inode number that no inode has, or that another inode has now.
     ///
     /// # Errors
     /// Damage and device errors.

@@ -1,7 +1,7 @@
-//! What rolling back keeps in the table of events ([`crate::history::rollback`] says when): the row that says
-//! that a directory is being made what it was. It is there from before the first change until all is done, so
-//! whoever opens the volume meanwhile knows. The events that are needed to go on are pinned as long as it is
-//! there.
+//! What rolling back stores in the table of events ([`crate::history::rollback`] says when): the row that
+//! says that a directory is being rolled back. It exists from before the first change until everything is
+//! done, so whoever opens the volume meanwhile knows. While it exists, the events that are needed to go on
+//! are pinned.
 
 use super::expunge::ROW_BLOCKS;
 use super::past::Past;
@@ -16,8 +16,8 @@ impl Past {
         intent.needs().for_each(|event| self.pin_for(event, PinnedBy::Work));
     }
 
-    /// From now on a directory is being made what it was. Not durable by itself. The caller has pinned the
-    /// events that are needed.
+    /// Records that a directory is being rolled back from now on. Not durable by itself. The caller has
+    /// pinned the events that are needed.
     ///
     /// # Errors
     /// Damage and device errors; `NoSpace`.
@@ -39,7 +39,7 @@ impl Past {
         Ok(new)
     }
 
-    /// One is given up for now. Not durable by itself.
+    /// Records that a rollback is stopped. Not durable by itself.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -55,7 +55,8 @@ impl Past {
         Ok(())
     }
 
-    /// One is finished, or another one counts in its place: nothing remembers it. Not durable by itself.
+    /// Removes the row of a rollback that is finished, or that another one replaces: nothing remembers it.
+    /// Not durable by itself.
     ///
     /// # Errors
     /// Damage and device errors.

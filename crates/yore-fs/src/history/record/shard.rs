@@ -1,8 +1,8 @@
-//! What is remembered of the trees of a shard.
+//! What memory keeps about the trees of a shard.
 
 use crate::core::btree::LeafHints;
 
-/// What is remembered of the trees of a shard, under its lock.
+/// What memory keeps about the trees of a shard, under the shard's lock.
 #[derive(Default)]
 pub(super) struct Shard {
     pub(super) versions: LeafHints,
@@ -11,7 +11,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// Something of it is about to be removed.
+    /// Something is about to be removed from the shard.
     pub(super) fn is_reduced(&mut self) {
         for hints in [&mut self.versions, &mut self.names, &mut self.changes] {
             hints.clear();

@@ -1,4 +1,4 @@
-//! Where a cell is to be inserted into a tree of the past: found where it may fail ([`Past::slot`]), used
+//! The insert position of a cell in a tree of the past: found where that may fail ([`Past::slot`]), used
 //! inside an Op ([`Slot::insert`]).
 
 use super::past::{Past, CELL_BLOCKS};
@@ -8,13 +8,13 @@ use yore_format::{Corruption, EventNo, HistoryTree};
 use yore_meta::{Change, Meta, Op};
 
 impl Past {
-    /// Keeps in memory what inserting `key` touches; fails if that may take more than `most` blocks.
+    /// Keeps in memory what inserting `key` touches. Fails if the insert may take more than `most` blocks.
     pub(super) fn slot(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
         let tree = self.tree_with_room(which, most)?;
         Ok(Slot { which, position: tree.insert_position(meta, key)?, tree })
     }
 
-    /// As [`Past::slot`], in a tree of a shard, for a cell with a value of so many bytes.
+    /// As [`Past::slot`], in a tree of a shard, for a cell with a value of this many bytes.
     pub(super) fn slot_near(
         &self,
         meta: &Meta,
@@ -26,7 +26,7 @@ impl Past {
         Ok(Slot { which, position: tree.insert_position_near(meta, hints, key, value_bytes)?, tree })
     }
 
-    /// A tree into which an insert takes at most so many blocks.
+    /// A tree into which an insert takes at most this many blocks.
     fn tree_with_room(&self, which: HistoryTree, most: u32) -> Result<Tree> {
         let tree = self.tree(which);
         if tree.blocks_for_inserts(1) > most {
@@ -37,7 +37,7 @@ impl Past {
     }
 }
 
-/// Where a cell is to be inserted. What is to be kept is not there yet: only damage can make it so.
+/// The insert position of a cell. The key must not exist in the tree yet; only damage can have put it there.
 pub(super) struct Slot {
     which: HistoryTree,
     pub(super) tree: Tree,
@@ -45,13 +45,13 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Where that is is found when the cell is inserted.
+    /// A slot that searches for its position when the cell is inserted.
     pub(super) fn unknown(past: &Past, which: HistoryTree) -> Slot {
         Slot { which, tree: past.tree(which), position: InsertPosition::unknown() }
     }
 
-    /// Inside an Op, with the tree as it was: enters the cell. Of trees of shards, once [`Shard::is_reduced`]
-    /// was said.
+    /// Enters the cell, inside an Op, with the tree unchanged since. For a tree of a shard, the caller has
+    /// called [`Shard::is_reduced`] before.
     pub(super) fn insert(
         self,
         past: &Past,

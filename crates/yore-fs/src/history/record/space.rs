@@ -1,4 +1,4 @@
-//! What is asked of the past by who wants to know what it takes ([`crate::history::read::usage`]).
+//! Look-ups for callers that compute how much space the past takes ([`crate::history::read::usage`]).
 
 use super::past::Past;
 use crate::{InodeNo, Result};
@@ -13,7 +13,7 @@ impl Past {
         self.roots.get().map_or(HistorySpace::default(), |frame| HistoryRoots::space(&frame.read()))
     }
 
-    /// The next versions of a shard behind this one (by inode and birth), at most so many.
+    /// The next versions of a shard after this one (by inode and birth), at most `most`.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -39,7 +39,7 @@ impl Past {
         Ok(found)
     }
 
-    /// The versions of an inode that ended behind `from` and were born before `to`, the oldest first.
+    /// The versions of an inode that ended after `from` and were born before `to`, the oldest first.
     ///
     /// # Errors
     /// Damage and device errors.

@@ -1,4 +1,4 @@
-//! What is asked of the table of events beside changing it: lists, and who needs an event to stay.
+//! Look-ups in the table of events: lists, and which events are pinned.
 
 use super::event::{decode_event, Event};
 use super::past::Past;
@@ -9,10 +9,10 @@ use yore_format::{event_index_by_root, key_parts, EventNo, EventState, HistoryTr
 use yore_meta::Meta;
 
 impl Past {
-    /// Keeps an event from being forgotten, until as many [`Past::unpin`].
+    /// Keeps an event from being forgotten, until [`Past::unpin`] was called as often as this.
     ///
     /// # Errors
-    /// `NotFound` if it is not kept; damage and device errors.
+    /// `NotFound` if the event is not kept; damage and device errors.
     pub(crate) fn pin(&self, meta: &Meta, event: EventNo, by: PinnedBy) -> Result<()> {
         let _still = self.expunging.hold_still();
         let _events = self.events.read();
@@ -21,7 +21,7 @@ impl Past {
         Ok(())
     }
 
-    /// As [`Past::pin`], an event that is known to be kept.
+    /// As [`Past::pin`], for an event that is known to be kept.
     pub(super) fn pin_for(&self, event: EventNo, by: PinnedBy) {
         self.rule_epoch.fetch_add(1, Ordering::AcqRel);
         *self.pinned.lock().entry(event).or_default().by(by) += 1;
@@ -37,7 +37,7 @@ impl Past {
         }
     }
 
-    /// Whether somebody needs an event to stay.
+    /// Whether the event has a pin.
     pub(crate) fn is_pinned(&self, event: EventNo) -> bool {
         self.pinned.lock().contains_key(&event)
     }
@@ -65,13 +65,14 @@ impl Past {
         })
     }
 
-    /// What changes whenever an event is taken or becomes invisible: the last number, and how many are kept.
+    /// A value that changes whenever an event is taken or becomes invisible: the last number, and how many
+    /// events are kept.
     pub(crate) fn stamp(&self) -> (EventNo, usize) {
         let numbers = self.numbers.read();
         (EventNo(self.last.load(Ordering::Acquire)), numbers.kept.len())
     }
 
-    /// When the first event behind a number was taken, whether it is kept or was forgotten. O(log events).
+    /// When the first event after a number was taken, even if that event has been forgotten. O(log events).
     pub(crate) fn time_after(&self, meta: &Meta, number: EventNo) -> Result<Option<Timestamp>> {
         let _events = self.events.read();
         let mut first: Option<Event> = None;

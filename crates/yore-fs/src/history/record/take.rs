@@ -14,27 +14,27 @@ use yore_format::{
     HistoryTree, Timestamp,
 };
 
-/// Blocks that an event may need: a row, two entries of the index, and once the block of roots.
+/// Blocks that an event may need: a row, two entries of the index, and the first time the block of roots.
 const EVENT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
 
-/// What an event is to be.
+/// What kind of event to take.
 #[derive(Clone, Debug)]
 pub(crate) struct Taking<'a> {
     pub kind: EventKind,
-    /// Empty: it has none.
+    /// Its name; empty for none.
     pub name: &'a str,
     pub held: bool,
     /// Anything but the default needs [`Past::extend_for`].
     pub more: EventMore,
-    /// When it says it was taken, of the root directory alone; `None`: now.
+    /// The time that it gets, only for events of the root directory; `None`: now.
     pub time: Option<Timestamp>,
-    /// On whose behalf: he is noted, which needs [`yore_format::WriteFeatures::EXTENDED_PAST`], and may have
-    /// a limit.
+    /// On whose behalf: the row notes the user, which needs [`yore_format::WriteFeatures::EXTENDED_PAST`],
+    /// and he may have a limit.
     pub user: Option<&'a User>,
 }
 
 impl Past {
-    /// As [`Past::take`], with no time of its own.
+    /// As [`Past::take`], at the present time.
     ///
     /// # Errors
     /// As [`Past::take`].
@@ -50,13 +50,12 @@ impl Past {
         self.take(store, cell, Taking { kind, name, held, more, time: None, user })
     }
 
-    /// Events a directory or a file: it, and what is below it now, can be seen as of the number returned,
-    /// whatever is changed later. Constant time. Not durable by itself. A file that was removed is not seen
-    /// as of that number, which says when it was.
-    ///
+    /// Takes an event of a directory or a file: that, and everything below it now, can be seen as of the
+    /// number returned, whatever changes later. Constant time. Not durable by itself. A tombstone does not
+    /// show its file; it says when the file was removed.
     /// # Errors
-    /// [`Error::LimitReached`]; [`Error::Exists`] for a name that another kept event of it has;
-    /// [`Error::OutOfOrder`] for a time that is not behind that of the last event, or in the future;
+    /// [`Error::LimitReached`]; [`Error::Exists`] if another kept event of the directory has the name;
+    /// [`Error::OutOfOrder`] for a time that is not after that of the last event, or in the future;
     /// [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
     pub(crate) fn take(&self, store: &Core, cell: &InodeCell, taking: Taking<'_>) -> Result<Event> {
         let Taking { kind, name, held, mut more, time, user } = taking;
@@ -80,7 +79,7 @@ impl Past {
         if sees && (state.gone || state.inode.links == 0) {
             return Err(Error::NotFound);
         }
-        // Numbers are taken here only, so it is known before.
+        // Only this function takes numbers, so the number is known in advance.
         let number = meta.number();
         let by_root = event_index_by_root(cell.no, number);
         let by_name = (!name.is_empty()).then(|| event_index_by_name(&store.hash_seed, name, number));
@@ -89,7 +88,7 @@ impl Past {
         let events = self.slot(meta, HistoryTree::Events, &key, CELL_BLOCKS)?;
         let index = self.slot(meta, HistoryTree::EventIndex, &by_root, CELL_BLOCKS)?;
         if let Some(key) = &by_name {
-            // Entered after the other, which may change the way.
+            // This cell is entered after the other one, which may change the path.
             index.tree.insert_position(meta, key)?;
             index.tree.prepare(meta, key, key, &mut pins)?;
         }
@@ -129,7 +128,7 @@ impl Past {
         Ok(Event { number, row })
     }
 
-    /// Inside the Op that enters an event: it counts from now on.
+    /// Called inside the Op that enters an event: it counts from now on.
     fn note_taken(&self, number: EventNo, row: &EventRow) {
         self.numbers.write().keep(number, row);
         self.users.add(row);

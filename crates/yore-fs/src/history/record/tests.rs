@@ -1,13 +1,13 @@
-//! What the interfaces cannot bring about: events in between.
+//! Cases that the interfaces cannot bring about: events that come in between.
 
 use super::OldName;
 use crate::core::btree::Pins;
 use crate::{dir, InodeNo, Volume};
 use yore_format::EventNo;
 
-/// An event is taken while a name that was just made is about to be removed again. What is made ready before
-/// that is seen is thrown away, but it was refused as damage: the name's end with the same number was there
-/// already, from when the name moved away before.
+/// An event is taken while a name that was just made is about to be removed again. What was prepared before
+/// anybody notices is thrown away. But the preparation was refused as damage: the end of the name with the
+/// same number existed already, from an earlier move of the name.
 #[test]
 fn a_name_does_not_end_twice_with_one_number() {
     let volume = Volume::memory(64 << 20).unwrap();

@@ -1,21 +1,21 @@
-//! The directories that are being made what they were, in memory.
+//! The directories that are being rolled back, in memory.
 
 use crate::{InodeNo, Result};
 use parking_lot::Mutex;
 use yore_format::{Corruption, EventKind, EventNo, EventRow, EventState, Incarnation, RollbackIntent};
 
-/// A directory that is being made what it was.
+/// A directory that is being rolled back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unfinished {
     /// The number of its row.
     pub number: EventNo,
     /// Which directory.
     pub directory: InodeNo,
-    /// Which of those that have had the inode number.
+    /// Which inode of those that have had the number.
     pub incarnation: Incarnation,
     /// What is to be done.
     pub intent: RollbackIntent,
-    /// It was given up for now.
+    /// The rollback was stopped.
     pub stopped: bool,
 }
 
@@ -34,12 +34,13 @@ impl Unfinished {
     }
 }
 
-/// The directories that are being made what they were, in the order of their rows.
+/// The directories that are being rolled back, in the order of their rows.
 #[derive(Default)]
 pub(crate) struct Rollbacks(pub(super) Mutex<Vec<Unfinished>>);
 
 impl Rollbacks {
-    /// One that was under way when the volume was closed; what it needs, to be pinned.
+    /// Adds one that was under way when the volume was closed. Returns what it needs, so that the caller can
+    /// pin it.
     pub(super) fn load(&self, number: EventNo, row: &EventRow) -> Result<RollbackIntent> {
         if row.state != EventState::Dying {
             return Err(Corruption::new("event", "state", "dying, of one that rolls back", "another").into());

@@ -1,9 +1,9 @@
-//! What each user has taken, held and ruled, and how much of that one may.
+//! How many snapshots, holds and policies each user has, and how many he may have.
 //!
-//! A snapshot costs whoever takes it a request, and everybody else room on the volume, memory of the daemon
-//! and time of each list. So whoever serves others gives each [`User`] limits. The counts are kept in memory,
-//! by who is noted in the rows of the events, and are found when the volume is opened. What policies take is
-//! nobody's.
+//! A snapshot costs its owner one request, but it costs everybody else room on the volume, memory of the
+//! daemon and time for each list. So a program that serves others gives each [`User`] limits. The counts are
+//! kept in memory, by the user that the rows of the events note, and are computed when the volume is opened.
+//! What policies take counts for nobody.
 
 use crate::{Error, Result};
 use hashbrown::HashMap;
@@ -13,7 +13,7 @@ use yore_format::{EventKind, EventRow, EventState};
 /// How much of the past one user may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
-    /// Snapshots that he took, those among them that something can be undone by.
+    /// Snapshots that he took, including those by which something can be undone.
     pub snapshots: u32,
     /// Snapshots and versions that he holds.
     pub holds: u32,
@@ -30,9 +30,9 @@ impl Default for UserLimits {
 /// On whose behalf something is done to the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
-    /// His number, which is noted.
+    /// His number, which rows note.
     pub uid: u32,
-    /// What he may have; `None`: any number.
+    /// What he may have; `None`: no limits.
     pub limits: Option<UserLimits>,
 }
 
@@ -62,11 +62,11 @@ impl Counted {
     }
 }
 
-/// How many of each every user has. Lock order: after all others.
+/// How many of each kind every user has. Lock order: after all others.
 #[derive(Default)]
 pub(crate) struct Users(Mutex<HashMap<u32, [u32; 3]>>);
 
-/// Who took an event, if that counts.
+/// Who took an event, if it counts.
 fn taken_by(row: &EventRow) -> Option<u32> {
     let is_counted =
         row.state == EventState::Kept && matches!(row.kind, EventKind::Snapshot | EventKind::Undo);
@@ -90,25 +90,25 @@ impl Users {
         }
     }
 
-    /// There is a row.
+    /// A row was added.
     pub(crate) fn add(&self, row: &EventRow) {
         self.change(taken_by(row), Counted::Snapshots, true);
         self.change(held_by(row), Counted::Holds, true);
     }
 
-    /// A row is another one now.
+    /// A row was replaced.
     pub(crate) fn replace(&self, was: &EventRow, is: &EventRow) {
         self.change(taken_by(was), Counted::Snapshots, false);
         self.change(held_by(was), Counted::Holds, false);
         self.add(is);
     }
 
-    /// A user's directory or file got a policy, or has none any more.
+    /// A user's directory or file got a policy (`more`), or lost it.
     pub(crate) fn policy(&self, uid: u32, more: bool) {
         self.change(Some(uid), Counted::Policies, more);
     }
 
-    /// These are all users' policies, by the owners of what they are of.
+    /// Sets the counts of policies, given the owners of all inodes that have one.
     pub(crate) fn set_policies(&self, owners: impl Iterator<Item = u32>) {
         let mut all = self.0.lock();
         all.values_mut().for_each(|of| of[Counted::Policies as usize] = 0);
@@ -118,7 +118,7 @@ impl Users {
         }
     }
 
-    /// Whether a user may have so many more. Under the lock of what it is counted by.
+    /// Checks whether a user may have so many more. The caller holds the lock under which they are counted.
     ///
     /// # Errors
     /// [`Error::LimitReached`].

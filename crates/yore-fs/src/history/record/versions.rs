@@ -1,4 +1,4 @@
-//! Versions in memory, as cells of their own: what has once been a version never changes.
+//! Versions in memory, as cells of their own: a version never changes.
 
 use super::past::Past;
 use crate::core::inode::InodeCell;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use yore_format::{EventNo, Inode};
 
-/// Versions kept in memory per shard, unless more are in use.
+/// How many versions are kept in memory per shard, unless more are in use.
 const CELLS_PER_SHARD: usize = 256;
 const SHARDS: usize = 16;
 /// Versions in memory.
@@ -22,14 +22,13 @@ pub(crate) struct Versions {
 struct VersionShard {
     /// By inode and birth.
     cells: HashMap<(InodeNo, EventNo), Arc<InodeCell>>,
-    /// By inode and an event that has seen it so, which spares the walk of a tree. What a version was as of
-    /// an event it will always have been; that the event is kept is looked at by who reads
-    /// ([`crate::history::record`], P6).
+    /// By inode and an event that has seen the version, which saves walking a tree. What an inode was as of
+    /// an event never changes; the reader checks that the event is kept ([`crate::history::record`], P6).
     seen: HashMap<(InodeNo, EventNo), Arc<InodeCell>>,
 }
 
 impl VersionShard {
-    /// Lets go of half of those that nobody uses: seldom, and then many at once.
+    /// Drops half of the versions that nobody uses: rarely, and then many at once.
     fn make_room(&mut self) {
         if self.seen.len() < CELLS_PER_SHARD && self.cells.len() < CELLS_PER_SHARD {
             return;
@@ -50,7 +49,7 @@ impl Versions {
         &self.shards[no.0 as usize % SHARDS]
     }
 
-    /// The same as [`Versions::get`], if it was asked for before.
+    /// As [`Versions::get`], if memory has the answer.
     pub(crate) fn known(&self, no: InodeNo, event: EventNo) -> Option<Arc<InodeCell>> {
         self.shard(no).lock().seen.get(&(no, event)).cloned()
     }
@@ -77,8 +76,8 @@ impl Versions {
         Ok(Some(cell))
     }
 
-    /// All versions of an inode number are to be looked for anew, also by who has one in hand. Nobody reads
-    /// of them meanwhile.
+    /// Drops all versions of an inode number. Later look-ups search for them again, also for callers that
+    /// have one at hand. Nobody reads them meanwhile.
     pub(crate) fn forget_all(&self, no: InodeNo) {
         let mut shard = self.shard(no).lock();
         shard.seen.retain(|(of, _), _| *of != no);

@@ -1,34 +1,34 @@
-//! What can be undone: each operation is between two events of kind undo of its directory, whose names say
-//! what they are.
+//! What can be undone: each operation is between two undo points of its directory, whose names say what it
+//! is.
 //!
-//! `before-rollback-12` and `after-rollback-12` are a pair; `before-undo-13-of-12` began what undid it. All
-//! is in the names, so that nothing has to be kept in step with the events: without the first one an
-//! operation cannot be undone and is passed over; without the second one nobody knows what it did, and it
-//! counts as not ended. Numbers are the directory's own and ascend.
+//! `before-rollback-12` and `after-rollback-12` are a pair; `before-undo-13-of-12` began the undo of that.
+//! The names say everything, so nothing has to be kept in step with the events. Without its first event an
+//! operation cannot be undone, and is passed over. Without its second event nobody knows what it did, and it
+//! counts as not ended. Each directory has its own numbers, and they ascend.
 
 use crate::Event;
 use std::collections::{BTreeMap, HashSet};
 use yore_format::{EventKind, EventNo, OperationKind};
 
-/// What was done.
+/// The kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Verb {
-    /// Names got back what they meant; others were left alone.
+    /// Some names meant again what they had meant; others were left alone.
     Restore,
     /// What was gone came back.
     Undelete,
-    /// A directory became what it was.
+    /// A directory became what it had been.
     Rollback,
-    /// What another one had changed was put back.
+    /// The changes of another operation were put back.
     Undo,
-    /// What an undo had changed was put back.
+    /// The changes of an undo were put back.
     Redo,
 }
 
 impl Verb {
     const ALL: [Verb; 5] = [Verb::Restore, Verb::Undelete, Verb::Rollback, Verb::Undo, Verb::Redo];
 
-    /// As in names.
+    /// The word in names.
     pub fn text(self) -> &'static str {
         match self {
             Verb::Restore => "restore",
@@ -40,14 +40,14 @@ impl Verb {
     }
 }
 
-/// An operation on a directory, by its events that are kept.
+/// An operation on a directory, as its kept events describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Its number, the directory's own.
+    /// Its number in the directory.
     pub number: u64,
     /// What was done.
     pub verb: Verb,
-    /// The one that it undid.
+    /// The number of the operation that it undid.
     pub of: Option<u64>,
     /// The event before it.
     pub before: Option<Event>,
@@ -56,19 +56,20 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// As messages name it.
+    /// The name that messages use.
     pub fn name(&self) -> String {
         name(self.verb, self.number, self.of)
     }
 }
 
-/// An operation as messages name it, and the names of its events, which have `before-` or `after-` in front.
+/// The name of an operation, for messages; the names of its events are this with `before-` or `after-` in
+/// front.
 pub fn name(verb: Verb, number: u64, of: Option<u64>) -> String {
     let of = of.map(|of| format!("-of-{of}")).unwrap_or_default();
     format!("{}-{number}{of}", verb.text())
 }
 
-/// What begins with the event of this name, and what it is called; `None` if nothing does.
+/// The operation that begins with an event of this name, as a kind and a name; `None` if none does.
 pub(crate) fn begun(name: &str) -> Option<(OperationKind, &str)> {
     let (is_end, verb, ..) = parse(name)?;
     let kind = match verb {
@@ -81,7 +82,8 @@ pub(crate) fn begun(name: &str) -> Option<(OperationKind, &str)> {
     name.strip_prefix("before-").filter(|_| !is_end).map(|name| (kind, name))
 }
 
-/// Whether it is the end, what was done, the number, and the number of what was undone.
+/// Splits the name of an event: whether it is the end, the verb, the number, and the number of the operation
+/// that was undone.
 pub(super) fn parse(name: &str) -> Option<(bool, Verb, u64, Option<u64>)> {
     let mut parts = name.split('-');
     let is_end = match parts.next()? {
@@ -100,7 +102,7 @@ pub(super) fn parse(name: &str) -> Option<(bool, Verb, u64, Option<u64>)> {
     Some((is_end, verb, number, of))
 }
 
-/// The operations on a directory by its own events, the first one first.
+/// The operations on a directory, from its own events, the first one first.
 pub fn operations<'c>(own: impl IntoIterator<Item = &'c Event>) -> Vec<Operation> {
     let mut found: BTreeMap<u64, Operation> = BTreeMap::new();
     for event in own.into_iter().filter(|event| event.row.kind == EventKind::Undo) {
@@ -112,14 +114,14 @@ pub fn operations<'c>(own: impl IntoIterator<Item = &'c Event>) -> Vec<Operation
     found.into_values().collect()
 }
 
-/// The number of the next operation on a directory, if nothing else has its name. Events that only see the
-/// directory count, too, so that a name means one thing on the way up.
+/// The number of the next operation on a directory, if no other event has its name. The caller also passes
+/// events that only see the directory, so that a name means one thing on the whole way up.
 pub fn next_number<'c>(events: impl IntoIterator<Item = &'c Event>) -> u64 {
     let numbers = events.into_iter().filter_map(|event| parse(&event.row.name));
     numbers.map(|(_, _, number, _)| number).max().unwrap_or(0).saturating_add(1)
 }
 
-/// Which one is undone next, or with `redo`, which undo: of those in force the last one that can be. An
+/// The operation that is undone next or, with `redo`, the undo that is: the last one in force that can be. An
 /// operation is in force if nothing in force has undone it; one that did not end has undone nothing.
 pub fn next(all: &[Operation], redo: bool) -> Option<&Operation> {
     let mut undone = HashSet::new();
@@ -144,9 +146,9 @@ pub fn next(all: &[Operation], redo: bool) -> Option<&Operation> {
     None
 }
 
-/// Between which events others changed something since an operation: from its end to the present; or to where
-/// the first undo of it that did not end began, for what was done since then is that undo's. `None` if its
-/// own end is not known.
+/// The events between which changes since an operation count as made by others: from its end to the present.
+/// If an undo of it did not end, the span ends where the first such undo began, because later changes are
+/// that undo's. `None` if the operation's own end is not known.
 pub fn until(all: &[Operation], one: &Operation) -> Option<(EventNo, Option<EventNo>)> {
     let broken = all.iter().find(|other| other.of == Some(one.number) && other.after.is_none());
     let end = broken.and_then(|broken| broken.before.as_ref()).map(|event| event.number);
@@ -195,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Undo goes back step by step, redo forth, and something new ends what can be done again.
+    /// Undo goes back step by step, redo goes forward, and a new operation ends what can be redone.
     #[test]
     fn which_is_next() {
         use Verb::{Redo, Restore, Rollback, Undo};
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(numbers(&all), [Some(7), None]);
     }
 
-    /// An undo that did not end has undone nothing; what has no beginning is passed over.
+    /// An undo that did not end has undone nothing; an operation without a beginning is passed over.
     #[test]
     fn halves() {
         use Verb::{Restore, Undo};

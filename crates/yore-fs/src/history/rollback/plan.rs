@@ -1,31 +1,31 @@
-//! What is to be done to make a directory what it was, from the differences between then and now.
+//! What must be done to make a directory what it was, given the differences between then and now.
 
 use super::operation::Verb;
 use crate::{Change, Difference, FileKind, InodeNo};
 use std::collections::{BTreeMap, HashSet};
 use yore_format::EventNo;
 
-/// What is to be done with a directory.
+/// What to do with a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Plan {
-    /// What it is called: a rollback, an undo or a redo.
+    /// The kind of operation.
     pub verb: Verb,
-    /// The number of the operation that is undone.
+    /// The number of the operation that it undoes.
     pub of: Option<u64>,
     /// The event as of which the directory becomes what it was.
     pub target: EventNo,
-    /// What others changed between these events, or since the first, is left alone.
+    /// Leaves alone what others changed between these events, or since the first.
     pub others: Option<(EventNo, Option<EventNo>)>,
 }
 
 /// Whose files may be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// All, also what is immutable or can only be appended to: of who could take these flags away.
+    /// All files, also immutable and append-only ones: for callers that could take these flags away.
     All,
-    /// All but what is immutable or can only be appended to.
+    /// All but immutable and append-only files.
     Unprotected,
-    /// What has this owner, with groups among these, and is not protected either.
+    /// Files with this owner and one of these groups, except immutable and append-only ones.
     Owner {
         /// The owner.
         uid: u32,
@@ -34,17 +34,16 @@ pub enum Rights {
     },
 }
 
-/// Names and inodes that were changed.
+/// Names and inodes that a rollback changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Directories, and names in them that mean something else, or nothing.
+    /// Directories, with the names in them that now mean something else, or nothing.
     pub names: hashbrown::HashSet<(InodeNo, Vec<u8>)>,
-    /// Inodes whose attributes changed, or the directory's names.
+    /// Inodes whose attributes changed, or, for directories, whose names changed.
     pub inodes: hashbrown::HashSet<InodeNo>,
 }
 
-/// The path of then of what has a path now, and the other way round, by the directories that were renamed
-/// since.
+/// Maps present paths to past ones and back, by the directories that were renamed since.
 pub struct Back {
     to_then: BTreeMap<Vec<u8>, Vec<u8>>,
     to_now: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -69,7 +68,7 @@ impl Back {
         Back { to_then, to_now }
     }
 
-    /// Where this was then, if the name itself is of then.
+    /// Where this was then, if the last name in the path existed then.
     pub fn then(&self, now: &[u8]) -> Vec<u8> {
         follow(&self.to_then, now)
     }
@@ -79,7 +78,7 @@ impl Back {
         follow(&self.to_now, then)
     }
 
-    /// The path of then of a difference; `None` of what was added.
+    /// The past path of a difference; `None` for something that was added.
     pub fn of(&self, one: &Difference) -> Option<Vec<u8>> {
         match one.change {
             Change::Added => None,
@@ -104,7 +103,7 @@ pub(super) fn depth(path: &[u8]) -> usize {
     path.iter().filter(|b| **b == b'/').count()
 }
 
-/// The directory above, and the name in it.
+/// Splits a path into the directory above and the last name.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|b| *b == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -124,9 +123,9 @@ pub(super) fn parent(path: &[u8]) -> &[u8] {
     split(path).0
 }
 
-/// The differences without those that are none to look at: where another file took a name that has the same
-/// content and attributes (`is_same` of the path), as after putting it back. Files of several names stay, for
-/// which names are one file is not looked at.
+/// The differences without those that nobody can see: where another file with the same content and attributes
+/// (`is_same` of the path) took a name, as after putting it back. Files of several names stay in the list,
+/// because this does not check which names belong to one file.
 ///
 /// # Errors
 /// Those of `is_same`.
@@ -154,8 +153,8 @@ pub fn real<E>(
     Ok(all.iter().filter(|one| !is_none(one)).cloned().collect())
 }
 
-/// What moved to another directory of the same path counts only if that directory is to go from its place;
-/// else it is where it was, and at most modified.
+/// An inode that moved to another directory of the same path counts as moved only if that directory has to
+/// leave its place. Otherwise the inode is where it was, and at most modified.
 pub(super) fn without_still(all: Vec<Difference>) -> Vec<Difference> {
     let is_moved = |one: &Difference| one.old_path.as_ref() == Some(&one.path);
     let goes = |one: &&Difference| match one.change {
@@ -174,8 +173,8 @@ pub(super) fn without_still(all: Vec<Difference>) -> Vec<Difference> {
     all.into_iter().filter_map(still).collect()
 }
 
-/// What of the differences is to be put back if what others changed is to be left alone, and the paths that
-/// are left.
+/// If the changes of others are left alone: the differences that are still to be put back, and the paths that
+/// are left alone.
 pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference>, HashSet<Vec<u8>>) {
     let back = Back::new(all);
     let inodes: HashSet<_> = others.iter().map(|one| (one.inode, one.incarnation)).collect();
@@ -184,9 +183,9 @@ pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference
     let mut is_left: Vec<bool> =
         all.iter().map(|one| inodes.contains(&(one.inode, one.incarnation))).collect();
     loop {
-        // Directories of then that are not put back: what was below them stays, too.
+        // Past directories that are not put back: what was below them is left alone, too.
         let mut not_back: HashSet<Vec<u8>> = HashSet::new();
-        // Directories of now that are needed for what is left in them.
+        // Present directories that are needed for what is left alone in them.
         let mut needed: HashSet<Vec<u8>> = HashSet::new();
         for (one, _) in all.iter().zip(&is_left).filter(|(_, left)| **left) {
             paths.insert(one.path.clone());
@@ -196,7 +195,7 @@ pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference
             }
             paths.extend(then);
             if one.change != Change::Removed {
-                // Where it comes to be if the directory that it is in goes back to its name of then.
+                // Where it will be if the directory above goes back to its past name.
                 paths.insert(back.then(&one.path));
                 let (above, name) = split(&one.path);
                 paths.insert(join(&back.then(above), name));
@@ -226,7 +225,7 @@ pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference
     (wanted, alone)
 }
 
-/// What differs the other way round: what is done to get from now to then.
+/// The reverse of a difference: what has to be done to get from now to then.
 pub fn reversed(one: &Difference, back: &Back) -> Difference {
     let mut one = one.clone();
     std::mem::swap(&mut one.before, &mut one.after);
@@ -265,9 +264,9 @@ mod tests {
         }
     }
 
-    /// A directory goes back to its old name with what others have put into it since: what had been under the
-    /// path that this comes to have then is left alone, too. It was tried to rename it there, which could not
-    /// be done.
+    /// A directory goes back to its old name together with what others have put into it since. What had been
+    /// under the path that this gets is then left alone, too. Rolling back used to try to rename it to that
+    /// path, and failed.
     #[test]
     fn what_goes_along_is_in_the_way() {
         let all = [

@@ -1,13 +1,13 @@
-//! Making a directory as it was, from the differences between then and now.
+//! Making a directory what it was, from the differences between then and now.
 //!
-//! **In which order.** What has to go from its place goes first, from the bottom up: what was added is
-//! removed, what was renamed is set aside in a directory of its own, so that no order of renames can be
-//! wrong, cycles neither. Then, from the top down, everything gets its place of then: directories are made
-//! again, what was set aside is renamed there, and keeps being the file that it is. Then come files, and at
-//! last the attributes and times of the directories in which something was done.
+//! **In which order.** First everything that has to leave its place does so, from the bottom up. What was
+//! added is removed. What was renamed is set aside in a directory of its own, so that no order of renames can
+//! be wrong, not even a cycle. Then, from the top down, everything gets its past place: directories are made
+//! again, and what was set aside is renamed to its place, and stays the same file. Files follow, and in the
+//! end the attributes and times of the directories in which something was done.
 //!
-//! **Interrupted**, it is done by doing it again: the differences that are left are asked for anew, and what
-//! was set aside is by then only something else that was renamed.
+//! **An interrupted rollback** goes on by beginning again: it computes the remaining differences anew, and
+//! what was set aside is by then only something else that was renamed.
 
 use super::plan::{depth, parent, Back, Changed, Plan, Rights};
 use super::trees::Trees;
@@ -23,44 +23,44 @@ fn of(one: &Difference) -> Of {
     (one.inode, one.incarnation)
 }
 
-/// A directory that is made as it was.
+/// A directory that is being rolled back.
 pub(super) struct Roll {
     trees: Trees,
-    /// What is to be put back.
+    /// The differences that are to be put back.
     wanted: Vec<Difference>,
-    /// Names of now at which nothing is done.
+    /// Present names that are left alone.
     alone: HashSet<Vec<u8>>,
     back: Back,
     aside: Vec<u8>,
-    /// What was set aside: its number, and the path of then.
+    /// What was set aside: its number, and its past path.
     moved: Vec<(usize, Vec<u8>)>,
-    /// Files that were made again, by what they were.
+    /// Files that were made again, by their past inodes.
     made: HashMap<Of, Vec<u8>>,
-    /// Directories in which names or that themselves were changed, by their path of then.
+    /// Directories of which names or the attributes were changed, by their past paths.
     touched: BTreeSet<Vec<u8>>,
-    /// Names of now of files that had several, by their inodes.
+    /// Present names of files that had several, by their inodes.
     live: HashMap<InodeNo, Vec<u8>>,
-    /// Numbers that inodes of then had, and others have now.
+    /// Inode numbers that now belong to other inodes than then.
     taken: HashSet<InodeNo>,
 }
 
 type Both = (Vec<Difference>, Vec<Difference>);
 
-/// All differences of a directory, with what moved to where its path is the same; and what is excluded, of
-/// which the event says nothing.
+/// All differences of a directory, including what moved to the same path; and the differences of excluded
+/// inodes, about which the event says nothing.
 fn diff(view: &View, directory: InodeNo, from: EventNo, to: Option<EventNo>) -> Result<Both> {
     query::diff::with_moved(view.store(), directory, from, to.unwrap_or(PRESENT))
 }
 
 impl Roll {
-    /// What is to be done for a plan, in a directory at which the gate is closed.
+    /// Computes what a plan requires in a directory at which the gate is closed.
     ///
     /// # Errors
     /// Those of [`View::diff`]; damage and device errors.
     pub(super) fn new(view: &View, directory: InodeNo, plan: &Plan) -> Result<Roll> {
         let (view, trees) = (view.inside(), Trees::new(view, directory, plan));
         let (mut all, unknown) = diff(&view, directory, plan.target, None)?;
-        // What the target says nothing of is left alone, and the directories that it is in.
+        // What the target says nothing about is left alone, with the directories that contain it.
         all.extend(unknown.iter().cloned());
         let differences = super::plan::without_still(super::plan::real(&all, |path| trees.is_same(path))?);
         let mut others = unknown;
@@ -96,7 +96,7 @@ impl Roll {
         self.wanted.is_empty()
     }
 
-    /// Refuses to change, remove or bring back what is not the caller's.
+    /// Refuses to change, remove or bring back files that are not the caller's.
     ///
     /// # Errors
     /// [`Error::NotYours`], [`Error::Protected`]; damage and device errors.
@@ -118,8 +118,8 @@ impl Roll {
             }
             let (Some(then), Some(before)) = (self.back.of(one), one.before) else { continue };
             directories.insert(self.back.now(parent(&then)));
-            // What comes back is made with its group, and so is what is written anew; else only another group
-            // is set.
+            // A file that comes back, or whose content is written again, gets its past group when it is made.
+            // Other files only need it if the group changed.
             let is_made = one.change == Change::Removed || one.what.contains(What::CONTENT);
             let sets_group = is_made || one.after.is_none_or(|after| after.gid != before.gid);
             if sets_group && !is_my_group(&before.gid) {
@@ -135,7 +135,7 @@ impl Roll {
             }
         }
         for path in directories {
-            // What is not there comes back, and was looked at.
+            // A directory that does not exist comes back, and was checked above.
             if self.trees.is(&path)?.is_some_and(|is| is.uid != *uid) {
                 return Err(not_yours(if path.is_empty() { b"." } else { &path }));
             }
@@ -143,14 +143,14 @@ impl Roll {
         self.check_protection()
     }
 
-    /// Refuses to change what is immutable or can only be appended to.
+    /// Refuses to change immutable and append-only files.
     fn check_protection(&self) -> Result<()> {
         let mut changing = BTreeSet::new();
         for one in &self.wanted {
             if one.change != Change::Removed {
                 changing.insert(one.path.clone());
             }
-            // A file that is written anew is a new one under its name.
+            // A file that gets new content is a new file under its name.
             if one.change != Change::Modified || one.what.contains(What::CONTENT) {
                 changing.insert(parent(&one.path).to_vec());
                 changing.extend(self.back.of(one).map(|then| self.back.now(parent(&then))));
@@ -165,9 +165,9 @@ impl Roll {
         Ok(())
     }
 
-    /// How many data blocks it takes. What is removed frees none, for the event before it has all of it. A
-    /// file that is gone and whose other names are all outside the directory is copied, too: names outside
-    /// are not looked for.
+    /// How many data blocks the rollback takes. Removing frees none, because the event before it has all of
+    /// them. A file that is gone, and whose other names are all outside the directory, is copied, too: the
+    /// search does not look for names outside.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -189,14 +189,14 @@ impl Roll {
         Ok(blocks)
     }
 
-    /// Does it.
+    /// Rolls back.
     ///
     /// # Errors
-    /// The first thing that cannot be done. What was done stays.
+    /// The first step that fails. What was done stays.
     pub(super) fn run(&mut self) -> Result<()> {
         self.clear()?;
         self.place()?;
-        // Before new files are made, which may get the numbers of those that are gone.
+        // This comes before new files are made, which may get the numbers of those that are gone.
         self.live = self.live_names(&HashSet::new())?;
         self.change_files()?;
         self.make_files()?;
@@ -206,7 +206,7 @@ impl Roll {
         self.finish()
     }
 
-    /// What was changed so far, for whoever has believed something else.
+    /// What was changed so far, for callers that cache it.
     pub(super) fn into_changed(self) -> Changed {
         self.trees.into_changed()
     }
@@ -247,8 +247,8 @@ impl Roll {
         Ok(())
     }
 
-    /// Sets aside what is still in a directory that came since: it has what was under the same path in
-    /// another one of then, file by file the same to look at.
+    /// Sets aside what is still in a directory that was added. To a user it looks, file by file, the same as
+    /// what was under the same path in another directory of then.
     fn keep_what_was_there(&mut self, dir: &[u8]) -> Result<()> {
         for name in self.trees.list(dir)? {
             let path = [dir, b"/", &name].concat();
@@ -257,7 +257,7 @@ impl Roll {
         Ok(())
     }
 
-    /// Gives directories, and all that was set aside, their places of then, from the top down.
+    /// Gives directories, and everything that was set aside, their past places, from the top down.
     fn place(&mut self) -> Result<()> {
         let made =
             self.wanted.iter().filter(|one| one.change == Change::Removed && one.kind == FileKind::Directory);
@@ -277,7 +277,7 @@ impl Roll {
         Ok(())
     }
 
-    /// Puts back what was changed in files that are still there.
+    /// Puts back the changes of files that still exist.
     fn change_files(&mut self) -> Result<()> {
         for one in self.wanted.iter().filter(|one| !one.what.is_empty()) {
             let Some(then) = self.back.of(one) else { continue };
@@ -300,7 +300,7 @@ impl Roll {
         Ok(())
     }
 
-    /// Makes files again that are gone. Of a file that has other names still, the name only.
+    /// Makes files again that are gone. If a file still has another name, it only makes the name.
     fn make_files(&mut self) -> Result<()> {
         let gone = self.wanted.iter();
         for one in gone.filter(|one| one.change == Change::Removed && one.kind != FileKind::Directory) {
@@ -318,8 +318,8 @@ impl Roll {
         Ok(())
     }
 
-    /// The names that those of the files that are gone under one name, and had several, have below the
-    /// directory; of each file one. Without those that are `going`; what is in a directory that goes stays.
+    /// For each file that had several names and lost one, a present name below the directory. Names that are
+    /// `going` do not count; but what is in a directory that goes, stays.
     fn live_names(&self, going: &HashSet<&[u8]>) -> Result<HashMap<InodeNo, Vec<u8>>> {
         let gone = self.wanted.iter().filter(|one| one.change == Change::Removed);
         let several = gone.filter(|one| one.before.is_some_and(|before| before.links > 1));
@@ -330,7 +330,7 @@ impl Roll {
             false => vec![Vec::new()],
         };
         let mut live = HashMap::new();
-        // Also where damage makes a circle.
+        // This also stops at a circle, which is damage.
         let mut met = HashSet::new();
         while let Some(dir) = left.pop() {
             for name in self.trees.list(&dir)? {
@@ -349,16 +349,17 @@ impl Roll {
         Ok(live)
     }
 
-    /// Another name that a file that is gone under one has below the directory.
+    /// Another name below the directory, for a file that lost one.
     fn other_name<'l>(&self, live: &'l HashMap<InodeNo, Vec<u8>>, one: &Difference) -> Option<&'l Vec<u8>> {
-        // The number may be another file's now, which then came since.
+        // The number may now belong to another file, which was made since.
         let is_sought = one.before.is_some_and(|before| before.links > 1) && !self.taken.contains(&one.inode);
         live.get(&one.inode).filter(|_| is_sought)
     }
 
-    /// Attributes and times of directories.
+    /// Restores attributes and times of directories.
     fn finish(&mut self) -> Result<()> {
-        // A time says when names changed last; with those of others among them it is not that of then.
+        // A directory's time says when its names last changed; with names of others among them, the past time
+        // would be wrong.
         let of_others: HashSet<Vec<u8>> =
             self.alone.iter().map(|path| self.back.then(parent(path))).collect();
         for dir in &self.touched {

@@ -1,5 +1,5 @@
-//! The directory as it is and as it was, by paths from it: looking at both, and changing the one. What is
-//! changed is noted, for whoever has believed something else of it.
+//! The directory as it is and as it was, by paths from it: look-ups in both, and changes of the present one.
+//! It records its changes, for callers that cache what they concern.
 
 use super::plan::{split, Changed, Plan};
 use crate::api::room::with_room;
@@ -17,12 +17,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use yore_format::{EventNo, InodeFlags, BLOCK_SIZE};
 
-/// Bytes copied or compared at a time.
+/// How many bytes are copied or compared at a time.
 const CHUNK: usize = 1 << 20;
-/// Whoever may roll back may make things as they were, whoever owned them.
+/// A caller that may roll back may restore files whoever owned them.
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0, keeps_set_id: true };
 
-/// Both trees.
+/// The past and the present tree.
 pub(super) struct Trees {
     store: Arc<Store>,
     now: View,
@@ -30,9 +30,9 @@ pub(super) struct Trees {
     event: EventNo,
     root: InodeNo,
     changed: RefCell<Changed>,
-    /// Flags to be set when all else is done, for what is protected cannot be changed any more.
+    /// Flags that are set when everything else is done, because they forbid further changes.
     flags: RefCell<BTreeMap<InodeNo, InodeFlags>>,
-    /// What is being changed, whatever its flags forbid: whether that may be was looked at before it began.
+    /// The inodes that are being changed even though their flags forbid it; the check of rights came before.
     unbound: RefCell<HashMap<InodeNo, Arc<InodeCell>>>,
 }
 
@@ -45,7 +45,7 @@ impl Drop for Trees {
 }
 
 impl Trees {
-    /// Of a directory, for who has closed the gate there.
+    /// The trees of a directory at which the caller has closed the gate.
     pub(super) fn new(view: &View, root: InodeNo, plan: &Plan) -> Trees {
         let event = plan.target;
         Trees {
@@ -111,7 +111,7 @@ impl Trees {
         Ok(names)
     }
 
-    /// A name in the directory that nothing has now, and nothing had then.
+    /// A name in the directory that exists neither now nor then.
     pub(super) fn free_name(&self) -> Result<Vec<u8>> {
         let mut number = 0u64;
         loop {
@@ -123,12 +123,13 @@ impl Trees {
         }
     }
 
-    /// Changes something, for which the oldest snapshots are forgotten if there is no room.
+    /// Runs a change; if there is no room, it forgets the oldest snapshots.
     fn change<R>(&self, what: &'static str, path: &[u8], f: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
         with_room(&self.store, &Want::little(self.now.behalf()), f).map_err(|e| e.on_path(what, path))
     }
 
-    /// The directory that has, or will have, the last name of a path; it is noted that the name changes.
+    /// The directory that contains, or will contain, the last name of a path. It records that the name
+    /// changes.
     fn place<'p>(&self, path: &'p [u8]) -> Result<(InodeNo, &'p [u8])> {
         let (above, name) = split(path);
         let directory = self.inode(above)?;
@@ -137,17 +138,17 @@ impl Trees {
         Ok((directory, name))
     }
 
-    /// Something is about to be changed.
+    /// Records that an inode is about to change.
     fn note(&self, inode: InodeNo) -> Result<()> {
         self.changed.borrow_mut().inodes.insert(inode);
         let cell = self.store.cell(inode)?;
         cell.state.write().unbound = true;
-        // The number may have been another one's, which is gone.
+        // The number may have belonged to another inode, which is gone.
         self.unbound.borrow_mut().insert(inode, cell);
         Ok(())
     }
 
-    /// Removes a name of what is no directory.
+    /// Removes a name of something that is not a directory.
     pub(super) fn remove(&self, path: &[u8]) -> Result<()> {
         self.note(self.inode(path)?)?;
         let (directory, name) = self.place(path)?;
@@ -168,13 +169,13 @@ impl Trees {
         Ok(made.cell.no)
     }
 
-    /// Makes an empty directory in place of the one that was under a path. Nobody but the owner of then may
-    /// use it until its attributes are set; he can, so that he can go on if the rollback does not end.
+    /// Makes an empty directory in place of the one that was under a path. Until its attributes are set, only
+    /// its past owner may use it. He may, so that he can go on if the rollback does not end.
     pub(super) fn make_directory(&self, path: &[u8]) -> Result<()> {
         self.make_private(&self.must_have_been(path)?, path)
     }
 
-    /// Makes an empty directory for what is set aside. It belongs to the owner of the directory that is
+    /// Makes an empty directory for what is set aside. It belongs to the owner of the directory that is being
     /// rolled back.
     pub(super) fn make_aside(&self, path: &[u8]) -> Result<()> {
         self.make_private(&self.now.getattr(self.root)?, path)
@@ -186,12 +187,12 @@ impl Trees {
         self.create(&caller, path, &new).map(|_| ())
     }
 
-    /// How many blocks a copy of a regular file of then takes.
+    /// How many blocks a copy of a past regular file takes.
     pub(super) fn data_blocks(&self, then: &[u8]) -> Result<u64> {
         let was = self.must_have_been(then)?;
         let most = was.blocks_512.div_ceil(BLOCK_SIZE as u64 / 512);
         let (mut blocks, mut at) = (0, 0);
-        // What was set aside and never written is not copied.
+        // Blocks that were set aside and never written are not copied.
         while blocks < most {
             at = match self.then.seek(was.inode, at, SeekTo::Data) {
                 Ok(start) => start,
@@ -205,7 +206,7 @@ impl Trees {
         Ok(blocks.min(most))
     }
 
-    /// Gives something another path, which nothing has.
+    /// Moves something to another path, which must be free.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
         self.note(self.inode(from)?)?;
         let ((old, name), (new, new_name)) = (self.place(from)?, self.place(to)?);
@@ -213,7 +214,7 @@ impl Trees {
         done.map_err(|e| e.on_path("cannot rename", from))
     }
 
-    /// Gives a file that has one path another one, which nothing has.
+    /// Gives a file with one path another one, which must be free.
     pub(super) fn link(&self, original: &[u8], path: &[u8]) -> Result<()> {
         let inode = self.inode(original)?;
         self.note(inode)?;
@@ -221,7 +222,7 @@ impl Trees {
         self.now.link(inode, directory, name).map(drop).map_err(|e| e.on_path("cannot link", path))
     }
 
-    /// Makes what is no directory as it was, under a path that nothing has. Of what failed nothing stays.
+    /// Makes anything but a directory as it was, under a path that must be free. A failed copy is removed.
     pub(super) fn copy(&self, then: &[u8], path: &[u8]) -> Result<()> {
         let was = self.must_have_been(then)?;
         let target = match was.kind {
@@ -235,7 +236,7 @@ impl Trees {
             _ => Ok(()),
         };
         let result = filled.and_then(|()| self.make_attributes(&was, made, path, true));
-        // Where a policy makes versions of files that are closed, this is one.
+        // If a policy makes a version of each file that is closed, it makes one of this file.
         let result = result.and_then(|()| self.now.closed(made).map(drop));
         if result.is_err() {
             if let Err(e) = self.remove(path) {
@@ -245,7 +246,7 @@ impl Trees {
         result
     }
 
-    /// Copies the stretches of data and leaves the holes.
+    /// Copies the data and leaves the holes.
     fn content(&self, was: &Attr, made: InodeNo, path: &[u8]) -> Result<()> {
         let cell = self.store.cell(made)?;
         let (mut buffer, mut at) = (vec![0; CHUNK.min(was.size as usize)], 0);
@@ -274,7 +275,7 @@ impl Trees {
         self.change("cannot write", path, |store| ops::set_attr(store, &CALLER, made, &set)).map(drop)
     }
 
-    /// Makes attributes what they were; times, too, or not.
+    /// Makes attributes what they were, with or without times.
     pub(super) fn attributes(&self, then: &[u8], path: &[u8], times: bool) -> Result<()> {
         self.make_attributes(&self.must_have_been(then)?, self.inode(path)?, path, times)
     }
@@ -284,8 +285,8 @@ impl Trees {
             self.change("cannot set the attributes of", path, |store| ops::set_attr(store, &CALLER, no, &set))
         };
         self.note(no)?;
-        // In this order: a change of owner clears set-id bits and capabilities, one of ACLs changes
-        // permissions.
+        // The order matters: a change of owner clears set-id bits and capabilities, and a change of ACLs
+        // changes permissions.
         let is = self.now.getattr(no)?;
         if (is.uid, is.gid) != (was.uid, was.gid) {
             set(SetAttr { uid: Some(was.uid), gid: Some(was.gid), ..SetAttr::default() })?;
@@ -304,7 +305,7 @@ impl Trees {
             (was.kind != FileKind::Symlink && is.permissions != was.permissions).then_some(was.permissions);
         let mtime = (times && is.mtime != was.mtime).then_some(SetTime::To(was.mtime));
         if permissions.is_some() || mtime.is_some() {
-            // Of what was, only the time of change is known.
+            // Of its past times only the time of change is known.
             set(SetAttr { permissions, atime: mtime, mtime, ..SetAttr::default() })?;
         }
         if is.flags != was.flags {
@@ -313,12 +314,12 @@ impl Trees {
         Ok(())
     }
 
-    /// Makes flags what they were, of all whose attributes were made so.
+    /// Restores the flags of all inodes whose attributes were restored.
     pub(super) fn set_flags(&self) -> Result<()> {
         for (no, flags) in self.flags.borrow().iter() {
             let want = Want::little(self.now.behalf());
             match with_room(&self.store, &want, |store| ops::set_flags(store, *no, *flags)) {
-                // It was written anew once more since.
+                // Since then the file was replaced by a new one.
                 Err(Error::Stale) => {}
                 other => other?,
             }
@@ -331,7 +332,7 @@ impl Trees {
         names.into_iter().map(|name| Ok((name.clone(), view.getxattr(no, &name)?))).collect()
     }
 
-    /// The attributes of something then and now that only an administrator may set.
+    /// The past and present attributes of something that only an administrator may set.
     pub(super) fn privileged(
         &self,
         was: InodeNo,
@@ -345,7 +346,7 @@ impl Trees {
         Ok([only(self.xattrs(&self.then, was)?), only(is)])
     }
 
-    /// Whether what is under a path is to look at what was there, its content included.
+    /// Whether what is under a path looks the same as what was there, content included.
     pub(super) fn is_same(&self, path: &[u8]) -> Result<bool> {
         let (Some(was), Some(is)) = (self.was(path)?, self.is(path)?) else { return Ok(false) };
         let of = |a: &Attr| {
