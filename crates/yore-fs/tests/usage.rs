@@ -178,8 +178,8 @@ fn directories_have_what_was_below_them() {
     assert_eq!(exclusive("a"), [(whole, 1 + 2)], "where it was then");
     assert_eq!(exclusive("c"), [(whole, 4), (of_c, 2)]);
     assert_eq!(exclusive("/"), [(whole, 7)]);
-    // As of the first event it was not in `c`; the event of `c` has seen it there, and has seen one more
-    // state that no other event has.
+    // As of the first event it was not in `c`. The event of `c` has seen it there, and its own event has seen
+    // one more state.
     assert_eq!(exclusive("c/b"), [(whole, 2), (of_c, 1), (of_b, 1)]);
     let before = counted(&volume).data;
     forget(&volume, of_c);
