@@ -1,27 +1,27 @@
-//! Reading ahead: what a sequential reader will want next is read by threads of its own, while the reader is
-//! busy with what it has.
+//! Reading ahead: threads read what a sequential reader will want next, while the reader is busy with what it
+//! has.
 //!
-//! How far ahead is learned from the accesses ([`crate::core::pages::ReadAhead`]). A small window is read
-//! together with what is wanted, by the reader; from [`WINDOW_ASYNC`] on, the window is kept full by threads
-//! ([`crate::core::datacache`]): whoever reads sequentially hands over what is missing in it before it goes
+//! The accesses show how far ahead to read ([`crate::core::pages::ReadAhead`]). The reader itself reads a
+//! small window together with what it wants. From [`WINDOW_ASYNC`] on, threads keep the window full
+//! ([`crate::core::datacache`]): a sequential reader hands over what is missing in the window before it goes
 //! to its own pages.
 //!
-//! **Why a reader never sees what is stale.** A stretch that is being read is entered in the file's map of
-//! pages ([`crate::core::pages::Arriving`]), under the state lock and with the mapping looked up under it.
-//! The thread that reads it holds no lock of the file, so the file may change meanwhile. Whatever changes
-//! what a page of the file holds, or which block it has, goes through the map: it makes the page dirty,
-//! zeroes its tail or discards it. Each of these takes the stretch out of the map, and what arrives for a
-//! stretch that is no longer there is dropped. Blocks change hands only after their pages were discarded (F5,
-//! and truncation). Pages that were there when the stretch was entered are not part of it.
+//! **Why a reader never sees stale data.** A stretch that is being read is entered in the file's map of pages
+//! ([`crate::core::pages::Arriving`]), under the state lock, together with the look-up of its mapping. The
+//! thread that reads it holds no lock of the file, so the file may change meanwhile. Every change of what a
+//! page of the file holds, or of its block, goes through the map: it makes the page dirty, zeroes its tail or
+//! discards it. Each of these takes the stretch out of the map, and data that arrives for a stretch that is
+//! no longer there is dropped. Blocks change hands only after their pages were discarded (F5, and
+//! truncation). Pages that were there when the stretch was entered are not part of it.
 //!
-//! **Why nobody waits for ever.** Who wants a page of the stretch waits for it, holding the state lock
-//! shared, instead of reading it a second time. The stretch leaves the map when its
-//! [`crate::core::pages::Arriving`] is dropped, whatever became of it: arrived, failed, in the queue when the
-//! threads were stopped, or a panic. The threads take no lock that a reader may hold while it waits. An error
-//! is not kept: the reader who gets there reads for itself, and has it.
+//! **Why nobody waits for ever.** A caller that wants a page of the stretch waits for it, with the state lock
+//! held shared, and does not read it a second time. The stretch leaves the map when its
+//! [`crate::core::pages::Arriving`] is dropped, however that happens: the data arrived, the read failed, the
+//! stretch was in the queue when the threads were stopped, or a thread panicked. The threads take no lock
+//! that a waiting reader may hold. Nobody keeps an error: the reader that gets there reads for itself, and
+//! gets the error.
 //!
-//! Threads are started when there is something to read for the first time, and end before the volume is
-//! closed.
+//! Threads start when there is something to read for the first time, and end before the volume is closed.
 
 use super::map::{map_block, pages_for, TRANSFER};
 use crate::core::datacache::Job;
@@ -29,13 +29,13 @@ use crate::core::inode::{InodeCell, InodeState};
 use crate::core::Core;
 use std::sync::atomic::Ordering;
 
-/// The window, in pages, from which on other threads read it.
+/// From a window of this many pages on, other threads read it.
 const WINDOW_ASYNC: u32 = 64;
 /// The largest window: 4 MiB.
 const WINDOW_MOST: u32 = 1024;
 
-/// Before the pages `first..end` of a file are read: sees to those behind them. Returns how many of these the
-/// caller is to read together with its own.
+/// Called before the pages `first..end` of a file are read: has the pages behind them read ahead. Returns how
+/// many of these the caller must read together with its own.
 pub(super) fn look_ahead(store: &Core, cell: &InodeCell, state: &InodeState, first: u32, end: u32) -> u32 {
     let cache = &store.files.pages;
     let window = state.data.ahead.learn(first, end, cache.window_most(WINDOW_MOST));
@@ -46,7 +46,7 @@ pub(super) fn look_ahead(store: &Core, cell: &InodeCell, state: &InodeState, fir
     let to = end.saturating_add(window).min(file_end);
     let until = state.data.ahead.until.load(Ordering::Relaxed);
     let mut from = if (end..=to).contains(&until) { until } else { end };
-    // Not for every page: in pieces that are worth a request.
+    // Not for every page, but in pieces that are worth a request.
     if from >= to || (to - from < window / 4 && to < file_end) {
         return 0;
     }
@@ -56,7 +56,7 @@ pub(super) fn look_ahead(store: &Core, cell: &InodeCell, state: &InodeState, fir
             from = to.min(from + TRANSFER);
             continue;
         };
-        // Damage is found again, and told, by who reads it.
+        // A caller that reads these pages finds the damage again, and reports it.
         let Ok(mapping) = map_block(store, cell.no, state, u64::from(gap.start)) else { return 0 };
         let run = mapping.len.min(u64::from(gap.end - gap.start)) as u32;
         from = gap.start + run;

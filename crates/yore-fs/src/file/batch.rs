@@ -14,11 +14,11 @@ pub(super) const BATCH: usize = 1024;
 /// Where the pages of a segment go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Destination {
-    /// Over what is there.
+    /// Over the data that is there.
     InPlace(BlockNo),
     /// Into blocks that were allocated and never written.
     Unwritten(BlockNo),
-    /// Into blocks yet to be taken.
+    /// Into blocks that are yet to be taken.
     New,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Segment {
     pub(super) first: u32,
     pub(super) to: Destination,
     pub(super) bytes: Vec<Bytes>,
-    /// Which of them brought a promise.
+    /// Which of the pages brought a promise.
     pub(super) promised: Vec<bool>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Batch {
     pub(super) segments: Vec<Segment>,
     /// The page where the pass goes on.
     pub(super) next: u32,
-    /// Up to where the medium has the file's bytes when all is written.
+    /// Up to where the medium has the file's bytes once everything is written.
     pub(super) size: u64,
     /// The size to be stored then, if this is the last batch of the pass.
     pub(super) stored: Option<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Batch {
 pub(super) struct Pass {
     /// Dirty pages before this one.
     pub(super) end: u32,
-    /// The size that is stored when they are written: one that the file had (F7).
+    /// The size that is stored when they are written: a size that the file had (F7).
     pub(super) size: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn collect(store: &impl History, cell: &InodeCell, from: u32, pass: P
     let dirty = pages.dirty_in(from, pass.end, BATCH);
     drop(pages);
     let destinations = destinations(store, cell, &state, &dirty)?;
-    // No page has become dirty or clean since: the first takes the state lock, the second io.
+    // No page has become dirty or clean since: the first needs the state lock, the second io.
     let mut pages = state.data.pages(&store.files.pages);
     for (index, to) in dirty.iter().zip(destinations) {
         let (bytes, promised) = pages.start_writing(*index);
@@ -88,12 +88,12 @@ pub(super) fn collect(store: &impl History, cell: &InodeCell, from: u32, pass: P
 }
 
 impl Batch {
-    /// Whether nothing was dirty.
+    /// Whether no page was dirty.
     pub(super) fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// Whether any of it goes over what is there.
+    /// Whether some of the pages go over data that is there.
     pub(super) fn is_in_place(&self) -> bool {
         self.segments.iter().any(|segment| matches!(segment.to, Destination::InPlace(_)))
     }

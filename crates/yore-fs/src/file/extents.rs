@@ -1,5 +1,5 @@
-//! Ops that change which extents a file has: in steps, each of which is one Op of bounded size. The caller
-//! holds io.
+//! Ops that change which extents a file has, in steps. Each step is one Op of bounded size. The caller holds
+//! io.
 
 use super::history::History;
 use super::map::pages_for;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Beyond every block of a file.
 pub(super) const BLOCKS_END: u64 = u64::MAX;
 
-/// Enters an edit in one Op. With the state locked, `then` changes it before the Op opens.
+/// Enters an edit in one Op. `then` changes the locked state before the Op opens.
 pub(super) fn apply(
     store: &Core,
     cell: &InodeCell,
@@ -36,7 +36,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Goes on with freeing what is doomed, to the end. The caller holds io.
+/// Goes on freeing what is doomed, to the end. The caller holds io.
 pub(super) fn finish_doomed(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     loop {
         let Some(doomed) = cell.state.read().data.doomed.clone() else { return Ok(()) };
@@ -46,8 +46,8 @@ pub(super) fn finish_doomed(store: &impl History, cell: &Arc<InodeCell>) -> Resu
     }
 }
 
-/// One Op that frees the first extents of a range; true if there are none left. The range is not doomed any
-/// more then.
+/// One Op that frees the first extents of a range. Returns true if none are left; then the range is no longer
+/// doomed.
 pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
     let mut edit = {
         let state = cell.state.read();
@@ -72,7 +72,7 @@ pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u
     let stored = store_inode(&mut op, cell, state);
     applied.stored(&mut op, stored);
     if let Some((orphans, position)) = orphans.as_ref().zip(position) {
-        // Whoever took the last name meanwhile counts on the list.
+        // Whoever removed the last name meanwhile relies on the list.
         if state.inode.links > 0 {
             let unlisted = orphans.remove(&mut op, &store.meta, position, cell.no);
             op.before(stored, unlisted);
@@ -87,11 +87,12 @@ pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u
     Ok(done)
 }
 
-/// Sees to it that a file which is about to grow has no written extents beyond its size (F9). The caller
-/// holds io; nobody else makes the file grow meanwhile, for who finds `unsure_beyond` waits for io.
+/// Makes sure that a file which is about to grow has no written extents beyond its size (F9). The caller
+/// holds io. Nobody else makes the file grow meanwhile, because callers that find `unsure_beyond` wait for
+/// io.
 ///
 /// # Errors
-/// Damage and device errors. What was not made unwritten stays doomed.
+/// Damage and device errors. Extents that were not made unwritten stay doomed.
 pub(super) fn settle_beyond(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     if !cell.state.read().data.unsure_beyond {
         return Ok(());
@@ -107,7 +108,7 @@ pub(super) fn settle_beyond(store: &impl History, cell: &Arc<InodeCell>) -> Resu
         Ok(!is_written)
     })?;
     if is_written {
-        // Who only reads the volume goes on with that.
+        // On a read-only volume the extents stay doomed.
         guard.data.doomed = Some(from..u64::MAX);
     }
     drop(guard);

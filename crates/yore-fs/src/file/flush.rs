@@ -1,20 +1,21 @@
-//! Write-back: blocks are taken, data is written, then an Op enters what has been written (rule 4).
+//! Write-back: takes blocks, writes data, then enters in an Op what has been written (rule 4).
 //!
-//! One pass goes through a file's dirty pages in ascending order, in batches. Of each batch the pages' bytes
+//! One pass goes through a file's dirty pages in ascending order, in batches. The bytes of a batch's pages
 //! are those of one instant (a snapshot under the state lock, kept by reference); the state lock is free
 //! while the device works. The size that an Op may store afterwards ends before the first page that was dirty
-//! at that instant and not in the batch. If anything fails the batch is dirty again, and the blocks that no
-//! Op entered go back.
+//! at that instant and is not in the batch. If anything fails the batch is dirty again, and the blocks that
+//! no Op entered go back.
 //!
-//! **The log lets go in the Op that makes home count (F8).** The Op that stores the size of a pass also takes
-//! back what the log has noted of the file. A record or a generation between the two would leave a replay
-//! with both: it would enter noted bytes, which end where the file ended then, over those at home, and show
-//! zeros from there to the size stored. So nothing raises `stored_size` but under the state lock that the Op
-//! is opened under: not even for an Op about something else, which stores that size, too.
+//! **The log lets go in the Op that makes the data at home count (F8).** The Op that stores the size of a
+//! pass also takes back what the log has noted of the file. A record or a generation between the two would
+//! leave both to a replay. The replay would enter the noted bytes, which end where the file ended then, over
+//! those at home, and show zeros from there to the stored size. So `stored_size` is raised only under the
+//! state lock under which the Op is opened. That is also true of an Op about something else, which stores
+//! that size, too.
 //!
-//! Batches of several files may go to the device together ([`write_parts`]; who gathers them is
-//! [`super::group`]): first all of them get their blocks, next to one another if there is room, then what
-//! lies together is written with one request, and then each file has Ops of its own.
+//! Batches of several files may go to the device together ([`write_parts`]; [`super::group`] gathers them).
+//! First all of them get their blocks, next to one another if there is room; then one request writes what
+//! lies together; and then each file has Ops of its own.
 
 use super::batch::{collect, Batch, Destination, Pass, Segment};
 use super::extents::finish_doomed;
@@ -40,10 +41,10 @@ const GROWTH: usize = 8;
 const PIECES: usize = 16;
 /// Pages of the longest request: 4 MiB. The host splits it into pieces that are under way at once.
 const REQUEST: usize = 1024;
-/// Pages of a run beyond which it has a request of its own; shorter ones go to the device together.
+/// A run with more pages than this has its own request; shorter runs go to the device together.
 const RUN_LONG: usize = 64;
 
-/// What one Op has to enter of written data.
+/// Written data that one Op has to enter.
 enum Piece {
     Put(u64, Run),
     Written(u64, u64),
@@ -63,7 +64,7 @@ impl Piece {
         }
     }
 
-    /// What of it lies from file block `at` on, if both sides have something.
+    /// Splits off the part from file block `at` on, if both parts have something.
     fn split_off(&mut self, at: u64) -> Option<Piece> {
         if at <= self.first() || at >= self.end() {
             return None;
@@ -88,7 +89,7 @@ pub(super) struct Part<'a> {
     pieces: Vec<Piece>,
     /// File blocks that Ops have entered.
     entered: Vec<(u64, u64)>,
-    /// How it went.
+    /// The result of writing it.
     pub(super) result: Result<()>,
 }
 
@@ -98,10 +99,10 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Pages, and the block at which they go.
+/// Pages, and the block where they go.
 type Writes<'a> = Vec<(BlockNo, &'a [Bytes])>;
 
-/// Where the batches of some files go, as far as it is decided.
+/// Where the batches of some files go, as far as that is decided.
 #[derive(Default)]
 struct Placement<'a> {
     /// What is to be written.
@@ -110,10 +111,10 @@ struct Placement<'a> {
     last: Option<BlockNo>,
 }
 
-/// Writes back what was dirty when it was called. The first half of fsync.
+/// Writes back the pages that were dirty when it was called. The first half of fsync.
 ///
 /// # Errors
-/// What kept data from the medium, now or in the background since the last call.
+/// The error that kept data from the medium, now or in the background since the last call.
 pub(crate) fn flush_file(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     let _io = cell.io.lock();
     if is_settled(&cell.state.read()) {
@@ -129,15 +130,15 @@ pub(super) fn is_settled(state: &InodeState) -> bool {
     state.data.error.is_none() && is_written(state)
 }
 
-/// Whether there is nothing to write back, though an earlier attempt may have failed and nobody been told
-/// yet. What has been written in place and not flushed is known to the metadata layer
+/// Whether there is nothing to write back. An earlier attempt may have failed without anybody knowing yet.
+/// The metadata layer knows of data that was written in place and not flushed
 /// ([`yore_meta::Meta::note_data_written`]).
 pub(crate) fn is_written(state: &InodeState) -> bool {
     let data = &state.data;
     !state.dirty && data.doomed.is_none() && data.stored_size == state.inode.size && !data.is_busy()
 }
 
-/// A file could not be written back in the background.
+/// Notes that a file could not be written back in the background.
 pub(super) fn note_failed(store: &Core, cell: &InodeCell, error: &crate::Error) {
     cell.state.write().data.error.get_or_insert_with(|| error.clone());
     store.files.note_flushed(cell, false);
@@ -148,7 +149,7 @@ pub(super) fn flush_locked(store: &impl History, cell: &Arc<InodeCell>) -> Resul
     flush_to(store, cell, u64::MAX)
 }
 
-/// As [`flush_locked`], of the bytes before `size`, as far as the file has them.
+/// As [`flush_locked`], for the bytes before `size`, as far as the file has them.
 pub(super) fn flush_to(store: &impl History, cell: &Arc<InodeCell>, size: u64) -> Result<()> {
     finish_doomed(store, cell)?;
     if flush_small(store, cell)? {
@@ -171,7 +172,7 @@ pub(super) fn flush_to(store: &impl History, cell: &Arc<InodeCell>, size: u64) -
     finish_pass(store, cell, pass)
 }
 
-/// A file that fits its inode: one Op. False if it does not.
+/// Writes a file that fits its inode, in one Op. Returns false if it does not fit.
 pub(super) fn flush_small(store: &Core, cell: &Arc<InodeCell>) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
@@ -193,7 +194,8 @@ pub(super) fn flush_small(store: &Core, cell: &Arc<InodeCell>) -> Result<bool> {
             store.alloc.release(u64::from(promised));
         }
     }
-    // Content that kept its size is a change, too, also when another Op has stored the inode since the write.
+    // New content of the same size is a change, too, also when another Op has stored the inode since the
+    // write.
     let changed = content_changed || state.dirty || state.data.stored_size != size;
     state.data.medium_size = size;
     state.data.stored_size = size;
@@ -203,7 +205,7 @@ pub(super) fn flush_small(store: &Core, cell: &Arc<InodeCell>) -> Result<bool> {
     Ok(true)
 }
 
-/// Writes batches of files, whose io the caller holds, and enters them; each part has its own result.
+/// Writes batches of files and enters them; each part has its own result. The caller holds io of these files.
 pub(super) fn write_parts(store: &impl History, parts: &mut [Part<'_>]) {
     let (mut placement, mut renewed) = (Placement::default(), 0);
     for part in parts.iter_mut() {
@@ -232,8 +234,8 @@ pub(super) fn write_parts(store: &impl History, parts: &mut [Part<'_>]) {
     store.files.note_progress();
 }
 
-/// The end of a part: blocks that no Op entered go back, and the promises for them live again; after an error
-/// its pages are as dirty as before.
+/// Ends a part: blocks that no Op entered go back, and their promises are valid again. After an error the
+/// part's pages are as dirty as before.
 fn settle(store: &Core, part: &Part<'_>) {
     for piece in &part.pieces {
         if let Piece::Put(_, run) = piece {
@@ -264,7 +266,7 @@ fn settle(store: &Core, part: &Part<'_>) {
 }
 
 impl<'a> Placement<'a> {
-    /// Decides where the pages of a batch go, taking blocks; adds to `pieces` what an Op is to enter.
+    /// Decides where the pages of a batch go, and takes blocks; adds to `pieces` what an Op is to enter.
     fn place(
         &mut self,
         store: &Core,
@@ -294,8 +296,8 @@ impl<'a> Placement<'a> {
         pieces: &mut Vec<Piece>,
     ) -> Result<()> {
         if let Some(i) = segment.promised.iter().position(|p| !p) {
-            // The page was written to where the file has a block (F4), and now has none: extents that overlap
-            // are found here or there, as one looks for one block or another.
+            // When the page was written to, the file had a block there (F4), and now it has none. Extents
+            // that overlap explain it: which of them a look-up finds depends on the block that it looks for.
             let (expected, found) = ("the block that its data was accepted for", "a hole");
             let field = format!("{found} at file block {}", u64::from(segment.first) + i as u64);
             return Err(Corruption::new("extent", "blocks", expected, field).of(cell.no).into());
@@ -314,8 +316,8 @@ impl<'a> Placement<'a> {
     }
 }
 
-/// Where new blocks are best: behind what precedes them in the file, else behind those of the file before if
-/// they are in the inode's group, else in that group.
+/// The best place for new blocks: behind those that precede them in the file; else behind those of the file
+/// before, if these are in the inode's group; else in that group.
 fn goal(
     store: &Core,
     cell: &InodeCell,
@@ -339,8 +341,8 @@ fn goal(
     Ok(own.or(last).unwrap_or_else(|| geometry.data_start(near)))
 }
 
-/// Writes pages to their blocks, what lies together with one request. An error stops all writing to the
-/// volume (R16), this way, too: those who write many files go on to the next when one fails.
+/// Writes pages to their blocks, with one request for what lies together. An error stops all writing to the
+/// volume (R16), also in this way: callers that write many files go on to the next when one fails.
 fn write_out(store: &Core, mut writes: Writes<'_>) -> Result<()> {
     if writes.is_empty() {
         return Ok(());
@@ -380,8 +382,8 @@ fn write_runs(
     if short.is_empty() {
         return Ok(());
     }
-    // A request of a batch is one piece of memory: copying some pages together is cheap beside waiting for
-    // each run.
+    // Each request of a batch is one piece of memory: copying some pages together costs little compared with
+    // waiting for each run.
     let together: Vec<Option<AlignedBuf>> = short.iter().map(|(_, pages)| joined(pages)).collect();
     let requests: Vec<WriteRequest<'_>> = short
         .iter()
@@ -394,7 +396,7 @@ fn write_runs(
     device.write_batch(&requests)
 }
 
-/// The bytes of several pages in one buffer; none if it is one.
+/// The bytes of several pages in one buffer; `None` if there is only one page.
 fn joined(pages: &[&Bytes]) -> Option<AlignedBuf> {
     if pages.len() == 1 {
         return None;
@@ -404,14 +406,14 @@ fn joined(pages: &[&Bytes]) -> Option<AlignedBuf> {
     Some(buf)
 }
 
-/// What was overwritten in its place has been written. The log keeps its bytes until the pass ends (F8).
+/// Notes that data was overwritten in place. The log keeps its bytes until the pass ends (F8).
 fn note_in_place(store: &Core, batch: &Batch) {
     if batch.is_in_place() {
         store.meta.note_data_written();
     }
 }
 
-/// Enters what was written, in as many Ops as it takes; the last stores the size.
+/// Enters what was written, in as many Ops as that takes; the last Op stores the size.
 fn enter(
     store: &impl History,
     cell: &InodeCell,
@@ -441,17 +443,17 @@ fn enter(
         state.dirty = false;
         entered.extend(pieces.drain(..count).map(|p| (p.first(), p.end())));
     }
-    // If no Op was needed for the data, the pass ends with the one that stores the size.
+    // If no Op was needed for the data, the pass ends with the Op that stores the size.
     note_on_medium(&mut cell.state.write(), batch);
     Ok(())
 }
 
-/// The batch is on the medium.
+/// Notes that the batch is on the medium.
 fn note_on_medium(state: &mut InodeState, batch: &Batch) {
     state.data.medium_size = state.data.medium_size.max(batch.size);
 }
 
-/// The change of extents that one Op can make of the first pieces, and how many they are.
+/// The change of extents that one Op can make for the first pieces, and how many pieces those are.
 fn plan(store: &impl History, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edit, usize)> {
     let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
     let state = cell.state.read();
@@ -464,7 +466,7 @@ fn plan(store: &impl History, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Resu
         last,
     )?;
     drop(state);
-    // A window that one piece alone fills: many short extents that could be one, which nobody has merged.
+    // One piece alone fills the window: it has many short extents that could be one, which nobody has merged.
     if let Some(rest) = pieces[0].split_off(edit.limit()) {
         pieces.insert(1, rest);
     }
@@ -495,8 +497,8 @@ pub(super) fn store_changed(store: &Core, cell: &InodeCell) -> Result<()> {
     Ok(())
 }
 
-/// The end of a pass: its size is stored; a file without dirty pages has all of its size on the medium and is
-/// no longer noted.
+/// Ends a pass: stores its size. A file without dirty pages then has all of its size on the medium, and is no
+/// longer noted.
 pub(super) fn finish_pass(store: &Core, cell: &InodeCell, pass: Pass) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
@@ -509,7 +511,7 @@ pub(super) fn finish_pass(store: &Core, cell: &InodeCell, pass: Pass) -> Result<
     );
     state.data.medium_size = state.data.medium_size.max(size);
     if state.data.stored_size < size {
-        // What lay behind the old size in its last block was overwritten in place, and shows once the size is
+        // Data behind the old size in its last block was overwritten in place, and shows once the new size is
         // there.
         store.meta.note_data_written_first();
         state.data.stored_size = size;
@@ -524,8 +526,8 @@ pub(super) fn finish_pass(store: &Core, cell: &InodeCell, pass: Pass) -> Result<
     Ok(())
 }
 
-/// The last of a pass: one Op stores a changed inode and lets the log go (F8). If there is nothing to store,
-/// all of it was overwritten in place, below the size stored.
+/// The end of a pass: one Op stores a changed inode and lets the log go (F8). If there is nothing to store,
+/// everything was overwritten in place, below the stored size.
 fn store_and_release(
     store: &Core,
     cell: &InodeCell,

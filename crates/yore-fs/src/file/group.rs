@@ -1,10 +1,10 @@
-//! Write-back of many files at once: what makes small files cost the device as little as one large one.
+//! Write-back of many files at once, so that small files cost the device as little as one large file.
 //!
-//! A group is gathered from files in the order of their age. Each must give its io at once: nobody waits for
-//! a file's io while holding another's, so groups cannot block each other, nor anybody who holds one io and
-//! asks for no other. (Who gathers a group while holding one, [`flush_among_others`], waits for none.) Files
-//! whose io is taken, and those with more than fits a group, or with a truncation to be finished, are written
-//! back alone when the group is done and its locks are free ([`super::flush`]).
+//! A group is gathered from files in the order of their age. Each file must give its io at once: nobody waits
+//! for a file's io while holding another's. So groups cannot block each other, nor a caller that holds one io
+//! and wants no other. ([`flush_among_others`], which gathers a group while its caller holds one io, waits
+//! for none.) A file whose io is taken, that has more than fits a group, or that has a truncation to be
+//! finished, is written back alone when the group is done and its locks are free ([`super::flush`]).
 
 use super::batch::{collect, Pass, BATCH};
 use super::flush::{finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part};
@@ -16,33 +16,34 @@ use crate::core::locks::Locked;
 use crate::Result;
 use std::sync::Arc;
 
-/// Files that are written back with one that somebody waits for.
+/// How many files are written back with one for which somebody waits.
 const AMONG: usize = 64;
 
 /// What to do about files whose io somebody else has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
-    /// Wait for it, when nothing else is left to do.
+    /// Wait for it when nothing else is left to do.
     Wait,
     /// Leave them as they are.
     Skip,
-    /// Leave them, and those that are no members of a group, too: for who holds a file's io.
+    /// Leave them, and also those that are no members of a group: for a caller that holds a file's io.
     Leave,
 }
 
 /// Writes back all files.
 ///
 /// # Errors
-/// The first file's error, which its next fsync is told, too; the others are still tried.
+/// The first file's error, which its next fsync returns, too; the others are still tried.
 pub(crate) fn flush_all(store: &impl History) -> Result<()> {
     write_back_many(store, &store.files.oldest_dirty(usize::MAX), Busy::Wait)
 }
 
-/// Writes back a file whose io the caller has, and with it those that have been dirty for longest: who
-/// changes many files after a snapshot has seen them waits for a few large writes, not for one for each.
+/// Writes back a file whose io the caller has, and with it the files that have been dirty longest. So a
+/// caller that changes many files after a snapshot has seen them waits for a few large writes, and not for
+/// one write for each file.
 ///
 /// # Errors
-/// Those of this file. The others' next fsyncs are told theirs.
+/// Errors of this file. The next fsyncs of the others return theirs.
 pub(crate) fn flush_among_others(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     let is_dirty = {
         let state = cell.state.read();
@@ -65,8 +66,8 @@ pub(super) fn write_back_many(store: &impl History, cells: &[Arc<InodeCell>], bu
     in_groups(store, cells, busy, &|_| Some(u64::MAX))
 }
 
-/// As [`write_back_many`], of each file what is before the size that `limit` gives, with its io held; nothing
-/// of it if that is `None`.
+/// As [`write_back_many`], for the part of each file that lies before the size that `limit` gives with the
+/// file's io held; nothing of the file if that is `None`.
 pub(super) fn in_groups(
     store: &impl History,
     cells: &[Arc<InodeCell>],
@@ -104,9 +105,9 @@ pub(super) fn in_groups(
     result
 }
 
-/// What became of a file that was to join a group.
+/// The result for a file that was to join a group.
 enum Joined {
-    /// It did, or there is nothing more to do for it.
+    /// It joined, or nothing more is to be done for it.
     Done,
     /// It is to be written back by itself.
     Alone,
@@ -125,7 +126,7 @@ impl<'a> Group<'a> {
         self.parts.len() < FILES && self.pages < BATCH
     }
 
-    /// Takes a snapshot of the file's dirty pages; it is a member from then on, unless there are none.
+    /// Takes a snapshot of the file's dirty pages; the file is a member from then on, unless it has none.
     fn join(
         &mut self,
         store: &impl History,

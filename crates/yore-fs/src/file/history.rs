@@ -1,5 +1,5 @@
-//! What the data of files needs of history. This folder knows no more of it: who implements [`History`] lies
-//! above, and a function that asks nothing of history takes a [`Core`].
+//! What the data of files needs of history. This folder knows no more of it: the layer above implements
+//! [`History`]. A function that needs nothing of history takes a [`Core`].
 
 use super::map::check_alive;
 use crate::core::inode::{InodeCell, InodeState};
@@ -10,19 +10,19 @@ use std::ops::Deref;
 use std::sync::Arc;
 use yore_format::{EventNo, InodeNo};
 
-/// What a change may draw on for the version that it must leave behind.
+/// Which room a change may use for the version that it must leave behind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// What is free.
+    /// Free room.
     Free,
-    /// Also what is set aside for deleting.
+    /// Also the room that is set aside for deleting.
     Reserve,
 }
 
 /// An open volume with its history.
 pub(crate) trait History: Deref<Target = Core> {
-    /// What of an inode's content was born at this number or before belongs to the past, too, and is neither
-    /// overwritten nor freed.
+    /// The number up to which an inode's content belongs to the past, too: content that was born at it or
+    /// before is neither overwritten nor freed.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -34,27 +34,27 @@ pub(crate) trait History: Deref<Target = Core> {
     /// Damage and device errors.
     fn must_keep(&self, cell: &InodeCell, state: &InodeState) -> Result<bool>;
 
-    /// Keeps the inode as it is, if an event has seen it so. The caller holds no lock of it.
+    /// Keeps the inode as it is, if an event has seen it so. The caller holds none of its locks.
     ///
     /// # Errors
-    /// Writing back its data may fail; `NoSpace`; damage and device errors. Nothing has changed then.
+    /// Writing back its data may fail; `NoSpace`; damage and device errors. Then nothing has changed.
     fn preserve(&self, cell: &Arc<InodeCell>, room: Room) -> Result<()>;
 
-    /// As [`History::preserve`], for who holds io.
+    /// As [`History::preserve`], for a caller that holds io.
     ///
     /// # Errors
     /// As [`History::preserve`].
     fn preserve_locked(&self, cell: &Arc<InodeCell>, room: Room) -> Result<()>;
 
-    /// Before blocks of inodes are overwritten that were born anew without a version, this one the newest:
-    /// that they were is durable.
+    /// Called before blocks of inodes are overwritten that were born anew without a version; `newest` is the
+    /// last of these inodes in their order. Makes it durable that they were born anew.
     ///
     /// # Errors
     /// Those of making it durable.
     fn settle_renewed(&self, newest: u64) -> Result<()>;
 }
 
-/// The file's state, to be changed: what an event has seen of it is kept. The caller holds io.
+/// Locks the file's state for a change, and keeps what an event has seen of the file. The caller holds io.
 ///
 /// # Errors
 /// As [`History::preserve`]; `Stale` for a file that is gone.

@@ -2,7 +2,7 @@
 //!
 //! Both change extents with io held, in bounded Ops, while writes go on in memory. Allocating promises all
 //! blocks first, so that it fails before anything has changed. Punching and zeroing write zeros to the pages
-//! at the edges, discard the pages between, and hide the extents there (F5) until they have been taken out or
+//! at the edges, discard the pages between, and hide the extents there (F5) until these have been removed or
 //! become unwritten.
 
 use super::extents::{apply, finish_doomed, make_unwritten};
@@ -42,7 +42,8 @@ pub(crate) fn fallocate(
     finish_doomed(store, cell)?;
     store.preserve_locked(cell, Room::Free)?;
     if cell.state.read().data.logged_size.is_some() {
-        // What is zeroed must be at home: the log cannot say "zeros" in the same instant as the extents do.
+        // What is to be zeroed must be at home: the log cannot say "zeros" at the same instant as the
+        // extents.
         flush_locked(store, cell)?;
     }
     match mode {
@@ -63,7 +64,7 @@ pub(crate) fn fallocate(
     }
 }
 
-/// The size that the call asks for, and the times.
+/// Sets the size that the call asks for, and the times.
 fn grow(
     store: &impl History,
     cell: &Arc<InodeCell>,
@@ -85,7 +86,7 @@ fn grow(
 /// Fills the holes in a range with unwritten extents.
 fn allocate(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Result<()> {
     leave_inode(store, cell)?;
-    // What is dirty gets its blocks as data; only real holes are left.
+    // Dirty pages get their blocks as data; only real holes are left.
     flush_locked(store, cell)?;
     let (first, end) = (offset / PAGE, u64::from(pages_for(end)));
     let mut holes = end - first;
@@ -142,7 +143,7 @@ fn enter_unwritten(store: &impl History, cell: &InodeCell, at: u64, run: Run) ->
     apply(store, cell, edit, |_| {})
 }
 
-/// The content goes to blocks from now on, also if it would fit the inode.
+/// Makes the content go to blocks from now on, even if it would fit the inode.
 fn leave_inode(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     loop {
         let mut state = cell.state.write();
@@ -162,7 +163,7 @@ fn leave_inode(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     }
 }
 
-/// Makes a range read as zeros: its pages at once, its extents by being doomed.
+/// Makes a range read as zeros: its pages at once, its extents because they are doomed.
 fn zero_memory(
     store: &impl History,
     cell: &Arc<InodeCell>,
@@ -206,8 +207,8 @@ fn zero_memory(
     }
 }
 
-/// The bytes at the edges of `offset..end`, outside of `full` pages, that hold something, and what it takes
-/// to zero them.
+/// The bytes at the edges of `offset..end`, outside of `full` pages, that hold something, and the plan to
+/// zero them.
 #[allow(clippy::type_complexity)]
 fn edges<'a>(
     store: &'a impl History,

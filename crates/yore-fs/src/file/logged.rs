@@ -1,32 +1,33 @@
-//! File data in the intent log: what makes an fsync of a small write one write and one flush.
+//! File data in the intent log: an fsync of a small write costs one write and one flush.
 //!
 //! A dirty page that has no blocks yet would need some, a write to them, a flush, and a record that names
-//! them. Instead the record carries its bytes: the page stays dirty, is *fresh* while the log has it as it
-//! is, and goes home with the next write-back. The metadata layer carries over from one generation to the
-//! next what is not at home ([`yore_meta::Meta`]); when that is much, the write-back thread brings it home
-//! (`writeback.rs`). At a mount after a crash [`restore`] puts into the cache what was only in the log.
+//! them. Instead the record carries the page's bytes. The page stays dirty, is *fresh* while the log has it
+//! as it is, and goes home with the next write-back. The metadata layer carries over from one generation to
+//! the next what is not at home ([`yore_meta::Meta`]). When that becomes much, the write-back thread brings
+//! it home (`writeback.rs`). At a mount after a crash [`restore`] puts into the cache what was only in the
+//! log.
 //!
-//! Not logged are: more than [`PAGES_MOST`] pages at once, which are better written once; pages that all have
-//! blocks to be overwritten (one write and one flush, too); and small files, whose content goes into the
-//! inode and so is in the record anyway.
+//! Three things are not logged: more than [`PAGES_MOST`] pages at once, which are better written once; pages
+//! that all have blocks to be overwritten (one write and one flush, too); and small files, whose content goes
+//! into the inode and so is in the record anyway.
 //!
 //! **In step with the log (F8).** A page's bytes are noted under io and the state lock, so no Op about them
-//! is half done. Two things must never be seen by a record, a generation, and so a replay:
+//! is half done. A record or a generation, and so a replay, must never see either of two things:
 //!
-//! - *The note is gone and what replaces it does not count.* What a pass of write-back has written counts
-//!   when its extents and a size that covers it are stored. Before that a replay needs the bytes, or it would
-//!   take those at home for stale (F1) and show zeros. So a pass takes nothing back before its last Op. And
-//!   the record that takes back is preceded by a flush of what was overwritten in place
-//!   ([`yore_meta::Meta::note`] sees to that).
-//! - *The note is there and something newer counts.* A replay enters noted bytes as they were, with zeros
-//!   behind them up to the file's size as they have it: over a size stored later, it would make a hole of
-//!   what lies between the two.
+//! - *The note is gone, and what replaces it does not count.* Data that a pass of write-back has written
+//!   counts when its extents and a size that covers it are stored. Before that a replay needs the bytes, or
+//!   it would take those at home for stale (F1) and show zeros. So a pass takes nothing back before its last
+//!   Op. And a flush of what was overwritten in place comes before the record that takes back
+//!   ([`yore_meta::Meta::note`] makes sure of that).
+//! - *The note is there, and something newer counts.* A replay enters noted bytes as they were, with zeros
+//!   behind them up to the file's size at the time of the note. Over a size that was stored later, it would
+//!   make a hole of what lies between the two.
 //!
-//! So the Op that makes the newer thing count is the one that takes the note back: the Op that stores a
-//! pass's size ([`super::noted::release_in`]), that takes the content into the inode, or that truncates the
-//! file ([`super::noted::truncate`]). Only where no Op makes it count, because everything lies in blocks
-//! below the size stored, is there none to do it ([`super::noted::release`]). A replay may find the note and
-//! the newer bytes then, and leaves the block as it was fsynced: old, as a crash without a log may leave it.
+//! So the Op that makes the newer data count also takes the note back: the Op that stores the size of a pass
+//! ([`super::noted::release_in`]), that takes the content into the inode, or that truncates the file
+//! ([`super::noted::truncate`]). Where everything lies in blocks below the stored size, no Op makes it count,
+//! and so none takes the note back ([`super::noted::release`]). A replay may then find the note and the newer
+//! bytes, and leaves the block as it was fsynced: old, as a crash without a log may leave it.
 
 use super::batch::{destinations, Destination};
 use super::extents::settle_beyond;
@@ -43,14 +44,14 @@ use std::sync::Arc;
 use yore_format::{Incarnation, InodeNo};
 use yore_meta::NotedFile;
 
-/// Pages that one fsync puts into the log at most: 64 KiB.
+/// The most pages that one fsync puts into the log: 64 KiB.
 const PAGES_MOST: usize = 16;
 
-/// Readies a file for [`yore_meta::Meta::force`]: its data is at home or noted in the log. The first half of
-/// fsync.
+/// Prepares a file for [`yore_meta::Meta::force`]: its data is at home, or noted in the log. The first half
+/// of fsync.
 ///
 /// # Errors
-/// What kept data from the medium, now or in the background since the last call.
+/// The error that kept data from the medium, now or in the background since the last call.
 pub(crate) fn make_ready(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     if store.meta.has_log() {
         let _io = cell.io.lock();
@@ -61,8 +62,8 @@ pub(crate) fn make_ready(store: &impl History, cell: &Arc<InodeCell>) -> Result<
     flush_file(store, cell)
 }
 
-/// Notes the file's dirty pages in the log and stores its attributes. False if that is not how it is to be
-/// done.
+/// Notes the file's dirty pages in the log and stores its attributes. Returns false if the pages must not go
+/// to the log.
 fn log_pages(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
@@ -75,8 +76,9 @@ fn log_pages(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {
     let Some(pages) = data.cached() else { return Ok(false) };
     let unlogged = pages.unlogged(PAGES_MOST + 1);
     let again = unlogged.iter().any(|i| pages.is_logged(*i));
-    // A pass that wrote the file home up to a smaller size wrote all of that size's last page. A replay takes
-    // what is behind the size there for stale, and so must not be left to extend the file over it.
+    // A pass that wrote the file home up to a smaller size wrote the whole last page of that size. A replay
+    // takes the bytes behind the size there for stale, so it must not be the one to extend the file over that
+    // page.
     let edge = (data.stored_size / PAGE) as u32;
     let is_behind = data.stored_size < size && !data.stored_size.is_multiple_of(PAGE);
     let is_torn = is_behind && !unlogged.contains(&edge) && !pages.is_logged(edge);
@@ -127,10 +129,10 @@ fn note_pages(store: &Core, cell: &Arc<InodeCell>, state: &mut InodeState, unlog
 }
 
 /// Puts into the cache what a crash left in the log, as if it had just been written; times stay as they are.
-/// Files that are gone since are passed over.
+/// Skips files that are gone.
 ///
 /// # Errors
-/// Damage and device errors; `NoSpace` cannot be, for the room was promised.
+/// Damage and device errors; `NoSpace` is impossible, because the room was promised.
 pub(crate) fn restore(
     store: &impl History,
     files: &BTreeMap<(InodeNo, Incarnation), NotedFile<Vec<u8>>>,
@@ -168,7 +170,7 @@ fn restore_page(
 ) -> Result<()> {
     let mut state = cell.state.write();
     let offset = u64::from(page) * PAGE;
-    // Behind its bytes the page was zero, as far as the file went.
+    // Behind its bytes the page was zero, up to the file's size.
     let end = (offset + PAGE).min(size.max(state.inode.size)).max(offset + bytes.len() as u64);
     if end == offset {
         return Ok(());

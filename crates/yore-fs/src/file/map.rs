@@ -8,10 +8,11 @@ use yore_format::{InodeNo, BLOCK_SIZE};
 
 /// Bytes of a page.
 pub(super) const PAGE: u64 = BLOCK_SIZE as u64;
-/// Pages of the longest single transfer: 1 MiB.
+/// How many pages the longest single transfer has: 1 MiB.
 pub(super) const TRANSFER: u32 = 256;
 
-/// What a call changes of the inode beside size and blocks: its times, and its mode where writing drops bits.
+/// What a call changes in the inode in addition to size and blocks: its times, and its mode where writing
+/// drops bits.
 pub(crate) type Touch<'a> = &'a mut dyn FnMut(&mut InodeState);
 
 /// What is at a block of the file for readers and writers: its extents without the doomed ones.

@@ -1,5 +1,5 @@
-//! How much room a call on a file's content wants in all: asked when the volume is full, before history is
-//! given up for it.
+//! How much room a call on a file's content needs in all. A full volume needs to know before it gives up
+//! history for the call.
 
 use super::history::History;
 use super::map::{pages_for, PAGE};
@@ -10,8 +10,8 @@ use crate::Result;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::{ContentKind, ExtentValue, Inode};
 
-/// Data blocks that writing so many bytes there takes; `append`: at the end. Pages that were promised a block
-/// or have one that the present alone uses need none. O(extents).
+/// How many data blocks a write of `len` bytes needs; `append`: at the end. Pages for which a block is
+/// promised, or whose block the present alone uses, need none. O(extents).
 ///
 /// # Errors
 /// Damage and device errors.
@@ -25,7 +25,7 @@ pub(crate) fn missing(
     let state = cell.state.read();
     let offset = if append { state.inode.size } else { offset };
     let range = span(offset, len);
-    // Once the version is kept, it has all blocks there are.
+    // Once the version is kept, it has all blocks that exist.
     let none_is_own = store.must_keep(cell, &state)?;
     let kept = store.kept(&state, cell.no)?;
     let has = |value: &ExtentValue| value.unwritten || (!none_is_own && is_own(kept, value));
@@ -33,7 +33,7 @@ pub(crate) fn missing(
     Ok(without.saturating_sub(promised(&state, range)))
 }
 
-/// Data blocks that allocating a range takes. O(extents).
+/// How many data blocks the allocation of a range needs. O(extents).
 ///
 /// # Errors
 /// Damage and device errors.
@@ -50,12 +50,12 @@ fn span(offset: u64, len: u64) -> (u64, u64) {
     (offset.min(end) / PAGE, u64::from(pages_for(end)))
 }
 
-/// How many of them a block is promised for.
+/// For how many of the pages a block is promised.
 fn promised(state: &InodeState, (first, end): (u64, u64)) -> u64 {
     state.data.cached().map_or(0, |pages| pages.promised_in(first as u32, end as u32))
 }
 
-/// How many of them have no extent of a kind.
+/// How many of the pages have no extent of a kind.
 fn pages_without(
     store: &Core,
     cell: &InodeCell,

@@ -1,12 +1,12 @@
-//! What the intent log has of a file, taken back ([`super::logged`] says when that may be, F8).
+//! Takes back what the intent log has of a file ([`super::logged`] says when that is allowed, F8).
 
 use crate::core::inode::{InodeCell, InodeState};
 use crate::core::Core;
 use yore_format::IntentNote;
 use yore_meta::Op;
 
-/// What the log has beyond `size` goes in this Op: event off, or (all of it, 0) with the content into the
-/// inode.
+/// Inside an Op: removes from the log what it has beyond `size`, because the file is truncated, or (with 0,
+/// everything) because the content goes into the inode.
 pub(super) fn truncate(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState, size: u64) {
     if let Some(logged) = state.data.logged_size {
         op.note(&IntentNote::Truncated { inode: cell.no, incarnation: cell.incarnation, size });
@@ -14,8 +14,8 @@ pub(super) fn truncate(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState
     }
 }
 
-/// Everything of the file that the log may have is at home, and this Op makes it count: it enters the last
-/// extents, or stores the size.
+/// Everything of the file that the log may have is at home, and this Op makes it count: the Op enters the
+/// last extents, or stores the size.
 pub(super) fn release_in(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) {
     truncate(op, cell, state, 0);
 }

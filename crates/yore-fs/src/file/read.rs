@@ -1,4 +1,4 @@
-//! Reading: from cached pages, filling in what is missing with runs from the device.
+//! Reading: from cached pages; runs that are missing come from the device.
 
 use super::ahead::look_ahead;
 use super::map::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
@@ -12,7 +12,7 @@ use yore_format::ContentKind;
 
 /// Bytes read under one hold of the state lock.
 const CHUNK: usize = 1 << 20;
-/// Cached pages copied from at a time.
+/// How many cached pages are copied from at a time.
 const BATCH: usize = 16;
 
 /// Fills `buf` from `offset`; fewer bytes only at the end of the file. Returns the count.
@@ -57,7 +57,7 @@ fn read_chunk(store: &Core, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> Re
     Ok(len)
 }
 
-/// A small file that has no page yet is read from its inode.
+/// Reads a small file that has no page yet from its inode.
 fn read_inline(state: &InodeState, offset: u64, buf: &mut [u8]) -> bool {
     let inode = &state.inode;
     let small = matches!(inode.content_kind, ContentKind::Empty | ContentKind::Inline);
@@ -99,7 +99,7 @@ fn copy_page(page: &[u8], from: u64, buf: &mut [u8]) -> usize {
     n
 }
 
-/// Copies what is at `at`, whose page is not cached: zeros of a hole, or a run read from the device.
+/// Copies the bytes at `at`, whose page is not cached: zeros of a hole, or a run read from the device.
 fn copy_missing(
     store: &Core,
     cell: &InodeCell,
@@ -130,7 +130,7 @@ fn copy_missing(
     let mapping = map_block(store, cell.no, state, u64::from(first))?;
     let run = mapping.len.min(u64::from(missing)) as u32;
     let Some(extent) = mapping.extent.filter(|e| !e.unwritten) else {
-        // Zeros up to where the hole, or the row of pages that are not cached, ends.
+        // Zeros up to the end of the hole, or of the row of pages that are not cached.
         let n = (u64::from(first + run) * PAGE - at).min(buf.len() as u64) as usize;
         buf[..n].fill(0);
         return Ok(n);
@@ -163,8 +163,8 @@ pub(super) fn inline_page(state: &InodeState, index: u32) -> Option<AlignedBuf> 
     Some(page)
 }
 
-/// A page's present content, read if it is not cached; `None` if there is nothing on the medium and so all is
-/// zero.
+/// A page's present content, read if it is not cached; `None` if the medium has nothing for it, and so all of
+/// it is zero.
 pub(super) fn load_page(
     store: &Core,
     cell: &InodeCell,

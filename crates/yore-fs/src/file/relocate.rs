@@ -1,13 +1,13 @@
 //! Moving a file's blocks away from the end of a volume that gets shorter.
 //!
-//! A piece of an extent beyond the end gets other blocks: what it holds is copied, then one Op enters the new
+//! A piece of an extent beyond the end gets other blocks. Its content is copied; then one Op enters the new
 //! blocks and frees the old ones, as write-back does with data that it does not write in place. So the file
 //! has the same content before and after each of these Ops, and the past loses nothing: only blocks of the
-//! present alone move ([`is_own`]). The copy is born as what is written now would be. A version that is made
-//! later finds the new blocks, for it is made of the inode as it is then.
+//! present alone move ([`is_own`]). The copy has the birth that new data would have now. A version that is
+//! made later finds the new blocks, because it is made of the inode as it is then.
 //!
-//! Bytes behind what the medium has of the file (F1) are copied, too, and are as stale as before. Blocks
-//! never written stay so.
+//! Bytes behind what the medium has of the file (F1) are copied, too, and are as stale as before. Blocks that
+//! were never written stay so.
 
 use super::extents::{apply, finish_doomed};
 use super::flush::flush_locked;
@@ -23,10 +23,10 @@ use yore_device::AlignedBuf;
 use yore_format::{BlockNo, ContentKind};
 use yore_meta::MetaError;
 
-/// Most blocks copied at a time: 4 MiB.
+/// The most blocks that are copied at a time: 4 MiB.
 const PIECE: u32 = 1024;
 
-/// Calls `each` with the blocks of a file, and whether they are the present's alone. O(extents).
+/// Calls `each` with the blocks of a file, and whether they belong to the present alone. O(extents).
 ///
 /// # Errors
 /// Damage and device errors.
@@ -43,8 +43,8 @@ pub(crate) fn blocks(store: &impl History, cell: &InodeCell, each: &mut dyn FnMu
     })
 }
 
-/// Moves what a file has of its own at `end` of the volume and beyond; `moved` is told of each piece how many
-/// blocks it had. The blocks are taken from `promise`. Allocation is closed there.
+/// Moves the file's own blocks at `end` of the volume and beyond; calls `moved` with the number of blocks of
+/// each piece. The new blocks come from `promise`. Allocation is closed from `end` on.
 ///
 /// # Errors
 /// `NoSpace` if more lies there than was promised; damage and device errors. What has moved stays moved.
@@ -99,8 +99,8 @@ fn next_beyond(store: &impl History, cell: &InodeCell, at: u64, end: BlockNo) ->
     Ok(found)
 }
 
-/// Where the blocks are best: behind those before them in the file, if these do not lie beyond the end; else
-/// near the inode.
+/// The best place for the blocks: behind those that precede them in the file, if these do not lie beyond the
+/// end; else near the inode.
 fn goal(store: &Core, cell: &InodeCell, first: u64, end: BlockNo) -> Result<BlockNo> {
     if first > 0 {
         let before = map_block(store, cell.no, &cell.state.read(), first - 1)?;
@@ -111,7 +111,7 @@ fn goal(store: &Core, cell: &InodeCell, first: u64, end: BlockNo) -> Result<Bloc
     Ok(store.meta.geometry().data_start(store.near(cell.no)))
 }
 
-/// Copies as much of a piece as there are new blocks, and enters them in place of the old ones.
+/// Copies as much of a piece as there are new blocks for, and enters them in place of the old ones.
 fn move_piece(store: &impl History, cell: &InodeCell, (first, value): Extent, to: Run) -> Result<()> {
     let from = Run { start: value.start, len: to.len };
     check_run(&store.meta, &store.alloc, cell.no, from)?;

@@ -1,4 +1,4 @@
-//! Where data is, and copying it.
+//! Finding data, and copying it.
 
 use super::history::History;
 use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
@@ -55,7 +55,8 @@ fn stretch(store: &Core, cell: &InodeCell, state: &InodeState, page: u32, end: u
     Ok((mapping.is_written(), len.max(1)))
 }
 
-/// Copies up to `len` bytes between files (or within one); returns the count, fewer at the source's end.
+/// Copies up to `len` bytes between files (or within one); returns the count, which is smaller at the
+/// source's end.
 ///
 /// # Errors
 /// Those of reading and writing, if nothing was copied; `Invalid` if the ranges overlap within one file.
@@ -72,7 +73,7 @@ pub(crate) fn copy_range(
     if Arc::ptr_eq(from, to) && !apart {
         return Err(Error::Invalid { what: "source and target of a copy overlap" });
     }
-    // The end is that of now: what the copy itself appends is not copied again.
+    // Up to the end as it is now: what the copy itself appends is not copied again.
     let len = len.min(from.state.read().inode.size.saturating_sub(from_offset));
     let mut buf = vec![0; len.min(COPY) as usize];
     let mut done = 0;

@@ -69,7 +69,7 @@ pub(super) fn evict(store: &Store) {
     store.files.pages.make_room(usize::MAX);
 }
 
-/// Everything promised was spent or given back, and counts agree.
+/// Checks that everything promised was spent or given back, and that counts agree.
 fn check_counts(store: &Store) {
     assert_eq!(store.alloc.promised(), 0, "promises left over");
     assert_eq!(store.alloc.free_blocks(), store.meta.totals.free_blocks.get());
@@ -84,8 +84,8 @@ impl Rng {
     }
 }
 
-/// What was written is read, through the cache, from the medium, and after a remount; small files live in the
-/// inode.
+/// What was written is read back: through the cache, from the medium, and after a remount. Small files live
+/// in the inode.
 #[test]
 fn written_bytes_come_back() {
     let device = make(64 * MIB);
@@ -190,7 +190,7 @@ fn a_full_volume_keeps_its_promises() {
     let mut byte = [0];
     read(&store, cell, 4999, &mut byte).unwrap();
     assert_eq!(byte, [9]);
-    // What is freed can be used again at once, though only a commit makes it available.
+    // Freed blocks can be used again at once, although only a commit makes them available.
     truncate(&store, cell, 0, &mut touch).unwrap();
     write(&*store, cell, 0, &vec![3; 10 * MIB as usize], false, &mut touch).unwrap();
     flush_file(&*store, cell).unwrap();
@@ -384,8 +384,8 @@ fn random_run(seed: u64, steps: u32, most: u64) {
     store.close().unwrap();
 }
 
-/// Files under random writes, truncations, punches, allocations, evictions and remounts are what a vector of
-/// bytes is.
+/// Files under random writes, truncations, punches, allocations, evictions and remounts agree with a vector
+/// of bytes.
 #[test]
 fn agrees_with_a_vector() {
     for seed in 1..=6 {
@@ -408,7 +408,7 @@ fn agrees_with_a_vector_for_long() {
     }
 }
 
-/// Writers, truncation, punching, zeroing and allocation on one file at once: each page reads as one write or
+/// Writers, truncation, punching, zeroing and allocation at once on one file: each page reads as one write or
 /// as zeros.
 #[test]
 fn one_file_from_all_sides() {
@@ -511,7 +511,7 @@ fn a_crash_leaves_a_prefix() {
     store.close().unwrap();
 }
 
-/// What a crash now leaves of a file, if nothing is lost. Looked at by another thread, for this one may hold
+/// What a crash now leaves of a file if nothing is lost. Another thread reads it, because this one may hold
 /// locks.
 fn left_of(memory: &MemoryDevice, file: &InodeCell) -> Vec<u8> {
     let crashed: Arc<dyn Device> = Arc::new(memory.snapshot());
@@ -524,15 +524,15 @@ fn left_of(memory: &MemoryDevice, file: &InodeCell) -> Vec<u8> {
     std::thread::scope(|scope| scope.spawn(look).join().unwrap())
 }
 
-/// A file was fsynced, so the log had it, and appended to. Between the Op of its write-back that stored the
-/// size and the end of the pass somebody's record or generation came: the log still had the bytes of before.
-/// A replay entered them, and zeros up to the size.
+/// A file was fsynced, so the log had it, and then appended to. Between the Op of its write-back that stored
+/// the size and the end of the pass came somebody's record or generation: the log still had the earlier
+/// bytes. A replay entered them, and zeros up to the size.
 #[test]
 fn the_log_lets_go_in_the_op_that_stores_the_size() {
     let content: Vec<u8> = (0..10_000).map(|i| (i / 100 % 250) as u8 + 1).collect();
-    // How much is at home at first; is fsynced; to what the file is truncated then (`None`: not at all); and
-    // is there in the end. In the last case all that is left goes in place, so no Op enters it; one that has
-    // nothing to do with it stores the size.
+    // How many bytes are at home at first; how many are fsynced; to what size the file is truncated then
+    // (`None`: not at all); and how many bytes it has in the end. In the last case everything that is left
+    // goes in place, so no Op enters it; an unrelated Op stores the size.
     let new_blocks = (0, 1000, None, 2000);
     let further_blocks = (3000, 5000, None, 9000);
     let in_place = (5000, 9000, Some(6000), 7000);
@@ -587,7 +587,7 @@ fn the_log_lets_go_in_the_op_that_stores_the_size() {
     }
 }
 
-/// A device that fails: the error reaches whoever syncs, memory still has the data, and counts stay exact.
+/// A device that fails: whoever syncs gets the error, memory still has the data, and counts stay exact.
 #[test]
 fn write_errors_are_told_and_stop_writing() {
     let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(32 * MIB)));
@@ -609,9 +609,9 @@ fn write_errors_are_told_and_stop_writing() {
     store.close().unwrap_err();
 }
 
-/// A read that failed while the file was written back in the background, and worked when it was tried again:
-/// the file can be changed after a snapshot, and its next fsync tells the error. It once waited for ever for
-/// the error to be told first.
+/// A read failed while the file was written back in the background, and worked when it was tried again. The
+/// file can be changed after a snapshot, and its next fsync returns the error. The change once waited for
+/// ever, until the error was reported first.
 #[test]
 fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     let device = make(64 * MIB);
@@ -641,8 +641,8 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     store.close().unwrap();
 }
 
-/// What write-back has overwritten in place is flushed by an fsync that finds nothing else to do, with a log
-/// and without.
+/// An fsync that finds nothing else to do flushes what write-back has overwritten in place, with a log and
+/// without.
 #[test]
 fn what_went_in_place_is_flushed_by_the_next_fsync() {
     for log_blocks in [yore_meta::default_log_blocks(4096), 0] {
@@ -669,9 +669,9 @@ fn what_went_in_place_is_flushed_by_the_next_fsync() {
     }
 }
 
-/// A file is removed while the write-back thread is about to look at it, and its inode number is used again:
-/// what the thread then says of the old file is not said of the new one. It once was, and the new file's data
-/// was never written.
+/// A file is removed while the write-back thread is about to look at it, and its inode number is used again.
+/// What the thread then notes of the old file does not apply to the new one. It once did, and the new file's
+/// data was never written.
 #[test]
 fn a_number_used_again_is_another_dirty_file() {
     let device = make(64 * MIB);
@@ -684,7 +684,7 @@ fn a_number_used_again_is_another_dirty_file() {
     let new = new_file(&store, "new");
     assert_eq!(new.cell.no, no, "the number is used again");
     write(&*store, &new.cell, 0, &[2; 5000], false, &mut touch).unwrap();
-    // What the thread does with a file that it took from the list before it was removed.
+    // What the thread does with a file that it took from the list before the file was removed.
     drop(write_back(&store, &old_cell));
     drop(new);
     store.close().unwrap();
@@ -694,7 +694,7 @@ fn a_number_used_again_is_another_dirty_file() {
 }
 
 /// Small files that are written back together are each whole afterwards, lie next to one another, and cost
-/// the device few writes; a file whose io somebody has is left out or waited for, as asked.
+/// the device few writes. A file whose io somebody has is left out or waited for, as the caller wants.
 #[test]
 fn small_files_are_written_back_together() {
     let device = make(64 * MIB);

@@ -1,13 +1,14 @@
 //! Changing the size, and freeing.
 //!
-//! Shrinking below extents takes them out in steps of one window each. If one step is enough it is one Op
-//! with the new size. Otherwise the first Op stores the size and lists the inode as an orphan, the extents to
-//! go are `doomed` (F5), and the Op of the last step takes it off the list. What fails in between leaves
-//! `doomed` in place; the next call on the file goes on.
+//! Shrinking a file below extents removes them in steps of one window each. If one step is enough, it is one
+//! Op with the new size. Otherwise the first Op stores the size and lists the inode as an orphan, the extents
+//! that must go are `doomed` (F5), and the Op of the last step takes the inode off the list. A failure in
+//! between leaves `doomed` in place; the next call on the file goes on.
 //!
-//! What a change of content takes from a file besides, and is kept outside of the inode ([`GoesWithEvent`]),
-//! goes in the Op with the new size: a generation in between would show a file as it was before the call that
-//! had lost it. A file that grows may lose it before, for sizes may reach the medium later than attributes.
+//! A change of content may take more from a file, which is kept outside of the inode ([`GoesWithEvent`]). It
+//! goes in the Op with the new size: a generation in between would show a file as it was before the call, but
+//! without that. A file that grows may lose it before, because sizes may reach the medium later than
+//! attributes.
 
 use super::extents::{finish_doomed, remove_step, settle_beyond, BLOCKS_END};
 use super::flush::store_changed;
@@ -25,22 +26,22 @@ use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::ContentKind;
 use yore_meta::Op;
 
-/// What a file loses in the Op that truncates it, known to the layer above.
+/// Something that a file loses in the Op that truncates it. The layer above knows what it is.
 pub(crate) trait GoesWithEvent {
-    /// Whether it is there.
+    /// Whether the file has it.
     fn is_there(&self, state: &InodeState) -> bool;
 
-    /// Makes ready, with the state locked from now until the Op; the blocks that it needs.
+    /// Prepares its removal, with the state locked from now until the Op; returns how many blocks that needs.
     ///
     /// # Errors
     /// Damage and device errors.
     fn prepare(&mut self, state: &InodeState) -> Result<u32>;
 
-    /// Inside the Op. The caller stores the inode.
+    /// Removes it, inside the Op. The caller stores the inode.
     fn apply(&mut self, op: &mut Op<'_>, state: &mut InodeState) -> Placed;
 }
 
-/// Nothing goes.
+/// Nothing goes with the truncation.
 impl GoesWithEvent for () {
     fn is_there(&self, _: &InodeState) -> bool {
         false
@@ -55,8 +56,8 @@ impl GoesWithEvent for () {
     }
 }
 
-/// Sets the file's size. What is truncated is gone, what is added reads as zeros. False if nothing was done,
-/// for the file would grow and still has what goes.
+/// Sets the file's size. Bytes beyond it are gone, bytes that are added read as zeros. Returns false if
+/// nothing was done, because the file would grow and still has what goes.
 ///
 /// # Errors
 /// `FileTooLarge`, `NoSpace` (a page at the old end may need a block), `ReadOnly`, `Stale`; damage and device
@@ -102,7 +103,7 @@ pub(crate) fn truncate(
     Ok(true)
 }
 
-/// Grows the file to `size`, with io held. False if it has grown beyond that meanwhile.
+/// Grows the file to `size`, with io held. Returns false if the file has grown beyond that meanwhile.
 pub(super) fn extend(
     store: &impl History,
     cell: &Arc<InodeCell>,
@@ -133,13 +134,13 @@ pub(super) fn extend(
     };
     match clean {
         true => store_grown(store, cell)?,
-        // The times are exact like those of every call that is no write.
+        // The times are exact, as with every call that is not a write.
         false => store_changed(store, cell)?,
     }
     Ok(true)
 }
 
-/// Stores size and times, unless something has been written meanwhile that comes first.
+/// Stores size and times, unless something was written meanwhile that comes first.
 fn store_grown(store: &Core, cell: &Arc<InodeCell>) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
@@ -155,12 +156,12 @@ fn store_grown(store: &Core, cell: &Arc<InodeCell>) -> Result<()> {
     Ok(())
 }
 
-/// Whether the first Op of shrinking is done; else nothing is.
+/// Whether the first Op of shrinking is done; if not, nothing is.
 enum Shrunk {
     Yes,
-    /// There was an event: the file must be preserved first.
+    /// An event has come: the file must be preserved first.
     HadEvent,
-    /// So many more blocks must be reserved.
+    /// This many more blocks must be reserved.
     NeedsRoom(u32),
 }
 
@@ -186,7 +187,7 @@ fn shrink(
     let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
     edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
     let mut blocks = edit.blocks();
-    // Whoever takes the last name needs the orphans lock, or io.
+    // Whoever removes the last name needs the orphans lock, or io.
     let listing = orphans.as_ref().filter(|_| cell.state.read().inode.links > 0);
     let mut position = None;
     if let Some(orphans) = listing {
@@ -228,7 +229,7 @@ fn shrink(
     Ok(Shrunk::Yes)
 }
 
-/// What shrinking does in memory.
+/// Shrinks the file in memory.
 fn truncate_memory(store: &Core, state: &mut InodeState, size: u64) {
     let mut released = 0;
     if let Some(mut pages) = state.data.cached() {
@@ -252,7 +253,7 @@ fn truncate_memory(store: &Core, state: &mut InodeState, size: u64) {
 }
 
 /// One step of freeing the blocks of an inode: all of them if it has no name, else those beyond its size.
-/// True when there are none left. The inode stays in the list of orphans; its keeper takes it off.
+/// Returns true when none are left. The inode stays in the list of orphans; the caller takes it off.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -292,8 +293,7 @@ pub(crate) fn free_step(store: &impl History, cell: &Arc<InodeCell>) -> Result<b
     }
 }
 
-/// Forgets what is in memory of a file that is being freed in this very Op, with the extents that it has. Io
-/// is held.
+/// Drops what memory has of a file that this Op frees together with its extents. Io is held.
 pub(crate) fn forget(store: &Core, cell: &InodeCell, state: &mut InodeState) {
     truncate_memory(store, state, 0);
     noted::release(store, cell, state);

@@ -1,4 +1,4 @@
-//! Writing to memory: what is needed is read and promised first, then nothing can fail.
+//! Writing to memory: what the write needs is read and promised first; then nothing can fail.
 
 use super::extents::settle_beyond;
 use super::history::{History, Room};
@@ -16,15 +16,16 @@ use yore_device::AlignedBuf;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::ContentKind;
 
-/// Bytes written under one hold of the state lock, unless appending (which is atomic whatever its length).
+/// How many bytes are written under one hold of the state lock, unless appending (which is atomic whatever
+/// its length).
 const CHUNK: usize = 4 << 20;
 
-/// Writes all of `data`, at the file's end if `append`; returns the offset it went to. `touch` runs under the
-/// state lock when a part has been written.
+/// Writes all of `data`, at the file's end if `append`; returns the offset at which it was written. `touch`
+/// runs under the state lock when a part has been written.
 ///
 /// # Errors
-/// `NoSpace`, `FileTooLarge`, `ReadOnly`, `Stale`; damage and device errors. A part of the data may have been
-/// written then if it is longer than 4 MiB.
+/// `NoSpace`, `FileTooLarge`, `ReadOnly`, `Stale`; damage and device errors. Then a part of the data may have
+/// been written, if it is longer than 4 MiB.
 pub(crate) fn write(
     store: &impl History,
     cell: &Arc<InodeCell>,
@@ -77,7 +78,7 @@ fn write_chunk(
             continue;
         }
         let Some(plan) = prepare(store, cell, &state, offset, end, data)? else {
-            // The promise needs a zone, and that an Op.
+            // The promise needs a zone, and a zone needs an Op.
             drop(state);
             store.alloc.make_index_room(&store.meta, store.near(cell.no))?;
             continue;
@@ -103,7 +104,7 @@ fn write_chunk(
     }
 }
 
-/// The file has something to be written back.
+/// Notes that the file has something to be written back.
 pub(super) fn note(store: &Core, cell: &Arc<InodeCell>, state: &mut InodeState) {
     state.dirty = true;
     if !std::mem::replace(&mut state.data.noted, true) {
@@ -114,11 +115,11 @@ pub(super) fn note(store: &Core, cell: &Arc<InodeCell>, state: &mut InodeState) 
 /// What makes pages writable, gathered while it can still fail.
 #[derive(Default)]
 pub(super) struct Plan<'a> {
-    /// What was promised, until the pages have it.
+    /// The blocks that were promised, until the pages have them.
     blocks: Option<Promise<'a>>,
     /// Pages that are not cached, with their content.
     load: Vec<(u32, AlignedBuf)>,
-    /// Which of these have what is to be written already, in ascending order.
+    /// Which of these have the new content already, in ascending order.
     copied: Vec<u32>,
     /// Pages for which a block is promised now.
     promise: Vec<u32>,
@@ -135,7 +136,7 @@ impl Plan<'_> {
         cached
     }
 
-    /// Enters pages and promises; returns which pages have what is to be written already.
+    /// Enters pages and promises; returns which pages have the new content already.
     pub(super) fn enter(self, store: &impl History, state: &mut InodeState) -> Vec<u32> {
         let mut pages = state.data.pages(&store.files.pages);
         if let Some(mut blocks) = self.blocks {
@@ -144,7 +145,7 @@ impl Plan<'_> {
         let loaded = self.load.into_iter().map(|(index, bytes)| (index, Bytes::new(bytes)));
         for (index, bytes) in loaded.chain(self.dirty) {
             pages.enter(index, bytes);
-            // Dirty at once, so that it is not evicted before it is written to.
+            // The page becomes dirty at once, so that it is not evicted before it is written to.
             pages.dirty_bytes(index);
         }
         for index in self.promise {
@@ -154,9 +155,9 @@ impl Plan<'_> {
     }
 }
 
-/// Readies the pages of bytes `offset..end` for being overwritten, and those that the growth of the file
-/// makes dirty. `data` is what they will be overwritten with; it may be empty if that is yet to be known.
-/// `Ok(None)`: a zone is needed first.
+/// Prepares the pages of bytes `offset..end` for being overwritten, and those that the growth of the file
+/// makes dirty. `data` is the new content; it may be empty if that is not known yet. `Ok(None)`: a zone is
+/// needed first.
 pub(super) fn prepare<'a>(
     store: &'a impl History,
     cell: &InodeCell,
@@ -191,7 +192,7 @@ pub(super) fn prepare_extension<'a>(
     promised(store, plan)
 }
 
-/// Readies page 0 of a file that leaves its inode though it is small.
+/// Prepares page 0 of a file that leaves its inode although it is small.
 pub(super) fn prepare_in_blocks<'a>(
     store: &'a impl History,
     cell: &InodeCell,
@@ -202,7 +203,7 @@ pub(super) fn prepare_in_blocks<'a>(
     promised(store, plan)
 }
 
-/// Obtains the promise that the plan needs.
+/// Gets the promise that the plan needs.
 fn promised<'a>(store: &'a Core, plan: Plan<'a>) -> Result<Option<Plan<'a>>> {
     let blocks = plan.promise.len() as u64;
     match store.alloc.try_promise(&store.meta, blocks) {
@@ -212,9 +213,9 @@ fn promised<'a>(store: &'a Core, plan: Plan<'a>) -> Result<Option<Plan<'a>>> {
     }
 }
 
-/// What growth to `end` makes dirty beside the pages written, of which `first` is the first: the page at the
-/// old end, if the medium may have stale bytes there (F3), and page 0 of a file that leaves its inode. Tells
-/// whether it stays there.
+/// What growth to `end` makes dirty in addition to the pages that are written, of which `first` is the first:
+/// the page at the old end, if the medium may have stale bytes there (F3), and page 0 of a file that leaves
+/// its inode. Returns whether the file stays in its inode.
 fn prepare_growth(
     store: &impl History,
     cell: &InodeCell,
@@ -231,8 +232,8 @@ fn prepare_growth(
         if first > 0 && state.data.fits_inode(kind, size) {
             leave_inode(store, cell, state, plan)?;
         }
-        // A file that is already beyond its inode's room has page 0 in order; its last page is looked at
-        // below.
+        // If a file is already too large for its inode, its page 0 is in order; the code below looks at its
+        // last page.
         if kind == ContentKind::Inline {
             return Ok(false);
         }
@@ -254,7 +255,7 @@ fn prepare_growth(
     Ok(false)
 }
 
-/// Page 0 needs a block from now on, if it has anything.
+/// Gives page 0 a block from now on, if the page has anything.
 fn leave_inode(
     store: &impl History,
     cell: &InodeCell,
@@ -292,8 +293,8 @@ fn make_dirty(
     Ok(())
 }
 
-/// One page to be written to; `whole`: nothing of what it holds stays, and this, if not empty, is what comes.
-/// `known` is the mapping last looked up, with its first block.
+/// One page to be written to. `whole`: nothing of its old content stays, and this, if not empty, is the new
+/// content. `known` is the mapping of the last look-up, with its first block.
 #[allow(clippy::too_many_arguments)]
 fn prepare_page(
     store: &impl History,
@@ -335,8 +336,8 @@ fn prepare_page(
     };
     let kept = store.kept(state, cell.no)?;
     let has_block = mapping.extent.is_some_and(|e| is_own(kept, &e));
-    // What growth made dirty lies before the pages written, which come here in order: none is in the plan
-    // yet.
+    // Pages that growth made dirty lie before the pages that are written, which come here in order: none is
+    // in the plan yet.
     debug_assert!(!plan.promise.contains(&index) && !plan.load.iter().any(|(i, _)| *i == index));
     if !has_block && !stays_small {
         plan.promise.push(index);

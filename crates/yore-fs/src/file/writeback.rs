@@ -1,4 +1,4 @@
-//! Writing back: what the write-back thread does in a round, and writers who are too fast
+//! Writing back: what the write-back thread does in a round, and what writers do that are too fast
 //! ([`crate::core::datacache`]).
 
 use super::group::{self, in_groups, Busy};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// How long data may stay dirty.
 const DIRTY_AGE: Duration = Duration::from_secs(5);
 
-/// Slows a writer down while too much is dirty. Hold nothing.
+/// Slows a writer down while too much is dirty. The caller holds no lock.
 ///
 /// # Errors
-/// Those of writing back, if it makes no room.
+/// Errors of writing back, if it makes no room.
 pub(super) fn throttle(store: &impl History) -> Result<()> {
     let files = &store.files;
     if !files.pages.wants_write_back() {
@@ -39,8 +39,7 @@ fn make_room(store: &impl History) -> Result<()> {
         if cells.is_empty() {
             break;
         }
-        // What fails here is remembered for that file's fsync; it is the writer's trouble only if nothing
-        // helps.
+        // That file's fsync returns an error from here later. The writer gets it only if nothing helps.
         let result = group::write_back_many(store, &cells, Busy::Wait);
         if files.pages.is_over() {
             result?;
@@ -49,10 +48,10 @@ fn make_room(store: &impl History) -> Result<()> {
     Ok(())
 }
 
-/// Writes home what is in the log only, of all files.
+/// Writes home what only the log has, of all files.
 ///
 /// # Errors
-/// The first file's error, which its next fsync is told, too; the others are still tried.
+/// The first file's error, which its next fsync returns, too; the others are still tried.
 fn bring_home(store: &impl History) -> Result<()> {
     let cells = store.files.take_logged();
     let logged = |cell: &InodeCell| {
@@ -66,11 +65,11 @@ fn bring_home(store: &impl History) -> Result<()> {
     result
 }
 
-/// A round of the write-back thread: each file that is dirty now once, as far as it is old or there is too
-/// much; those that stay dirty come again next time.
+/// A round of the write-back thread: looks once at each file that is dirty now, and writes back those that
+/// are old, or as many as there is too much of. Files that stay dirty come again next time.
 ///
 /// # Errors
-/// The first file's error, which its next fsync is told, too; the others are still tried.
+/// The first file's error, which its next fsync returns, too; the others are still tried.
 pub(crate) fn round(store: &impl History, stop: &dyn Fn() -> bool) -> Result<()> {
     let mut result = Ok(());
     if store.meta.notes_press() {
@@ -90,7 +89,7 @@ pub(crate) fn round(store: &impl History, stop: &dyn Fn() -> bool) -> Result<()>
         }
         turn = *last;
         let cells: Vec<_> = files.into_iter().map(|(_, cell)| cell).collect();
-        // Somebody else is at work on the files that are busy; only if writers wait, they must be waited for.
+        // Somebody else works on the busy files; the round waits for them only if writers wait.
         let busy = if store.files.pages.is_over() { Busy::Wait } else { Busy::Skip };
         result = result.and(group::write_back_many(store, &cells, busy));
     }

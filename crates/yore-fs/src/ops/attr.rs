@@ -1,4 +1,4 @@
-//! Attributes, extended attributes, and what writing does to them.
+//! Attributes, extended attributes, and how writing changes them.
 
 use super::protected::{check_changeable, check_may_set};
 use crate::core::inode::{store_inode, InodeCell, InodeState};
@@ -16,8 +16,9 @@ const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 
-/// The mode after somebody without the privilege to keep them changed content or owner: set-user-id falls,
-/// and so does set-group-id where the group may execute (without, it marks mandatory locking and stays).
+/// The mode after somebody without the privilege to keep these bits changed content or owner: set-user-id is
+/// cleared, and so is set-group-id where the group may execute (without, it marks mandatory locking and
+/// stays).
 fn without_set_id(mode: u32) -> u32 {
     let mode = mode & !SET_USER_ID;
     if mode & GROUP_EXECUTE != 0 {
@@ -27,7 +28,7 @@ fn without_set_id(mode: u32) -> u32 {
     }
 }
 
-/// Changes attributes. A size first, in Ops of its own; then all others in one Op.
+/// Changes attributes: first the size, in Ops of its own; then all others in one Op.
 pub(crate) fn set_attr(store: &Arc<Store>, caller: &Caller, no: InodeNo, set: &SetAttr) -> Result<Attr> {
     store.check_writable()?;
     let cell = store.cell(no)?;
@@ -111,15 +112,15 @@ fn set_size(
     Ok(())
 }
 
-/// Content changes at `now`.
+/// Notes that content changes at `now`.
 fn touch(state: &mut InodeState, now: Timestamp) {
     state.inode.mtime = now;
     state.inode.ctime = now;
 }
 
-/// Before content changes: the set-id bits and the capability of a file fall, in one Op, at the time that the
-/// content will have. Not with the content: that may reach the medium later than what follows, and a crash
-/// must not show new content under old privileges.
+/// Before content changes: clears the set-id bits and the capability of a file, in one Op, at the time that
+/// the content will have. This does not happen with the content: the content may reach the medium later than
+/// what follows, and a crash must not show new content under old privileges.
 fn drop_privileges(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) -> Result<()> {
     if drop_capability(store, cell, now)? {
         return Ok(());
@@ -131,8 +132,8 @@ fn drop_privileges(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) ->
     change_inode(store, cell, &|s| touch_without_set_id(s, now))
 }
 
-/// Takes a capability off and, in the same Op, the set-id bits. False if there is no capability; then nothing
-/// was done.
+/// Removes a capability and, in the same Op, the set-id bits. Returns false if there is no capability; then
+/// nothing was done.
 fn drop_capability(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) -> Result<bool> {
     if !cell.state.read().inode.flags.contains(InodeFlags::CAPABILITY) {
         return Ok(false);
@@ -141,7 +142,7 @@ fn drop_capability(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) ->
     Ok(true)
 }
 
-/// Content changes at `now`, by somebody without the privilege to keep set-id bits.
+/// Notes that content changes at `now`, by somebody without the privilege to keep set-id bits.
 fn touch_without_set_id(state: &mut InodeState, now: Timestamp) {
     state.inode.mode = without_set_id(state.inode.mode);
     touch(state, now);
@@ -185,7 +186,7 @@ fn valid(t: Timestamp) -> Timestamp {
     Timestamp { seconds: t.seconds, nanos: t.nanos.min(999_999_999) }
 }
 
-/// Reads; returns how much.
+/// Reads; returns how many bytes.
 pub(crate) fn read(store: &Arc<Store>, cell: &Arc<InodeCell>, offset: u64, buf: &mut [u8]) -> Result<usize> {
     regular(cell)?;
     let count = file::read(store, cell, offset, buf)?;
@@ -193,7 +194,7 @@ pub(crate) fn read(store: &Arc<Store>, cell: &Arc<InodeCell>, offset: u64, buf: 
     Ok(count)
 }
 
-/// Writes; returns where. The caller has checked that the volume can be written.
+/// Writes; returns the offset. The caller has checked that the volume can be written.
 pub(crate) fn write(
     store: &Arc<Store>,
     cell: &Arc<InodeCell>,

@@ -1,4 +1,4 @@
-//! Making files of all kinds, and further names for them.
+//! Making files of all kinds, and giving them further names.
 
 use super::in_use::InUse;
 use super::names::check_name;
@@ -17,7 +17,7 @@ use yore_format::{
 };
 use yore_meta::{Op, ReservedInode};
 
-/// Blocks that making a file may need at most before it has to ask for more: a new leaf at every level of the
+/// How many blocks making a file may need before it has to ask for more: a new leaf at every level of the
 /// directory's tree and a new root.
 const USUAL_BLOCKS: u32 = 6;
 
@@ -29,9 +29,9 @@ pub(crate) struct NewFile<'a> {
     pub(crate) kind: FileKind,
     /// 12 bits, before umask and default ACL.
     pub(crate) permissions: u32,
-    /// Of device files.
+    /// For device files.
     pub(crate) rdev: u32,
-    /// Of symbolic links.
+    /// For symbolic links.
     pub(crate) target: &'a [u8],
 }
 
@@ -45,7 +45,7 @@ fn check_target(target: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Makes a file. All of it in one Op: entry, inode, attributes inherited.
+/// Makes a file in one Op: entry, inode, inherited attributes.
 pub(crate) fn create(
     store: &Arc<Store>,
     caller: &Caller,
@@ -127,7 +127,7 @@ fn enter(
     (spot, entry): (Spot, &DirEntry<'_>),
 ) -> Attr {
     let Made { cell, state, slot, target, inherited } = made;
-    // Before the slot is written: whoever asks for this number from then on finds this cell.
+    // Done before the slot is written: whoever looks for this number from then on finds this cell.
     store.inodes.insert(cell);
     let target =
         (entry.kind == FileKind::Symlink).then(|| symlink::store(&mut op, store, state, cell.no, target));
@@ -204,7 +204,7 @@ fn new_inode(
     }
 }
 
-/// What a new file gets of the flags of its directory.
+/// The flags that a new file inherits from its directory.
 fn inherited_flags(parent: &Inode, kind: FileKind) -> InodeFlags {
     match kind {
         FileKind::Regular | FileKind::Directory => {

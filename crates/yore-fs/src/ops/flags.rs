@@ -1,6 +1,6 @@
-//! Setting the flags that people give to files and directories (`chattr`). What they forbid is in
-//! `protected.rs`. A server decides who may set them. Two forbid nothing: no times of access are kept, and
-//! backups are to leave it out; new files get both from their directory.
+//! Sets the flags that people give to files and directories (`chattr`). `protected.rs` has what they forbid.
+//! A server decides who may set them. Two forbid nothing: one says that no times of access are kept, the
+//! other that backups leave the file out; new files get both from their directory.
 
 use super::attr::change_inode;
 use super::protected::IMMUTABLE;
@@ -9,7 +9,7 @@ use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{InodeFlags, WriteFeatures};
 
-/// Sets the flags that people choose. Who may is for the caller to decide.
+/// Sets the flags that people choose. The caller decides who may.
 pub(crate) fn set_flags(store: &Arc<Store>, no: InodeNo, flags: InodeFlags) -> Result<()> {
     store.check_writable()?;
     if !InodeFlags::CHOSEN.contains(flags) {
@@ -30,7 +30,7 @@ pub(crate) fn set_flags(store: &Arc<Store>, no: InodeNo, flags: InodeFlags) -> R
             return Err(IMMUTABLE);
         }
     }
-    // Before the first inode has one: older programs would take it for damage.
+    // Done before the first inode has a flag: older programs would take it for damage.
     store.meta.extend(WriteFeatures::INODE_FLAGS)?;
     change_inode(store, &cell, &|state| {
         state.inode.flags = (state.inode.flags - InodeFlags::CHOSEN) | flags;

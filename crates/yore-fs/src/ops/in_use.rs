@@ -13,7 +13,7 @@ pub(crate) struct InUse {
 }
 
 impl InUse {
-    /// Counts a user of the cell; `attr` as of now.
+    /// Counts a user of the cell; `attr` are the attributes now.
     pub(crate) fn new(store: &Arc<Store>, cell: Arc<InodeCell>, attr: Attr) -> InUse {
         cell.add_node();
         InUse { store: store.clone(), cell, attr }

@@ -7,7 +7,7 @@ use crate::{dir, DirItem, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{Incarnation, InodeFlags, NAME_MAX};
 
-/// The inode that `name` means in a directory. Also `.` and `..`.
+/// The inode that `name` means in a directory; `.` and `..` are names, too.
 pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<InUse> {
     if name.len() > NAME_MAX {
         return Err(Error::NameTooLong);
@@ -40,11 +40,11 @@ struct Copied {
     cookie: u64,
 }
 
-/// Entries copied at a time.
+/// How many entries are copied at a time.
 const BATCH: usize = 128;
 
 /// Calls `each` for the entries after `cookie` until it returns false; with `nodes` also with each entry's
-/// node. Entries that exist throughout are seen exactly once. Runs `each` without locks.
+/// node. Entries that exist all the time are seen exactly once. No lock is held while `each` runs.
 pub(crate) fn readdir(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -118,7 +118,7 @@ fn node_of(store: &Arc<Store>, parent: &InodeCell, entry: &Copied) -> Result<Opt
     Ok(Some(InUse { store: store.clone(), cell, attr }))
 }
 
-/// Notes an access as `relatime` does: if the last one is not after the last change, or a day old.
+/// Notes an access as `relatime` does: if the last one was not after the last change, or is a day old.
 pub(crate) fn age_access_time(store: &Arc<Store>, cell: &Arc<InodeCell>) {
     if !store.access_times {
         return;

@@ -7,9 +7,10 @@
 //! | its names | stay, and it gets no more | stay, and it gets no more |
 //! | directory: names in it | stay | stay, and more may come |
 //!
-//! They bind everybody until they are taken away. A rollback looks before it begins: of who may take flags
-//! away it changes what they protect, too, without taking them away ([`InodeState::unbound`]), so that
-//! nothing is left unprotected wherever it is interrupted. `flags.rs` sets them.
+//! Flags bind everybody until they are taken away. A rollback looks before it begins: on behalf of a caller
+//! that may take flags away it also changes what they protect, without taking them away
+//! ([`InodeState::unbound`]), so that nothing is left unprotected wherever the rollback is interrupted.
+//! `flags.rs` sets them.
 
 use crate::core::inode::{InodeCell, InodeState};
 use crate::{Error, Result, SetAttr, SetTime};
@@ -20,7 +21,7 @@ pub(super) const IMMUTABLE: Error =
 const APPEND_ONLY: Error =
     Error::NotPermitted { what: "it can only be appended to, by root too until `chattr -a`" };
 
-/// Fails if its extended attributes, or what it has of names, may not change.
+/// Fails if the inode's extended attributes or names may not change.
 pub(crate) fn check_changeable(state: &InodeState) -> Result<()> {
     match state.inode.flags {
         _ if state.unbound => Ok(()),
@@ -53,7 +54,7 @@ pub(crate) fn check_may_set(state: &InodeState, set: &SetAttr) -> Result<()> {
     }
 }
 
-/// Fails unless it is a regular file of which the bytes from `offset` on may be written.
+/// Fails unless it is a regular file whose bytes from `offset` on may be written.
 pub(crate) fn check_writes(cell: &InodeCell, offset: u64) -> Result<()> {
     let state = cell.state.read();
     state.check_regular()?;

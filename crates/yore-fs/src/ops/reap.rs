@@ -1,11 +1,11 @@
-//! Freeing inodes without a name, and blocks beyond a file's size, that the list of orphans has. Freeing a
-//! large file is a chain of Ops.
+//! Frees the inodes without a name, and the blocks beyond a file's size, that are in the list of orphans.
+//! Freeing a large file is a chain of Ops.
 //!
 //! Under a mount nearly every file goes this way: the kernel still remembers it when its last name goes, and
-//! forgets it right after. So small ones are *set aside* when they are let go of: what they have in memory is
-//! forgotten and they answer as stale at once, but the inodes are freed many together, by whoever sets the
-//! last of a batch aside, by housekeeping, and before anybody counts or syncs ([`free_set_aside`]). The tree
-//! of orphans then does not grow its root and lose it again with each file.
+//! forgets it right after. So small files are *set aside* when they are let go of: they lose what they have
+//! in memory, and are stale at once, but many inodes are freed together. That is done by whoever sets the
+//! last one of a batch aside, by housekeeping, and before anybody counts or syncs ([`free_set_aside`]). So
+//! the tree of orphans does not grow its root and lose it again with each file.
 
 use crate::core::btree::Pins;
 use crate::core::inode::{self, InodeCell};
@@ -15,19 +15,19 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{ContentKind, Corruption, Incarnation, InodeNo};
 
-/// Inodes set aside that are freed together.
+/// How many inodes that were set aside are freed together.
 const BATCH: usize = 64;
 
-/// Sets an inode without a name aside, to be freed with others, and says how many are; `None` if it takes
-/// more than one Op to free.
+/// Sets an inode without a name aside, to be freed with others, and returns how many there are; `None` if
+/// freeing it takes more than one Op.
 fn set_aside(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Option<usize> {
     let _io = cell.io.lock();
     let mut state = cell.state.write();
     if state.gone || state.inode.links > 0 {
         return Some(0);
     }
-    // As for a file that goes with its name: io is held, so no write-back is under way. A truncation under
-    // way has listed it.
+    // As for a file that goes with its name: io is held, so no write-back is under way. A truncation that is
+    // under way has listed the inode.
     if state.data.listed || !goes_in_one_op(&state) {
         return None;
     }
@@ -48,10 +48,10 @@ fn goes_in_one_op(state: &inode::InodeState) -> bool {
     small && state.inode.xattr_root.is_none()
 }
 
-/// Frees an inode that has no name and is in no use, now or in a batch.
+/// Frees an inode that has no name and is not in use, now or in a batch.
 ///
 /// # Errors
-/// Damage and device errors. What was not freed is still listed.
+/// Damage and device errors. Inodes that were not freed are still listed.
 pub(crate) fn let_go(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
     match set_aside(store, cell) {
         None => reclaim(store, cell),
@@ -63,7 +63,7 @@ pub(crate) fn let_go(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
 /// Frees all inodes set aside.
 ///
 /// # Errors
-/// Damage and device errors. What was not freed is still listed.
+/// Damage and device errors. Inodes that were not freed are still listed.
 pub(crate) fn free_set_aside(store: &Arc<Store>) -> Result<()> {
     let aside = store.orphans.take_aside();
     if aside.is_empty() {
@@ -84,7 +84,7 @@ pub(crate) fn free_set_aside(store: &Arc<Store>) -> Result<()> {
     Ok(())
 }
 
-/// Frees an inode that has no name: its data, in bounded steps, then itself.
+/// Frees an inode that has no name: its data, in bounded steps, then the inode itself.
 pub(crate) fn reclaim(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
     loop {
         {
@@ -103,8 +103,8 @@ pub(crate) fn reclaim(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
     }
 }
 
-/// The last step: whatever trees are left (attributes, a long symbolic link) and the inode. False if data
-/// came back.
+/// The last step: frees the trees that are left (attributes, a long symbolic link) and the inode. Returns
+/// false if data came back.
 fn free_if_empty(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let _io = cell.io.lock();
@@ -137,7 +137,7 @@ fn has_extents(state: &inode::InodeState) -> bool {
 pub(crate) fn reclaim_all(store: &Arc<Store>) -> Result<()> {
     for (no, incarnation) in store.orphans.listed(&store.meta)? {
         match reclaim_listed(store, no, incarnation) {
-            // What contradicts itself stays as it is and listed; everything else can be used.
+            // An inode that contradicts itself stays as it is, and stays listed; everything else can be used.
             Err(Error::Corruption(c)) => {
                 tracing::warn!("the orphan {no} is damaged and stays: {c}; run `yore check` on the volume");
                 if let Ok(cell) = store.cell(no) {
@@ -187,8 +187,8 @@ impl Store {
         }
     }
 
-    /// Frees what is set aside, so that the counts of inodes and blocks are those that users expect. Nobody
-    /// waits for its success: what cannot be freed now is at the next mount.
+    /// Frees what is set aside, so that the counts of inodes and blocks are those that users expect. No
+    /// caller needs it to succeed: the next mount frees what cannot be freed now.
     pub(crate) fn settle_set_aside(self: &Arc<Self>) {
         if self.read_only {
             return;
@@ -198,7 +198,7 @@ impl Store {
         }
     }
 
-    /// Everything done before is on the medium when this returns.
+    /// Puts everything that was done before on the medium before it returns.
     pub(crate) fn sync(self: &Arc<Self>) -> Result<()> {
         if self.read_only {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Taking names away: unlink, rmdir, and the target that a rename replaces.
+//! Removing names: unlink, rmdir, and the target that a rename replaces.
 
 use super::names::check_name;
 use super::protected::check_changeable;
@@ -34,13 +34,13 @@ pub(crate) enum Remove {
 /// Blocks that listing an orphan may need.
 const ORPHAN_BLOCKS: u32 = 4;
 
-/// What becomes of an inode that loses a name.
+/// How the removal of a name ends for the inode.
 pub(crate) enum Removal<'a> {
     /// It has other names.
     Named,
-    /// It goes in the same Op. Its data is kept from changing by its io lock.
+    /// The inode goes in the same Op. Its io lock keeps its data from changing.
     Freed(Option<Locked<'a>>),
-    /// Somebody uses it, or it takes more than one Op to free: it becomes an orphan.
+    /// Somebody uses the inode, or freeing it takes more than one Op: it becomes an orphan.
     Orphaned,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         _ => check_name(name)?,
     }
     let call = Call { store, parent: store.cell(directory)?, name, what };
-    // Where a server's clients hold inodes, nearly every one is still held when its name goes.
+    // Where a server counts look-ups for clients, nearly every inode still has some when its name goes.
     let mut orphans = what == Remove::File && store.inodes.are_held();
     // The inode's version is kept in the same Op, if there is room for so much at once.
     let mut for_version = store.past.blocks_for_version();
@@ -204,7 +204,7 @@ fn check_kind(state: &InodeState, what: Remove) -> Result<()> {
     }
 }
 
-/// Decides what becomes of an inode that is about to lose one name (a directory: its only one).
+/// Decides how the removal ends for an inode that is about to lose one name (a directory: its only one).
 pub(crate) fn removal_of<'a>(
     store: &Store,
     cell: &'a InodeCell,
@@ -214,11 +214,11 @@ pub(crate) fn removal_of<'a>(
     if !state.inode.is_directory() && state.inode.links > 1 {
         return Removal::Named;
     }
-    // The few extents that an inode holds itself can be freed with it.
+    // The few extents that the inode itself holds can be freed with it.
     let small = state.inode.content_kind != ContentKind::Tree
         && state.data.doomed.is_none()
         && state.inode.xattr_root.is_none();
-    // With its io lock held no write-back is under way, and data that was never written is simply forgotten.
+    // With its io lock held no write-back is under way, and data that was never written is simply dropped.
     if small && io.is_some() && !state.data.listed && !store.inodes.in_use(cell) {
         Removal::Freed(io)
     } else {
@@ -255,7 +255,7 @@ pub(crate) fn prepare_removal<'a>(
     }
     if matches!(prepared.removal, Removal::Orphaned) {
         let Some(orphans) = orphans else { return Ok(None) };
-        // A long truncation under way has listed it already, and leaves it there.
+        // A long truncation that is under way has listed it already, and leaves it there.
         if !state.data.listed {
             let blocks;
             (prepared.position, blocks) = orphans.prepare_add(&store.meta, cell.no, pins)?;
@@ -285,8 +285,8 @@ fn prepare_extents(
     Ok((edit, groups))
 }
 
-/// Inside an Op: the inode has one name less (a directory: none), the one at `place`, whose removal is
-/// `gone`, at `now`.
+/// Inside an Op: the inode loses one name (a directory: its only one) at `now`. The name is the one at
+/// `place`, and `gone` is the change that removed it.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn lose_name(
     op: &mut Op<'_>,

@@ -63,12 +63,12 @@ struct Rename<'a> {
     to: Arc<InodeCell>,
     new_name: &'a [u8],
     mode: RenameMode,
-    /// For two directories: each with all that is above it, as of taking the rename lock, which keeps them
-    /// so. Walked before anything is locked: a walk upwards with a directory locked would wait for a parent
-    /// with its child in hand.
+    /// For two directories: each with everything above it, as it was when the rename lock was taken, which
+    /// keeps them so. The walk comes before any lock: a walk upwards with a directory locked would wait for a
+    /// parent with its child's lock held.
     above_from: Vec<InodeNo>,
     above_to: Vec<InodeNo>,
-    /// What decides who is excluded in both.
+    /// What decides which files are excluded in both.
     place_from: Option<Arc<Place>>,
     place_to: Option<Arc<Place>>,
     /// The directories whose move is prepared ([`exclude::before_move`]).
@@ -104,7 +104,7 @@ pub(crate) fn rename(
         place_to: None,
         moving: Vec::new(),
     };
-    // What is no directory must not be locked as one: its lock comes later in the order.
+    // Only a directory may be locked as one: the lock of anything else comes later in the order.
     for parent in [&r.from, &r.to] {
         parent.state.read().check_directory()?;
     }
@@ -117,10 +117,10 @@ pub(crate) fn rename(
                 }
                 return Ok(());
             }
-            // Without any lock: the device takes its time.
+            // Done without any lock: the device takes its time.
             Outcome::NeedFlush(cell) => {
                 file::flush_file(&**store, &cell)?;
-                // Also where it went in place: the record with the name must not be there before it.
+                // Also where the data went in place: the record with the name must not be there before it.
                 store.meta.note_data_written_first();
                 settled = Some(cell.no);
             }
@@ -134,7 +134,7 @@ pub(crate) fn rename(
 /// What an attempt has.
 #[derive(Clone, Copy)]
 struct With {
-    /// The lock of the orphans.
+    /// The orphans lock.
     orphans: bool,
     /// Room for keeping versions.
     versions: bool,
@@ -145,11 +145,11 @@ enum Outcome {
     Done(Option<Arc<InodeCell>>),
     NeedOrphans,
     NeedBlocks(u32),
-    /// This file replaces another, and its data is to be written first.
+    /// This file replaces another, and its data must be written first.
     NeedFlush(Arc<InodeCell>),
-    /// An event has seen this inode as it is: its version is to be kept first.
+    /// An event has seen this inode as it is: its version must be kept first.
     NeedPreserve(Arc<InodeCell>),
-    /// There was an event.
+    /// An event has come.
     Again,
 }
 
@@ -158,8 +158,8 @@ impl Rename<'_> {
         self.from.no == self.to.no
     }
 
-    /// With the tree's shape kept still, if two directories are concerned. `settled` is the inode whose data
-    /// was written.
+    /// Keeps the tree's shape still if two directories are involved. `settled` is the inode whose data was
+    /// written.
     fn in_shape(&mut self, settled: Option<InodeNo>) -> Result<Outcome> {
         let store = self.store;
         let _shape = (!self.same_dir()).then(|| store.rename.lock());
@@ -175,7 +175,7 @@ impl Rename<'_> {
         // Versions are kept in the same Op, if there is room for so much at once.
         let mut for_versions = 2 * store.past.blocks_for_version();
         loop {
-            // A new name is new metadata; only replacing one may draw on what is kept for deleting.
+            // A new name is new metadata; only replacing one may use the room that is set aside for deleting.
             let near = store.near(self.to.no);
             let reserved = match store.reserve(near, blocks + for_names + for_versions) {
                 Err(Error::NoSpace) if for_versions > 0 => {
@@ -198,8 +198,8 @@ impl Rename<'_> {
         }
     }
 
-    /// Finds out what decides who is excluded, and prepares it for directories that come to be somewhere
-    /// else. With no inode locked.
+    /// Finds out what decides which files are excluded, and prepares it for directories that will be
+    /// somewhere else. No inode is locked.
     fn prepare_places(&mut self) -> Result<()> {
         let store = self.store;
         self.moving.clear();
@@ -228,7 +228,7 @@ impl Rename<'_> {
         Ok(())
     }
 
-    /// Whether a directory that is found under a name was not when its move was prepared.
+    /// Whether a name now means a directory whose move was not prepared.
     fn is_unprepared(&self, found: &Found) -> bool {
         let decides = self.place_from.is_some() || self.place_to.is_some();
         decides && found.kind == crate::FileKind::Directory && !self.moving.contains(&found.inode)
@@ -262,7 +262,7 @@ impl Rename<'_> {
         Ok(())
     }
 
-    /// Fails if one of the names may not go, or none may come where it goes to.
+    /// Fails if one of the names may not go, or may not come to its new directory.
     fn check_protection(
         &self,
         dirs: &mut Dirs<'_>,
@@ -437,7 +437,7 @@ impl Rename<'_> {
         Ok(prepared.map(|removal| Some((other, removal))))
     }
 
-    /// Makes ready for keeping what the names meant, and these versions.
+    /// Prepares for keeping what the names meant, and these versions.
     fn keep(
         &self,
         dirs: &mut Dirs<'_>,

@@ -1,5 +1,5 @@
-//! What is read ahead is never older than what was written, whatever happens to the file meanwhile; and who
-//! waits for it is never forgotten.
+//! Pages that are read ahead are never older than what was written, whatever happens to the file meanwhile;
+//! and no reader that waits for them is forgotten.
 
 use super::super::map::PAGE;
 use super::super::tests::{contents, evict, make, new_file, open, touch, truncate, write_back, MIB};
@@ -77,7 +77,7 @@ fn what_changed_meanwhile_is_not_overwritten_by_what_arrives() {
     store.close().unwrap();
 }
 
-/// Who wants what is on its way waits for it; when it does not come, reads it.
+/// A reader that wants pages on their way waits for them; if they do not come, it reads them.
 #[test]
 fn readers_wait_for_what_is_on_its_way() {
     let device = make(64 * MIB);
@@ -95,8 +95,8 @@ fn readers_wait_for_what_is_on_its_way() {
             }
             let found = reader.join().unwrap();
             let from_medium = |i: usize| !(3..8).contains(&(i / PAGE as usize)) || !arrives;
-            // What arrived stands for what is on the medium, so that it can be told who read it. A reader who
-            // came first has read all of it itself.
+            // The bytes that arrive differ from those on the medium, to show who read a page. A reader that
+            // came first has read all pages itself.
             let itself = found.iter().all(|b| *b == 1);
             assert!(
                 itself || found.iter().enumerate().all(|(i, b)| *b == if from_medium(i) { 1 } else { 7 })
@@ -106,8 +106,8 @@ fn readers_wait_for_what_is_on_its_way() {
     store.close().unwrap();
 }
 
-/// A sequential reader of large pieces finds what follows in memory; one that jumps about does not make it be
-/// read.
+/// A sequential reader of large pieces finds what follows in memory; a reader that jumps about causes no
+/// reading ahead.
 #[test]
 fn sequential_readers_are_read_ahead_for() {
     let device = make(64 * MIB);
@@ -137,8 +137,8 @@ fn sequential_readers_are_read_ahead_for() {
     store.close().unwrap();
 }
 
-/// Many readers and a writer; stamps in the pages tell that nobody reads what is older than what was there
-/// when it began. The cache is much smaller than the file, so that pages come and go.
+/// Many readers and a writer. Stamps in the pages show that nobody reads anything older than what was there
+/// when the read began. The cache is much smaller than the file, so that pages come and go.
 #[test]
 fn readers_and_a_writer_see_time_go_forward() {
     let device = make(64 * MIB);
