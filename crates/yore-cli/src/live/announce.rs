@@ -8,8 +8,8 @@
 //! The directory for socket and log is `/run/yore` for root; for others `$XDG_RUNTIME_DIR/yore`, else
 //! `/tmp/yore-UID`. Somebody else may have taken that last name. Then it is one that nobody can guess.
 
+use super::daemon::Daemon;
 use super::process::{self, process_start};
-use super::Daemon;
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags, SealFlags};
 use std::fs::{self, File};
