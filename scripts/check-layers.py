@@ -179,6 +179,23 @@ LAYERS = {
         targets
         lib
     """,
+    "yore-cli": """
+        allocator glob opened parse timed_path
+        args/* live/*
+        output
+        nearest side
+        status
+        asked inspect/superblock progress
+        volume
+        inspect/* command/check command/copy command/resize command/stopped
+        command/bench command/files command/info command/man fsck
+        command/find command/list command/snapshot mount/*
+        command/forget command/history command/operations command/policy complete
+        command/describe command/expunge command/look/* command/mkfs
+        command/put_back/*
+        command
+        main
+    """,
 }
 
 def below(name):

@@ -1,11 +1,14 @@
 //! What can be asked for. Help texts, man page and completions all come from here.
 
 pub mod bench;
+pub mod help;
 mod look;
 mod put_back;
+mod shared;
 
 pub use look::{Deleted, Diff, Du, Log, Status};
 pub use put_back::{Redo, Restore, Rollback, Undelete, Undo};
+pub use shared::{Listing, Progress};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -129,34 +132,8 @@ pub enum Command {
         directory: Option<PathBuf>,
     },
     /// What the exit codes mean
-    #[command(name = "exit-codes", long_about = crate::status::TABLE)]
+    #[command(name = "exit-codes", long_about = help::EXIT_CODES)]
     ExitCodes,
-}
-
-/// How lists are printed.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct Listing {
-    /// Print JSON
-    #[arg(long, conflicts_with = "null")]
-    pub json: bool,
-    /// Print names as they are, each ended by a zero byte; in lines control characters, and what is no text,
-    /// are written as \x1b
-    #[arg(short = '0', long = "null")]
-    pub null: bool,
-    /// Print times in UTC instead of local time
-    #[arg(long)]
-    pub utc: bool,
-}
-
-/// How progress is told.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct Progress {
-    /// Write progress as JSON lines to this open file descriptor
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
-    pub progress_fd: Option<i32>,
-    /// Show no progress bar
-    #[arg(short, long)]
-    pub quiet: bool,
 }
 
 /// `mkfs`
@@ -166,7 +143,7 @@ pub struct Mkfs {
     #[arg(value_name = "VOL")]
     pub volume: PathBuf,
     /// Size, as 10G, 512M, 1.5T or bytes; at least 16M. Default: all of what exists
-    #[arg(long, value_parser = crate::output::parse_size)]
+    #[arg(long, value_parser = crate::parse::parse_size)]
     pub size: Option<u64>,
     /// A name for people, at most 64 bytes
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -176,7 +153,7 @@ pub struct Mkfs {
     pub engine: EngineName,
     /// Size of the log that makes fsync cheap; 0 for none. Longer: more fsyncs between two generations;
     /// shorter: less to replay after a crash. Default: a 128th of the volume, at least 256K, at most 32M
-    #[arg(long, value_parser = crate::output::parse_size)]
+    #[arg(long, value_parser = crate::parse::parse_size)]
     pub log_size: Option<u64>,
     /// When versions are made and how long they are kept, as the settings of `yore policy`: "version=1h
     /// keep=daily:30", or none. Default: a snapshot a minute after something has changed; all of two hours
@@ -211,7 +188,7 @@ pub struct Resize {
     #[arg(value_name = "VOL")]
     pub volume: PathBuf,
     /// How long it shall be, as 10G, 512M, 1.5T or bytes. Default: all of its file or device
-    #[arg(value_parser = crate::output::parse_size)]
+    #[arg(value_parser = crate::parse::parse_size)]
     pub size: Option<u64>,
     /// Print JSON: how many bytes the volume has, and had
     #[arg(long)]
@@ -249,7 +226,7 @@ impl From<EngineName> for yore_fs::Engine {
 
 /// `mount`
 #[derive(Debug, Args)]
-#[command(after_help = crate::mount::options::HELP)]
+#[command(after_help = help::MOUNT_OPTIONS)]
 pub struct Mount {
     /// The image file or block device; with --at also VOL:/PATH, a directory on it
     #[arg(value_name = "VOL")]
@@ -382,7 +359,7 @@ pub struct Mkdir {
     #[arg(short, long)]
     pub parents: bool,
     /// Permissions, octal
-    #[arg(short, long, value_parser = crate::output::parse_mode)]
+    #[arg(short, long, value_parser = crate::parse::parse_mode)]
     pub mode: Option<u32>,
 }
 
@@ -743,7 +720,7 @@ pub struct Retention {
 
 /// `inspect`
 #[derive(Debug, Args)]
-#[command(after_help = crate::inspect::HELP)]
+#[command(after_help = help::INSPECT_ADDRESSES)]
 pub struct Inspect {
     /// The image file or block device; may be mounted, and may change while it is looked at
     #[arg(value_name = "VOL")]

@@ -5,7 +5,7 @@ pub mod check;
 mod copy;
 mod describe;
 mod expunge;
-mod files;
+pub mod files;
 mod find;
 mod forget;
 mod history;
@@ -18,25 +18,15 @@ mod operations;
 mod policy;
 mod put_back;
 pub mod resize;
-mod snapshot;
+pub mod snapshot;
 pub mod stopped;
 
-pub use files::on_volume;
-pub use info::holder;
-pub use snapshot::{names_and_times, names_on_mount as snapshot_names};
-
+use crate::args::help::EXIT_CODES;
 use crate::args::{Arguments, Command};
 use crate::output::Out;
-use crate::{inspect, mount, status};
+use crate::status::{self, Outcome};
+use crate::{inspect, mount};
 use clap::CommandFactory as _;
-
-/// The user at work on a volume that this process has open; used to record what is done.
-pub fn doing(view: &yore_fs::View) -> yore_fs::Doing<'_> {
-    yore_fs::Doing { view, uid: rustix::process::getuid().as_raw() }
-}
-
-/// How a command ends.
-pub type Outcome = anyhow::Result<u8>;
 
 /// Runs a command.
 pub fn run(arguments: Arguments) -> Outcome {
@@ -57,6 +47,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Put(args) => copy::run(copy::Which::Put, &args),
         Command::Get(args) => copy::run(copy::Which::Get, &args),
         Command::Snapshot(args) => snapshot::snapshot(&args),
+        Command::Snapshots(args) if args.forgotten => history::forgotten(&args),
         Command::Snapshots(args) => snapshot::snapshots(&args),
         Command::Hold(args) => forget::hold(&args, true),
         Command::Release(args) => forget::hold(&args, false),
@@ -68,9 +59,9 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::History(args) => history::run(&args),
         Command::Diff(args) => look::diff(&args),
         Command::Status(args) => look::status(&args),
-        Command::Log(args) => look::log(&args),
-        Command::Deleted(args) => look::deleted(&args),
-        Command::Du(args) => look::du(&args),
+        Command::Log(args) => look::log::log(&args),
+        Command::Deleted(args) => look::log::deleted(&args),
+        Command::Du(args) => look::usage::du(&args),
         Command::Restore(args) => put_back::restore(&args),
         Command::Undelete(args) => put_back::undelete(&args),
         Command::Rollback(args) => put_back::rollback(&args),
@@ -85,7 +76,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Man { directory: Some(directory) } => man::write_all(&directory),
         Command::ExitCodes => {
             let mut out = Out::new();
-            out.line(status::TABLE)?;
+            out.line(EXIT_CODES)?;
             out.done()?;
             Ok(status::OK)
         }

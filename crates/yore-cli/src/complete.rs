@@ -7,7 +7,8 @@
 //! help. Nothing here fails: who presses a key wants no message.
 
 use crate::args::Arguments;
-use crate::command::{names_and_times, on_volume};
+use crate::command::files::on_volume;
+use crate::command::snapshot::names_and_times;
 use crate::output::Out;
 use crate::status;
 use crate::volume::{Access, OnVolume};

@@ -9,27 +9,16 @@ mod medium;
 mod past;
 mod print;
 pub mod superblock;
+mod text;
 
 use crate::args;
-use crate::command::Outcome;
+use crate::args::help::INSPECT_ADDRESSES;
 use crate::output::Out;
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use medium::Medium;
 use yore_device::{FileDevice, OpenOptions};
 use yore_format::{GroupNo, InodeNo, MetaAddr, ZoneNo};
-
-/// The addresses, for the help text.
-pub const HELP: &str = "\
-ADDR is one of:
-  super              both superblocks (the default)
-  zones              the zone table: every zone that exists
-  zone N | root N    the header of a zone or of a root zone
-  bitmaps            how full every group is
-  bitmap G           the bitmap of group G, as runs of used blocks
-  inode N            an inode, its content, and for the root of a tree its node
-  ZONE:INDEX         the metadata block with that address (rootN:INDEX for the zone table)
-  block B            the block with that number, whatever it is";
 
 /// What to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +63,9 @@ impl Address {
 
 /// Prints a structure.
 pub fn run(args: &args::Inspect) -> Outcome {
-    let address = Address::parse(&args.address)
-        .ok_or_else(|| status::usage(format!("{:?} is no address.\n{HELP}", args.address.join(" "))))?;
+    let address = Address::parse(&args.address).ok_or_else(|| {
+        status::usage(format!("{:?} is no address.\n{INSPECT_ADDRESSES}", args.address.join(" ")))
+    })?;
     let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
     let device = FileDevice::open(&args.volume, options)
         .map_err(|e| volume::explain(&args.volume, Access::Read, e))?;

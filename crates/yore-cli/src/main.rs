@@ -22,9 +22,11 @@ mod mount;
 mod nearest;
 mod opened;
 mod output;
+mod parse;
 mod progress;
 mod side;
 mod status;
+mod timed_path;
 mod volume;
 
 use clap::Parser as _;

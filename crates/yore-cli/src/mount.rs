@@ -18,8 +18,9 @@
 
 pub mod helper;
 mod log;
-pub mod options;
+mod options;
 mod patience;
+mod plan;
 mod remount;
 mod requests;
 mod serve;
@@ -28,14 +29,12 @@ mod snapshot;
 pub mod umount;
 
 use crate::args;
-use crate::command::{resize, Outcome};
+use crate::command::resize;
 use crate::live;
-use crate::status::{self, Ended};
-use crate::volume::OnVolume;
+use crate::status::{self, Ended, Outcome};
 use anyhow::Context as _;
 use options::Options;
-use serde::{Deserialize, Serialize};
-use snapshot::At;
+use plan::{absolute_directory, Plan, Word};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind};
@@ -44,29 +43,6 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// What to mount where, with absolute paths.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    pub volume: PathBuf,
-    pub directory: PathBuf,
-    /// What to mount instead of the present.
-    pub at: Option<At>,
-    pub options: Options,
-}
-
-/// What the daemon tells the process that started it.
-#[derive(Debug, Serialize, Deserialize)]
-enum Word {
-    /// It is mounted. Perhaps there is something to say.
-    Ready {
-        warning: Option<String>,
-    },
-    Failed {
-        message: String,
-        status: u8,
-    },
-}
 
 /// Mounts a volume.
 pub fn run(args: &args::Mount) -> Outcome {
@@ -79,11 +55,11 @@ pub fn run(args: &args::Mount) -> Outcome {
         return Ok(status::OK);
     }
     if args.daemon {
-        return serve::daemon(plan(args, options)?);
+        return serve::daemon(Plan::of(args, options)?);
     }
     check_fuse()?;
     check_directory(&args.directory)?;
-    let plan = plan(args, options)?;
+    let plan = Plan::of(args, options)?;
     match &plan.at {
         None => check_volume(&plan.volume)?,
         Some(at) => {
@@ -101,62 +77,6 @@ pub fn run(args: &args::Mount) -> Outcome {
     match args.foreground {
         true => serve::foreground(plan),
         false => start(&plan, args),
-    }
-}
-
-fn plan(args: &args::Mount, mut options: Options) -> anyhow::Result<Plan> {
-    let (volume, at) = what(args)?;
-    if at.is_some() {
-        if options.snapdir.is_some() {
-            return Err(status::usage(
-                "mount option snapdir: a snapshot has no snapshots; leave it or --at out",
-            ));
-        }
-        options.read_only = true;
-    }
-    let volume = volume.canonicalize().map_err(|error| {
-        let name = volume.display();
-        match error.kind() {
-            ErrorKind::NotFound => anyhow::anyhow!(
-                "{name} does not exist; check the path, or make a volume there with `yore mkfs {name} --size 10G`"
-            ),
-            _ => anyhow::anyhow!("cannot look at {name}: {error}"),
-        }
-    })?;
-    let directory = absolute_directory(&args.directory)?;
-    if let Some(log) = options.log.take() {
-        let absolute = std::path::absolute(&log);
-        options.log = Some(absolute.with_context(|| format!("cannot find {}", log.display()))?);
-    }
-    Ok(Plan { volume, directory, at, options })
-}
-
-/// The volume, and what of the past is wanted of it.
-fn what(args: &args::Mount) -> anyhow::Result<(PathBuf, Option<At>)> {
-    let on = OnVolume::split(args.volume.as_os_str()).filter(|_| !args.volume.exists());
-    match (on, &args.at) {
-        (None, None) => Ok((args.volume.clone(), None)),
-        (None, Some(text)) => Ok((args.volume.clone(), Some(At::parse(Path::new("/"), text)?))),
-        (Some(on), Some(text)) => Ok((on.volume, Some(At::parse(&on.path, text)?))),
-        (Some(on), None) => Err(status::usage(format!(
-            "{} names a directory on a volume: that can be mounted as of a time (--at TIME); of the present the whole volume \
-             is (yore mount {})",
-            args.volume.display(),
-            on.volume.display()
-        ))),
-    }
-}
-
-/// The directory's absolute path. The directory itself may be a dead mount, of which nothing can be asked.
-fn absolute_directory(directory: &Path) -> anyhow::Result<PathBuf> {
-    if let Ok(path) = directory.canonicalize() {
-        return Ok(path);
-    }
-    let cannot = || format!("cannot find {}", directory.display());
-    let path = std::path::absolute(directory).with_context(cannot)?;
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => Ok(parent.canonicalize().with_context(cannot)?.join(name)),
-        _ => Ok(path),
     }
 }
 

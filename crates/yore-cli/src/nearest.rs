@@ -4,10 +4,12 @@
 //! What names there are is known where the snapshot was looked for. On a mount they are asked for when the
 //! message is written; of a volume that is not mounted the error carries them, for then it is closed again.
 
-use crate::command::snapshot_names;
 use crate::live;
+use crate::timed_path::absent_path;
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
+use yore_control::{Client as _, Mounted};
 use yore_fs::Volume;
 
 /// What a volume knows of a path that leads nowhere, with an error of a command on it. Adds nothing to the
@@ -54,7 +56,7 @@ pub fn up_to_missing_on_host(path: &str) -> &str {
 /// Adds to an error what a volume knows, if it is about a path with times that leads nowhere. May be done for
 /// several volumes.
 pub fn with_names(error: anyhow::Error, volume: &Volume) -> anyhow::Error {
-    let Some(path) = crate::status::absent_path(&error) else { return error };
+    let Some(path) = absent_path(&error) else { return error };
     match volume.view().events() {
         Ok(events) => {
             let known = error.downcast_ref::<Known>();
@@ -77,8 +79,18 @@ pub fn on_mount(path: &Path, wanted: &str) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
     let above = path.ancestors().find(|above| above.is_dir())?;
     live::mount_at(above)?;
-    let names = snapshot_names(above)?;
+    let names = names_on_mount(above)?;
     nearest(wanted, names.iter().map(String::as_str)).map(str::to_string)
+}
+
+/// The names of the snapshots that a directory of a mount lists, each once; `None` if it cannot be asked.
+fn names_on_mount(directory: &Path) -> Option<Vec<String>> {
+    let rows = Mounted(File::open(directory).ok()?).all_snapshots().ok()?;
+    let mut names: Vec<String> = rows.into_iter().map(|row| row.event.row.name).collect();
+    names.retain(|name| !name.is_empty());
+    names.sort_unstable();
+    names.dedup();
+    Some(names)
 }
 
 /// The one of these that differs least from what was written, if that is little: one letter in three, or only

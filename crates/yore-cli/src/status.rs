@@ -1,12 +1,17 @@
 //! How a command ends: exit codes, and the messages of those that failed.
 
 use crate::nearest::{self, Known};
+use crate::output::{now, OutputClosed};
+use crate::timed_path::{absent_path, path_in, times_in};
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use yore_fs::time::{parse, TimeError, TimeZone, When};
+
+/// How a command ends: its exit status, or an error that says what happened to what.
+pub type Outcome = anyhow::Result<u8>;
 
 /// Done.
 pub const OK: u8 = 0;
@@ -24,21 +29,6 @@ pub const NOT_CLOSED: u8 = 5;
 /// Whoever read the output went away: what a process killed by SIGPIPE has in a shell.
 pub const OUTPUT_CLOSED: u8 = 141;
 
-/// The table of exit codes for people.
-pub const TABLE: &str = "\
-0    done
-1    `check` found something wrong with the volume; `diff --exit-code` or `status --exit-code` found differences
-2    the command line makes no sense, or a time in it cannot be read; nothing was done
-3    the operation failed or was refused; the message says why and what to do
-4    the volume is damaged: what was read is not what was written; run `yore check`
-5    a mount ended badly (`mount --foreground`): not everything written may be on the medium
-101  a bug in yore: please report the message
-141  whoever read the output (a pipe) stopped reading
-
-\
-With --json a failure is one line of JSON on standard error, an object with the keys error (the message), hint (what to do,
-or null) and status (the exit code); each warning before it is an object with the key warning.";
-
 /// A mistake on the command line that the parser could not see.
 #[derive(Debug)]
 pub struct Usage(pub String);
@@ -50,18 +40,6 @@ impl fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
-
-/// Nobody reads standard output any more.
-#[derive(Debug)]
-pub struct OutputClosed;
-
-impl fmt::Display for OutputClosed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("nobody reads the output any more")
-    }
-}
-
-impl std::error::Error for OutputClosed {}
 
 /// An error whose message is complete and whose status is known.
 #[derive(Debug)]
@@ -145,42 +123,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     }
 }
 
-/// The path that an error is about, and what is wrong with it.
-fn path_in(error: &anyhow::Error) -> Option<(&str, &yore_fs::Error)> {
-    let found = error.chain().find_map(|cause| {
-        let inner = cause.downcast_ref::<io::Error>().and_then(|e| e.get_ref());
-        cause.downcast_ref::<yore_fs::Error>().or(inner.and_then(|e| e.downcast_ref()))
-    })?;
-    Some((path_of(found)?, found.root()))
-}
-
-/// The path with times in it that leads nowhere, if an error is about one.
-pub fn absent_path(error: &anyhow::Error) -> Option<&str> {
-    match path_in(error)? {
-        (path, yore_fs::Error::NotFound) => times_in(path).next().map(|_| path),
-        _ => None,
-    }
-}
-
 fn absent_in(error: &anyhow::Error) -> Option<Absent> {
     let path = absent_path(error)?;
     Absent::of(path, error.downcast_ref::<Known>())
-}
-
-fn path_of(error: &yore_fs::Error) -> Option<&str> {
-    match error {
-        yore_fs::Error::Path { path, source, .. } => path_of(source).or(Some(path)),
-        _ => None,
-    }
-}
-
-/// What stands behind the last `@` of each name of a path; of two of them the second is the time's.
-fn times_in(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter_map(|name| {
-        let at = name.rfind('@').filter(|at| *at > 0 && at + 1 < name.len())?;
-        let two = at > 1 && name[..at].ends_with('@');
-        Some(&name[if two { at } else { at + 1 }..])
-    })
 }
 
 /// Why a path with a time in it leads nowhere.
@@ -199,7 +144,7 @@ impl Absent {
     /// `None` for a path without times. Of several the first that cannot be read counts; else that of the
     /// first name that leads nowhere, or the last one before it.
     fn of(path: &str, known: Option<&Known>) -> Option<Absent> {
-        let now = crate::output::now();
+        let now = now();
         let read = |text: &str| match parse(text, now, &TimeZone::system()) {
             Err(error) => Absent::Unreadable(error),
             Ok(When::At(_)) => Absent::At(text.to_string()),

@@ -143,6 +143,20 @@ pub fn open_on(volume: &Path, device: Arc<dyn Device>, options: &MountOptions) -
     })
 }
 
+/// The user at work on a volume that this process has open; used to record what is done.
+pub fn doing(view: &yore_fs::View) -> yore_fs::Doing<'_> {
+    yore_fs::Doing { view, uid: rustix::process::getuid().as_raw() }
+}
+
+/// The process that holds a volume, if that can be found out.
+pub fn holder(volume: &Path) -> Option<u32> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    match FileDevice::open(volume, options) {
+        Err(DeviceError::Busy { holder, .. }) => holder.map(|holder| holder.pid),
+        _ => None,
+    }
+}
+
 /// Adds what this program knows about who holds a volume.
 pub fn explain(volume: &Path, access: Access, error: DeviceError) -> anyhow::Error {
     let name = volume.display();

@@ -31,7 +31,7 @@ pub enum BenchWhich {
         #[command(flatten)]
         size: MicroSize,
         /// Bytes of each file that is written and read
-        #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = crate::output::parse_size)]
+        #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = crate::parse::parse_size)]
         file_size: u64,
         /// A table for each of these numbers of threads
         #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = at_least_one)]
@@ -56,7 +56,7 @@ pub enum BenchWhich {
     /// One large file: sequential and random, reads with cold caches; as root
     Stream {
         /// Size of the file
-        #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = crate::output::parse_size)]
+        #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = crate::parse::parse_size)]
         size: u64,
         /// Random reads of 4 KiB, and as many overwrites
         #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
@@ -150,7 +150,7 @@ pub enum BenchWhich {
         rounds: usize,
         /// Size of each volume; they are sparse, but for that on which the large file is overwritten, which
         /// has its own size
-        #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = crate::output::parse_size)]
+        #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = crate::parse::parse_size)]
         volume_size: u64,
         #[command(flatten)]
         output: Output,
@@ -206,7 +206,7 @@ pub struct HistorySize {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = at_least_one)]
     pub snapshots: usize,
     /// Size of the large file
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::output::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::parse::parse_size)]
     pub large_size: u64,
     /// Snapshots forgotten while files come and go
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_least_one)]
@@ -243,7 +243,7 @@ pub struct PostMarkSize {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub directories: Option<usize>,
     /// Bytes of each read and write
-    #[arg(long, value_name = "SIZE", value_parser = crate::output::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::parse::parse_size)]
     pub block_size: Option<u64>,
     /// Decides all random choices
     #[arg(long, value_name = "N")]
@@ -277,7 +277,7 @@ pub struct Common {
     #[arg(long)]
     pub fresh: bool,
     /// Size of each volume and image
-    #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = crate::output::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = crate::parse::parse_size)]
     pub volume_size: u64,
     /// Allocate the images on the host beforehand; otherwise they are sparse
     #[arg(long)]

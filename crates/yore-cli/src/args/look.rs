@@ -1,6 +1,6 @@
 //! The arguments of what looks at history.
 
-use super::{Listing, Progress};
+use super::shared::{Listing, Progress};
 use clap::Args;
 use std::ffi::OsString;
 

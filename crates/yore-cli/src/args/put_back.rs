@@ -1,6 +1,6 @@
 //! The arguments of what puts the past back.
 
-use super::{Listing, Progress};
+use super::shared::{Listing, Progress};
 use clap::Args;
 use std::ffi::OsString;
 

@@ -1,12 +1,11 @@
 //! `bench`.
 
-use super::Outcome;
 use crate::args::bench::{
     Bench, BenchWhich, Common, HistorySize, MicroSize, Output, PostMarkSize, Preset, SimulatedKind, Targets,
 };
 use crate::output::Out;
 use crate::progress::stop_wanted;
-use crate::status;
+use crate::status::{self, Outcome};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,9 +1,8 @@
 //! `check`.
 
-use super::Outcome;
 use crate::args;
 use crate::output::Out;
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use yore_check::CheckOptions;
 

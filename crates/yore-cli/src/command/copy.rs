@@ -4,13 +4,12 @@
 //! attributes are set after its content, since adding entries would change its times, and a read-only
 //! directory would take none.
 
-use super::Outcome;
 use crate::args;
 use crate::nearest;
-use crate::output::bytes_of;
+use crate::output::{bytes_of, OutputClosed};
 use crate::progress::Progress;
 use crate::side::{data_bytes, Facts, Host, OnVolume as VolumeSide, Side, Source, Target};
-use crate::status::{self, OutputClosed};
+use crate::status::{self, Outcome};
 use crate::volume::{self, Access, Operand};
 use anyhow::Context as _;
 use std::collections::{BTreeMap, HashMap};

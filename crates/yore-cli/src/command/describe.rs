@@ -2,10 +2,9 @@
 
 use super::forget::{find_all, with_opened};
 use super::snapshot::json_row;
-use super::Outcome;
 use crate::args;
 use crate::output::{Clock, Out};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
 use yore_control::Saying;

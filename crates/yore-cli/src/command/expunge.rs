@@ -6,12 +6,11 @@
 
 use super::forget::{give_back, mounted_on, named, say_freed};
 use super::snapshot::Place;
-use super::Outcome;
 use crate::args;
 use crate::live;
 use crate::output::{human, json_name, kind_name, Clock, List};
 use crate::progress::{while_given_back, Progress};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use serde_json::json;

@@ -1,10 +1,10 @@
 //! `cat`, `mkdir`, `rm`.
 
-use super::{copy, Outcome};
+use super::copy;
 use crate::args;
 use crate::nearest;
 use crate::output::{bytes_of, printable, Out};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{self, Access, OnVolume};
 use anyhow::Context as _;
 use std::path::Path;

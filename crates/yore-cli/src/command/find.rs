@@ -1,11 +1,11 @@
 //! `find`.
 
 use super::files::on_volume;
-use super::Outcome;
 use crate::args;
 use crate::glob;
-use crate::output::{bytes_of, json_metadata, json_name, parse_size, Clock, List};
-use crate::status;
+use crate::output::{bytes_of, json_metadata, json_name, Clock, List};
+use crate::parse::parse_size;
+use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use std::cmp::Ordering;
 use std::os::unix::ffi::OsStrExt as _;

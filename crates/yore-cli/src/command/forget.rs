@@ -12,14 +12,13 @@
 
 use super::files::on_volume;
 use super::snapshot::{is_file_on_mount, json_row, print_rows, Line, Place};
-use super::Outcome;
 use crate::args;
 use crate::asked::Asked;
 use crate::live;
 use crate::nearest::nearest;
 use crate::output::{bytes_of, human, now, Clock, Out};
 use crate::progress::{stop_wanted, while_given_back, Progress};
-use crate::status::{self, Ended};
+use crate::status::{self, Ended, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use jiff::tz::TimeZone;

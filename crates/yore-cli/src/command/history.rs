@@ -1,10 +1,9 @@
 //! `history`: how much history a full volume keeps, and what it gave up.
 
 use super::snapshot::Place;
-use super::Outcome;
-use crate::args::{self, Listing};
+use crate::args;
 use crate::output::{human, json_time, now, Clock, List, Names, Out};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
@@ -89,8 +88,9 @@ pub fn rows_of(place: &Place) -> anyhow::Result<Vec<OperationRow>> {
 }
 
 /// Lists what the volume gave up.
-pub fn forgotten(place: &Place, listing: Listing) -> Outcome {
-    let rows = rows_of(place).with_context(|| format!("cannot list what {} gave up", place.name()))?;
+pub fn forgotten(args: &args::Snapshots) -> Outcome {
+    let (place, listing) = (Place::find(&args.path)?, args.listing);
+    let rows = rows_of(&place).with_context(|| format!("cannot list what {} gave up", place.name()))?;
     let (clock, names) = (Clock::new(listing.utc), Names::load());
     let mut list = List::new(listing);
     for row in &rows {

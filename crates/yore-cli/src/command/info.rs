@@ -1,11 +1,11 @@
 //! `info` and `df`: of a mount by asking the kernel and the daemon's file, of a volume by opening it.
 
-use super::{stopped, Outcome};
+use super::stopped;
 use crate::args;
 use crate::inspect::superblock;
 use crate::live::{self, Daemon};
 use crate::output::{bytes_of, human, json_name, json_seconds, json_time, Clock, Out};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use anyhow::Context as _;
 use serde_json::{json, Value};
@@ -220,7 +220,7 @@ fn of_mount(
         // Another's daemon: what the medium says, and who holds it.
         None if is_trusted => {
             let mut value = of_superblock(volume).unwrap_or_else(|_| json!({}));
-            value["pid"] = json!(holder(volume));
+            value["pid"] = json!(volume::holder(volume));
             value
         }
         // Whoever mounted it chose what stands in the table: nothing of that name is opened.
@@ -358,15 +358,6 @@ fn missed_text(of: &Value, clock: &Clock) -> Option<String> {
 fn json_snapshots(rows: &[ListedEvent]) -> Value {
     let time = |row: Option<&ListedEvent>| row.map_or(Value::Null, |row| json_time(row.event.row.time));
     json!({ "count": rows.len(), "oldest": time(rows.first()), "newest": time(rows.last()) })
-}
-
-/// The process that holds a volume, if that can be found out.
-pub fn holder(volume: &Path) -> Option<u32> {
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    match FileDevice::open(volume, options) {
-        Err(DeviceError::Busy { holder, .. }) => holder.map(|holder| holder.pid),
-        _ => None,
-    }
 }
 
 /// What the superblock says, without asking whoever holds the volume.

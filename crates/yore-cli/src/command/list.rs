@@ -1,12 +1,11 @@
 //! `ls` and `stat`.
 
 use super::files::on_volume;
-use super::Outcome;
 use crate::args;
 use crate::output::{
     bytes_of, human, json_metadata, json_name, kind_name, mode_text, Clock, List, Names, Precision,
 };
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};

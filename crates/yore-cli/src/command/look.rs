@@ -7,23 +7,19 @@
 //! file often put another one in its place.
 
 mod files;
-mod log;
+pub mod log;
 mod patch;
-mod usage;
-
-pub use log::{deleted, from_what_is_there, log};
-pub use usage::du;
+pub mod usage;
 
 use super::files::on_volume;
 use super::forget::find;
 use super::snapshot::{is_file_on_mount, library_error, Place};
-use super::Outcome;
 use crate::args;
 use crate::opened;
 use crate::output::{bytes_of, human, json_name, json_time, kind_name, printable, Clock, List, Out};
 use crate::progress::{while_looking, Progress};
 use crate::side::{self, Side};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use patch::Patch;
@@ -236,9 +232,9 @@ pub fn diff(args: &args::Diff) -> Outcome {
             if present == *first {
                 return Err(no_time(&first.display().to_string()));
             }
-            files::diff(args, &side::Host, first, &present)
+            two_files(args, &side::Host, first, &present)
         }
-        (Operand::File(first), Some(Operand::File(second))) => files::diff(args, &side::Host, first, second),
+        (Operand::File(first), Some(Operand::File(second))) => two_files(args, &side::Host, first, second),
         (Operand::Place(a @ Place::Mounted { .. }), None) => {
             directories(args, &Compared { place: a, volume: None }, None)
         }
@@ -280,7 +276,7 @@ fn on_free(
     if b.is_none() && other == on.path {
         return Err(no_time(&a.name()));
     }
-    files::diff(args, &side::OnVolume { volume: volume.clone(), name: on.volume.clone() }, &on.path, &other)
+    two_files(args, &side::OnVolume { volume: volume.clone(), name: on.volume.clone() }, &on.path, &other)
 }
 
 fn directories(args: &args::Diff, a: &Compared<'_>, b: Option<&Compared<'_>>) -> Outcome {
@@ -330,6 +326,19 @@ fn print(args: &args::Diff, found: &[Difference], side: &dyn Side, add: &AddTo<'
         list.done()?;
     }
     Ok(if args.exit_code && !found.is_empty() { status::FINDINGS } else { status::OK })
+}
+
+/// Prints in what two files differ.
+fn two_files(args: &args::Diff, side: &dyn Side, first: &Path, second: &Path) -> Outcome {
+    let found = files::difference(side, first, second)?;
+    print(args, found.as_slice(), side, &|patch, difference| {
+        let size = |facts: Option<yore_fs::Facts>| facts.map_or(0, |facts| facts.size);
+        patch.pair(
+            difference.what,
+            Some((bytes_of(first), first.to_path_buf(), size(difference.before))),
+            Some((bytes_of(second), second.to_path_buf(), size(difference.after))),
+        )
+    })
 }
 
 /// The letters of a difference.

@@ -1,9 +1,9 @@
 //! Man pages, made of what `args` says: one for everything, or one for each command.
 
-use super::Outcome;
+use crate::args::help::EXIT_CODES;
 use crate::args::Arguments;
 use crate::output::Out;
-use crate::status;
+use crate::status::{self, Outcome};
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 use std::fs;
@@ -29,7 +29,7 @@ fn write_one(directory: &Path, command: &clap::Command) -> anyhow::Result<()> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).title(name.to_uppercase()).render(&mut page)?;
     page.extend_from_slice(b".SH \"EXIT STATUS\"\n.nf\n");
-    page.extend_from_slice(status::TABLE.as_bytes());
+    page.extend_from_slice(EXIT_CODES.as_bytes());
     page.extend_from_slice(b"\n.fi\n");
     fs::write(&path, plain(&page)).with_context(|| format!("cannot write {}", path.display()))?;
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
@@ -67,7 +67,7 @@ pub fn print() -> Outcome {
         }
     }
     page.extend_from_slice(b".SH \"EXIT STATUS\"\n.nf\n");
-    page.extend_from_slice(status::TABLE.as_bytes());
+    page.extend_from_slice(EXIT_CODES.as_bytes());
     page.extend_from_slice(b"\n.fi\n");
     let mut out = Out::new();
     out.bytes(plain(&page).as_bytes())?;

@@ -3,11 +3,11 @@
 //! Everything that can be refused is refused before anything is changed: the size, what is there, who holds
 //! it. An image file that did not exist and could not be made into a volume is removed again.
 
-use super::{policy, Outcome};
+use super::policy;
 use crate::args;
 use crate::live;
 use crate::output::{human, Out};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use anyhow::Context as _;
 use std::fs::{self, File};

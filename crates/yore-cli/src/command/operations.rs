@@ -2,11 +2,10 @@
 
 use super::files::on_volume;
 use super::snapshot::Place;
-use super::Outcome;
 use crate::args;
 use crate::live;
 use crate::output::{human, json_name, json_time, printable, Clock, List, Names};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::Access;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};

@@ -2,10 +2,9 @@
 
 use super::files::on_volume;
 use super::snapshot::{is_file_on_mount, too_many, Place};
-use super::Outcome;
 use crate::args;
 use crate::output::{bytes_of, json_name, now, printable, Out};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
 use jiff::tz::TimeZone;

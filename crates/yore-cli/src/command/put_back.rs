@@ -10,21 +10,18 @@ mod one;
 mod operation;
 mod paths;
 
-use super::look::from_what_is_there;
-use super::Outcome;
+use super::look::log::from_what_is_there;
 use crate::args;
-use crate::output::{bytes_of, json_name, printable, List};
-use crate::side::Side;
-use crate::status;
+use crate::output::{bytes_of, printable};
+use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
+use elsewhere::free_name;
 use ground::{is_same_mount, Ground, Where};
 use one::{Done, Putter};
-use paths::{as_of, below, name_of, with_time};
-use serde_json::json;
+use paths::{as_of, below, is_listed, name_of, tell, with_time};
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{ancestors, leave_alone, next, real, until, Back, Plan, Verb};
 use yore_fs::{Change, Difference, EventNo, FileKind};
@@ -35,10 +32,6 @@ fn access(dry_run: bool) -> Access {
     } else {
         Access::Write
     }
-}
-
-fn is_listed(dry_run: bool, listing: args::Listing) -> bool {
-    dry_run || listing.json || listing.null
 }
 
 /// Whether something is a directory, and a symbolic link none.
@@ -99,17 +92,6 @@ impl How {
     fn of(args: &args::Restore) -> How {
         How { dry_run: args.dry_run, listing: args.listing, progress: args.progress }
     }
-}
-
-/// Tells the one change that is made.
-fn tell(listing: args::Listing, letters: &str, change: &str, path: &[u8]) -> anyhow::Result<()> {
-    let mut list = List::new(listing);
-    list.entry(letters, path, "", || {
-        let mut value = json!({ "change": change });
-        json_name(&mut value, "path", path);
-        value
-    })?;
-    list.done()
 }
 
 /// Puts one name back, with all that was below it.
@@ -241,22 +223,6 @@ fn restore_to(ground: &Ground, then: &Path, to: &OsStr, args: &args::Restore) ->
     };
     let dest = free_name(ground.side(), here, name_of(&now)?)?;
     put(ground, Verb::Restore, then, &dest, &How::of(args))
-}
-
-/// The name of a copy: the one that is wanted, or in the directory that is.
-fn free_name(side: &dyn Side, wanted: PathBuf, name: &[u8]) -> anyhow::Result<PathBuf> {
-    let dest = match side.is_directory(&wanted) {
-        true => wanted.join(OsStr::from_bytes(name)),
-        false => wanted,
-    };
-    anyhow::ensure!(
-        side.facts(&dest)?.is_none(),
-        "{} is there already; name what is not, or a directory to put it into",
-        side.name(&dest)
-    );
-    let above = dest.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    anyhow::ensure!(side.is_directory(above), "{} is not a directory; make it first", side.name(above));
-    Ok(dest)
 }
 
 /// Brings back what is gone.

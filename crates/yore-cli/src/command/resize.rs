@@ -1,12 +1,11 @@
 //! `resize`: a volume gets longer, mounted or not, or shorter, if it is not mounted.
 
-use super::Outcome;
 use crate::args;
 use crate::live;
 use crate::opened;
 use crate::output::{bytes_of, human, json_name, Out};
 use crate::progress::Progress;
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use anyhow::Context as _;
 use serde_json::json;
@@ -126,7 +125,7 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
     };
     let size = view.info().size;
     if size < now {
-        let doing = super::doing(view);
+        let doing = volume::doing(view);
         doing.note([doing.resizing(now)?]);
     }
     // What was refused has changed nothing, and the volume is closed in any case.

@@ -6,13 +6,12 @@
 //! passed, and then asks whether another came meanwhile.
 
 use super::files::on_volume;
-use super::Outcome;
 use crate::args;
 use crate::asked::{here, Asked};
 use crate::live;
 use crate::opened;
 use crate::output::{bytes_of, json_name, json_time, printable, Clock, List, Out};
-use crate::status;
+use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use serde_json::{json, Value};
@@ -276,9 +275,6 @@ pub fn is_file_on_mount(path: &Path) -> bool {
 /// Lists snapshots.
 pub fn snapshots(args: &args::Snapshots) -> Outcome {
     let place = Place::find(&args.path)?;
-    if args.forgotten {
-        return super::history::forgotten(&place, args.listing);
-    }
     let rows = place.ask(Access::Read, |client| {
         client.all_snapshots().map_err(|error| match error.root() {
             Error::NotADirectory => anyhow::anyhow!(
@@ -299,16 +295,6 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
     let lines: Vec<Line<'_>> = rows.iter().filter(is_listed).map(|row| Line { row, kept: None }).collect();
     print_rows(args.listing, &Clock::new(args.listing.utc), &lines)?;
     Ok(status::OK)
-}
-
-/// The names of the snapshots that a directory of a mount lists, each once; `None` if it cannot be asked.
-pub fn names_on_mount(directory: &Path) -> Option<Vec<String>> {
-    let rows = Mounted(File::open(directory).ok()?).all_snapshots().ok()?;
-    let mut names: Vec<String> = rows.into_iter().map(|row| row.event.row.name).collect();
-    names.retain(|name| !name.is_empty());
-    names.sort_unstable();
-    names.dedup();
-    Some(names)
 }
 
 /// The names and then the times, the latest first, of the snapshots that show a place; of a file also of its

@@ -1,6 +1,6 @@
 //! Cells of the trees of the past, as text: one line for each.
 
-use super::print::{entry_text, extent_text, root_text};
+use super::text::{entry_text, extent_text, root_text};
 use crate::output::{kind_name, printable, Clock, Precision};
 use yore_format::{
     key_parts, Block, BlockKind, ContentKind, Corruption, EventNo, EventRow, ExtentValue, FileKind,

@@ -1,6 +1,7 @@
 //! Structures as text. Each function returns whether what it printed was sound.
 
 use super::medium::{self, zone_name, FoundZone, Medium};
+use super::text::{entry_text, extent_text, root_text};
 use super::{past, superblock};
 use crate::output::{printable, Clock, Out, Precision};
 use std::fmt::Write as _;
@@ -96,14 +97,6 @@ fn superblock_fields(out: &mut Out, found: &Superblock) -> anyhow::Result<()> {
         field(out, "root zone", &root)?;
     }
     Ok(())
-}
-
-pub fn root_text(addr: MetaAddr, level: Option<u8>) -> String {
-    match (addr.is_none(), level) {
-        (true, _) => "none".to_string(),
-        (false, Some(level)) => format!("{addr}, level {level}"),
-        (false, None) => addr.to_string(),
-    }
 }
 
 fn field(out: &mut Out, name: &str, value: &str) -> anyhow::Result<()> {
@@ -504,31 +497,6 @@ fn node(out: &mut Out, kind: BlockKind, node: NodeRef<'_>) -> Sound {
 
 fn key_number(key: &[u8]) -> u64 {
     key.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte))
-}
-
-pub fn entry_text(entry: &DirEntry<'_>) -> String {
-    format!(
-        "\"{}\" inode {} incarnation {} ({}), birth {}",
-        printable(entry.name),
-        entry.inode,
-        entry.incarnation,
-        crate::output::kind_name(entry.kind),
-        entry.birth
-    )
-}
-
-pub fn extent_text(key: u64, extent: &ExtentValue) -> String {
-    let mut text = format!(
-        "file blocks {key} to {} at blocks {} to {}, birth {}",
-        key.saturating_add(u64::from(extent.len)) - 1,
-        extent.start,
-        extent.start.0 + u64::from(extent.len) - 1,
-        extent.birth
-    );
-    for (set, name) in [(extent.unwritten, ", unwritten"), (extent.shared, ", shared")] {
-        text.push_str(if set { name } else { "" });
-    }
-    text
 }
 
 fn xattr_text(cell: &XattrCell<'_>) -> String {

@@ -1,50 +1,12 @@
 //! Mount options: what is ours, what is the kernel's, and what fstab needs but means nothing here.
 
-use crate::output::parse_size;
+use crate::parse::parse_size;
 use crate::status::usage;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use yore_fs::{Engine, MountOptions, UserLimits};
 use yore_fuse::{MountConfig, PastAccess};
-
-/// The options, for the help text.
-pub const HELP: &str = "\
-OPTIONS, separated by commas:
-  ro                 change nothing on the volume
-  allow_other        let other users in; for root, or with user_allow_other in /etc/fuse.conf
-  commit=SECONDS     the longest time until a change is on the medium (5)
-  engine=NAME        none, sync, journal, soft-updates or snapshot; default: the volume's own
-  cache=SIZE         memory for metadata (192M)
-  data_cache=SIZE    memory for file data (an eighth of the machine's, at most 1G)
-  log=FILE           where the daemon logs; default: the system's log
-  noatime            do not record when files were read (default: relatime)
-  keep_history       when space runs out, refuse; default: give up the oldest history, as far as
-                     `yore history` allows
-  others_give_up_history
-                     do that for requests of any user; default: only for root and who mounted it,
-                     and for others what is theirs
-  closes             be told when files are closed, for policies with version=close that are set
-                     later: exact at once, but slower for all; a volume that has one is mounted so
-  dev, suid          honour device files and set-id bits; root only
-  snapdir=NAME       a hidden directory in the root that holds all snapshots of it, for
-                     Samba and others
-  user_snapshots=N, user_holds=N, user_policies=N
-                     how many each user may have who is neither root nor mounts the volume
-                     (10000, 1000, 1000)
-  past=as-was|owner  who may read what was: who might then (as-was), or only its owner of then
-  expunge_others     let owners expunge their files from snapshots that others took (yore expunge);
-                     root and who mounts may always
-  noexec             run no programs from the volume
-  auto_unmount       unmount when the daemon dies
-  remount,ro|rw      change a mount that is there
-Options of fstab (defaults, noauto, user, nofail, _netdev, x-…) are accepted and mean what they mean
-to mount(8).
-
-Without dev and suid, neither is honoured. That mount(8) finds mount.fuse.yore (`make install`) is best;
-of what libfuse's mount.fuse adds, dev and suid are taken back.
-
-In fstab:  /srv/volume.yore  /srv/data  fuse.yore  defaults,allow_other  0  0";
 
 /// What the options say.
 #[derive(Clone, Debug, PartialEq, Eq)]

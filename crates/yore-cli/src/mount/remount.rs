@@ -2,6 +2,7 @@
 //! asked: on a volume that it opened read-only, writes stay refused whatever the kernel would allow.
 
 use super::options::Options;
+use super::plan::absolute_directory;
 use crate::live;
 use anyhow::Context as _;
 use rustix::mount::{mount_remount, MountFlags};
@@ -21,7 +22,7 @@ pub fn flags(options: &Options) -> MountFlags {
 /// Changes the flags of a mount.
 pub fn run(directory: &Path, options: &Options) -> anyhow::Result<()> {
     let name = directory.display();
-    let path = super::absolute_directory(directory)?;
+    let path = absolute_directory(directory)?;
     anyhow::ensure!(
         live::mounts().iter().any(|mount| mount.directory == path),
         "no volume is mounted on {name}, so there is nothing to remount"

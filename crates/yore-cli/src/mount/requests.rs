@@ -7,9 +7,9 @@
 
 use super::options::Options;
 use super::patience::{Patience, SLICE};
+use super::plan::Plan;
 use super::sessions::{Refused, Sessions};
 use super::snapshot::At;
-use super::Plan;
 use crate::live::{self, Daemon};
 use crate::status::{self, Ended};
 use anyhow::Context as _;

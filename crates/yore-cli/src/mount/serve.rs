@@ -2,12 +2,12 @@
 //! until somebody has unmounted all or a signal ends it, closes it.
 
 use super::log::Destination;
+use super::plan::{Plan, Word};
+use super::remount;
 use super::requests::Listener;
 use super::sessions::{mount_snapshot, Sessions};
-use super::{remount, Plan, Word};
-use crate::command::Outcome;
 use crate::live::{self, Daemon};
-use crate::status::{self, Ended};
+use crate::status::{self, Ended, Outcome};
 use crate::volume::{self, Access};
 use anyhow::Context as _;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -2,11 +2,13 @@
 //! can open it; not for ever (`patience.rs`).
 
 use super::patience::{Patience, SLICE};
+use super::plan::absolute_directory;
 use super::requests;
 use crate::args;
-use crate::command::{stopped, Outcome};
+use crate::command::stopped;
 use crate::live::{self, Daemon};
-use crate::status::{self, Ended};
+use crate::status::{self, Ended, Outcome};
+use crate::volume::holder;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -107,7 +109,7 @@ fn unmount(directory: &Path, lazy: bool) -> Result<(), UnmountError> {
 /// Where a volume is mounted, and who serves it.
 fn find(target: &Path) -> anyhow::Result<(std::path::PathBuf, Option<u32>)> {
     let name = target.display();
-    let path = super::absolute_directory(target)?;
+    let path = absolute_directory(target)?;
     let directory = match live::mounts().into_iter().find(|mount| mount.directory == path) {
         Some(mount) => mount.directory,
         // A volume may be named instead of the directory.
@@ -127,7 +129,7 @@ fn find(target: &Path) -> anyhow::Result<(std::path::PathBuf, Option<u32>)> {
     let daemon = live::daemon_at(&directory).map(|daemon| daemon.pid).or_else(|| {
         let mount = live::mount_at(&directory).filter(live::Mount::is_trusted)?;
         std::fs::metadata(&directory).ok()?;
-        crate::command::holder(&mount.volume).filter(|pid| live::user_of(*pid) == Some(mount.user))
+        holder(&mount.volume).filter(|pid| live::user_of(*pid) == Some(mount.user))
     });
     Ok((directory, daemon))
 }

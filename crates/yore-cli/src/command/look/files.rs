@@ -1,17 +1,14 @@
 //! Two states of a file, compared by reading them.
 
-use super::print;
-use crate::args;
-use crate::command::Outcome;
 use crate::output::bytes_of;
 use crate::side::{same_content, sorted_xattrs, Facts, Side};
 use anyhow::Context as _;
 use std::path::Path;
 use yore_fs::{Change, Difference, Incarnation, InodeNo, What};
 
-/// Prints in what two files differ: two states of one, or one that took the other's name. Set-id bits, which
-/// the past does not show, and times of access do not count.
-pub fn diff(args: &args::Diff, side: &dyn Side, first: &Path, second: &Path) -> Outcome {
+/// In what two files differ, if in anything: two states of one, or one that took the other's name. Set-id
+/// bits, which the past does not show, and times of access do not count.
+pub fn difference(side: &dyn Side, first: &Path, second: &Path) -> anyhow::Result<Option<Difference>> {
     let (was, is) = (facts(side, first)?, facts(side, second)?);
     anyhow::ensure!(
         was.kind == is.kind,
@@ -20,7 +17,7 @@ pub fn diff(args: &args::Diff, side: &dyn Side, first: &Path, second: &Path) -> 
         side.name(second)
     );
     let what = what_differs(side, (first, &was), (second, &is))?;
-    let found = Difference {
+    Ok((!what.is_empty()).then(|| Difference {
         change: Change::Modified,
         kind: is.kind,
         inode: InodeNo(is.identity.1),
@@ -30,15 +27,7 @@ pub fn diff(args: &args::Diff, side: &dyn Side, first: &Path, second: &Path) -> 
         what,
         before: Some(told(&was)),
         after: Some(told(&is)),
-    };
-    let found = if what.is_empty() { Vec::new() } else { vec![found] };
-    print(args, &found, side, &|patch, difference| {
-        patch.pair(
-            difference.what,
-            Some((bytes_of(first), first.to_path_buf(), was.size)),
-            Some((bytes_of(second), second.to_path_buf(), is.size)),
-        )
-    })
+    }))
 }
 
 /// What of a file differs between two states of it, or from another one of its type.

@@ -3,7 +3,7 @@
 //! Nothing changes where the past is, so there is nothing to undo there.
 
 use super::ground::Ground;
-use super::{free_name, is_listed, tell};
+use super::paths::{is_listed, tell};
 use crate::args;
 use crate::command::copy::Copy;
 use crate::output::bytes_of;
@@ -12,6 +12,7 @@ use crate::volume::{self, Access, OnVolume};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// Copies what was to a name that nothing has, or into a directory.
@@ -57,4 +58,20 @@ fn copy(
     done.with_context(|| {
         format!("{} could not be copied; what was copied so far stays in {shown}", ground.name(then))
     })
+}
+
+/// The name of a copy: the one that is wanted, or in the directory that is.
+pub fn free_name(side: &dyn Side, wanted: PathBuf, name: &[u8]) -> anyhow::Result<PathBuf> {
+    let dest = match side.is_directory(&wanted) {
+        true => wanted.join(OsStr::from_bytes(name)),
+        false => wanted,
+    };
+    anyhow::ensure!(
+        side.facts(&dest)?.is_none(),
+        "{} is there already; name what is not, or a directory to put it into",
+        side.name(&dest)
+    );
+    let above = dest.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    anyhow::ensure!(side.is_directory(above), "{} is not a directory; make it first", side.name(above));
+    Ok(dest)
 }

@@ -1,8 +1,10 @@
 //! Paths below what is put back, and lists of what is done there.
 
+use crate::args;
 use crate::command::look;
-use crate::output::bytes_of;
+use crate::output::{bytes_of, json_name, List};
 use anyhow::Context as _;
+use serde_json::json;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -17,9 +19,25 @@ pub fn below(dir: &Path, path: &[u8]) -> PathBuf {
     }
 }
 
+/// Whether what is done is listed.
+pub fn is_listed(dry_run: bool, listing: args::Listing) -> bool {
+    dry_run || listing.json || listing.null
+}
+
+/// Tells the one change that is made.
+pub fn tell(listing: args::Listing, letters: &str, change: &str, path: &[u8]) -> anyhow::Result<()> {
+    let mut list = List::new(listing);
+    list.entry(letters, path, "", || {
+        let mut value = json!({ "change": change });
+        json_name(&mut value, "path", path);
+        value
+    })?;
+    list.done()
+}
+
 /// Prints what is done.
-pub fn print(listing: crate::args::Listing, wanted: &[Difference], back: &Back) -> anyhow::Result<()> {
-    let mut list = crate::output::List::new(listing);
+pub fn print(listing: args::Listing, wanted: &[Difference], back: &Back) -> anyhow::Result<()> {
+    let mut list = List::new(listing);
     let mut done: Vec<Difference> = wanted.iter().map(|one| reversed(one, back)).collect();
     done.sort_by(|a, b| a.path.cmp(&b.path));
     for one in &done {

@@ -1,0 +1,66 @@
+//! Longer help texts.
+
+/// The options of `mount`.
+pub const MOUNT_OPTIONS: &str = "\
+OPTIONS, separated by commas:
+  ro                 change nothing on the volume
+  allow_other        let other users in; for root, or with user_allow_other in /etc/fuse.conf
+  commit=SECONDS     the longest time until a change is on the medium (5)
+  engine=NAME        none, sync, journal, soft-updates or snapshot; default: the volume's own
+  cache=SIZE         memory for metadata (192M)
+  data_cache=SIZE    memory for file data (an eighth of the machine's, at most 1G)
+  log=FILE           where the daemon logs; default: the system's log
+  noatime            do not record when files were read (default: relatime)
+  keep_history       when space runs out, refuse; default: give up the oldest history, as far as
+                     `yore history` allows
+  others_give_up_history
+                     do that for requests of any user; default: only for root and who mounted it,
+                     and for others what is theirs
+  closes             be told when files are closed, for policies with version=close that are set
+                     later: exact at once, but slower for all; a volume that has one is mounted so
+  dev, suid          honour device files and set-id bits; root only
+  snapdir=NAME       a hidden directory in the root that holds all snapshots of it, for
+                     Samba and others
+  user_snapshots=N, user_holds=N, user_policies=N
+                     how many each user may have who is neither root nor mounts the volume
+                     (10000, 1000, 1000)
+  past=as-was|owner  who may read what was: who might then (as-was), or only its owner of then
+  expunge_others     let owners expunge their files from snapshots that others took (yore expunge);
+                     root and who mounts may always
+  noexec             run no programs from the volume
+  auto_unmount       unmount when the daemon dies
+  remount,ro|rw      change a mount that is there
+Options of fstab (defaults, noauto, user, nofail, _netdev, x-…) are accepted and mean what they mean
+to mount(8).
+
+Without dev and suid, neither is honoured. That mount(8) finds mount.fuse.yore (`make install`) is best;
+of what libfuse's mount.fuse adds, dev and suid are taken back.
+
+In fstab:  /srv/volume.yore  /srv/data  fuse.yore  defaults,allow_other  0  0";
+
+/// The addresses of `inspect`.
+pub const INSPECT_ADDRESSES: &str = "\
+ADDR is one of:
+  super              both superblocks (the default)
+  zones              the zone table: every zone that exists
+  zone N | root N    the header of a zone or of a root zone
+  bitmaps            how full every group is
+  bitmap G           the bitmap of group G, as runs of used blocks
+  inode N            an inode, its content, and for the root of a tree its node
+  ZONE:INDEX         the metadata block with that address (rootN:INDEX for the zone table)
+  block B            the block with that number, whatever it is";
+
+/// The exit codes.
+pub const EXIT_CODES: &str = "\
+0    done
+1    `check` found something wrong with the volume; `diff --exit-code` or `status --exit-code` found differences
+2    the command line makes no sense, or a time in it cannot be read; nothing was done
+3    the operation failed or was refused; the message says why and what to do
+4    the volume is damaged: what was read is not what was written; run `yore check`
+5    a mount ended badly (`mount --foreground`): not everything written may be on the medium
+101  a bug in yore: please report the message
+141  whoever read the output (a pipe) stopped reading
+
+\
+With --json a failure is one line of JSON on standard error, an object with the keys error (the message), hint (what to do,
+or null) and status (the exit code); each warning before it is an object with the key warning.";

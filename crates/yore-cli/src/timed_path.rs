@@ -1,0 +1,36 @@
+//! Paths with times in them (`name@time`), as errors name them.
+
+use std::io;
+
+/// The path that an error is about, and what is wrong with it.
+pub fn path_in(error: &anyhow::Error) -> Option<(&str, &yore_fs::Error)> {
+    let found = error.chain().find_map(|cause| {
+        let inner = cause.downcast_ref::<io::Error>().and_then(|e| e.get_ref());
+        cause.downcast_ref::<yore_fs::Error>().or(inner.and_then(|e| e.downcast_ref()))
+    })?;
+    Some((path_of(found)?, found.root()))
+}
+
+/// The path with times in it that leads nowhere, if an error is about one.
+pub fn absent_path(error: &anyhow::Error) -> Option<&str> {
+    match path_in(error)? {
+        (path, yore_fs::Error::NotFound) => times_in(path).next().map(|_| path),
+        _ => None,
+    }
+}
+
+fn path_of(error: &yore_fs::Error) -> Option<&str> {
+    match error {
+        yore_fs::Error::Path { path, source, .. } => path_of(source).or(Some(path)),
+        _ => None,
+    }
+}
+
+/// What stands behind the last `@` of each name of a path; of two of them the second is the time's.
+pub fn times_in(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|name| {
+        let at = name.rfind('@').filter(|at| *at > 0 && at + 1 < name.len())?;
+        let two = at > 1 && name[..at].ends_with('@');
+        Some(&name[if two { at } else { at + 1 }..])
+    })
+}
