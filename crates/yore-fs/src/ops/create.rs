@@ -113,12 +113,12 @@ struct Made<'a> {
     cell: &'a Arc<InodeCell>,
     state: &'a mut InodeState,
     slot: ReservedInode,
-    /// Of symbolic links.
+    /// For symbolic links.
     target: &'a [u8],
     inherited: &'a Inherited,
 }
 
-/// The Op of [`create`]: the inode with what it holds, and the entry in the directory.
+/// The Op of [`create`]: writes the inode with its content, and the entry in the directory.
 fn enter(
     mut op: Op<'_>,
     store: &Store,

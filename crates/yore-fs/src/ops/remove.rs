@@ -52,12 +52,12 @@ struct Call<'a> {
     what: Remove,
 }
 
-/// What an attempt has.
+/// What an attempt has reserved and locked.
 struct With {
     reserved: Reserved,
-    /// As of which it is reserved.
+    /// The epoch as of which it is reserved.
     epoch: u64,
-    /// The lock of the orphans.
+    /// The orphans lock.
     orphans: bool,
     /// Room for keeping a version.
     version: bool,
@@ -67,9 +67,9 @@ enum Outcome {
     /// Done; the inode, unless it was freed.
     Done(Option<Arc<InodeCell>>),
     NeedOrphans,
-    /// An event has seen this inode as it is: its version is to be kept first.
+    /// An event has seen this inode as it is: its version must be kept first.
     NeedPreserve(Arc<InodeCell>),
-    /// There was an event.
+    /// An event has come.
     Again,
 }
 
@@ -114,8 +114,8 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
 }
 
 impl Call<'_> {
-    /// Locks all that is concerned, and removes the name if nothing else is needed first. `place`: what
-    /// decides who is excluded in the directory.
+    /// Locks everything that is involved, and removes the name if nothing else is needed first. `place` is
+    /// what decides which files are excluded in the directory.
     fn attempt(&self, with: With, place: Option<&Arc<Place>>) -> Result<Outcome> {
         let (store, parent, name) = (self.store, &self.parent, self.name);
         let orphans = with.orphans.then(|| store.orphans.lock());
@@ -164,7 +164,7 @@ impl Call<'_> {
         Ok(Outcome::Done((!state.gone).then(|| cell.clone())))
     }
 
-    /// The Op.
+    /// Makes the Op.
     fn change(
         &self,
         mut op: Op<'_>,
@@ -235,8 +235,8 @@ pub(crate) struct PreparedRemoval<'a> {
     position: Option<Path>,
 }
 
-/// Keeps in memory what the removal needs. `None`: the orphans lock is needed and not held. With the inode
-/// comes what its past will hold, if that is more than it does.
+/// Keeps in memory what the removal needs. `None`: the orphans lock is needed and not held. `kept` is the
+/// number up to which the past will hold the inode's content, if that is higher than now.
 pub(crate) fn prepare_removal<'a>(
     store: &Store,
     (cell, state, kept): (&InodeCell, &InodeState, Option<EventNo>),

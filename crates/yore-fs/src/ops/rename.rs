@@ -33,24 +33,24 @@ const USUAL_BLOCKS: u32 = 10;
 /// Blocks that listing a replaced inode as an orphan may need.
 const ORPHAN_BLOCKS: u32 = 4;
 
-/// The two names as they were found.
+/// The two names, as the look-up has found them.
 struct Names {
     source: Found,
     /// Where the old name is.
     from: Spot,
     target: Option<Found>,
-    /// Where the new name is or comes; `None`: nothing can come there.
+    /// Where the new name is or will be; `None`: nothing can be put there.
     to: Option<Spot>,
-    /// Blocks that entering it may need.
+    /// How many blocks entering it may need.
     blocks: u32,
 }
 
-/// What an attempt has when all is locked.
+/// What an attempt has once everything is locked.
 struct Ready<'a> {
     reserved: Reserved,
     epoch: u64,
     number: EventNo,
-    /// Where the old name is, and where the new one is or comes.
+    /// Where the old name is, and where the new one is or will be.
     spots: (Spot, Spot),
     versions: Versions,
     orphans: Option<&'a OrphansGuard<'a>>,
@@ -131,7 +131,7 @@ pub(crate) fn rename(
     }
 }
 
-/// What an attempt has.
+/// What an attempt has reserved and locked.
 #[derive(Clone, Copy)]
 struct With {
     /// The orphans lock.
@@ -191,7 +191,8 @@ impl Rename<'_> {
             let with = With { orphans: with_orphans, versions: for_versions > 0 };
             match self.attempt(reserved, blocks, with, settled, epoch)? {
                 Outcome::NeedOrphans => with_orphans = true,
-                Outcome::NeedBlocks(n) if n == USUAL_BLOCKS => return Err(Error::NoSpace), // Refused above already.
+                // The reservation was refused above already.
+                Outcome::NeedBlocks(n) if n == USUAL_BLOCKS => return Err(Error::NoSpace),
                 Outcome::NeedBlocks(n) => blocks = n,
                 done => return Ok(done),
             }
@@ -280,7 +281,7 @@ impl Rename<'_> {
         Ok(())
     }
 
-    /// Locks all that is concerned, looks both names up, and renames if nothing else is needed first.
+    /// Locks everything that is involved, looks both names up, and renames if nothing else is needed first.
     fn attempt(
         &self,
         reserved: Reserved,
@@ -342,7 +343,7 @@ impl Rename<'_> {
         self.replace(ready, &mut dirs, child, other)
     }
 
-    /// Fails if one of them is no directory; tells of one that must be preserved first.
+    /// Fails if one of them is not a directory; returns one that must be preserved first.
     fn check_directories(&self, dirs: &mut Dirs<'_>) -> Result<Option<Arc<InodeCell>>> {
         dirs.from().check_directory()?;
         dirs.to().check_directory()?;
@@ -353,7 +354,7 @@ impl Rename<'_> {
         Ok(must_keep.then(|| self.to.clone()))
     }
 
-    /// Looks both names up. Fails if the call does not want what it finds.
+    /// Looks both names up. Fails if the call does not allow what it finds.
     fn look_up(&self, dirs: &mut Dirs<'_>, pins: &mut Pins) -> Result<Names> {
         let store = self.store;
         let Looked::Taken(source, from) = dir::look(store, dirs.from(), self.from.no, self.name, pins)?
@@ -372,13 +373,13 @@ impl Rename<'_> {
         }
     }
 
-    /// Whether a directory moves that was not found when moves were prepared.
+    /// Whether a directory is to move that had not been found when moves were prepared.
     fn is_any_unprepared(&self, names: &Names) -> bool {
         let moves_too = names.target.as_ref().filter(|_| self.mode == RenameMode::Exchange);
         [Some(&names.source), moves_too].into_iter().flatten().any(|found| self.is_unprepared(found))
     }
 
-    /// Whether data of the file that replaces another is to be written first.
+    /// Whether the data of a file that replaces another must be written first.
     fn needs_flush(&self, names: &Names, settled: Option<InodeNo>) -> bool {
         let replaces = self.mode == RenameMode::Replace && names.target.is_some();
         #[cfg(feature = "mutations")]
@@ -387,7 +388,7 @@ impl Rename<'_> {
         replaces && settled != Some(source.inode) && source.kind == crate::FileKind::Regular
     }
 
-    /// Whether a version of an inode ends with the call; `None`: it must be preserved first.
+    /// Whether a version of the inode ends with the call; `None`: the inode must be preserved first.
     fn end_version(
         &self,
         child: &Child<'_>,
@@ -421,7 +422,7 @@ impl Rename<'_> {
         Ok(())
     }
 
-    /// Makes ready for removing the inode that is replaced, if there is one. `None`: that needs the orphans
+    /// Prepares the removal of the inode that is replaced, if there is one. `None`: that needs the orphans
     /// lock.
     fn prepare_other<'c>(
         &self,
@@ -469,7 +470,7 @@ impl Rename<'_> {
         }
     }
 
-    /// The Op that moves a name, which may replace another.
+    /// Makes the Op that moves a name, which may replace another.
     fn replace(
         &self,
         ready: Ready<'_>,
@@ -526,7 +527,7 @@ impl Rename<'_> {
         Ok(Outcome::Done(replaced))
     }
 
-    /// The Op that has two names change places.
+    /// Makes the Op that exchanges two names.
     fn exchange(
         &self,
         ready: Ready<'_>,
@@ -576,7 +577,8 @@ impl Rename<'_> {
         }
     }
 
-    /// Inside the Op: other events may cover what has moved, and directories may be elsewhere.
+    /// Inside the Op: notes that other events may cover what has moved, and that directories may be
+    /// elsewhere.
     fn note_moved(&self, moved: bool, directory: bool) {
         if moved {
             self.store.past.note_moved();
@@ -586,7 +588,7 @@ impl Rename<'_> {
         }
     }
 
-    /// Inside the Op: the content of both directories has changed.
+    /// Inside the Op: stores both directories, whose content has changed.
     fn store_directories(&self, op: &mut Op<'_>, dirs: &mut Dirs<'_>, now: Timestamp) -> (Change, Change) {
         dirs.to().change_content(now);
         dirs.from().change_content(now);

@@ -17,7 +17,7 @@ pub(super) struct Child<'a> {
     pub(super) name: Found,
     pub(super) cell: &'a Arc<InodeCell>,
     pub(super) state: Writing<'a, InodeState>,
-    /// Held if nobody had it.
+    /// Held if no other thread had it.
     pub(super) io: Option<Locked<'a>>,
     /// What covers the name, and whether that is excluded.
     pub(super) covered: (EventNo, bool),
@@ -30,8 +30,8 @@ impl<'a> Child<'a> {
         cell: &'a Arc<InodeCell>,
         state: Writing<'a, InodeState>,
     ) -> Child<'a> {
-        // Tried, so it may come after the states; before them it would be held while the state of another
-        // directory is waited for.
+        // This lock is only tried, so it may come after the states. If it came before, it would be held while
+        // this waits for the state of another directory.
         let io = cell.io.try_lock();
         Child { name: name.detach(store), cell, state, io, covered: (EventNo(0), false) }
     }
@@ -40,13 +40,13 @@ impl<'a> Child<'a> {
         self.state.inode.is_directory()
     }
 
-    /// The entry that means it from now on.
+    /// The entry that means the inode from now on.
     pub(super) fn entry<'n>(&self, birth: EventNo, name: &'n [u8]) -> DirEntry<'n> {
         let (inode, incarnation) = (self.cell.no, self.cell.incarnation);
         DirEntry { inode, incarnation, birth, kind: self.name.kind, name }
     }
 
-    /// It has its name in another place. The caller stores it.
+    /// Notes in the inode that its name is in another place. The caller stores the inode.
     pub(super) fn change_place(
         &mut self,
         directory: InodeNo,
@@ -67,5 +67,5 @@ pub(super) struct Versions {
     pub(super) waits: Vec<(InodeNo, Duration)>,
 }
 
-/// An inode that loses the new name, and what becomes of it.
+/// An inode that loses the new name, and how its removal ends.
 pub(super) type Replaced<'a> = (Child<'a>, PreparedRemoval<'a>);

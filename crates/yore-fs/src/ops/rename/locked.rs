@@ -1,4 +1,4 @@
-//! The inodes that a rename locks, in the order that all locks are taken in.
+//! The inodes that a rename locks, in the order in which all locks are taken.
 
 use crate::core::inode::{InodeCell, InodeState, DEPTH_MAX};
 use crate::core::locks::Writing;
@@ -14,7 +14,7 @@ pub(super) enum Dirs<'a> {
 }
 
 impl<'a> Dirs<'a> {
-    /// Locks two directories, each with all that is above it: what lies above comes first.
+    /// Locks two directories, given with everything above each: the upper one comes first.
     pub(super) fn lock(from: (&'a InodeCell, &[InodeNo]), to: (&'a InodeCell, &[InodeNo])) -> Dirs<'a> {
         let ((from, above_from), (to, above_to)) = (from, to);
         if from.no == to.no {
@@ -51,7 +51,7 @@ impl<'a> Dirs<'a> {
     }
 }
 
-/// The directory and all that is above it. With the rename lock held, and no inode.
+/// The directory and everything above it. The caller holds the rename lock, and locks no inode.
 pub(super) fn ancestry(store: &Arc<Store>, of: InodeNo) -> Result<Vec<InodeNo>> {
     let mut above = vec![of];
     loop {
