@@ -1,5 +1,5 @@
-//! Many runs: on all processors, until something breaks or enough was tried; then the run that broke it,
-//! shortened.
+//! Many runs: on all processors, until something breaks or enough was tried. A run that breaks a promise is
+//! then shortened.
 
 use crate::case::Case;
 use crate::compare::compare;
@@ -28,23 +28,23 @@ pub struct Campaign {
     pub ops: usize,
     /// Crash states of a sequence.
     pub states_per_sequence: usize,
-    /// Stop after so many crash states, if given.
+    /// Stop after this many crash states, if given.
     pub states: Option<u64>,
-    /// Stop after so many sequences, if given.
+    /// Stop after this many sequences, if given.
     pub sequences: Option<u64>,
     /// Stop after this time, if given.
     pub time: Option<Duration>,
-    /// Stop after so many failures.
+    /// Stop after this many failures.
     pub failures: usize,
-    /// Of the volumes.
+    /// The engine of the volumes.
     pub engine: Engine,
-    /// How many sequences at a time.
+    /// How many sequences run at once.
     pub threads: usize,
     /// Shorten the sequences of failures.
     pub shorten: bool,
-    /// What the sequences are drawn for.
+    /// The purpose of the sequences.
     pub profile: Profile,
-    /// Whether all sequences that can expunge files from snapshots.
+    /// Whether all sequences that can expunge files from snapshots do so.
     pub expunges: bool,
 }
 
@@ -68,7 +68,7 @@ impl Campaign {
         }
     }
 
-    /// Comparisons with the model, so many sequences of so many operations.
+    /// Comparisons with the model: this many sequences, each of this many operations.
     pub fn comparisons(seed: u64, sequences: u64, ops: usize, engine: Engine) -> Campaign {
         Campaign {
             ops,
@@ -81,12 +81,12 @@ impl Campaign {
         }
     }
 
-    /// The run of the n-th sequence, and what kind it is. Of eight sequences with crashes three are the next
-    /// cases of [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs
-    /// with a small log, one is disturbed by another thread, and one is by several threads. About a third
-    /// takes snapshots, but for those of several threads; of some that are not by number each file is closed
-    /// after each change, and makes a version. Of those with snapshots half expunge files from them; with
-    /// `expunges` all sequences do, but those of several threads.
+    /// The run of the n-th sequence, and its kind. Of eight sequences with crashes, three are the next cases
+    /// of [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with
+    /// a small log, one is disturbed by another thread, and one is by several threads. About a third takes
+    /// snapshots, except those of several threads. In some that are not by number, each file is closed after
+    /// each change, which makes a version. Of those with snapshots half expunge files from them; with
+    /// `expunges` all sequences do, except those of several threads.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
@@ -102,8 +102,8 @@ impl Campaign {
         let (kind, case) = self.case_without_events(number, plain);
         let round = number / 8;
         let events = match kind {
-            // The number of cases is no multiple of 7, so whoever goes through all of them again has others
-            // with snapshots.
+            // The number of cases is no multiple of 7, so a second pass over all of them takes snapshots in
+            // others.
             Kind::Systematic => (round * 3 + number % 8) % 7 < 2,
             Kind::Across => round % 7 < 2,
             Kind::Random => round % 3 == 1,
@@ -117,7 +117,7 @@ impl Campaign {
             Kind::Disturbed => round % 4 == 3,
             _ => false,
         };
-        // What is recorded with other policies has its own beginning.
+        // Recordings with other policies begin differently.
         let usual = match kind {
             Kind::Random => !closes && round.is_multiple_of(4),
             Kind::Fsyncs | Kind::Disturbed => !closes && round.is_multiple_of(3),
@@ -162,7 +162,7 @@ impl Campaign {
         }
     }
 
-    /// Runs it.
+    /// Runs the campaign.
     pub fn run(&self) -> Summary {
         let begin = Instant::now();
         let (next, states, stop) = (AtomicU64::new(self.first), AtomicU64::new(0), AtomicBool::new(false));
@@ -231,8 +231,8 @@ enum Past {
 }
 
 impl Past {
-    /// A case that does that. On a volume that is full nothing is expunged: a call for several files may have
-    /// done some of them when it fails.
+    /// A case that does that. On a full volume nothing is expunged: a call for several files may have handled
+    /// some of them when it fails.
     fn of(self, case: Case) -> Case {
         match self {
             Past::Nothing => case,
@@ -242,17 +242,18 @@ impl Past {
     }
 }
 
-/// Blocks of the logs of sequences that are to fill them: less than the smallest that mkfs makes by itself.
+/// Sizes in blocks of the logs of sequences that are to fill them: less than the smallest log that mkfs makes
+/// by itself.
 const SMALL_LOGS: [u64; 5] = [16, 20, 24, 32, 48];
 
-/// Where a sequence comes from.
+/// The source of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A case of [`crate::systematic`].
     Systematic,
-    /// A pair of operations across a sync that is stalled up.
+    /// A pair of operations across a sync that stalls.
     Across,
-    /// A random sequence; of every second one the syncs are stalled up.
+    /// A random sequence; in every second one the syncs stall.
     Random,
     /// Mostly small writes and fsyncs, with a small log.
     Fsyncs,
@@ -302,10 +303,10 @@ pub struct Count {
 /// How much of each kind was tried.
 pub type Kinds = BTreeMap<Kind, Count>;
 
-/// How long a sequence may take before it is said that it hangs, perhaps.
+/// How long a sequence may take before a warning says that it may hang.
 const HANGS_AFTER: Duration = Duration::from_secs(90);
 
-/// The sequences that are running, so that one that hangs can be named: nothing else would say which it is.
+/// The sequences that are running, so that one that hangs can be named: nothing else would tell which it is.
 #[derive(Default)]
 struct Running {
     state: Mutex<RunningState>,
@@ -324,7 +325,7 @@ impl Running {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Notes a sequence until the value is dropped.
+    /// Records a sequence until the value is dropped.
     fn enter(&self, number: u64, case: &Case) -> impl Drop + '_ {
         self.lock().cases.insert(number, (Instant::now(), case.to_string()));
         AtEnd(move || {
@@ -343,7 +344,7 @@ impl Running {
         })
     }
 
-    /// Names what takes too long, until all workers are done.
+    /// Names sequences that take too long, until all workers are done.
     fn watch(&self) {
         let mut state = self.lock();
         while !state.all_done {
@@ -361,7 +362,7 @@ impl Running {
     }
 }
 
-/// Does something at the end of its life.
+/// Runs a function when it is dropped.
 struct AtEnd<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for AtEnd<F> {
@@ -393,7 +394,7 @@ impl Summary {
     }
 }
 
-/// A broken promise, and how to see it again.
+/// A broken promise, and how to reproduce it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The run.
@@ -421,7 +422,7 @@ pub fn try_case(
     try_case_between(case, states, go_on, &|device| device)
 }
 
-/// The same with a device of the caller's between the file system and the one that records.
+/// The same with a device of the caller's between the file system and the device that records.
 ///
 /// # Errors
 /// As [`try_case`].
@@ -440,7 +441,7 @@ pub fn try_case_between(
         let tried = guarded(|| recorded.try_state(state, case.trial));
         return tried.map(|_| ()).map_err(|wrong| failed(case.clone(), wrong));
     }
-    // Which state is being tried when something panics.
+    // The state that is being tried, in case something panics.
     let mut current = None;
     let mut each = |state, trial| {
         current = Some((state, trial));
@@ -472,12 +473,12 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Wrong {
 const ATTEMPTS: usize = 150;
 const SHORTEN_TIME: Duration = Duration::from_secs(20);
 
-/// Leaves operations out as long as something of the same class goes wrong.
+/// Leaves operations out as long as an error of the same class remains.
 fn shorten(failure: Failure, states: usize) -> Failure {
     let begin = Instant::now();
     let mut best = failure;
     if best.case.depends_on_schedule() {
-        // Another schedule would be another run.
+        // Another schedule would make another run.
         return best;
     }
     let (mut attempts, mut part) = (0, best.case.kept().len() / 2);

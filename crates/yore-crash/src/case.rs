@@ -1,21 +1,31 @@
 //! The one line that replays a run: parsing and printing.
 //!
-//! `seed=42 ops=60 crash=117:seed=9` means: the 60 operations of seed 42 on a fresh volume, a crash after
-//! entry 117 of which state `seed=9` remained. Further words: `keep=0,3-7` (only these of the operations),
-//! `engine=journal`, `profile=model` (compare with the model, no crash), `profile=full` (the same on a volume
-//! that is too small), `disturb` (another thread syncs all the time; the schedule then decides what happens,
-//! so a replay tries many times), `use` (the volume was used after the mount), `again=7` (a second crash,
-//! drawn by seed 7, while it was mounted after the first), `third=8` (and a third one, while it was mounted
-//! after the second), `more=9` (after the first crash the sequence of seed 9 was carried out, and the power
-//! failed again at some moments of that), `profile=systematic` (case number `seed` of [`crate::systematic`]),
-//! `threads=3` (as many threads, see [`crate::together`]; the schedule decides here too), `profile=fsync`
-//! (mostly small writes with an fsync), `log=16` (a log of so many blocks; when its data goes home is up to
-//! the schedule), `commits` (generations begin by themselves all the time; the schedule decides when),
-//! `stalled` (syncs are stalled up halfway: see the module), `profile=across` (case number `seed` of
-//! [`crate::systematic::across`]), `closes` (files are closed after each change, under a policy that makes
-//! versions then), `usual` (the volume has the policy of volumes that `yore mkfs` makes, and with it a
-//! snapshot from before the first operation), `events` (snapshots are taken between the operations,
-//! [`crate::past`]; they count as operations), `expunges` (and files are expunged from them).
+//! `seed=42 ops=60 crash=117:seed=9` means: the 60 operations of seed 42 on a fresh volume, and a crash after
+//! entry 117 of which state `seed=9` remained. Further words:
+//!
+//! - `keep=0,3-7`: only these of the operations.
+//! - `engine=journal`: the engine of the volume.
+//! - `profile=model`: compare with the model, no crash.
+//! - `profile=full`: the same on a volume that is too small.
+//! - `disturb`: another thread syncs all the time. The schedule then decides what happens, so a replay tries
+//!   many times.
+//! - `use`: the volume was used after the mount.
+//! - `again=7`: a second crash, drawn by seed 7, while the volume was mounted after the first.
+//! - `third=8`: a third crash, while it was mounted after the second.
+//! - `more=9`: after the first crash the sequence of seed 9 was carried out, and the power failed again at
+//!   some moments of that.
+//! - `profile=systematic`: case number `seed` of [`crate::systematic`].
+//! - `threads=3`: this many threads, see [`crate::together`]; the schedule decides here too.
+//! - `profile=fsync`: mostly small writes with an fsync.
+//! - `log=16`: a log of this many blocks; the schedule decides when its data is written home.
+//! - `commits`: generations begin by themselves all the time; the schedule decides when.
+//! - `stalled`: syncs stall halfway: see the module `stalled`.
+//! - `profile=across`: case number `seed` of [`crate::systematic::across`].
+//! - `closes`: files are closed after each change, under a policy that makes versions then.
+//! - `usual`: the volume has the policy of volumes that `yore mkfs` makes, and with it a snapshot from before
+//!   the first operation.
+//! - `events`: snapshots are taken between the operations ([`crate::past`]); they count as operations.
+//! - `expunges`: also, files are expunged from the snapshots.
 
 use crate::crash::Trial;
 use crate::generate::{sequence, Profile};
@@ -33,34 +43,34 @@ pub struct Case {
     pub seed: u64,
     /// How many operations are drawn.
     pub ops: usize,
-    /// Which of them are carried out; `None`: all.
+    /// Which of them run; `None`: all.
     pub keep: Option<Vec<usize>>,
-    /// What they are drawn for.
+    /// The purpose for which they are drawn.
     pub profile: Profile,
-    /// Of the volume.
+    /// The engine of the volume.
     pub engine: Engine,
     /// Whether another thread syncs all the time.
     pub disturb: bool,
-    /// How many threads carry out sequences; one carries out just this one.
+    /// How many threads run sequences; a single thread runs just this one.
     pub threads: usize,
     /// Blocks of the log; `None`: what mkfs makes.
     pub log: Option<u64>,
-    /// Whether generations are begun by age, at once.
+    /// Whether age begins generations, at once.
     pub commits: bool,
-    /// Whether syncs are stalled up while the sequence goes on.
+    /// Whether syncs stall while the sequence goes on.
     pub stalled: bool,
     /// Whether snapshots are taken.
     pub events: bool,
     /// Whether files are expunged from these.
     pub expunges: bool,
-    /// Whether a policy makes versions of files that are closed, which all are that were changed.
+    /// Whether a policy makes versions of files that are closed. Every file is closed after a change.
     pub closes: bool,
     /// Whether the volume is made with the usual policy: a snapshot from before the first operation, and
     /// another each minute.
     pub usual: bool,
     /// The crash.
     pub crash: Option<CrashState>,
-    /// What is done with the state that the crash left.
+    /// What the trial does with the state that the crash left.
     pub trial: Trial,
 }
 
@@ -71,7 +81,7 @@ impl Case {
         Case::new(number, ops, Profile::Systematic)
     }
 
-    /// Whether another run of it may do something else.
+    /// Whether another run of it may behave differently.
     pub fn depends_on_schedule(&self) -> bool {
         self.disturb || self.threads > 1 || self.commits || self.log.is_some()
     }
@@ -82,8 +92,8 @@ impl Case {
         Case { stalled: true, ..Case::new(number, ops, Profile::Across) }
     }
 
-    /// The same with snapshots. A sequence by number keeps all of its operations, of others the last ones
-    /// give way.
+    /// The same with snapshots. A sequence by number keeps all of its operations; in others snapshots replace
+    /// the last operations.
     pub fn with_events(self) -> Case {
         let mut case = Case { events: true, ..self };
         if case.is_by_number() {
@@ -97,9 +107,9 @@ impl Case {
         Case { expunges: true, ..self }.with_events()
     }
 
-    /// All operations, up to so many.
+    /// All operations, up to this many.
     fn drawn(&self, count: usize) -> Vec<Op> {
-        // Those by number end by themselves.
+        // Sequences by number end by themselves.
         let ops = sequence(self.seed, if self.is_by_number() { usize::MAX } else { count }, self.profile);
         let mut ops = match self.events {
             true => weave(ops, self.seed, if self.is_by_number() { 2 } else { 8 }, "event"),
@@ -112,7 +122,7 @@ impl Case {
         ops
     }
 
-    /// Whether it is a short sequence by number, of which all moments are tried.
+    /// Whether it is a short sequence by number, of which every moment is tried.
     pub(crate) fn is_by_number(&self) -> bool {
         matches!(self.profile, Profile::Systematic | Profile::Across)
     }
@@ -237,7 +247,7 @@ fn show_ranges(numbers: &[usize]) -> String {
     parts.iter().map(show).collect::<Vec<_>>().join(",")
 }
 
-/// A word of a line that means nothing.
+/// A word of a line that has no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{word}` is no part of a replay line; one looks like: seed=42 ops=60 crash=117:seed=9")]
 pub struct ParseCaseError {

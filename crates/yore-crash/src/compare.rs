@@ -1,6 +1,6 @@
 //! Comparison without crashes: sequences on a volume and on the model, with unmounts in between.
 //!
-//! On a volume that is too small the model does not know when space runs out; but a call that fails for want
+//! On a volume that is too small the model does not know when space runs out. But a call that fails for want
 //! of space changes nothing, calls that free space never fail for want of it, and an emptied volume is as
 //! good as new (unless snapshots hold what it had).
 
@@ -23,9 +23,9 @@ const SIZE_FULL: u64 = 24 << 20;
 /// Operations between two comparisons of the whole tree.
 const COMPARE_EVERY: usize = 25;
 
-/// Carries a sequence out on a volume and on the model: every result must be the same, the whole tree from
-/// time to time, and again after an unmount in the middle and at the end, after each of which the check must
-/// find nothing. With the tree, what each snapshot shows is compared with the tree of its moment.
+/// Runs a sequence on a volume and on the model. Every result must be the same. The whole tree is compared
+/// from time to time, after an unmount in the middle, and at the end; after each unmount the check must find
+/// nothing. Together with the tree, each snapshot is compared with the tree of its moment.
 ///
 /// # Errors
 /// The first difference.
@@ -66,7 +66,7 @@ pub fn compare(case: &Case) -> Result<(), Wrong> {
         tree(&runner, &sequence, "after everything was removed")?;
         runner = remount(runner, &device, &sequence, "of the empty volume")?;
         let at_last = runner.subject.view().statfs().blocks_free;
-        // Zones may stay, but not what lay in them.
+        // Zones may stay, but not their content.
         if at_last < at_first - at_first / 8 {
             let message =
                 format!("{at_last} blocks are free on the emptied volume, {at_first} were on the new one");
@@ -76,13 +76,13 @@ pub fn compare(case: &Case) -> Result<(), Wrong> {
     runner.subject.view().close().map_err(|error| Wrong::new("close", error))
 }
 
-/// Removes everything: on a full volume, too, that must be possible.
+/// Removes everything; that must be possible on a full volume, too.
 fn empty(runner: &mut Runner<ViewSubject>) -> Result<(), Wrong> {
     loop {
         let state = &runner.model;
         let mut path = Vec::new();
         let mut at = ROOT;
-        // Down to something that has nothing below it.
+        // Down to a file or directory that has nothing below it.
         while let Some((name, child)) =
             state.get(at).and_then(|inode| inode.entries()).and_then(|entries| entries.first_key_value())
         {
@@ -97,7 +97,7 @@ fn empty(runner: &mut Runner<ViewSubject>) -> Result<(), Wrong> {
     }
 }
 
-/// Compares the present, and all that snapshots show.
+/// Compares the present, and everything that snapshots show.
 fn tree(runner: &Runner<ViewSubject>, sequence: &Sequence, when: &str) -> Result<(), Wrong> {
     runner.compare().map_err(|error| Wrong::new("tree", format!("{when}: {error}")))?;
     compare_all(runner.subject.view(), sequence)

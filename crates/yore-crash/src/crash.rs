@@ -1,18 +1,18 @@
-//! Crash states: produces what crashes could have left of a recorded run, and tries it.
+//! Crash states: produces the states that crashes could have left of a recorded run, and tries them.
 //!
-//! A state is *tried*: the checker must find nothing, the volume must open without repair, what a walk finds
-//! must satisfy the judge of each part, for every entry after which the medium could be like that, and so
-//! must what snapshots show; what had no name must be gone; and of some states: the volume can be used and is
-//! clean afterwards, and its snapshots stay as they were; a second crash at any moment of the mount is
-//! survived in the same way, and a third at any moment of the mount after that; and the volume goes on with
-//! another sequence of operations, which is crashed and judged in turn.
+//! To *try* a state means: the checker must find nothing. The volume must open without repair. The result of
+//! a walk must satisfy the judge of each part, for every entry after which the medium could be like that; and
+//! so must the snapshots. Orphans must be gone. Some states get one more trial. The volume is used, must be
+//! clean afterwards, and its snapshots must stay as they were. Or a second crash at any moment of the mount
+//! must be survived in the same way, and a third at any moment of the mount after that. Or the volume goes on
+//! with another sequence of operations, which is crashed and judged in turn.
 //!
 //! **Which states.** [`Recorded::try_samples`] draws them, for long sequences. [`Recorded::try_all`] goes
-//! through all moments of a short one. A moment at which the pending writes leave few states is tried in all
-//! of them, by blocks and by sectors apart; the others in samples: nothing of what is pending, all, all but
-//! one, and seeded ones. The moments just before a flush completes are among them, so the flush itself is
-//! interrupted with every subset of what it was to make durable. A state that was tried before under the same
-//! promises is not tried again.
+//! through all moments of a short one. If the pending writes of a moment leave few states, all of them are
+//! tried, by blocks and by sectors separately. Of other moments it tries samples: nothing of what is pending,
+//! all, all but one, and seeded ones. The moments just before a flush completes are included, so the flush
+//! itself is interrupted with every subset of what it was to make durable. A state that was tried before
+//! under the same promises is not tried again.
 
 use crate::judge::{Bounds, Unit};
 use crate::past::{must_begin_with, observe_all, taken_of, Seen};
@@ -33,7 +33,7 @@ use yore_device::simulated::{
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_fs::{Caller, Error, EventNo, FallocateMode, FileKind, InodeNo, SetAttr, View, WriteMode};
 
-/// What to do with a state beyond looking at it.
+/// What else to do with a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
     /// Change something, unmount, and check again.
@@ -42,12 +42,12 @@ pub struct Trial {
     pub again: Option<u64>,
     /// Crash a third time, while mounting after the second.
     pub third: Option<u64>,
-    /// Carry out the sequence of this seed after the crash, and crash that.
+    /// Run the sequence of this seed after the crash, and crash that.
     pub more: Option<u64>,
 }
 
 impl Trial {
-    /// One state of about four is tried in one way more.
+    /// About one state in four is tried in one more way.
     fn draw(random: &mut Xoshiro256PlusPlus) -> Trial {
         let seed = random.random_range(0..1_000_000);
         let none = Trial::default();
@@ -64,9 +64,9 @@ impl Trial {
 /// What [`Recorded::try_all`] tries at each moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Thoroughness {
-    /// A moment with at most so many states is tried in all of them.
+    /// If a moment has at most this many states, all are tried.
     pub exhaustive_max: u64,
-    /// Of one with more: so many seeded samples, and at most as many that lack one write.
+    /// If it has more: this many seeded samples, and at most as many that lack one write.
     pub samples: u64,
 }
 
@@ -110,7 +110,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Goes through all moments; `seed` draws samples and what is done beyond looking.
+    /// Goes through all moments; `seed` draws the samples and the further trials.
     ///
     /// # Errors
     /// The promise that the state last given to `each` breaks.
@@ -159,7 +159,7 @@ impl Recorded {
         touched
     }
 
-    /// What was promised after an entry, as a number for each part that differs if the promise does.
+    /// The promises after an entry: numbers for each part that differ if the promise does.
     fn promised(&self, after_entry: usize) -> Vec<(usize, usize)> {
         let of = |part: &crate::record::Part| {
             let bounds = part.bounds[after_entry];
@@ -208,8 +208,8 @@ impl Recorded {
         list
     }
 
-    /// Mounts on a recording device, crashes that, mounts again, as often as there are seeds; all mounts must
-    /// find the same names.
+    /// Mounts on a recording device, crashes that, and mounts again, as often as there are seeds. All mounts
+    /// must find the same names.
     fn try_again(
         &self,
         medium: MemoryDevice,
@@ -272,7 +272,7 @@ impl Recorded {
         })
     }
 
-    /// Samples that are only looked at.
+    /// Samples without further trials.
     fn try_plain_samples(
         &self,
         count: usize,
@@ -292,7 +292,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Checks, mounts, walks, judges, unmounts; gives what was found.
+    /// Checks, mounts, walks, judges, unmounts; returns what was found.
     fn try_medium(
         &self,
         device: Arc<dyn Device>,
@@ -356,14 +356,14 @@ impl Recorded {
     }
 }
 
-/// What a mount after a crash has shown.
+/// The content that a mount after a crash has shown.
 struct Found {
     tree: Tree,
     snapshots: Vec<Seen>,
 }
 
 impl Found {
-    /// Whether each snapshot is and shows what it was.
+    /// Whether each snapshot still exists and shows the same.
     fn still_shows(&self, before: &Found) -> Result<(), String> {
         match self.snapshots.len() == before.snapshots.len() {
             true => must_begin_with(&self.snapshots, &before.snapshots),
@@ -371,7 +371,7 @@ impl Found {
         }
     }
 
-    /// Takes another snapshot, and changes every file: nothing of that may show in any snapshot.
+    /// Takes another snapshot, and changes every file: no snapshot may show any of these changes.
     fn meddle(&mut self, view: &View) -> Result<(), Wrong> {
         let wrong = |error: Error| Wrong::new("use", format!("changing what snapshots have seen: {error}"));
         let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
@@ -472,7 +472,7 @@ fn choose(point: &CrashPoint, random: &mut Xoshiro256PlusPlus) -> CrashState {
     CrashState { after_entry: point.after_entry(), choice, tearing }
 }
 
-/// Sectors that tear, tear data that is overwritten in place as well.
+/// If sectors tear, data that is overwritten in place tears as well.
 fn unit_of(state: CrashState) -> Unit {
     match (state.tearing, state.choice) {
         (Tearing::Sectors, Choice::Seed(_) | Choice::Index(_)) => Unit::Sector,
@@ -480,7 +480,7 @@ fn unit_of(state: CrashState) -> Unit {
     }
 }
 
-/// Makes a file and a directory, and removes something if there is anything.
+/// Creates a file and a directory, and removes something if there is anything.
 fn use_volume(view: &View) -> Result<(), Wrong> {
     let wrong = |what: &str, error: Error| Wrong::new("use", format!("{what} after the mount: {error}"));
     let (caller, root) = (Caller::superuser(), view.root());

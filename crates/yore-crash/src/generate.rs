@@ -1,8 +1,8 @@
 //! Random sequences of operations.
 //!
-//! Few names in few directories, so that operations meet; the generator runs the model along, so that most of
-//! what it asks for is possible, and sizes stay within the volume. The seed determines the sequence, whatever
-//! the file system under test does.
+//! Names and directories are few, so that operations meet. The generator runs the model along, so that most
+//! operations are possible, and sizes stay within the volume. The seed determines the sequence, whatever the
+//! file system under test does.
 
 use crate::model::{Ino, State, FILE_MAX, ROOT};
 use crate::op::{Name, Op, Place, Target, SLOTS};
@@ -14,12 +14,12 @@ use yore_fs::{
     Caller, FallocateMode, FileKind, RenameMode, SeekTo, SetAttr, SetTime, SetXattrMode, Timestamp,
 };
 
-/// What a sequence is for.
+/// The purpose of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Comparison with the model: all operations, also those that only look.
+    /// Comparison with the model: all operations, also those that only read.
     Model,
-    /// A volume that is too small: large writes, and nothing that makes room.
+    /// A volume that is too small: large writes, and nothing that frees space.
     Full,
     /// Crashes: every short sequence, by number ([`crate::systematic`]).
     Systematic,
@@ -32,11 +32,11 @@ pub enum Profile {
     Across,
 }
 
-/// Bytes in files beyond which the generator makes room first.
+/// Above this many bytes in files the generator frees space first.
 const USED_MAX: u64 = 5 << 20;
-/// The same where the volume is meant to be full: more than it holds.
+/// The same for volumes that are meant to be full: more than they hold.
 const USED_MAX_FULL: u64 = 40 << 20;
-/// Directories beyond which it seldom makes more.
+/// Above this many directories it seldom creates more.
 const DIRECTORIES: usize = 8;
 /// Permissions to ask for.
 const PERMISSIONS: [u32; 10] = [0o644, 0o600, 0o755, 0o777, 0o4755, 0o2755, 0o6777, 0o2644, 0o1777, 0o000];
@@ -47,7 +47,7 @@ const CALLERS: [Caller; 4] = [
     Caller { uid: 4_000_000_000, gid: 4_000_000_001, umask: 0o777, keeps_set_id: false },
 ];
 
-/// Sizes where the way of storing changes: out of the inode, into another block.
+/// Sizes at which the way of storing changes: out of the inode, into another block.
 const BOUNDARIES: [u64; 8] = [107, 108, 109, 4095, 4096, 4097, 8192, 16_384];
 
 /// Draws operations.
@@ -74,7 +74,7 @@ pub fn sequence(seed: u64, count: usize, profile: Profile) -> Vec<Op> {
 }
 
 impl Generator {
-    /// A generator at the begin of the sequence of this seed.
+    /// A generator at the beginning of the sequence of this seed.
     pub fn new(seed: u64, profile: Profile) -> Generator {
         Generator {
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -180,7 +180,7 @@ impl Generator {
         self.state.get(ino).map_or(FileKind::Regular, |inode| inode.kind)
     }
 
-    /// A target of one of these kinds if there is any; now and then anything else, also nothing.
+    /// A target of one of these kinds if there is any; now and then anything else, or nothing.
     fn target(&mut self, wanted: &[FileKind]) -> Target {
         if self.chance(30) {
             return Target::Path(vec![self.name(), self.name()]);
@@ -216,7 +216,7 @@ impl Generator {
         Place { directory: self.target(&[FileKind::Directory]), name: self.name() }
     }
 
-    /// The place of something that is there, if there is anything of these kinds.
+    /// The place of an existing file or directory, if there is any of these kinds.
     fn existing(&mut self, wanted: &[FileKind]) -> Place {
         if !self.chance(20) {
             let fits = |ino: Ino| wanted.is_empty() || wanted.contains(&self.kind(ino));
@@ -314,7 +314,7 @@ impl Generator {
             0..=12 => {
                 let (mut len, tag) = (self.len(), self.tag());
                 if self.chance(6) {
-                    // Up to exactly where the way of storing changes.
+                    // Exactly up to a size at which the way of storing changes.
                     let end = self.pick(&BOUNDARIES);
                     offset = offset.min(self.random.random_range(0..end));
                     len = (end - offset) as usize;
@@ -339,7 +339,7 @@ impl Generator {
                     FallocateMode::PunchHole,
                     FallocateMode::ZeroRange { keep_size },
                 ]);
-                // Allocating takes space that the model does not count; it must stay small.
+                // Allocation takes space that the model does not count, so it must stay small.
                 let offset = if offset > 1 << 24 { size } else { offset };
                 Op::Fallocate { target, offset, len: self.len().min(120_000) as u64, mode }
             }
@@ -347,7 +347,7 @@ impl Generator {
                 let to = self.file();
                 let to_size = self.size_of(&to);
                 let to_offset = self.offset(to_size);
-                // From the far end of a sparse file there is nothing to copy that would fit into memory.
+                // At the far end of a sparse file there is nothing to copy that would fit into memory.
                 let from_offset = if offset > 1 << 24 { 0 } else { offset };
                 Op::Copy { from: target, from_offset, to, to_offset, len: self.len().min(200_000) as u64 }
             }
@@ -478,7 +478,7 @@ impl Generator {
         }
     }
 
-    /// Events one of the larger files.
+    /// Truncates one of the larger files.
     fn make_room(&mut self) -> Op {
         let used = |ino: Ino| self.state.get(ino).and_then(|i| i.data()).map_or(0, |data| data.used());
         let paths = self.paths();
@@ -488,7 +488,7 @@ impl Generator {
             Some((path, ino)) if used(ino) > 0 => {
                 Op::SetAttr { target: Target::Path(path), set, caller: CALLERS[0] }
             }
-            // It is all in held files.
+            // All space is in files that only slots hold.
             _ => Op::Drop { slot: self.random.random_range(0..SLOTS) },
         }
     }

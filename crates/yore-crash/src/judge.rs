@@ -1,4 +1,4 @@
-//! Decides whether what was found after a crash is what had been promised.
+//! Decides whether the content of a volume after a crash agrees with what had been promised.
 //!
 //! # What is promised
 //!
@@ -9,26 +9,26 @@
 //!    but the sizes, contents, mtimes and ctimes of regular files, which may reach the medium later) are
 //!    exactly those of p. A completed fsync, of whatever file or directory, bounds p from below as a sync
 //!    does.
-//! 2. The size of each regular file is one that it had between its last sync or fsync and p, event by the
-//!    truncations within p that came later: data may be missing, but what the event is of is cut. The same
-//!    goes for mtime and ctime, with the last call within p that set them.
+//! 2. The size of each regular file is one that it had between its last sync or fsync and p, reduced by the
+//!    later truncations within p: data may be missing, but a truncation is never missing. The same goes for
+//!    mtime and ctime, with the last call within p that set them.
 //! 3. Each block of its content is what it was at some moment between its last sync or fsync and the crash
-//!    (beyond the end of the file: zeros). What a truncation within p event off does not come back: a block
-//!    that is older than a truncation which event a part of it is zero from there on. If nothing that was
-//!    there since then was overwritten or event, so that the file only grew, all of it is what it was at
+//!    (beyond the end of the file: zeros). What a truncation within p removed does not come back: if a block
+//!    is older than a truncation that removed a part of it, it is zero from there on. If nothing that was
+//!    there since then was overwritten or truncated, so that the file only grew, all of it is what it was at
 //!    *one* moment, up to the size found.
 //! 4. If p contains a rename of the file over another, its content is not older than that rename.
 //!
-//! Where a device tears sectors, a block overwritten in place may be old and new by sector, so point 3 is
-//! then judged by sector ([`Unit`]).
+//! If a device tears sectors, a block that is overwritten in place may be old and new by sector, so point 3
+//! is then judged by sector ([`Unit`]).
 //!
-//! A snapshot that is found shows names and attributes of its own moment, and points 2 to 4 hold of its files
+//! A snapshot that is found shows names and attributes of its own moment. Points 2 to 4 hold for its files
 //! with that moment as p and as the crash; a sync or fsync after it has made durable what it shows, too.
 //!
 //! # How
 //!
 //! The hash of names and attributes of every moment is computed once per sequence, so a tree found after a
-//! crash costs one walk and one lookup; only its files are then compared with their versions in the span.
+//! crash costs one walk and one lookup. Only its files are then compared with their versions in the span.
 
 use crate::model::{Block, Effects, FileData, Identity, Ino, Inode, State, BLOCK};
 use crate::op::Op;
@@ -70,20 +70,20 @@ pub struct Bounds {
     pub begun: usize,
     /// How many had returned.
     pub returned: usize,
-    /// The moment that a sync by somebody else has made durable; 0 if none.
+    /// The moment that a sync by another thread has made durable; 0 if none.
     pub synced: usize,
-    /// The moment whose names and attributes an fsync by somebody else has made durable; 0 if none.
+    /// The moment whose names and attributes an fsync by another thread has made durable; 0 if none.
     pub named: usize,
 }
 
 impl Bounds {
-    /// So far, and nobody else synced.
+    /// Operations came this far, and no other thread synced.
     pub fn new(begun: usize, returned: usize) -> Bounds {
         Bounds { begun, returned, synced: 0, named: 0 }
     }
 }
 
-/// What is old or new as a whole.
+/// The unit that is old or new as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// Blocks of 4096 bytes.
@@ -92,7 +92,7 @@ pub enum Unit {
     Sector,
 }
 
-/// What happened to one inode that matters for its content; moments are those after the operation.
+/// Changes of one inode that matter for its content; moments are those after the operation.
 #[derive(Default)]
 struct Life {
     /// Each version with its first moment, in order.
@@ -132,7 +132,7 @@ impl Judge {
             fsyncs: Vec::new(),
             history,
         };
-        // Inodes are shared between the states that they did not change in, so each is hashed once.
+        // States share inodes that they did not change, so each is hashed once.
         let mut known: HashMap<*const Inode, u64> = HashMap::new();
         for (moment, state) in judge.history.states.iter().enumerate() {
             let mut sum: u64 = 0;
@@ -198,11 +198,10 @@ impl Judge {
         returned(&self.syncs) + returned(&self.fsyncs)
     }
 
-    /// Says at which moment the tree is, the latest if it may be at several, or why it is at none that is
-    /// allowed.
+    /// The moment of the tree, the latest if several are possible.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Why it is at no allowed moment, in words.
     pub fn judge(&self, tree: &Tree, bounds: Bounds, unit: Unit) -> Result<usize, String> {
         let mut moments = self.moments_of(tree, bounds, unit, true)?;
         Ok(moments.pop().unwrap_or(0))
@@ -248,9 +247,8 @@ impl Judge {
         }
     }
 
-    /// Says what is wrong with what a snapshot shows: names and attributes must be those of its moment,
-    /// contents what a crash at that moment could have left under the promises kept so far, also by syncs
-    /// that came later.
+    /// Checks what a snapshot shows: names and attributes must be those of its moment, and contents what a
+    /// crash at that moment could have left under the promises kept so far, including those of later syncs.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -289,7 +287,7 @@ impl Judge {
         )
     }
 
-    /// What is wrong with regular files, given what each of them may be.
+    /// Errors in regular files, given what each of them may be.
     fn wrong_content<'a>(
         &'a self,
         tree: &Tree,
@@ -321,7 +319,7 @@ impl Judge {
     }
 }
 
-/// What is said of a file whose content must not be older than its rename over another.
+/// The remark on a file whose content must not be older than its rename over another.
 pub const REPLACED: &str = " (its last promise is that of a rename over another file)";
 
 /// A regular file as found.
@@ -331,20 +329,20 @@ struct FoundFile<'a> {
     facts: &'a Facts,
 }
 
-/// What a file may be, given the moment that names and attributes are at.
+/// The allowed states of a file, given the moment of names and attributes.
 struct Span<'a> {
     life: &'a Life,
     /// The moment of names and attributes.
     moment: usize,
-    /// The earliest moment that content may be from.
+    /// The earliest moment from which content may be.
     content_from: usize,
-    /// Whether that is so for a rename over another file, and not for a sync.
+    /// Whether a rename over another file is the reason for that, and not a sync.
     is_since_replacing: bool,
-    /// The earliest moment that times may be from.
+    /// The earliest moment from which times may be.
     times_from: usize,
-    /// The latest moment that size and times may be from.
+    /// The latest moment from which size and times may be.
     to: usize,
-    /// The latest moment that content may be from.
+    /// The latest moment from which content may be.
     begun: usize,
 }
 
@@ -365,8 +363,8 @@ impl<'a> Span<'a> {
         Span { life, moment, content_from, is_since_replacing, times_from, to, begun: bounds.begun.max(to) }
     }
 
-    /// The same for who shows the moment of names and attributes for ever: nothing of later, and no promise
-    /// that is later.
+    /// The same for a view that shows the moment of names and attributes for ever: nothing later, and no
+    /// later promise.
     fn ended(self) -> Span<'a> {
         let to = self.moment;
         Span {
@@ -378,7 +376,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// The versions that were there at some moment of a range.
+    /// The versions that existed at some moment of a range.
     fn versions(&self, from: usize, to: usize) -> &'a [(usize, Arc<Inode>)] {
         let versions = &self.life.versions;
         let first = versions.partition_point(|(moment, _)| *moment <= from).saturating_sub(1);
@@ -393,7 +391,7 @@ impl<'a> Span<'a> {
 
     fn wrong(&self, file: &FoundFile<'_>, unit: Unit) -> Vec<String> {
         let mut wrong = Vec::new();
-        // A size of before a truncation is that of data which the truncation met and event.
+        // A size from before a truncation belongs to data that the truncation then met and truncated.
         let event = |moment: usize, size: u64| {
             let later =
                 self.life.truncations.iter().filter(|(at, _)| (moment + 1..=self.moment).contains(at));
@@ -453,8 +451,8 @@ impl<'a> Span<'a> {
         indexes.into_iter().filter_map(|index| self.wrong_block(file, index, unit)).collect()
     }
 
-    /// How many bytes the truncations within p that came after `moment` leave of a block of that time, which
-    /// none of them event off as a whole.
+    /// How many bytes of a block of `moment` are left by the later truncations within p, none of which
+    /// removed the block as a whole.
     fn kept_of_block(&self, index: u64, moment: usize) -> usize {
         let start = index * BLOCK as u64;
         let later = self.life.truncations.iter().filter(|(at, _)| (moment + 1..=self.moment).contains(at));
@@ -464,8 +462,7 @@ impl<'a> Span<'a> {
 
     fn wrong_block(&self, file: &FoundFile<'_>, index: u64, unit: Unit) -> Option<String> {
         static ZEROS: Block = [0; BLOCK];
-        // A truncation events whole blocks off for good; in the last block it leaves the rest to a later
-        // write.
+        // A truncation removes whole blocks for good; in the last block it leaves the rest to a later write.
         let event = self.life.truncations.iter().filter(|(_, size)| size.div_ceil(BLOCK as u64) <= index);
         let from = self.since(self.content_from, event.map(|(moment, _)| *moment));
         let versions = self.versions(from, self.begun);

@@ -1,11 +1,11 @@
 //! Devices that break the contract on which the crash argument rests, to prove that the crash tests would
 //! notice.
 //!
-//! A [`Mutant`] stands between the file system and the device that records. What the file system reads is
-//! right, so nothing goes wrong while it runs; but what is recorded is what a wrong file system would have
-//! done: a flush left out, a block that is handed to the device only after the flush that was to cover it, a
-//! superblock written before what it reaches. Blocks are told apart by what they hold, as `docs/FORMAT.md`
-//! has it, and flushes by what was written since the one before.
+//! A [`Mutant`] stands between the file system and the device that records. The file system reads the right
+//! bytes, so nothing goes wrong while it runs. But the recording is that of a wrong file system: one that
+//! leaves a flush out, hands a block to the device only after the flush that was to cover it, or writes a
+//! superblock before the blocks that it leads to. The mutant tells blocks apart by their content, following
+//! `docs/FORMAT.md`, and flushes by what was written since the previous one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ pub enum Written {
     Tree,
     /// Node of a tree of the history, or the block that has their roots.
     History,
-    /// What is no metadata.
+    /// Anything but metadata.
     Data,
 }
 
@@ -57,9 +57,9 @@ impl Written {
 pub enum Mutation {
     /// Nothing: for comparison.
     None,
-    /// A flush is left out: the one that came after a block of this kind was written, and none of the kinds
-    /// before it in the order of [`Written`]. Of a zone header: the flush before the superblock. Of data: the
-    /// one before a record.
+    /// A flush is left out: the one after a block of this kind was written, and none of the kinds before it
+    /// in the order of [`Written`]. For a zone header: the flush before the superblock. For data: the one
+    /// before a record.
     OmitFlush(Written),
     /// Blocks of this kind reach the device after the next flush has returned.
     Late(Written),
@@ -77,7 +77,7 @@ pub struct Mutant {
 
 #[derive(Default)]
 struct State {
-    /// Blocks that were written and not handed on, by number.
+    /// Blocks that were written and not passed on, by number.
     held: BTreeMap<u64, Box<[u8]>>,
     /// What was written since the last flush.
     written: Vec<Written>,
@@ -102,7 +102,7 @@ impl Mutant {
         Ok(())
     }
 
-    /// Whether a block is handed on now. What is not is kept, or lost.
+    /// Whether a block is passed on now. Otherwise it is kept, or lost.
     fn passes(&self, state: &mut State, kind: Written) -> bool {
         match self.mutation {
             Mutation::None | Mutation::OmitFlush(_) => true,
@@ -130,7 +130,7 @@ impl Mutant {
     fn write(&self, offset: u64, buf: &[u8], below: &dyn Device) -> Result<(), DeviceError> {
         let mut state = self.lock();
         if Written::of(buf) == Written::Log {
-            // The blocks of a batch have but one header.
+            // The blocks of a batch have only one header.
             state.written.push(Written::Log);
             if self.passes(&mut state, Written::Log) {
                 return below.write_at(offset, buf);

@@ -1,9 +1,9 @@
-//! Operations as values: what a sequence consists of, how it is printed, what data it writes.
+//! Operations as values: what a sequence consists of, how it is printed, and what data it writes.
 //!
-//! Operations name files by path or by *slot* (a held inode), never by inode number, so that a sequence means
-//! something on any volume and still means something when some of its operations are left out: what is
-//! missing then fails alike in the model and in the file system. The data of a write is a function of its
-//! tag, so that a block on the medium tells which write it came from.
+//! Operations name files by path or by *slot* (a held inode), never by inode number. So a sequence means
+//! something on any volume, and still does when some of its operations are left out: whatever is missing then
+//! fails alike in the model and in the file system. The data of a write is a function of its tag, so that a
+//! block on the medium tells which write it came from.
 
 pub mod brief;
 
@@ -85,15 +85,16 @@ pub enum Op {
     Sync,
     /// `View::snapshot` of the root directory, under this name unless it is empty.
     Snapshot { name: Name, wait: bool },
-    /// `View::forget` of one of the snapshots that this sequence has taken and not forgotten, the first being
-    /// 0, and so on in a circle; and `View::finish_forgetting`, unless it is to be `left`. Nothing if there
-    /// is none.
+    /// `View::forget` of one of the snapshots that this sequence has taken and not forgotten: the first is 0,
+    /// and so on in a circle. Then `View::finish_forgetting`, unless that is to be `left`. Does nothing if
+    /// there is no such snapshot.
     Forget { which: usize, left: bool },
-    /// `View::expunge` of what a path from the root means now, or as of the snapshot that `which` means as in
-    /// a `Forget`, with all that was ever named below it; and `View::finish_forgetting`, unless that is to be
-    /// `left`. Nothing if there is nothing, and none of the root directory.
+    /// `View::expunge` of the file or directory to which a path from the root leads now, or as of the
+    /// snapshot that `which` selects as in a `Forget`, with everything that was ever named below it. Then
+    /// `View::finish_forgetting`, unless that is to be `left`. Does nothing if there is nothing, and nothing
+    /// for the root directory.
     Expunge { path: Vec<Name>, which: Option<usize>, left: bool },
-    /// Keeps the inode in a slot, in place of what was there.
+    /// Keeps the inode in a slot, and drops the one that was there.
     Hold { target: Target, slot: usize },
     /// Empties a slot.
     Drop { slot: usize },

@@ -1,4 +1,4 @@
-//! What operations give back, as the model predicts it and as the file system answers it.
+//! The results of operations, as the model predicts them and as the file system answers.
 
 use crate::model::{FileData, Ino};
 use crate::op::Name;
@@ -81,8 +81,8 @@ impl Kind {
     }
 }
 
-/// A set of kinds. POSIX does not order the errors of a call for which there are several reasons, so the
-/// model names all of them and accepts each.
+/// A set of kinds. POSIX does not order the errors of a call that can fail for several reasons, so the model
+/// lists all of them and accepts each.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kinds(u32);
 
@@ -92,7 +92,7 @@ impl Kinds {
         Kinds(kinds.iter().fold(0, |bits, kind| bits | 1 << *kind as u8))
     }
 
-    /// Adds one if a reason for it is given.
+    /// Adds one if there is a reason for it.
     pub fn add_if(&mut self, reason: bool, kind: Kind) {
         if reason {
             self.0 |= 1 << kind as u8;
@@ -129,7 +129,7 @@ impl fmt::Debug for Kinds {
 /// What the model expects of an operation.
 #[derive(Clone, Debug)]
 pub enum Expect {
-    /// Not to be carried out: what it would do is not specified, or a slot that it needs is empty.
+    /// Not carried out: the effect is not specified, or a slot that it needs is empty.
     Skip,
     /// To fail in one of these ways, without effect.
     Fails(Kinds),
@@ -147,7 +147,7 @@ pub enum Expect {
     Names(Vec<Name>),
     /// To list these entries, in any order, besides `.` and `..`.
     Entries(Vec<(Name, Ino, FileKind)>),
-    /// To give a place at or after `offset`, before which there are only zeros. Holes may be taken for data.
+    /// To give a place at or after `offset`, before which there are only zeros. Holes may count as data.
     Data {
         /// Where the search began.
         offset: u64,

@@ -1,15 +1,15 @@
-//! Snapshots of the whole volume in a sequence: where they are put, which are forgotten, and what must be
-//! seen of the others later.
+//! Snapshots of the whole volume in a sequence: where they are put, which are forgotten, and what the others
+//! must show later.
 //!
-//! A snapshot changes nothing that the model knows. What it must show is the state after it, but for what
-//! past views leave out: times of access and set-id bits. Without a crash it shows exactly that, for ever.
-//! After one, the snapshots that are there must be those that the moment has that names and attributes of the
-//! present are at, the forgotten ones left out; each shows the names and attributes of its own moment, and
-//! contents that a crash at that moment could have left ([`Judge::judge_past`]). What was found once never
-//! changes again, whatever is done to the volume.
+//! A snapshot changes nothing that the model knows. It must show the state after it, except what past views
+//! leave out: times of access and set-id bits. Without a crash it shows exactly that, for ever. After a
+//! crash, take the moment at which names and attributes of the present are: the snapshots on the volume must
+//! be those of that moment, without the forgotten ones. Each shows the names and attributes of its own
+//! moment, and contents that a crash at that moment could have left ([`Judge::judge_past`]). Once found, they
+//! never change again, whatever happens to the volume.
 //!
-//! But files may be expunged: then all snapshots from before lose them, as soon as the call has returned. Of
-//! a call that a crash has met, each file is seen by all of these as before, or by none.
+//! But files may be expunged: then all earlier snapshots lose them as soon as the call has returned. If a
+//! crash meets such a call, each file is shown as before by all these snapshots, or by none.
 
 use crate::judge::{Bounds, History, Judge, Unit};
 use crate::model::{Identity, State};
@@ -25,9 +25,9 @@ use yore_fs::{EventKind, EventNo, Timestamp, View};
 /// Bits of permissions that past views do not show.
 const SET_ID: u32 = 0o6000;
 
-/// Puts snapshots between operations: before one of so many, and behind the last. Every second one has a
-/// name, which begins with `prefix`; a third are waited for. A fourth of them are forgettings instead, of
-/// which a third give nothing up.
+/// Puts snapshots between operations: before one in `one_in`, and after the last. Every second one has a
+/// name, which begins with `prefix`; a third are waited for. A fourth of them are replaced by forgetting one,
+/// and a third of these leave the reclaiming undone.
 pub fn weave(ops: Vec<Op>, seed: u64, one_in: u32, prefix: &str) -> Vec<Op> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0070_6173_7400);
     let (mut woven, mut count) = (Vec::new(), 0);
@@ -53,9 +53,9 @@ pub fn weave(ops: Vec<Op>, seed: u64, one_in: u32, prefix: &str) -> Vec<Op> {
     woven
 }
 
-/// Puts expungings between operations of a sequence that takes snapshots: before one of so many, once there
-/// is a snapshot, of what earlier operations have named, two of three as of a snapshot. Of a third nothing
-/// more is given up.
+/// Puts expunge operations into a sequence that takes snapshots: before one in `one_in`, once there is a
+/// snapshot. They expunge what earlier operations have named, two of three as of a snapshot. A third of them
+/// leave the reclaiming undone.
 pub fn weave_expunges(ops: Vec<Op>, seed: u64, one_in: u32) -> Vec<Op> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6578_7075_6e67);
     let (mut woven, mut named, mut taken) = (Vec::new(), Vec::new(), false);
@@ -72,7 +72,7 @@ pub fn weave_expunges(ops: Vec<Op>, seed: u64, one_in: u32) -> Vec<Op> {
     woven
 }
 
-/// The path under which an operation puts something, if that is one.
+/// The path under which an operation creates something, if it does.
 fn named_by(op: &Op) -> Option<Vec<Name>> {
     let (Op::Create { at, .. }
     | Op::Mkdir { at, .. }
@@ -86,8 +86,8 @@ fn named_by(op: &Op) -> Option<Vec<Name>> {
     Some([&path[..], std::slice::from_ref(name)].concat())
 }
 
-/// Which of the snapshots that are kept is meant, given those that are; it is so no longer. The same rule for
-/// the file system and for who remembers what it did.
+/// Selects one of the kept snapshots, and removes it from them. The file system and the model of its past
+/// follow the same rule.
 pub(crate) fn forgotten(kept: &mut Vec<usize>, which: usize) -> Option<usize> {
     (!kept.is_empty()).then(|| kept.remove(which % kept.len()))
 }
@@ -97,9 +97,9 @@ pub(crate) fn forgotten(kept: &mut Vec<usize>, which: usize) -> Option<usize> {
 pub struct Taken {
     /// Its number.
     pub number: EventNo,
-    /// How many operations had been carried out when it was forgotten, that one included.
+    /// How many operations had been carried out when it was forgotten, including that one.
     pub forgotten: Option<usize>,
-    /// How many operations had been carried out, itself included.
+    /// How many operations had been carried out, including itself.
     pub moment: usize,
     /// Its name, or nothing.
     pub name: Name,
@@ -108,7 +108,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// One that was taken in this state.
+    /// A snapshot that was taken in this state.
     pub fn new(number: EventNo, moment: usize, name: &Name, state: &State) -> Taken {
         let tree = without_hidden(Tree::of(&state.without_slots()));
         Taken { number, forgotten: None, moment, name: name.clone(), tree }
@@ -124,15 +124,15 @@ impl Taken {
     }
 }
 
-/// Files of which all history was given up.
+/// Files whose whole history was given up.
 #[derive(Clone, Debug)]
 struct Expunged {
-    /// How many operations had been carried out, itself included.
+    /// How many operations had been carried out, including itself.
     moment: usize,
     files: Vec<Identity>,
 }
 
-/// A tree as it is seen when these files are expunged. What directories say of how much is in them stays.
+/// A tree as it looks when these files are expunged. What directories say about how much is in them stays.
 fn without(tree: &Tree, gone: &HashSet<Identity>) -> Tree {
     if gone.is_empty() {
         return tree.clone();
@@ -168,8 +168,8 @@ impl Sequence {
         self.taken.is_empty()
     }
 
-    /// An operation was carried out that led to this moment and state. `number` says which number a snapshot
-    /// has got, `gone` which files were expunged.
+    /// An operation was carried out that led to this moment and state. `number` is the number of the snapshot
+    /// that it took, `gone` are the files that it expunged.
     pub fn note(
         &mut self,
         op: &Op,
@@ -193,8 +193,8 @@ impl Sequence {
         }
     }
 
-    /// Those that are kept at a moment, as they are seen if these expungings had returned, and `pending` is
-    /// gone, too.
+    /// The snapshots that are kept at a moment, as they look if these expunge operations had returned, and
+    /// `pending` is gone, too.
     fn shown_at(&self, moment: usize, returned: usize, pending: &HashSet<Identity>) -> Vec<Taken> {
         let kept = self.taken.iter().filter(|taken| taken.is_kept_at(moment));
         kept.map(|taken| taken.without(&self.gone(taken.moment, returned, pending))).collect()
@@ -206,8 +206,8 @@ impl Sequence {
         later.flat_map(|one| one.files.iter()).chain(pending).copied().collect()
     }
 
-    /// Of the files that are being expunged by a call that has begun and not returned, those that nobody sees
-    /// any more.
+    /// The files that no snapshot shows any more, of those that a call is expunging that has begun and not
+    /// returned.
     fn pending(&self, seen: &[Seen], bounds: Bounds) -> HashSet<Identity> {
         let is_under_way = |one: &&Expunged| one.moment > bounds.returned && one.moment <= bounds.begun;
         let is_seen = |(number, incarnation): &Identity| {
@@ -242,7 +242,7 @@ fn without_hidden(mut tree: Tree) -> Tree {
 /// Walks all snapshots of a volume, in the order in which they were taken.
 ///
 /// # Errors
-/// A message: what could not be read, or that what is said of a snapshot contradicts itself.
+/// A message: what could not be read, or that the facts about a snapshot contradict each other.
 pub fn observe_all(view: &View) -> Result<Vec<Seen>, String> {
     let events = view.events().map_err(|error| format!("the list of snapshots: {error}"))?;
     let (of_files, others): (Vec<_>, Vec<_>) = events.iter().partition(|event| event.row.kind.is_of_file());
@@ -349,7 +349,7 @@ fn must_be(seen: &Seen, tree: &Tree) -> Result<(), String> {
     }
 }
 
-/// What was found of snapshots must be found again, and may be followed by others.
+/// The snapshots found before must be found again, and others may follow.
 ///
 /// # Errors
 /// The first difference, in words.
@@ -391,13 +391,13 @@ impl Snapshots {
         self.before.is_empty() && self.own.is_empty()
     }
 
-    /// Those that there are at a moment.
+    /// Those that exist at a moment.
     pub(crate) fn numbers_at(&self, moment: usize) -> Vec<EventNo> {
         let own = self.own.taken.iter().filter(|taken| taken.is_kept_at(moment)).map(|taken| taken.number);
         self.before.iter().map(|seen| seen.number).chain(own).collect()
     }
 
-    /// Judges what was found of them after a crash, given that they are those of this moment.
+    /// Judges the snapshots found after a crash, given that they are those of this moment.
     pub(crate) fn judge(
         &self,
         judge: &Judge,
@@ -423,7 +423,7 @@ impl Snapshots {
     }
 }
 
-/// What a snapshot without a name must show that was taken of a tree.
+/// What a snapshot of a tree must show, if it has no name.
 pub(crate) fn taken_of(tree: Tree, number: EventNo) -> Seen {
     Seen { number, name: String::new(), tree: without_hidden(tree) }
 }
@@ -472,8 +472,8 @@ mod tests {
         numbers.into_iter().map(of).collect()
     }
 
-    /// What is expunged goes under all its names, and a directory with what is only in it; another file that
-    /// had the number stays.
+    /// An expunged file disappears under all its names, and a directory together with everything that is only
+    /// in it. Another file that had the number stays.
     #[test]
     fn what_is_expunged_is_in_no_tree() {
         let gone = |files: &[Identity]| names(&without(&tree(), &files.iter().copied().collect()));
@@ -512,12 +512,12 @@ mod tests {
         assert_eq!(shown(&both, 4)[..2], [all.clone(), all.clone()]);
         assert_eq!(shown(&both, 5), [neither.clone(), neither.clone(), all.clone()], "whatever is seen");
         assert_eq!(shown(&[seen(1, &none), seen(2, &none)], 4)[..2], [neither.clone(), neither]);
-        // One of the two is gone; the other must be in both though one does not show it.
+        // One of the two is gone. The other must be in both, although one does not show it.
         let half = [seen(1, &[(1, 1)]), seen(2, &none)];
         assert_eq!(shown(&half, 4)[..2], [first_only.clone(), first_only]);
     }
 
-    /// Taking the snapshots out again gives the sequence that it was.
+    /// Without the snapshots the sequence is the original one.
     #[test]
     fn snapshots_lie_between_the_operations() {
         for seed in 0..20 {

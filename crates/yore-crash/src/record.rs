@@ -1,9 +1,9 @@
-//! Carries sequences out on a device that records, comparing each result with the model.
+//! Runs sequences on a device that records, and compares each result with the model.
 //!
-//! A mark before and after each operation says, for every entry of the device, which operations had begun and
-//! which had returned. What is known to the judge afterwards is a [`Recorded`]: the trace, and for each
+//! A mark before and after each operation shows, for every entry of the device, which operations had begun
+//! and which had returned. The judge's knowledge afterwards is a [`Recorded`]: the trace, and for each
 //! [`Part`] of the tree its judge and how far its operations had come at each entry. A sequence by one thread
-//! has one part, the whole tree; [`crate::together`] records several threads, of which each has a part.
+//! has one part, the whole tree; [`crate::together`] records several threads, each with a part of its own.
 
 use crate::case::Case;
 use crate::generate::{sequence, Profile};
@@ -30,11 +30,11 @@ use yore_fs::{Engine, MkfsOptions, Policy, Versioning, View};
 pub struct Recorded {
     pub(crate) trace: Trace,
     pub(crate) parts: Vec<Part>,
-    /// Of the whole tree; with several parts there are none.
+    /// Snapshots of the whole tree; with several parts there are none.
     pub(crate) snapshots: Snapshots,
 }
 
-/// A part of the tree that one thread changed, and nobody else.
+/// A part of the tree that only one thread changed.
 pub struct Part {
     /// Knows what was promised of it.
     pub judge: Judge,
@@ -44,7 +44,7 @@ pub struct Part {
     pub(crate) bounds: Vec<Bounds>,
 }
 
-/// The age of changes at which a generation is begun, where that happens all the time.
+/// The age of changes at which a generation begins, in runs where generations begin all the time.
 const AT_ONCE: Duration = Duration::from_micros(20);
 
 /// Puts a device between the file system and the one that records: for tests that make the medium's contract
@@ -59,7 +59,7 @@ pub fn record(case: &Case) -> Result<Recorded, Wrong> {
     record_between(case, &|device| device)
 }
 
-/// The same with a device of the caller's in between, which begins to matter when the volume is made.
+/// The same with a device of the caller's in between, which takes effect when the volume is made.
 ///
 /// # Errors
 /// As [`record`].
@@ -100,7 +100,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
     run.finish()
 }
 
-/// Carries out operations that no line names, after others that no crash meets; the last of those must be a
+/// Runs operations for which there is no line, after others that no crash meets; the last of those must be a
 /// sync.
 ///
 /// # Errors
@@ -119,8 +119,8 @@ pub fn record_operations(preparation: Vec<Op>, ops: Vec<Op>) -> Result<Recorded,
     run.finish()
 }
 
-/// Goes on with a volume that was just opened on `device` and on which `tree` was found, and these snapshots.
-/// Takes further ones if there are any.
+/// Goes on with a volume that was just opened on `device`, and that has `tree` and these snapshots. Takes
+/// further snapshots if there are any.
 ///
 /// # Errors
 /// As [`record`].
@@ -146,7 +146,7 @@ struct Run<'a> {
     history: History,
     /// Operations that were carried out before the first entry.
     before: usize,
-    /// Holds syncs, if they are to be stalled, and the one that is.
+    /// The gate, if syncs are to stall, and the sync that stalls now.
     gate: Option<Arc<Gated>>,
     stalled: Option<StalledSync>,
     snapshots_before: Vec<Seen>,
@@ -160,8 +160,8 @@ impl<'a> Run<'a> {
         Run { device, history, runner, before: 0, gate: None, stalled: None, snapshots_before }
     }
 
-    /// Begins a sync in another thread, to be stalled for some operations. In the history it does nothing;
-    /// what it promises, a mark says when it has returned.
+    /// Begins a sync in another thread, which stalls for some operations. In the history it does nothing;
+    /// when it has returned, a mark says what it promises.
     fn hold(&mut self, gate: &Arc<Gated>) -> Result<(), Wrong> {
         let moment = self.history.ops.len();
         let (first, left) = (moment as u32 / 3 % 2, 1 + moment % 5);
@@ -178,7 +178,7 @@ impl<'a> Run<'a> {
         self.stalled.take().map_or(Ok(()), |stalled| stalled.end(self.device))
     }
 
-    /// What was done so far is durable, and no crash meets it.
+    /// Everything done so far is durable, and no crash meets it.
     fn forget_events(&mut self) {
         self.device.restart_trace();
         self.before = self.history.ops.len();
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
             .map_err(|error| Wrong::new("tree", format!("after the last operation: {error}")))
     }
 
-    /// Unmounting gives back what is stalled, and makes everything durable, so it counts as a last sync.
+    /// Unmounting releases the slots, and makes everything durable, so it counts as a last sync.
     fn finish(mut self) -> Result<Recorded, Wrong> {
         self.let_go()?;
         let (number, mut model) = (self.history.ops.len(), self.runner.model.without_slots());
@@ -254,7 +254,7 @@ fn with_disturbance<T>(view: &View, disturb: bool, work: impl FnOnce() -> T) -> 
                 }
             });
         }
-        // Also when the work panics, or the scope would wait for ever.
+        // This also runs if the work panics; otherwise the scope would wait for ever.
         struct Finish<'a>(&'a AtomicBool);
         impl Drop for Finish<'_> {
             fn drop(&mut self) {

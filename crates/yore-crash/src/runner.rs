@@ -9,24 +9,24 @@ use yore_fs::{Attr, FileKind, Timestamp};
 
 /// A subject and the state that it should be in.
 pub struct Runner<S> {
-    /// What should be.
+    /// The expected state.
     pub model: State,
-    /// What is.
+    /// The subject under test.
     pub subject: S,
-    /// How many operations failed for want of space, which the model knows nothing of.
+    /// How many operations failed for want of space, of which the model knows nothing.
     pub full: u64,
 }
 
 impl<S: Subject> Runner<S> {
-    /// Begins with a subject that is nothing but a root directory with these attributes.
+    /// Begins with a subject that has only a root directory with these attributes.
     pub fn new(subject: S, root: &Attr) -> Runner<S> {
         Runner { model: State::new(root), subject, full: 0 }
     }
 
-    /// Carries out one operation on both, compares what came back, and learns what only the subject knows.
+    /// Carries out one operation on both, compares the results, and learns what only the subject knows.
     ///
     /// # Errors
-    /// What differs, in words.
+    /// The difference, in words.
     pub fn step(&mut self, op: &Op) -> Result<Effects, String> {
         let before = self.model.clone();
         let (expect, effects) = self.model.apply(op);
@@ -50,7 +50,7 @@ impl<S: Subject> Runner<S> {
         self.compare_outcome(&expect, &outcome).map_err(|difference| format!("{op}: {difference}"))?;
         self.learn(&effects, begin, end).map_err(|difference| format!("after {op}: {difference}"))?;
         if let Outcome::Node(attr) = &outcome {
-            // What the call returned must be what stays.
+            // The attributes that the call returned must be those that stay.
             let now = self.subject.attr(attr.inode.0)?;
             if facts(&now) != facts(attr) {
                 return Err(format!("{op}: returned {:?}, but getattr says {:?}", facts(attr), facts(&now)));
@@ -62,7 +62,7 @@ impl<S: Subject> Runner<S> {
     /// Compares the whole tree.
     ///
     /// # Errors
-    /// What differs, in words.
+    /// The difference, in words.
     pub fn compare(&self) -> Result<(), String> {
         let differences = self.subject.observe()?.differences(&Tree::of(&self.model), true);
         match differences.is_empty() {

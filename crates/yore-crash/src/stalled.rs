@@ -1,12 +1,13 @@
 //! Syncs that stall halfway, so that operations meet a generation that is being written.
 //!
 //! A sequence by one thread waits for each of its syncs, so it never changes anything between the freezing of
-//! a generation and its superblock. Here another thread syncs, and a [`Gate`] stops the flush that comes
-//! first (or second) after it has begun: what the generation consists of is written, and is not durable. The
-//! sequence goes on, and what it writes then is as pending as the generation. An operation that would wait
-//! for the generation, or the end of the sequence, opens the gate. So the schedule is the same in each run.
+//! a generation and its superblock. Here another thread syncs, and a [`Gate`] stops the first (or second)
+//! flush after its begin: the blocks of the generation are written, and are not durable. The sequence goes
+//! on, and its writes are then as pending as the generation. An operation that would wait for the generation,
+//! or the end of the sequence, opens the gate. So the schedule is the same in each run.
 //!
-//! When the sync has returned, a mark says up to which moment all is durable; until then nothing is promised.
+//! When the sync has returned, a mark says up to which moment everything is durable; until then nothing is
+//! promised.
 
 use crate::record::mark;
 use crate::volume::Wrong;
@@ -34,7 +35,7 @@ enum State {
 /// A device of which a flush can be stalled.
 pub(crate) type Gated = Wrapped<Arc<dyn Device>, Gate>;
 
-/// What holds it up.
+/// The state that stalls it.
 pub(crate) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
@@ -92,12 +93,12 @@ pub(crate) struct StalledSync {
     thread: Option<JoinHandle<Result<(), Error>>>,
     /// The moment that is durable when it has returned.
     moment: usize,
-    /// Operations that it is still stalled for.
+    /// For how many more operations it stalls.
     pub(crate) left: usize,
 }
 
 impl StalledSync {
-    /// Begins a sync of what was done until `moment`, which is stalled at its first flush, or the one after
+    /// Begins a sync of everything done until `moment`. It stalls at its first flush, or at the one after
     /// `first` others, for `left` operations.
     pub(crate) fn begin(
         device: &Arc<Gated>,
@@ -141,7 +142,7 @@ impl Drop for StalledSync {
     fn drop(&mut self) {
         self.device.hook.set(State::Open);
         if let Some(thread) = self.thread.take() {
-            // What it says is of no interest any more: something else went wrong.
+            // Its result does not matter any more: something else went wrong.
             let _ = thread.join();
         }
     }

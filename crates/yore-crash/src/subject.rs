@@ -1,6 +1,6 @@
-//! What is put to the test: something that carries out operations and lets itself be looked at.
+//! The subject of a test: it carries out operations, and its state can be observed.
 //!
-//! [`ViewSubject`] is the file system; [`ModelSubject`] is the model with a clock of its own, so that
+//! [`ViewSubject`] is the file system. [`ModelSubject`] is the model with a clock of its own, so that
 //! generator, comparison and judge can be tested without a file system, and with one that is wrong on
 //! purpose.
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use yore_fs::{Attr, Error, EventNo, FileKind, InodeNo, Node, SeekTo, Timestamp, View, WriteMode};
 
-/// Carries out operations and lets itself be looked at.
+/// Carries out operations, and lets callers observe its state.
 pub trait Subject {
     /// Carries out one operation; a `Drop` or `Hold` whose slot or target is missing does nothing.
     fn apply(&mut self, op: &Op) -> Outcome;
@@ -29,11 +29,11 @@ pub trait Subject {
     /// Everything below the root.
     ///
     /// # Errors
-    /// A message, if looking failed.
+    /// A message, if the walk failed.
     fn observe(&self) -> Result<Tree, String>;
 }
 
-/// An inode that stays without a name: by a node, or by a count that a FUSE server would keep.
+/// Keeps an inode without a name: by a node, or by a lookup count as a FUSE server has it.
 enum Reference {
     Node(Node),
     Count(InodeNo),
@@ -61,7 +61,7 @@ impl Own {
         &self.taken
     }
 
-    /// The files of which each expunging has given up the history.
+    /// The files whose history each expunge operation has given up.
     pub fn expunged(&self) -> &[Vec<Identity>] {
         &self.expunged
     }
@@ -84,7 +84,7 @@ impl ViewSubject {
         &self.view
     }
 
-    /// Gives back all that is held.
+    /// Drops all references that keep inodes.
     pub fn drop_references(&mut self) {
         for slot in 0..SLOTS {
             self.empty(slot);
@@ -268,7 +268,7 @@ impl ViewSubject {
         self.give_up(left)
     }
 
-    /// What a path meant, and all that was ever named below it.
+    /// The file or directory to which a path led, and everything that was ever named below it.
     fn going(&self, path: &[Name], which: Option<usize>) -> Result<Vec<Identity>, Error> {
         let (kept, taken) = (&self.snapshots.kept, &self.snapshots.taken);
         let event = which.filter(|_| !kept.is_empty()).map(|which| taken[kept[which % kept.len()]]);
@@ -293,7 +293,7 @@ impl ViewSubject {
         }
     }
 
-    /// The file that an operation has changed is closed.
+    /// Closes the file that an operation has changed.
     fn close(&self, op: &Op) -> Result<(), Error> {
         let (Op::Write { target, .. }
         | Op::Fallocate { target, .. }
@@ -372,7 +372,8 @@ impl Subject for ViewSubject {
 /// Walks everything below a directory.
 ///
 /// # Errors
-/// A message that says where a call failed; what calls say that contradicts each other is in the tree.
+/// A message that says where a call failed. If answers contradict each other, the tree has the
+/// contradictions.
 pub fn observe(view: &View, root: InodeNo) -> Result<Tree, String> {
     let mut tree = Tree { root: root.0, ..Tree::default() };
     // With the parent through which each was found; `None` for the root, whose parent may lie outside.
@@ -463,7 +464,7 @@ fn list(view: &View, directory: InodeNo, batch: usize) -> Result<Vec<(Name, u64,
             cookie = item.cookie;
             entries.len() - before < batch
         })?;
-        // A listing that never ends would be noticed by its length; a sequence makes far fewer entries.
+        // An endless listing shows by its length; a sequence makes far fewer entries.
         if entries.len() - before < batch || entries.len() > 100_000 {
             return Ok(entries);
         }
@@ -627,7 +628,7 @@ impl Subject for ModelSubject {
         }
         for ino in effects.touched {
             if let Some(attr) = self.state.get(ino).map(|inode| attr_of(inode, now)) {
-                // Cannot fail: the times are those that it asks for.
+                // This cannot fail: the times are those that it asks for.
                 let _ = self.state.learn_times(ino, &attr, now, now);
             }
         }

@@ -1,19 +1,19 @@
 //! Every short sequence, by number.
 //!
-//! A case is a few operations of a fixed vocabulary on a small prepared tree, each followed by nothing, an
-//! fsync or fdatasync of the file that it is about, an fsync of the directory, or a sync. All sequences of
-//! one and of two operations are cases, and those of three over the operations that programs use to save
-//! files (write, rename, link, unlink). Numbers are fixed for as long as the vocabulary is; [`spread`] puts
-//! them in an order of which each part is a fair sample of all.
+//! A case is a few operations of a fixed vocabulary on a small prepared tree. Each is followed by nothing, by
+//! an fsync or fdatasync of its file, by an fsync of the directory, or by a sync. All sequences of one and of
+//! two operations are cases, and those of three over the operations that programs use to save files (write,
+//! rename, link, unlink). Numbers are fixed as long as the vocabulary is; [`spread`] puts them in an order of
+//! which each part is a fair sample of all.
 
 use crate::op::brief::{create, mkdir, path, place, write};
 use crate::op::{Name, Op};
 use std::sync::Arc;
 use yore_fs::{Caller, FallocateMode, RenameMode, SetAttr, SetXattrMode};
 
-/// Operations that make the tree that a case begins with; a sync is the last of them, and no crash meets
-/// them. Those of even cases leave a log that has begun its session: the first record of a session has a
-/// flush of its own before it, which would hide that another one is missing.
+/// Operations that make the tree with which a case begins. The last of them is a sync, and no crash meets
+/// them. For even cases they leave a log that has begun its session: a flush precedes the first record of a
+/// session, and would hide that another flush is missing.
 pub fn preparation(number: u64) -> Vec<Op> {
     let mut ops = vec![
         mkdir("d"),
@@ -32,16 +32,16 @@ pub fn preparation(number: u64) -> Vec<Op> {
     ops
 }
 
-/// An operation, and which file and directory are synced after it.
+/// An operation, and the file and directory that are synced after it.
 struct Word {
     op: Op,
     file: &'static str,
     directory: &'static str,
 }
 
-/// What is done after an operation.
+/// The number of ways to sync after an operation.
 const SYNCS: u64 = 5;
-/// Of the vocabulary, the operations that sequences of three are made of.
+/// The operations of the vocabulary that make up sequences of three.
 const CHOSEN: [usize; 12] = [0, 7, 9, 12, 18, 23, 25, 27, 38, 39, 40, 41];
 
 /// The operations that cases are made of; the tag tells the data of writes apart.
@@ -147,8 +147,8 @@ pub fn across_count() -> u64 {
 }
 
 /// The operations of a case of another kind, after the [`preparation`]: two operations with a sync between
-/// them, then something that writes the data home, or an fsync. With syncs that are held up, the later
-/// operations meet a generation being written that has the earlier one.
+/// them, then an operation that writes the data home, or an fsync. If syncs stall, the later operations meet
+/// a generation being written that has the earlier one.
 pub fn across(number: u64) -> Vec<Op> {
     let (before, after) = (vocabulary(10), vocabulary(11));
     let words = before.len() as u64;
@@ -210,8 +210,8 @@ fn fallocate(target: &str, offset: u64, len: u64, mode: FallocateMode) -> Op {
 mod tests {
     use super::*;
 
-    /// The order goes through all cases, and of those of one or two operations none is another one again
-    /// (each fifth of them is looked at).
+    /// The order goes through all cases. No case of one or two operations repeats another (the test compares
+    /// each fifth of them).
     #[test]
     fn every_number_is_drawn_once() {
         let count = count();

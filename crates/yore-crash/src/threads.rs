@@ -26,7 +26,7 @@ fn volume(engine: Engine, seed: u64) -> Result<(Arc<dyn Device>, View), Wrong> {
     Ok((device, view))
 }
 
-/// Runs `work` in so many threads at once and gives the results, a panic as something wrong.
+/// Runs `work` in this many threads at once and returns the results; a panic counts as an error.
 fn at_once<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> Result<T, Wrong> + Sync,
@@ -118,7 +118,7 @@ pub fn shared(seed: u64, threads: usize, ops: usize, engine: Engine) -> Result<(
         let seed = seed.wrapping_mul(1000).wrapping_add(number as u64);
         for op in sequence(seed, ops, Profile::Model) {
             if let Op::Hold { .. } | Op::Drop { .. } = op {
-                // A slot's inode may be gone before the sequence of another thread expects it.
+                // Another thread may have removed a slot's inode before the sequence expects it.
                 continue;
             }
             if let Outcome::Failed(kind @ (Kind::Broken | Kind::NoSpace), message) = subject.apply(&op) {
@@ -145,8 +145,8 @@ pub fn shared(seed: u64, threads: usize, ops: usize, engine: Engine) -> Result<(
     view.close().map_err(|error| Wrong::new("close", error))
 }
 
-/// Unmounts while other threads sync without end. Whether a sync succeeds then is left open; that all return
-/// is not.
+/// Unmounts while other threads sync without end. Whether a sync succeeds then is left open, but all of them
+/// must return.
 ///
 /// # Panics
 /// If the volume cannot be made or used.

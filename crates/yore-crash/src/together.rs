@@ -2,9 +2,9 @@
 //!
 //! Each thread has a directory of its own, `/t0`, `/t1` and so on, and names of its own in a directory that
 //! all of them share, `/s`: there its names begin with its number. It draws a sequence as a single thread
-//! would; what that calls `/a` to `/d` is in the shared directory, all else in its own. So there are renames
-//! and links between the two, all threads change one directory and share generations, zones and bitmaps, and
-//! every result is still the model's.
+//! would. The sequence's `/a` to `/d` are in the shared directory, everything else in the thread's own. So
+//! there are renames and links between the two, all threads change one directory and share generations, zones
+//! and bitmaps, and every result is still the model's.
 //!
 //! # What is judged
 //!
@@ -12,17 +12,17 @@
 //! part must be what the thread's [`crate::judge::Judge`] allows at some moment of that thread's own
 //! sequence, and
 //!
-//! 1. a sync that has returned, by whatever thread, makes durable all that had returned when it began, and an
-//!    fsync the names and attributes of that;
+//! 1. a sync that has returned, by whatever thread, makes everything durable that had returned when it began,
+//!    and an fsync makes the names and attributes of that durable;
 //! 2. there must be moments, one for each thread, that together are one moment of the volume: if an operation
 //!    is there that began after another one had returned, that other one is there too.
 //!
 //! This is sound: a volume that keeps its promises is never refused, whatever the schedule. It is not
-//! complete: of operations that ran at the same time, any order is accepted, also one that contradicts what
-//! their results said; and the times and the link count of the root and of the shared directory are not
-//! looked at. The moments of point 2 are found by raising each from the earliest that its part allows until
-//! none asks more of another, which finds them if there are any, because what each asks of the others grows
-//! with it.
+//! complete: operations that ran at the same time may appear in any order, even one that contradicts their
+//! results; and the times and the link count of the root and of the shared directory are not examined. To
+//! find the moments of point 2, each part starts at the earliest moment that it allows and is raised until no
+//! part requires more of another. That finds them if there are any, because what each requires of the others
+//! grows with it.
 
 use crate::case::Case;
 use crate::generate::sequence;
@@ -46,7 +46,7 @@ const NO_TIME: Timestamp = Timestamp { seconds: 0, nanos: 0 };
 const FIRST: Timestamp = Timestamp { seconds: i64::MIN, nanos: 0 };
 const LAST: Timestamp = Timestamp { seconds: i64::MAX, nanos: 0 };
 
-/// Shows of a tree the part of one thread.
+/// Projects a tree onto the part of one thread.
 #[derive(Clone, Debug)]
 pub struct Lens {
     own: Name,
@@ -187,7 +187,7 @@ impl Subject for Sharer {
         self.inner.apply(op)
     }
 
-    /// Of the shared directory, what it would be if nobody else changed it.
+    /// For the shared directory, what it would be if no other thread changed it.
     fn attr(&self, inode: u64) -> Result<Attr, String> {
         let mut attr = self.inner.attr(inode)?;
         if inode == self.lens.shared_number {
@@ -275,7 +275,7 @@ fn prepare(threads: usize, view: &View) -> Result<Vec<Worker>, Wrong> {
         let lens = Lens::new(thread, shared.inode.0);
         let own = make(&lens.own)?;
         let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
-        // The model makes the two directories that it knows itself.
+        // The model itself makes the two directories that it knows.
         let mut model = State::new(&Attr { links: 2, ..root });
         let mut learned = Vec::new();
         for attr in [&own, &shared] {
@@ -348,7 +348,7 @@ fn bounds_of(trace: &Trace, histories: &[&History]) -> Vec<Vec<Bounds>> {
     let threads = histories.len();
     let mut now = vec![Bounds::new(0, 0); threads];
     let mut all: Vec<Vec<Bounds>> = now.iter().map(|bounds| vec![*bounds]).collect();
-    // What each thread had done when the operation began that a thread is at.
+    // What each thread had done when a thread's present operation began.
     let mut at_begin: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for entry in trace.entries() {
         if let TraceEntry::Mark(mark) = entry {
@@ -376,11 +376,11 @@ fn bounds_of(trace: &Trace, histories: &[&History]) -> Vec<Vec<Bounds>> {
 }
 
 impl Recorded {
-    /// Says for each part at which moment it is in a tree, or why the tree is none that is allowed.
-    /// `snapshots`: those that were found; these there must have been at that moment.
+    /// Finds for each part the moment at which a tree shows it. `snapshots`: those that were found; they must
+    /// be those of that moment.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Why the tree is not allowed, in words.
     pub fn judge(
         &self,
         tree: &Tree,
@@ -413,7 +413,7 @@ impl Recorded {
         self.common_moment(&allowed)
     }
 
-    /// One moment of each part, such that none is without what others show to have been before.
+    /// One moment of each part, such that no part lacks what the others show to have happened before.
     fn common_moment(&self, allowed: &[Vec<usize>]) -> Result<Vec<usize>, String> {
         let mut chosen: Vec<usize> = allowed.iter().map(|moments| moments[0]).collect();
         loop {

@@ -1,9 +1,8 @@
-//! What a long campaign has done so far: kept in a file so that it can go on another day, and printed at the
-//! end.
+//! The progress of a long campaign: kept in a file so that it can go on another day, and printed at the end.
 //!
-//! The file is text, one `word value` to a line; failures are their replay lines. It is written whole, under
-//! another name first, after each part of the campaign, so that an interrupted campaign goes on with the part
-//! that it was at.
+//! The file is text, one `word value` to a line; failures are their replay lines. After each part of the
+//! campaign it is written whole, first under another name, so that an interrupted campaign goes on with the
+//! part in which it was.
 
 use crate::campaign::{Count, Kind, Kinds, Summary};
 use std::fmt;

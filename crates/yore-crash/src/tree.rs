@@ -1,7 +1,7 @@
-//! A file system as it is seen from outside: everything that a walk from the root finds.
+//! A file system as seen from outside: everything that a walk from the root finds.
 //!
 //! A [`Tree`] is made from a mounted volume ([`crate::subject`]) or from a state of the model; comparing two
-//! says where they differ, in words. The judge of crash states works on trees alone, so that it can be tested
+//! says in words where they differ. The judge of crash states works on trees alone, so that it can be tested
 //! with trees that are wrong on purpose.
 
 use crate::model::{Block, Body, FileData, Inode, State, Time, ROOT};
@@ -115,13 +115,13 @@ impl Tree {
         format!("{path} (inode {inode})")
     }
 
-    /// A number that two trees share if their names, and all attributes but those that may reach the medium
-    /// later (sizes, mtimes, ctimes and contents of regular files), are the same.
+    /// A hash of the names, and of all attributes except those that may reach the medium later (sizes,
+    /// mtimes, ctimes and contents of regular files).
     pub fn names_hash(&self) -> u64 {
         self.nodes.iter().fold(0, |sum: u64, (number, node)| sum.wrapping_add(node.names_hash(*number)))
     }
 
-    /// Link counts that are not those of the names found.
+    /// Link counts that do not agree with the names found.
     pub fn wrong_links(&self) -> Vec<String> {
         let mut names: HashMap<u64, u32> = HashMap::from([(self.root, 2)]);
         for (number, node) in &self.nodes {
@@ -141,7 +141,7 @@ impl Tree {
         self.nodes.iter().filter_map(wrong).collect()
     }
 
-    /// In what a tree differs from what was expected; empty if in nothing. `exact`: also in what
+    /// The differences from what was expected; empty if there are none. `exact`: including what
     /// [`Tree::names_hash`] leaves out.
     pub fn differences(&self, expected: &Tree, exact: bool) -> Vec<String> {
         let mut found = self.contradictions.clone();

@@ -1,4 +1,4 @@
-//! Volumes for tests: made, opened, checked, always the same way.
+//! Volumes for tests: made, opened and checked, always the same way.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,10 +11,10 @@ pub const VOLUME_SIZE: u64 = 32 << 20;
 /// Cache sizes: small enough to make thousands of mounts cheap.
 const CACHE: u64 = 8 << 20;
 
-/// What went wrong, sorted by where.
+/// An error, classified by where it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// One word for the promise that was broken; a shortened sequence must break the same.
+    /// One word for the broken promise; a shortened sequence must break the same promise.
     pub class: &'static str,
     /// The story.
     pub message: String,
@@ -27,8 +27,8 @@ impl Wrong {
     }
 }
 
-/// A device that was used before: no block of it holds zeros, or what another holds. Whoever names blocks
-/// that were not written yet, as if zeros were there, shows what nobody stored.
+/// A device that was used before: no block of it holds zeros, or the content of another. If a file system
+/// refers to blocks that were not written yet, as if they held zeros, it shows bytes that nobody stored.
 pub fn used_device() -> MemoryDevice {
     static USED: OnceLock<MemoryDevice> = OnceLock::new();
     let make = || {
@@ -56,7 +56,7 @@ pub fn make(device: &Arc<dyn Device>, engine: Engine, seed: u64) -> Result<(), W
     make_with(device, engine, seed, None, Policy::default())
 }
 
-/// The same with a log of so many blocks, and a policy from the beginning.
+/// The same with a log of this many blocks, and a policy from the beginning.
 ///
 /// # Errors
 /// As [`make`].
@@ -84,7 +84,7 @@ pub fn make_with(
     View::mkfs(device, &options).map(|_| ()).map_err(|error| Wrong::new("mkfs", error))
 }
 
-/// Opens a volume without access times, and with no commits but those that are asked for.
+/// Opens a volume without access times, and with no generations except explicit ones.
 ///
 /// # Errors
 /// If it is refused.
@@ -92,7 +92,7 @@ pub fn open(device: Arc<dyn Device>) -> Result<View, yore_fs::Error> {
     open_committing(device, Duration::from_secs(3600))
 }
 
-/// The same with a generation each time that changes are so old.
+/// The same with a generation whenever changes are this old.
 ///
 /// # Errors
 /// As [`open`].
@@ -102,7 +102,7 @@ pub fn open_committing(device: Arc<dyn Device>, commit_interval: Duration) -> Re
         metadata_cache: CACHE,
         data_cache: CACHE,
         access_times: false,
-        // What is forgotten is up to the sequences.
+        // The sequences decide what is forgotten.
         keep_history: true,
         ..MountOptions::default()
     };

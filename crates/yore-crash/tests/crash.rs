@@ -1,4 +1,4 @@
-//! Rules 11 to 13 of the architecture, by trying to break them.
+//! Tries to break rules 11 to 13 of the architecture.
 
 use std::sync::Arc;
 use yore_crash::campaign::{try_case, Campaign};
@@ -10,8 +10,9 @@ use yore_device::simulated::SimulatedDevice;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{Caller, Engine, Error};
 
-/// 20,000 states that crashes could have left: each is clean, opens without repair, and holds what was
-/// promised; of some, also after a second crash while mounting; of some, usable and clean afterwards.
+/// 20,000 states that crashes could have left. Each is clean, opens without repair, and holds what was
+/// promised. For some this is also checked after a second crash while mounting; others are used, and are
+/// clean afterwards.
 #[test]
 fn every_crash_leaves_what_was_promised() {
     let summary = Campaign::crashes(1, 20_000).run();
@@ -19,9 +20,9 @@ fn every_crash_leaves_what_was_promised() {
     assert!(summary.states >= 20_000, "only {} states were tried", summary.states);
 }
 
-/// The same where files are expunged from snapshots while the power may fail: nobody sees any of what a call
-/// had promised to be gone, of a call that was under way each file is seen by all snapshots or by none, and
-/// everything else in them is what it was.
+/// The same while files are expunged from snapshots and the power may fail. No snapshot shows any file that a
+/// call had promised to expunge. If a call was under way, all snapshots show a file, or none does. Everything
+/// else in them is as it was.
 #[test]
 fn what_was_expunged_stays_gone() {
     let summary = Campaign { expunges: true, ..Campaign::crashes(1, 20_000) }.run();
@@ -63,13 +64,14 @@ fn after_a_crash_under_none_a_check_is_needed() {
     view.lookup(view.root(), b"a").expect("it had been synced");
 }
 
-/// Cases in which crashes once left something else than what was promised, all of their states.
+/// Cases in which crashes once left something other than what was promised, in all their states.
 ///
 /// 128071: a file was overwritten in place, renamed over another, and synced. The log's record with the new
 /// name was on the medium before the data was, so a crash in between showed the name with the old content.
 ///
-/// 72619: a file was cut within a block, appended to and synced. The record with the new size was on the
-/// medium before the block was written in place, so a crash in between showed again what had been truncated.
+/// 72619: a file was truncated within a block, appended to and synced. The record with the new size was on
+/// the medium before the block was written in place, so a crash in between showed again what had been
+/// truncated.
 #[test]
 fn what_once_was_lost_is_there() {
     for number in [128_071, 72_619] {
@@ -80,8 +82,9 @@ fn what_once_was_lost_is_there() {
     }
 }
 
-/// A set-user-id file was cut by somebody who may not keep the bit, while generations began all the time. The
-/// bit fell in an Op of its own before, and a crash showed the old content under the new mode.
+/// A user who may not keep the bit truncated a set-user-id file, while generations began all the time. The
+/// bit was dropped in a separate Op before the truncation, and a crash showed the old content under the new
+/// mode.
 #[test]
 fn a_file_is_event_and_loses_its_privileges_in_one_instant() {
     let case: Case = "seed=8182 ops=60 profile=fsync log=24 commits".parse().expect("a case");

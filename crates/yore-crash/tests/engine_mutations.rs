@@ -1,10 +1,10 @@
-//! The crash tests work: an engine that is wrong in one way is found, within a bounded number of states. Only
-//! with the feature `mutations`; what a device in between can imitate is in `mutations.rs`.
+//! The crash tests work: they find an engine that is wrong in one way, within a bounded number of states.
+//! Only with the feature `mutations`. Errors that a device in between can imitate are in `mutations.rs`.
 //!
 //! Two switches are not in the list: docs/TESTING.md says why no crash shows them, and where else one of them
 //! is found.
 //!
-//! The switches are for the whole process, so this is one test, and alone in its file.
+//! The switches affect the whole process, so this is one test, and alone in its file.
 
 #![cfg(feature = "mutations")]
 
@@ -19,7 +19,8 @@ const STATES: u64 = 30_000;
 /// Crash states in which nothing must be found without one.
 const STATES_RIGHT: u64 = 15_000;
 
-/// A file is removed and another gets a block, while the generation that has the removal is being written.
+/// A file is removed and another gets one of its blocks, while the generation that has the removal is being
+/// written.
 const FREED_AND_TAKEN: u64 = 502;
 
 /// How many states were tried until something was found, and what it was; `None` if nothing was.
@@ -43,7 +44,7 @@ fn found(mutation: Mutation, states: u64) -> Option<(u64, String)> {
 
 #[test]
 fn a_wrong_engine_is_found() {
-    // With what must be said of it, where something else could be found as well.
+    // With text that the message must contain, if something else could be found as well.
     let mutations = [
         (Mutation::SlotsReusedEarly, ""),
         (Mutation::BlocksReusedEarly, ""),

@@ -1,9 +1,10 @@
-//! Promise: whatever the sequence of operations, events and policies, as of an event that somebody asked for
-//! everything is exactly what it was, excluded or not; as of one that a policy took everything that was not
-//! excluded then is exactly what it was, and what was excluded is that or is not there. The patterns here are
-//! few, and what they exclude is found out by other means than in the library.
+//! Promise: this holds whatever the sequence of operations, events and policies. As of an event that somebody
+//! asked for, everything is exactly what it was, excluded or not. As of an event that a policy took,
+//! everything that was not excluded then is exactly what it was; an excluded file is either exactly that or
+//! not there. The patterns here are few, and the test computes what they exclude by other means than the
+//! library.
 //!
-//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
+//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
 #[path = "../../yore-fs/tests/common/seeds.rs"]
 mod seeds;
@@ -28,7 +29,7 @@ use yore_fs::{
 /// By path: the content of a file; `None`: a directory.
 type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
-/// All below a directory, found by its number.
+/// Everything below a directory, which is given by its number.
 fn copy(view: &View, root: InodeNo) -> Tree {
     let mut all = Tree::new();
     let mut left = vec![(PathBuf::new(), root)];
@@ -54,13 +55,13 @@ fn copy(view: &View, root: InodeNo) -> Tree {
     all
 }
 
-/// An event, with what there was.
+/// An event, with the content of its time.
 struct Taken {
     number: EventNo,
     root: InodeNo,
     asked: bool,
     tree: Tree,
-    /// Paths of what was excluded.
+    /// Paths of excluded files.
     excluded: BTreeSet<PathBuf>,
 }
 
@@ -139,7 +140,7 @@ impl Test {
         vec![byte; len]
     }
 
-    /// What is excluded of the present: the paths, of inodes by their names.
+    /// The excluded paths of the present.
     fn excluded(&self, tree: &Tree) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
         // By directory: who decides, and whether it is excluded itself.
@@ -320,8 +321,8 @@ impl Test {
         self.volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
     }
 
-    /// After going back to an event that a policy took, what was not excluded is what it was, and what is
-    /// excluded now was left alone or put back.
+    /// After a rollback to an event that a policy took, everything that was not excluded is what it was, and
+    /// what is excluded now was left alone or put back.
     fn roll_back(&mut self) {
         let of_root = |event: &Taken| event.root == InodeNo::ROOT && !event.asked;
         let Some(event) = self.events.iter().rev().find(|event| of_root(event)) else { return };

@@ -1,6 +1,6 @@
-//! Promise: wherever the power fails while the history of files is given up, the volume is sound, what had
-//! been promised gone is not seen, everything else is what it was, and when it has gone on nothing of them is
-//! left.
+//! Promise: wherever the power fails while the history of files is given up, the volume is sound, nothing is
+//! visible that was promised to be gone, and everything else is what it was. After the work has gone on,
+//! nothing of the files is left.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -55,7 +55,7 @@ fn file(volume: &Volume, path: &Path) -> (InodeNo, u32) {
     (attr.inode, attr.incarnation)
 }
 
-/// Makes files and changes them between events. Some are gone in the end. Returns the first event.
+/// Creates files and changes them between events. Some are gone in the end. Returns the first event.
 fn change_much(volume: &Volume) -> EventNo {
     let write = |path: &str, byte: u8, len: usize| volume.write(path, vec![byte; len]).unwrap();
     for directory in ["d", "d/e", "other"] {
@@ -84,8 +84,8 @@ fn change_much(volume: &Volume) -> EventNo {
     first
 }
 
-/// A file that is gone, one that has several names, and a directory with what was in it: crashed after each
-/// of many writes of giving them up.
+/// Gives up a file that is gone, one that has several names, and a directory with its content; crashes after
+/// each of many writes.
 #[test]
 fn a_crash_at_any_write() {
     let memory = MemoryDevice::new(SIZE);
@@ -150,8 +150,8 @@ fn a_crash_at_any_write() {
 }
 
 /// Files are expunged while threads write, link, rename and remove them, snapshots are taken, held and
-/// forgotten, and the past is read: nothing waits for ever, who reads gets what was or nothing, and the
-/// volume is sound.
+/// forgotten, and the past is read. Nothing waits for ever, readers get the past or nothing, and the volume
+/// is sound.
 #[test]
 fn files_are_expunged_while_threads_work() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));

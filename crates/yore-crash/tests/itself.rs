@@ -1,4 +1,4 @@
-//! The comparison is tested with file systems that are right, and with ones that are wrong in one way each.
+//! Tests the comparison with file systems that are right, and with ones that are wrong in one way each.
 
 use yore_crash::generate::{sequence, Profile};
 use yore_crash::op::Op;
@@ -29,7 +29,7 @@ fn the_model_agrees_with_itself() {
     assert_eq!(first_difference(ModelSubject::new), None);
 }
 
-/// What a wrong file system does to the operations it is given, what it answers, and what it shows.
+/// How a wrong file system changes its operations, its answers, and what it shows.
 struct Wrong {
     inner: ModelSubject,
     change_op: fn(&Op) -> Op,
@@ -73,7 +73,7 @@ fn must_be_noticed(what: &str, wrong: fn() -> Wrong) {
     assert!(first_difference(wrong).is_some(), "not noticed: {what}");
 }
 
-/// Operations that do something else than asked.
+/// Operations that do something other than requested.
 #[test]
 fn wrong_operations_are_noticed() {
     must_be_noticed("NoReplace replaces", || Wrong {
@@ -170,7 +170,7 @@ fn wrong_answers_are_noticed() {
     });
 }
 
-/// Attributes that are wrong, also those of which the model only knows when they may change.
+/// Attributes that are wrong, including those of which the model only knows when they may change.
 #[test]
 fn wrong_attributes_are_noticed() {
     type Named = (&'static str, fn(&mut Attr));

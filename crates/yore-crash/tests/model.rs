@@ -59,7 +59,7 @@ fn sync_during_an_unmount_returns() {
         }
         done.send(())
     });
-    // Nothing is timed: this is how long it may hang before that is called hanging.
+    // Nothing is measured: beyond this time the sync counts as hanging.
     let result = finished.recv_timeout(std::time::Duration::from_secs(60));
     assert!(result.is_ok(), "threads::sync_while_closing hangs, or panicked");
 }

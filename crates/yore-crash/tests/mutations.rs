@@ -1,4 +1,4 @@
-//! The crash tests work: each way to break the order of writes and flushes is found, within a bounded number
+//! The crash tests work: they find each way to break the order of writes and flushes, within a bounded number
 //! of states.
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn a_flush_left_out_is_found() {
     ]);
 }
 
-/// A flush that does not cover what was written before it is as bad as none, whatever it was.
+/// A flush that does not cover an earlier write is as bad as none, whatever was written.
 #[test]
 fn a_write_that_comes_after_its_flush_is_found() {
     must_be_found(&[

@@ -1,6 +1,6 @@
-//! Crashes of volumes with a past that is larger than what random sequences make: files of many extents,
-//! which are cut in many steps, and directories and a history of many blocks. What is judged is what
-//! `yore_crash::past` says.
+//! Crashes of volumes with a larger past than random sequences make: files of many extents, which are
+//! truncated in many steps, and directories and a history of many blocks. The rules of judgement are in
+//! `yore_crash::past`.
 
 use std::sync::Arc;
 use yore_crash::op::brief::{create, mkdir, path as target, place, write};
@@ -30,7 +30,7 @@ fn snapshot(wait: bool) -> Op {
     Op::Snapshot { name: Arc::from(&b""[..]), wait }
 }
 
-/// Crashes the second sequence in so many ways.
+/// Crashes the second sequence in this many ways.
 fn crash(preparation: Vec<Op>, ops: Vec<Op>, states: usize) {
     let recorded = match record_operations(preparation, ops) {
         Ok(recorded) => recorded,
@@ -46,7 +46,7 @@ fn crash(preparation: Vec<Op>, ops: Vec<Op>, states: usize) {
     }
 }
 
-/// A file of 400 extents that a snapshot has seen is cut in many steps, written over here and there, and
+/// A file of 400 extents that a snapshot has seen is truncated in many steps, overwritten here and there, and
 /// removed, with further snapshots in between: none of its blocks and nodes is lost or changed.
 #[test]
 fn a_file_of_many_extents_is_event_and_overwritten() {
@@ -62,7 +62,8 @@ fn a_file_of_many_extents_is_event_and_overwritten() {
     crash(preparation, ops, 300);
 }
 
-/// A file goes while it is in use, with 400 extents that a snapshot has seen and some that none has seen.
+/// A file is removed while it is in use, with 400 extents that a snapshot has seen and some that none has
+/// seen.
 #[test]
 fn a_file_of_many_extents_goes_while_it_is_in_use() {
     let mut preparation = vec![create("a"), create("b")];

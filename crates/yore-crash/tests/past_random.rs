@@ -1,10 +1,10 @@
 //! Promise: whatever the sequence of operations and events, every past view equals a full copy made when the
-//! event was taken, also after others were forgotten. Moves out of and into directories with events of their
-//! own, hard links across them, events of the volume and of directories, versions that policies make of
-//! files, under the names that these had, policies that change, volumes opened anew, forgetting that is
-//! broken off and goes on. When all events are forgotten, nothing of the past is left.
+//! event was taken, also after others were forgotten. The sequences contain moves out of and into directories
+//! with events of their own, hard links across them, events of the volume and of directories, versions that
+//! policies make of files, under the names that these had, policies that change, volumes opened again, and
+//! forgetting that is broken off and goes on. When all events are forgotten, nothing of the past is left.
 //!
-//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
+//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
 #[path = "../../yore-fs/tests/common/tree.rs"]
 mod reading;
@@ -33,10 +33,10 @@ use yore_fs::{
 type Copied = (FileKind, u32, u32, u64, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
 type Tree = BTreeMap<PathBuf, Copied>;
 
-/// A copy of all at and below a directory, whose paths are without it.
+/// A copy of a directory and everything below it; the paths are relative to it.
 fn copy(view: &View, root: InodeNo) -> Tree {
     let copied = |Found { path, attr, content, xattrs }: Found| {
-        // The links of a file that was cut with one of its directories may be elsewhere.
+        // If one of a file's directories got an event, the file's other links may be elsewhere.
         let (links, size) = if attr.kind == FileKind::Directory { (attr.links, 0) } else { (0, attr.size) };
         (path, (attr.kind, attr.permissions & 0o1777, links, size, content, xattrs))
     };
@@ -60,7 +60,7 @@ fn copy_all(volume: &Volume) -> Tree {
 struct Seen {
     event: EventNo,
     root: InodeNo,
-    /// Empty: that something was removed.
+    /// Empty if the event says that something was removed.
     copy: Tree,
     named: Option<Named>,
 }
@@ -74,7 +74,7 @@ struct Named {
 }
 
 impl Named {
-    /// Of the version that a policy has just made of a file, if that has a name now.
+    /// For the version that a policy has just made of a file, if the file has a name now.
     fn of(view: &View, file: InodeNo, time: Timestamp) -> Option<Named> {
         let path = view.path_now(file).unwrap()?;
         let mut directory = view.root();
@@ -144,13 +144,13 @@ struct Run {
     forgets: bool,
     /// Gives up all history of some files.
     expunges: bool,
-    /// Makes directories what they were.
+    /// Rolls directories back.
     rolls_back: bool,
-    /// Of which versions are made.
+    /// The files that get versions.
     policies: bool,
     /// The last event known.
     last: EventNo,
-    /// The last one that rolling back has taken.
+    /// The last event that a rollback has taken.
     last_rolled: EventNo,
 }
 
@@ -290,7 +290,7 @@ impl Run {
         self.volume.view().set_policy(inode, &Policy { versioning, ..Policy::default() })
     }
 
-    /// Remembers the versions that policies have made.
+    /// Records the versions that policies have made.
     fn note_versions(&mut self) {
         let view = self.volume.view().clone();
         let new: Vec<_> =
@@ -323,7 +323,7 @@ impl Run {
         assert!(report.is_clean(), "{report}: {:#?}", &self.log[self.log.len().saturating_sub(30)..]);
     }
 
-    /// Forgets some events: at once, in the background of what follows, or in pieces.
+    /// Forgets some events: at once, in the background of later operations, or in pieces.
     fn forget(&mut self) {
         let mut numbers = Vec::new();
         for _ in 0..self.pick(4) + 1 {
@@ -346,8 +346,8 @@ impl Run {
         }
     }
 
-    /// Gives up all history of a file, or of a directory with all that was ever in it; the copies lose it,
-    /// too. All of it goes at once, or in the background of what follows, or in pieces.
+    /// Gives up all history of a file, or of a directory with everything that was ever in it; the copies lose
+    /// it, too. This happens at once, in the background of later operations, or in pieces.
     fn expunge(&mut self) {
         let view = self.volume.view().clone();
         let old = self.pick(self.seen.len() as u64 * 2) as usize;
@@ -396,9 +396,9 @@ impl Run {
         assert_eq!(copy_all(&self.volume), before, "the present stays");
     }
 
-    /// Makes a directory what it was as of an event: it is its copy then, and all else is what it is; the
-    /// events before and after are seen, too. What expunging took from an event cannot come back, so both are
-    /// not tried together.
+    /// Rolls a directory back to an event. It equals its copy then, and everything else is unchanged; the
+    /// events before and after can be seen, too. A rollback cannot bring back what was expunged from an
+    /// event, so both are not tried together.
     fn roll_back(&mut self) {
         let view = self.volume.view().clone();
         let old = self.pick(self.seen.len() as u64) as usize;
@@ -420,7 +420,7 @@ impl Run {
             was.keys().chain(after.keys()).filter(|p| was.get(*p) != after.get(*p)).collect();
         let tail = &self.log[self.log.len().saturating_sub(30)..];
         assert!(differ.is_empty(), "{differ:?} differ: {tail:#?}");
-        // Files that have names elsewhere, too, may have changed there with their attributes.
+        // Files that also have names elsewhere may have changed there with their attributes.
         if let Some(place) = place {
             let below = place.strip_prefix("/").unwrap().to_path_buf();
             let others = |of: &Tree| -> Vec<PathBuf> {
@@ -440,8 +440,8 @@ impl Run {
             }
         }
         assert_eq!(view.unfinished_rollbacks().unwrap(), []);
-        // A version that was made just before its file got a name is found under that as long as the name is
-        // in use; many go here.
+        // A version that was made just before its file got a name is found under that name as long as the
+        // name is in use; many such names go here.
         self.seen.iter_mut().for_each(|seen| seen.named = None);
     }
 
@@ -527,7 +527,7 @@ fn what_policies_keep_stays_and_what_is_forgotten_leaves_nothing() {
     }
 }
 
-/// The same, and of some files all history is given up: it is gone from all views, and everything else stays.
+/// The same, and all history of some files is given up: it is gone from all views, and everything else stays.
 #[test]
 fn what_is_expunged_is_gone_and_nothing_else() {
     for seed in seeds(12) {
@@ -538,7 +538,8 @@ fn what_is_expunged_is_gone_and_nothing_else() {
     }
 }
 
-/// Directories become what they were, and back: exactly, with everything else and every past view as it was.
+/// Directories are rolled back, and forward again: exactly, with everything else and every past view as it
+/// was.
 #[test]
 fn what_is_rolled_back_is_its_copy() {
     for seed in seeds(12) {
@@ -558,9 +559,9 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Past views do not change, and hold together, while threads change the present: each writes a number to two
-/// files, the first before the second, and moves a file to and fro between two names, which is never under
-/// both or neither.
+/// Past views do not change, and are consistent, while threads change the present. Each thread writes a
+/// number to two files, the first before the second, and moves a file to and fro between two names, so that
+/// it is never under both or neither.
 #[test]
 fn past_views_stand_still_while_threads_work() {
     let volume = Volume::memory(256 << 20).unwrap();
@@ -618,9 +619,9 @@ fn past_views_stand_still_while_threads_work() {
     });
 }
 
-/// The same while others are forgotten: a thread forgets every other snapshot as they come, most of them
-/// while the next are taken and the present is changed. What is not forgotten stays, also a snapshot that was
-/// taken while forgetting was under way; and in the end nothing is left of the others.
+/// The same while snapshots are forgotten: a thread forgets every other snapshot as they come, most of them
+/// while the next are taken and the present changes. The others stay, including a snapshot that was taken
+/// while forgetting was under way; and in the end nothing is left of the forgotten ones.
 #[test]
 fn past_views_stand_still_while_others_are_forgotten() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
@@ -690,8 +691,8 @@ fn past_views_stand_still_while_others_are_forgotten() {
     assert_eq!((report.counts.versions, report.counts.past_names), (0, 0), "{report}");
 }
 
-/// A link that never changes and attributes in a tree of three levels are shared by many versions. The
-/// checker took the nodes below one that it knew for named twice.
+/// Many versions share a link that never changes and attributes in a tree of three levels. The checker
+/// reported the nodes below a shared node as named twice.
 #[test]
 fn trees_that_versions_share_are_sound() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
@@ -721,8 +722,9 @@ fn trees_that_versions_share_are_sound() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// What is let go of with all that is below it is counted with all that is below it: trees of three levels of
-/// attributes, a part of which is the past's, go with their files, and then the versions, one after another.
+/// When a node is freed together with everything below it, the counts cover everything below it: trees of
+/// three levels of attributes, partly shared with the past, go with their files, and then the versions, one
+/// after another.
 #[test]
 fn trees_that_go_whole_are_counted_whole() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
@@ -770,9 +772,9 @@ fn trees_that_go_whole_are_counted_whole() {
 }
 
 /// Versions of single files are made beside everything else, and take numbers while other changes are under
-/// way: names ended at another number than they were looked up with. Threads save as editors do, each in its
-/// own way, in one directory; snapshots are taken and some versions forgotten meanwhile. What each saved is
-/// under its name at its time, and the volume is sound.
+/// way: names ended at another number than the one with which they were looked up. Threads save as editors
+/// do, each in its own way, in one directory; snapshots are taken and some versions forgotten meanwhile. Each
+/// save is found under its name at its time, and the volume is sound.
 #[test]
 fn versions_are_made_beside_other_changes() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
@@ -793,7 +795,7 @@ fn versions_are_made_beside_other_changes() {
                         volume.write(format!("tmp{t}"), &text).unwrap();
                         volume.rename(format!("tmp{t}"), &name).unwrap();
                     }
-                    // Of this file alone, so the last event of it.
+                    // The policy makes versions of this file alone, so the last event is its own.
                     let inode = volume.node(&name).unwrap().inode();
                     let events = volume.view().events().unwrap();
                     let last = events.iter().rev().find(|event| event.row.root == inode).unwrap();

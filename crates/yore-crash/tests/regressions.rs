@@ -28,7 +28,7 @@ fn file(view: &View, name: &[u8], permissions: u32) -> Node {
     view.create(&caller, view.root(), name, FileKind::Regular, permissions, 0).expect("there is room")
 }
 
-/// The volume as a crash now leaves it, with nothing of what is not flushed.
+/// The volume as a crash now leaves it, without anything that is not flushed.
 fn crash(device: &SimulatedDevice) -> View {
     let trace = device.trace();
     let point = trace.crash_point(trace.len()).expect("the last entry");
@@ -71,8 +71,9 @@ fn small_content_overwritten_before_a_change_of_attributes_is_synced() {
     }
 }
 
-/// A write that drops set-id bits changes an attribute; that must not wait for the data, or a crash brings
-/// the bits back although later operations survive it (and, where data goes in place, with the new content).
+/// A write that drops set-id bits changes an attribute. That must not wait for the data; otherwise a crash
+/// brings the bits back although later operations survive it (and, if data is written in place, with the new
+/// content).
 #[test]
 fn set_id_bits_dropped_by_a_write_do_not_come_back() {
     let (device, view) = fresh();
@@ -87,12 +88,12 @@ fn set_id_bits_dropped_by_a_write_do_not_come_back() {
     assert_eq!(permissions, 0o755, "{permissions:o}");
 }
 
-/// Truncating a file took its capability off in an Op of its own before the event. A generation that was
-/// frozen in between showed the file of before the call without the capability; both are attributes of one
-/// moment, so they go in one Op.
+/// Truncating a file dropped its capability in a separate Op before the truncation. A generation that was
+/// frozen in between showed the old file without the capability. Both are attributes of one moment, so they
+/// belong in one Op.
 #[test]
 fn a_event_and_the_capability_that_it_takes_are_one() {
-    // When generations are frozen is up to the schedule: three rounds of four met the defect.
+    // The schedule decides when generations are frozen: three rounds of four met the defect.
     (0..20).for_each(|_| truncate_files_with_capabilities_while_another_syncs());
 }
 
@@ -147,7 +148,7 @@ fn truncate_files_with_capabilities_while_another_syncs() {
     }
 }
 
-/// A write that writes nothing, or fails, must not drop capabilities or set-id bits either.
+/// A write that writes nothing, or fails, must not drop capabilities or set-id bits.
 #[test]
 fn a_write_of_nothing_changes_nothing() {
     let (_device, view) = fresh();
@@ -164,7 +165,7 @@ fn a_write_of_nothing_changes_nothing() {
     assert!(view.getxattr(node.inode(), name).is_ok(), "after a write that failed");
 }
 
-/// Copying a file's end to a place beyond its end must not go on with what the copy itself has appended.
+/// Copying a file's end to a place beyond its end must not continue with what the copy itself has appended.
 #[test]
 fn a_copy_within_a_file_ends_where_the_file_ended() {
     let (_device, view) = fresh();
@@ -175,8 +176,8 @@ fn a_copy_within_a_file_ends_where_the_file_ended() {
     assert_eq!(view.getattr(node.inode()).expect("it exists").size, 25_000);
 }
 
-/// Who is not in a file's group and does not keep set-id bits must not get the group's, neither by chmod nor
-/// by creating a program in a set-group-id directory.
+/// A user who is not in a file's group and may not keep set-id bits must not get the group's, neither by
+/// chmod nor by creating a program in a set-group-id directory.
 #[test]
 fn an_ordinary_user_does_not_set_another_groups_bit() {
     let (_device, view) = fresh();

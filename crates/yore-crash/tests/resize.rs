@@ -1,6 +1,6 @@
-//! Promise: a volume gets longer while it is used, and nothing is lost wherever the power fails: it has the
-//! old length or the new one, and the new one once that was promised. What lies on it is whole, and the
-//! checker finds nothing. It gets shorter if nothing lies beyond, and is as it was if something does.
+//! Promise: a volume grows while it is used, and nothing is lost wherever the power fails. It has the old
+//! length or the new one, and the new one once that was promised. Its content is whole, and the checker finds
+//! nothing. It can shrink if nothing lies beyond the new end; otherwise it stays as it was.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use yore_fs::{Error, File, MkfsOptions, MountOptions, Volume};
 const MIB: u64 = 1 << 20;
 const DONE: u64 = 1;
 
-/// The beginning of a device, which can be made longer up to all of it.
+/// The beginning of a device, which can grow up to all of it.
 type Part = Wrapped<Arc<dyn Device>, Size>;
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ fn whole(volume: &Volume, files: usize) {
     }
 }
 
-/// Fills the volume to the brim; how many bytes there were room for.
+/// Fills the volume completely; returns how many bytes there was room for.
 fn fill(volume: &Volume) -> u64 {
     let (chunk, mut n) = (vec![1; 1 << 20], 0);
     loop {
@@ -77,8 +77,8 @@ fn fill(volume: &Volume) -> u64 {
     }
 }
 
-/// Lengths within the first group, to the group's end, and into others; all of it can be used, and is there
-/// the next time.
+/// Lengths within the first group, to the group's end, and into others. All of the space can be used, and is
+/// there after opening again.
 #[test]
 fn all_of_a_longer_volume_can_be_used() {
     for (from, to) in [(20, 40), (20, 128), (40, 128 + 8), (100, 400), (128 + 8, 128 + 100), (256, 300)] {
@@ -113,8 +113,7 @@ fn all_of_a_longer_volume_can_be_used() {
     }
 }
 
-/// A device that cannot be made longer, a volume that is only read, a length that no volume has: nothing
-/// changes.
+/// A device that cannot grow, a volume opened for reading only, a length that no volume has: nothing changes.
 #[test]
 fn what_is_refused() {
     let device = made(Arc::new(MemoryDevice::new(64 * MIB)), 32 * MIB);
@@ -165,8 +164,8 @@ fn others_go_on_meanwhile() {
     sound(&*device);
 }
 
-/// What grew too far shrinks again, also when what was beyond was used and is gone; what lies there is in the
-/// way, and stays.
+/// A volume that grew too far shrinks again, also if the space beyond was used and is free again. Data that
+/// still lies there prevents it, and stays.
 #[test]
 fn a_shorter_volume() {
     let device = made(Arc::new(MemoryDevice::new(400 * MIB)), 100 * MIB);
@@ -187,7 +186,7 @@ fn a_shorter_volume() {
     };
     assert!(why.contains("beyond the new end") && why.contains("bytes long"), "{why}");
     assert_eq!(volume.info().size, 300 * MIB);
-    // After what was refused everything goes on.
+    // After a refusal everything goes on.
     volume.remove_file("fill0").unwrap();
     volume.sync().unwrap();
     volume.write("fill0", vec![3; 500_000]).unwrap();
@@ -202,7 +201,7 @@ fn a_shorter_volume() {
     whole(&volume, 8);
     volume.close().unwrap();
     sound(&*device);
-    // The rest of the device is not looked at any more.
+    // The rest of the device is not read any more.
     let short = part(device.below.clone(), 40 * MIB);
     sound(&*short);
     let volume = Volume::open(short.clone(), &options()).unwrap();
@@ -211,7 +210,7 @@ fn a_shorter_volume() {
     fill(&volume);
     volume.close().unwrap();
     sound(&*short);
-    // And longer again, where zones of before lie.
+    // And longer again, where older zones lie.
     let volume = Volume::open(device.clone(), &options()).unwrap();
     volume.view().lengthen(400 * MIB).unwrap();
     fill(&volume);
@@ -226,7 +225,7 @@ fn crashes(from: u64, to: u64) -> usize {
     let volume = Volume::open(simulated.clone(), &options()).unwrap();
     (0..4).for_each(|n| volume.write(format!("f{n}"), content(n)).unwrap());
     volume.sync().unwrap();
-    // Something that no generation has yet, but the log.
+    // Something that is in the log only, and in no generation yet.
     volume.write("logged", "logged").unwrap();
     File::open(&volume, "logged").unwrap().sync_all().unwrap();
     simulated.restart_trace();
@@ -260,7 +259,7 @@ fn crashes(from: u64, to: u64) -> usize {
     states
 }
 
-/// While files move away from the new end the power fails anywhere: they are whole, at either length.
+/// The power fails anywhere while files move away from the new end: they are whole, at either length.
 #[test]
 fn a_crash_while_files_move() {
     let (from, to) = (40, 24);
@@ -272,7 +271,7 @@ fn a_crash_while_files_move() {
     (0..6).for_each(|n| volume.write(format!("f{n}"), content(n)).unwrap());
     volume.sync().unwrap();
     volume.remove_file("filler").unwrap();
-    // Something that no generation has yet, but the log.
+    // Something that is in the log only, and in no generation yet.
     let file = yore_fs::OpenOptions::new().write(true).open(&volume, "f5").unwrap();
     file.write_at(&content(5)[..9000], 0).unwrap();
     file.sync_all().unwrap();

@@ -1,9 +1,9 @@
-//! Promise: wherever the power fails while a directory is made what it was, it is as before it or as after it
-//! when the volume is opened again, never between; and as after it, once that was promised. What is elsewhere
-//! is not concerned, the volume is sound before and after, and the events show what they have seen.
+//! Promise: wherever the power fails during a rollback, the directory is as before it or as after it when the
+//! volume is opened again, never in between; and as after it once that was promised. Other directories are
+//! not affected, the volume is sound before and after, and the events show what they have seen.
 //!
-//! Sequences of operations and snapshots at random, each with a rollback, an undo or a redo in which the
-//! power fails after each of its writes. `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so
+//! Random sequences of operations and snapshots, each with a rollback, an undo or a redo in which the power
+//! fails after each of its writes. `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that
 //! many.
 
 #[path = "../../yore-fs/tests/common/seeds.rs"]
@@ -47,7 +47,7 @@ impl Random {
         format!("d/{directory}{name}")
     }
 
-    /// Changes something; what cannot be done is not done.
+    /// Changes something; skips what is impossible.
     fn step(&mut self, volume: &Volume) {
         let (path, other, n) = (self.path(), self.path(), self.below(60_000));
         let _ = match self.below(16) {
@@ -63,7 +63,7 @@ impl Random {
             11 => volume.hard_link(&path, &other),
             12 => volume.set_permissions(&path, 0o600 + n as u32 % 64),
             13 => volume.set_xattr(&path, "user.a", n.to_string(), SetXattrMode::Any),
-            // It is taken away as often as it is set.
+            // The attribute is removed as often as it is set.
             14 => volume.node(&path).and_then(|node| {
                 let bits = [InodeFlags::IMMUTABLE, InodeFlags::APPEND_ONLY, InodeFlags::NO_DUMP];
                 let flags = bits.get(n % 6).copied().unwrap_or(InodeFlags::empty());
@@ -74,7 +74,7 @@ impl Random {
     }
 }
 
-/// What is done last: a rollback to the first event, or an undo of one, or a redo of that.
+/// The last operation: a rollback to the first event, an undo of one, or a redo of that.
 fn roll(volume: &Volume, dir: InodeNo, target: EventNo, verb: Verb) {
     let view = volume.view();
     let plan = match verb {
@@ -90,8 +90,8 @@ fn roll(volume: &Volume, dir: InodeNo, target: EventNo, verb: Verb) {
     view.rollback(&Rights::All, dir, &plan, &mut |_| ()).unwrap();
 }
 
-/// Runs a sequence up to the last rollback, which is to be that of `verb`; the directory, and the event it
-/// goes back to.
+/// Runs a sequence up to the last rollback, which is to be that of `verb`. Returns the directory, and the
+/// event to which it goes back.
 fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, EventNo) {
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
     volume.create_dir_all("d/a/c").unwrap();
@@ -114,13 +114,13 @@ fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, EventNo) 
     if seed.is_multiple_of(2) {
         volume.sync().unwrap();
     } else {
-        // All that is there is promised, and not yet in a generation.
+        // Everything so far is promised, and in no generation yet.
         view.snapshot(dir, "", false, true).unwrap();
     }
     (dir, target)
 }
 
-/// Runs a sequence; how many states there were.
+/// Runs a sequence; returns how many states there were.
 fn run(seed: u64) -> usize {
     let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(SIZE)));
     let mkfs = MkfsOptions { log_size: (seed.is_multiple_of(2)).then_some(0), ..MkfsOptions::default() };
@@ -176,12 +176,13 @@ fn run(seed: u64) -> usize {
     states
 }
 
-/// What was, with the set-id bits that the past does not show left out on both sides: there are none here.
+/// The past of a directory. Set-id bits, which the past does not show, are left out on both sides: there are
+/// none here.
 fn tree_of_then(view: &View, dir: InodeNo, event: EventNo) -> Tree {
     tree(&view.as_of(event), dir)
 }
 
-/// `YORE_ROUNDS` and `YORE_SEED` say how many others, and from which on.
+/// `YORE_ROUNDS` says how many other sequences to run, and `YORE_SEED` where to begin.
 #[test]
 fn a_crash_leaves_before_or_after() {
     let mut states = 0;

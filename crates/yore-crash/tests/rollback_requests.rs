@@ -1,10 +1,10 @@
-//! Promise: whatever an owner asks to be made what it was, it ends, or is refused before anything is changed.
-//! Directories are changed at random, and rolled back as of any event, with any two events said to be between
-//! what others changed, as a program that speaks to a mount may ask; meanwhile files are open, have names
-//! elsewhere, and come and go in the directory that is rolled back. What was asked without others is exactly
-//! what it was then; and what was undone can be undone.
+//! Promise: whatever rollback an owner asks for, it ends, or is refused before anything is changed.
+//! Directories change at random, and are rolled back as of any event. The request may say that others'
+//! changes lie between any two events, as a program that speaks to a mount may do. Meanwhile files are open,
+//! have names elsewhere, and come and go in the directory that is rolled back. A rollback that leaves no
+//! changes out makes everything exactly what it was then; and what was undone can be undone.
 //!
-//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
+//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
 #[path = "../../yore-fs/tests/common/seeds.rs"]
 mod seeds;
@@ -25,7 +25,7 @@ use yore_fs::{
 };
 
 const SIZE: u64 = 64 << 20;
-/// Directories that are cut and rolled back.
+/// Directories that get snapshots and are rolled back.
 const ROOTS: [&str; 4] = ["/", "d", "d/a", "d/b"];
 
 struct Owner {
@@ -46,7 +46,7 @@ impl Owner {
         format!("{directory}{name}")
     }
 
-    /// Changes something; what cannot be done is not done.
+    /// Changes something; skips what is impossible.
     fn step(&mut self) {
         let (path, other, n, what) = (self.path(), self.path(), self.below(60_000), self.below(24));
         let volume = &self.volume;
@@ -84,7 +84,7 @@ impl Owner {
         view.events().unwrap().iter().map(|event| event.number).filter(sees).collect()
     }
 
-    /// What is asked for: as the commands do, or anything.
+    /// A plan: as the commands make it, or any other.
     fn plan(&mut self, dir: InodeNo, numbers: &[EventNo]) -> Option<Plan> {
         let any = numbers[self.below(numbers.len())];
         match self.below(6) {
@@ -172,7 +172,7 @@ fn run(seed: u64) {
     assert!(report.is_clean(), "YORE_SEED={seed}: {report}");
 }
 
-/// `YORE_ROUNDS` and `YORE_SEED` say how many others, and from which on.
+/// `YORE_ROUNDS` says how many other sequences to run, and `YORE_SEED` where to begin.
 #[test]
 fn every_rollback_ends_or_is_refused() {
     for seed in seeds(8) {

@@ -1,7 +1,7 @@
 //! Promise: after expunging and shredding, the image holds nothing of the file: not its content, in blocks or
-//! in its inode, not its name, not where a link led, no attribute; not in older copies of metadata, dead
-//! cells, free blocks, nor in the log. What is kept is whole, others go on meanwhile, and the volume is
-//! sound.
+//! in its inode, not its name, not a link's target, no attribute; not in older copies of metadata, dead
+//! cells, free blocks, nor in the log. Kept history is whole, other threads go on meanwhile, and the volume
+//! is sound.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ fn none(device: &dyn Device) {
     assert_eq!(left, [], "is left on the medium");
 }
 
-/// Names, contents, links and attributes, some that many others lie beside; saved again and again, and
+/// Names, contents, links and attributes, some with many others beside them; saved again and again, and
 /// synced, so that the log has them.
 fn secrets(volume: &Volume, round: usize) -> Vec<String> {
     let mut names = Vec::new();
@@ -53,7 +53,7 @@ fn secrets(volume: &Volume, round: usize) -> Vec<String> {
         volume.symlink(TARGET.repeat(length), &name).unwrap();
         names.push(name);
     }
-    // A cell that was moved about.
+    // A cell that was moved to another place.
     let (old, new) = (format!("d/{NAME}-0"), format!("d/{NAME}-renamed"));
     volume.rename(&old, &new).unwrap();
     names[0] = new;
@@ -125,7 +125,8 @@ fn nothing_is_left_of_what_was_expunged() {
     volume.close().unwrap();
 }
 
-/// What was removed and no snapshot has goes, too; others write and sync meanwhile, and lose nothing.
+/// Files that were removed and that no snapshot has are shredded, too. Other threads write and sync
+/// meanwhile, and lose nothing.
 #[test]
 fn others_go_on_meanwhile() {
     let (device, volume) = made();
@@ -155,7 +156,7 @@ fn others_go_on_meanwhile() {
         assert!(writer.join().unwrap() >= 50);
     });
     kept(&volume);
-    // As after a power failure: what was synced is there.
+    // As after a power failure: synced data is there.
     let crashed = Arc::new(device.snapshot());
     volume.close().unwrap();
     sound(&*device);
@@ -164,7 +165,7 @@ fn others_go_on_meanwhile() {
     kept(&again);
 }
 
-/// Told to stop, it stops, and nothing is wrong.
+/// A stop request ends it, and nothing is wrong.
 #[test]
 fn broken_off() {
     let (device, volume) = made();

@@ -1,6 +1,6 @@
-//! Promise: a volume that gets shorter takes along what files have beyond its new end, and says what does not
-//! move, changing nothing. What lies on it has the same content before and after, the past included, and the
-//! checker finds nothing.
+//! Promise: a volume that shrinks moves the data of files that lies beyond its new end. If something does not
+//! move, it says so, and changes nothing. The files have the same content before and after, including the
+//! past, and the checker finds nothing.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ fn made(size: u64) -> (Arc<MemoryDevice>, Volume) {
     (device, volume)
 }
 
-/// So many bytes that tell where they are from.
+/// This many bytes that tell where they are from.
 fn content(of: u64, len: u64) -> Vec<u8> {
     (0..len / 8).flat_map(|n| (n * 31 + of * 1_000_003).to_le_bytes()).collect()
 }
@@ -33,7 +33,7 @@ fn sound(device: &dyn Device) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// What is refused, and that nothing was changed by it.
+/// The reason for a refusal; checks that nothing was changed by it.
 fn refused(volume: &Volume, bytes: u64) -> String {
     let before = (volume.info().size, volume.statfs().blocks_free);
     let Err(Error::Refused(why)) = volume.view().shorten(bytes, &mut |_, _| ()) else {
@@ -44,7 +44,7 @@ fn refused(volume: &Volume, bytes: u64) -> String {
     why
 }
 
-/// Shortens, and how many bytes moved.
+/// Shortens the volume; returns how many bytes moved.
 fn shorten(volume: &Volume, bytes: u64) -> u64 {
     let mut moved = (0, 0);
     assert!(volume.view().shorten(bytes, &mut |done, all| moved = (done, all)).unwrap());
@@ -62,8 +62,8 @@ fn forget(volume: &Volume, events: &[yore_fs::EventNo]) {
     volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
 }
 
-/// A volume of which the first half was removed is made half as long: whole files, one with holes, one that
-/// was allocated and never written, one with two names, and one that has no name and is open come along.
+/// A volume whose first half was removed is made half as long. These move along: whole files, one with holes,
+/// one that was allocated and never written, one with two names, and one that has no name and is open.
 #[test]
 fn what_files_have_moves() {
     let (device, volume) = made(256 * MIB);
@@ -117,9 +117,9 @@ fn what_files_have_moves() {
     assert!(!volume.exists("open").unwrap());
 }
 
-/// What only the past has does not move, nor what a changed file has in common with its past: the refusal
-/// names both, with what frees them. What a snapshot has seen and nobody changed since moves, and is found in
-/// the past as before.
+/// Blocks that only the past has do not move, nor do those that a changed file shares with its past: the
+/// refusal names both, and what frees them. Blocks that a snapshot has seen and that nobody changed since
+/// move, and the past shows them as before.
 #[test]
 fn a_snapshot_in_the_way() {
     let (device, volume) = made(64 * MIB);
@@ -141,7 +141,7 @@ fn a_snapshot_in_the_way() {
     for words in ["/changed", " … and ", "bytes of history alone", "yore forget", "bytes long"] {
         assert!(why.contains(words), "{words}: {why}");
     }
-    // As short as it says.
+    // As short as the message says.
     let least: u64 = why.split("can be made ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!((24 * MIB..64 * MIB).contains(&least), "{why}");
     shorten(&volume, least);
@@ -159,9 +159,9 @@ fn a_snapshot_in_the_way() {
     sound(&*device);
 }
 
-/// Of a file that a version has as it was allocated and never written, the blocks are given to others when
-/// the present lets go of them. They may lie where the volume ends no more: the version reads as zeros
-/// nevertheless, and the checker finds nothing.
+/// A version has a file as it was allocated and never written. When the present frees those blocks, others
+/// get them. The blocks may then lie beyond the volume's end: the version reads as zeros nevertheless, and
+/// the checker finds nothing.
 #[test]
 fn what_a_version_has_and_nobody_wrote() {
     let (device, volume) = made(64 * MIB);
@@ -190,8 +190,8 @@ impl Rng {
     }
 }
 
-/// Random changes, snapshots and lengths: the volume gets shorter or says why not, and files and snapshots
-/// are what a model says.
+/// Random changes, snapshots and lengths: the volume shrinks or says why not, and files and snapshots agree
+/// with a model.
 #[test]
 fn agrees_with_a_model_at_any_length() {
     let mut shortened = 0;
@@ -203,7 +203,7 @@ fn agrees_with_a_model_at_any_length() {
         let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         let mut past: Option<(yore_fs::EventNo, BTreeMap<String, Vec<u8>>)> = None;
         for round in 0..10 {
-            // What is removed in front of the rest, so that something must move.
+            // A part that is removed in front of the rest, so that something must move.
             let filled =
                 volume.write("filler", content(round, 10 * MIB)).and_then(|()| volume.sync()).is_ok();
             for step in 0..25 {

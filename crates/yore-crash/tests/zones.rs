@@ -1,6 +1,6 @@
-//! Zones come and go with what they hold. The story: a directory of a million files made ten times the zones
-//! that it needed, because each Op that found the near zones full made one and then went on to another; and
-//! once the files were gone the zones stayed, each for one empty inode block.
+//! Zones come and go with their content. The story: a directory of a million files made ten times the zones
+//! that it needed, because each Op that found the near zones full made one and then went on to another. Once
+//! the files were gone the zones stayed, each for one empty inode block.
 
 use std::sync::Arc;
 use yore_device::simulated::CrashPlan;

@@ -1,4 +1,5 @@
-//! The judge is given trees that are wrong in one way each, and must say so; and right ones, and must not.
+//! The judge gets trees that are wrong in one way each, and must refuse them; and right ones, which it must
+//! accept.
 
 use super::*;
 use crate::generate::{sequence, Profile};
@@ -43,7 +44,7 @@ fn rename(from: &str, to: &str) -> Op {
     Op::Rename { from: place(from), to: place(to), mode: RenameMode::Replace }
 }
 
-/// What the model does with these operations.
+/// The model's history of these operations.
 fn history(ops: Vec<Op>) -> History {
     let mut runner = Runner::new(ModelSubject::new(), &ModelSubject::root());
     let mut history = History::new(runner.model.clone());
@@ -84,7 +85,7 @@ fn content_of(judge: &Judge, moment: usize, text: &str) -> (u64, BTreeMap<u64, A
     (*size, blocks.clone())
 }
 
-/// Every moment that is not older than what was synced is accepted as it is, at every crash after it.
+/// Every moment that is not older than the last sync is accepted as it is, at every crash after it.
 #[test]
 fn every_true_moment_is_accepted() {
     for seed in 0..15 {
@@ -157,7 +158,7 @@ fn a_state_older_than_a_sync_is_reported() {
     assert_eq!(judge.judge(&at(&judge, 2), bounds(3, 2), Unit::Block), Ok(2));
 }
 
-/// What fsync promised is there: the name, the size, the content.
+/// Whatever fsync promised is there: the name, the size, the content.
 #[test]
 fn what_fsync_promised_must_be_there() {
     let ops = vec![create("a"), write("a", 0, 9000, 1), fsync("a"), write("a", 0, 4096, 2), create("b")];
@@ -219,8 +220,8 @@ fn a_renamed_file_is_never_short() {
     assert!(judge.judge(&tree, bounds(4, 4), Unit::Block).is_err(), "an empty stretch");
 }
 
-/// A file that only grew begins as it should, whatever its size: neither a hole in it nor bytes of before are
-/// accepted, which would be if blocks were looked at one by one.
+/// A file that only grew begins as it should, whatever its size. Neither a hole in it nor older bytes are
+/// accepted, although a judgement block by block would accept both.
 #[test]
 fn a_file_that_only_grew_is_a_prefix() {
     let mut ops =
@@ -238,10 +239,10 @@ fn a_file_that_only_grew_is_a_prefix() {
     };
     found(&judge, 6, 20_000, &|_| {}).expect("all of it");
     found(&judge, 4, 3000, &|_| {}).expect("a part of it");
-    // Its blocks are each what they were at some moment.
+    // Each of its blocks is as it was at some moment.
     found(&judge, 2, 3000, &|_| {}).expect_err("zeros behind what was fsynced");
     found(&judge, 6, 12_000, &|blocks| drop(blocks.remove(&1))).expect_err("a hole");
-    // Once something is overwritten it is judged by blocks.
+    // Once something is overwritten, the file is judged by blocks.
     ops.push(write("file", 10, 10, 4));
     let judge = Judge::new(history(ops));
     found(&judge, 7, 12_000, &|blocks| drop(blocks.remove(&1))).expect("old and new by block");
@@ -268,8 +269,8 @@ fn truncated_content_does_not_come_back() {
     assert!(judge.judge(&tree, bounds(5, 5), Unit::Block).is_err(), "the truncation belongs to the moment");
 }
 
-/// Data that was not synced may be missing, and a truncation meets what is there then: the block is as it was
-/// at the sync, without what was truncated, which does not come back.
+/// Data that was not synced may be missing, and a truncation then meets the older block: the block is as it
+/// was at the sync, without the truncated part, which does not come back.
 #[test]
 fn a_truncation_meets_old_content() {
     let ops = vec![
@@ -296,13 +297,13 @@ fn snapshot(wait: bool) -> Op {
     Op::Snapshot { name: name(""), wait }
 }
 
-/// The snapshot that is the operation before a moment.
+/// The snapshot that the operation before a moment took.
 fn taken(judge: &Judge, moment: usize) -> Taken {
     Taken::new(yore_fs::EventNo(1), moment, &name(""), &judge.history.states[moment])
 }
 
-/// A snapshot shows what a crash at its moment could have left of a file: old or new, but nothing of later.
-/// What was synced afterwards, or waited for, it shows as it was.
+/// A snapshot shows what a crash at its moment could have left of a file: old or new, but nothing later. Data
+/// that was synced afterwards, or waited for, appears as it was.
 #[test]
 fn a_snapshot_shows_nothing_of_later_and_nothing_that_a_sync_has_made_old() {
     let ops = |wait, last| {

@@ -7,7 +7,7 @@ use crate::outcome::{Expect, Kind, Kinds};
 use yore_fs::{FallocateMode, FileKind, SeekTo};
 
 impl State {
-    /// Carries the operation out and says what to expect of it.
+    /// Carries the operation out and returns what to expect of it.
     pub fn apply(&mut self, op: &Op) -> (Expect, Effects) {
         let mut effects = Effects::default();
         let expect = match self.dispatch(op, &mut effects) {
@@ -20,7 +20,7 @@ impl State {
         (expect, effects)
     }
 
-    /// One arm for each operation, and nothing else: that it is long is that there are many.
+    /// This has one arm for each operation and nothing else. It is long because there are many operations.
     fn dispatch(&mut self, op: &Op, effects: &mut Effects) -> Result<Expect, Unresolved> {
         Ok(match op {
             Op::Create { at, kind, permissions, rdev, caller } => {
@@ -64,14 +64,14 @@ impl State {
                 effects.synced_all = true;
                 Expect::Done
             }
-            // What it shows is the state after it, which the judge has.
+            // The snapshot shows the state after it, which the judge has.
             Op::Snapshot { wait, .. } => {
                 effects.synced_all = *wait;
                 Expect::Done
             }
-            // What is promised of the others does not change.
+            // The promises of the other snapshots do not change.
             Op::Forget { .. } => Expect::Done,
-            // The present stays; of the past the judge knows.
+            // The present stays; the judge knows about the past.
             Op::Expunge { .. } => Expect::Done,
             Op::Fsync { target, data_only } => {
                 effects.synced = Some((self.resolve(target)?, *data_only));
@@ -121,7 +121,7 @@ impl State {
                 bad.add_if(inode.links == 0, Kind::NotFound);
                 Expect::Fails(bad)
             }
-            // Of a directory that was removed, POSIX leaves open whether `.` and `..` are listed.
+            // For a removed directory, POSIX leaves open whether `.` and `..` are listed.
             Some(_) if inode.links == 0 => Expect::Skip,
             Some(entries) => Expect::Entries(
                 entries.iter().map(|(name, ino)| (name.clone(), *ino, self.see(*ino).kind)).collect(),
@@ -141,7 +141,7 @@ impl State {
         let ino = self.resolve(target)?;
         let mut bad = self.bad_content(ino);
         if !bad.is_empty() {
-            // A directory may say that it is one, or that it has no such operation.
+            // A directory may answer that it is one, or that it has no such operation.
             if matches!(op, Op::Seek { .. } | Op::Fallocate { .. }) {
                 bad.add(Kinds::of(&[Kind::Invalid, Kind::Unsupported]));
             }
@@ -201,7 +201,7 @@ impl State {
         if grows {
             data.truncate(end);
         }
-        // What cannot be seen in the content need not be seen in the times.
+        // A change that does not show in the content need not show in the times.
         if *data == before {
             self.touch_maybe(ino, effects);
         } else {
@@ -225,7 +225,7 @@ impl State {
             return Expect::Fails(Kinds::of(&[Kind::Invalid]));
         }
         if overlap(len) {
-            // Whether the end of the source counts is not specified.
+            // It is not specified whether the end of the source counts.
             return Expect::Skip;
         }
         if count == 0 {

@@ -11,7 +11,7 @@ const SET_GROUP_ID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 /// The longest value of an extended attribute in bytes.
 const VALUE_MAX: usize = 65_536;
-/// Holds a program's capabilities, which do not survive what drops set-id bits.
+/// Holds a program's capabilities, which are dropped together with set-id bits.
 const CAPABILITY: &[u8] = b"security.capability";
 
 impl State {
@@ -55,7 +55,7 @@ impl State {
         inode.uid = set.uid.unwrap_or(inode.uid);
         inode.gid = set.gid.unwrap_or(inode.gid);
         if let (Some(size), Body::File(data)) = (set.size, &mut inode.body) {
-            // Whether setting the size it has already changes mtime depends on the call that asked for it.
+            // If the size is set to its present value, the call decides whether mtime changes.
             inode.mtime = if size == data.size() { maybe(inode.mtime) } else { Time::Now };
             // Growing may be delayed as a write is: the data below the new end comes first.
             if size < data.size() {
@@ -84,8 +84,8 @@ impl State {
         Expect::Done
     }
 
-    /// What a write by an ordinary user and a change of owner do. `foreign`: the bit goes even without
-    /// execution.
+    /// The effect of a write by an ordinary user, and of a change of owner. `foreign`: the bit goes even
+    /// without execution.
     pub(super) fn drop_set_id(&mut self, ino: Ino, foreign: bool) {
         let inode = self.at(ino);
         inode.permissions &= !SET_USER_ID;
@@ -95,7 +95,7 @@ impl State {
         inode.xattrs.remove(CAPABILITY);
     }
 
-    /// What is wrong with changing the content of an inode.
+    /// Reasons why the content of an inode cannot be changed.
     pub(super) fn bad_content(&self, ino: Ino) -> Kinds {
         match self.see(ino).kind {
             FileKind::Regular => Kinds::default(),

@@ -84,7 +84,7 @@ impl FileData {
         }
     }
 
-    /// Events or extends with zeros.
+    /// Truncates, or extends with zeros.
     pub fn truncate(&mut self, size: u64) {
         if size < self.size {
             self.zero(size, u64::MAX);

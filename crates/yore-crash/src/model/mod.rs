@@ -1,13 +1,13 @@
 //! The model: a file system as a plain value, written to be obviously right.
 //!
 //! A [`State`] is a table of inodes; cloning it costs one reference count per inode, so every prefix of a
-//! sequence of operations can be kept. Inodes are numbered in order of creation and never reused; what number
-//! the file system under test gave to each is learned when it is created ([`Identity`]).
+//! sequence of operations can be kept. Inodes are numbered in order of creation and never reused. The model
+//! learns the number that the file system under test gave to each when it is created ([`Identity`]).
 //!
-//! **Times.** The model cannot know what the clock said, only which operation set a time. An operation sets
-//! it to [`Time::Now`] (it must lie between the operation's begin and end) or to [`Time::Maybe`] where POSIX
-//! leaves open whether it changes; after the operation the file system is asked, and the answer is kept as
-//! [`Time::Known`] and must never be another until the next operation that sets it.
+//! **Times.** The model cannot know what the clock showed, only which operation set a time. An operation sets
+//! it to [`Time::Now`] (it must lie between the operation's begin and end), or to [`Time::Maybe`] if POSIX
+//! leaves open whether it changes. After the operation the model asks the file system, keeps the answer as
+//! [`Time::Known`], and expects the same until the next operation that sets it.
 
 mod apply;
 mod attributes;
@@ -33,7 +33,7 @@ pub type Ino = usize;
 /// The root directory.
 pub const ROOT: Ino = 0;
 
-/// What the file system under test calls an inode: its number and incarnation.
+/// The identity of an inode in the file system under test: its number and incarnation.
 pub type Identity = (u64, u32);
 
 /// A time in the model.
@@ -114,14 +114,14 @@ impl Inode {
     }
 }
 
-/// What an operation did, for those who must know more than the state after it.
+/// Effects of an operation, for those who must know more than the state after it.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Inodes with times to learn.
     pub touched: Vec<Ino>,
-    /// The inode it made.
+    /// The inode it created.
     pub created: Option<Ino>,
-    /// The file it event, and to what size: unlike a write, that is never delayed.
+    /// The file that it truncated, and to what size. Unlike a write, a truncation is never delayed.
     pub truncated: Option<(Ino, u64)>,
     /// Inodes whose ctime it set other than by changing content.
     pub ctime_set: Vec<Ino>,
@@ -142,7 +142,7 @@ pub struct State {
     slots: [Option<Ino>; SLOTS],
 }
 
-/// Why a target names nothing.
+/// Why a target leads to nothing.
 pub(crate) enum Unresolved {
     /// An empty slot.
     Skip,
@@ -195,7 +195,7 @@ impl State {
         State { inodes: order.iter().map(inode).collect(), slots: [None; SLOTS] }
     }
 
-    /// Sets all times of an inode, for one that others change as well.
+    /// Sets all times of an inode, for one that other threads change as well.
     pub fn set_times(&mut self, ino: Ino, time: Timestamp) {
         let inode = self.at(ino);
         let known = Time::Known(time);
@@ -222,12 +222,12 @@ impl State {
         self.slots[slot]
     }
 
-    /// Bytes in all files, for keeping within a volume.
+    /// Bytes in all files, to keep within a volume.
     pub fn used(&self) -> u64 {
         self.inodes().filter_map(|(_, inode)| inode.data()).map(FileData::used).sum()
     }
 
-    /// Forgets the slots: what a crash and a clean unmount do.
+    /// Forgets the slots, as a crash and a clean unmount do.
     pub fn without_slots(&self) -> State {
         let mut state = self.clone();
         for slot in 0..SLOTS {
@@ -236,13 +236,13 @@ impl State {
         state
     }
 
-    /// Records what the file system under test calls an inode.
+    /// Records the identity of an inode in the file system under test.
     pub fn learn_identity(&mut self, ino: Ino, identity: Identity) {
         self.at(ino).identity = Some(identity);
     }
 
-    /// Records what the file system under test says of the times of an inode; fails if that cannot be, given
-    /// that the last operation ran from `begin` to `end`.
+    /// Records the times of an inode in the file system under test; fails if they are impossible, given that
+    /// the last operation ran from `begin` to `end`.
     pub fn learn_times(
         &mut self,
         ino: Ino,
@@ -274,7 +274,7 @@ impl State {
         Ok(())
     }
 
-    /// The inode for changing it. It exists: the callers found it in a directory or a slot.
+    /// The inode, to change it. It exists: the callers found it in a directory or a slot.
     fn at(&mut self, ino: Ino) -> &mut Inode {
         Arc::make_mut(self.inodes[ino].as_mut().expect("the inode is in use"))
     }
@@ -284,7 +284,7 @@ impl State {
         self.inodes[ino].as_ref().expect("the inode is in use")
     }
 
-    /// The inode that a target names.
+    /// The inode to which a target leads.
     pub(crate) fn resolve(&self, target: &Target) -> Result<Ino, Unresolved> {
         match target {
             Target::Slot(slot) => self.slots[*slot].ok_or(Unresolved::Skip),
@@ -311,18 +311,18 @@ impl State {
         })
     }
 
-    /// What is wrong with a name in a directory before it is looked for.
+    /// What is wrong with a name in a directory before it is looked up.
     fn bad_place(&self, directory: Ino, name: &[u8]) -> Kinds {
         let mut bad = Kinds::default();
         let inode = self.see(directory);
         bad.add_if(inode.kind != FileKind::Directory, Kind::NotADirectory);
-        // Only a holder can name what is neither a directory nor there.
+        // Only a holder can name something that is neither a directory nor exists any more.
         bad.add_if(inode.kind != FileKind::Directory && inode.links == 0, Kind::NotFound);
         bad.add_if(name.len() > NAME_MAX, Kind::NameTooLong);
         bad
     }
 
-    /// The directory of a place and what has the name there now.
+    /// The directory of a place, and the inode that has the name there now.
     fn place(&self, at: &Place) -> Result<(Ino, Option<Ino>), Unresolved> {
         let directory = self.resolve(&at.directory)?;
         let bad = self.bad_place(directory, &at.name);

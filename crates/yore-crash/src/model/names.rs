@@ -142,7 +142,7 @@ impl State {
         Ok(Expect::Done)
     }
 
-    /// One name less; directories have but one.
+    /// Removes one name; directories have only one.
     fn lose_name(&mut self, ino: Ino, effects: &mut Effects) {
         let is_directory = self.is_directory(ino);
         let inode = self.at(ino);
@@ -160,7 +160,7 @@ impl State {
     ) -> Result<Expect, Unresolved> {
         let (source_directory, source) = match self.place(from) {
             Ok(place) => place,
-            // The other place may be wrong as well, and either may be said.
+            // The other place may be wrong as well, and either error is right.
             Err(Unresolved::Fails(mut bad)) => {
                 match self.place(to) {
                     Err(Unresolved::Fails(more)) => bad.add(more),

@@ -31,7 +31,7 @@ pub fn mkdir(at: &str) -> Op {
     Op::Mkdir { at: place(at), permissions: 0o755, caller: Caller::superuser() }
 }
 
-/// Writes `len` bytes that `tag` tells from others.
+/// Writes `len` bytes that `tag` distinguishes from others.
 pub fn write(target: &str, offset: u64, len: usize, tag: u64) -> Op {
     Op::Write { target: path(target), offset, len, tag, append: false, kill_set_id: false }
 }

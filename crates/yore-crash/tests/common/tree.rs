@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use yore_fs::{FileKind, InodeNo, View};
 
-/// Of each path below a directory kind, permissions, flags, owner, extended attributes and content; of what
-/// is no directory also the time, of symbolic links not that.
+/// For each path below a directory: kind, permissions, flags, owner, extended attributes and content; the
+/// time for everything but directories and symbolic links.
 pub type Tree = BTreeMap<PathBuf, String>;
 
 /// Reads it.
