@@ -43,7 +43,7 @@ use yore_format::{Inode, Policy};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Yes,
-    /// The thread holds locks that come later.
+    /// The thread holds locks that come later in the lock order.
     No,
 }
 
@@ -111,7 +111,7 @@ fn place(store: &Store, directory: &Arc<InodeCell>, wait: Wait) -> Result<Option
     Ok(Some(found))
 }
 
-/// Finds out whether the name of an inode is excluded; `None` if that cannot be done.
+/// Finds out whether the name of an inode is excluded; `None` if that is impossible.
 fn find_out(store: &Store, cell: &Arc<InodeCell>, is_directory: bool, wait: Wait) -> Result<Option<bool>> {
     let epoch = store.past.exclusion_epoch();
     if let Some(known) = cell.cover.excluded.get(epoch) {

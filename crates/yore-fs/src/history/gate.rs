@@ -298,7 +298,7 @@ mod tests {
                     let at = if n == 3 { there } else { here };
                     while !done.load(Ordering::Relaxed) {
                         let _outer = gate.enter(|closed| Ok(closed == at)).unwrap();
-                        // A call within, which must not wait for a gate that waits for the outer one.
+                        // An inner call, which must not wait for a gate that waits for the outer one.
                         let _inner = gate.enter(|closed| Ok(closed == at)).unwrap();
                         if at == here {
                             inside.fetch_add(1, Ordering::SeqCst);

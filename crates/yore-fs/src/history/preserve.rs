@@ -1,10 +1,10 @@
-//! Before the first change of an inode that an event has seen: its version is kept
-//! ([`crate::history::record`]), and of a file the data that the version names is written back first (P4),
-//! with that of others that have waited longest. So a version is whole when it is made, and what is dirty in
-//! memory belongs to the present alone.
+//! Before the first change of an inode that an event has seen, its version is kept
+//! ([`crate::history::record`]). For a file, the data that the version refers to is written back first (P4),
+//! together with that of other files that have waited longest. So a version is complete when it is made, and
+//! dirty data in memory belongs to the present alone.
 //!
-//! Mostly an Op of its own does it ([`preserve`]), and the change follows. A call that has nothing to wait
-//! for keeps the version in the Op that changes the inode ([`before_change`]).
+//! In most cases an Op of its own keeps the version ([`preserve`]), and the change follows. A call that has
+//! nothing to wait for keeps the version in the Op that changes the inode ([`before_change`]).
 
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::file::{flush_among_others, is_written, History, Room};
@@ -17,17 +17,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_format::EventNo;
 
-/// Keeps the inode as it is, if an event has seen it so. The caller holds no lock of it.
+/// Keeps the inode as it is, if an event has seen that state. The caller holds no lock of the inode.
 ///
 /// # Errors
-/// Writing back its data may fail; `NoSpace`; damage and device errors. Nothing has changed then.
+/// Errors of writing back its data; `NoSpace`; damage and device errors. Then nothing has changed.
 pub(crate) fn preserve(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
     exclude::warm(store, cell)?;
     let _io = cell.io.lock();
     preserve_locked(store, cell, room)
 }
 
-/// As [`preserve`], for who holds io.
+/// As [`preserve`], for callers that hold the inode's io lock.
 fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
     loop {
         let epoch = store.past.epoch();
@@ -58,7 +58,7 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
             return Ok(());
         }
         if has_data && !is_written(&state) {
-            continue; // Somebody wrote before the event, as he believes.
+            continue; // A write came in since the flush: it belongs before the event.
         }
         let waits = versioning::interval_of(store, cell, &state.inode)?;
         let number = store.number();
@@ -77,8 +77,8 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
     }
 }
 
-/// Has an excluded inode that an event covers born anew, and keeps no version ([`crate::history::exclude`],
-/// E1). False if that is to be looked at again.
+/// Gives an excluded inode that an event covers a new birth, and keeps no version
+/// ([`crate::history::exclude`], E1). False if the caller has to look again.
 fn renew(store: &Store, cell: &Arc<InodeCell>, epoch: u64) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut state = cell.state.write();
@@ -105,19 +105,19 @@ fn has_data(state: &InodeState) -> bool {
     is_file
 }
 
-/// What a change finds that it is to be made after.
+/// What has to happen before a change.
 pub(crate) enum Before {
-    /// No event has seen the inode so.
+    /// Nothing: no event has seen this state of the inode.
     Nothing,
-    /// This version can be kept in the same Op. If an interval waits for it ([`versioning::interval_of`]),
-    /// that is to be told afterwards.
+    /// This version can be kept in the same Op. If an interval waits for the change
+    /// ([`versioning::interval_of`]), the caller reports the change afterwards.
     Version(OldVersion, Option<(InodeNo, Duration)>),
     /// The version must be kept first, by [`preserve`].
     Preserve,
 }
 
-/// What must be kept of an inode whose state is locked for writing. `number` was read since; `with_io`: its
-/// io lock is held, too.
+/// What must be kept of an inode whose state is locked for writing. `number` was read under that lock.
+/// `with_io`: the caller holds the io lock, too.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -131,11 +131,11 @@ pub(crate) fn before_change(
     if !must_keep(store, cell, state)? {
         return Ok(Before::Nothing);
     }
-    // Without locks it is found out whether it is excluded, and then nothing is kept.
+    // Whether the inode is excluded has to be found out without locks; if it is, nothing is kept.
     if exclude::known(store, cell, &state.inode) != Some(false) {
         return Ok(Before::Preserve);
     }
-    // What was born with the number is of after it: there was an event in between.
+    // An inode that was born with `number` or later is covered only by an event taken since `number` was read.
     if (has_data(state) && !(with_io && is_written(state))) || state.inode.born >= number {
         return Ok(Before::Preserve);
     }

@@ -29,7 +29,7 @@
 //! ([`InodeState::kept`]). It neither overwrites nor frees these.
 //!
 //! **P4 Data first.** A version says what its blocks hold, so the file is written back before the version is
-//! kept; `file/preserve.rs` sees to that.
+//! kept; `history/preserve.rs` sees to that.
 //!
 //! **P5 Dead events cover nothing.** The cover of an inode is rounded down to the last event, of whatever
 //! directory, that is kept, or is dying and not so on the medium ([`Past::round`], V4): an event remembered

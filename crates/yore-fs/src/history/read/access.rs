@@ -59,7 +59,7 @@ enum Sight {
 }
 
 impl View {
-    /// What a user may reach who begins at the directory `top`; `None`: a user who may reach everything.
+    /// What a user may reach, beginning at the directory `top`; `None`: a user who may reach everything.
     pub fn access(&self, asking: Option<Asking>, top: InodeNo) -> Access {
         let asking = asking.filter(|asking| asking.uid != 0);
         Access { store: self.store().clone(), asking, top, reached: Mutex::default() }
@@ -293,7 +293,7 @@ mod tests {
         assert!(access.reaches_inode(f, Some(b), Some(second)).unwrap());
         assert!(!access.reaches_inode(f, Some(b), Some(first)).unwrap());
         assert!(access.reaches_inode(a, None, Some(first)).unwrap(), "itself does not count");
-        // Lets somebody in by an ACL of then, and by a group.
+        // An ACL of then, and a group, give access.
         let mut acl = 2u32.to_le_bytes().to_vec();
         for (tag, bits, id) in [(1u16, 7u16, u32::MAX), (2, 1, 9), (4, 0, !0), (16, 1, !0), (32, 0, !0)] {
             acl.extend([&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat());
@@ -325,8 +325,8 @@ mod tests {
         assert!(reaches(9, None) && !reaches(9, Some(of_b)) && reaches(7, Some(of_b)));
     }
 
-    /// A group whose members have fewer rights than others, when it is known, and when it is not, who is in
-    /// it.
+    /// A group whose members have fewer rights than others, for a user all of whose groups are known, and for
+    /// one whose groups are not.
     #[test]
     fn groups() {
         let volume = Volume::memory(64 << 20).unwrap();

@@ -56,7 +56,7 @@ impl Retained {
     }
 }
 
-/// What an event holds, of what was below a directory.
+/// What an event holds of the history below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventUsage {
     /// The event.

@@ -10,7 +10,7 @@ pub(super) struct Numbers {
     pub(super) kept: BTreeMap<EventNo, Option<InodeNo>>,
     /// Invisible, but perhaps not so on the medium.
     pub(super) dying: BTreeMap<EventNo, Option<InodeNo>>,
-    /// Dying on the medium, too.
+    /// Dying, and so on the medium, too.
     pub(super) dead: BTreeSet<EventNo>,
     /// Events of directories that are kept or dying: they cover the inodes below.
     pub(super) directories: BTreeSet<EventNo>,

@@ -73,7 +73,7 @@ impl Back {
         follow(&self.to_then, now)
     }
 
-    /// Where a directory of then is now, or would be.
+    /// The present path of a past directory, or the path that it would have.
     pub(super) fn now(&self, then: &[u8]) -> Vec<u8> {
         follow(&self.to_now, then)
     }

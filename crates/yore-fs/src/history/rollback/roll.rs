@@ -247,8 +247,8 @@ impl Roll {
         Ok(())
     }
 
-    /// Sets aside what is still in a directory that was added. To a user it looks, file by file, the same as
-    /// what was under the same path in another directory of then.
+    /// Sets aside what is still in a directory that was added. File by file, it looks the same as what was
+    /// under the same path in another directory at that time.
     fn keep_what_was_there(&mut self, dir: &[u8]) -> Result<()> {
         for name in self.trees.list(dir)? {
             let path = [dir, b"/", &name].concat();

@@ -19,7 +19,7 @@ use yore_format::{EventNo, InodeFlags, BLOCK_SIZE};
 
 /// How many bytes are copied or compared at a time.
 const CHUNK: usize = 1 << 20;
-/// A caller that may roll back may restore files whoever owned them.
+/// A caller that may roll back may restore files, whoever owned them.
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0, keeps_set_id: true };
 
 /// The past and the present tree.
