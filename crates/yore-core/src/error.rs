@@ -175,7 +175,7 @@ pub enum Error {
     /// The device failed.
     #[error("{0}")]
     Device(#[from] DeviceError),
-    /// After a write error nothing more is written until the volume is opened anew.
+    /// After a write error nothing more is written until the volume is opened again.
     #[error(
         "the volume stopped writing after an error ({first}); reads go on; unmount it and check the device"
     )]

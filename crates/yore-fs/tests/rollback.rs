@@ -295,8 +295,8 @@ fn write_with_attributes(volume: &Volume, path: &str, content: &[u8]) {
     volume.set_xattr(path, "user.large", [7; 60_000], SetXattrMode::Any).unwrap();
 }
 
-/// A rollback that does not end must leave the directories that it has made to their former owners: no user
-/// but root could read them, or roll back again, as the message says.
+/// A rollback that does not end must leave the directories that it has made to their former owners. Once
+/// only root could read them, or roll back again, as the message says.
 #[test]
 fn what_was_stopped_is_still_yours() {
     let (_, volume) = volume(32 << 20);

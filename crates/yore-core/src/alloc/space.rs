@@ -65,7 +65,7 @@ pub struct Alloc {
     pub(super) regions: Segments<Region>,
     /// Counts how often groups were dropped from memory.
     pub(super) drops: AtomicU64,
-    /// Where the next search starts that has no goal, or whose goal is in a full group.
+    /// Where the next search starts whose goal is in a full group.
     pub(super) spill: AtomicU32,
     /// Where the last zone was made that was not near its goal. The search for the next one goes on there, so
     /// that a volume that fills up is not searched from the start for each zone.
