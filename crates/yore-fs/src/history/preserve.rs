@@ -135,7 +135,7 @@ pub(crate) fn before_change(
     if exclude::known(store, cell, &state.inode) != Some(false) {
         return Ok(Before::Preserve);
     }
-    // An inode that was born with `number` or later is covered only by an event taken since `number` was read.
+    // Only an event taken since `number` was read covers an inode that was born with it or later.
     if (has_data(state) && !(with_io && is_written(state))) || state.inode.born >= number {
         return Ok(Before::Preserve);
     }

@@ -5,6 +5,7 @@
 //! ended by then. A name as of c is the entry in use if that was born at c or before. Otherwise it is the
 //! past name whose span contains c. Only what c covers is sure to be found so ([`crate::history::record`]),
 //! so callers start at the directory that the event is of, and walk downwards.
+//!
 //! **The present as the past.** Most of what an event has seen has not changed since, and is read where it
 //! is, from the same memory. A reader checks afterwards, or under the same lock, that the inode is still as
 //! it was then. If not, it has become a version meanwhile, and the reader reads that. A version never

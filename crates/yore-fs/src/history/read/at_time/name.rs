@@ -33,15 +33,14 @@ impl<T> Resolved<T> {
 /// names asks here.
 ///
 /// 1. **The literal name comes first.** `literal` looks the whole name up. If it exists, the name means that,
-///   whether it contains an `@` or not: no file becomes unreachable because of its name.
+///    whether it contains an `@` or not: no file becomes unreachable because of its name.
 /// 2. **Then the time.** If `literal` fails with [`Error::NotFound`] and [`split_time`] finds a time,
-///   `at_time` gets what stands before the `@`, and the time. A `.` there is the directory itself.
+///    `at_time` gets what stands before the `@`, and the time. A `.` there is the directory itself.
 /// 3. **Otherwise the name means nothing**, also if `at_time` fails with [`Error::NotFound`].
 ///
 /// The caller provides the look-ups, so the rules are the same for the present, for a view of the past and
 /// for a mount. `at_time` runs only where `literal` found nothing, and only then a time is parsed: names that
 /// exist cost one look-up.
-/// one look-up.
 ///
 /// # Errors
 /// Those of `literal` and `at_time` except [`Error::NotFound`].
