@@ -1,5 +1,5 @@
-//! What looks at history and what puts back mean the same: `deleted`, `log`, `diff`, `status`, `undelete`,
-//! `rollback`.
+//! Commands that look at history and commands that put back agree: `deleted`, `log`, `diff`, `status`,
+//! `undelete`, `rollback`.
 
 mod common;
 
@@ -32,14 +32,15 @@ fn undelete_brings_back_what_deleted_shows() {
     });
 }
 
-/// Under `version=close`, and without any snapshot, `deleted` listed what `undelete` said nobody has.
+/// Under `version=close`, and without any snapshot, `deleted` listed files of which `undelete` said that no
+/// version exists.
 #[test]
 fn undelete_finds_what_only_a_close_has_kept() {
     both(&["-o", "closes"], |scratch, on| {
         ok(["policy", &on("/d"), "version=close"]);
         save(scratch, "/d/plan", "important");
         remove(scratch, "/d/plan");
-        // As it is printed, it leads there, too.
+        // The printed name leads there, too.
         let line = ok(["deleted", "-0", &on("/d")]);
         let name = line.trim_end_matches('\0');
         assert!(name.starts_with("plan@"), "{name}");
@@ -50,8 +51,8 @@ fn undelete_finds_what_only_a_close_has_kept() {
     });
 }
 
-/// A directory that was saved to after the last snapshot was removed with all that was in it. Its files were
-/// versions, which nobody found, for the directory was gone.
+/// A directory got files after the last snapshot, and was removed with everything in it. Its files were
+/// versions, which nobody found because the directory was gone.
 #[test]
 fn versions_below_a_removed_directory_are_found() {
     both(&["-o", "closes"], |scratch, on| {
@@ -68,7 +69,7 @@ fn versions_below_a_removed_directory_are_found() {
 }
 
 /// After `snapshot p -n base; rm -r p/d; rollback p@base` the directory is exactly what it was, but `diff`
-/// told of `+ d/` and `- d/`, for the directory was made anew.
+/// printed `+ d/` and `- d/`, because the directory was created anew.
 #[test]
 fn nothing_differs_after_a_rollback() {
     both(&["-o", "closes"], |scratch, on| {
@@ -83,7 +84,7 @@ fn nothing_differs_after_a_rollback() {
         // Undo points are listed on request only.
         assert_eq!(ok(["snapshots", &on("/d")]).lines().count(), 1);
         assert_eq!(ok(["snapshots", "--all", &on("/d")]).lines().count(), 3);
-        // Another directory of that name with something else in it is told by what differs.
+        // If another directory of that name has other content, the differences are listed.
         remove(scratch, "/d/sub");
         match scratch.path("mnt").exists() {
             true => fs::create_dir(scratch.path("mnt/d/sub")).unwrap(),
@@ -94,7 +95,7 @@ fn nothing_differs_after_a_rollback() {
     });
 }
 
-/// What was moved elsewhere is not gone: `undelete` says where it is.
+/// A file that was moved elsewhere is not gone: `undelete` says where it is.
 #[test]
 fn what_was_renamed_is_not_undeleted() {
     let scratch = scratch();
@@ -107,11 +108,11 @@ fn what_was_renamed_is_not_undeleted() {
     assert!(message.contains("/d/new"), "{message}");
     assert_eq!(json(&ok(["log", "--json", &on("/d/old")]))[0]["gone"]["path"], "/d/new");
     fails(3, ["undelete", &on("/d/never")]);
-    // What the name means again is not gone.
+    // A name that leads to something again is not gone.
     assert!(json(&ok(["log", "--json", &on("/d/new")]))[0]["gone"].is_null());
 }
 
-/// What is gone is said to be gone, once for all states; a file that is put back has a name of the tool's for
+/// The log says that a file is gone once for all its states. A file that is put back has a temporary name for
 /// a moment, which is in no list.
 #[test]
 fn lists_leave_out_what_nobody_asks_for() {
@@ -135,8 +136,8 @@ fn lists_leave_out_what_nobody_asks_for() {
     });
 }
 
-/// `restore --to` leaves the mount or volume: what was is copied with what belongs to it, and nothing changes
-/// where it was.
+/// `restore --to` copies out of the mount or volume: the past is copied with its attributes, and nothing
+/// changes in its place.
 #[test]
 fn a_copy_is_put_elsewhere() {
     both(&["-o", "closes"], |scratch, on| {

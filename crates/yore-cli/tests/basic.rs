@@ -1,6 +1,5 @@
-//! The basic tests that NFS servers are held to (the Connectathon suite, tests 1 to 9), done to a mount, with
-//! a snapshot after each step; in the end everything is read back as of every one of them, also after the
-//! volume was mounted again.
+//! The basic tests for NFS servers (the Connectathon suite, tests 1 to 9), run on a mount, with a snapshot
+//! after each step. In the end everything is read back as of every snapshot, also after another mount.
 
 mod common;
 
@@ -11,7 +10,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{symlink, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// What is there under a name.
+/// The file or directory under a name.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     mode: u32,
@@ -55,7 +54,7 @@ fn contents(root: &Path) -> Contents {
     found
 }
 
-/// The tests' directory, and what it was after each step.
+/// The tests' directory, and its content after each step.
 struct Basic<'m> {
     mount: &'m Path,
     root: PathBuf,
@@ -73,7 +72,7 @@ impl Basic<'_> {
         self.root.join(name)
     }
 
-    /// Each step is seen as it was when it was done, by the name of the whole volume and by that of the
+    /// Each step appears as it was when it was done, both by the name of the whole volume and by that of the
     /// directory.
     fn verify(&self) {
         let name = self.root.file_name().unwrap().to_str().unwrap();
@@ -90,8 +89,8 @@ impl Basic<'_> {
     }
 }
 
-/// Files and directories, so many in each of so many levels; all of their paths, directories before what is
-/// in them.
+/// Files and directories, this many in each level; returns all of their paths, directories before their
+/// content.
 fn tree(root: &Path, levels: usize, files: usize, directories: usize, paths: &mut Vec<PathBuf>) {
     if levels == 0 {
         return;
@@ -109,7 +108,7 @@ fn tree(root: &Path, levels: usize, files: usize, directories: usize, paths: &mu
     }
 }
 
-/// 1 and 2: 155 files and 62 directories in 5 levels are made and removed; 3: the way up across the mount
+/// 1 and 2: 155 files and 62 directories in 5 levels are created and removed; 3: the way up across the mount
 /// point.
 fn names(basic: &mut Basic<'_>) {
     let mut paths = Vec::new();
@@ -142,7 +141,7 @@ fn names(basic: &mut Basic<'_>) {
     basic.done("test3");
 }
 
-/// 4: attributes of 10 files set and read back; also as they are while nobody may do anything.
+/// 4: attributes of 10 files are set and read back, also while nobody has any permission.
 fn attributes(basic: &mut Basic<'_>) {
     let files: Vec<PathBuf> = (0..10).map(|i| basic.path(format!("attributes.{i}"))).collect();
     for file in &files {
@@ -162,8 +161,8 @@ fn attributes(basic: &mut Basic<'_>) {
     basic.done("test4");
 }
 
-/// 5: a file of 1 MiB written and read in pieces of 8 KiB, over and over with another pattern, then out of
-/// order; and its length.
+/// 5: a file of 1 MiB is written and read in pieces of 8 KiB, over and over with another pattern, then out of
+/// order; also its length.
 fn content(basic: &mut Basic<'_>) {
     const PIECES: usize = 128;
     const PIECE: usize = 8192;
@@ -208,7 +207,7 @@ fn content(basic: &mut Basic<'_>) {
     basic.done("test5");
 }
 
-/// 6: 200 files, listed after each removal: each name once, and none that is gone.
+/// 6: 200 files, listed after each removal: each name once, and no removed name.
 fn listing(basic: &mut Basic<'_>) {
     let directory = basic.path("listing");
     fs::create_dir(&directory).unwrap();
@@ -270,7 +269,7 @@ fn links(basic: &mut Basic<'_>) {
     basic.done("test8");
 }
 
-/// 9: how much room there is, 1,500 times, which says the same whatever time is asked.
+/// 9: the free space, asked 1,500 times; the answer is the same for any time.
 fn room(basic: &mut Basic<'_>) {
     let (now, then) = (basic.path(""), basic.mount.join(".@test1"));
     for _ in 0..750 {
@@ -293,7 +292,7 @@ fn basic_tests_read_back_from_the_past() {
     }
     assert!(basic.then.len() > 25);
     basic.verify();
-    // Removing all of it changes nothing that was.
+    // Removing everything changes nothing in the past.
     fs::remove_dir_all(&basic.root).unwrap();
     basic.verify();
     mount.umount();

@@ -1,5 +1,5 @@
-//! Each measurement made tiny, through the command, which then is also what serves the mounts and fills the
-//! volumes: it ends well, reports every figure, and leaves nothing behind.
+//! Each measurement in miniature, through the command, which also serves the mounts and fills the volumes. It
+//! ends well, reports every figure, and leaves nothing behind.
 
 mod common;
 
@@ -15,13 +15,13 @@ fn can_mount() -> bool {
     is_root() && Path::new("/dev/fuse").exists()
 }
 
-/// Says that something cannot be tested here, which is a failure where nobody reads it.
+/// Prints that something cannot be tested here; it fails instead if nobody would read that.
 fn skipped(what: &str) {
     eprintln!("SKIPPED: {what}");
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "skipped in CI: {what}");
 }
 
-/// Runs `yore bench` with these arguments and a directory of its own; the report.
+/// Runs `yore bench` with these arguments and a directory of its own; returns the report.
 #[track_caller]
 fn bench(args: &[&str]) -> Value {
     let scratch = Scratch::empty();
@@ -76,7 +76,7 @@ fn on_the_library() {
     assert!(seconds.is_sorted(), "p50, p99, p99.9, max: {seconds:?}");
 }
 
-/// Simulated figures are those of every run: each is a process of its own, with its own random state.
+/// Simulated figures are the same in every run: each run is a process of its own, with its own random state.
 #[test]
 fn simulated_figures_are_those_of_every_run() {
     let run = || bench(&["simulated", "micro", "--files", "200", "--batch", "50"])["tables"].clone();
@@ -98,7 +98,7 @@ fn with_cold_caches_and_servers() {
     bench(&with(&["micro", "--files", "50", "--targets", "mount,memory-fuse"]));
 }
 
-/// What cannot be had is said, with what to do; a mistake in a name lists the names.
+/// The command reports what is not available, and what to do about it; a mistyped name lists the names.
 #[test]
 fn what_is_missing_is_said() {
     let message = fails(2, ["bench", "micro", "--targets", "zfs"]);

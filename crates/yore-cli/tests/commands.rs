@@ -12,8 +12,8 @@ use std::os::unix::fs::{symlink, FileExt as _, MetadataExt as _, PermissionsExt 
 use std::process::Stdio;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What is put in comes back with content, permissions, times, symbolic links, hard links, attributes and
-/// holes.
+/// Everything that is put in comes back with content, permissions, times, symbolic links, hard links,
+/// attributes and holes.
 #[test]
 fn put_and_get_preserve() {
     let scratch = Scratch::new();
@@ -62,7 +62,7 @@ fn put_and_get_preserve() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// An existing directory as the last operand takes the files into it; several files need one.
+/// If the last operand is an existing directory, the files go into it; several files need one.
 #[test]
 fn copies_into_directories() {
     let scratch = Scratch::new();
@@ -92,7 +92,7 @@ fn pipes() {
     assert!(got.status.success(), "{}", error_text(&got));
     assert!(got.stdout == content, "what went in through a pipe comes out through one");
 
-    // Whoever stops reading ends the command quietly, as SIGPIPE would.
+    // If the reader stops, the command ends quietly, as by SIGPIPE.
     let mut cat = yore()
         .args(["cat", &scratch.on("/piped")])
         .stdout(Stdio::piped())
@@ -161,7 +161,7 @@ fn find() {
     assert!(fails(2, ["find", &scratch.on("/"), "-size", "much"]).contains("much"));
 }
 
-/// `rm` takes no directory by accident and `-f` minds no absence.
+/// `rm` removes no directory by accident, and with `-f` a missing file is no error.
 #[test]
 fn rm() {
     let scratch = Scratch::new();
@@ -202,7 +202,7 @@ fn facts() {
     assert_eq!(report["clean"], true);
 }
 
-/// Every structure on the medium can be printed, and damage is told without giving up.
+/// Every structure on the medium can be printed, and damage is reported without giving up.
 #[test]
 fn inspect() {
     let scratch = Scratch::new();
@@ -226,7 +226,7 @@ fn inspect() {
     let number = stat[0]["inode"].to_string();
     assert!(ok(["inspect", volume, "inode", &number]).contains("file blocks 0"));
 
-    // Damage the block that inode 16 is in: it is told, and the rest is still printed.
+    // Damages the block of inode 16: this is reported, and the rest is still printed.
     let text = ok(["inspect", volume, "inode", "16"]);
     let block: u64 = text.split(" at ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
     let image = fs::File::options().write(true).open(&scratch.volume).unwrap();
@@ -239,7 +239,7 @@ fn inspect() {
     fails(4, ["ls", &scratch.on("/")]);
 }
 
-/// The scripts and the page that packages install are made from the definitions.
+/// The scripts and the manual page that packages install are generated from the definitions.
 #[test]
 fn documentation() {
     for shell in ["bash", "zsh", "fish"] {

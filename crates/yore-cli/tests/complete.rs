@@ -1,17 +1,18 @@
-//! What shells offer when a key is pressed: snapshots, keys and values of policies, and else files.
+//! Completion in shells: snapshots, keys and values of policies, and otherwise files.
 
 mod common;
 
 use common::{can_mount, ok, scratch, text, Mount, Scratch};
 use std::process::Command;
 
-/// What yore says can follow.
+/// The completions that yore prints.
 fn following(words: &[&str]) -> Vec<String> {
     ok([&["complete", "--"], words].concat()).lines().map(String::from).collect()
 }
 
-/// Behind an `@` the snapshots are offered that show the path, by name and time, of a volume and on a mount;
-/// and so they are where an option takes a time. Scripts that knew only commands and options offered none.
+/// After an `@`, completion offers the snapshots that show the path, by name and time, on a volume and on a
+/// mount. It does the same where an option takes a time. Scripts that knew only commands and options offered
+/// none.
 #[test]
 fn snapshots_are_offered() {
     let scratch = scratch();
@@ -48,8 +49,8 @@ fn snapshots_are_offered() {
     }
 }
 
-/// The script for bash puts words together again that bash takes apart at `@`, `:` and `=`, and replaces only
-/// what stands behind these.
+/// The script for bash joins words again that bash splits at `@`, `:` and `=`, and replaces only the part
+/// after these.
 #[test]
 fn bash_completes() {
     let Ok(found) = Command::new("bash").arg("--version").output() else {
@@ -63,7 +64,7 @@ fn bash_completes() {
     let script = scratch.file("completion", ok(["completions", "bash"]));
     let yore = env!("CARGO_BIN_EXE_yore");
     let complete = |words: &[&str]| -> Vec<String> {
-        // As bash takes a line apart.
+        // As bash splits a line.
         let line = words.concat();
         let split = words.iter().filter(|word| !word.trim().is_empty() || word.is_empty());
         let quoted: Vec<String> = split.map(|word| format!("'{word}'")).collect();
@@ -89,8 +90,8 @@ fn bash_completes() {
         ["/.@before-upgrade".replace("/.@", "")]
     );
     assert_eq!(complete(&[yore, " ", "forget", " ", volume, " ", "--bef"]), ["--before"]);
-    // A blank in a name gets a backslash, without which there were two words; a name that has one already
-    // goes on.
+    // A blank in a name gets a backslash, because there would otherwise be two words; a name that already has
+    // one can be continued.
     assert_eq!(complete(&[yore, " ", "ls", " ", volume, "@", "two"]), [r"two\ words"]);
     assert_eq!(complete(&[yore, " ", "ls", " ", volume, "@", r"two\ w"]), [r"two\ words"]);
     assert_eq!(
@@ -99,7 +100,7 @@ fn bash_completes() {
     );
 }
 
-/// Each script asks for what can follow.
+/// Each script asks yore for completions.
 #[test]
 fn each_shell_has_a_script() {
     for shell in ["bash", "zsh", "fish"] {

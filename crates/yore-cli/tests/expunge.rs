@@ -1,5 +1,5 @@
-//! All history of a file given up by command, on volumes and on mounts: what goes, what stays, who may, and
-//! that one is asked first.
+//! Expunges files by command, on volumes and on mounts: what goes, what stays, who may, and the question
+//! beforehand.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn take(path: &str, name: &str) {
     ok(["snapshot", path, "-n", name]);
 }
 
-/// On a volume that is not mounted: a file that is gone, and one that is there; nothing happens without
+/// On a volume that is not mounted: a file that is gone, and one that exists; nothing happens without
 /// `--yes`.
 #[test]
 fn files_of_a_volume() {
@@ -45,7 +45,7 @@ fn files_of_a_volume() {
     assert!(!ok(["deleted", "-r", &scratch.on("/")]).contains("secret"));
     ok(["check", volume]);
 
-    // The name has meant two.
+    // The name has led to two files.
     let file = scratch.on("/d/file");
     let output = run(["expunge", "--yes", &file]);
     assert!(output.status.success(), "{}", error_text(&output));
@@ -59,7 +59,8 @@ fn files_of_a_volume() {
     ok(["check", volume]);
 }
 
-/// Directories want `-r`; the root directory, and what a held snapshot has seen, are refused by name.
+/// Directories need `-r`. The root directory is refused, and so is a file that a held snapshot has seen; the
+/// message names the snapshot.
 #[test]
 fn directories_and_what_is_refused() {
     let scratch = scratch();
@@ -90,7 +91,8 @@ fn directories_and_what_is_refused() {
     ok(["check", volume]);
 }
 
-/// On a mount: what programs have open or looked at is gone, in paths of snapshots of directories above, too.
+/// On a mount: files that programs have open or have read are gone, also in paths of snapshots of directories
+/// above.
 #[test]
 fn files_of_a_mount() {
     let scratch = scratch();
@@ -109,7 +111,7 @@ fn files_of_a_mount() {
     let open = fs::File::open(at("d@one/secret")).unwrap();
     let said = ok(["expunge", "-y", text(&at("d/secret"))]);
     assert!(said.contains("in the background"), "{said}");
-    // The kernel, which has all of it in memory, is told by a thread of the daemon, a moment later.
+    // The kernel, which has all of it in memory, learns of it from a thread of the daemon a moment later.
     let mut left = Vec::new();
     common::until("the kernel has forgotten it", || {
         let mut byte = [0];
@@ -130,8 +132,8 @@ fn files_of_a_mount() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// What a held or mounted snapshot has seen is refused on a mount, too, and it is said which snapshot that
-/// is, of several.
+/// A file that a held or mounted snapshot has seen is refused on a mount, too, and the message says which of
+/// several snapshots that is.
 #[test]
 fn refusals_name_the_snapshot() {
     let scratch = scratch();
@@ -143,7 +145,7 @@ fn refusals_name_the_snapshot() {
     ok(["snapshot", &at(""), "-n", "two", "--hold"]);
     fs::rename(at("secret"), at("d/secret")).unwrap();
     fs::write(at("d/secret"), "2").unwrap();
-    // It has seen the file in a directory that is not above where it is now.
+    // It has seen the file in a directory that is not above its present place.
     let message = fails(3, ["expunge", "-y", &at("d/secret")]);
     let release = message.split("(yore ").nth(1).and_then(|rest| rest.split(')').next()).expect("what to do");
     let shown = ok(["forget", "--dry-run", &at(".@one")]);
@@ -161,8 +163,8 @@ fn refusals_name_the_snapshot() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Who owned all of it may, and nobody else but root and who mounted the volume; in snapshots that others
-/// took only where the mount says so.
+/// The user who owned all of it may, and nobody else but root and the user who mounted the volume; in
+/// snapshots that others took only if the mount allows it.
 #[test]
 fn who_may() {
     for options in ["allow_other", "allow_other,expunge_others"] {
@@ -214,8 +216,8 @@ fn in_image(volume: &str, texts: &[&str]) -> usize {
     texts.iter().map(count).sum()
 }
 
-/// Expunging left content, names and targets of links in the image, where everybody who has it finds them;
-/// `--shred` leaves nothing, on a volume and on a mount.
+/// Expunging left content, names and targets of links in the image, where everybody who has the image finds
+/// them; `--shred` leaves nothing, on a volume and on a mount.
 #[test]
 fn shredded() {
     let scratch = scratch();

@@ -1,5 +1,4 @@
-//! Snapshots that are held, released and forgotten by command, on volumes and on mounts: by name, and by
-//! rules.
+//! Holds, releases and forgets snapshots by command, on volumes and on mounts: by name, and by rules.
 
 mod common;
 
@@ -23,15 +22,15 @@ fn rows(args: &[&str]) -> Vec<Value> {
     serde_json::from_str(&ok(args)).unwrap()
 }
 
-/// The names of all snapshots that are left.
+/// The names of all remaining snapshots.
 #[track_caller]
 fn left(path: &str) -> String {
     let rows = rows(&["snapshots", "--json", path]);
     rows.iter().map(|row| row["name"].as_str().unwrap_or("-")).collect::<Vec<_>>().join(" ")
 }
 
-/// What a snapshot alone has seen is given back when it is forgotten, and it is gone from lists and paths;
-/// others stay as they are.
+/// When a snapshot is forgotten, the space that only it used is freed, and the snapshot is gone from lists
+/// and paths; others stay as they are.
 #[test]
 fn a_snapshot_is_forgotten() {
     let scratch = scratch();
@@ -64,10 +63,11 @@ fn a_snapshot_is_forgotten() {
     assert_eq!(ok(["cat", &scratch.on("/d/file@before")]), "one");
     assert_eq!(ok(["cat", &scratch.on("/d/file@second")]), "two");
     ok(["check", volume]);
-    // Its name may be given again.
+    // Another snapshot may get its name.
     take(volume, "first");
 
-    // A volume or mount point stands for its root directory, and several are forgotten at once, each once.
+    // A volume or mount point stands for its root directory. Several snapshots are forgotten at once, each
+    // once.
     let by_volume = format!("{volume}@before");
     let said = rows(&["forget", "--json", &by_volume, &scratch.on("/.@second"), &scratch.on("/.@before")]);
     assert_eq!(said.iter().map(|row| &row["name"]).collect::<Vec<_>>(), ["before", "second"]);
@@ -95,7 +95,7 @@ fn a_snapshot_is_named_by_its_own_directory() {
         assert!(message.contains("of /d; "), "{message}");
     }
     assert_eq!(left(volume), "- all");
-    // The present, a name with an @ of its own, and what is none.
+    // The present, a name with an @ of its own, and a name that does not exist.
     ok(["mkdir", &scratch.on("/d@time")]);
     for (verb, path) in [("forget", "/d@time"), ("forget", "/d"), ("hold", "/d"), ("release", "/")] {
         let message = fails(2, [verb, &scratch.on(path)]);
@@ -123,7 +123,7 @@ fn a_snapshot_is_named_by_its_own_directory() {
     assert_eq!(left(volume), "all");
 }
 
-/// What is held is kept whatever is asked for, until it is released.
+/// A held snapshot is kept, whatever the request, until it is released.
 #[test]
 fn what_is_held_is_not_forgotten() {
     let scratch = scratch();
@@ -156,8 +156,8 @@ fn what_is_held_is_not_forgotten() {
     assert_eq!(left(volume), "c");
 }
 
-/// Rules choose among the snapshots of the very directory, of others below if asked for, and spare those with
-/// a name.
+/// Rules choose among the snapshots of that very directory, with an option also of directories below, and
+/// spare those with a name.
 #[test]
 fn rules_choose() {
     let scratch = scratch();
@@ -198,8 +198,8 @@ fn rules_choose() {
     ok(["check", volume]);
 }
 
-/// `--before` is where what it names begins, or a snapshot by its name; with rules, those alone are looked
-/// at.
+/// `--before` takes the beginning of the time that it names, or a snapshot by its name. Together with rules,
+/// only those snapshots are considered.
 #[test]
 fn what_is_before_is_forgotten() {
     let scratch = scratch();
@@ -220,7 +220,7 @@ fn what_is_before_is_forgotten() {
     assert!(fails(2, ["forget", "--before", "5m", volume]).contains("5min or 5mon"));
 }
 
-/// What lies between two times becomes one: `--after` with `--before`.
+/// All snapshots between two times become one: `--after` with `--before`.
 #[test]
 fn what_lies_between_is_merged() {
     let scratch = scratch();
@@ -245,8 +245,8 @@ fn what_lies_between_is_merged() {
     );
 }
 
-/// What is of a directory that is gone is held, released and forgotten by the name that this had, or by its
-/// number.
+/// A snapshot of a directory that is gone can be held, released and forgotten by the directory's last name,
+/// or by number.
 #[test]
 fn numbers_name_what_is_gone() {
     let scratch = scratch();
@@ -276,7 +276,8 @@ fn numbers_name_what_is_gone() {
     assert_eq!(left(volume), "");
 }
 
-/// Nothing is forgotten by accident: options that choose nothing are refused, and say what to give.
+/// Nothing is forgotten by accident: options that choose nothing are refused, and the message says what to
+/// give.
 #[test]
 fn nothing_is_forgotten_by_accident() {
     let scratch = scratch();
@@ -317,7 +318,7 @@ fn nothing_is_forgotten_by_accident() {
     assert_eq!(left(volume), "a");
 }
 
-/// Progress goes to whoever asks for it, as space is given back.
+/// Whoever asks for progress gets it, as space is freed.
 #[test]
 fn progress_is_told() {
     let scratch = scratch();
@@ -338,8 +339,8 @@ fn progress_is_told() {
     assert!(last["total"].is_null(), "{last}");
 }
 
-/// On a mount the daemon gives space back in the background, and nobody knew when that was done: who asks for
-/// progress is told, and the command ends with it.
+/// On a mount the daemon frees space in the background, and nobody knew when that was done. Now a command
+/// that asks for progress gets it, and ends when that is done.
 #[test]
 fn progress_of_a_mount_is_told() {
     let scratch = scratch();
@@ -363,7 +364,8 @@ fn progress_of_a_mount_is_told() {
     mount.umount();
 }
 
-/// What was killed while it gave back space has forgotten all the same, and the next one gives back the rest.
+/// A command that was killed while it freed space has forgotten the snapshot all the same, and the next
+/// command frees the rest.
 #[test]
 fn a_kill_loses_nothing() {
     let scratch = scratch();
@@ -384,7 +386,7 @@ fn a_kill_loses_nothing() {
         let mut child = yore().args(["forget", &named]).stdout(std::process::Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(wait));
         let pid = rustix::process::Pid::from_child(&child);
-        // It may have ended before.
+        // The process may have ended before.
         let _ = rustix::process::kill_process(pid, signal);
         child.wait().unwrap();
         let left = left(volume);
@@ -402,8 +404,8 @@ fn a_kill_loses_nothing() {
     assert_eq!(ok(["ls", &scratch.on("/.@b")]), "d\n");
 }
 
-/// On a mount the daemon is asked: by paths on it, by the mount point, by the volume; and gives space back in
-/// the background.
+/// On a mount the command asks the daemon: by paths on it, by the mount point, by the volume. The daemon
+/// frees space in the background.
 #[test]
 fn on_a_mount() {
     let scratch = scratch();
@@ -471,7 +473,7 @@ fn on_a_mount() {
     assert_eq!(left(volume), "final");
 }
 
-/// An owner forgets what is of his directories, and nobody what is another's.
+/// An owner forgets snapshots of the owner's directories, and nobody those of another's.
 #[test]
 fn owners_forget() {
     if !rustix::process::geteuid().is_root() {
@@ -512,21 +514,21 @@ fn owners_forget() {
         let output = as_user(NOBODY, args);
         assert!(output.status.success(), "{args:?}: {}", common::error_text(&output));
     }
-    // What root took stays, and the rest of the request is done.
+    // Root's snapshot stays, and the rest of the request is done.
     assert_eq!(left(&root), "roots all again");
     assert!(run(["snapshots", &root]).status.success());
     mount.umount();
 }
 
-/// The versions of a file itself, oldest first, each as a time that is put behind an `@`.
+/// The versions of a file itself, oldest first, each as a time to put after an `@`.
 #[track_caller]
 fn versions(file: &str) -> Vec<String> {
     let rows = rows(&["forget", "--dry-run", "--json", "--keep-last", "99", file]);
     rows.iter().map(|row| row["at"].as_str().unwrap().to_string()).collect()
 }
 
-/// Single versions, by name and by rules, of a file that is there and of one that is gone; `at` says where
-/// what is. `save` writes a file, `remove` removes it, `read` reads it as of a time.
+/// Single versions, by name and by rules, of a file that exists and of one that is gone; `at` makes a path.
+/// `save` writes a file, `remove` removes it, `read` reads it as of a time.
 fn forget_versions(
     at: &dyn Fn(&str) -> String,
     save: &dyn Fn(&str, &str),
@@ -543,7 +545,7 @@ fn forget_versions(
     let then = |time: &str| read(&format!("/d/letter@{time}"));
     assert_eq!(then(&times[1]).as_deref(), Some("two"));
 
-    // By name, and only that one; what a snapshot has seen is named with the snapshot.
+    // By name, and only that one; for a state that a snapshot has seen, the message names the snapshot.
     take(&root, "all");
     let second = format!("{file}@{}", times[1]);
     assert!(ok(["forget", "--dry-run", &second]).contains("close"));
@@ -561,7 +563,7 @@ fn forget_versions(
     assert!(message.contains("yore expunge"), "{message}");
     assert!(ok(["forget", "--dry-run", named.trim_end_matches(';')]).contains("all"), "{message}");
 
-    // Held as a snapshot is.
+    // A version is held like a snapshot.
     let first = format!("{file}@{}", times[0]);
     ok(["hold", &first]);
     assert!(fails(3, ["forget", &first]).contains(&format!("yore release {first}")));
@@ -574,7 +576,7 @@ fn forget_versions(
     let message = fails(2, ["forget", &first, "--keep-last", "1"]);
     assert!(message.contains("without a time"), "{message}");
 
-    // Of one that is gone, by a name with a time, and by rules. Others are not concerned.
+    // Versions of a removed file, by a name with a time, and by rules. Others are not affected.
     save("/d/letter", "five");
     remove("/d/letter");
     let gone = versions(&file);
@@ -605,7 +607,7 @@ fn versions_of_a_file_are_forgotten() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// On a mount; and who owns the file may, as who owns a directory.
+/// On a mount; the owner of a file may do this as the owner of a directory may.
 #[test]
 fn versions_of_a_file_are_forgotten_on_a_mount() {
     let scratch = scratch();

@@ -1,4 +1,4 @@
-//! Yore as it is installed: called by mount(8) and by fsck(8).
+//! The installed Yore, called by mount(8) and by fsck(8).
 
 mod common;
 
@@ -23,7 +23,7 @@ fn succeeds(output: &Output) {
     assert!(output.status.success(), "{}: {}", output.status, error_text(output));
 }
 
-/// Whether volumes are mounted here as root does it.
+/// Whether mounts here work as root's do.
 fn is_root() -> bool {
     let is = rustix::process::geteuid().is_root() && can_mount();
     if !is {
@@ -33,9 +33,9 @@ fn is_root() -> bool {
     is
 }
 
-/// Of whatever way mount(8) takes to call, a volume's device files and set-id programs are honoured only if
-/// the administrator wrote so; libfuse's helper adds `dev,suid` to what he wrote, so that root's
-/// `mount -t fuse.yore` of a foreign image did.
+/// However mount(8) calls the helper, a volume's device files and set-id programs are honoured only if the
+/// administrator wrote so. libfuse's helper adds `dev,suid` to the options, so that root's
+/// `mount -t fuse.yore` of a foreign image honoured them.
 #[test]
 fn only_what_the_administrator_wrote() {
     if !is_root() {
@@ -50,7 +50,7 @@ fn only_what_the_administrator_wrote() {
         (&own, "rw", false),
         (&own, "rw,noatime,user,x-any", false),
         (&own, "rw,dev,suid", true),
-        // As libfuse's helper calls.
+        // The call of libfuse's helper.
         (&generic, "rw,dev,suid", false),
         (&generic, "rw,dev,suid,dev,suid", true),
     ] {
@@ -66,14 +66,15 @@ fn only_what_the_administrator_wrote() {
     }
 }
 
-/// `mount -t fuse.yore` itself runs `mount.fuse.yore`, and honours nothing that was not written.
+/// `mount -t fuse.yore` itself runs `mount.fuse.yore`, and honours nothing that the administrator did not
+/// write.
 #[test]
 fn by_mount_itself() {
     use rustix::mount::mount_bind;
     if !is_root() {
         return;
     }
-    // One in which the directory where mount(8) looks has just our helper.
+    // In a tree of mounts where the directory that mount(8) searches has only our helper.
     have_own_mounts();
     let scratch = Scratch::new();
     let (directory, helpers) = (scratch.path("mnt"), scratch.path("sbin"));

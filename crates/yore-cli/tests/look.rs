@@ -37,12 +37,12 @@ fn differences(first: &str, now: &str) {
     assert_eq!((&rows[0]["before"]["size"], &rows[0]["after"]["size"]), (&3.into(), &11.into()));
     assert!(rows[0]["what"].as_array().unwrap().contains(&"content".into()));
     assert_eq!((&rows[2]["type"], &rows[2]["before"]), (&"directory".into(), &Value::Null));
-    // Files are compared by reading them, and may be others.
+    // The test compares files by reading them, so they may be different files.
     let file = |directory: &str| format!("{directory}/file");
     assert_eq!(ok(["diff", &file(first), &file(now)]).split_whitespace().next(), Some("M"));
     assert!(ok(["diff", "-p", &file(first)]).contains("-one\n"));
     assert_eq!(ok(["diff", &file(first), &file(first)]), "");
-    // What makes no sense is refused, with what to do.
+    // A senseless request is refused, and the message says what to do.
     let message = fails(2, ["diff", now]);
     assert!(message.contains("since when?") && message.contains("yore status"), "{message}");
     let message = fails(3, ["diff", first, &format!("{now}/new")]);
@@ -91,8 +91,8 @@ fn differences_on_a_mount_and_on_a_volume() {
     assert!(message.contains("take one"), "{message}");
 }
 
-/// A file that was saved by putting another in its place, or restored, is compared with what had its name;
-/// one that is the same is none.
+/// A file that was saved by putting another in its place, or that was restored, is compared with the file
+/// that had its name. An equal file is no difference.
 #[test]
 fn a_file_in_the_place_of_another_is_one_line() {
     let scratch = scratch();
@@ -106,7 +106,7 @@ fn a_file_in_the_place_of_another_is_one_line() {
     fs::write(directory.join("same"), "changed").unwrap();
     let now = text(&directory).to_string();
     ok(["restore", &format!("{now}@then/same")]);
-    // A directory in its place is no other state of it.
+    // A directory in its place is not another state of it.
     fs::remove_file(directory.join("file")).unwrap();
     fs::create_dir(directory.join("file")).unwrap();
     let check = |then: &str, now: &str| {
@@ -165,8 +165,8 @@ fn holes_are_not_read() {
     assert_eq!(ok(["diff", &then]), "");
 }
 
-/// What is nowhere to be seen is said to be so, and a file of a mount is never taken for a volume; the mount
-/// point has times in front of paths, too.
+/// If a path leads to nothing at any time, the message says so; a file of a mount is never taken for a
+/// volume. On the mount point itself, times also work before paths.
 #[test]
 fn times_that_nothing_has() {
     let scratch = scratch();
@@ -187,7 +187,7 @@ fn times_that_nothing_has() {
     assert!(fails(2, ["expunge", "-n", "-r", &root]).contains("yore forget"));
 }
 
-/// Whatever is asked of a mount whose daemon is dead says so.
+/// Every request to a mount whose daemon is dead says so.
 #[test]
 fn a_dead_daemon() {
     let scratch = scratch();
@@ -200,7 +200,7 @@ fn a_dead_daemon() {
     }
 }
 
-/// Logs follow renames and editors' saves, by whatever way they are asked for.
+/// Logs follow renames and editors' saves, whichever way the command names the file.
 #[test]
 fn logs() {
     let scratch = scratch();
@@ -237,7 +237,7 @@ fn logs() {
         assert_eq!(zeros.matches('\0').count(), 4);
     };
     check(text(&directory.join("sub/named")));
-    // A name that is gone from here has the log of what it meant.
+    // A name that is gone from here has the log of the file to which it led.
     let gone = ok(["log", text(&directory.join("file"))]);
     assert_eq!(gone.lines().count(), 3, "{gone}");
     assert!(gone.starts_with("moved "), "another file took the place that it was moved to: {gone}");
@@ -252,7 +252,7 @@ fn logs() {
     fails(3, ["log", &scratch.on("/d/never")]);
 }
 
-/// What is gone is listed under a name that leads to it.
+/// A removed file is listed under a name that leads to it.
 #[test]
 fn what_is_gone() {
     let scratch = scratch();
@@ -286,7 +286,7 @@ fn what_is_gone() {
     assert_eq!(ok(["cat", &scratch.on(&format!("/d/{name}"))]), "one");
 }
 
-/// Those who could take no snapshot of a directory are told what they can do instead; its owner is told.
+/// Users who could take no snapshot of a directory learn what they can do instead; the owner gets the answer.
 #[test]
 fn others_are_refused() {
     use std::os::unix::process::CommandExt as _;
@@ -312,7 +312,7 @@ fn others_are_refused() {
     let (_, message) = ask(&["log", text(&directory.join("file"))]);
     assert!(message.contains("owner"), "{message}");
     std::os::unix::fs::chown(&directory, Some(4711), None).unwrap();
-    // The owner is told of the times at which it was his.
+    // The owner gets answers about the times at which the directory belonged to the owner.
     assert_eq!(ask(&["diff", &format!("{now}@first")]).0, Some(3));
     ok(["snapshot", now, "-n", "second"]);
     fs::write(directory.join("file"), "three").unwrap();
@@ -344,8 +344,8 @@ fn odd_names() {
     mount.umount();
 }
 
-/// What snapshots hold alone of a directory or a file, on a mount and on the volume alike; `info` and `df`
-/// tell live from history.
+/// `du --history` reports the space that only snapshots use in a directory or a file, on a mount and on the
+/// volume alike; `info` and `df` separate live data from history.
 #[test]
 fn what_history_takes() {
     let scratch = scratch();

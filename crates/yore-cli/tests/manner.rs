@@ -1,5 +1,5 @@
-//! Promises that commands are alike: where one takes the directory one is in, its siblings do; what says with
-//! its exit status whether something differs; and failures as JSON.
+//! Promises that commands are alike: if one takes the current directory, its siblings do; commands that can
+//! find differences report them by exit status; and failures as JSON.
 
 mod common;
 
@@ -88,9 +88,9 @@ fn failures_are_json_where_json_is_asked_for() {
     assert!(common::error_text(&run(["ls", &missing])).starts_with("yore: "));
 }
 
-/// A name can hold what ends a line, or what a terminal takes for a command. `ls`, `find`, `diff`, `status`
-/// and `deleted` passed it on into a pipe as it is; `log` wrote it in another way. All lines write it in one
-/// way now; `-0` and JSON have the bytes.
+/// A name can contain the end of a line, or something that a terminal takes for a command. `ls`, `find`,
+/// `diff`, `status` and `deleted` passed it on into a pipe unchanged; `log` wrote it in another way. All
+/// lines write it in one way now; `-0` and JSON have the bytes.
 #[test]
 fn names_in_lines_are_printable() {
     let scratch = scratch();
@@ -140,8 +140,8 @@ fn names_in_lines_are_printable() {
     assert!(has(&patch, shown.as_bytes()), "{}", String::from_utf8_lossy(&patch));
 }
 
-/// `yore diff -- -dash@-2` in the directory itself said "no such file or directory" and not why, as it does
-/// with a path.
+/// `yore diff -- -dash@-2` in the directory itself said "no such file or directory" without the reason, which
+/// it gives for a path.
 #[test]
 fn relative_names_are_explained_as_others_are() {
     let scratch = scratch();
@@ -194,7 +194,8 @@ fn what_changes_something_tells_it_as_json() {
     }
 }
 
-/// An image that one may only read was "not to be opened for writing". The message names the way to read it.
+/// An image that one may only read was "not to be opened for writing". The message now names the way to read
+/// it.
 #[test]
 fn an_image_that_may_only_be_read() {
     let scratch = scratch();

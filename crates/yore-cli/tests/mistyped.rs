@@ -1,5 +1,5 @@
-//! Promises that a mistyped command is answered with what is wrong, with what, and what to do: a hundred of
-//! them, each with its exit status and the words that the answer must have. None of them changes the volume.
+//! Promises about a hundred mistyped commands: the answer says what is wrong, with what, and what to do. Each
+//! has its exit status and the words that the answer must contain. None of them changes the volume.
 
 mod common;
 
@@ -166,7 +166,7 @@ fn mistyped_commands_are_answered() {
     ok(["snapshot", &scratch.on("/d"), "-n", "first"]);
     fs::create_dir(scratch.path("dir")).unwrap();
     scratch.file("file", "text\n");
-    // What opens a volume for writing counts that; what is on it stays.
+    // Opening a volume for writing increases a counter on it; its content stays.
     let state = || {
         let snapshots = ok(["snapshots", &scratch.on("/d")]).lines().count();
         (ok(["ls", "-lR", &scratch.on("/")]), snapshots)
@@ -179,7 +179,7 @@ fn mistyped_commands_are_answered() {
     assert_eq!(state(), before, "a mistyped command has changed the volume");
 }
 
-/// What is wrong with the answer to a command.
+/// The error in the answer to a command.
 fn wrong(scratch: &Scratch, line: &str, status: i32, words: &str) -> Option<String> {
     let with = |word: &str, short: &str, path: &str| {
         let rest = word.strip_prefix(short)?;

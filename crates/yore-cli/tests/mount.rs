@@ -1,4 +1,4 @@
-//! The life of a mount. Where there is no FUSE these tests say so and pass; the system tests insist on it.
+//! The life of a mount. Without FUSE these tests say so and pass; the system tests insist on it.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn mount_and_umount() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// While a volume is mounted, whoever else wants it is told who has it and where.
+/// While a volume is mounted, everybody else who wants it learns who has it and where.
 #[test]
 fn a_volume_in_use() {
     let scratch = Scratch::new();
@@ -52,7 +52,7 @@ fn a_volume_in_use() {
     mount.umount();
 }
 
-/// A mount in use is not taken away unless lazily, and still works.
+/// A mount in use is not unmounted except lazily, and still works.
 #[test]
 fn a_busy_mount() {
     let scratch = Scratch::new();
@@ -67,7 +67,7 @@ fn a_busy_mount() {
     assert_eq!(ok(["cat", &scratch.on("/still")]), "there");
 }
 
-/// A killed daemon's mount is replaced by the next one, or cleared away.
+/// A killed daemon's mount is replaced by the next one, or removed.
 #[test]
 fn a_dead_daemon() {
     let scratch = Scratch::new();
@@ -88,7 +88,7 @@ fn a_dead_daemon() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// A signal unmounts and closes, also while somebody uses the mount.
+/// A signal unmounts and closes, also while the mount is in use.
 #[test]
 fn signals() {
     let scratch = Scratch::new();
@@ -121,7 +121,7 @@ fn foreground() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The log says when it is mounted.
+    // The log reports when it is mounted.
     let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
     assert!(log.by_ref().map_while(Result::ok).any(|line| line.contains("mounted")));
     fs::write(directory.join("file"), "content").unwrap();
@@ -143,7 +143,7 @@ fn read_only_and_called_by_mount() {
     mount.umount();
     assert!(fs::read(&scratch.volume).unwrap() == before, "a read-only mount changes nothing");
 
-    // As mount.fuse3 calls: no command, options that only fstab needs.
+    // As mount.fuse3 calls: no command, and options that only fstab needs.
     let log = format!("rw,nodev,nosuid,log={}", text(&scratch.path("daemon.log")));
     let output = run([text(&scratch.volume), text(&mount.directory), "-o", &log]);
     assert!(output.status.success(), "{}", error_text(&output));

@@ -1,5 +1,6 @@
-//! Promises of `mount --at`: a snapshot is mounted by itself, beside the present by the same daemon or alone;
-//! it stays as long as it is mounted; what cannot be mounted is explained, and everything ends in good order.
+//! Promises of `mount --at`: a snapshot is mounted by itself, beside the present by the same daemon or alone.
+//! It stays as long as it is mounted. If it cannot be mounted, the message explains why. Everything ends in
+//! good order.
 
 mod common;
 
@@ -8,7 +9,7 @@ use rustix::process::{kill_process, Signal};
 use std::fs;
 use std::path::PathBuf;
 
-/// A directory that is not a mount any more at the end.
+/// A directory that is unmounted in the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -35,8 +36,8 @@ impl Drop for Place {
     }
 }
 
-/// Beside the present: one daemon, what is mounted is not forgotten, by name or by rule, and each is
-/// unmounted by itself.
+/// Beside the present: there is one daemon, a mounted snapshot is not forgotten, by name or by rule, and each
+/// is unmounted by itself.
 #[test]
 fn beside_the_present() {
     let scratch = scratch();
@@ -68,7 +69,7 @@ fn beside_the_present() {
     assert!(message.contains(one.text()) && message.contains("umount"), "{message}");
     let kept = ok(["forget", mnt, "--keep-last", "1", "--names", "--dry-run"]);
     assert!(kept.contains("mounted") && !kept.contains("forget  "), "{kept}");
-    // The present is not taken away under it, unless with it.
+    // The present cannot be unmounted while the snapshot is mounted, unless both are.
     let message = fails(3, ["umount", mnt]);
     assert!(message.contains(one.text()) && message.contains(two.text()), "{message}");
     let open = fs::File::open(one.0.join("d/file")).unwrap();
@@ -83,8 +84,8 @@ fn beside_the_present() {
     ok(["check", vol]);
 }
 
-/// Without the present the volume is only read; several share a daemon, which ends with the last; meanwhile
-/// others are told.
+/// Without the present the volume is opened for reading only. Several mounts share a daemon, which ends with
+/// the last; meanwhile others learn who has the volume.
 #[test]
 fn without_the_present() {
     if !common::can_mount() {
@@ -116,7 +117,7 @@ fn without_the_present() {
     ok(["check", vol]);
 }
 
-/// What cannot be mounted is explained, and nothing is left of it.
+/// If a snapshot cannot be mounted, the message explains why, and nothing is left behind.
 #[test]
 fn what_cannot_be_mounted() {
     if !common::can_mount() {
@@ -202,7 +203,7 @@ fn the_present_taken_away_by_others() {
     assert_eq!(ok(["cat", &scratch.on("/d/file")]), "two");
 }
 
-/// The directory of snapshots by its option; that a file has its name is said.
+/// An option sets the directory of snapshots; if a file has its name, a message says so.
 #[test]
 fn a_directory_of_snapshots() {
     let scratch = scratch();

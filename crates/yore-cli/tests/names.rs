@@ -11,8 +11,8 @@ fn list(command: &str, path: &str) -> Vec<Value> {
     serde_json::from_str(&ok([command, "--json", path])).unwrap()
 }
 
-/// Two directories each have a `step-1`, one is renamed and described, and the list says so; on a mount as on
-/// a volume. Names were unique on the volume, and could not be changed.
+/// Two directories each have a `step-1`. One is renamed and described, and the list shows that, on a mount as
+/// on a volume. Names were unique on the volume, and could not be changed.
 #[test]
 fn snapshots_are_named_by_directory_and_renamed() {
     let scratch = Scratch::new();
@@ -61,7 +61,7 @@ fn name_and_rename(there: &dyn Fn(&str) -> String) {
     assert_eq!(of("/agent1", "step-1")["hold_reason"], Value::Null);
 }
 
-/// Imported snapshots get their dates, in their order; the message says how a volume is made for that.
+/// Imported snapshots get their dates, in their order; the message says how to make a volume for that.
 #[test]
 fn snapshots_are_imported() {
     let scratch = Scratch::new();
@@ -87,7 +87,8 @@ fn snapshots_are_imported() {
     assert_eq!(std::fs::read(mount.directory.join("file@last")).unwrap(), b"now");
 }
 
-/// Who did what is recorded, each undoable one with a command that undoes it; and that command works.
+/// All operations are recorded with their users. Each that can be undone has a command that undoes it, and
+/// that command works.
 #[test]
 fn operations_are_recorded() {
     let scratch = scratch();
@@ -130,7 +131,7 @@ fn record(there: &dyn Fn(&str) -> String) {
     let policy = done("policy");
     assert_eq!(policy["note"], "version=inherit keep=inherit hold=inherit");
     undo(&policy);
-    // One that holds what it takes had no command that undoes it.
+    // A policy that holds its snapshots had no command that undoes it.
     ok(["policy", &directory, "keep=last:3", "hold=90min"]);
     ok(["policy", &directory, "keep=inherit", "hold=inherit"]);
     let policy = done("policy");
@@ -151,7 +152,7 @@ fn record(there: &dyn Fn(&str) -> String) {
     assert!(lines.lines().next().unwrap().contains("undo: yore forget --number"), "{lines}");
 }
 
-/// What was put back is in the list once, with the command that undoes it, and that works.
+/// A restore is in the list once, with the command that undoes it, and that works.
 #[test]
 fn what_was_put_back_is_recorded_once() {
     let scratch = scratch();
@@ -174,13 +175,13 @@ fn what_was_put_back_is_recorded_once() {
     ok(["rollback", &scratch.on("/d@then")]);
     let rows = list("operations", &scratch.on("/d"));
     assert_eq!(rows[0]["operation"], "rollback");
-    // An earlier one is undone by going back to before it.
+    // To undo an earlier one, go back to before it.
     let restore = rows.iter().find(|row| row["operation"] == "restore").unwrap();
     assert_eq!(restore["undo"], format!("yore rollback {}", scratch.on("/d/.@before-restore-1")));
     assert!(list("operations", &scratch.on("/d/sub")).is_empty(), "nothing was done there");
 }
 
-/// On a mount users see what they did and what concerns their directories, root sees all.
+/// On a mount users see what they did and what concerns their directories; root sees everything.
 #[test]
 fn others_see_what_concerns_them() {
     let scratch = Scratch::new();
@@ -192,7 +193,7 @@ fn others_see_what_concerns_them() {
         std::os::unix::fs::chown(path(name), Some(owner), Some(owner)).unwrap();
         ok(["snapshot", &path(name), "-n", "roots"]);
     }
-    // Of what is not a directory of the mount another user need see nothing else.
+    // Another user need see nothing but the directory of the mount.
     for above in mount.directory.ancestors().take(2) {
         std::fs::set_permissions(above, std::fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -1,7 +1,7 @@
-//! Sessions on a mount that a file system with time in its names should pass, command by command: those that
-//! the paper on ext3cow shows (Peterson and Burns, "Ext3cow: a time-shifting file system for regulatory
+//! Sessions on a mount, command by command, that a file system with time in its names should pass: those in
+//! the paper on ext3cow (Peterson and Burns, "Ext3cow: a time-shifting file system for regulatory
 //! compliance", Figures 1, 2 and 4, and the rules for names in between), 150 versions of a file, each opened,
-//! and what editors do when they save.
+//! and the ways in which editors save.
 
 mod common;
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Somebody at a shell in a directory, who knows `yore` and what he has noted.
+/// A user at a shell in a directory, who knows `yore` and the times noted so far.
 struct Shell {
     directory: PathBuf,
     notes: Vec<(String, String)>,
@@ -25,7 +25,7 @@ impl Shell {
         Shell { directory: directory.to_path_buf(), notes: Vec::new() }
     }
 
-    /// Whether a line succeeds, and what it prints.
+    /// Whether a line succeeds, and its output.
     fn run(&self, line: &str) -> (bool, String) {
         let yore = Path::new(env!("CARGO_BIN_EXE_yore")).parent().unwrap();
         let path = format!("{}:{}", text(yore), std::env::var("PATH").unwrap());
@@ -47,14 +47,14 @@ impl Shell {
         assert!(succeeded && said == expected, "$ {line}\n{said}expected:\n{expected}");
     }
 
-    /// A line that must fail, and say this among other things.
+    /// A line that must fail, with this in its message.
     #[track_caller]
     fn refuses(&self, line: &str, why: &str) {
         let (succeeded, said) = self.run(line);
         assert!(!succeeded && said.contains(why), "$ {line}\n{said}expected: {why}");
     }
 
-    /// Remembers what a line prints as a variable of the next ones; also what it was.
+    /// Stores the output of a line as a variable for the next ones, and returns it.
     #[track_caller]
     fn note(&mut self, name: &str, line: &str) -> String {
         let (succeeded, said) = self.run(line);
@@ -65,7 +65,7 @@ impl Shell {
     }
 }
 
-/// Nanoseconds since 1970, by the clock that snapshots have their times from.
+/// Nanoseconds since 1970, by the clock that gives snapshots their times.
 fn clock() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()
 }
@@ -82,9 +82,9 @@ fn taken(directory: &Path) -> Vec<u128> {
     rows.iter().map(|row| u128::try_from(time(row).as_nanosecond()).unwrap()).collect()
 }
 
-/// Figure 1: a file, a snapshot, another content; both are there, the first by the time that was printed and
-/// by the second in which that was. Time is continuous: any time means the snapshot before it. Nothing is
-/// added to what is listed.
+/// Figure 1: a file, a snapshot, another content. Both can be read, the first by the printed time and by the
+/// second that contains it. Time is continuous: any time means the snapshot before it. Listings have no
+/// additional entries.
 #[test]
 fn figure_1_a_file_as_of_a_snapshot() {
     let scratch = Scratch::new();
@@ -110,7 +110,7 @@ fn figure_1_a_file_as_of_a_snapshot() {
         (second - 1, "original"),
         (second, "new"),
         (clock(), "new"),
-        // The present is what has no time: the last snapshot is the end of what a time can mean.
+        // A name without a time is the present: the last snapshot is the end of what a time can mean.
         (clock() + 3_600_000_000_000, "new"),
     ] {
         user.prints(&format!("cat foo.txt@{}", seconds(time)), &format!("This is the {says} foo.txt.\n"));
@@ -124,9 +124,9 @@ fn figure_1_a_file_as_of_a_snapshot() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Figure 2: software is installed over another, of which a link to a snapshot was made before. All below the
-/// link is as of then, in programs that are run as well; the link may be anywhere. A name of the snapshot
-/// does without the link.
+/// Figure 2: software is installed over an older version, after a link to a snapshot was made. Everything
+/// below the link is as of then, also for programs that are run; the link may be anywhere. The name of the
+/// snapshot works without the link.
 #[test]
 fn figure_2_named_by_a_link() {
     let scratch = Scratch::new();
@@ -147,7 +147,7 @@ fn figure_2_named_by_a_link() {
     admin.prints("ls usr/bin.preinstall/ usr/bin", "usr/bin:\ngcc\nnew\n\nusr/bin.preinstall/:\ngcc\nlib\n");
     admin.prints("ln -s $PWD/usr/bin@$T ../outside && ../outside/gcc", "gcc 2.95\nold specs\n");
     admin.prints("ln -s bin@$T usr/relative && usr/relative/gcc", "gcc 2.95\nold specs\n");
-    // A hard link between times would make the past changeable through it.
+    // A hard link between times would let users change the past through it.
     admin.refuses("ln usr/bin@$T/gcc usr/gcc.old", "ross-device link");
     admin.refuses("touch usr/bin.preinstall/new", "Read-only file system");
     admin.prints(
@@ -162,8 +162,8 @@ fn figure_2_named_by_a_link() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Several times in one path, and how far each reaches: below a name with a time all is as of exactly then,
-/// although the directory itself has not changed for longer.
+/// Several times in one path, and how far each reaches: below a name with a time everything is as of exactly
+/// then, although the directory itself has not changed for longer.
 #[test]
 fn several_times_in_a_path() {
     let scratch = Scratch::new();
@@ -185,7 +185,7 @@ fn several_times_in_a_path() {
         ("A@$T3/B@$T2/C@$T1/F", "F1"),
         ("A/B@$T1/C@$T3/D/E", "E3"),
         ("A/B/C/F@$T2", "F2"),
-        // Back out of the past by the way one came.
+        // Back out of the past the same way.
         ("A/B@$T1/C/../../B/C/F", "F4"),
     ] {
         user.prints(&format!("cat {path}"), &format!("{content}\n"));
@@ -197,9 +197,9 @@ fn several_times_in_a_path() {
 }
 
 /// Figure 4: names and what they mean over time. A file keeps its number when it is changed after a snapshot,
-/// and what it was has another; a name that was removed is there until its death; what was made and removed
-/// between two snapshots was never; one name may mean one file after the other, and one file have other names
-/// at other times.
+/// and its earlier state has another number. A removed name exists until its death. What was created and
+/// removed between two snapshots never existed. One name may mean one file after another, and one file may
+/// have other names at other times.
 #[test]
 fn figure_4_names_over_time() {
     let scratch = Scratch::new();
@@ -245,13 +245,13 @@ fn figure_4_names_over_time() {
     user.prints("stat -c %h d@$e/link d@$e/moved d@$c/A", "2\n2\n1\n");
     user.prints("cmp d@$e/link d@$e/moved && cat d@$e/link", "A3\n");
     user.refuses("cat d@$a/brief", "No such file");
-    // What was deleted by mistake is looked for at any time before, and copied back.
+    // A user looks for a file deleted by mistake at any time before, and copies it back.
     user.prints("cp -p d/A@$b d/A && cat d/A", "A3\n");
     mount.umount();
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Snapshots 1 to 5 deep are each mounted by itself, all at once, and read what they hold while the present
+/// Snapshots 1 to 5 deep are each mounted by itself, all at once, and read back correctly while the present
 /// is rewritten.
 #[test]
 fn five_clones_beside_the_present() {
@@ -261,7 +261,7 @@ fn five_clones_beside_the_present() {
     let mut content = vec![0u8; 1 << 20];
     let mut then = Vec::new();
     for depth in 0u8..5 {
-        // A quarter of it changes each time: blocks are of all depths.
+        // A quarter of it changes each time, so blocks come from all depths.
         content.iter_mut().skip(usize::from(depth) * 4096).step_by(4).for_each(|byte| *byte = depth + 1);
         fs::write(&file, &content).unwrap();
         ok(["snapshot", text(&mount.directory), "-n", &format!("depth-{depth}")]);
@@ -299,9 +299,9 @@ fn log(path: &Path) -> Vec<Value> {
     serde_json::from_str(&ok(["log", "--json", text(path)])).unwrap()
 }
 
-/// The first version, from the latest on, that the log of a file does not have in this order, with a time
-/// that leads to its content. There may be states in between: a program that another test starts has this
-/// one's open files until it runs, and closes them then.
+/// The first version, from the latest on, that the log of a file lacks in this order, with a time that leads
+/// to its content. There may be states in between: a program that another test starts inherits this one's
+/// open files until it runs, and closes them then.
 fn missing_in_log(
     mount: &Mount<'_>,
     file: &Path,
@@ -319,8 +319,8 @@ fn missing_in_log(
     versions.next()
 }
 
-/// 150 versions of a file, made by closing it, each opened by the time after its close and by the time that
-/// the log prints.
+/// 150 versions of a file, made by closing it. Each is opened by the time after its close and by the time
+/// that the log prints.
 #[test]
 fn a_hundred_and_fifty_versions() {
     const VERSIONS: usize = 150;
@@ -331,7 +331,7 @@ fn a_hundred_and_fifty_versions() {
     let mut closed = Vec::new();
     for version in 0..VERSIONS {
         if version % 3 == 1 {
-            // In place, as a database would, and then event off.
+            // In place, as a database would, and then truncated.
             let mut open = fs::File::options().write(true).open(&file).unwrap();
             open.write_all(content(version).as_bytes()).unwrap();
             open.set_len(content(version).len() as u64).unwrap();
@@ -339,7 +339,7 @@ fn a_hundred_and_fifty_versions() {
             fs::write(&file, content(version)).unwrap();
         }
         closed.push(clock());
-        // Closing what was only read makes none.
+        // Closing a file that was only read makes no version.
         assert_eq!(fs::read(&file).unwrap(), content(version).as_bytes());
     }
     let verify = || {
@@ -361,7 +361,7 @@ fn a_hundred_and_fifty_versions() {
 /// How a program saves a file.
 type Save = fn(&Path, &str);
 
-/// To a temporary file, durably, and that renamed over the old one.
+/// Writes a temporary file, durably, and renames it over the old one.
 fn replace(path: &Path, content: &str) {
     let temporary = path.with_extension("tmp");
     let mut file = fs::File::create(&temporary).unwrap();
@@ -371,7 +371,7 @@ fn replace(path: &Path, content: &str) {
     fs::rename(temporary, path).unwrap();
 }
 
-/// The old one renamed to a backup, a new one written, the backup removed: vim with `backupcopy=no`.
+/// Renames the old file to a backup, writes a new one, and removes the backup: vim with `backupcopy=no`.
 fn backup(path: &Path, content: &str) {
     let old = path.with_file_name("letter~");
     if path.exists() {
@@ -386,7 +386,7 @@ fn backup(path: &Path, content: &str) {
     }
 }
 
-/// In place: event off, then written.
+/// In place: truncated, then written.
 fn truncate(path: &Path, content: &str) {
     let mut file = fs::File::create(path).unwrap();
     file.write_all(content.as_bytes()).unwrap();
@@ -404,7 +404,7 @@ fn program(path: &Path, content: &str, line: &str) {
     assert!(output.status.success(), "{line}: {}", common::error_text(&output));
 }
 
-/// vim, as it comes.
+/// vim with its default settings.
 fn vim(path: &Path, content: &str) {
     program(path, content, r#"vim -u NONE -i NONE -N -es -c '%!cat "$NEW"' -c 'wq!' "$FILE""#);
 }
@@ -424,8 +424,8 @@ fn sed(path: &Path, content: &str) {
     program(path, content, r#"[ -s "$FILE" ] || echo > "$FILE"; sed -i -e "1r $NEW" -e d "$FILE""#);
 }
 
-/// Editors' saves under a policy of versions at each close: each content that was saved is found under the
-/// name by the time after it was saved, although the name means another file each time, and is in its log.
+/// Editors' saves under a policy of versions at each close. Each saved content is found under the name by the
+/// time after the save, although the name means another file each time, and is in the log of the name.
 fn saves(save: Save) {
     const SAVES: usize = 12;
     let scratch = Scratch::new();
@@ -443,12 +443,12 @@ fn saves(save: Save) {
         let then = letter.with_file_name(format!("letter@{}", seconds(*time)));
         assert_eq!(fs::read_to_string(&then).unwrap(), content(version), "{}", then.display());
     }
-    // Under whatever name each had; the present is the last one.
+    // Under whatever name each had; the last one is the present.
     let missing = missing_in_log(&mount, &letter, SAVES, &content);
     assert_eq!(missing, None, "a draft is not in the log:\n{}", ok(["log", text(&letter)]));
     let (current, last) = (&log(&letter)[0], content(SAVES - 1).len());
     assert_eq!(current["facts"]["size"], last);
-    // Gone altogether, it can be had back.
+    // Even after removal it can be brought back.
     fs::remove_file(&letter).unwrap();
     let time = seconds(saved[SAVES - 1]);
     fs::copy(letter.with_file_name(format!("letter@{time}")), &letter).unwrap();

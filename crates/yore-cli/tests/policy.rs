@@ -1,4 +1,4 @@
-//! Promises of `policy`: what is set is shown, on mounts and on volumes, and does what it says when programs
+//! Promises of `policy`: it shows what was set, on mounts and on volumes, and the policy works when programs
 //! that know nothing of it save files.
 
 mod common;
@@ -8,14 +8,15 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-/// The present to the nanosecond, as it stands behind an `@`: the next save may be in the same millisecond.
+/// The present to the nanosecond, in the form that follows an `@`: the next save may be in the same
+/// millisecond.
 fn now() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     format!("{}.{:09}", now.as_secs(), now.subsec_nanos())
 }
 
-/// Waits until a version of a file has this content, for the last close is told a moment after it; a time at
-/// which it is seen.
+/// Waits until a version of a file has this content, because the last close is reported a moment later;
+/// returns a time at which it can be seen.
 #[track_caller]
 fn when_seen(file: &Path, content: &str) -> String {
     let mut time = now();
@@ -26,12 +27,12 @@ fn when_seen(file: &Path, content: &str) -> String {
     time
 }
 
-/// What applies, with whence.
+/// What applies, and from where.
 fn shown(path: &str) -> String {
     ok(["policy", path]).lines().collect::<Vec<_>>().join("; ")
 }
 
-/// Set, inherited, listed, taken back; on a volume that is not mounted.
+/// A policy is set, inherited, listed and removed, on a volume that is not mounted.
 #[test]
 fn policies_are_shown_where_they_apply() {
     let scratch = scratch();
@@ -76,7 +77,7 @@ fn each_save_on_a_mount_is_a_version() {
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
     let directory = text(&mount.directory).to_string();
     ok(["policy", &directory, "version=close"]);
-    // The mount is made anew: from then on the kernel says when files are closed.
+    // The volume is mounted again: from then on the kernel reports closes of files.
     mount.umount();
     mount.again(&[]);
     let said = run(["policy", &directory]);
@@ -110,12 +111,12 @@ fn each_save_on_a_mount_is_a_version() {
     assert_eq!(then(&saved[5].0).unwrap(), saved[5].1);
     let deleted = ok(["deleted", &directory]);
     assert!(deleted.contains("doc@") && !deleted.contains("swp"), "{deleted}");
-    // They are no snapshots.
+    // Versions are no snapshots.
     assert_eq!(ok(["snapshots", &directory]), "");
 }
 
-/// A shell that redirects to a file closes it once before the program has written anything. That made a
-/// version without content of each save.
+/// A shell that redirects to a file closes it once before the program has written anything. That made an
+/// empty version for each save.
 #[test]
 fn what_shells_write_is_one_version_each() {
     let scratch = scratch();
@@ -131,7 +132,7 @@ fn what_shells_write_is_one_version_each() {
     let sizes: Vec<u64> =
         log.as_array().unwrap().iter().map(|row| row["facts"]["size"].as_u64().unwrap()).collect();
     assert_eq!(sizes, [6, 4, 4], "{log:#}");
-    // One that is left empty has that as its last version.
+    // If a file is left empty, its last version is empty.
     let script = format!(": > {}", file.display());
     assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
     let newest = || -> u64 {
@@ -143,8 +144,8 @@ fn what_shells_write_is_one_version_each() {
     common::until("the version of the empty file", || newest() == 0);
 }
 
-/// A pipe in the place of a directory kept `snapshot`, `policy`, `undo` and `rollback` waiting for somebody
-/// to write to it; who owns the directory above can put one there.
+/// A pipe in the place of a directory made `snapshot`, `policy`, `undo` and `rollback` wait for somebody to
+/// write to it; the owner of the directory above can put one there.
 #[test]
 fn pipes_keep_nobody_waiting() {
     let scratch = scratch();
@@ -160,7 +161,7 @@ fn pipes_keep_nobody_waiting() {
         vec!["redo", pipe],
         vec!["forget", pipe, "--keep-last", "1"],
     ] {
-        // One that waits is ended, and has no status then.
+        // A command that waits is killed, and then has no status.
         let output = std::process::Command::new("timeout")
             .args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_yore")])
             .args(&command)
@@ -171,8 +172,8 @@ fn pipes_keep_nobody_waiting() {
     }
 }
 
-/// Since when there are volumes, a new one kept nothing until somebody took a snapshot: a file that was
-/// written and removed before was lost. Now it has a policy, and a first snapshot, when `mkfs` returns.
+/// A new volume used to keep nothing until somebody took a snapshot: a file that was written and removed
+/// before that was lost. Now it has a policy, and a first snapshot, when `mkfs` returns.
 #[test]
 fn a_new_volume_has_history() {
     let usual =
@@ -197,8 +198,8 @@ fn a_new_volume_has_history() {
     }
 }
 
-/// A plan is written, and removed after the interval of the volume's policy: it is put back, and nobody had
-/// to do anything before.
+/// A plan is written, and removed after the interval of the volume's policy. It can be put back, and nobody
+/// had to prepare that.
 #[test]
 fn what_was_written_a_while_ago_is_undeletable() {
     let scratch = Scratch::with_policy(Some("version=1s keep=within:2h"));
@@ -221,9 +222,9 @@ fn what_was_written_a_while_ago_is_undeletable() {
     assert_eq!(fs::read_to_string(&plan).unwrap(), "important\n");
 }
 
-/// A mount of a volume without such a policy is not told of closes. `version=close` did nothing there but
-/// print that the volume was to be mounted again; what was saved and removed before somebody did was lost.
-/// Now closes are found out.
+/// The kernel does not report closes to a mount of a volume without such a policy. `version=close` did
+/// nothing there except print that the volume should be mounted again; what was saved and removed before
+/// somebody did that was lost. Now the daemon detects closes.
 #[test]
 fn closes_are_noticed_on_a_mount_that_is_there() {
     let scratch = scratch();
@@ -246,7 +247,7 @@ fn closes_are_noticed_on_a_mount_that_is_there() {
             }
         }
     }
-    // What is known of it as soon as somebody asks.
+    // The state as soon as somebody asks.
     let sizes = |path: &Path| -> Vec<u64> {
         let log: serde_json::Value =
             serde_json::from_str(&ok(["log", "--json", common::text(path)])).unwrap();
@@ -259,7 +260,7 @@ fn closes_are_noticed_on_a_mount_that_is_there() {
     let expected: Vec<u64> = texts.iter().rev().map(|text| text.len() as u64).collect();
     assert_eq!(sizes(&doc), expected, "{}", ok(["log", text(&doc)]));
 
-    // What stays open is no version before it is closed.
+    // A file that stays open gets no version before its close.
     let open = mount.directory.join("open");
     let mut file = fs::File::create(&open).unwrap();
     file.write_all(b"begun").unwrap();
@@ -281,8 +282,8 @@ fn closes_are_noticed_on_a_mount_that_is_there() {
 }
 
 /// A user's editor rewrote its swap file all day, and each interval kept a version of it. With a pattern the
-/// policy keeps none; a snapshot that somebody takes has the file all the same. What is set is shown,
-/// explained where it is wrong, and taken back.
+/// policy keeps none; a snapshot that somebody takes has the file all the same. The setting is shown,
+/// explained if it is wrong, and can be removed.
 #[test]
 fn swap_files_are_excluded() {
     let scratch = scratch();

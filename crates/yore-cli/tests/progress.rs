@@ -8,12 +8,12 @@ use std::io::Read as _;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::process::Stdio;
 
-/// Both ends of a new terminal: its own, and that of the program on it.
+/// Both ends of a new terminal: ours, and that of the program on it.
 fn terminal() -> (File, OwnedFd) {
     let (mut own, mut programs) = (-1, -1);
     let size = libc::winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: both numbers are written before it returns 0; no name or settings are asked for; the size is
-    // only read.
+    // SAFETY: both numbers are written before the call returns 0; it asks for no name or settings; the size
+    // is only read.
     let opened = unsafe {
         libc::openpty(
             &mut own,
@@ -28,10 +28,10 @@ fn terminal() -> (File, OwnedFd) {
     unsafe { (File::from_raw_fd(own), OwnedFd::from_raw_fd(programs)) }
 }
 
-/// What a command that succeeds shows on a terminal.
+/// The output on a terminal of a command that succeeds.
 fn shows(args: &[&str]) -> String {
     let (mut own, programs) = terminal();
-    // The one that has the other end must be gone before the end of the output can be read.
+    // The parent's copy of the other end must be closed before the end of the output can be read.
     let mut child =
         yore().args(args).stderr(programs).stdout(Stdio::null()).env("TERM", "xterm").spawn().unwrap();
     let (mut shown, mut part) = (Vec::new(), [0; 4096]);
@@ -47,8 +47,8 @@ fn shows(args: &[&str]) -> String {
     shown
 }
 
-/// Who copies much on a terminal sees how much is done and how long it takes still; not so with `--quiet`,
-/// nor where nobody looks. When it is done the bar is gone.
+/// A large copy on a terminal shows how much is done and how long the rest takes; with `--quiet`, or without
+/// a terminal, it does not. The bar disappears at the end.
 #[test]
 fn a_bar_on_a_terminal() {
     let scratch = Scratch::new();
@@ -63,7 +63,7 @@ fn a_bar_on_a_terminal() {
     assert!(fails(3, ["put", "--progress-fd", "99", text(&file), &dest]).contains("99"));
 }
 
-/// `forget` on a mount showed how far the daemon is with giving back the space, and `expunge` did not. With a
+/// `forget` on a mount showed how much space the daemon has freed so far, and `expunge` did not. With a
 /// descriptor both wait until that is done.
 #[test]
 fn a_daemon_is_watched() {

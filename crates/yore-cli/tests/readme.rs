@@ -1,4 +1,4 @@
-//! Promises that the README's first session goes exactly as it is printed there, times and identities aside.
+//! Promises that the README's first session runs exactly as printed there, except for times and identities.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A command and the lines that it is said to print.
+/// A command, and the lines that the README prints for it.
 struct Step {
     command: String,
     prints: Vec<String>,
@@ -72,7 +72,7 @@ impl Shell {
             }
             lines.push(line);
         }
-        // The end of the last line is the mark's.
+        // The last line ends with the mark.
         if lines.last().is_some_and(String::is_empty) {
             lines.pop();
         }
@@ -87,8 +87,7 @@ impl Drop for Shell {
     }
 }
 
-/// A word with what differs from run to run taken out: times, and what makes a volume the only one of its
-/// kind.
+/// A word without the parts that differ from run to run: times, and what identifies a volume.
 fn masked(word: &str) -> String {
     let shape: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     let is_time = ["0000-00-00", "0000-00-00_00.00", "00:00", "00:00:00"].contains(&shape.as_str())
@@ -105,8 +104,9 @@ fn masked(word: &str) -> String {
     }
 }
 
-/// Of a whole line. What a mount says whose daemon dies just now is what it says afterwards. How many
-/// generations came to be depends on how long commands took; the day of the month and the month stand alone.
+/// The same for a whole line. The message of a mount whose daemon is just dying may be that of a dead one.
+/// The number of generations depends on how long commands took; the day of the month and the month stand
+/// alone.
 fn words(line: &str) -> Vec<String> {
     let line = line.replace("Software caused connection abort", "Transport endpoint is not connected");
     let mut words: Vec<String> = line.split_whitespace().map(masked).collect();

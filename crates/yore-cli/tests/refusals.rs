@@ -1,4 +1,4 @@
-//! What is refused, with a message that names the thing, and not a byte changed.
+//! Refused commands: the message names the problem, and not a byte is changed.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{fails, ok, text, Scratch};
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 
-/// `mkfs` overwrites nothing that somebody may want to keep, unless told to.
+/// `mkfs` overwrites nothing that somebody may want to keep, unless forced.
 #[test]
 fn mkfs_over_something() {
     let scratch = Scratch::new();
@@ -28,14 +28,14 @@ fn mkfs_over_something() {
     image.set_len(64 << 20).unwrap();
     image.write_all_at(&[0x53, 0xef], 1080).unwrap();
     assert!(fails(3, ["mkfs", text(&ext4)]).contains("ext4"));
-    // A file of zeros is ground to build on, as large as it is.
+    // A file of zeros may be overwritten, whatever its size.
     let zeros = scratch.file("zeros", "");
     fs::File::options().write(true).open(&zeros).unwrap().set_len(48 << 20).unwrap();
     ok(["mkfs", text(&zeros)]);
     assert!(ok(["info", text(&zeros)]).contains("48 MiB"));
 }
 
-/// Sizes and places that cannot be are refused, and leave nothing.
+/// Impossible sizes and places are refused, and leave nothing behind.
 #[test]
 fn mkfs_of_the_impossible() {
     let scratch = Scratch::empty();
@@ -50,7 +50,7 @@ fn mkfs_of_the_impossible() {
     assert!(fails(3, ["mkfs", "/dev/null", "--size", "64M"]).contains("/dev/null"));
 }
 
-/// What is no volume is said to be none, whichever command asks.
+/// If a file is no volume, every command says so.
 #[test]
 fn files_that_are_no_volumes() {
     let scratch = Scratch::empty();
@@ -75,7 +75,7 @@ fn files_that_are_no_volumes() {
     assert!(fails(3, ["ls", &format!("{}:/", text(&absent))]).contains("absent"));
 }
 
-/// A volume truncated, or of a format this program does not know, is refused for that reason.
+/// A truncated volume, or one of a format that this program does not know, is refused for that reason.
 #[test]
 fn volumes_that_cannot_be_used() {
     let scratch = Scratch::new();
@@ -107,7 +107,7 @@ fn volumes_that_cannot_be_used() {
     assert!(fails(4, ["ls", &format!("{}:/", text(&damaged))]).contains("damaged"));
 }
 
-/// A mount that cannot be is refused before the volume is opened.
+/// An impossible mount is refused before the volume is opened.
 #[test]
 fn mounts_that_cannot_be() {
     let scratch = Scratch::new();

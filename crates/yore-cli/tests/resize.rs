@@ -1,6 +1,6 @@
-//! Promises of `resize`: an image file gets longer, mounted or not, and a block device that was made longer
-//! is used; it gets shorter when it is not mounted and nothing lies beyond. That there is room is said by
-//! `info` and `mount`.
+//! Promises of `resize`: an image file grows, mounted or not, and a block device that was enlarged is used. A
+//! volume shrinks if it is not mounted and nothing lies beyond its new end. `info` and `mount` say if there
+//! is room to grow.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn info(what: &str) -> Value {
     serde_json::from_str(&ok(["info", "--json", what])).unwrap()
 }
 
-/// The file gets the length that was asked for, in both directions, and the content stays.
+/// The file gets the requested length, in both directions, and the content stays.
 #[test]
 fn not_mounted() {
     let scratch = made("32M");
@@ -34,7 +34,7 @@ fn not_mounted() {
     ok(["check", volume]);
     ok(["resize", volume, "100M"]);
     assert_eq!(fs::metadata(volume).unwrap().len(), 100 * MIB);
-    // Made longer by other means.
+    // Enlarged by other means.
     fs::File::options().write(true).open(volume).unwrap().set_len(150 * MIB).unwrap();
     assert_eq!(info(volume)["could_be"].as_u64(), Some(136 * MIB + 14 * MIB));
     assert!(ok(["info", volume]).contains("yore resize"));
@@ -47,8 +47,8 @@ fn not_mounted() {
     fails(2, ["resize", volume, "much"]);
 }
 
-/// Who changed the length of a volume stands in `operations`, with both lengths and the command that takes it
-/// back; mounted or not.
+/// `operations` lists who changed the length of a volume, with both lengths and the command that reverses it;
+/// mounted or not.
 #[test]
 fn stands_in_operations() {
     let scratch = made("32M");
@@ -84,7 +84,7 @@ fn stands_in_operations() {
     assert_eq!(found[0]["uid"], 0);
 }
 
-/// What lies beyond is in the way: nothing changes, and the message says how short it can be.
+/// Data beyond the new end prevents it: nothing changes, and the message says how short the volume can be.
 #[test]
 fn in_the_way() {
     let scratch = made("64M");
@@ -103,9 +103,9 @@ fn in_the_way() {
     assert_eq!(ok(["cat", &scratch.on("/f")]).len(), 40 << 20);
 }
 
-/// A full volume whose first half is removed becomes half as long, and every file is what it was; what a
-/// snapshot has is in the way, and is said to be with the command that frees it. Before, whatever lay beyond
-/// the new end was in the way.
+/// A full volume whose first half is removed shrinks to half its length, and every file is unchanged. Blocks
+/// of a snapshot prevent it, and the message says so with the command that frees them. Before, any data
+/// beyond the new end prevented it.
 #[test]
 fn files_make_room() {
     let scratch = Scratch::empty();
@@ -135,7 +135,7 @@ fn files_make_room() {
     }
 }
 
-/// A mount gets longer while a file on it is open; it does not get shorter.
+/// A mount grows while a file on it is open; it does not shrink.
 #[test]
 fn mounted() {
     let scratch = made("32M");
@@ -149,7 +149,7 @@ fn mounted() {
     fs::write(mount.directory.join("large"), vec![2; 60 << 20]).unwrap();
     let directory = text(&mount.directory);
     assert!(fails(3, ["resize", directory, "64M"]).contains("yore umount"));
-    // Made longer by other means: both say so, and either name will do.
+    // Enlarged by other means: both say so, and either name works.
     fs::File::options().write(true).open(volume).unwrap().set_len(256 * MIB).unwrap();
     assert_eq!(info(directory)["could_be"].as_u64(), Some(256 * MIB));
     mount.umount();
@@ -164,7 +164,7 @@ fn mounted() {
     assert_eq!(info(volume)["size"].as_u64(), Some(256 * MIB));
 }
 
-/// A block device that became longer under a mount, as by lvextend, is used to its end.
+/// A block device that was enlarged under a mount, as by lvextend, is used to its end.
 #[test]
 fn block_devices() {
     let scratch = Scratch::empty();

@@ -44,7 +44,7 @@ fn a_file_is_restored_and_the_restore_undone() {
         assert!(fails(2, ["restore", &on("/d/file")]).contains("as of when?"));
         fails(3, ["restore", &on("/d@first/never")]);
         fails(3, ["restore", &on("/d/file@never")]);
-        // With the directories above it that are gone.
+        // Together with the removed directories above it.
         write(scratch, "/d/sub/deep", "deep");
         ok(["snapshot", &on("/d"), "-n", "second"]);
         remove(scratch, "/d/sub");
@@ -126,7 +126,7 @@ fn a_directory_is_rolled_back_and_forth() {
     });
 }
 
-/// What others changed after it survives an undo, and is listed; with `--force` it does not.
+/// Later changes by others survive an undo, and are listed; with `--force` they do not.
 #[test]
 fn undo_leaves_what_others_changed() {
     both(&[], |scratch, on| {
@@ -152,7 +152,7 @@ fn undo_leaves_what_others_changed() {
         ok(["undo", "--force", &on("/d")]);
         let all = ["a", "b", "new", "other"].map(|name| read(scratch, &format!("/d/{name}")));
         assert_eq!(all, ["by others", "later", "later", "by others"]);
-        // An operation whose end was forgotten is not guessed at.
+        // If the end of an operation was forgotten, nothing is guessed.
         ok(["rollback", &on("/d@first")]);
         let rows: Vec<Value> =
             serde_json::from_str(&ok(["snapshots", "--all", "--json", &on("/d")])).unwrap();
@@ -191,7 +191,7 @@ fn paths(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     (dirs, files)
 }
 
-/// Changes something at random; what cannot be done is not done.
+/// Changes something at random; skips what is impossible.
 fn change(root: &Path, random: &mut Random, step: usize) {
     let (dirs, files) = paths(root);
     let dir = dirs[random.below(dirs.len())].clone();
@@ -229,7 +229,7 @@ fn change(root: &Path, random: &mut Random, step: usize) {
     }
 }
 
-/// That two trees are the same; tells what is not.
+/// Asserts that two trees are the same; reports the differences.
 #[track_caller]
 fn same(found: &BTreeMap<PathBuf, String>, expected: &BTreeMap<PathBuf, String>, when: &str) {
     let names: std::collections::BTreeSet<&PathBuf> = found.keys().chain(expected.keys()).collect();
@@ -239,7 +239,7 @@ fn same(found: &BTreeMap<PathBuf, String>, expected: &BTreeMap<PathBuf, String>,
     assert!(told.is_empty(), "{when}: {told:#?}");
 }
 
-/// Random trees, changed at random, are rolled back to exactly what they were, and back again.
+/// Random trees, changed at random, are rolled back exactly, and forward again.
 #[test]
 fn random_trees_return() {
     let scratch = scratch();
@@ -275,7 +275,7 @@ fn random_trees_return() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// A rollback is killed at any moment: what is there is sound, and the same command finishes it.
+/// A rollback is killed at any moment: the result is sound, and the same command finishes it.
 #[test]
 fn a_killed_rollback_is_finished_by_the_same_command() {
     let scratch = scratch();
@@ -304,7 +304,8 @@ fn a_killed_rollback_is_finished_by_the_same_command() {
     ok(["rollback", &of_volume]);
     let mut whole = start.elapsed();
     let mut killed = 0;
-    // A machine that is now busy and now idle ends some before they are killed: then others are, earlier.
+    // On a machine that is now busy and now idle, some end before they are killed: then others are killed
+    // earlier.
     for (round, part) in (0..14).cycle().take(56).enumerate() {
         if round >= 14 && killed > 3 {
             break;
@@ -336,8 +337,7 @@ fn a_killed_rollback_is_finished_by_the_same_command() {
     assert!(killed > 3, "killed {killed} times");
 }
 
-/// A directory that was only renamed keeps being the one that it is, in cycles too; and the times of then
-/// return.
+/// A directory that was only renamed stays the same directory, in cycles too; and its earlier times return.
 #[test]
 fn renames_are_renamed_back() {
     let scratch = scratch();
@@ -360,7 +360,7 @@ fn renames_are_renamed_back() {
     mount.umount();
 }
 
-/// Ordinary users put back what is theirs; what they could not change is not begun.
+/// Ordinary users put back their own files; a request that needs changes of other files is not begun.
 #[test]
 fn owners_only() {
     let scratch = scratch();

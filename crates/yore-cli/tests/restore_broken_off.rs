@@ -1,5 +1,5 @@
-//! A `restore` that does not come to its end, for the disk is full or somebody presses Ctrl-C: what was done
-//! stays, each file whole, nothing else is lost, and the same command again finishes it.
+//! A `restore` that does not end, because the disk is full or somebody presses Ctrl-C: what was done stays,
+//! each file whole, nothing else is lost, and the same command again finishes it.
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What restore writes beside a file before it renames it.
+/// The name under which restore writes beside a file before it renames it.
 const TEMPORARY: &str = ".yore-";
 
 /// Permissions, time of the last change, and content of all files below a directory.
@@ -33,7 +33,7 @@ fn tree(root: &Path) -> Tree {
     found
 }
 
-/// Takes what an interrupted restore was just writing out of a tree.
+/// Removes from a tree the files that an interrupted restore was just writing.
 fn without_temporaries(mut tree: Tree) -> (Tree, Vec<PathBuf>) {
     let is_temporary = |path: &PathBuf| text(path.file_name().unwrap().as_ref()).starts_with(TEMPORARY);
     let temporaries: Vec<PathBuf> = tree.keys().filter(|path| is_temporary(path)).cloned().collect();
@@ -41,7 +41,7 @@ fn without_temporaries(mut tree: Tree) -> (Tree, Vec<PathBuf>) {
     (tree, temporaries)
 }
 
-/// That each file is what it was before the restore or what it is after it; how many are the latter.
+/// Asserts that each file is as before the restore or as after it; returns how many are as after it.
 #[track_caller]
 fn must_be_between(found: &Tree, before: &Tree, after: &Tree) -> usize {
     let mut done = 0;
@@ -55,9 +55,9 @@ fn must_be_between(found: &Tree, before: &Tree, after: &Tree) -> usize {
     done
 }
 
-/// A directory with so many files of so many bytes in seven directories, of which a held snapshot `then`
-/// knows; after that a third of them is changed, a third is gone, and one has come. What it was, and what it
-/// is.
+/// A directory with this many files of this many bytes in seven directories, all in a held snapshot `then`.
+/// After that a third of them is changed, a third is removed, and one is new. Returns the earlier and the
+/// present tree.
 fn changed_since(mount: &Mount<'_>, files: usize, bytes: usize) -> (Tree, Tree) {
     let root = mount.directory.join("d");
     for i in 0..files {
@@ -80,7 +80,7 @@ fn changed_since(mount: &Mount<'_>, files: usize, bytes: usize) -> (Tree, Tree) 
     (then, tree(&root))
 }
 
-/// What it is to be after a restore: as it was, and what came since stays.
+/// The tree after a restore: the earlier tree, and the files that came since.
 fn restored(then: &Tree, now: &Tree) -> Tree {
     let mut all = now.clone();
     all.extend(then.clone());
@@ -92,9 +92,9 @@ fn free(mount: &Mount<'_>) -> u64 {
     facts.f_bavail * facts.f_frsize
 }
 
-/// The volume has room for a part of what is to be restored only, and its history cannot give way: it is
-/// held, or the mount keeps it. That is said before anything is done. It used to begin, and a full volume
-/// gave up the snapshot from before it, and with it the only copy of what had been restored over.
+/// The volume has room for only a part of what is to be restored, and its history cannot give way: it is
+/// held, or the mount keeps it. The command says so before it does anything. It used to begin, and a full
+/// volume gave up the snapshot from before it, and with it the only copy of the overwritten files.
 #[test]
 fn there_is_room_for_a_part_only() {
     for (options, is_mounted) in [(&[][..], true), (&[][..], false), (&["-o", "keep_history"][..], true)] {
@@ -103,7 +103,7 @@ fn there_is_room_for_a_part_only() {
         let Some(mount) = Mount::new(&scratch, options) else { return };
         let root = mount.directory.join("d");
         let (then, before) = changed_since(&mount, 300, 40_000);
-        // What keeps it from ending, from outside the directory.
+        // A file outside the directory that keeps it from ending.
         let filler = mount.directory.join("filler");
         rustix::fs::sync();
         fs::write(&filler, vec![7; (free(&mount) - (5 << 20)) as usize]).unwrap();
@@ -144,10 +144,10 @@ fn must_be(found: &Tree, expected: &Tree) {
     assert!(differ.is_empty(), "{differ:?}");
 }
 
-/// Runs a restore until `is_time` says so, and then sends what Ctrl-C sends. The restore yields to everybody
-/// else, so that the test, which watches it, does not come too late on a busy machine.
+/// Runs a restore until `is_time` says so, and then sends the signal of Ctrl-C. The restore yields to
+/// everybody else, so that the test, which watches it, is not too late on a busy machine.
 fn interrupt(operand: &str, mut is_time: impl FnMut() -> bool) -> (ExitStatus, String) {
-    // What a shell has started in the background ignores Ctrl-C, and so would all that it starts.
+    // A process that a shell has started in the background ignores Ctrl-C, and so would all its children.
     let mut child: Child = std::process::Command::new("env")
         .args(["--default-signal=INT", env!("CARGO_BIN_EXE_yore"), "restore", operand])
         .stdin(Stdio::null())
@@ -173,8 +173,8 @@ fn must_be_interrupted(status: ExitStatus, said: &str) {
     assert_eq!(said, "");
 }
 
-/// On a mount, where what was done is there at once, when a quarter, half and three quarters of the files are
-/// back.
+/// On a mount, where each restored file is there at once: when a quarter, half and three quarters of the
+/// files are back.
 #[test]
 fn it_is_interrupted_on_a_mount() {
     let scratch = Scratch::new();
@@ -199,7 +199,7 @@ fn it_is_interrupted_on_a_mount() {
         found = now;
     }
     ok(["restore", &operand]);
-    // What it was just writing when it was interrupted is nobody's, and can be removed.
+    // The file that it was just writing when it was interrupted belongs to nobody, and can be removed.
     let (now, temporaries) = without_temporaries(tree(&root));
     must_be(&now, &after);
     assert!(temporaries.len() <= 3, "{temporaries:?}");
@@ -225,7 +225,7 @@ fn it_is_interrupted_on_a_volume() {
     let start = Instant::now();
     ok(["restore", &scratch.on("/d@then")]);
     let (mut whole, mut interrupted) = (start.elapsed(), 0);
-    // Those that end before their time has come make the others' time come earlier.
+    // If some end before their time has come, the others' time comes earlier.
     for (round, part) in (0..6).cycle().take(30).enumerate() {
         if round >= 6 && interrupted > 2 {
             break;

@@ -97,14 +97,13 @@ fn both(work: impl Fn(&dyn Place)) {
     ok(["check", text(&of_mount.volume)]);
 }
 
-/// So many snapshots, with points to undo.
+/// The number of snapshots, including undo points.
 fn events(place: &dyn Place) -> usize {
     let all = ok(["snapshots", "--all", "--json", &place.on("/d")]);
     serde_json::from_str::<Vec<Value>>(&all).unwrap().len()
 }
 
-/// A log that could only be appended to, and a file that nobody was to change, came back as files that
-/// anybody could empty.
+/// An append-only log and an immutable file came back as files that anybody could empty.
 #[test]
 fn flags_come_back() {
     both(|place| {
@@ -145,8 +144,8 @@ fn flags_come_back() {
     });
 }
 
-/// What is immutable now stopped a restore in the middle, with an undo point for nothing. It says so before
-/// it begins; a rollback of root's does it.
+/// A file that is immutable now stopped a restore in the middle, with a useless undo point. The command now
+/// says so before it begins; a rollback by root succeeds.
 #[test]
 fn what_is_protected_now() {
     both(|place| {
@@ -175,8 +174,8 @@ fn what_is_protected_now() {
     });
 }
 
-/// Only root may make something immutable. Who restores a file of his gets the flags that he may set, and is
-/// told of the others.
+/// Only root may make a file immutable. A user who restores a file gets the flags that the user may set, and
+/// learns of the others.
 #[test]
 fn flags_of_root_are_left_out() {
     const OWNER: u32 = 4711;

@@ -1,5 +1,5 @@
-//! `rollback` as one operation of whoever has the volume open: the daemon is killed amid it, the volume is
-//! full, others wait.
+//! `rollback` as one operation of the process that has the volume open: the daemon is killed during it, the
+//! volume is full, others wait.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Which of two states a directory of many files is in; panics if it is between.
+/// Which of two states a directory of many files is in; panics if it is in between.
 fn state(root: &Path, files: usize) -> usize {
     let mut found = [0, 0];
     for i in 0..files {
@@ -64,8 +64,8 @@ fn changed_since<'s>(scratch: &'s Scratch, size: &str, files: usize) -> Option<(
     Some((mount, root))
 }
 
-/// The daemon is killed amid a rollback of 10,000 files: the next mount shows it finished; or, if it had not
-/// begun, as before.
+/// The daemon is killed during a rollback of 10,000 files. The next mount shows it finished, or, if it had
+/// not begun, the state before.
 #[test]
 fn a_killed_daemon_leaves_nothing_between() {
     const FILES: usize = 10_000;
@@ -82,8 +82,8 @@ fn a_killed_daemon_leaves_nothing_between() {
     assert_eq!(state(&root, FILES), 0);
     mount.umount();
     let mut seen = [0, 0];
-    // On a machine that is busier now than before it may not have begun whenever it was killed: then it gets
-    // more time.
+    // On a machine that is busier now than before, none of the rollbacks may have begun when it was killed:
+    // then they get more time.
     for (round, part) in (1..8).cycle().take(28).enumerate() {
         if round >= 7 && seen[0] > 0 {
             break;
@@ -116,8 +116,7 @@ fn a_killed_daemon_leaves_nothing_between() {
     assert!(seen[0] > 0, "{seen:?}");
 }
 
-/// Others go on meanwhile; who looks into the directory waits, and sees it as it was before or as it is
-/// after.
+/// Others go on meanwhile. A reader of the directory waits, and sees it as before or as after.
 #[test]
 fn others_wait_or_go_on() {
     const FILES: usize = 2_000;
@@ -149,9 +148,9 @@ fn others_wait_or_go_on() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// What comes back does not fit beside what is there, as on a nearly full volume: it is not begun, for what
-/// was begun there could neither be finished nor undone. The command says that nothing was changed, and when
-/// there is room it works.
+/// The restored data does not fit beside the present data, as on a nearly full volume. The rollback is not
+/// begun, because it could be neither finished nor undone there. The command says that nothing was changed,
+/// and when there is room it works.
 #[test]
 fn what_does_not_fit() {
     let scratch = Scratch::empty();
@@ -180,9 +179,9 @@ fn what_does_not_fit() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Files whose other names are outside the directory are copied by a rollback. Their data did not count when
-/// it was asked whether there is room, and it stopped half way. It is not begun, and ends when there is room;
-/// a name that is another one's link inside takes none.
+/// A rollback copies files whose other names are outside the directory. Their data was not counted in the
+/// check for room, and the rollback stopped half way. Now it is not begun, and ends when there is room. A
+/// name that is a link of another file inside takes no room.
 #[test]
 fn files_with_names_elsewhere_need_room() {
     let scratch = Scratch::empty();
@@ -217,9 +216,9 @@ fn files_with_names_elsewhere_need_room() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// On a full volume it may not end, for only data is counted beforehand, and here attributes take the room:
-/// that is said, with what to do, by the command, by `info` and by `check`; nothing is lost, and doing it
-/// again when there is room finishes it.
+/// On a full volume it may not end, because only data is counted beforehand, and here attributes take the
+/// room. The command, `info` and `check` say so, and what to do; nothing is lost, and repeating it when there
+/// is room finishes it.
 #[test]
 fn a_full_volume() {
     const FILES: u8 = 50;

@@ -1,4 +1,4 @@
-//! Snapshots by command, on volumes and on mounts, and what was there by `name@TIME`.
+//! Snapshots by command, on volumes and on mounts, and the past by `name@TIME`.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{symlink, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Takes a snapshot; the time it printed.
+/// Takes a snapshot; returns the time that was printed.
 #[track_caller]
 fn snapshot(args: &[&str]) -> String {
     let printed = ok([&["snapshot"], args].concat());
@@ -26,8 +26,8 @@ fn names(rows: &[Value]) -> Vec<&str> {
     rows.iter().map(|row| row["name"].as_str().unwrap_or("-")).collect()
 }
 
-/// Each time that was printed means its snapshot, also of those taken one right after the other; and so does
-/// each name, and each time in the list.
+/// Each printed time means its snapshot, also for snapshots taken one right after the other; so does each
+/// name, and each time in the list.
 #[test]
 fn what_was_printed_names_the_snapshot() {
     let scratch = scratch();
@@ -56,8 +56,8 @@ fn what_was_printed_names_the_snapshot() {
     assert_eq!(ok(["cat", &scratch.on("/d/file")]), "now");
 }
 
-/// The list says of each snapshot what it is of and what it is called, in lines, JSON and with zero bytes;
-/// and of a directory it has those that concern it.
+/// The list shows for each snapshot its directory and its name, in lines, JSON and with zero bytes; for a
+/// directory it has those that concern it.
 #[test]
 fn lists() {
     let scratch = scratch();
@@ -91,14 +91,14 @@ fn lists() {
     // The last one's time gets shorter as time goes by.
     assert!(times.pop().unwrap().starts_with(zeros.pop().unwrap()));
     assert_eq!(zeros, times);
-    // Rows have the shortest time that tells them apart, so it is the beginning of what was printed when it
-    // was taken.
+    // Rows have the shortest time that is unambiguous, so it is the beginning of the time printed at the
+    // snapshot.
     assert!(first.starts_with(words[0][0]), "{first} {}", words[0][0]);
     for line in ok(["snapshots", "--utc", volume]).lines() {
         assert!(line.split(' ').next().unwrap().ends_with('Z'), "{line}");
     }
 
-    // What the event is of is shown where it is now, or by its number.
+    // The list shows the present path of an event's directory, or its number.
     let inode = rows[0]["inode"].to_string();
     ok(["cp", "-r", &scratch.on("/d"), &scratch.on("/e")]);
     ok(["rm", "-r", &scratch.on("/d")]);
@@ -130,7 +130,7 @@ fn a_past_tree_is_copied() {
     ok(["put", "-r", text(&tree), &scratch.on("/tree")]);
     let time = snapshot(&[&scratch.on("/tree")]);
 
-    // Everything changes: content in place, attributes, names, what is there at all.
+    // Everything changes: content in place, attributes, names, and which files exist.
     fs::write(tree.join("sub/script"), "a new script, longer").unwrap();
     fs::set_permissions(tree.join("sub/script"), fs::Permissions::from_mode(0o600)).unwrap();
     if attribute {
@@ -175,7 +175,8 @@ fn a_past_tree_is_copied() {
     check(&restored);
 }
 
-/// A time that cannot be read is said to be one, with what is accepted; one at which nothing was there, too.
+/// If a time cannot be read, the message says so and what is accepted; it also says if nothing existed at
+/// that time.
 #[test]
 fn times_that_lead_nowhere() {
     let scratch = scratch();
@@ -199,7 +200,7 @@ fn times_that_lead_nowhere() {
     }
 }
 
-/// Nobody writes to the past, and whoever tries is told that it is the past.
+/// Nobody writes to the past, and the message to whoever tries says that it is the past.
 #[test]
 fn the_past_is_not_changed() {
     let scratch = scratch();
@@ -223,7 +224,7 @@ fn the_past_is_not_changed() {
     assert_eq!(ok(["cat", &old]), "one");
 }
 
-/// What cannot be taken is refused with the reason and the next step, and nothing is taken.
+/// An impossible snapshot is refused with the reason and the next step, and nothing is taken.
 #[test]
 fn snapshots_that_cannot_be() {
     let scratch = scratch();
@@ -302,7 +303,7 @@ fn on_a_mount() {
     mount.umount();
 }
 
-/// A snapshot of a mount that is durable when the command returns is there after the daemon was killed.
+/// A snapshot of a mount that is durable when the command returns is still there after the daemon was killed.
 #[test]
 fn a_snapshot_is_durable() {
     let scratch = scratch();

@@ -1,5 +1,5 @@
-//! A full volume as its users meet it: what putting back does where it does not fit, what stays, who makes a
-//! volume forget, what is told of it afterwards, and the rules.
+//! A full volume as its users meet it: what putting back does if there is no room, what stays, who makes a
+//! volume forget, how that is reported, and the rules.
 
 mod common;
 
@@ -33,10 +33,10 @@ fn free(directory: &Path) -> u64 {
     facts.f_bavail * facts.f_frsize
 }
 
-/// 64 MiB, a thesis of 30, a snapshot, and it is removed. `undelete`, `restore` and `cp` filled the volume;
-/// the oldest snapshot, which had the only copy, was given up for that, and "do it again" could not work. Now
-/// the first two say before they begin how many bytes are missing, nothing has changed, and the copy is still
-/// there. When there is room, they work.
+/// 64 MiB, a thesis of 30, a snapshot, and then the thesis is removed. `undelete`, `restore` and `cp` filled
+/// the volume. The oldest snapshot, which had the only copy, was given up for that, and "do it again" could
+/// not work. Now the first two say before they begin how many bytes are missing, nothing has changed, and the
+/// copy is still there. When there is room, they work.
 #[test]
 fn putting_back_never_loses_its_source() {
     for name in ["keep", ""] {
@@ -88,8 +88,8 @@ fn putting_back_never_loses_its_source() {
     }
 }
 
-/// A write of 500 MiB to that volume failed, as it must, and had first erased every snapshot, named ones too.
-/// Neither a stream nor `put`, which knows what it needs, takes what is young or named.
+/// A write of 500 MiB to that volume failed, as it must, but had first erased every snapshot, including named
+/// ones. Neither a stream nor `put`, which knows what it needs, may take snapshots that are young or named.
 #[test]
 fn a_write_that_is_too_large_erases_nothing() {
     let scratch = volume(&[]);
@@ -115,7 +115,7 @@ fn a_write_that_is_too_large_erases_nothing() {
     assert!(told.contains("forgetting the") && told.contains("named would free"), "{told}");
     mount.umount();
     fs::write(&large, vec![7; 100 * MIB]).unwrap();
-    // Of a file whose size is known nothing is written.
+    // Nothing is written of a file whose size is known.
     ok(["history", text(&scratch.volume), "--floor", "0", "--share", "0"]);
     let said = fails(3, ["put", text(&large), &scratch.on("/large")]);
     assert!(said.contains("bytes are missing") && said.contains("yore resize"), "{said}");
@@ -123,7 +123,8 @@ fn a_write_that_is_too_large_erases_nothing() {
     assert_eq!(names(&scratch.volume), before);
 }
 
-/// What a full volume gives up is recorded, listed, and told in words; the rules are shown and changed.
+/// The history that a full volume gives up is recorded, listed, and described in words; the rules are shown
+/// and changed.
 #[test]
 fn what_was_given_up_is_told() {
     let scratch = volume(&["--history-floor", "12h"]);
@@ -154,8 +155,8 @@ fn what_was_given_up_is_told() {
     assert!(fails(2, ["history", text(&scratch.volume), "--share", "101"]).contains("101"));
 }
 
-/// On root's mount with `allow_other` B allocated all that was free, and all that A and root had kept was
-/// gone; in nine milliseconds, and the file need not stay. Now B is told that there is no room, also by
+/// On root's mount with `allow_other` B allocated all free space, and everything that A and root had kept was
+/// gone, within nine milliseconds, even if the file did not stay. Now B learns that there is no room, also by
 /// statfs, unless the mount says otherwise. Nor may B change the rules.
 #[test]
 fn other_users_do_not_make_a_volume_forget() {
@@ -210,8 +211,8 @@ fn other_users_do_not_make_a_volume_forget() {
     }
 }
 
-/// With `version=close` a full volume had an error in its log for each close. It says once that versions are
-/// missing, `info` says how many, and the log says once that they are made again.
+/// With `version=close` a full volume logged an error for each close. Now it logs once that versions are
+/// missing, `info` says how many, and it logs once that they are made again.
 #[test]
 fn missing_versions_are_told_once() {
     let scratch = Scratch::empty();
@@ -237,7 +238,7 @@ fn missing_versions_are_told_once() {
     fs::remove_dir_all(&full).unwrap();
     rustix::fs::syncfs(fs::File::open(&mount.directory).unwrap()).unwrap();
     fs::write(&file, "there is room").unwrap();
-    // The thread that finds out about closes may be at it just now.
+    // The thread that detects closes may be working on it just now.
     common::until("the version is made", || missed() == 0);
     let log = fs::read_to_string(scratch.path("daemon.log")).unwrap();
     assert!(!log.contains("ERROR"), "{log}");

@@ -1,5 +1,5 @@
-//! A volume that is not written any more after an error, as its users meet it: each command that is asked how
-//! it is says so.
+//! A volume to which nothing is written any more after an error, as its users meet it: each command that
+//! reports its state says so.
 
 mod common;
 
@@ -10,14 +10,15 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// Writes to a file and wants it durable, until that fails.
+/// Writes to a file and syncs it, until that fails.
 fn write_until_it_fails(mount: &Mount<'_>) {
     let mut file = File::create(mount.directory.join("file")).unwrap();
     let failed = (0..64).any(|n| file.write_all(&vec![n; 1 << 20]).and_then(|()| file.sync_all()).is_err());
     assert!(failed, "nothing failed");
 }
 
-/// What commands say of a mount whose volume has stopped writing for this reason, to the end of the mount.
+/// The messages of commands about a mount whose volume has stopped writing for this reason, to the end of the
+/// mount.
 fn says_so(mount: &Mount<'_>, why: &str) {
     let info = mount.info();
     assert_eq!(info["state"], "stopped writing", "{info}");
@@ -63,7 +64,7 @@ impl Drop for SmallDisk {
 }
 
 /// The disk below a sparse image gets full. Each write to the mount gave EIO, and `info` called the state
-/// clean, for that is how the volume was found at mounting.
+/// clean, because that was the state of the volume at mounting.
 #[test]
 fn the_disk_below_is_full() {
     let mut scratch = Scratch::empty();
@@ -78,8 +79,8 @@ fn the_disk_below_is_full() {
 }
 
 /// Somebody truncates the image of a mount. Reads went on from memory, writes made the file longer again,
-/// `snapshot` worked, and `umount` ended as if all were well. The next write finds out, and at the latest the
-/// end of the mount.
+/// `snapshot` worked, and `umount` ended without an error. Now the next write detects it, and at the latest
+/// the end of the mount.
 #[test]
 fn the_image_is_truncated() {
     let scratch = Scratch::new();
@@ -100,8 +101,7 @@ fn the_image_is_truncated() {
     says_so(&mount, "shortened");
 }
 
-/// What is lazily unmounted has no end that anybody waits for: the command that takes the mount away says
-/// what it knows.
+/// Nobody waits for the end of a lazily unmounted volume: the command that unmounts it reports what it knows.
 #[test]
 fn a_lazy_unmount_says_so() {
     let scratch = Scratch::new();

@@ -1,6 +1,6 @@
-//! Root's commands and users' mounts beside somebody who means harm: what he leaves in directories that
-//! everybody may write to, what he holds open, what he says of himself. Needs root and FUSE; says so where it
-//! has not got them.
+//! Root's commands and users' mounts beside a malicious user, called the stranger: files in directories that
+//! everybody may write to, files held open, false claims. Needs root and FUSE; says so if it has not got
+//! them.
 
 mod common;
 
@@ -18,10 +18,11 @@ use std::process::{Child, Command, Output, Stdio};
 const NOBODY: u32 = 65534;
 /// A user with a mount of his own, unknown to everybody else.
 const SOMEBODY: u32 = 61_234;
-/// One whose directory below /tmp a stranger has: of one test alone, for a daemon leaves its directory there.
+/// A user whose directory below /tmp a stranger has taken. Only one test uses it, because a daemon leaves its
+/// directory there.
 const ROBBED: u32 = 61_235;
 
-/// Whether others can be played here.
+/// Whether the tests can act as other users here.
 fn can_play() -> bool {
     let can = rustix::process::geteuid().is_root() && can_mount();
     let started = yore().arg("--version").uid(NOBODY).current_dir("/").output();
@@ -59,7 +60,7 @@ fn may_pass(scratch: &Scratch) {
     fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A directory of the stranger's where daemons' files were looked for, gone at the end.
+/// A directory of the stranger's in a place where daemons' files were looked for; removed in the end.
 struct Lair(PathBuf);
 
 impl Lair {
@@ -81,7 +82,7 @@ impl Drop for Lair {
 struct Stranger(Child);
 
 impl Stranger {
-    /// Runs Python; `None` where there is none. It is waited for until it prints a line.
+    /// Runs Python and waits until it prints a line; `None` if there is no Python.
     fn runs(script: &str, args: &[&str]) -> Option<Stranger> {
         let python = Command::new("python3")
             .args(["-c", script])
@@ -111,7 +112,7 @@ impl Drop for Stranger {
 }
 
 /// A stranger leaves pipes in the temporary directory, where root's commands looked for daemons: `info`, `df`
-/// and `umount` waited for ever for somebody to write to them. They never open them now.
+/// and `umount` waited for ever for somebody to write to them. Now they never open them.
 #[test]
 fn pipes_in_the_temporary_directory() {
     if !can_play() {
@@ -133,8 +134,8 @@ fn pipes_in_the_temporary_directory() {
     root_does(&["info", text(&scratch.volume)]);
 }
 
-/// What a stranger does to be taken for the daemon of `argv[1]`, mounted on `argv[2]`: takes its lock if told
-/// to, says so in a file in `argv[3]` and in one in memory, and answers requests.
+/// How a stranger pretends to be the daemon of `argv[1]`, mounted on `argv[2]`: takes its lock if told to,
+/// claims so in a file in `argv[3]` and in one in memory, and answers requests.
 const PRETENDER: &str = r#"
 import fcntl, json, os, socket, sys, time
 volume, directory, lair, lock = sys.argv[1:]
@@ -156,10 +157,10 @@ while True:
     stream.recv(65536); stream.sendall(b'"Mounted"\n'); stream.close()
 "#;
 
-/// A stranger's process says that it serves root's volume, and names the mount of another volume. `snapshot`,
-/// `info`, `mount --at` and `umount` of the volume went there, or were answered by that process, which is
-/// older than the daemon. They go to the daemon, also where the stranger may share the lock of a volume that
-/// is only read.
+/// A stranger's process claims to serve root's volume, and names the mount of another volume. `snapshot`,
+/// `info`, `mount --at` and `umount` of the volume went there, or got answers from that process, which is
+/// older than the daemon. Now they go to the daemon, even if the stranger may share the lock of a volume that
+/// is open for reading only.
 #[test]
 fn forged_entries() {
     if !can_play() {
@@ -193,15 +194,15 @@ fn forged_entries() {
     elsewhere.umount();
 }
 
-/// What keeps the mount on `$1` in a namespace of its own, and looks at the file there when told to.
+/// Keeps the mount on `$1` in a namespace of its own, and reads the file there when told to.
 const KEEPER: &str = r#"
 while read -r _ _ _ _ place rest; do case "$rest" in *" - fuse.yore "*) [ "$place" = "$1" ] || umount -l "$place";; esac
 done </proc/self/mountinfo
 echo ready; read line; cat "$1/file" 2>&1"#;
 
-/// Somebody has a copy of the tree of mounts: `umount` waited for ever, and so did a daemon that was sent
-/// SIGTERM. Now `umount` says who keeps the mount. A daemon that is told to end closes the volume and ends
-/// the connection.
+/// Somebody has a copy of the tree of mounts: `umount` waited for ever, and so did a daemon that got SIGTERM.
+/// Now `umount` says who keeps the mount. A daemon that is told to end closes the volume and ends the
+/// connection.
 #[test]
 fn a_mount_kept_in_another_namespace() {
     if !can_play() {
@@ -213,8 +214,8 @@ fn a_mount_kept_in_another_namespace() {
     fs::write(mount.directory.join("file"), "kept").unwrap();
     let pid = mount.pid();
     let daemon = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-    // Everybody can make such a namespace together with one of users, out of which single mounts cannot be
-    // taken. This one lets go of all others, so that it is in nobody else's way.
+    // Everybody can make such a namespace together with one of users, from which single mounts cannot be
+    // removed. This one gives up all other mounts, so that it does not disturb anybody else.
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", KEEPER, "sh", text(&mount.directory)]).current_dir("/");
     let mut keeper = Stranger(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
@@ -252,7 +253,7 @@ fn have_a_user_who_mounts(scratch: &Scratch) {
     rustix::fs::mknodat(rustix::fs::CWD, &node, kind, mode, number).unwrap();
     fs::set_permissions(&node, fs::Permissions::from_mode(0o666)).unwrap();
     mount_bind(&node, "/dev/fuse").unwrap();
-    // fusermount3 wants a name for whoever mounts.
+    // fusermount3 wants a name for the mounting user.
     let users = fs::read_to_string("/etc/passwd").unwrap();
     let of = |name: &str, uid: u32| format!("yore-tests-{name}:x:{uid}:{uid}::/:/bin/false\n");
     let users = users + &of("somebody", SOMEBODY) + &of("robbed", ROBBED);
@@ -280,8 +281,8 @@ fn users_can_mount() -> bool {
     can
 }
 
-/// A user's daemon cannot abort its connection where the control files of FUSE are not mounted. Told to end
-/// while somebody keeps the mount elsewhere, it waited for ever; now it closes the volume and ends.
+/// A user's daemon cannot abort its connection if the control files of FUSE are not mounted. Told to end
+/// while somebody kept the mount elsewhere, it waited for ever; now it closes the volume and ends.
 #[test]
 fn a_connection_that_cannot_be_aborted() {
     if !can_play() || !users_can_mount() {
@@ -325,7 +326,7 @@ fn a_directory_that_is_taken() {
         return;
     }
     let taken = Path::new("/tmp").join(format!("yore-{ROBBED}"));
-    // What an earlier run left that was killed.
+    // Left over from an earlier run that was killed.
     match fs::remove_dir_all(&taken) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{}: {error}", taken.display()),
         _ => fs::create_dir(&taken).unwrap(),
@@ -359,8 +360,8 @@ fn a_directory_that_is_taken() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// On root's mount for everybody a user makes no more snapshots than the mount allows him, is told which
-/// limit that is, and does not shorten what root's policy holds, by whatever command.
+/// On root's mount for everybody a user makes no more snapshots than the mount allows, learns which limit
+/// that is, and cannot shorten what root's policy holds, by any command.
 #[test]
 fn limits_and_holds_of_policies() {
     if !can_play() {
@@ -431,8 +432,8 @@ fn limits_and_holds_of_policies() {
     root_does(&["forget", &version]);
 }
 
-/// A user who mounts his own volume may do there what root may do elsewhere: he forgets what others took, and
-/// gives up what others own.
+/// A user who mounts a volume may do there what root may do elsewhere: forget what others took, and give up
+/// what others own.
 #[test]
 fn who_mounts_gives_up_anybodys_history() {
     if !can_play() || !users_can_mount() {

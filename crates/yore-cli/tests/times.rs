@@ -1,12 +1,11 @@
-//! Times on the command line: what cannot be read, what is counted from the last snapshot, and what was
-//! mistyped.
+//! Times on the command line: unreadable times, times counted from the last snapshot, and mistyped ones.
 
 mod common;
 
 use common::{fails, ok, put, scratch, text, Mount, Scratch};
 
 /// `5m` may be minutes or months, and every command says so with the status of a mistake on the command line.
-/// In a path it was that of a failed operation, and `find -newermt` had a grammar of its own.
+/// In a path it had the status of a failed operation, and `find -newermt` had a grammar of its own.
 #[test]
 fn times_that_cannot_be_read_are_explained_everywhere() {
     let scratch = scratch();
@@ -53,7 +52,7 @@ fn times_that_cannot_be_read_are_explained_everywhere() {
             false => assert!(message.contains("5min or 5mon"), "{command:?}: {message}"),
         }
     }
-    // What can be read and is not there is no such mistake.
+    // A readable time at which nothing existed is no such mistake.
     fails(3, ["cat", &scratch.on("/d/file@2000-01-01")]);
     fails(3, ["cat", &scratch.on("/d/file@nobody")]);
     assert!(fails(2, ["cat", &scratch.on("/d/file@-0")]).contains("counted from -1"));
@@ -89,15 +88,15 @@ fn times_that_cannot_be_read_are_explained_on_a_mount() {
         let message = fails(2, *command);
         assert!(message.contains("5min or 5mon"), "{command:?}: {message}");
     }
-    // A name of which one letter is missing.
+    // A name without one of its letters.
     for command in ["diff", "hold", "forget", "restore", "rollback"] {
         let message = fails(3, [command, &format!("{directory}@before-upgrde")]);
         assert!(message.contains("did you mean `before-upgrade`?"), "{command}: {message}");
     }
 }
 
-/// `@last` is the last snapshot and `@-2` the one before, in every command that takes a time; who wants the
-/// last one need not list them first.
+/// `@last` is the last snapshot and `@-2` the one before, in every command that takes a time, so that nobody
+/// has to list them first.
 #[test]
 fn snapshots_are_counted_from_the_last() {
     let scratch = scratch();
@@ -115,7 +114,7 @@ fn snapshots_are_counted_from_the_last() {
     assert!(fails(3, ["cat", &scratch.on("/d/file@-4")]).contains("not so many"));
     ok(["restore", &scratch.on("/d/file@-2")]);
     assert_eq!(ok(["cat", &scratch.on("/d/file")]), "two");
-    // What can be undone is not counted.
+    // Undo points are not counted.
     assert_eq!(ok(["cat", &scratch.on("/d/file@last")]), "three");
     ok(["forget", &format!("{volume}@last")]);
     assert_eq!(ok(["cat", &scratch.on("/d/file@last")]), "two");
@@ -136,7 +135,7 @@ fn snapshots_are_counted_from_the_last() {
     assert!(fails(3, ["mount", volume, text(&then.directory), "--at", "-2"]).contains("not so many"));
 }
 
-/// A name that no snapshot has is answered with the nearest one.
+/// If no snapshot has a name, the message offers the nearest one.
 #[test]
 fn a_mistyped_name_gets_the_nearest() {
     let scratch = scratch();

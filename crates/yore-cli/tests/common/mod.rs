@@ -1,4 +1,4 @@
-//! What the tests of the command share: running it, and a directory to work in.
+//! Shared by the tests of the command: running it, and a directory to work in.
 
 // Each test program uses its own part of this.
 #![allow(dead_code)]
@@ -26,7 +26,7 @@ pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
     yore().args(args).output().expect("the command can be started")
 }
 
-/// Runs a command that must succeed; what it printed.
+/// Runs a command that must succeed; returns its output.
 #[track_caller]
 pub fn ok<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> String {
     let args: Vec<_> = args.into_iter().map(|a| a.as_ref().to_os_string()).collect();
@@ -35,7 +35,8 @@ pub fn ok<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a command that must fail with this status; its message, which must say who speaks and be no panic.
+/// Runs a command that must fail with this status; returns its message, which must begin with the program's
+/// name and be no panic.
 #[track_caller]
 pub fn fails<S: AsRef<OsStr>>(status: i32, args: impl IntoIterator<Item = S>) -> String {
     let args: Vec<_> = args.into_iter().map(|a| a.as_ref().to_os_string()).collect();
@@ -52,7 +53,7 @@ pub fn error_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A directory that goes away, with a volume in it.
+/// A temporary directory with a volume in it.
 pub struct Scratch {
     dir: tempfile::TempDir,
     /// Its volume, whether it exists or not.
@@ -67,13 +68,13 @@ impl Scratch {
         Scratch { dir, volume }
     }
 
-    /// With a volume of 64 MiB, of which snapshots are taken only when a test does.
+    /// With a volume of 64 MiB, on which only the test takes snapshots.
     #[track_caller]
     pub fn new() -> Scratch {
         Scratch::with_policy(Some("none"))
     }
 
-    /// With a volume of 64 MiB and this policy; `None`: the one that all volumes get.
+    /// With a volume of 64 MiB and this policy; `None`: the policy that all volumes get.
     #[track_caller]
     pub fn with_policy(policy: Option<&str>) -> Scratch {
         let scratch = Scratch::empty();
@@ -101,8 +102,8 @@ impl Scratch {
     }
 }
 
-/// Waits until something has happened that another process does in its own time; `what` names it. The limit
-/// is for a test that hangs, not a promise: a busy machine may take long.
+/// Waits until another process has done something; `what` names it. The limit is for a test that hangs, not a
+/// promise: a busy machine may take long.
 #[track_caller]
 pub fn until(what: &str, mut has_happened: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(120);
@@ -112,7 +113,7 @@ pub fn until(what: &str, mut has_happened: impl FnMut() -> bool) {
     }
 }
 
-/// A mount that is taken away whatever happens.
+/// A mount that is unmounted in every case.
 pub struct Mount<'a> {
     /// What is mounted.
     pub scratch: &'a Scratch,
@@ -121,7 +122,7 @@ pub struct Mount<'a> {
 }
 
 impl Mount<'_> {
-    /// Mounts a volume; `None` where there is no FUSE.
+    /// Mounts a volume; `None` if there is no FUSE.
     pub fn new<'a>(scratch: &'a Scratch, options: &[&str]) -> Option<Mount<'a>> {
         if !can_mount() {
             return None;
@@ -141,7 +142,7 @@ impl Mount<'_> {
         ok(fixed.iter().chain(options));
     }
 
-    /// What `info` says of it.
+    /// The output of `info`.
     pub fn info(&self) -> Value {
         serde_json::from_str(&ok(["info", "--json", text(&self.directory)])).unwrap()
     }
@@ -168,7 +169,7 @@ impl Drop for Mount<'_> {
     }
 }
 
-/// Whether this machine can mount; says so if not.
+/// Whether this machine can mount; prints a note if not.
 pub fn can_mount() -> bool {
     let can = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
     if !can {
@@ -182,11 +183,11 @@ pub fn is_mounted(directory: &Path) -> bool {
     mounts_of_thread().unwrap().iter().any(|mount| mount.directory == directory)
 }
 
-/// From here on this thread, and what it starts, has a tree of mounts of its own. The volumes that others
-/// have mounted are not in it: they are to end when others end them.
+/// From here on this thread, and every process it starts, has a tree of mounts of its own. Volumes that other
+/// tests have mounted are not in it: they must end when those tests end them.
 pub fn have_own_mounts() {
     use rustix::mount::{mount_change, unmount, MountPropagationFlags, UnmountFlags};
-    // SAFETY: the thread gets a copy of the tree; it shares nothing through it that it relied on.
+    // SAFETY: the thread gets a copy of the tree; it relied on sharing nothing through it.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
     for mount in mounts_of_thread().unwrap().iter().filter(|mount| mount.fs_type == "fuse.yore") {

@@ -1,4 +1,4 @@
-//! Working on one tree, whether the volume is mounted or not, and telling what it is.
+//! Works on one tree, whether or not the volume is mounted, and describes it.
 
 use super::{ok, put, scratch, text, Mount, Scratch};
 use std::collections::{BTreeMap, HashMap};
@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Does the same on a volume file and on a mount with these options: `on` names a path as the command wants
-/// it. Each has what [`super::scratch`] makes.
+/// Does the same on a volume file and on a mount with these options: `on` makes a path for the command. Each
+/// begins with the content that [`super::scratch`] makes.
 pub fn both(options: &[&str], work: impl Fn(&Scratch, &dyn Fn(&str) -> String)) {
     let of_volume = scratch();
     work(&of_volume, &|path| of_volume.on(path));
@@ -26,7 +26,7 @@ pub fn write(scratch: &Scratch, path: &str, content: &str) {
     }
 }
 
-/// Removes a file, or a directory with all that is below.
+/// Removes a file, or a directory with everything below it.
 pub fn remove(scratch: &Scratch, path: &str) {
     let on_mount = scratch.path("mnt").join(&path[1..]);
     match scratch.path("mnt").exists() {
@@ -36,7 +36,7 @@ pub fn remove(scratch: &Scratch, path: &str) {
     }
 }
 
-/// What a file has in it.
+/// The content of a file.
 pub fn read(scratch: &Scratch, path: &str) -> String {
     match scratch.path("mnt").exists() {
         true => fs::read_to_string(scratch.path("mnt").join(&path[1..])).unwrap(),
@@ -44,8 +44,8 @@ pub fn read(scratch: &Scratch, path: &str) -> String {
     }
 }
 
-/// What a tree is: of each path all that is put back, and which names are one file. Times of directories only
-/// where asked for.
+/// The content of a tree: for each path everything that is put back, and which names are one file. Times of
+/// directories only if requested.
 pub fn tree(root: &Path, directory_times: bool) -> BTreeMap<PathBuf, String> {
     let (mut found, mut first, mut left) = (BTreeMap::new(), HashMap::new(), vec![root.to_path_buf()]);
     while let Some(path) = left.pop() {
