@@ -10,10 +10,11 @@
 //!
 //! Invariants, for one file:
 //! - **E1** Extents do not overlap, and lie in the data area of one group each (groups begin with a zone, so
+//!   none can run into the next).
 //! - **E2** Neighbours that continue one another with the same flags and birth are one extent, if one edit
 //!   has seen both.
 //! - **E3** `inode.blocks` is the sum of the extents' lengths and the number of tree nodes (also the nodes of
-//!   the inode's other trees, which their modules count). trees of the inode, counted by their modules).
+//!   the inode's other trees, which their modules count).
 //! - **E4** All changes are made with the inode's io mutex held; the state lock is taken on top for the Op
 //!   itself. So whoever holds either may rely on the extents.
 //!

@@ -137,7 +137,7 @@ pub(crate) enum Looked {
 }
 
 /// The error of [`Looked::Full`] for a caller that wants to make the name. It is not [`Error::NoSpace`]:
-/// forgetting the past would not help. be no help.
+/// forgetting the past would not help.
 pub(crate) const FULL: Error = Error::HashFull { what: "names in the directory" };
 
 /// Looks a name up and prepares for changing it, in one walk. The directory stays locked for writing until

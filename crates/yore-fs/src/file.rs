@@ -14,9 +14,9 @@
 //! - **F2** Bytes of cached pages beyond `inode.size` are zero.
 //! - **F3** If the size lies beyond the page in which `medium_size` ends, that page is dirty or being
 //!   written, or the medium has nothing for it. So stale bytes are overwritten before the size passes them.
-//! - **F4** A dirty page has a promise, or a block that its data may go to, or it is page 0 of a file that
 //! - **F4** A dirty page has a promise, or a block to which its data may go, or it is page 0 of a file that
 //!   fits the inode.
+//! - **F5** Extents in `doomed` are on their way out: their blocks count as holes.
 //! - **F6** Extents, `medium_size` and `stored_size` change only with io held (io mutex, then state).
 //! - **F7** `stored_size`, which stored inodes have, is a size that the file had. So a pass of write-back
 //!   stores one size, at its end, however many Ops it takes to enter what was written.
