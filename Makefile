@@ -37,6 +37,8 @@ layers:
 	python3 scripts/check-layers.py
 	python3 scripts/check-comments.py --self-test
 	python3 scripts/check-comments.py
+	python3 scripts/check-words.py --self-test
+	python3 scripts/check-words.py
 	python3 scripts/check-docs.py --self-test
 	python3 scripts/check-docs.py
 

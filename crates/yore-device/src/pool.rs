@@ -1,7 +1,7 @@
 //! Memory for buffers of one block. A cache of file data has hundreds of thousands of them.
 //!
 //! The system's allocator gives a block aligned to its own size at the price of nearly two: its bookkeeping
-//! lies in front of each. Here slabs of 2 MiB are cut into blocks with nothing between them, and a slab's
+//! lies in front of each. Here slabs of 2 MiB are divided into blocks with nothing between them, and a slab's
 //! first block says which others are free.
 //!
 //! A slab belongs to one of a few *homes*, each with a lock of its own. A thread always takes blocks from the

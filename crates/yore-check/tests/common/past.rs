@@ -320,7 +320,7 @@ fn versioned(b: &mut Builder) {
     let parts = [(100, written(p2, 3, 1)), (103, written(q, 2, 3)), (105, written(p2 + 5, 3, 1)), hole];
     let high = b.leaf(3, kind, owner, &extents(&parts));
     let second = b.branch(3, kind, owner, &[(0, low), (100, high)]);
-    // The extent at 20 was cut out.
+    // The extent at 20 was punched.
     let low = b.leaf(5, kind, owner, &extents(&[(0, written(p0, 10, 1))]));
     let third = b.branch(5, kind, owner, &[(0, low), (100, high)]);
     // Something was written at 30.

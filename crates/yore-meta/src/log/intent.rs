@@ -9,7 +9,7 @@
 //!
 //! **Notes** carry file data: a small write is durable in its record, with one write and one flush, before it
 //! has blocks. The layer above notes the bytes ([`Intent::note_data`]), and later notes that they are at home
-//! or cut off ([`Intent::note`]). Until then the bytes are *outstanding*: the log keeps them, by reference to
+//! or truncated ([`Intent::note`]). Until then the bytes are *outstanding*: the log keeps them, by reference to
 //! the pages' memory.
 //!
 //! **Rule 9.** The superblock of a generation names the place that the log had reached when the generation
@@ -188,7 +188,7 @@ impl Intent {
         self.notes.lock().outstanding_bytes() > outstanding_most(log) / 2
     }
 
-    /// Notes that data noted earlier is at home or cut off. A flush comes before the record that says so.
+    /// Notes that data noted earlier is at home or truncated. A flush comes before the record that says so.
     /// Does nothing without a log.
     pub(crate) fn note(&self, note: &IntentNote<'_>) {
         if self.is_on() {
