@@ -20,11 +20,11 @@ impl<'a> Asked<'a> {
         Asked { client: Box::new(Mounted(dir)), file: file.map(|file| file.as_bytes().to_vec()) }
     }
 
-    /// A path of a volume that is open here. What is no directory, or is gone, is asked for in the directory
-    /// above.
+    /// A path of a volume that is open here. For anything but a directory, or for a path that is gone, the
+    /// directory above is asked.
     ///
     /// # Errors
-    /// There is nothing of the path.
+    /// Nothing of the path exists.
     pub fn here(volume: &Volume, path: &Path) -> Result<Asked<'a>> {
         let (node, file) = match (volume.node(path), path.parent(), path.file_name()) {
             (Ok(node), _, _) if node.attr().kind == FileKind::Directory => (node, None),

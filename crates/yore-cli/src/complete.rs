@@ -28,7 +28,7 @@ const SETTINGS: [(&str, &[&str]); 4] = [
     ("exclude=", &["none", "inherit"]),
 ];
 
-/// Prints what can follow these words, of which the last one is being written.
+/// Prints the completions of these words; the last of them is being typed.
 pub fn run(words: &[OsString]) -> anyhow::Result<u8> {
     let mut out = Out::new();
     for candidate in candidates(words) {
@@ -41,7 +41,7 @@ pub fn run(words: &[OsString]) -> anyhow::Result<u8> {
     Ok(status::OK)
 }
 
-/// The script for a shell; `None` for one of which only commands and options are known.
+/// The script for a shell; `None` for a shell whose script knows only commands and options.
 pub fn script(shell: clap_complete::Shell) -> Option<&'static str> {
     match shell {
         clap_complete::Shell::Bash => Some(include_str!("complete/yore.bash")),
@@ -83,7 +83,7 @@ fn candidates(words: &[OsString]) -> Vec<String> {
 
 /// What stands before the word that is being written.
 struct Line<'a> {
-    /// The option of which it is the value.
+    /// The option whose value it is.
     value_of: Option<&'a Arg>,
     /// Options may follow: there was no `--`.
     options: bool,

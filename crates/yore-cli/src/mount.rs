@@ -111,8 +111,8 @@ fn check_fuse() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes away what killed daemons left on the directory. The kernel may still answer from its memory what a
-/// dead mount is, so it is asked something that it must pass on: how much space there is.
+/// Removes what killed daemons left on the directory. The kernel may still answer from its memory what a dead
+/// mount is, so this asks something that the kernel must pass on: how much space there is.
 fn clear_dead_mounts(directory: &Path) -> anyhow::Result<()> {
     use rustix::io::Errno;
     let Ok(path) = absolute_directory(directory) else { return Ok(()) };
@@ -162,8 +162,8 @@ fn check_directory(directory: &Path) -> anyhow::Result<()> {
 fn check_volume(volume: &Path) -> anyhow::Result<()> {
     match live::daemon_of_volume(volume) {
         None => Ok(()),
-        // It is closing the volume, or serves those who still use what was unmounted lazily. Opening waits
-        // for it.
+        // It is closing the volume, or serves processes that still use a lazily unmounted mount. Opening
+        // waits for it.
         Some(daemon) if !daemon.is_mounted() => Ok(()),
         Some(daemon) if !daemon.has_present => anyhow::bail!(
             "{} is in use by process {}, which has snapshots of it mounted; unmount them first (yore umount {})",

@@ -1,8 +1,5 @@
-//! Which name somebody may have meant who mistyped one: of snapshots, for the message of a command that found
-//! none of a name.
-//!
-//! What names there are is known where the snapshot was looked for. On a mount they are asked for when the
-//! message is written; of a volume that is not mounted the error carries them, for then it is closed again.
+//! Finds the name that a user meant who mistyped it: a snapshot's name, for the message of a command that
+//! found none of that name.
 
 use crate::live;
 use crate::timed_path::absent_path;
@@ -93,8 +90,8 @@ fn names_on_mount(directory: &Path) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// The one of these that differs least from what was written, if that is little: one letter in three, or only
-/// its end is missing.
+/// The one of these that differs least from the given name, if it differs little: one letter in three, or
+/// only its end is missing.
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = wanted.to_lowercase();
     let letters = wanted.chars().count();

@@ -1,4 +1,4 @@
-//! Opening what people name, of which it is not known yet what it is.
+//! Opens what people name, before it is known what it is.
 
 use std::fs::File;
 use std::io;

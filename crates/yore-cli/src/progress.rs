@@ -75,8 +75,7 @@ impl Progress {
             Some(fd) => {
                 // SAFETY: the number is used for this one call, which fails with EBADF if it is not open.
                 let given = unsafe { BorrowedFd::borrow_raw(fd) };
-                // A copy, and not a file opened anew: whoever gave it shares the place where the next line
-                // goes.
+                // A copy, and not a file opened again: the caller shares the position of the next line.
                 let copy = rustix::io::fcntl_dupfd_cloexec(given, 3);
                 let copy =
                     copy.with_context(|| format!("file descriptor {fd} (--progress-fd) is not open"))?;

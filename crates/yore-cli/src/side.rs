@@ -48,7 +48,7 @@ pub trait Side {
     fn absent(&self, path: &Path) -> anyhow::Error {
         anyhow::anyhow!("cannot copy {}: no such file or directory", self.name(path))
     }
-    /// How many bytes of data can be written, where that is known exactly.
+    /// How many bytes of data can be written, if that is known exactly.
     fn room(&self) -> Option<u64> {
         None
     }

@@ -132,7 +132,7 @@ fn absent_in(error: &anyhow::Error) -> Option<Absent> {
 enum Absent {
     /// What stands behind the `@` is none.
     Unreadable(TimeError),
-    /// There is no such snapshot, or nothing was there then: what was written.
+    /// There is no such snapshot, or nothing existed then; with the time as it was written.
     At(String),
     /// The same, of a count from the last one.
     Last(u32),
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Promises that a time that cannot be read is told from one at which nothing was there, and that other
+    /// Promises that an unreadable time is distinguished from one at which nothing existed, and that other
     /// paths and other errors get no such advice.
     #[test]
     fn hints_for_times() {

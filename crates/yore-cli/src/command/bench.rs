@@ -94,7 +94,7 @@ fn mount_time(startup: &Startup, common: &Common) -> Outcome {
     print(&report, &common.output)
 }
 
-/// What is measured on if nothing else is said.
+/// The file systems that are measured by default.
 const EVERYWHERE: [RivalKind; 4] =
     [RivalKind::Library, RivalKind::Mount, RivalKind::MemoryFuse, RivalKind::Ext4];
 

@@ -117,7 +117,7 @@ impl Copy {
         })
     }
 
-    /// To copy on one side what was there before, with owners if they can be set.
+    /// To copy an earlier state on one side, with owners if they can be set.
     pub(super) fn of_the_past(owners: bool, progress: args::Progress) -> anyhow::Result<Copy> {
         Ok(Copy {
             recursive: true,

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use std::path::Path;
 use yore_fs::{Error, Volume};
 
-/// Does something on a volume, then closes it, whatever came of it: what was done before an error stays.
+/// Does something on a volume, then closes it, whatever the outcome: work done before an error stays.
 pub fn on_volume<T>(
     name: &Path,
     access: Access,

@@ -61,7 +61,7 @@ pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
 pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
     path.ancestors().find_map(|named| {
         let name = named.file_name()?.as_bytes();
-        // What cannot be read as a time is looked for all the same, and then explained.
+        // An unreadable time is looked up all the same, and then explained.
         let of = match yore_fs::split_time(name) {
             Some((of, _)) => of,
             None => &name[..name.iter().rposition(|byte| *byte == b'@').filter(|at| *at > 0)?],
@@ -111,7 +111,7 @@ fn file_on_mount(operand: &OsStr) -> Option<(PathBuf, OsString)> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     live::mount_at(parent)?;
     match fs::metadata(path) {
-        // Of other kinds there are no versions of their own; what they are is said where they are refused.
+        // Other kinds have no versions of their own; the refusal says what they are.
         Ok(found) if !found.is_file() => return None,
         Ok(_) => {}
         Err(_) if OnVolume::split(operand).is_some() => return None,
@@ -171,7 +171,7 @@ impl<'a> Opened<'a> {
         self.asked.client().forget(numbers).map_err(refused)
     }
 
-    /// Changes what is said of a snapshot, or whether it is held.
+    /// Changes the description of a snapshot, or whether it is held.
     pub(super) fn describe(&self, event: &Event, saying: Saying) -> anyhow::Result<()> {
         self.asked.client().describe(event.number, saying).map_err(refused)
     }
@@ -260,7 +260,7 @@ pub(super) fn with_opened<T>(
     on_volume(&first.volume, access, |volume| work(&opened(places, Some(volume))?))
 }
 
-/// All operands, which must be on one volume: it is forgotten what was named, or nothing.
+/// All operands, which must be on one volume: either everything named is forgotten, or nothing.
 pub(super) fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
     let places = operands.iter().map(|operand| Target::find(operand)).collect::<anyhow::Result<Vec<_>>>()?;
     for pair in places.windows(2) {

@@ -53,7 +53,7 @@ fn floor_text(seconds: u64) -> String {
     }
 }
 
-/// Shows the rules, after changing them if that is asked for.
+/// Shows the rules, after changing them if requested.
 pub fn run(args: &args::History) -> Outcome {
     let place = Place::find(&args.path)?;
     let cannot = || format!("cannot change how much history {} keeps", place.name());

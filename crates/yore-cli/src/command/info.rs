@@ -217,7 +217,7 @@ fn of_mount(
             "mounted_at": json_seconds(daemon.mounted_seconds),
             "intent_log": { "size": daemon.intent_log },
         }),
-        // Another's daemon: what the medium says, and who holds it.
+        // Another user's daemon: what the medium says, and who holds it.
         None if is_trusted => {
             let mut value = of_superblock(volume).unwrap_or_else(|_| json!({}));
             value["pid"] = json!(volume::holder(volume));
@@ -287,7 +287,7 @@ fn json_room(volume: &Path, size: Option<u64>) -> Value {
 /// What the volume does when it is full, what would free more, and what it gave up last.
 fn json_when_full(client: &dyn Client) -> yore_fs::Result<Value> {
     let rules = client.space_rules()?;
-    // Who may not ask is told the rest.
+    // A user who may not ask this gets the rest.
     let would_free = client.what_would_free().ok();
     let bytes = |blocks: u64| blocks.saturating_mul(yore_device::BLOCK_SIZE as u64);
     let more = would_free.as_ref().map(|found| {
@@ -574,7 +574,7 @@ fn row(target: &Path) -> anyhow::Result<Row> {
     match Target::find(target)? {
         Target::Mounted { directory, volume, .. } => {
             let space = Space::of_mount(&directory)?;
-            // Whoever may not open the directory is told the space alone.
+            // A user who may not open the directory gets only the space.
             let stopped = stopped::of_mount(&directory).ok().flatten();
             Ok(Row { volume, directory: Some(directory), space, stopped })
         }

@@ -20,7 +20,7 @@ use yore_format::layout::{VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use yore_fs::{MkfsOptions, MountOptions, Policy, View};
 
 const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
-/// How much of the start of a file is looked at.
+/// How much of the start of a file is examined.
 const HEAD: usize = 1 << 20;
 
 /// Where the volume is to be.

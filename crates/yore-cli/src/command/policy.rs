@@ -262,7 +262,7 @@ fn with_default_path(args: &args::Policy) -> args::Policy {
     args
 }
 
-/// Shows what applies, after setting it if that is asked for.
+/// Shows what applies, after setting it if requested.
 pub fn run(args: &args::Policy) -> Outcome {
     let args = &with_default_path(args);
     let change = Change::parse(&args.settings)?;
@@ -401,7 +401,8 @@ mod tests {
         assert_eq!((versioning("inherit").unwrap(), retention("inherit").unwrap()), (None, None));
     }
 
-    /// Promises that what cannot be is refused before anything is changed, and that it is said what can.
+    /// Promises that an impossible policy is refused before anything is changed, and that the message says
+    /// what is possible.
     #[test]
     fn what_is_refused() {
         for setting in [

@@ -390,7 +390,7 @@ fn said(row: &ListedEvent) -> String {
     format!("{}{}", description.unwrap_or_default(), reason.unwrap_or_default())
 }
 
-/// What the event is of: where it is now, or which inode it was.
+/// The directory of an event: its present path, or its inode number.
 fn directory(row: &ListedEvent) -> String {
     match &row.path {
         Some(path) => printable(bytes_of(path)),

@@ -1,4 +1,4 @@
-//! What is said of a mount whose volume is not written any more, after an error.
+//! Messages about a mount to whose volume nothing is written any more, after an error.
 
 use crate::output::{json_seconds, printable, Clock};
 use serde_json::{json, Value};

@@ -17,11 +17,11 @@ use yore_device::mounts;
 pub const SLICE: Duration = Duration::from_millis(250);
 /// How long a connection may last whose mount is gone.
 const CONNECTION: Duration = Duration::from_secs(5);
-/// After how long somebody who waits is told for what.
+/// After how long a waiting user learns what the command waits for.
 const NOTICE: Duration = Duration::from_secs(10);
 /// How long closing may take.
 const CLOSING: Duration = Duration::from_secs(600);
-/// And that of a daemon of another user, who may mean never to end.
+/// The same for a daemon of another user, who may never want to end it.
 const CLOSING_OF_OTHERS: Duration = Duration::from_secs(60);
 
 /// Somebody waits for a daemon whose mount he took away.

@@ -79,7 +79,7 @@ fn what(args: &args::Mount) -> anyhow::Result<(PathBuf, Option<At>)> {
     }
 }
 
-/// The directory's absolute path. The directory itself may be a dead mount, of which nothing can be asked.
+/// The directory's absolute path. The directory itself may be a dead mount, which answers nothing.
 pub fn absolute_directory(directory: &Path) -> anyhow::Result<PathBuf> {
     if let Ok(path) = directory.canonicalize() {
         return Ok(path);

@@ -78,7 +78,7 @@ impl Listener {
         let cannot = || format!("cannot listen on {}", path.display());
         let socket = UnixListener::bind(&path).with_context(cannot)?;
         let listener = Listener(path.clone());
-        // Who connected before this has no rights either: see `answer`.
+        // A process that connected before this has no rights either: see `answer`.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).with_context(cannot)?;
         let sessions = sessions.clone();
         let serve = move || {
@@ -131,7 +131,7 @@ fn answer(sessions: &Arc<Sessions>, mut stream: UnixStream) {
     }
 }
 
-/// A request by who may make one.
+/// A request, if its sender may make one.
 fn hear(stream: &UnixStream) -> anyhow::Result<Request> {
     let peer = rustix::net::sockopt::socket_peercred(stream).context("cannot tell who asks")?;
     anyhow::ensure!(
@@ -199,7 +199,7 @@ fn ask(
     }
 }
 
-/// Whether there is anything to read, or nobody any more who could write, after a moment.
+/// Waits a moment; returns whether there is anything to read, or the other end is closed.
 fn has_answered(stream: &UnixStream) -> anyhow::Result<bool> {
     let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: SLICE.subsec_nanos().into() };
     match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&moment)) {

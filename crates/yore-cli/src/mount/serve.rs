@@ -91,7 +91,7 @@ fn tell(word: &Word) -> anyhow::Result<()> {
     writeln!(out, "{line}").and_then(|()| out.flush()).context("whoever asked for the mount is gone")
 }
 
-/// Gives back the standard files, of which somebody may wait for the end.
+/// Closes the standard files, because somebody may wait for their end.
 fn let_go(log: Option<PathBuf>) -> anyhow::Result<()> {
     let null = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -127,7 +127,7 @@ fn mount(plan: &Plan, log: String) -> anyhow::Result<Mounted> {
         }
     };
     if !options.access_times && rustix::process::geteuid().is_root() {
-        // The volume records none in any case; this is for those who look at the table of mounts.
+        // The volume records no access times in any case; this is for readers of the table of mounts.
         let flags = remount::flags(options) | rustix::mount::MountFlags::BIND;
         if let Err(error) = rustix::mount::mount_remount(&plan.directory, flags, c"") {
             tracing::warn!(%error, "the table of mounts will not show noatime");
@@ -155,7 +155,7 @@ fn mount(plan: &Plan, log: String) -> anyhow::Result<Mounted> {
 
 fn mount_present(plan: &Plan, view: &View) -> anyhow::Result<Session> {
     let mut config = plan.options.for_mount(&plan.directory, plan.volume.to_string_lossy().into_owned());
-    // Being told of closes costs requests for each file: only for who wants them.
+    // Reports of closes cost requests for each file: only for volumes that need them.
     let at_close = |(_, policy): &(_, Policy)| policy.versioning == Some(Versioning::Close);
     config.close_events = plan.options.close_events || view.policies()?.iter().any(at_close);
     Ok(yore_fuse::mount(view.clone(), &config)?)

@@ -258,7 +258,7 @@ impl Sessions {
     }
 }
 
-/// How long a connection whose mount was taken away may last before it is ended by force.
+/// How long a connection may last after its mount was removed, before it is ended by force.
 const LASTING: Duration = Duration::from_secs(3);
 /// How long to wait for what the kernel still has of the files on the mounts.
 const SYNCING: Duration = Duration::from_secs(60);

@@ -90,9 +90,9 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
     }
 }
 
-/// How often, and how long apart, a busy mount is tried again. A file that was closed a moment ago, or
-/// somebody who just looked at the mount (`df`), keeps it busy for some milliseconds, of whose end the kernel
-/// tells nobody.
+/// How often, and how far apart, to try a busy mount again. A file that was closed a moment ago, or a program
+/// that just read the mount (`df`), keeps it busy for some milliseconds, and the kernel does not report when
+/// that ends.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -124,8 +124,8 @@ fn find(target: &Path) -> anyhow::Result<(std::path::PathBuf, Option<u32>)> {
             None => anyhow::bail!("no volume is mounted on {name}; `yore df` lists what is mounted"),
         },
     };
-    // A daemon's own word first. Without it, whoever holds the volume, if that is who mounted it; the mount
-    // may be dead, and the name that stands for the volume in the table of mounts may be another's.
+    // The daemon's own statement comes first. Without one, the process that holds the volume counts, if its
+    // user mounted it; the mount may be dead, and the volume's name in the table of mounts may be another's.
     let daemon = live::daemon_at(&directory).map(|daemon| daemon.pid).or_else(|| {
         let mount = live::mount_at(&directory).filter(live::Mount::is_trusted)?;
         std::fs::metadata(&directory).ok()?;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use yore_fs::{Difference, FileKind, What};
 
-/// The largest file of which lines are compared.
+/// The largest file whose lines are compared.
 const MOST: u64 = 16 << 20;
-/// As long as the smallest difference of two files is looked for; then one that is larger will do.
+/// How long to search for the smallest difference of two files; after that a larger one will do.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Where a zero byte tells that this is no text.
 const TOLD_BY: usize = 8000;

@@ -1,6 +1,5 @@
-//! A copy of what was, outside of the mount or volume: on the host, on another mount, on another volume.
-//!
-//! Nothing changes where the past is, so there is nothing to undo there.
+//! A copy of an earlier state, outside of the mount or volume: on the host, on another mount, on another
+//! volume.
 
 use super::ground::Ground;
 use super::paths::{is_listed, tell};
@@ -15,7 +14,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Copies what was to a name that nothing has, or into a directory.
+/// Copies an earlier state to a name that does not exist yet, or into a directory.
 pub fn put(
     ground: &Ground,
     then: &Path,

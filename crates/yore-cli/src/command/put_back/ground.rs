@@ -233,7 +233,8 @@ impl Ground {
         let name = || format!("cannot keep the snapshot of {}", self.name(then));
         let client: Box<dyn Client> = match &self.volume {
             None => {
-                // What cannot be opened has no content to be lost, or cannot be put back: that is said later.
+                // A file that cannot be opened has no content to lose, or cannot be put back; a later check
+                // reports that.
                 let opened = rustix::fs::open(
                     then,
                     rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK,
@@ -340,7 +341,7 @@ impl Ground {
     }
 }
 
-/// What is said of a rollback that changed nothing.
+/// The message about a rollback that changed nothing.
 fn not_begun(error: anyhow::Error, shown: &str) -> anyhow::Error {
     let is_full = matches!(
         error.downcast_ref::<Error>().map(Error::root),

@@ -47,8 +47,8 @@ pub fn run(
     let shown = ground.name(dir);
     work().with_context(|| {
         let begin = format!("before-{}", name(verb, number, None));
-        // A full volume forgets the oldest snapshots, and in the end this one. Who cannot be asked is not
-        // known to have it.
+        // A full volume forgets the oldest snapshots, and in the end this one. If the volume cannot be asked,
+        // it is not known to have it.
         let is_there = |events: Vec<ListedEvent>| events.iter().any(|listed| listed.own && listed.event.row.name == begin);
         let back = match ground.events(dir).is_ok_and(is_there) {
             true => format!("Do it again to finish it, or go back with `yore rollback {shown}/.@{begin}`"),
