@@ -309,6 +309,23 @@ fn what_begins_to_be_excluded_loses_nothing() {
     volume.close().unwrap();
 }
 
+/// A directory whose own policy says everything else is told the patterns of a directory above, which hold in
+/// it. It was told that there are none, though its files were excluded.
+#[test]
+fn patterns_from_above_are_told() {
+    let volume = open(&device());
+    volume.create_dir_all("p").unwrap();
+    volume.write("p/x.swp", "1").unwrap();
+    set(&volume, "/", Some(&["*.swp"]), None);
+    let retention = Some(yore_fs::Retention::Everything);
+    let own = Policy { versioning: Some(Versioning::Close), retention, hold: Some(0), ..Policy::default() };
+    volume.view().set_policy(inode(&volume, "p"), &own).unwrap();
+    let found = volume.view().policy_in_force(inode(&volume, "p/x.swp")).unwrap();
+    assert!(found.excluded);
+    assert_eq!((found.exclude, found.exclude_by), (vec!["*.swp".to_string()], Some(InodeNo::ROOT)));
+    volume.close().unwrap();
+}
+
 /// Closing an excluded file makes no version. An editor that saves through a temporary file makes a version
 /// of the name under which it saves.
 #[test]

@@ -98,7 +98,7 @@ pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
             hold = hold.or(own.hold.map(|h| (h, at.no)));
             exclude = exclude.take().or(own.exclude.map(|e| (e, at.no)));
         }
-        Ok(versioning.is_none() || retention.is_none() || hold.is_none())
+        Ok(versioning.is_none() || retention.is_none() || hold.is_none() || exclude.is_none())
     })?;
     let (versioning, versioning_by) = versioning.unzip();
     let (retention, retention_by) = retention.unzip();
