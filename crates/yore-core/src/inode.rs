@@ -410,7 +410,7 @@ impl InodeTable {
     }
 
     /// Whether a server counts look-ups for its clients.
-    pub fn are_held(&self) -> bool {
+    pub fn has_lookups(&self) -> bool {
         self.served.load(Ordering::Relaxed)
     }
 

@@ -392,14 +392,14 @@ impl<'a> Span<'a> {
     fn wrong(&self, file: &FoundFile<'_>, unit: Unit) -> Vec<String> {
         let mut wrong = Vec::new();
         // A size from before a truncation belongs to data that the truncation then met and truncated.
-        let event = |moment: usize, size: u64| {
+        let truncate = |moment: usize, size: u64| {
             let later =
                 self.life.truncations.iter().filter(|(at, _)| (moment + 1..=self.moment).contains(at));
             later.map(|(_, size)| *size).chain([size]).min().unwrap_or(size)
         };
         let versions = self.versions(self.content_from, self.to).iter();
         let mut sizes: Vec<u64> =
-            versions.filter_map(|(moment, v)| v.data().map(|data| event(*moment, data.size()))).collect();
+            versions.filter_map(|(moment, v)| v.data().map(|data| truncate(*moment, data.size()))).collect();
         sizes.dedup();
         if !sizes.contains(&file.size) {
             wrong.push(format!("size is {}, since its last sync it was {sizes:?}", file.size));
@@ -433,7 +433,7 @@ impl<'a> Span<'a> {
             let told = wrong.map(|index| {
                 let (found, wanted) = (file.blocks.get(&index), last.blocks().get(&index));
                 format!(
-                    "block {index} is {}, which is not how {} begins: nothing of the file was overwritten or event from \
+                    "block {index} is {}, which is not how {} begins: nothing of the file was overwritten or truncated from \
                      moment {} on",
                     show_block(found),
                     show_block(wanted),
@@ -463,8 +463,8 @@ impl<'a> Span<'a> {
     fn wrong_block(&self, file: &FoundFile<'_>, index: u64, unit: Unit) -> Option<String> {
         static ZEROS: Block = [0; BLOCK];
         // A truncation removes whole blocks for good; in the last block it leaves the rest to a later write.
-        let event = self.life.truncations.iter().filter(|(_, size)| size.div_ceil(BLOCK as u64) <= index);
-        let from = self.since(self.content_from, event.map(|(moment, _)| *moment));
+        let truncated = self.life.truncations.iter().filter(|(_, size)| size.div_ceil(BLOCK as u64) <= index);
+        let from = self.since(self.content_from, truncated.map(|(moment, _)| *moment));
         let versions = self.versions(from, self.begun);
         let found = file.blocks.get(&index).map_or(&ZEROS, |block| &**block);
         let len = (file.size.saturating_sub(index * BLOCK as u64)).min(BLOCK as u64) as usize;

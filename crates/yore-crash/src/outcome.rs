@@ -142,7 +142,7 @@ pub enum Expect {
     /// To give these bytes.
     Bytes(Vec<u8>),
     /// To give this offset or count.
-    EventNo(u64),
+    Number(u64),
     /// To give these names, in any order.
     Names(Vec<Name>),
     /// To list these entries, in any order, besides `.` and `..`.
@@ -175,7 +175,7 @@ pub enum Outcome {
     /// Bytes came back.
     Bytes(Vec<u8>),
     /// An offset or a count came back.
-    EventNo(u64),
+    Number(u64),
     /// Names came back.
     Names(Vec<Name>),
     /// Entries came back: names, inode numbers, types.

@@ -138,21 +138,21 @@ impl<S: Subject> Runner<S> {
                 }
                 true
             }
-            (Expect::EventNo(wanted), Outcome::EventNo(number)) => wanted == number,
+            (Expect::Number(wanted), Outcome::Number(number)) => wanted == number,
             (Expect::Names(wanted), Outcome::Names(names)) => {
                 let mut names = names.clone();
                 names.sort_unstable();
                 *wanted == names
             }
             (Expect::Entries(wanted), Outcome::Entries(entries)) => self.same_entries(wanted, entries),
-            (Expect::Data { offset, data }, Outcome::EventNo(at)) => {
+            (Expect::Data { offset, data }, Outcome::Number(at)) => {
                 let data_first = data.first_nonzero(*offset).unwrap_or(u64::MAX);
                 *at >= *offset && *at < data.size() && *at <= data_first
             }
             (Expect::Data { offset, data }, Outcome::Failed(Kind::NoDataThere, _)) => {
                 data.first_nonzero(*offset).is_none()
             }
-            (Expect::Hole { offset, data }, Outcome::EventNo(at)) => {
+            (Expect::Hole { offset, data }, Outcome::Number(at)) => {
                 *at == data.size()
                     || *at >= *offset && *at < data.size() && data.first_nonzero(*at) != Some(*at)
             }

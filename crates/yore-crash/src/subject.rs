@@ -180,18 +180,18 @@ impl ViewSubject {
             Op::Write { target, offset, len, tag, append, kill_set_id } => {
                 let inode = self.resolve(target)?;
                 let mode = WriteMode { append: *append, kill_set_id: *kill_set_id };
-                view.write(inode.0, *offset, &payload(*tag, *len), mode).map(Outcome::EventNo)
+                view.write(inode.0, *offset, &payload(*tag, *len), mode).map(Outcome::Number)
             }
             Op::Fallocate { target, offset, len, mode } => {
                 let inode = self.resolve(target)?;
                 view.fallocate(inode.0, *offset, *len, *mode).map(|()| Outcome::Done)
             }
             Op::Seek { target, offset, to } => {
-                view.seek(self.resolve(target)?.0, *offset, *to).map(Outcome::EventNo)
+                view.seek(self.resolve(target)?.0, *offset, *to).map(Outcome::Number)
             }
             Op::Copy { from, from_offset, to, to_offset, len } => {
                 let (from, to) = (self.resolve(from)?, self.resolve(to)?);
-                view.copy_file_range(from.0, *from_offset, to.0, *to_offset, *len).map(Outcome::EventNo)
+                view.copy_file_range(from.0, *from_offset, to.0, *to_offset, *len).map(Outcome::Number)
             }
             Op::Fsync { target, data_only } => {
                 view.fsync(self.resolve(target)?.0, *data_only).map(|()| Outcome::Done)
@@ -647,16 +647,16 @@ impl Subject for ModelSubject {
             },
             Expect::Created(ino) | Expect::Found(ino) => attr(ino).map_or(Outcome::Done, Outcome::Node),
             Expect::Bytes(bytes) => Outcome::Bytes(bytes),
-            Expect::EventNo(number) => Outcome::EventNo(number),
+            Expect::Number(number) => Outcome::Number(number),
             Expect::Names(names) => Outcome::Names(names),
             Expect::Entries(entries) => Outcome::Entries(
                 entries.into_iter().map(|(name, ino, kind)| (name, 1000 + ino as u64, kind)).collect(),
             ),
             Expect::Data { offset, data } => match data.first_nonzero(offset) {
-                Some(at) => Outcome::EventNo(at),
+                Some(at) => Outcome::Number(at),
                 None => Outcome::Failed(Kind::NoDataThere, "only zeros".into()),
             },
-            Expect::Hole { data, .. } => Outcome::EventNo(data.size()),
+            Expect::Hole { data, .. } => Outcome::Number(data.size()),
         }
     }
 

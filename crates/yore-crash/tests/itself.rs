@@ -156,7 +156,7 @@ fn wrong_answers_are_noticed() {
     });
     must_be_noticed("data is taken for a hole", || Wrong {
         change_outcome: |op, outcome| match (op, outcome) {
-            (Op::Seek { to: yore_fs::SeekTo::Data, .. }, Outcome::EventNo(at)) => Outcome::EventNo(at + 1),
+            (Op::Seek { to: yore_fs::SeekTo::Data, .. }, Outcome::Number(at)) => Outcome::Number(at + 1),
             (_, outcome) => outcome,
         },
         ..Wrong::new()

@@ -72,6 +72,6 @@ pub(crate) use needs::{holes, missing};
 pub(crate) use read::read;
 pub(crate) use relocate::{blocks, relocate};
 pub(crate) use seek::{copy_range, seek};
-pub(crate) use truncate::{forget, free_step, truncate, GoesWithEvent};
+pub(crate) use truncate::{forget, free_step, truncate, GoesWithTruncation};
 pub(crate) use write::write;
 pub(crate) use writeback::round;

@@ -140,7 +140,7 @@ impl<'a> CapabilityGoes<'a> {
     }
 }
 
-impl file::GoesWithEvent for CapabilityGoes<'_> {
+impl file::GoesWithTruncation for CapabilityGoes<'_> {
     fn is_there(&self, state: &InodeState) -> bool {
         state.inode.flags.contains(InodeFlags::CAPABILITY)
     }

@@ -166,10 +166,10 @@ impl Tree {
         }
         let old: Block = *left.read();
         let node = NodeRef::new(&old);
-        let event = choose_event(node, index, &cell, place.upper.is_none());
+        let split = choose_split(node, index, &cell, place.upper.is_none());
         // The place of the split counts the new cell; `from` does not.
-        let goes_left = index < event;
-        let from = if goes_left { event - 1 } else { event };
+        let goes_left = index < split;
+        let from = if goes_left { split - 1 } else { split };
         let (right, image) = self.new_node(op, level, cell.birth, node.key_width(), links, |right| {
             for i in from..node.count() {
                 right.insert(i - from, node.key(i), node.value(i));
@@ -231,7 +231,7 @@ impl Tree {
 
 /// Where to split a node into which `cell` is to go at `index`: how many cells stay left, the new cell
 /// included.
-fn choose_event(node: NodeRef<'_>, index: usize, cell: &Cell<'_>, at_right_end: bool) -> usize {
+fn choose_split(node: NodeRef<'_>, index: usize, cell: &Cell<'_>, at_right_end: bool) -> usize {
     let count = node.count();
     let size = |i: usize| match i.cmp(&index) {
         std::cmp::Ordering::Less => node.cell_size(i),
@@ -242,22 +242,22 @@ fn choose_event(node: NodeRef<'_>, index: usize, cell: &Cell<'_>, at_right_end: 
     let fits = |left: usize| left <= NODE_PAYLOAD_BYTES && total - left <= NODE_PAYLOAD_BYTES;
     let append = at_right_end && index == count;
     let (mut left, mut best) = (0, None);
-    for event in 1..=count {
-        left += size(event - 1);
+    for split in 1..=count {
+        left += size(split - 1);
         if !fits(left) {
             continue;
         }
         if cell.fill == Fill::Run {
             // Behind the new cell if the left node has room left; else in front of it.
-            if event == index + 1 || (event == index && best.is_none()) {
-                best = Some((0, event));
+            if split == index + 1 || (split == index && best.is_none()) {
+                best = Some((0, split));
             }
         } else if append {
-            if best.is_none() || left - size(event - 1) < APPEND_FILL {
-                best = Some((0, event));
+            if best.is_none() || left - size(split - 1) < APPEND_FILL {
+                best = Some((0, split));
             }
         } else if best.is_none_or(|(gap, _)| left.abs_diff(total - left) < gap) {
-            best = Some((left.abs_diff(total - left), event));
+            best = Some((left.abs_diff(total - left), split));
         }
     }
     best.expect("of two halves, one has room for the largest cell").1

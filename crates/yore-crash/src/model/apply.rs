@@ -154,7 +154,7 @@ impl State {
             Op::Write { offset, len, tag, append, kill_set_id, .. } => {
                 let offset = if *append { self.data(ino).size() } else { *offset };
                 if *len == 0 {
-                    return Ok(Expect::EventNo(offset));
+                    return Ok(Expect::Number(offset));
                 }
                 if offset.saturating_add(*len as u64) > FILE_MAX {
                     return Ok(Expect::Fails(Kinds::of(&[Kind::FileTooLarge])));
@@ -164,7 +164,7 @@ impl State {
                     self.drop_set_id(ino, false);
                 }
                 self.touch_content(ino, effects);
-                Expect::EventNo(offset)
+                Expect::Number(offset)
             }
             _ => unreachable!("matched above"),
         })
@@ -229,7 +229,7 @@ impl State {
             return Expect::Skip;
         }
         if count == 0 {
-            return Expect::EventNo(0);
+            return Expect::Number(0);
         }
         if to.1.saturating_add(count) > FILE_MAX {
             return Expect::Fails(Kinds::of(&[Kind::FileTooLarge]));
@@ -237,7 +237,7 @@ impl State {
         let bytes = self.data(from.0).read(from.1, count);
         self.data_mut(to.0).write(to.1, &bytes);
         self.touch_content(to.0, effects);
-        Expect::EventNo(count)
+        Expect::Number(count)
     }
 
     /// The content of a regular file.

@@ -5,7 +5,7 @@
 //! that must go are `doomed` (F5), and the Op of the last step takes the inode off the list. A failure in
 //! between leaves `doomed` in place; the next call on the file goes on.
 //!
-//! A change of content may take more from a file, which is kept outside of the inode ([`GoesWithEvent`]). It
+//! A change of content may take more from a file, which is kept outside of the inode ([`GoesWithTruncation`]). It
 //! goes in the Op with the new size: a generation in between would show a file as it was before the call, but
 //! without that. A file that grows may lose it before, because sizes may reach the medium later than
 //! attributes.
@@ -27,7 +27,7 @@ use yore_format::ContentKind;
 use yore_meta::Op;
 
 /// Something that a file loses in the Op that truncates it. The layer above knows what it is.
-pub(crate) trait GoesWithEvent {
+pub(crate) trait GoesWithTruncation {
     /// Whether the file has it.
     fn is_there(&self, state: &InodeState) -> bool;
 
@@ -42,7 +42,7 @@ pub(crate) trait GoesWithEvent {
 }
 
 /// Nothing goes with the truncation.
-impl GoesWithEvent for () {
+impl GoesWithTruncation for () {
     fn is_there(&self, _: &InodeState) -> bool {
         false
     }
@@ -67,7 +67,7 @@ pub(crate) fn truncate(
     cell: &Arc<InodeCell>,
     size: u64,
     touch: Touch<'_>,
-    goes: &mut dyn GoesWithEvent,
+    goes: &mut dyn GoesWithTruncation,
 ) -> Result<bool> {
     store.check_writable()?;
     if size > FILE_SIZE_MAX {
@@ -171,7 +171,7 @@ fn shrink(
     cell: &Arc<InodeCell>,
     size: u64,
     touch: Touch<'_>,
-    goes: &mut dyn GoesWithEvent,
+    goes: &mut dyn GoesWithTruncation,
     spare: u32,
 ) -> Result<Shrunk> {
     let from = u64::from(pages_for(size));

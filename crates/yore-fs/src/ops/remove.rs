@@ -84,7 +84,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
     }
     let call = Call { store, parent: store.cell(directory)?, name, what };
     // Where a server counts look-ups for clients, nearly every inode still has some when its name goes.
-    let mut orphans = what == Remove::File && store.inodes.are_held();
+    let mut orphans = what == Remove::File && store.inodes.has_lookups();
     // The inode's version is kept in the same Op, if there is room for so much at once.
     let mut for_version = store.past.blocks_for_version();
     loop {
