@@ -116,6 +116,8 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
 impl Call<'_> {
     /// Locks everything that is involved, and removes the name if nothing else is needed first. `place` is
     /// what decides which files are excluded in the directory.
+    // The phases of a call are inlined: what they take by value is copied otherwise, some hundred bytes each.
+    #[inline(always)]
     fn attempt(&self, with: With, place: Option<&Arc<Place>>) -> Result<Outcome> {
         let (store, parent, name) = (self.store, &self.parent, self.name);
         let orphans = with.orphans.then(|| store.orphans.lock());
@@ -165,6 +167,7 @@ impl Call<'_> {
     }
 
     /// Makes the Op.
+    #[inline(always)]
     fn change(
         &self,
         mut op: Op<'_>,
@@ -230,13 +233,14 @@ pub(crate) fn removal_of<'a>(
 pub(crate) struct PreparedRemoval<'a> {
     removal: Removal<'a>,
     /// The extents that go in the same Op.
-    extents: Option<(Edit, KeptGroups)>,
+    extents: Option<Box<(Edit, KeptGroups)>>,
     /// An orphan's place in the list.
-    position: Option<Path>,
+    position: Option<Box<Path>>,
 }
 
 /// Keeps in memory what the removal needs. `None`: the orphans lock is needed and not held. `kept` is the
 /// number up to which the past will hold the inode's content, if that is higher than now.
+#[inline(always)]
 pub(crate) fn prepare_removal<'a>(
     store: &Store,
     (cell, state, kept): (&InodeCell, &InodeState, Option<EventNo>),
@@ -247,7 +251,7 @@ pub(crate) fn prepare_removal<'a>(
     let mut prepared = PreparedRemoval { removal, extents: None, position: None };
     if matches!(prepared.removal, Removal::Freed(_)) && state.inode.content_kind == ContentKind::Extents {
         match prepare_extents(store, (cell, state, kept), pins) {
-            Ok(extents) => prepared.extents = Some(extents),
+            Ok(extents) => prepared.extents = Some(Box::new(extents)),
             // The name can go nevertheless. Freeing the rest fails later, and says why.
             Err(Error::Corruption(_)) => prepared.removal = Removal::Orphaned,
             Err(e) => return Err(e),
@@ -257,8 +261,8 @@ pub(crate) fn prepare_removal<'a>(
         let Some(orphans) = orphans else { return Ok(None) };
         // A long truncation that is under way has listed it already, and leaves it there.
         if !state.data.listed {
-            let blocks;
-            (prepared.position, blocks) = orphans.prepare_add(&store.meta, cell.no, pins)?;
+            let (position, blocks) = orphans.prepare_add(&store.meta, cell.no, pins)?;
+            prepared.position = position.map(Box::new);
             if blocks > ORPHAN_BLOCKS {
                 let (expected, found) = (format!("at most {}", ORPHAN_BLOCKS - 2), "more");
                 return Err(Corruption::new("list of orphans", "level", expected, found).into());
@@ -313,7 +317,7 @@ pub(crate) fn lose_name(
         Removal::Freed(_io) => {
             file::forget(store, cell, state);
             // Their claims last until the bits have changed.
-            let (edit, _kept) = prepared.extents.unzip();
+            let (edit, _kept) = prepared.extents.map(|extents| *extents).unzip();
             let applied = edit.map(|edit| edit.apply(op, &store.alloc, &mut state.inode));
             let freed = free_inode(op, cell, state);
             if let Some(applied) = applied {
@@ -326,7 +330,13 @@ pub(crate) fn lose_name(
             let stored = store_inode(op, cell, state);
             if !state.data.listed {
                 let orphans = orphans.expect("prepared with the orphans lock");
-                let listed = orphans.add(op, &store.meta, prepared.position, cell.no, cell.incarnation);
+                let listed = orphans.add(
+                    op,
+                    &store.meta,
+                    prepared.position.map(|position| *position),
+                    cell.no,
+                    cell.incarnation,
+                );
                 op.before(listed, gone);
             }
             stored

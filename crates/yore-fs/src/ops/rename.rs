@@ -282,6 +282,8 @@ impl Rename<'_> {
     }
 
     /// Locks everything that is involved, looks both names up, and renames if nothing else is needed first.
+    // The phases of a call are inlined: what they take by value is copied otherwise, some hundred bytes each.
+    #[inline(always)]
     fn attempt(
         &self,
         reserved: Reserved,
@@ -355,6 +357,7 @@ impl Rename<'_> {
     }
 
     /// Looks both names up. Fails if the call does not allow what it finds.
+    #[inline(always)]
     fn look_up(&self, dirs: &mut Dirs<'_>, pins: &mut Pins) -> Result<Names> {
         let store = self.store;
         let Looked::Taken(source, from) = dir::look(store, dirs.from(), self.from.no, self.name, pins)?
@@ -424,6 +427,7 @@ impl Rename<'_> {
 
     /// Prepares the removal of the inode that is replaced, if there is one. `None`: that needs the orphans
     /// lock.
+    #[inline(always)]
     fn prepare_other<'c>(
         &self,
         other: Option<Child<'c>>,
@@ -471,6 +475,7 @@ impl Rename<'_> {
     }
 
     /// Makes the Op that moves a name, which may replace another.
+    #[inline(always)]
     fn replace(
         &self,
         ready: Ready<'_>,
