@@ -1,12 +1,19 @@
 //! Whom a command asks about a directory, or about a file in one: the daemon of a mount, or the library on a
 //! volume opened here. A command asks the same in both cases.
 
+use crate::opened;
+use anyhow::Context as _;
 use std::ffi::OsStr;
+use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use yore_control::{Client, Here, Mounted};
 use yore_fs::{Error, EventNo, FileKind, ListedEvent, Result, Volume};
+
+/// Set in the numbers that a mount shows for files of the past.
+const PAST: u64 = 1 << 63;
 
 /// A directory that can be asked, and perhaps a file in it that is meant.
 pub struct Asked<'a> {
@@ -16,7 +23,7 @@ pub struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// An open directory of a mount, or a file in it.
-    pub fn on_mount(dir: impl AsFd + 'a, file: Option<&OsStr>) -> Asked<'a> {
+    pub fn on_mount(dir: impl AsFd + Sync + 'a, file: Option<&OsStr>) -> Asked<'a> {
         Asked { client: Box::new(Mounted(dir)), file: file.map(|file| file.as_bytes().to_vec()) }
     }
 
@@ -82,4 +89,48 @@ impl<'a> Asked<'a> {
 pub fn here(volume: &Volume, directory: &Path) -> Result<Here> {
     let node = volume.node(directory)?;
     Ok(Here::new(&volume.view().of(&node), node.inode()))
+}
+
+/// Where paths lead: on mounts, or on one volume that is open here.
+#[derive(Clone, Copy)]
+pub struct Paths<'a>(Option<&'a Volume>);
+
+impl<'a> Paths<'a> {
+    /// Those of the host.
+    pub const ON_MOUNTS: Paths<'static> = Paths(None);
+
+    /// Those of a volume, if there is one; else of the host.
+    pub fn on(volume: Option<&'a Volume>) -> Paths<'a> {
+        Paths(volume)
+    }
+
+    /// Whom to ask about a directory.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn client(self, dir: &Path) -> anyhow::Result<Box<dyn Client>> {
+        Ok(match self.0 {
+            Some(volume) => Box::new(here(volume, dir)?),
+            None => {
+                let opened = opened::file_or_directory(dir);
+                Box::new(Mounted(opened.with_context(|| format!("cannot open {}", dir.display()))?))
+            }
+        })
+    }
+
+    /// Whether a path leads to a directory.
+    pub fn is_directory(self, path: &Path) -> bool {
+        match self.0 {
+            Some(volume) => volume.metadata(path).is_ok_and(|found| found.is_dir()),
+            None => path.is_dir(),
+        }
+    }
+
+    /// Whether what a path leads to is of the past.
+    pub fn is_past(self, path: &Path) -> bool {
+        match self.0 {
+            Some(volume) => volume.symlink_node(path).is_ok_and(|node| node.event().is_some()),
+            None => fs::symlink_metadata(path).is_ok_and(|found| found.ino() & PAST != 0),
+        }
+    }
 }

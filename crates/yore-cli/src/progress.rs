@@ -10,10 +10,9 @@ use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use yore_fuse::control::look::progress::forgetting;
+use yore_control::{Client as _, Mounted, Watch};
 
 /// How often a line goes to the file descriptor.
 const EVERY: Duration = Duration::from_millis(200);
@@ -170,7 +169,7 @@ pub fn while_given_back(dir: &File, wanted: args::Progress) -> anyhow::Result<()
     if shown.is_shown() {
         shown.now("giving back space (Ctrl-C leaves that to the daemon)");
         // That it cannot be asked does not matter: it is done all the same.
-        while let Ok(Some((done, total))) = forgetting(dir) {
+        while let Ok(Some((done, total))) = Mounted(dir).forgetting() {
             shown.set(done, total);
             std::thread::sleep(EVERY);
         }
@@ -182,29 +181,18 @@ pub fn while_given_back(dir: &File, wanted: args::Progress) -> anyhow::Result<()
 /// Does something that tells how far it is, and shows that meanwhile.
 ///
 /// # Errors
-/// Those of the progress, as [`Progress::new`], and of the work.
+/// Those of the progress, as [`Progress::new`].
 pub fn while_looking<T>(
     wanted: args::Progress,
     what: &str,
-    work: impl FnOnce(&yore_fs::Progress) -> anyhow::Result<T>,
+    work: impl FnOnce(Watch<'_>) -> T,
 ) -> anyhow::Result<T> {
     let mut shown = Progress::of_looking(wanted)?;
-    let progress = yore_fs::Progress::default();
     if !shown.is_shown() {
-        return work(&progress);
+        return Ok(work(None));
     }
     shown.now(what);
-    let (progress, (end, ended)) = (&progress, mpsc::channel::<()>());
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-                let (done, total) = progress.get();
-                shown.set(done, total);
-            }
-            shown.finish();
-        });
-        let done = work(progress);
-        drop(end);
-        done
-    })
+    let done = work(Some(&mut |done, total| shown.set(done, total)));
+    shown.finish();
+    Ok(done)
 }

@@ -1,26 +1,28 @@
 //! The asking half: it asks a mount, or a volume opened here.
 
-use crate::wire::{decode_answer, encode_request, Wrong, BYTES, OPCODE};
+mod mounted;
+mod watched;
+
+pub use mounted::Mounted;
+pub use watched::Watch;
+
 use crate::{
-    answer, Answer, Host, Kept, Known, KnownFile, Named, Page, PolicyHere, Request, Saying, Stopped, Take,
-    Who, FORGET_MAX,
+    answer, Answer, HistoryBytes, Host, Identity, Kept, Known, KnownFile, Look, Looked, Named, Ongoing, Page,
+    PolicyHere, Request, Saying, Stopped, Take, Who, FORGET_MAX,
 };
-use rustix::fs::StatVfsMountFlags;
-use rustix::io::Errno;
-use rustix::ioctl::{ioctl, Updater};
-use std::cell::RefCell;
-use std::os::fd::AsFd;
+use parking_lot::Mutex;
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
-    Access, Error, EventNo, InodeNo, ListedEvent, MissedVersions, OperationRow, Pin, Policy, Result,
-    SpaceRules, Timestamp, UserLimits, View, WouldFree,
+    Access, Deleted, Difference, Error, EventNo, EventUsage, InodeNo, ListedEvent, Logged, MissedVersions,
+    OperationRow, Pin, Policy, Result, SpaceRules, StateUsage, Timestamp, UsageTotals, UserLimits, View,
+    WouldFree,
 };
 
 /// A directory of a volume that accepts requests. Each method is a [`Request`], which says who may send it.
 ///
 /// Errors are those of the library, as it gave them, wherever it ran. Errors that only a mount can have are
 /// [`Error::Refused`], in words.
-pub trait Client {
+pub trait Client: Sync {
     /// Sends a request.
     ///
     /// # Errors
@@ -104,6 +106,132 @@ pub trait Client {
     /// As [`Client::versions`].
     fn version_seen(&self, name: &[u8]) -> Result<Option<ListedEvent>> {
         Ok(page(self.ask(&Request::VersionSeen { name: name.to_vec() })?)?.rows.into_iter().next())
+    }
+
+    /// The last snapshot that has seen the directory; `None`: none has.
+    ///
+    /// # Errors
+    /// As [`Request::Last`].
+    fn last(&self) -> Result<Option<ListedEvent>> {
+        Ok(page(self.ask(&Request::Last)?)?.rows.into_iter().next())
+    }
+
+    /// Asks about the past, and tells how far the answer is until it is there. `look` makes the question of
+    /// its name.
+    ///
+    /// # Errors
+    /// As [`Look`]; so for all that look here.
+    fn look(&self, watch: Watch<'_>, look: &dyn Fn(u64) -> Look) -> Result<Looked> {
+        match watched::ask(&|request| self.ask(request), watch, &|question| Request::Look(look(question)))? {
+            Answer::Looked(looked) => Ok(looked),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Which directory it is, and as of when it is seen.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`].
+    fn identity(&self) -> Result<Identity> {
+        match self.look(None, &|_| Look::Identity)? {
+            Looked::Identity(identity) => Ok(identity),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What differs below the directory between two times, as [`View::diff`] tells it.
+    ///
+    /// # Errors
+    /// As [`View::diff`].
+    fn diff(&self, from: Option<EventNo>, to: Option<EventNo>) -> Result<Vec<Difference>> {
+        match self.look(None, &|_| Look::Diff { from, to })? {
+            Looked::Differences(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// The same as [`View::compare`] tells it.
+    ///
+    /// # Errors
+    /// As [`Client::diff`].
+    fn compare(
+        &self,
+        from: Option<EventNo>,
+        to: Option<EventNo>,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Difference>> {
+        match self.look(watch, &|question| Look::Compare { from, to, question })? {
+            Looked::Differences(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What a name in the directory meant over time, the latest first, as [`View::log_below`] tells it; no
+    /// more states than `most`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if no snapshot has seen the name.
+    fn log(&self, name: &[u8], most: Option<u32>) -> Result<Vec<Logged>> {
+        match self.look(None, &|_| Look::Log { name: name.to_vec(), most })? {
+            Looked::Log(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What is gone from the directory, the latest first, as [`View::deleted`] tells it.
+    ///
+    /// # Errors
+    /// As [`View::deleted`].
+    fn deleted(&self, recursive: bool, watch: Watch<'_>) -> Result<Vec<Deleted>> {
+        match self.look(watch, &|question| Look::Deleted { recursive, question })? {
+            Looked::Deleted(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What only history holds of the whole volume.
+    ///
+    /// # Errors
+    /// As [`Look::HistoryBytes`].
+    fn history_bytes(&self) -> Result<HistoryBytes> {
+        match self.look(None, &|_| Look::HistoryBytes)? {
+            Looked::HistoryBytes(bytes) => Ok(bytes),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What each snapshot holds of what is below the directory, as [`View::usage`] tells it.
+    ///
+    /// # Errors
+    /// As [`View::usage`].
+    fn usage(&self) -> Result<(UsageTotals, Vec<EventUsage>)> {
+        match self.look(None, &|_| Look::Usage)? {
+            Looked::Usage(totals, events) => Ok((totals, events)),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What each state of a name in the directory holds, as [`View::usage_of`] tells it.
+    ///
+    /// # Errors
+    /// As [`Client::log`].
+    fn usage_of(&self, name: &[u8]) -> Result<(UsageTotals, Vec<StateUsage>)> {
+        match self.look(None, &|_| Look::UsageOf { name: name.to_vec() })? {
+            Looked::UsageOf(totals, states) => Ok((totals, states)),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// How far the volume is with giving up what forgotten snapshots held: what is done, and how much there
+    /// is to do. `None`: nothing is left.
+    ///
+    /// # Errors
+    /// As [`Request::HowFar`].
+    fn forgetting(&self) -> Result<Option<(u64, u64)>> {
+        match self.ask(&Request::HowFar { question: None })? {
+            Answer::HowFar(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
     }
 
     /// The operations on the past of the volume, and who did them, the latest first. Each has its place in
@@ -339,67 +467,6 @@ fn misunderstood() -> Error {
     Error::Refused("the mount's answer is not understood: unmount the volume and mount it again".into())
 }
 
-fn other_version() -> Error {
-    Error::Refused(
-        "the mount is served by another version of yore: unmount the volume and mount it again".into(),
-    )
-}
-
-/// An open directory of a mount, asked through its daemon.
-pub struct Mounted<Dir: AsFd>(pub Dir);
-
-impl<Dir: AsFd> Mounted<Dir> {
-    /// The daemon does not know all the ways in which a mount can be read-only.
-    fn check_writable(&self) -> Result<()> {
-        match rustix::fs::fstatvfs(&self.0) {
-            Ok(found) if found.f_flag.contains(StatVfsMountFlags::RDONLY) => Err(Error::ReadOnly),
-            Ok(_) => Ok(()),
-            Err(error) => Err(of_number(error)),
-        }
-    }
-}
-
-impl<Dir: AsFd> Client for Mounted<Dir> {
-    fn ask(&self, request: &Request) -> Result<Answer> {
-        if request.changes() {
-            self.check_writable()?;
-        }
-        let bytes = encode_request(request)?;
-        if request.needs_what_was_written() {
-            // The kernel first hands stores through mappings to the daemon. The daemon itself sees to that
-            // for the processes that it can see; a kernel that waits here does it for all. syncfs does not
-            // reach the daemon, so this makes nothing durable.
-            rustix::fs::syncfs(&self.0).map_err(of_number)?;
-        }
-        let mut buffer = Box::new([0; BYTES]);
-        buffer[..bytes.len()].copy_from_slice(&bytes);
-        // SAFETY: this number includes the size of the buffer. By the kernel's rules for such numbers,
-        // whoever answers it reads and writes no more than that, and any bytes are a valid buffer afterwards.
-        unsafe { ioctl(&self.0, Updater::<OPCODE, [u8; BYTES]>::new(&mut buffer)) }.map_err(of_number)?;
-        decode_answer(&*buffer).unwrap_or_else(|wrong| match wrong {
-            Wrong::Version(_) => Err(other_version()),
-            Wrong::Meaning => Err(misunderstood()),
-        })
-    }
-}
-
-/// The error for a number that the kernel returns when no answer comes.
-fn of_number(number: Errno) -> Error {
-    match number {
-        Errno::NOENT => Error::NotFound,
-        Errno::STALE => Error::Stale,
-        Errno::ROFS => Error::ReadOnly,
-        Errno::NOTCONN | Errno::CONNABORTED => Error::Refused(
-            "the daemon that served this mount is dead; mount the volume again, or unmount it (yore umount)"
-                .into(),
-        ),
-        Errno::NOTTY => Error::Refused(
-            "it is not on a mount that yore serves, or another version of yore serves it: unmount the volume and mount it again".into(),
-        ),
-        number => Error::Refused(format!("the mount cannot be asked: {number}")),
-    }
-}
-
 /// A directory of a volume that this process has open. A process that has opened the volume may do
 /// everything.
 pub struct Here {
@@ -409,14 +476,16 @@ pub struct Here {
     pins: Pins,
 }
 
-/// Snapshots that are pinned as long as the client lives.
-#[derive(Default)]
-struct Pins(RefCell<Vec<Pin>>);
+/// Snapshots that are pinned as long as the client lives, and what it is asked.
+struct Pins {
+    pins: Mutex<Vec<Pin>>,
+    ongoing: Ongoing,
+}
 
 impl Host for Pins {
     fn room(&self) -> Result<Kept<'_>> {
         Ok(Box::new(|pin| {
-            self.0.borrow_mut().push(pin);
+            self.pins.lock().push(pin);
             Ok(())
         }))
     }
@@ -424,13 +493,18 @@ impl Host for Pins {
     fn is_over(&self) -> bool {
         false
     }
+
+    fn ongoing(&self) -> &Ongoing {
+        &self.ongoing
+    }
 }
 
 impl Here {
     /// A directory as a view sees it.
     pub fn new(view: &View, directory: InodeNo) -> Here {
         let access = view.access(None, view.root());
-        Here { view: view.clone(), directory, access, pins: Pins::default() }
+        let pins = Pins { pins: Mutex::default(), ongoing: Ongoing::here() };
+        Here { view: view.clone(), directory, access, pins }
     }
 }
 

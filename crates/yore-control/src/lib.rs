@@ -36,26 +36,27 @@
 //! change of a type that travels. A test fixes the bytes of samples, and fails when they change.
 //!
 //! Nothing that goes through the ioctl is larger than the buffer. Lists are paged: an answer has as many rows
-//! as there is room for, and the number to go on from. The daemon keeps nothing between two pages.
+//! as there is room for, and the number to go on from. The daemon keeps nothing between two pages. What
+//! cannot be gone on with from a number, because it was computed as a whole ([`Look`]), is an answer of up to
+//! 64 MiB that comes in parts ([`Answer::Part`]); the daemon keeps the rest ([`Ongoing`]).
 //!
 //! # Bytes from another process
 //!
 //! Neither side trusts the other. The buffer bounds all lengths, errors are nested at most sixteen deep
 //! ([`yore_device::travel`](../yore_device/travel/index.html)), the texts of errors that a process keeps are
 //! bounded (`yore_format::travel`), and no bytes panic.
-//!
-//! Requests that look at history are still to move here: `control/look.rs` of yore-fuse and the modules below
-//! it have numbers of their own for them.
 
 mod client;
 mod message;
+mod ongoing;
 mod server;
 mod wire;
 
-pub use client::{Client, Here, Mounted};
+pub use client::{Client, Here, Mounted, Watch};
 pub use message::{
-    Answer, Known, KnownFile, Named, Page, PolicyHere, Request, Saying, Stopped, Take, FORGET_MAX,
+    Answer, HistoryBytes, Identity, Known, KnownFile, Look, Looked, Named, Page, PolicyHere, Request, Saying,
+    Stopped, Take, FORGET_MAX,
 };
-pub use server::told;
+pub use ongoing::Ongoing;
 pub use server::{answer, may_take, Host, Kept, Who};
-pub use wire::{decode_request, encode_answer, encode_nothing, Wrong, BYTES, OPCODE, VERSION};
+pub use wire::{decode_request, encode_nothing, Wrong, BYTES, OPCODE, VERSION};

@@ -1,9 +1,11 @@
 //! Requests and answers.
 
 mod expunge;
+mod look;
 mod policy;
 
 pub use expunge::{Known, KnownFile, Named};
+pub use look::{HistoryBytes, Identity, Look, Looked};
 pub use policy::PolicyHere;
 
 use serde::{Deserialize, Serialize};
@@ -62,6 +64,23 @@ pub enum Request {
     VersionSeen {
         /// The file's name, which may have a time.
         name: Vec<u8>,
+    },
+    /// The last snapshot that has seen the directory, if any has. [`Answer::Page`] with at most one row.
+    Last,
+    /// Something about the past of the directory. [`Answer::Looked`].
+    Look(Look),
+    /// How far a question of the same user is that is being answered, or the volume with giving up what
+    /// forgotten snapshots held, whoever has forgotten them. For everybody. [`Answer::HowFar`].
+    HowFar {
+        /// The question's name; `None`: the volume.
+        question: Option<u64>,
+    },
+    /// The next part of a long answer to the same user. [`Answer::Part`].
+    Rest {
+        /// The answer's.
+        key: u64,
+        /// How many bytes of it there are already.
+        at: u64,
     },
     /// The operations on the past of the volume, and who did them, the latest first. Root and the daemon's
     /// user see all; others see their own, and those that concern their directories and files.
@@ -233,6 +252,20 @@ pub enum Answer {
     },
     /// A part of a list of snapshots.
     Page(Page<ListedEvent>),
+    /// Something about the past of the directory.
+    Looked(Looked),
+    /// What is done, and all that there is to do as far as that is known: in no unit, but in proportion to
+    /// time. `None`: nobody asks such a question now, or nothing is left to be given up.
+    HowFar(Option<(u64, u64)>),
+    /// A part of the bytes of an answer that is too long for one buffer.
+    Part {
+        /// To ask for the rest.
+        key: u64,
+        /// Bytes of the whole answer.
+        length: u64,
+        /// Those of the part.
+        bytes: Vec<u8>,
+    },
     /// A part of a list of operations, each with its place.
     Operations {
         /// The rows, in the order of the list.

@@ -1,12 +1,13 @@
 //! The answering half: what a request does to a volume, and on whose behalf.
 
 mod expunge;
+mod look;
 mod policies;
 mod rollback;
-pub mod told;
+mod told;
 
 use crate::wire::{size, ROWS};
-use crate::{Answer, Page, Request, Saying, Stopped, Take, FORGET_MAX};
+use crate::{Answer, Ongoing, Page, Request, Saying, Stopped, Take, FORGET_MAX};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -52,6 +53,9 @@ pub trait Host {
 
     /// Whether the host is about to end, so that long work is broken off.
     fn is_over(&self) -> bool;
+
+    /// What is remembered between requests.
+    fn ongoing(&self) -> &Ongoing;
 
     /// Detects closes of files from now on, if the host does not yet.
     ///
@@ -177,14 +181,7 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
             let (rows, next) = view.list_events(directory, *from)?;
             page(view, who, rows, next)
         }
-        Request::Seen => match view.event() {
-            Some(event) => {
-                let (mut rows, _) = view.list_events(directory, event)?;
-                rows.retain(|row| row.event.number == event);
-                page(view, who, rows, None)
-            }
-            None => Ok(Answer::Page(Page { rows: Vec::new(), next: None })),
-        },
+        Request::Seen => one(view, directory, who, view.event()),
         Request::Versions { name, from } => {
             check_name(name)?;
             let (mut rows, next) = view.list_versions(directory, name, *from)?;
@@ -197,6 +194,13 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
             leave_reachable(view, directory, who.access, name, &mut rows)?;
             page(view, who, rows, None)
         }
+        Request::Last => last(view, directory, who),
+        Request::Look(look) => look::answer(view, directory, who, look).map(Answer::Looked),
+        Request::HowFar { question } => Ok(Answer::HowFar(match question {
+            Some(question) => who.host.ongoing().how_far(who.uid, *question),
+            None => view.forgetting(),
+        })),
+        Request::Rest { key, at } => who.host.ongoing().part(who.uid, *key, *at),
         Request::Operations { before } => operations(view, who, *before),
         Request::Pin => keep(view, who),
         Request::SpaceRules => Ok(Answer::SpaceRules(view.space_rules())),
@@ -314,6 +318,25 @@ fn forget(view: &View, who: &Who<'_>, numbers: &[EventNo]) -> Result<Answer> {
     view.forget(&numbers)?;
     doing.note(rows);
     Ok(Answer::Done)
+}
+
+/// That snapshot of a directory's list, if there is one.
+fn one(view: &View, directory: InodeNo, who: &Who<'_>, event: Option<EventNo>) -> Result<Answer> {
+    let mut rows = Vec::new();
+    if let Some(event) = event {
+        (rows, _) = view.list_events(directory, event)?;
+        rows.retain(|row| row.event.number == event);
+    }
+    page(view, who, rows, None)
+}
+
+/// The last snapshot that has seen a directory.
+fn last(view: &View, directory: InodeNo, who: &Who<'_>) -> Result<Answer> {
+    match view.last_event(directory) {
+        Ok(event) => one(view, directory, who, Some(event)),
+        Err(Error::NotFound) => one(view, directory, who, None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Keeps those rows of a file's list that the user may learn: all if the user may look the name up, otherwise

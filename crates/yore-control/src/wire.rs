@@ -7,7 +7,7 @@ use serde::Serialize;
 use yore_fs::{Error, Result};
 
 /// The version of the protocol. It grows with each change of the encoding.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of the buffer. An ioctl's number can express at most 16,383.
 pub const BYTES: usize = 16_376;
 /// The number of the ioctl.
@@ -35,9 +35,15 @@ pub(crate) fn size<T: Serialize>(value: &T) -> Option<usize> {
 
 /// `None` if it does not fit.
 fn encode<T: Serialize>(value: &T) -> Option<Vec<u8>> {
-    let bytes = postcard::to_extend(value, head(0)).ok()?;
-    let length = u32::try_from(bytes.len() - HEAD).ok().filter(|_| bytes.len() <= BYTES)?;
-    Some(with_length(bytes, length))
+    with_its_length(postcard::to_extend(value, head(0)).ok()?).ok()
+}
+
+/// What follows a head, with its length in the head; if it does not fit, what follows alone.
+fn with_its_length(mut bytes: Vec<u8>) -> std::result::Result<Vec<u8>, Vec<u8>> {
+    match u32::try_from(bytes.len() - HEAD) {
+        Ok(length) if bytes.len() <= BYTES => Ok(with_length(bytes, length)),
+        _ => Err(bytes.split_off(HEAD)),
+    }
 }
 
 fn head(length: u32) -> Vec<u8> {
@@ -63,6 +69,11 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<T, Wrong> {
     }
     let length = usize::try_from(word(8)?).ok().filter(|length| *length <= BYTES - HEAD);
     let content = length.and_then(|length| bytes.get(HEAD..HEAD + length)).ok_or(Wrong::Meaning)?;
+    decode_content(content)
+}
+
+/// What stands behind a head, or came in parts.
+fn decode_content<T: DeserializeOwned>(content: &[u8]) -> std::result::Result<T, Wrong> {
     match postcard::take_from_bytes(content) {
         Ok((value, [])) => Ok(value),
         _ => Err(Wrong::Meaning),
@@ -85,8 +96,16 @@ pub fn decode_request(bytes: &[u8]) -> std::result::Result<Request, Wrong> {
     decode(bytes)
 }
 
-/// Encodes an answer.
-pub fn encode_answer(answer: &Result<Answer>) -> Vec<u8> {
+/// Encodes an answer so that it fits into the buffer. `Err`: the bytes of one that does not, without a head.
+pub(crate) fn encode_or_content(answer: &Result<Answer>) -> std::result::Result<Vec<u8>, Vec<u8>> {
+    match postcard::to_extend(answer, head(0)) {
+        Ok(bytes) => with_its_length(bytes),
+        Err(_) => Ok(encode_answer(answer)),
+    }
+}
+
+/// Encodes an answer so that it fits into the buffer. One that does not is an error that says so.
+pub(crate) fn encode_answer(answer: &Result<Answer>) -> Vec<u8> {
     encode(answer).unwrap_or_else(|| {
         let text = match answer {
             Ok(_) => "the answer is too long for one request; ask for less".to_string(),
@@ -107,6 +126,14 @@ pub fn encode_nothing() -> Vec<u8> {
 /// Why the bytes are none.
 pub(crate) fn decode_answer(bytes: &[u8]) -> std::result::Result<Result<Answer>, Wrong> {
     decode(bytes)
+}
+
+/// The answer that the bytes of all its parts are.
+///
+/// # Errors
+/// Why they are none.
+pub(crate) fn decode_parts(bytes: &[u8]) -> std::result::Result<Result<Answer>, Wrong> {
+    decode_content(bytes)
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@
 //!   end.
 //! - `serve` is the translation: one method per request, and no state of its own beyond what the kernel's
 //!   flags require.
-//! - [`control`] answers requests that do not concern the content of files, by ioctls on directories.
+//! - `serve::asked` brings requests that do not concern the content of files, by ioctls on directories, to
+//!   [`yore_control`], which answers them.
 //! - `past` and `snapdir` present the past to the kernel: nodes, and the directory of snapshots.
 //! - `errno` is the only place in the project where an error becomes a number.
 //!
@@ -45,7 +46,6 @@
 
 mod attach;
 mod config;
-pub mod control;
 mod convert;
 mod errno;
 mod error;

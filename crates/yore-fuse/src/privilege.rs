@@ -43,6 +43,11 @@ pub(crate) fn drop_set_id(view: &View, caller: &Caller, inode: InodeNo) -> Resul
     Ok(kept != attr.permissions)
 }
 
+/// Whether a user may do what is anybody's: root and the daemon's user.
+pub(crate) fn may_all(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
 /// Whether a file has a bit that may have to be dropped.
 pub(crate) fn has_set_id(attr: &Attr) -> bool {
     attr.permissions & (SET_UID | SET_GID) != 0

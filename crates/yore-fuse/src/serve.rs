@@ -25,7 +25,6 @@ mod snapshots;
 mod writers;
 
 use crate::config::Granted;
-use crate::control;
 use crate::convert::{no_attr, set_time};
 use crate::errno::{becomes_eio, errno, worth_logging};
 use crate::notices::{set_serving, Notices};
@@ -86,7 +85,8 @@ pub(crate) struct Server {
     past: PastNodes,
     writers: Writers,
     saves: Saves,
-    answers: control::look::Answers,
+    /// What [`yore_control`] remembers between requests.
+    ongoing: Arc<yore_control::Ongoing>,
     process_pins: Arc<ProcessPins>,
     snapdir: Option<SnapDir>,
     /// Notifies the kernel of what it must not believe any more; set once the session exists.
@@ -143,7 +143,7 @@ impl Server {
             writers: Writers::default(),
             saves,
             past: PastNodes::default(),
-            answers: control::look::Answers::default(),
+            ongoing: Arc::default(),
             process_pins: Arc::default(),
             snapdir: config.snapdir.as_ref().map(|name| SnapDir::new(name.as_bytes().to_vec())),
             notices,
@@ -828,23 +828,15 @@ impl Filesystem for Server {
             return reply.error(Errno::ENOTTY);
         }
         let (view, inode) = seen!(self, node, reply);
-        if number == yore_control::OPCODE {
-            self.saves.settle();
-            let view = self.for_request(view, request);
-            return self.asked(request, (view.into_owned(), inode), data, reply);
-        }
         self.saves.settle();
         let view = self.for_request(view, request);
+        if number == yore_control::OPCODE {
+            return self.asked(request, (view.into_owned(), inode), data, reply);
+        }
         if flags::is_ours(number) {
             return self.flags(request, (view.into_owned(), inode), (number, data, size), reply);
         }
-        let answer = if control::look::is_known(number) {
-            let access = self.access_to_history(request);
-            self.answers.answer_for(&view, inode, (request.uid(), &access), number, data)
-        } else {
-            Err(control::Failure::EventNo(Errno::ENOTTY))
-        };
-        background::answer(inode, answer, reply);
+        reply.error(Errno::ENOTTY);
     }
 
     fn poll(

@@ -6,12 +6,10 @@ mod common;
 
 use common::{as_user, Mounted, NOBODY};
 use std::fs::{self, File, Permissions};
-use std::io;
 use std::os::unix::fs::{chown, PermissionsExt};
 use yore_control::{Client as _, Named};
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{Error, EventNo, InodeNo};
-use yore_fuse::control::look::{deleted, diff, log};
 
 /// A user with files below a directory of NOBODY's.
 const OTHER: u32 = 1000;
@@ -39,8 +37,8 @@ fn snapshot(m: &Mounted, path: Option<&str>, name: &str) -> EventNo {
     m.view.snapshot(of, name, false, false).unwrap().number
 }
 
-fn number<T: std::fmt::Debug>(outcome: io::Result<T>) -> i32 {
-    outcome.expect_err("an error").raw_os_error().unwrap()
+fn asked(dir: &File) -> yore_control::Mounted<&File> {
+    yore_control::Mounted(dir)
 }
 
 /// `share` belongs to NOBODY. `share/hers` belongs to another user and is closed; in it one file goes and one
@@ -78,7 +76,7 @@ fn lists_have_no_names_of_closed_directories() {
     let Some((m, then)) = share() else { return };
     let dir = File::open(m.path("share")).unwrap();
     let gone = |uid| -> Vec<String> {
-        let mut names: Vec<_> = as_user(uid, || deleted(&dir, true, &mut |_, _| ()))
+        let mut names: Vec<_> = as_user(uid, || asked(&dir).deleted(true, None))
             .unwrap()
             .iter()
             .map(|one| text(&one.path))
@@ -89,7 +87,7 @@ fn lists_have_no_names_of_closed_directories() {
     assert_eq!(gone(0), ["hers/goes", "mine", "was/goes"]);
     assert_eq!(gone(NOBODY), ["mine"]);
     let differs = |uid| -> Vec<String> {
-        let found = as_user(uid, || diff(&dir, Some(then), None)).unwrap();
+        let found = as_user(uid, || asked(&dir).diff(Some(then), None)).unwrap();
         found
             .iter()
             .flat_map(|one| [Some(&one.path), one.old_path.as_ref()])
@@ -105,15 +103,16 @@ fn lists_have_no_names_of_closed_directories() {
     assert!(told.iter().any(|path| path == "mine") && told.iter().any(|path| path == "came"), "{told:?}");
     assert!(!told.iter().any(|path| path.contains('/')), "{told:?}");
     // A log follows renames, but not into directories that the user could not list.
-    let states = |uid| as_user(uid, || log(&dir, b"came", None)).unwrap();
+    let states = |uid| as_user(uid, || asked(&dir).log(b"came", None)).unwrap();
     assert!(states(0).iter().any(|state| state.name == b"moves"));
     assert!(states(NOBODY).iter().all(|state| state.name == b"came"));
     let was = File::open(m.path("share/was")).unwrap();
-    assert_eq!(number(as_user(NOBODY, || log(&was, b"goes", None))), libc::ENOENT);
-    assert_eq!(as_user(0, || log(&was, b"goes", None)).unwrap().len(), 1);
+    assert!(matches!(as_user(NOBODY, || asked(&was).log(b"goes", None)), Err(Error::NotFound)));
+    assert_eq!(as_user(0, || asked(&was).log(b"goes", None)).unwrap().len(), 1);
     // Others are refused whether or not the name exists.
     for name in ["goes", "nothing"] {
-        assert_eq!(number(as_user(4711, || log(&was, name.as_bytes(), None))), libc::EPERM, "{name}");
+        let refused = as_user(4711, || asked(&was).log(name.as_bytes(), None));
+        assert!(matches!(refused, Err(Error::NotPermitted { .. })), "{name}");
     }
     drop((dir, was));
     m.end();

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use yore_control::{Client as _, Mounted as Asked, Saying};
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{EventNo, Result, UserLimits};
-use yore_fuse::control::look::{deleted, diff, log};
 
 /// The owner of a directory.
 const OWNER: u32 = 1000;
@@ -129,9 +128,9 @@ fn who_asks_all_the_time_stops_nobody() {
             scope.spawn(|| {
                 as_user(NOBODY, || {
                     while !ended.load(Ordering::Acquire) {
-                        assert_eq!(deleted(&asked, true, &mut |_, _| ()).unwrap().len(), 200);
-                        assert!(diff(&asked, Some(then), None).unwrap().len() >= 200);
-                        assert_eq!(log(&asked, b"7", None).unwrap().len(), 1);
+                        assert_eq!(Asked(&asked).deleted(true, None).unwrap().len(), 200);
+                        assert!(Asked(&asked).diff(Some(then), None).unwrap().len() >= 200);
+                        assert_eq!(Asked(&asked).log(b"7", None).unwrap().len(), 1);
                         answers.fetch_add(1, Ordering::AcqRel);
                     }
                 })

@@ -12,11 +12,10 @@ use serde_json::{json, Value};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use yore_control::{Client, Here, Mounted, Stopped};
+use yore_control::{Client, Here, HistoryBytes, Mounted, Stopped};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::rollback::UnfinishedRollback;
 use yore_fs::{ListedEvent, MountOptions, Statfs, Stays};
-use yore_fuse::control::look::{self, usage::HistoryBytes};
 
 /// Space, from whoever knows.
 struct Space {
@@ -47,7 +46,7 @@ impl Space {
             inodes: found.f_files,
             inodes_free: found.f_ffree,
             // The daemon lives, as the kernel has just asked it.
-            history: File::open(directory).and_then(|dir| look::usage::space(&dir)).ok(),
+            history: File::open(directory).ok().and_then(|dir| Mounted(dir).history_bytes().ok()),
         })
     }
 

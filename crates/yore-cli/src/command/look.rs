@@ -1,5 +1,5 @@
-//! `diff` and `status`; `log`, `deleted` and `du` are below. Of a mount by asking its daemon, of a volume
-//! that is not mounted by opening it.
+//! `diff` and `status`; `log`, `deleted` and `du` are below. Each asks a [`Client`], of a mount or of a
+//! volume opened here.
 //!
 //! **What is compared.** Directories are compared as the same inode at two times: the file system knows what
 //! changed in between, and reads only what took the place of something else. What is compared must therefore
@@ -11,54 +11,34 @@ pub mod log;
 mod patch;
 pub mod usage;
 
-use super::files::on_volume;
 use super::forget::find;
-use super::snapshot::{is_file_on_mount, library_error, Place};
+use super::snapshot::{is_file_on_mount, Place};
 use crate::args;
-use crate::opened;
+use crate::asked::Paths;
 use crate::output::{bytes_of, human, json_name, json_time, kind_name, printable, Clock, List, Out};
-use crate::progress::{while_looking, Progress};
+use crate::progress::while_looking;
 use crate::side::{self, Side};
 use crate::status::{self, Outcome};
-use crate::volume::{Access, OnVolume};
+use crate::volume::Access;
 use anyhow::Context as _;
 use patch::Patch;
-use rustix::io::Errno;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use yore_control::{Client as _, Mounted};
-use yore_fs::{Change, Difference, EventNo, Facts, FileKind, Volume, What};
-use yore_fuse::control;
+use yore_control::{Client, Identity};
+use yore_fs::{Change, Difference, Error, EventNo, Facts, FileKind, What};
 
 /// What is done while one waits for differences.
 const COMPARING: &str = "comparing";
 
-/// Set in the numbers that a mount shows for files of the past.
-const PAST: u64 = 1 << 63;
-
-/// What a mount answered to a question about history.
-pub(super) fn asked(error: io::Error) -> anyhow::Error {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::PERM) => anyhow::anyhow!(
-            "what has changed in a directory is told to its owner, to root, and to the user who mounted the volume; what you may \
-             read you can compare with `diff -r`"
-        ),
-        Some(Errno::STALE) => {
+/// Why a question about history has no answer.
+pub(super) fn no_answer(error: Error) -> anyhow::Error {
+    match error.root() {
+        Error::Stale => {
             anyhow::anyhow!("somebody forgot the snapshot meanwhile; look again with `yore snapshots`")
         }
-        Some(Errno::INVAL) => anyhow::anyhow!(
-            "the daemon of this mount is of another version, which does not know that question; unmount the volume and mount it again"
-        ),
-        Some(Errno::OVERFLOW) => anyhow::anyhow!(
-            "that is more than a mount tells at once (64 MiB); ask for a directory below, or unmount the volume and ask that"
-        ),
-        _ => library_error(error),
+        _ => error.into(),
     }
 }
 
@@ -76,14 +56,6 @@ pub(super) fn without_times(path: &Path, is_past: &dyn Fn(&Path) -> bool) -> Pat
     plain
 }
 
-pub(super) fn is_past_on_mount(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.ino() & PAST != 0)
-}
-
-pub(super) fn is_past_on(volume: &Volume, path: &Path) -> bool {
-    volume.symlink_node(path).is_ok_and(|node| node.event().is_some())
-}
-
 fn no_time(name: &str) -> anyhow::Error {
     status::usage(format!(
         "{name}: since when? Name a time, as {name}@2026-11-20_14.05 or {name}@yesterday, or two (`yore snapshots` lists them; \
@@ -99,103 +71,35 @@ pub(super) fn not_both(name: &str) -> anyhow::Error {
     anyhow::anyhow!("cannot compare {name}: it was not there at both times, or is gone; `yore snapshots` lists when it can be seen")
 }
 
-/// Which directory a place is, and as of which event it is seen.
-pub(super) type Identity = (yore_fs::InodeNo, yore_fs::Incarnation, Option<EventNo>);
-
-/// A directory that is compared.
-struct Compared<'a> {
-    place: &'a Place,
-    volume: Option<&'a Volume>,
+/// Which directory a path leads to; `None` if it is none.
+fn identity(paths: Paths<'_>, path: &Path) -> anyhow::Result<Option<Identity>> {
+    match paths.client(path)?.identity() {
+        Ok(identity) => Ok(Some(identity)),
+        Err(error) if matches!(error.root(), Error::NotADirectory) => Ok(None),
+        Err(error) => Err(no_answer(error)),
+    }
 }
 
-impl Compared<'_> {
-    fn name(&self) -> String {
-        self.place.name()
-    }
+/// Where a directory is now, if that is what its path says without times.
+fn present(paths: Paths<'_>, path: &Path, of: &Identity) -> Option<PathBuf> {
+    let plain = without_times(path, &|path| paths.is_past(path));
+    let found = identity(paths, &plain).ok()??;
+    (found.is_same_directory(of) && found.event.is_none()).then_some(plain)
+}
 
-    fn identity_of(&self, path: &Path) -> anyhow::Result<Identity> {
-        if let Some(volume) = self.volume {
-            let node = volume.node(path)?;
-            anyhow::ensure!(
-                node.attr().kind == FileKind::Directory,
-                "{} is not a directory; directories and files cannot be compared",
-                path.display()
-            );
-            return Ok((node.inode(), yore_fs::Incarnation(node.attr().incarnation), node.event()));
+/// What differs below a directory, which has a name.
+fn compare(
+    client: &dyn Client,
+    name: &str,
+    (from, to): (Option<EventNo>, Option<EventNo>),
+    wanted: args::Progress,
+) -> anyhow::Result<Vec<Difference>> {
+    while_looking(wanted, COMPARING, |watch| client.compare(from, to, watch))?.map_err(|error| {
+        match error.root() {
+            Error::NotFound => not_both(name),
+            _ => no_answer(error).context(format!("cannot compare {name}")),
         }
-        let dir =
-            opened::file_or_directory(path).with_context(|| format!("cannot open {}", path.display()))?;
-        let found = control::look::identity(&dir).map_err(asked)?;
-        Ok((found.inode, found.incarnation, found.event))
-    }
-
-    /// How what is in it is read.
-    fn side(&self) -> Box<dyn Side> {
-        match (self.volume, self.place) {
-            (Some(volume), Place::Free(on)) => {
-                Box::new(side::OnVolume { volume: volume.clone(), name: on.volume.clone() })
-            }
-            _ => Box::new(side::Host),
-        }
-    }
-
-    /// Its path on its side.
-    fn path(&self) -> &Path {
-        match self.place {
-            Place::Mounted { path, .. } => path,
-            Place::Free(on) => &on.path,
-        }
-    }
-
-    fn identity(&self) -> anyhow::Result<Identity> {
-        self.identity_of(self.path())
-    }
-
-    /// Where it is now, if that is what its path says without times.
-    fn present(&self, of: &Identity) -> Option<PathBuf> {
-        let path = match self.volume {
-            Some(volume) => without_times(self.path(), &|path| is_past_on(volume, path)),
-            None => without_times(self.path(), &is_past_on_mount),
-        };
-        let found = self.identity_of(&path).ok()?;
-        (found == (of.0, of.1, None)).then_some(path)
-    }
-
-    fn differences(
-        &self,
-        of: &Identity,
-        to: Option<EventNo>,
-        wanted: args::Progress,
-    ) -> anyhow::Result<Vec<Difference>> {
-        match (self.place, self.volume) {
-            (Place::Mounted { dir, .. }, _) => {
-                let mut progress = Progress::of_looking(wanted)?;
-                progress.now(COMPARING);
-                let found =
-                    control::look::compare(dir, of.2, to, &mut |done, total| progress.set(done, total));
-                progress.finish();
-                found.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-                    Some(Errno::NOENT) => not_both(&self.name()),
-                    _ => asked(error).context(format!("cannot compare {}", self.name())),
-                })
-            }
-            (Place::Free(_), volume) => {
-                let volume = volume.context("the volume is not open")?;
-                while_looking(wanted, COMPARING, |progress| {
-                    let mut all = Vec::new();
-                    let done = volume.view().compare(of.0, of.2, to, progress, &mut |found| {
-                        all.push(found);
-                        ControlFlow::Continue(())
-                    });
-                    match done {
-                        Ok(()) => Ok(all),
-                        Err(yore_fs::Error::NotFound) => Err(not_both(&self.name())),
-                        Err(error) => Err(error.on_path("cannot compare", bytes_of(self.path())).into()),
-                    }
-                })
-            }
-        }
-    }
+    })
 }
 
 /// What an operand of `diff` names.
@@ -227,31 +131,15 @@ pub fn diff(args: &args::Diff) -> Outcome {
     let first = Operand::find(&args.first)?;
     let second = args.second.as_deref().map(Operand::find).transpose()?;
     match (&first, &second) {
-        (Operand::File(first), None) => {
-            let present = without_times(first, &is_past_on_mount);
-            if present == *first {
-                return Err(no_time(&first.display().to_string()));
-            }
-            two_files(args, &side::Host, first, &present)
+        (Operand::File(first), None) => files(args, (Paths::ON_MOUNTS, &side::Host), first, None),
+        (Operand::File(first), Some(Operand::File(second))) => {
+            files(args, (Paths::ON_MOUNTS, &side::Host), first, Some(second))
         }
-        (Operand::File(first), Some(Operand::File(second))) => two_files(args, &side::Host, first, second),
-        (Operand::Place(a @ Place::Mounted { .. }), None) => {
-            directories(args, &Compared { place: a, volume: None }, None)
+        (Operand::Place(a), None) => {
+            a.with_paths(Access::Read, |paths, side| places(args, (paths, side), a, None))
         }
-        (Operand::Place(a @ Place::Mounted { .. }), Some(Operand::Place(b @ Place::Mounted { .. }))) => {
-            directories(
-                args,
-                &Compared { place: a, volume: None },
-                Some(&Compared { place: b, volume: None }),
-            )
-        }
-        (Operand::Place(a @ Place::Free(on)), None) => {
-            on_volume(&on.volume, Access::Read, |volume| on_free(args, volume, (a, on), None))
-        }
-        (Operand::Place(a @ Place::Free(on)), Some(Operand::Place(b @ Place::Free(other))))
-            if on.volume == other.volume =>
-        {
-            on_volume(&on.volume, Access::Read, |volume| on_free(args, volume, (a, on), Some((b, other))))
+        (Operand::Place(a), Some(Operand::Place(b))) if a.is_beside(b) => {
+            a.with_paths(Access::Read, |paths, side| places(args, (paths, side), a, Some(b)))
         }
         (a, Some(b)) => Err(status::usage(format!(
             "{} and {} are on different volumes, or a file and a directory; compare them with diff(1)",
@@ -261,40 +149,41 @@ pub fn diff(args: &args::Diff) -> Outcome {
     }
 }
 
-fn on_free(
+/// Compares a file with another one, or with itself as it is now.
+fn files(
     args: &args::Diff,
-    volume: &Volume,
-    (a, on): (&Place, &OnVolume),
-    b: Option<(&Place, &OnVolume)>,
+    (paths, side): (Paths<'_>, &dyn Side),
+    first: &Path,
+    second: Option<&Path>,
 ) -> Outcome {
-    if volume.node(&on.path)?.attr().kind == FileKind::Directory {
-        let second = b.map(|(place, _)| Compared { place, volume: Some(volume) });
-        return directories(args, &Compared { place: a, volume: Some(volume) }, second.as_ref());
+    match second {
+        Some(second) => two_files(args, side, first, second),
+        None => match without_times(first, &|path| paths.is_past(path)) {
+            present if present == first => Err(no_time(&side.name(first))),
+            present => two_files(args, side, first, &present),
+        },
     }
-    let present = || without_times(&on.path, &|path| is_past_on(volume, path));
-    let other = b.map_or_else(present, |(_, other)| other.path.clone());
-    if b.is_none() && other == on.path {
-        return Err(no_time(&a.name()));
-    }
-    two_files(args, &side::OnVolume { volume: volume.clone(), name: on.volume.clone() }, &on.path, &other)
 }
 
-fn directories(args: &args::Diff, a: &Compared<'_>, b: Option<&Compared<'_>>) -> Outcome {
-    let of = a.identity()?;
+fn places(args: &args::Diff, (paths, side): (Paths<'_>, &dyn Side), a: &Place, b: Option<&Place>) -> Outcome {
+    let Some(of) = identity(paths, a.path())? else {
+        return files(args, (paths, side), a.path(), b.map(Place::path));
+    };
     let (to, to_path) = match b {
         Some(b) => {
-            let other = b.identity()?;
-            if (other.0, other.1) != (of.0, of.1) {
+            let other = identity(paths, b.path())?.with_context(|| {
+                format!("{} is not a directory; directories and files cannot be compared", b.path().display())
+            })?;
+            if !other.is_same_directory(&of) {
                 return Err(not_the_same(&a.name(), &b.name()));
             }
-            (other.2, Some(b.path().to_path_buf()))
+            (other.event, Some(b.path().to_path_buf()))
         }
-        None if of.2.is_none() => return Err(no_time(&a.name())),
-        None => (None, a.present(&of)),
+        None if of.event.is_none() => return Err(no_time(&a.name())),
+        None => (None, present(paths, a.path(), &of)),
     };
-    let found = a.differences(&of, to, args.progress)?;
-    let side = a.side();
-    print(args, &found, &*side, &|patch, difference| {
+    let found = compare(&*paths.client(a.path())?, &a.name(), (of.event, to), args.progress)?;
+    print(args, &found, side, &|patch, difference| {
         let to = to_path.as_deref().with_context(|| {
             format!(
                 "{}: its content now is not under that name; give the new one as the second operand",
@@ -461,52 +350,22 @@ fn stat(listing: args::Listing, found: &[Difference]) -> anyhow::Result<()> {
 /// Prints what changed since the last snapshot.
 pub fn status(args: &args::Status) -> Outcome {
     let place = find(&args.path)?;
-    match &place {
-        Place::Mounted { dir, .. } => {
-            let rows =
-                Mounted(dir).all_snapshots().with_context(|| format!("cannot compare {}", place.name()))?;
-            let last = rows.iter().rfind(|row| row.covers).map(|row| (row.event.clone(), row.next));
-            since_last(args, &Compared { place: &place, volume: None }, last)
+    let name = place.name();
+    let (last, found) = place.ask(Access::Read, |client| {
+        if client.identity().map_err(no_answer)?.event.is_some() {
+            return Err(status::usage(format!(
+                "{name} is of the past, which does not change; for what changed since then: yore diff {name}"
+            )));
         }
-        Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-            let node = volume.node(&on.path)?;
-            let view = volume.view();
-            let last = match view.last_event(node.inode()) {
-                Ok(number) => Some(view.kept_event(number)?),
-                Err(yore_fs::Error::NotFound) => None,
-                Err(error) => return Err(error.into()),
-            };
-            let last = match last {
-                Some(event) => {
-                    let (page, _) = view.list_events(node.inode(), event.number)?;
-                    page.into_iter().next().map(|row| (row.event, row.next))
-                }
-                None => None,
-            };
-            since_last(args, &Compared { place: &place, volume: Some(volume) }, last)
-        }),
-    }
-}
-
-fn since_last(
-    args: &args::Status,
-    compared: &Compared<'_>,
-    last: Option<(yore_fs::Event, Option<yore_fs::Timestamp>)>,
-) -> Outcome {
-    let name = compared.name();
-    let (inode, incarnation, event) = compared.identity()?;
-    if event.is_some() {
-        return Err(status::usage(format!(
-            "{name} is of the past, which does not change; for what changed since then: yore diff {name}"
-        )));
-    }
-    let Some((event, next)) = last else {
-        anyhow::bail!("no snapshot has seen {name}; take one with `yore snapshot {name}`")
-    };
-    let found = compared.differences(&(inode, incarnation, Some(event.number)), None, args.progress)?;
-    let time = Clock::new(args.listing.utc).name(event.row.time, next);
+        let Some(last) = client.last().with_context(|| format!("cannot compare {name}"))? else {
+            anyhow::bail!("no snapshot has seen {name}; take one with `yore snapshot {name}`")
+        };
+        let found = compare(client, &name, (Some(last.event.number), None), args.progress)?;
+        Ok((last, found))
+    })?;
+    let time = Clock::new(args.listing.utc).name(last.event.row.time, last.next);
     let mut list = List::new(args.listing);
-    let named = match event.row.name.as_str() {
+    let named = match last.event.row.name.as_str() {
         "" => String::new(),
         name => format!(" ({name})"),
     };

@@ -74,8 +74,8 @@ fn restore_one(ground: &Ground, then: &Path, args: &args::Restore) -> anyhow::Re
     let now = split(ground, then)?;
     if is_directory(ground, then)? && is_directory(ground, &now)? {
         let (was, is) = (ground.identity(then)?, ground.identity(&now)?);
-        if (was.0, was.1) == (is.0, is.1) {
-            return restore_directory(ground, then, &now, was.2, args);
+        if was.is_same_directory(&is) {
+            return restore_directory(ground, then, &now, was.event, args);
         }
     }
     put(ground, Verb::Restore, then, &now, &How::of(args))
@@ -278,14 +278,14 @@ pub fn rollback(args: &args::Rollback) -> Outcome {
     Where::find(&args.path)?.with(access(args.dry_run), |ground, then| {
         let now = split(ground, then)?;
         let was = ground.identity(then)?;
-        let is = ground.identity(&now).ok().filter(|is| (is.0, is.1) == (was.0, was.1));
+        let is = ground.identity(&now).ok().filter(|is| was.is_same_directory(is));
         anyhow::ensure!(
             is.is_some(),
             "{} is not the directory that it was then; `yore restore {}` puts back what was in it",
             ground.name(&now),
             ground.name(then)
         );
-        let target = was.2.with_context(|| format!("{} is of the present", ground.name(then)))?;
+        let target = was.event.with_context(|| format!("{} is of the present", ground.name(then)))?;
         let wanted = differences(ground, &now, then, target)?;
         let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
         finish(ground, &now, &plan, &wanted, (args.dry_run, args.listing), &Back::new(&wanted))

@@ -7,10 +7,11 @@
 
 use super::files::on_volume;
 use crate::args;
-use crate::asked::{here, Asked};
+use crate::asked::{here, Asked, Paths};
 use crate::live;
 use crate::opened;
 use crate::output::{bytes_of, json_name, json_time, printable, Clock, List, Out};
+use crate::side::{self, Side};
 use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
@@ -99,6 +100,39 @@ impl Place {
         }
     }
 
+    /// Does something with paths that are where it is, and the files there.
+    pub fn with_paths<T>(
+        &self,
+        access: Access,
+        work: impl FnOnce(Paths<'_>, &dyn Side) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        match self {
+            Place::Mounted { .. } => work(Paths::ON_MOUNTS, &side::Host),
+            Place::Free(on) => {
+                let side =
+                    |volume: &Volume| side::OnVolume { volume: volume.clone(), name: on.volume.clone() };
+                on_volume(&on.volume, access, |volume| work(Paths::on(Some(volume)), &side(volume)))
+            }
+        }
+    }
+
+    /// The directory's path there.
+    pub fn path(&self) -> &Path {
+        match self {
+            Place::Mounted { path, .. } => path,
+            Place::Free(on) => &on.path,
+        }
+    }
+
+    /// Whether the paths of both lead to the same volume, as far as that is known before it is opened.
+    pub fn is_beside(&self, other: &Place) -> bool {
+        match (self, other) {
+            (Place::Mounted { .. }, Place::Mounted { .. }) => true,
+            (Place::Free(on), Place::Free(other)) => on.volume == other.volume,
+            _ => false,
+        }
+    }
+
     /// As messages name it.
     pub fn name(&self) -> String {
         match self {
@@ -137,35 +171,6 @@ pub fn too_many(what: &str, helps: &str) -> anyhow::Error {
         "you have as many {what} on this volume as one user may; {helps}, and root can mount the volume with a higher limit \
          (-o user_{what}=N)"
     )
-}
-
-/// What a call on a mount failed with, as the library says it.
-pub fn library_error(error: io::Error) -> anyhow::Error {
-    use rustix::io::Errno;
-    let known = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::EXIST) => Error::Exists,
-        Some(Errno::RANGE) => Error::OutOfOrder { last: Timestamp { seconds: 0, nanos: 0 } },
-        Some(Errno::ROFS) => Error::ReadOnly,
-        Some(Errno::NOSPC) => Error::NoSpace,
-        Some(Errno::PERM) => Error::NotPermitted {
-            what: "snapshots of a directory are taken, held and forgotten by its owner, by root, or by the user who mounted \
-                   the volume; what another user took is not the owner's to forget or to rename, nor what another user holds \
-                   to release: ask that user, or root",
-        },
-        Some(Errno::DQUOT) => return too_many("snapshots", "`yore snapshots --all` lists what can be forgotten"),
-        Some(Errno::NOTCONN | Errno::CONNABORTED) => {
-            return anyhow::anyhow!(
-                "the daemon that served this mount is dead; mount the volume again, or unmount it (yore umount)"
-            )
-        }
-        Some(Errno::NOTTY) => {
-            return anyhow::anyhow!(
-                "the daemon of this mount is of a version that knows no snapshots; unmount it and mount it again"
-            )
-        }
-        _ => return error.into(),
-    };
-    known.into()
 }
 
 /// Takes a snapshot.

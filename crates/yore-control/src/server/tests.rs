@@ -1,7 +1,7 @@
 //! Who may ask for what, and what comes of it.
 
 use super::*;
-use crate::{Client, Here};
+use crate::{Client, Here, Look};
 
 mod expunge;
 mod policies;
@@ -23,7 +23,8 @@ fn view() -> View {
 }
 
 /// A host without room to pin anything, and about to end.
-struct Full;
+#[derive(Default)]
+struct Full(Ongoing);
 
 impl Host for Full {
     fn room(&self) -> Result<Kept<'_>> {
@@ -32,6 +33,10 @@ impl Host for Full {
 
     fn is_over(&self) -> bool {
         true
+    }
+
+    fn ongoing(&self) -> &Ongoing {
+        &self.0
     }
 
     fn want_closes(&self) -> Result<()> {
@@ -52,6 +57,7 @@ impl Client for Asking<'_> {
         let access = self.view.access(None, self.view.root());
         let limits = UserLimits { snapshots: 300, holds: 2, policies: 2 };
         let (uid, read_only) = (self.uid, self.read_only);
+        let host = Full::default();
         let who = Who {
             uid,
             may_all: uid == 0 || uid == DAEMONS,
@@ -61,7 +67,7 @@ impl Client for Asking<'_> {
             read_only,
             limits,
             expunges_others: false,
-            host: &Full,
+            host: &host,
         };
         answer(self.view, self.directory, &who, request)
     }
@@ -226,6 +232,7 @@ fn pages() {
     row.path = Some(PathBuf::from("/d".repeat(10_000)));
     let access = view.access(None, view.root());
     let limits = UserLimits::default();
+    let host = Full::default();
     let who = Who {
         uid: 0,
         may_all: true,
@@ -235,7 +242,7 @@ fn pages() {
         read_only: false,
         limits,
         expunges_others: false,
-        host: &Full,
+        host: &host,
     };
     let Answer::Page(page) = page(&view, &who, vec![row], None).unwrap() else { panic!("no page") };
     assert_eq!((page.rows.len(), page.rows[0].path.is_none(), page.next), (1, true, None));
@@ -323,4 +330,98 @@ fn what_is_read_is_kept() {
     assert!(matches!(view.forget(&[number]), Err(Error::Pinned { .. })));
     drop(here);
     view.forget(&[number]).unwrap();
+}
+
+/// The last snapshot that has seen a directory is that of the list, if there is one.
+#[test]
+fn the_last_snapshot() {
+    let view = view();
+    let below = view.mkdir(&ME, view.root(), b"below", 0o755).unwrap().inode();
+    let last = |inode| by(&view, inode, 9).last().unwrap().map(|row| row.event.number);
+    assert_eq!(last(below), None);
+    let all = view.snapshot(view.root(), "all", false, false).unwrap().number;
+    assert_eq!((last(below), last(view.root())), (Some(all), Some(all)));
+    let own = view.snapshot(below, "own", false, false).unwrap().number;
+    assert_eq!((last(below), last(view.root())), (Some(own), Some(all)));
+    let listed = by(&view, below, 9).all_snapshots().unwrap();
+    assert_eq!(listed.iter().rfind(|row| row.covers).map(|row| row.event.number), Some(own));
+}
+
+/// What is told of the past is what the library says: differences, logs, what is gone, what it takes.
+#[test]
+fn what_was_is_told() {
+    let view = view();
+    let root = view.root();
+    let file = view.create(&ME, root, b"f\xff", FileKind::Regular, 0o644, 0).unwrap();
+    let named = view.snapshot(root, "named", false, false).unwrap().number;
+    view.rename(root, b"f\xff", root, b"g", yore_fs::RenameMode::Replace).unwrap();
+    view.snapshot(root, "", true, false).unwrap();
+    drop(file);
+    let (asking, go_on) = (by(&view, root, 0), ControlFlow::Continue(()));
+    let mut states = Vec::new();
+    view.log(root, b"g", &mut |state| {
+        states.push(state);
+        go_on
+    })
+    .unwrap();
+    assert_eq!(asking.log(b"g", None).unwrap(), states);
+    assert_eq!((states.len(), &asking.log(b"g", Some(1)).unwrap()[..]), (2, &states[..1]));
+    assert!(matches!(asking.log(b"absent", None), Err(Error::NotFound)));
+    let differences = asking.diff(Some(named), None).unwrap();
+    assert_eq!(differences.iter().map(|found| &found.path[..]).collect::<Vec<_>>(), [&b"g"[..]]);
+    assert_eq!(asking.compare(Some(named), None, None).unwrap(), differences);
+    assert_eq!(asking.usage().unwrap().1.len(), 2);
+    assert_eq!(asking.usage_of(b"g").unwrap().1.len(), 2);
+
+    view.unlink(root, b"g").unwrap();
+    let mut gone = Vec::new();
+    view.deleted(root, true, &mut |found| {
+        gone.push(found);
+        go_on
+    })
+    .unwrap();
+    assert_eq!((asking.deleted(true, None).unwrap(), gone.len()), (gone, 1));
+    let past = view.as_of(named);
+    assert!(matches!(by(&past, root, 0).deleted(false, None), Err(Error::Invalid { .. })));
+}
+
+/// Those who could take no snapshot of the directory learn nothing of its past but which one it is, and
+/// nothing of what is not there either.
+#[test]
+fn who_may_look() {
+    let view = view();
+    let first = view.snapshot(view.root(), "", false, false).unwrap().number;
+    let file = view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
+    let looks = || {
+        let name = || b"f".to_vec();
+        let (from, to, question) = (Some(first), None, 0);
+        vec![
+            Look::Diff { from, to },
+            Look::Compare { from, to, question },
+            Look::Log { name: name(), most: None },
+            Look::Log { name: b"absent".to_vec(), most: None },
+            Look::Deleted { recursive: false, question },
+            Look::Usage,
+            Look::UsageOf { name: name() },
+            Look::UsageOf { name: b"absent".to_vec() },
+        ]
+    };
+    for look in looks() {
+        let is_absent = format!("{look:?}").contains("97, 98");
+        for uid in [0, 1] {
+            match by(&view, view.root(), uid).ask(&Request::Look(look.clone())) {
+                Ok(_) if !is_absent => {}
+                Err(Error::NotFound) if is_absent => {}
+                other => panic!("{look:?} by {uid}: {other:?}"),
+            }
+        }
+        let refused = by(&view, view.root(), 4711).ask(&Request::Look(look.clone()));
+        assert!(matches!(refused, Err(Error::NotPermitted { .. })), "{look:?}: {refused:?}");
+    }
+    let stranger = by(&view, view.root(), 4711);
+    assert_eq!(stranger.identity().unwrap().inode, view.root());
+    stranger.history_bytes().unwrap();
+    assert!(matches!(stranger.diff(Some(EventNo(99)), None), Err(Error::NotPermitted { .. })));
+    assert!(matches!(by(&view, view.root(), 0).diff(Some(EventNo(99)), None), Err(Error::Stale)));
+    assert!(matches!(by(&view, file.inode(), 0).identity(), Err(Error::NotADirectory)));
 }

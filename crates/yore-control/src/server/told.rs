@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use yore_fs::{Access, Change, Deleted, Difference, Error, EventNo, InodeNo, Logged, Result, View};
 
 /// Decides for one answer.
-pub struct Told<'a> {
+pub(super) struct Told<'a> {
     view: View,
     access: &'a Access,
     /// The directory that is asked.
@@ -21,7 +21,7 @@ pub struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// For a user who asks about a directory.
-    pub fn new(view: &View, access: &'a Access, directory: InodeNo) -> Told<'a> {
+    pub(super) fn new(view: &View, access: &'a Access, directory: InodeNo) -> Told<'a> {
         Told { view: view.present(), access, directory, found: HashMap::new() }
     }
 
@@ -76,7 +76,7 @@ impl<'a> Told<'a> {
     ///
     /// # Errors
     /// Damage and device errors; so all others here.
-    pub fn difference(
+    pub(super) fn difference(
         &mut self,
         found: Difference,
         (from, to): (Option<EventNo>, Option<EventNo>),
@@ -112,7 +112,7 @@ impl<'a> Told<'a> {
     ///
     /// # Errors
     /// As [`Told::difference`].
-    pub fn deleted(&mut self, found: &Deleted) -> Result<bool> {
+    pub(super) fn deleted(&mut self, found: &Deleted) -> Result<bool> {
         if self.access.is_all() {
             return Ok(true);
         }
@@ -127,7 +127,7 @@ impl<'a> Told<'a> {
     ///
     /// # Errors
     /// As [`Told::difference`].
-    pub fn logged(&self, mut found: Logged, name: &[u8]) -> Result<Option<Logged>> {
+    pub(super) fn logged(&self, mut found: Logged, name: &[u8]) -> Result<Option<Logged>> {
         if self.access.is_all() {
             return Ok(Some(found));
         }
@@ -167,7 +167,7 @@ fn parent(path: &[u8]) -> &[u8] {
 ///
 /// # Errors
 /// Damage and device errors.
-pub fn visible_part(
+pub(super) fn visible_part(
     view: &View,
     access: &Access,
     directory: InodeNo,

@@ -1,7 +1,9 @@
 //! Everything that travels arrives unchanged, and no bytes do harm.
 
 use super::*;
-use crate::{Known, KnownFile, Named, Page, PolicyHere, Saying, Stopped, Take};
+use crate::{
+    HistoryBytes, Identity, Known, KnownFile, Look, Looked, Named, Page, PolicyHere, Saying, Stopped, Take,
+};
 use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use std::collections::BTreeSet;
@@ -10,9 +12,10 @@ use std::path::PathBuf;
 use yore_device::{DeviceError, Holder, HostError, Operation};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback, Verb};
 use yore_fs::{
-    Event, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation, InodeNo,
-    ListedEvent, MissedVersions, OperationKind, OperationRow, Policy, Retention, RetentionRules, SpaceRules,
-    Stays, Timestamp, Versioning, WouldFree, EXCLUDE_MAX,
+    Change, Deleted, Difference, Event, EventKind, EventMore, EventNo, EventRow, EventState, EventUsage,
+    Facts, FileKind, ForgottenFor, Gone, Incarnation, InodeNo, ListedEvent, Logged, MissedVersions,
+    OperationKind, OperationRow, Policy, Retained, Retention, RetentionRules, SeenBy, SpaceRules, StateUsage,
+    Stays, Timestamp, UsageTotals, Versioning, What, WouldFree, EXCLUDE_MAX,
 };
 
 /// Collects the names of an enum's variants, and reads nothing.
@@ -216,6 +219,10 @@ fn requests() -> Vec<Request> {
         Request::Seen,
         Request::Versions { name: vec![0xff; 255], from: EventNo(1 << 40) },
         Request::VersionSeen { name: b"f@then".to_vec() },
+        Request::Last,
+        Request::HowFar { question: Some(7) },
+        Request::Rest { key: 3, at: 1 << 30 },
+        Request::Look(Look::Identity),
         Request::Operations { before: Some(1) },
         Request::Pin,
         Request::SpaceRules,
@@ -295,6 +302,9 @@ fn answers() -> Vec<Answer> {
             rows: vec![row("", None), row("\u{fc}nder", Some(b"/x\n\xff"))],
             next: Some(EventNo(2)),
         }),
+        Answer::HowFar(Some((1, 1 << 40))),
+        Answer::Part { key: 3, length: 1 << 26, bytes: vec![0xff; ROWS] },
+        Answer::Looked(Looked::Differences(Vec::new())),
         Answer::Operations { rows: vec![(3, operation())], next: Some(3) },
         Answer::Pinned(true),
         Answer::SpaceRules(RULES),
@@ -319,6 +329,108 @@ fn answers() -> Vec<Answer> {
     ]
 }
 
+fn looks() -> Vec<Look> {
+    let (from, to, question) = (Some(EventNo(1)), None, u64::MAX);
+    vec![
+        Look::Identity,
+        Look::Diff { from, to },
+        Look::Compare { from, to, question },
+        Look::Log { name: b"d/f\xff@then".to_vec(), most: Some(7) },
+        Look::Deleted { recursive: true, question },
+        Look::HistoryBytes,
+        Look::Usage,
+        Look::UsageOf { name: Vec::new() },
+    ]
+}
+
+fn seen_by(name: &str) -> SeenBy {
+    SeenBy { event: row(name, None).event, next: Some(Timestamp { seconds: 9, nanos: 1 }) }
+}
+
+fn logged() -> Logged {
+    let facts = Facts {
+        mode: 0o100_644,
+        uid: 1000,
+        gid: 1001,
+        links: 2,
+        size: 1 << 40,
+        mtime: Timestamp { seconds: -1, nanos: 5 },
+    };
+    Logged {
+        first: Some(seen_by("first")),
+        last: None,
+        current: true,
+        name: b"n\xff".to_vec(),
+        path: Some(b"/d/n\xff".to_vec()),
+        kind: FileKind::Symlink,
+        inode: InodeNo(77),
+        incarnation: Incarnation(3),
+        facts,
+        what: What::CONTENT | What::LINKS,
+        renamed: true,
+        replaced: false,
+        oldest: true,
+        gone: Some(Gone { by: Some(seen_by("")), moved: true, path: Some(b"/e".to_vec()) }),
+    }
+}
+
+fn looked() -> Vec<Looked> {
+    let Logged { facts, kind, inode, incarnation, what, .. } = logged();
+    let retained = |n| Retained { data: n, metadata: n << 20 };
+    let totals = UsageTotals { live: 1, history: retained(2), exclusive: retained(3) };
+    let (exclusive, with_older, shared) = (retained(4), retained(5), 6);
+    let difference = |change, old_path: Option<&[u8]>, before, after| Difference {
+        change,
+        kind,
+        inode,
+        incarnation,
+        path: b"d/\xff".to_vec(),
+        old_path: old_path.map(<[u8]>::to_vec),
+        what,
+        before,
+        after,
+    };
+    vec![
+        Looked::Identity(Identity { inode, incarnation, event: Some(EventNo(8)) }),
+        Looked::Differences(vec![
+            difference(Change::Added, None, None, Some(facts)),
+            difference(Change::Removed, None, Some(facts), None),
+            difference(Change::Modified, None, Some(facts), Some(facts)),
+            difference(Change::Renamed, Some(b"old"), Some(facts), Some(facts)),
+        ]),
+        Looked::Log(vec![logged()]),
+        Looked::Deleted(vec![Deleted {
+            path: b"p".to_vec(),
+            last: seen_by("l"),
+            kind,
+            inode,
+            incarnation,
+            facts,
+        }]),
+        Looked::HistoryBytes(HistoryBytes { files: retained(1), index: 2 }),
+        Looked::Usage(totals, vec![EventUsage { seen: seen_by("s"), exclusive, with_older, shared }]),
+        Looked::UsageOf(totals, vec![StateUsage { state: logged(), exclusive, with_older, shared }]),
+    ]
+}
+
+/// All samples of requests and answers.
+fn all_requests() -> Vec<Request> {
+    requests().into_iter().chain(looks().into_iter().map(Request::Look)).collect()
+}
+
+fn all_answers() -> Vec<Answer> {
+    answers().into_iter().chain(looked().into_iter().map(Answer::Looked)).collect()
+}
+
+/// Bits of a difference that mean nothing are refused, and times that are none.
+#[test]
+fn what_means_nothing_is_refused() {
+    let bytes = postcard::to_extend(&What::all().bits(), Vec::new()).unwrap();
+    assert_eq!(decode_content::<What>(&bytes), Ok(What::all()));
+    let bytes = postcard::to_extend(&(What::all().bits() + 1), Vec::new()).unwrap();
+    assert_eq!(decode_content::<What>(&bytes), Err(Wrong::Meaning));
+}
+
 /// Everything that travels arrives unchanged, in each of its variants. This test fails for a new variant
 /// without a sample.
 #[test]
@@ -326,22 +438,24 @@ fn everything_arrives() {
     is_complete(&device_errors());
     is_complete(&errors());
     is_complete(&requests());
+    is_complete(&looks());
+    is_complete(&looked());
     is_complete(&answers());
     let devices = device_errors().into_iter().map(Error::Device);
     for error in errors().into_iter().chain(devices) {
         arrives(&Err::<Answer, Error>(error));
     }
-    requests().iter().for_each(arrives);
-    answers().into_iter().for_each(|answer| arrives(&Ok::<Answer, Error>(answer)));
+    all_requests().iter().for_each(arrives);
+    all_answers().into_iter().for_each(|answer| arrives(&Ok::<Answer, Error>(answer)));
 }
 
-/// The bytes of version 3. If this fails, the encoding has changed: increase [`VERSION`], and put the new sum
+/// The bytes of version 4. If this fails, the encoding has changed: increase [`VERSION`], and put the new sum
 /// here. Otherwise a daemon of yesterday would read a request of today as another one.
 #[test]
 fn the_version_changes_with_the_bytes() {
     let mut all = Vec::new();
-    requests().iter().for_each(|request| all.extend(encode(request).unwrap()));
-    answers().into_iter().for_each(|answer| all.extend(encode(&Ok::<Answer, Error>(answer)).unwrap()));
+    all_requests().iter().for_each(|request| all.extend(encode(request).unwrap()));
+    all_answers().into_iter().for_each(|answer| all.extend(encode(&Ok::<Answer, Error>(answer)).unwrap()));
     errors().into_iter().for_each(|error| all.extend(encode(&Err::<Answer, Error>(error)).unwrap()));
     let devices = device_errors().into_iter();
     devices.for_each(|error| all.extend(encode(&Err::<Answer, Error>(error.into())).unwrap()));
@@ -349,10 +463,10 @@ fn the_version_changes_with_the_bytes() {
     let sum = all
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
-    assert_eq!((VERSION, sum), (3, SUM), "{sum:#x}");
+    assert_eq!((VERSION, sum), (4, SUM), "{sum:#x}");
 }
 
-const SUM: u64 = 0x759756d5245d454a;
+const SUM: u64 = 0x2bf6_e370_4a0d_af33;
 
 /// If the command is newer or older than the daemon, the error says so; the bytes are not taken for something
 /// else that they happen to encode.
@@ -456,8 +570,8 @@ proptest! {
         let framed = [head(content.len() as u32), content].concat();
         let _ = decode_request(&framed);
         let _ = decode_answer(&framed);
-        let mut good: Vec<Vec<u8>> = requests().iter().map(|request| encode(request).unwrap()).collect();
-        good.extend(answers().into_iter().map(|answer| encode_answer(&Ok(answer))));
+        let mut good: Vec<Vec<u8>> = all_requests().iter().map(|request| encode(request).unwrap()).collect();
+        good.extend(all_answers().into_iter().map(|answer| encode_answer(&Ok(answer))));
         good.extend(errors().into_iter().map(|error| encode_answer(&Err(error))));
         let mut bytes = which.get(&good).clone();
         for (at, value) in changes {

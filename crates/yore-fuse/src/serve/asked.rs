@@ -3,7 +3,6 @@
 use super::background::{write_stores, Watched};
 use super::rollback::tell;
 use super::Server;
-use crate::control;
 use crate::errno::worth_logging;
 use crate::notices::Notices;
 use crate::privilege;
@@ -11,7 +10,7 @@ use crate::process_pins::ProcessPins;
 use crate::session::Shared;
 use fuser::{Errno, ReplyIoctl, Request};
 use std::sync::Arc;
-use yore_control::{Host, Kept, Who, Wrong};
+use yore_control::{Host, Kept, Ongoing, Who, Wrong};
 use yore_fs::rollback::Changed;
 use yore_fs::{Access, Error, EventNo, InodeNo, Remembered, UserLimits, View};
 
@@ -32,6 +31,7 @@ struct AtOnce<'a>(&'a Server, u32);
 struct InBackground {
     process_pins: Arc<ProcessPins>,
     shared: Arc<Shared>,
+    ongoing: Arc<Ongoing>,
     notices: Option<Notices>,
     thread: u32,
 }
@@ -52,6 +52,10 @@ impl Host for AtOnce<'_> {
 
     fn is_over(&self) -> bool {
         self.0.shared.is_over()
+    }
+
+    fn ongoing(&self) -> &Ongoing {
+        &self.0.ongoing
     }
 
     fn want_closes(&self) -> yore_fs::Result<()> {
@@ -77,6 +81,10 @@ impl Host for InBackground {
         self.shared.is_over()
     }
 
+    fn ongoing(&self) -> &Ongoing {
+        &self.ongoing
+    }
+
     fn changed(&self, changed: Changed) {
         tell(self.notices.as_ref(), &changed);
     }
@@ -92,7 +100,7 @@ impl Asker {
     ) -> Vec<u8> {
         let who = Who {
             uid: self.uid,
-            may_all: control::may_all(self.uid),
+            may_all: privilege::may_all(self.uid),
             as_root: self.uid == 0,
             groups: &self.groups,
             access: &self.access,
@@ -109,7 +117,7 @@ impl Asker {
         if let Some(error) = answer.as_ref().err().filter(|error| worth_logging(error)) {
             tracing::error!(call = "ioctl", inode = inode.0, %error, "a request failed");
         }
-        yore_control::encode_answer(&answer)
+        host.ongoing().encode(self.uid, &answer)
     }
 }
 
@@ -143,6 +151,7 @@ impl Server {
         let host = InBackground {
             process_pins: self.process_pins.clone(),
             shared: self.shared.clone(),
+            ongoing: self.ongoing.clone(),
             notices: self.notices.get().cloned(),
             thread: request.pid(),
         };

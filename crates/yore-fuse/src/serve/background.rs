@@ -2,7 +2,6 @@
 //! otherwise all threads that serve might end up waiting.
 
 use super::Server;
-use crate::control::Failure;
 use crate::errno::{errno, worth_logging};
 use crate::mapped::mapped_files;
 use crate::notices::Notices;
@@ -10,7 +9,7 @@ use crate::past::PastNodes;
 use crate::session::Shared;
 use fuser::ReplyIoctl;
 use std::sync::Arc;
-use yore_fs::InodeNo;
+use yore_fs::{InodeNo, Result};
 
 /// A contradiction in memory ends all sessions, wherever it is found.
 pub(super) struct Watched(pub(super) Arc<Shared>);
@@ -23,12 +22,11 @@ impl Drop for Watched {
     }
 }
 
-/// Answers an ioctl.
-pub(super) fn answer(inode: InodeNo, answer: Result<Vec<u8>, Failure>, reply: ReplyIoctl) {
-    match answer {
-        Ok(answer) => reply.ioctl(0, &answer),
-        Err(Failure::EventNo(number)) => reply.error(number),
-        Err(Failure::View(error)) => {
+/// Answers an ioctl that gives nothing back.
+pub(super) fn answer(inode: InodeNo, outcome: Result<()>, reply: ReplyIoctl) {
+    match outcome {
+        Ok(()) => reply.ioctl(0, &[]),
+        Err(error) => {
             if worth_logging(&error) {
                 tracing::error!(call = "ioctl", inode = inode.0, %error, "a request failed");
             }

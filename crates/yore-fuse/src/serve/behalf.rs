@@ -17,7 +17,7 @@ impl Server {
     }
 
     fn behalf_of(&self, uid: u32) -> Behalf {
-        match self.is_everybodys() || crate::control::may_all(uid) {
+        match self.is_everybodys() || crate::privilege::may_all(uid) {
             true => Behalf::Owner,
             false => Behalf::User(uid),
         }

@@ -10,7 +10,6 @@
 
 use super::background::{answer, Watched};
 use super::Server;
-use crate::control::Failure;
 use crate::errno::errno;
 use fuser::{Errno, ReplyIoctl, Request};
 use rustix::ioctl::{opcode, Opcode};
@@ -106,14 +105,10 @@ impl Server {
         if protects && attr.kind == FileKind::Regular && view.event().is_none() {
             return self.protect(view, inode, wanted, reply);
         }
-        match self.set_flags(&view, inode, wanted) {
-            Ok(()) => reply.ioctl(0, &[]),
-            Err(Failure::EventNo(number)) => reply.error(number),
-            Err(Failure::View(error)) => reply.error(self.number("ioctl", inode, error)),
-        }
+        answer(inode, self.set_flags(&view, inode, wanted), reply);
     }
 
-    fn set_flags(&self, view: &View, inode: InodeNo, flags: InodeFlags) -> Result<(), Failure> {
+    fn set_flags(&self, view: &View, inode: InodeNo, flags: InodeFlags) -> yore_fs::Result<()> {
         view.set_flags(inode, flags)?;
         self.tell_attributes(inode);
         Ok(())
@@ -128,8 +123,7 @@ impl Server {
             if let Some(Err(error)) = notices.map(|notices| notices.inode_changed(inode)) {
                 tracing::debug!(inode = inode.0, %error, "a notice was not taken");
             }
-            let set = view.set_flags(inode, flags).map(|()| Vec::new());
-            answer(inode, set.map_err(Failure::from), reply);
+            answer(inode, view.set_flags(inode, flags), reply);
         };
         self.in_background("yore-flags", work);
     }

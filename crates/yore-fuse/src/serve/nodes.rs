@@ -2,7 +2,6 @@
 
 use super::Server;
 use crate::config::PastAccess;
-use crate::control;
 use crate::convert::{file_attr, inode_of, no_attr, node_of};
 use crate::errno::errno;
 use crate::past::{Key, PastNodes};
@@ -137,15 +136,9 @@ impl Server {
         self.view.access(Some(privilege::asking(request)), self.root)
     }
 
-    /// How much of the history the sender of a request may learn. The user who runs the daemon may learn
-    /// everything.
-    pub(super) fn access_to_history(&self, request: &Request) -> Access {
-        self.access_of(privilege::asking(request))
-    }
-
-    /// The same for a user whose groups are known.
+    /// How much of the history a user may learn. The user who runs the daemon may learn everything.
     pub(super) fn access_of(&self, asking: Asking) -> Access {
-        self.view.access(Some(asking).filter(|asking| !control::may_all(asking.uid)), self.root)
+        self.view.access(Some(asking).filter(|asking| !privilege::may_all(asking.uid)), self.root)
     }
 
     /// The meaning of a name in a directory at a time, if the asker may reach it: all directories on the way

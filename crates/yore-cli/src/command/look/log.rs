@@ -1,39 +1,29 @@
 //! `log` and `deleted`.
 
-use super::{asked, json_facts, words};
+use super::{json_facts, no_answer, words};
 use crate::args;
-use crate::command::files::on_volume;
+use crate::asked::Paths;
 use crate::command::forget::find;
 use crate::command::snapshot::Place;
 use crate::live;
-use crate::opened;
 use crate::output::{bytes_of, json_name, json_time, kind_name, printable, Clock, List};
-use crate::progress::{while_looking, Progress};
+use crate::progress::while_looking;
 use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
-use rustix::io::Errno;
 use serde_json::{json, Value};
-use std::fs::{self, File};
-use std::ops::ControlFlow;
+use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
-use yore_fs::{Deleted, Gone, Logged, SeenBy, What};
-use yore_fuse::control;
+use yore_control::Client;
+use yore_fs::{Deleted, Error, Gone, Logged, SeenBy, What};
 
 /// What is done while one waits for what is gone.
 const LOOKING: &str = "looking for what is gone";
 
-/// A name whose log is asked for.
-pub(super) enum Named {
-    /// In an open directory of a mount.
-    Mounted { dir: File, name: Vec<u8> },
-    /// On a volume.
-    Free(OnVolume),
-}
-
 /// The directory that a path's last name is in, and the name; an empty one if the path does not end in a
 /// name.
-pub(super) fn split(path: &Path) -> (PathBuf, Vec<u8>) {
+fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     match (path.file_name(), path.parent()) {
         (Some(name), Some(above)) => {
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
@@ -57,56 +47,44 @@ pub fn from_what_is_there(path: &Path, is_directory: impl Fn(&Path) -> bool) -> 
     (above, name)
 }
 
-pub(super) fn named(operand: &std::ffi::OsStr) -> anyhow::Result<Named> {
+/// Asks about a name in the nearest directory above it that is there. It is empty for the directory itself:
+/// for the root, and with `itself` for every directory.
+pub(super) fn ask_about<T>(
+    operand: &OsStr,
+    itself: bool,
+    work: impl FnOnce(&dyn Client, &[u8]) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let path = Path::new(operand);
-    if fs::symlink_metadata(path).is_err() {
-        if let Some(on) = OnVolume::split(operand) {
-            return Ok(Named::Free(on));
+    let split = |paths: Paths<'_>, path: &Path| match itself && paths.is_directory(path) {
+        true => (path.to_path_buf(), Vec::new()),
+        false => from_what_is_there(path, |path| paths.is_directory(path)),
+    };
+    let on = OnVolume::split(operand).filter(|_| fs::symlink_metadata(path).is_err());
+    if on.is_none() {
+        let is_root = path.canonicalize().is_ok_and(|path| live::is_mounted(&path));
+        let (above, name) = split(Paths::ON_MOUNTS, path);
+        if !is_root && live::mount_at(&above).is_some() {
+            return work(&*Paths::ON_MOUNTS.client(&above)?, &name);
         }
     }
-    let is_root = path.canonicalize().is_ok_and(|path| live::is_mounted(&path));
-    let (above, name) = from_what_is_there(path, Path::is_dir);
-    if !is_root && live::mount_at(&above).is_some() {
-        let dir = opened::file_or_directory(&above)
-            .with_context(|| format!("cannot open the directory {}", above.display()))?;
-        return Ok(Named::Mounted { dir, name });
-    }
-    match find(operand)? {
-        Place::Mounted { dir, .. } => Ok(Named::Mounted { dir, name: Vec::new() }),
-        Place::Free(on) => Ok(Named::Free(on)),
+    match on.map_or_else(|| find(operand), |on| Ok(Place::Free(on)))? {
+        place @ Place::Mounted { .. } => place.ask(Access::Read, |client| work(client, b"")),
+        place @ Place::Free(_) => place.with_paths(Access::Read, |paths, _| {
+            let (above, name) = split(paths, place.path());
+            work(&*paths.client(&above)?, &name)
+        }),
     }
 }
 
 /// Prints what a file or directory was over time.
 pub fn log(args: &args::Log) -> Outcome {
     let shown = args.path.to_string_lossy().into_owned();
-    let found = match named(&args.path)? {
-        Named::Mounted { dir, name } => control::look::log(&dir, &name, args.most).map_err(|error| {
-            match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::NOENT) => never_seen(&shown),
-                _ => asked(error).context(format!("cannot print the log of {shown}")),
-            }
-        })?,
-        Named::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-            let is_directory = |path: &Path| volume.metadata(path).is_ok_and(|found| found.is_dir());
-            let (above, name) = from_what_is_there(&on.path, is_directory);
-            let node = volume.node(&above)?;
-            let (mut all, most) = (Vec::new(), args.most.map_or(usize::MAX, |most| most as usize));
-            let done = volume.view().of(&node).log(node.inode(), &name, &mut |logged| {
-                all.push(logged);
-                if all.len() < most {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            });
-            match done {
-                Ok(()) => Ok(all),
-                Err(yore_fs::Error::NotFound) => Err(never_seen(&shown)),
-                Err(error) => Err(error.on_path("cannot print the log of", bytes_of(&on.path)).into()),
-            }
-        })?,
-    };
+    let found = ask_about(&args.path, false, |client, name| {
+        client.log(name, args.most).map_err(|error| match error.root() {
+            Error::NotFound => never_seen(&shown),
+            _ => no_answer(error).context(format!("cannot print the log of {shown}")),
+        })
+    })?;
     let clock = Clock::new(args.listing.utc);
     let mut list = List::new(args.listing);
     let width = found.iter().map(|logged| log_time(logged, &clock).len()).max().unwrap_or(0);
@@ -233,40 +211,15 @@ fn json_gone(gone: &Gone, clock: &Clock) -> Value {
 pub fn deleted(args: &args::Deleted) -> Outcome {
     let place = find(&args.path)?;
     let name = place.name();
-    let of_the_past = || {
-        status::usage(format!(
-            "{name} is of the past: what is gone is gone from the present; name the directory without a time"
-        ))
-    };
-    let found = match &place {
-        Place::Mounted { dir, .. } => {
-            if control::look::identity(dir).map_err(asked)?.event.is_some() {
-                return Err(of_the_past());
-            }
-            let mut progress = Progress::of_looking(args.progress)?;
-            progress.now(LOOKING);
-            let mut watch = |done, total| progress.set(done, total);
-            let found = control::look::deleted(dir, args.recursive, &mut watch).map_err(asked);
-            progress.finish();
-            found.with_context(|| format!("cannot list what is gone from {name}"))?
+    let found = place.ask(Access::Read, |client| {
+        if client.identity().map_err(no_answer)?.event.is_some() {
+            return Err(status::usage(format!(
+                "{name} is of the past: what is gone is gone from the present; name the directory without a time"
+            )));
         }
-        Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-            let node = volume.node(&on.path)?;
-            if node.event().is_some() {
-                return Err(of_the_past());
-            }
-            while_looking(args.progress, LOOKING, |progress| {
-                let mut all = Vec::new();
-                let each = &mut |deleted| {
-                    all.push(deleted);
-                    ControlFlow::Continue(())
-                };
-                let done = volume.view().deleted_in_steps(node.inode(), args.recursive, progress, each);
-                done.map_err(|error| error.on_path("cannot list what is gone from", bytes_of(&on.path)))?;
-                Ok(all)
-            })
-        })?,
-    };
+        let found = while_looking(args.progress, LOOKING, |watch| client.deleted(args.recursive, watch))?;
+        found.map_err(no_answer).with_context(|| format!("cannot list what is gone from {name}"))
+    })?;
     let clock = Clock::new(args.listing.utc);
     let mut list = List::new(args.listing);
     for deleted in &found {

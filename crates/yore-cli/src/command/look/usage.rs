@@ -1,22 +1,14 @@
 //! `du --history`: what each snapshot, or each state of a file, holds.
 
-use super::asked;
-use super::log::{at, json_logged, json_seen, log_time, named, never_seen, split, Named};
+use super::log::{ask_about, at, json_logged, json_seen, log_time, never_seen};
+use super::no_answer;
 use crate::args;
-use crate::command::files::on_volume;
-use crate::command::forget::find;
-use crate::command::snapshot::Place;
 use crate::output::{bytes_of, human, json_name, printable, Clock, List, Out};
 use crate::status::{self, Outcome};
-use crate::volume::{Access, OnVolume};
-use rustix::io::Errno;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
-use std::io;
-use std::ops::ControlFlow;
 use std::path::Path;
-use yore_fs::{EventUsage, FileKind, Retained, StateUsage, UsageTotals, Volume};
-use yore_fuse::control::look::usage;
+use yore_fs::{Error, EventUsage, Retained, StateUsage, UsageTotals};
 
 /// What was found of one path.
 enum Found {
@@ -60,50 +52,18 @@ pub fn du(args: &args::Du) -> Outcome {
 
 fn look(operand: &OsStr) -> anyhow::Result<Found> {
     let shown = printable(bytes_of(Path::new(operand)));
-    let told = |error: io::Error| {
-        match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOENT) => never_seen(&shown),
-        Some(Errno::NOTTY) => anyhow::anyhow!(
-            "the daemon of this mount is of a version that cannot tell what history holds; unmount it and mount it again"
-        ),
-        _ => asked(error).context(format!("cannot tell what history holds of {shown}")),
-    }
+    let told = |error: Error| match error.root() {
+        Error::NotFound => never_seen(&shown),
+        _ => no_answer(error).context(format!("cannot tell what history holds of {shown}")),
     };
-    if Path::new(operand).is_dir() {
-        if let Place::Mounted { dir, .. } = find(operand)? {
-            let (totals, events) = usage::usage(&dir).map_err(told)?;
+    ask_about(operand, true, |client, name| {
+        if name.is_empty() {
+            let (totals, events) = client.usage().map_err(told)?;
             return Ok(Found::Directory(totals, events));
         }
-    }
-    match named(operand)? {
-        Named::Mounted { dir, name } => {
-            let (totals, states) = usage::usage_of(&dir, &name).map_err(told)?;
-            Ok(Found::File(totals, states))
-        }
-        Named::Free(on) => on_volume(&on.volume, Access::Read, |volume| on_free(volume, &on, &shown)),
-    }
-}
-
-fn on_free(volume: &Volume, on: &OnVolume, shown: &str) -> anyhow::Result<Found> {
-    let told = |error: yore_fs::Error| match error {
-        yore_fs::Error::NotFound => never_seen(shown),
-        error => error.on_path("cannot tell what history holds of", bytes_of(&on.path)).into(),
-    };
-    if let Some(node) = volume.node(&on.path).ok().filter(|node| node.attr().kind == FileKind::Directory) {
-        let mut events = Vec::new();
-        let totals = volume.view().of(&node).usage(node.inode(), &mut |event| {
-            events.push(event);
-            ControlFlow::Continue(())
-        });
-        return Ok(Found::Directory(totals.map_err(told)?, events));
-    }
-    let (above, name) = split(&on.path);
-    let (node, mut states) = (volume.node(&above)?, Vec::new());
-    let totals = volume.view().of(&node).usage_of(node.inode(), &name, &mut |state| {
-        states.push(state);
-        ControlFlow::Continue(())
-    });
-    Ok(Found::File(totals.map_err(told)?, states))
+        let (totals, states) = client.usage_of(name).map_err(told)?;
+        Ok(Found::File(totals, states))
+    })
 }
 
 fn json_held(held: &Retained) -> Value {

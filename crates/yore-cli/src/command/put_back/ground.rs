@@ -2,27 +2,21 @@
 //! history.
 
 use crate::args;
-use crate::asked::here;
+use crate::asked::{here, Paths};
 use crate::command::copy::Copy;
 use crate::command::forget::split_root;
-use crate::command::look::{asked, is_past_on, is_past_on_mount, not_both, without_times, Identity};
+use crate::command::look::{no_answer, not_both, without_times};
 use crate::live;
 use crate::nearest;
-use crate::opened;
-use crate::output::bytes_of;
 use crate::side::{Host, OnVolume as VolumeSide, Side};
 use crate::volume::{self, Access, OnVolume};
 use anyhow::Context as _;
-use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::ErrorKind;
-use std::ops::ControlFlow;
+use std::fs;
 use std::path::{Path, PathBuf};
-use yore_control::{Client, Mounted, Take};
+use yore_control::{Client, Identity, Mounted, Take};
 use yore_fs::rollback::{Plan, RolledBack};
-use yore_fs::{Difference, Error, EventNo, FileKind, Incarnation, ListedEvent, Logged, Volume};
-use yore_fuse::control;
+use yore_fs::{Difference, Error, EventNo, ListedEvent, Logged, Volume};
 
 /// A mount, or a volume that this process has opened.
 pub struct Ground {
@@ -129,12 +123,14 @@ impl Ground {
         self.volume.is_some() || rustix::process::geteuid().is_root()
     }
 
+    /// Where its paths lead.
+    fn paths(&self) -> Paths<'_> {
+        Paths::on(self.volume.as_ref())
+    }
+
     /// Whether what a path leads to is of the past.
     pub fn is_past(&self, path: &Path) -> bool {
-        match &self.volume {
-            Some(volume) => is_past_on(volume, path),
-            None => is_past_on_mount(path),
-        }
+        self.paths().is_past(path)
     }
 
     /// A path without the times in it.
@@ -145,32 +141,17 @@ impl Ground {
         plain
     }
 
-    fn open(path: &Path) -> anyhow::Result<File> {
-        opened::file_or_directory(path).with_context(|| format!("cannot open {}", path.display()))
-    }
-
     /// Whom to ask about a directory.
     fn client(&self, dir: &Path) -> anyhow::Result<Box<dyn Client>> {
-        Ok(match &self.volume {
-            None => Box::new(Mounted(Ground::open(dir)?)),
-            Some(volume) => Box::new(here(volume, dir)?),
-        })
+        self.paths().client(dir)
     }
 
     /// Which directory a path leads to.
     pub fn identity(&self, path: &Path) -> anyhow::Result<Identity> {
-        if let Some(volume) = &self.volume {
-            let node = volume.node(path)?;
-            anyhow::ensure!(
-                node.attr().kind == FileKind::Directory,
-                "{} is not a directory",
-                self.name(path)
-            );
-            return Ok((node.inode(), Incarnation(node.attr().incarnation), node.event()));
-        }
-        anyhow::ensure!(path.is_dir(), "{} is not a directory", self.name(path));
-        let found = control::look::identity(&Ground::open(path)?).map_err(asked)?;
-        Ok((found.inode, found.incarnation, found.event))
+        self.client(path)?.identity().map_err(|error| match error.root() {
+            Error::NotADirectory => anyhow::anyhow!("{} is not a directory", self.name(path)),
+            _ => no_answer(error),
+        })
     }
 
     /// What differs below a directory between two times.
@@ -180,46 +161,21 @@ impl Ground {
         from: Option<EventNo>,
         to: Option<EventNo>,
     ) -> anyhow::Result<Vec<Difference>> {
-        let Some(volume) = &self.volume else {
-            let found = control::look::diff(&Ground::open(dir)?, from, to);
-            return found.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::NOENT) => not_both(&self.name(dir)),
-                _ => asked(error).context(format!("cannot compare {}", self.name(dir))),
-            });
-        };
-        let (node, mut all) = (volume.node(dir)?, Vec::new());
-        let done = volume.view().diff(node.inode(), from, to, &mut |found| {
-            all.push(found);
-            ControlFlow::Continue(())
-        });
-        match done {
-            Ok(()) => Ok(all),
-            Err(Error::NotFound) => Err(not_both(&self.name(dir))),
-            Err(error) => Err(error.on_path("cannot compare", bytes_of(dir)).into()),
-        }
+        self.client(dir)?.diff(from, to).map_err(|error| match error.root() {
+            Error::NotFound => not_both(&self.name(dir)),
+            _ => no_answer(error).context(format!("cannot compare {}", self.name(dir))),
+        })
     }
 
     /// What a path from a directory meant last, as `yore log` lists it first; `None` if no snapshot has seen
     /// it.
     pub fn newest(&self, dir: &Path, path: &[u8]) -> anyhow::Result<Option<Logged>> {
-        let Some(volume) = &self.volume else {
-            return match control::look::log(&Ground::open(dir)?, path, Some(1)) {
-                Ok(found) => Ok(found.into_iter().next()),
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                Err(error) => {
-                    Err(asked(error).context(format!("cannot find out what {} was", dir.display())))
-                }
-            };
-        };
-        let (node, mut newest) = (volume.node(dir)?, None);
-        let done = volume.view().log_below(node.inode(), path, &mut |_| Ok(()), &mut |logged| {
-            newest = Some(logged);
-            ControlFlow::Break(())
-        });
-        match done {
-            Ok(()) => Ok(newest),
-            Err(Error::NotFound) => Ok(None),
-            Err(error) => Err(error.on_path("cannot find out what was", path).into()),
+        match self.client(dir)?.log(path, Some(1)) {
+            Ok(found) => Ok(found.into_iter().next()),
+            Err(error) if matches!(error.root(), Error::NotFound) => Ok(None),
+            Err(error) => {
+                Err(no_answer(error).context(format!("cannot find out what {} was", self.name(dir))))
+            }
         }
     }
 
@@ -300,7 +256,7 @@ impl Ground {
 
     /// Rollbacks of a directory that did not end.
     pub fn unfinished(&self, dir: &Path) -> anyhow::Result<Vec<String>> {
-        let (inode, incarnation, _) = self.identity(dir)?;
+        let Identity { inode, incarnation, .. } = self.identity(dir)?;
         let all = self.client(dir)?.unfinished_rollbacks()?.into_iter().map(|(one, _)| one);
         let here = all.filter(|one| (one.directory, one.incarnation) == (inode, incarnation.0));
         Ok(here.map(|one| one.name).collect())

@@ -35,7 +35,7 @@ const BATCH: usize = 64;
 const PLACES: usize = 4096;
 
 /// Bytes that only history holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Retained {
     /// Of data.
     pub data: u64,
@@ -57,7 +57,7 @@ impl Retained {
 }
 
 /// What an event holds of the history below a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EventUsage {
     /// The event.
     pub seen: SeenBy,
@@ -71,7 +71,7 @@ pub struct EventUsage {
 }
 
 /// What a state of a file holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StateUsage {
     /// The state, as [`View::log`] tells it.
     pub state: Logged,
@@ -84,7 +84,7 @@ pub struct StateUsage {
 }
 
 /// What is in use and what history holds, for a file or below a directory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UsageTotals {
     /// Bytes in use, as du(1) counts them.
     pub live: u64,

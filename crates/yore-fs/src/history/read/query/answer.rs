@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use yore_format::{Incarnation, Inode, Timestamp};
 
 /// The state of a file at one time, as far as lists show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Facts {
     /// Type and permissions as in `st_mode`.
     pub mode: u32,
@@ -47,30 +47,35 @@ bitflags::bitflags! {
     }
 }
 
-/// The kind of a difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Change {
-    /// The name is there now. Its inode was nowhere below before, or still has its other names.
-    Added = 1,
-    /// The name is gone, and its inode with it, unless that has other names.
-    Removed = 2,
-    /// What the name means has changed.
-    Modified = 3,
-    /// The inode has this name instead of another one. It may have changed as well.
-    Renamed = 4,
-}
-
-impl Change {
-    /// The kind with this number.
-    pub fn from_u8(number: u8) -> Option<Change> {
-        use Change::*;
-        [Added, Removed, Modified, Renamed].into_iter().find(|c| *c as u8 == number)
+impl serde::Serialize for What {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        self.bits().serialize(to)
     }
 }
 
+/// Bits that mean nothing are refused.
+impl<'de> serde::Deserialize<'de> for What {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> std::result::Result<What, D::Error> {
+        let bits = u32::deserialize(from)?;
+        What::from_bits(bits).ok_or_else(|| serde::de::Error::custom("a change of nothing that there is"))
+    }
+}
+
+/// The kind of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Change {
+    /// The name is there now. Its inode was nowhere below before, or still has its other names.
+    Added,
+    /// The name is gone, and its inode with it, unless that has other names.
+    Removed,
+    /// What the name means has changed.
+    Modified,
+    /// The inode has this name instead of another one. It may have changed as well.
+    Renamed,
+}
+
 /// A name below a directory that differs between two times.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Difference {
     /// How it differs.
     pub change: Change,
@@ -94,7 +99,7 @@ pub struct Difference {
 }
 
 /// A kept event that has seen a state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SeenBy {
     /// The event.
     pub event: Event,
@@ -104,7 +109,7 @@ pub struct SeenBy {
 }
 
 /// A state that a file was in, seen by kept events or in the present.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Logged {
     /// The first kept event that has seen it; `None`: only the present has.
     pub first: Option<SeenBy>,
@@ -138,7 +143,7 @@ pub struct Logged {
 }
 
 /// A name that means nothing any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Gone {
     /// The first kept event that has seen the directory without the name, or that is a tombstone of the file.
     /// `None`: only the present shows it.
@@ -150,7 +155,7 @@ pub struct Gone {
 }
 
 /// A name in a directory that kept events have seen, and that is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Deleted {
     /// The path from the directory of the query.
     pub path: Vec<u8>,

@@ -1,0 +1,191 @@
+//! What is remembered between requests: long answers of which parts are still to be read, and questions that
+//! are being answered.
+//!
+//! An answer that does not fit into one buffer is kept under a *key*, and given in parts to the user who
+//! asked, until the last part is read. At most 8 answers are kept, 64 MiB in all, and those of which nobody
+//! has read a part in a minute only until the next one comes. Whoever finds an answer gone asks anew.
+//!
+//! A question that takes long may have a *name*, a number that its asker has chosen. As long as it is being
+//! answered, another request of the same user tells how far that is.
+
+use crate::wire::{encode_answer, encode_or_content, ROWS};
+use crate::Answer;
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use yore_fs::{Error, Progress, Result};
+
+/// Bytes of the longest answer, and of all that are kept.
+pub(crate) const ANSWER_MOST: usize = 64 << 20;
+/// Answers kept.
+const KEPT_MOST: usize = 8;
+/// How long nobody asks for an answer that is kept.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
+/// An answer that is kept.
+struct Kept {
+    key: u64,
+    uid: u32,
+    content: Vec<u8>,
+    asked: Instant,
+}
+
+/// The answers that are kept, the oldest first.
+#[derive(Default)]
+struct Answers {
+    last_key: u64,
+    kept: Vec<Kept>,
+}
+
+/// A question's user and name, and how far its answer is.
+type Question = (u32, u64, Arc<Progress>);
+
+/// What is remembered between requests.
+pub struct Ongoing {
+    most: usize,
+    answers: Mutex<Answers>,
+    questions: Mutex<Vec<Question>>,
+}
+
+impl Default for Ongoing {
+    fn default() -> Ongoing {
+        Ongoing { most: ANSWER_MOST, answers: Mutex::default(), questions: Mutex::default() }
+    }
+}
+
+/// A question that is being answered, as long as this lives.
+pub(crate) struct Asked<'o> {
+    questions: &'o Mutex<Vec<Question>>,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.questions.lock().retain(|(_, _, progress)| !Arc::ptr_eq(progress, &self.progress));
+    }
+}
+
+impl Ongoing {
+    /// For answers that need not travel, and so may be of any length.
+    pub(crate) fn here() -> Ongoing {
+        Ongoing { most: usize::MAX, ..Ongoing::default() }
+    }
+
+    /// An answer for a user as bytes that fit into the buffer: all of it, or the first part.
+    pub fn encode(&self, uid: u32, answer: &Result<Answer>) -> Vec<u8> {
+        let content = match encode_or_content(answer) {
+            Ok(bytes) => return bytes,
+            Err(content) => content,
+        };
+        // An error that does not fit is told in short.
+        if answer.is_err() {
+            return encode_answer(answer);
+        }
+        if content.len() > self.most {
+            return encode_answer(&Err(too_long()));
+        }
+        let mut answers = self.answers.lock();
+        let Answers { last_key, kept } = &mut *answers;
+        *last_key += 1;
+        let first = part_of(*last_key, &content, 0);
+        kept.retain(|kept| kept.asked.elapsed() < KEPT_FOR);
+        kept.push(Kept { key: *last_key, uid, content, asked: Instant::now() });
+        let size = |kept: &[Kept]| kept.iter().map(|kept| kept.content.len()).sum::<usize>();
+        while kept.len() > KEPT_MOST || (size(kept) > self.most && kept.len() > 1) {
+            kept.remove(0);
+        }
+        encode_answer(&Ok(first))
+    }
+
+    /// The part of a user's answer that begins somewhere. The last one is given once.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it is not kept any more; [`Error::Invalid`] beyond its end.
+    pub(crate) fn part(&self, uid: u32, key: u64, at: u64) -> Result<Answer> {
+        let mut answers = self.answers.lock();
+        let found = answers.kept.iter().position(|kept| (kept.key, kept.uid) == (key, uid));
+        let index = found.ok_or(Error::Stale)?;
+        let Kept { content, asked, .. } = &mut answers.kept[index];
+        *asked = Instant::now();
+        let at = usize::try_from(at).ok().filter(|at| *at < content.len());
+        let at = at.ok_or(Error::Invalid { what: "an answer has no part beyond its end" })?;
+        let part = part_of(key, content, at);
+        if at + ROWS >= content.len() {
+            answers.kept.remove(index);
+        }
+        Ok(part)
+    }
+
+    /// A user's question of this name begins to be answered; 0: it has none.
+    pub(crate) fn begin(&self, uid: u32, name: u64) -> Asked<'_> {
+        let progress = Arc::new(Progress::default());
+        if name != 0 {
+            self.questions.lock().push((uid, name, progress.clone()));
+        }
+        Asked { questions: &self.questions, progress }
+    }
+
+    /// How far the answer to it is: what is done, and all that there is to do. `None`: nobody asks it now.
+    pub(crate) fn how_far(&self, uid: u32, name: u64) -> Option<(u64, u64)> {
+        let questions = self.questions.lock();
+        let found = questions.iter().find(|(of, named, _)| (*of, *named) == (uid, name));
+        found.map(|(_, _, progress)| progress.get())
+    }
+
+    /// Rows of an answer that begins.
+    pub(crate) fn rows<T: Serialize>(&self) -> Rows<T> {
+        Rows { rows: Vec::new(), bytes: 0, most: self.most }
+    }
+}
+
+fn part_of(key: u64, content: &[u8], at: usize) -> Answer {
+    let end = content.len().min(at + ROWS);
+    Answer::Part { key, length: content.len() as u64, bytes: content[at..end].to_vec() }
+}
+
+fn too_long() -> Error {
+    Error::Refused(
+        "that is more than a mount tells at once (64 MiB); ask for a directory below, or unmount the volume and ask that"
+            .into(),
+    )
+}
+
+/// Rows of an answer, no more than may be told at once.
+pub(crate) struct Rows<T> {
+    rows: Vec<T>,
+    bytes: usize,
+    most: usize,
+}
+
+impl<T: Serialize> Rows<T> {
+    /// One more; whether there is room for others.
+    pub(crate) fn push(&mut self, row: T) -> ControlFlow<()> {
+        self.bytes = self.bytes.saturating_add(crate::wire::size(&row).unwrap_or(usize::MAX));
+        self.rows.push(row);
+        match self.bytes > self.most {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    /// They were too many.
+    pub(crate) fn all(self) -> Result<Vec<T>> {
+        match self.bytes > self.most {
+            true => Err(too_long()),
+            false => Ok(self.rows),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

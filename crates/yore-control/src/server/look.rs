@@ -1,0 +1,169 @@
+//! What is told of the past of a directory: differences, logs, what is gone, and what it takes.
+
+use super::told::Told;
+use super::Who;
+use crate::{HistoryBytes, Identity, Look, Looked};
+use std::ops::ControlFlow;
+use yore_fs::{
+    Difference, Error, EventNo, Facts, Incarnation, InodeNo, Progress, Result, StateUsage, UsageTotals, View,
+};
+
+const NOT_TOLD: Error = Error::NotPermitted {
+    what: "what has changed in a directory is told to its owner, to root, and to the user who mounted the volume; what you may \
+           read you can compare with `diff -r`",
+};
+
+/// Answers a question about a directory. Whether a user may ask it is decided before anything is looked at.
+pub(super) fn answer(view: &View, directory: InodeNo, who: &Who<'_>, look: &Look) -> Result<Looked> {
+    match look {
+        Look::Identity => {
+            let incarnation = Incarnation(view.getattr(directory)?.incarnation);
+            Ok(Looked::Identity(Identity { inode: directory, incarnation, event: view.event() }))
+        }
+        Look::Diff { from, to } => differences(view, directory, who, (*from, *to), None),
+        Look::Compare { from, to, question } => {
+            let asked = who.host.ongoing().begin(who.uid, *question);
+            differences(view, directory, who, (*from, *to), Some(&asked.progress))
+        }
+        Look::Log { name, most } => log(view, directory, who, name, *most),
+        Look::Deleted { recursive, question } => {
+            let asked = who.host.ongoing().begin(who.uid, *question);
+            deleted(view, directory, who, *recursive, &asked.progress)
+        }
+        Look::HistoryBytes => Ok(Looked::HistoryBytes(HistoryBytes::of(&view.statfs()))),
+        Look::Usage => {
+            check(view, directory, who)?;
+            let mut rows = who.host.ongoing().rows();
+            let totals = view.usage(directory, &mut |found| rows.push(found))?;
+            Ok(Looked::Usage(totals, rows.all()?))
+        }
+        Look::UsageOf { name } => {
+            check(view, directory, who)?;
+            let (totals, states) = usage_of(view, directory, who, name)?;
+            Ok(Looked::UsageOf(totals, states))
+        }
+    }
+}
+
+/// Refuses who may not ask about a directory as a view has it.
+fn check(view: &View, directory: InodeNo, who: &Who<'_>) -> Result<()> {
+    match who.may_take(view, directory, None)? {
+        true => Ok(()),
+        false => Err(NOT_TOLD),
+    }
+}
+
+/// What differs; with a progress it is compared.
+fn differences(
+    view: &View,
+    directory: InodeNo,
+    who: &Who<'_>,
+    (from, to): (Option<EventNo>, Option<EventNo>),
+    compared: Option<&Progress>,
+) -> Result<Looked> {
+    for side in [from, to] {
+        match check(&side.map_or(view.present(), |event| view.as_of(event)), directory, who) {
+            // Which snapshots there are is not told to who may not ask.
+            Err(Error::Stale) if check(&view.present(), directory, who).is_err() => return Err(NOT_TOLD),
+            checked => checked?,
+        }
+    }
+    let mut all = Vec::new();
+    let each = &mut |found: Difference| {
+        all.push(found);
+        ControlFlow::Continue(())
+    };
+    match compared {
+        Some(progress) => view.compare(directory, from, to, progress, each)?,
+        None => view.diff(directory, from, to, each)?,
+    }
+    let (mut told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
+    for found in all {
+        if let Some(found) = told.difference(found, (from, to))? {
+            if rows.push(found).is_break() {
+                break;
+            }
+        }
+    }
+    Ok(Looked::Differences(rows.all()?))
+}
+
+fn log(view: &View, directory: InodeNo, who: &Who<'_>, name: &[u8], most: Option<u32>) -> Result<Looked> {
+    check(view, directory, who)?;
+    let most = most.map_or(usize::MAX, |most| most as usize);
+    let (told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
+    // Who is gone cannot be asked for permissions any more: below the directories of others nothing is told.
+    let mut pass = |above: &Facts| match who.may_all || above.uid == who.uid {
+        true => Ok(()),
+        false => Err(NOT_TOLD),
+    };
+    let mut failed = None;
+    view.log_below(directory, name, &mut pass, &mut |found| {
+        let found = match told.logged(found, name) {
+            Ok(Some(found)) => found,
+            Ok(None) => return ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                return ControlFlow::Break(());
+            }
+        };
+        match rows.push(found) {
+            ControlFlow::Continue(()) if rows.len() < most => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    })?;
+    failed.map_or(Ok(()), Err)?;
+    let rows = rows.all()?;
+    match rows.is_empty() {
+        true => Err(Error::NotFound),
+        false => Ok(Looked::Log(rows)),
+    }
+}
+
+fn deleted(
+    view: &View,
+    directory: InodeNo,
+    who: &Who<'_>,
+    recursive: bool,
+    progress: &Progress,
+) -> Result<Looked> {
+    check(view, directory, who)?;
+    let mut all = Vec::new();
+    view.deleted_in_steps(directory, recursive, progress, &mut |found| {
+        all.push(found);
+        ControlFlow::Continue(())
+    })?;
+    let (mut told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
+    for found in all {
+        if told.deleted(&found)? && rows.push(found).is_break() {
+            break;
+        }
+    }
+    Ok(Looked::Deleted(rows.all()?))
+}
+
+/// What states of a name hold that may be told. Without any it is as if there never was such a name.
+fn usage_of(
+    view: &View,
+    directory: InodeNo,
+    who: &Who<'_>,
+    name: &[u8],
+) -> Result<(UsageTotals, Vec<StateUsage>)> {
+    let mut all = Vec::new();
+    let totals = view.usage_of(directory, name, &mut |found| {
+        all.push(found);
+        ControlFlow::Continue(())
+    })?;
+    let (told, mut rows, had) =
+        (Told::new(view, who.access, directory), who.host.ongoing().rows(), !all.is_empty());
+    for found in all {
+        let Some(state) = told.logged(found.state, name)? else { continue };
+        if rows.push(StateUsage { state, ..found }).is_break() {
+            break;
+        }
+    }
+    match had && rows.len() == 0 {
+        true => Err(Error::NotFound),
+        false => Ok((totals, rows.all()?)),
+    }
+}
