@@ -5,10 +5,10 @@
 //! that must go are `doomed` (F5), and the Op of the last step takes the inode off the list. A failure in
 //! between leaves `doomed` in place; the next call on the file goes on.
 //!
-//! A change of content may take more from a file, which is kept outside of the inode ([`GoesWithTruncation`]). It
-//! goes in the Op with the new size: a generation in between would show a file as it was before the call, but
-//! without that. A file that grows may lose it before, because sizes may reach the medium later than
-//! attributes.
+//! A change of content may take more from a file, which is kept outside of the inode
+//! ([`GoesWithTruncation`]). It goes in the Op with the new size: a generation in between would show a file
+//! as it was before the call, but without that. A file that grows may lose it before, because sizes may reach
+//! the medium later than attributes.
 
 use super::extents::{finish_doomed, remove_step, settle_beyond, BLOCKS_END};
 use super::flush::store_changed;

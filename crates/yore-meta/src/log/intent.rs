@@ -9,8 +9,8 @@
 //!
 //! **Notes** carry file data: a small write is durable in its record, with one write and one flush, before it
 //! has blocks. The layer above notes the bytes ([`Intent::note_data`]), and later notes that they are at home
-//! or truncated ([`Intent::note`]). Until then the bytes are *outstanding*: the log keeps them, by reference to
-//! the pages' memory.
+//! or truncated ([`Intent::note`]). Until then the bytes are *outstanding*: the log keeps them, by reference
+//! to the pages' memory.
 //!
 //! **Rule 9.** The superblock of a generation names the place that the log had reached when the generation
 //! was frozen; replay starts there. While a generation is being written, callers wait for it and append
