@@ -11,8 +11,8 @@
 //! that nobody was promised. Delayed allocation takes from it before the data is accepted
 //! ([`Alloc::promise`]); taking blocks later spends a promise. A2: available + pending ≥ promised, so
 //! [`Alloc::take`] finds a block, if need be after one generation. The metadata that the promised data will
-//! need is promised with it: one tree node for every [`BLOCKS_PER_NODE`] blocks must fit the zones that exist
-//! ([`Alloc::admit`] keeps other metadata off that room).
+//! need is promised with it: one tree node for every `BLOCKS_PER_NODE` blocks must fit the zones that exist
+//! (`Alloc::admit` keeps other metadata off that room).
 //!
 //! **Withheld room.** In each group one aligned, wholly available run of 1,024 blocks is left alone while
 //! data finds room elsewhere, so that metadata can grow in a fragmented volume. Data gets this run when

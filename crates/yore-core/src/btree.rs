@@ -14,7 +14,7 @@
 //!   child then.
 //! - **T3** Levels descend by one, and every node names its tree's kind and owner. With T2 (a branch's first
 //!   key lies in one parent's bounds only) no damage can make a walk endless, or visit a branch twice.
-//! - **T4** The empty tree has no node: its root is [`MetaAddr::NONE`]. A leaf that loses its last cell goes,
+//! - **T4** The empty tree has no node: its root is `MetaAddr::NONE`. A leaf that loses its last cell goes,
 //!   and so does a branch that loses its last child. A branch at the root with one child gives way to it.
 //!
 //! A node under a third full is merged with a sibling under the same parent, if that sibling is in memory and
@@ -24,7 +24,7 @@
 //!
 //! **The past.** Versions of the owner may share nodes of its tree (V8): all nodes that were born before the
 //! newest version ended, [`Tree::kept`]. Nothing here changes or frees these nodes. A change first copies
-//! those on its way ([`Tree::own`]): it makes a new node with a new address, born with the inode's present
+//! those on its way (`Tree::own`): it makes a new node with a new address, born with the inode's present
 //! version. The parent, which by then belongs to the present alone, points to the copy. Below a kept node all
 //! nodes are kept, so a walk need not look below a node that it has not copied.
 //!

@@ -362,7 +362,7 @@ impl InodeTable {
         }
     }
 
-    /// As [`InodeTable::get`], for an entry that says which incarnation it means.
+    /// As `InodeTable::get`, for an entry that says which incarnation it means.
     ///
     /// # Errors
     /// Also `Corruption` if the inode is another one.

@@ -1,7 +1,7 @@
 //! Pages of file data in memory: what an inode in memory holds of its file, and the limit on all pages
 //! together.
 //!
-//! A page belongs to a file ([`FilePages`]), which finds it by its index. A page can be *clean* (as on the
+//! A page belongs to a file (`FilePages`), which finds it by its index. A page can be *clean* (as on the
 //! medium; may be evicted), *dirty* (newer than the medium), or *writing* (a write-back under way has its
 //! bytes; the page may be dirty again at the same time). A dirty page is *fresh* if the log has its bytes as
 //! they are: it need not be logged again, but must still be written back. A page's memory is shared: a

@@ -40,9 +40,10 @@
 //! # Lookup counts
 //! Each reply that names an inode (lookup, create, an entry of a listing with attributes) is one *lookup*
 //! that the kernel later gives back with FORGET. [`Node::into_counted`](yore_fs::Node::into_counted) adds it
-//! and [`View::release`](yore_fs::View::release) gives it back, so a file that was unlinked while open stays
-//! until the kernel forgets it. Requests are never withdrawn once read: the daemon declines INTERRUPT, after
-//! which the kernel waits for the answer. So no lookup is lost with a reply that nobody reads.
+//! and [`View::forget_lookups`](yore_fs::View::forget_lookups) gives it back, so a file that was unlinked
+//! while open stays until the kernel forgets it. Requests are never withdrawn once read: the daemon declines
+//! INTERRUPT, after which the kernel waits for the answer. So no lookup is lost with a reply that nobody
+//! reads.
 
 mod attach;
 mod config;

@@ -13,7 +13,7 @@ const RUN_GOOD: u32 = 256;
 
 impl Alloc {
     /// Takes up to `want` consecutive available blocks, at least one, as near after `goal` as it can. The
-    /// caller holds a promise for them, which this spends. [`Alloc::commit`] enters them in the bitmap, or
+    /// caller holds a promise for them, which this spends. `Alloc::commit` enters them in the bitmap, or
     /// [`Alloc::untake`] gives them back.
     ///
     /// # Errors

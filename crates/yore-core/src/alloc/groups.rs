@@ -31,7 +31,7 @@ use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
 const LOADED_PER_SHARD: usize = 256;
 
 /// Groups and their bitmaps kept in memory for an Op, and the claims on what it frees
-/// ([`Alloc::prepare_commit`], [`Alloc::prepare_free`]). It outlives the Op.
+/// (`Alloc::prepare_commit`, [`Alloc::prepare_free`]). It outlives the Op.
 #[derive(Default)]
 pub struct KeptGroups {
     groups: Vec<(GroupNo, Arc<Group>, Frame)>,
