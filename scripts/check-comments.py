@@ -2,8 +2,7 @@
 """Holds comments to the width of the code, which is `max_width` in rustfmt.toml. (rustfmt leaves comments alone.)
 
 `check-comments.py` fails on wider lines in all crates, their tests included. `--fix CRATE|FILE...` rewraps the
-paragraphs that have a wider line, and leaves all others as they are. `--self-test`
-proves both on made-up input.
+paragraphs that have a wider line, and leaves all others as they are. `--self-test` proves both on made-up input.
 
 Exempt, because no wrapping helps them: tables, code blocks, definitions of links, and words that alone are too long.
 `--fix` leaves these whole, as well as headings and the structure of lists. It does not join lines that were broken on
@@ -13,7 +12,6 @@ after code on the same line is reported; its place is the line above, and that i
 import os
 import re
 import sys
-
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 CRATES = sorted(os.listdir(os.path.join(ROOT, "crates")))

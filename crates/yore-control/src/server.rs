@@ -146,8 +146,8 @@ enum To {
 }
 
 impl To {
-    /// Whether the owner of the directory may do that to its snapshot, judged by who took it and who holds
-    /// it. Snapshots that earlier versions of Yore took do not record that.
+    /// Whether the directory's owner may do that to a snapshot. The users who took it and who hold it decide.
+    /// Snapshots that earlier versions of Yore took do not record these users.
     fn is_allowed(self, row: &EventRow, uid: u32) -> bool {
         let is_own = |by: Option<u32>| by.is_none_or(|by| by == uid);
         match self {

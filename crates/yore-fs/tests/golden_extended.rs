@@ -1,7 +1,7 @@
 //! Promise: what format 2.2 added can be read for ever. `golden/volume-2.2.blocks` is a volume as a program
 //! of that format left it without closing it. It became shorter and longer. Its snapshots say who took them,
 //! what they are, and why and until when they are held; two of them have the same name. Its files have flags;
-//! it has rules for a full volume, and rows of who did what. One snapshot is half forgotten, and some changes
+//! it has rules for a full volume, and rows of operations. One snapshot is half forgotten, and some changes
 //! are only in the log. `golden/volume-2.2.txt` describes everything that can be seen of it. The test reads
 //! the image as it is, then uses it, makes it longer and shorter, and gives up all its history.
 //!

@@ -31,7 +31,7 @@ pub(super) fn ask(
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-                // It may have ended just now; and what goes wrong is told to who waits for the answer.
+                // The request may have ended just now. Errors reach the caller with the answer.
                 if let Ok(Answer::HowFar(Some((done, total)))) =
                     ask(&Request::HowFar { question: Some(name) })
                 {

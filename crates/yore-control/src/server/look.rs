@@ -63,7 +63,7 @@ fn differences(
 ) -> Result<Looked> {
     for side in [from, to] {
         match check(&side.map_or(view.present(), |event| view.as_of(event)), directory, who) {
-            // Which snapshots there are is not told to who may not ask.
+            // A caller who may not ask does not learn which snapshots exist.
             Err(Error::Stale) if check(&view.present(), directory, who).is_err() => return Err(NOT_TOLD),
             checked => checked?,
         }
@@ -92,7 +92,7 @@ fn log(view: &View, directory: InodeNo, who: &Who<'_>, name: &[u8], most: Option
     check(view, directory, who)?;
     let most = most.map_or(usize::MAX, |most| most as usize);
     let (told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
-    // Who is gone cannot be asked for permissions any more: below the directories of others nothing is told.
+    // A directory that is gone has no permissions to check, so below those of others nothing is told.
     let mut pass = |above: &Facts| match who.may_all || above.uid == who.uid {
         true => Ok(()),
         false => Err(NOT_TOLD),

@@ -311,7 +311,7 @@ impl State {
         })
     }
 
-    /// What is wrong with a name in a directory before it is looked up.
+    /// Checks a name in a directory, without looking it up.
     fn bad_place(&self, directory: Ino, name: &[u8]) -> Kinds {
         let mut bad = Kinds::default();
         let inode = self.see(directory);

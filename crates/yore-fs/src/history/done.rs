@@ -26,7 +26,7 @@ use yore_format::{
     OPERATION_PATH_MAX,
 };
 
-/// Who does something, and on which view, for the rows that record it.
+/// The user and the view of a change, for the rows that record it.
 #[derive(Clone, Copy)]
 pub struct Doing<'a> {
     /// The volume's present, which can be changed.

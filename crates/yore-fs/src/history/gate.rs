@@ -13,7 +13,7 @@
 //! count while it waits. A call from within another call of the same thread does not wait for a gate that
 //! waits for the outer one.
 //!
-//! **G3 Who is concerned** is computed only while the gate is closed. A call that leads out of the directory
+//! **G3 Which calls wait** is computed only while the gate is closed. A call that leads out of the directory
 //! or into it is concerned on either side.
 
 use crate::{InodeNo, Result};

@@ -6,7 +6,7 @@
 //! comes to mean something else goes to the tree of past names ([`Keep::name`]). So a version or past name
 //! with birth b and end e shows the state as of every event n with b ≤ n < e.
 //!
-//! **P1 Who is covered** ([`Past::cover`], V4). The cover of an inode is the greatest among its own events
+//! **P1 Cover** ([`Past::cover`], V4). The cover of an inode is the greatest among its own events
 //! and those of the directory that has its name, and so on upwards. Each inode in memory remembers its cover
 //! until an event of a directory is taken or a directory is moved ([`Past::epoch`]). For a file of several
 //! names, not all of whose directories are known, the cover is the volume's last event. For a file without a

@@ -118,7 +118,7 @@ impl Volume {
         Volume { view: self.view.clone(), caller }
     }
 
-    /// Who owns the files that this handle creates.
+    /// The owner of the files that this handle creates.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }

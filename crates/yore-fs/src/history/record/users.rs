@@ -73,7 +73,7 @@ fn taken_by(row: &EventRow) -> Option<u32> {
     row.more.by.filter(|_| is_counted)
 }
 
-/// Who holds an event.
+/// The user who holds an event.
 fn held_by(row: &EventRow) -> Option<u32> {
     row.more.held_by.filter(|_| row.state == EventState::Kept && row.held)
 }

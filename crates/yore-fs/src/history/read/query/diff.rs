@@ -91,7 +91,7 @@ fn find(
     Ok((known, unknown))
 }
 
-/// Skips what has vanished before it is looked at.
+/// Ignores that something vanished before it was compared.
 fn skip_gone(result: Result<()>) -> Result<()> {
     match result {
         Err(Error::NotFound | Error::NotADirectory) => Ok(()),
