@@ -109,7 +109,7 @@ LAYERS = {
         lib
     """,
     "yore-fs": """
-        core machine progress time/* travel
+        machine progress time/* travel
         types
         file/*
         history/gate

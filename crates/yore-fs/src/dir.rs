@@ -15,10 +15,10 @@
 //! entry in the inode reaches the medium with it, an entry in a tree with its node. [`Placed::stored`] hides
 //! the difference.
 
-use crate::core::btree::{Path, Pins, Placed, Tree, TreeDelta};
-use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::{DirItem, Error, Result};
+use yore_core::btree::{Path, Pins, Placed, Tree, TreeDelta};
+use yore_core::inode::InodeState;
 use yore_format::{
     name_cookie, BlockKind, ContentKind, Corruption, DirEntry, EventNo, FileKind, Incarnation, Inode,
     InodeNo, INLINE_BYTES,

@@ -2,7 +2,7 @@
 //! has.
 //!
 //! A write goes to memory. At that time it gets a promise of what it will need on the medium
-//! ([`crate::core::alloc`]), so that the writer gets `NoSpace`, and nobody gets it later. Write-back takes
+//! ([`yore_core::alloc`]), so that the writer gets `NoSpace`, and nobody gets it later. Write-back takes
 //! blocks, writes the data, and *then* an Op enters extents and size (rule 4: metadata names only data that
 //! has been written). Blocks that belong to the present alone are overwritten in place without any Op. A file
 //! of up to 108 bytes without extents goes into its inode.
@@ -35,7 +35,7 @@
 //! between them. Meanwhile F5 hides the extents that are left. `listed` says that the inode is in that list
 //! because of such a chain: whoever removes its last name must not list it again.
 //!
-//! What memory has of a file, [`crate::core::pages::FileData`] with its pages, lies below inodes; this module
+//! What memory has of a file, [`yore_core::pages::FileData`] with its pages, lies below inodes; this module
 //! changes it.
 //!
 //! Locks: io → orphans → state → Op. Reservations are made with io held and state free; no thread for which a

@@ -11,7 +11,6 @@
 //! the TIME of `name@TIME`.
 
 mod api;
-mod core;
 mod dir;
 mod file;
 mod history;

@@ -1,7 +1,7 @@
 //! Operations on inodes and names: one function per file-system call. Each is at most one Op for every part
 //! that a crash may separate. [`crate::View`] is their public face.
 //!
-//! The pattern of every change: reserve; lock the inodes in order (see [`crate::core::inode`]); look up and
+//! The pattern of every change: reserve; lock the inodes in order (see [`yore_core::inode`]); look up and
 //! check; pin what will change; open the Op; change; store the inodes. Whatever can fail comes before the Op
 //! (R7). When a lookup shows that another lock or a larger reservation is needed, the call lets everything go
 //! and starts over.

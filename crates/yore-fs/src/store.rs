@@ -1,7 +1,5 @@
 //! The store: what all operations on an open volume share.
 
-use crate::core::inode::InodeState;
-use crate::core::Core;
 use crate::history::gate::Gate;
 use crate::history::record::{Due, Estimates, Missed, Past, Versions};
 use crate::progress::Progress;
@@ -12,6 +10,8 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use yore_core::inode::InodeState;
+use yore_core::Core;
 use yore_format::{EventNo, InodeNo, SpaceRules};
 use yore_meta::Meta;
 

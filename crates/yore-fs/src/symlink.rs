@@ -3,10 +3,10 @@
 //!
 //! A link never changes; its size is the target's length.
 
-use crate::core::btree::{Placed, Tree, TreeDelta};
-use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::{Error, Result};
+use yore_core::btree::{Placed, Tree, TreeDelta};
+use yore_core::inode::InodeState;
 use yore_format::{
     decode_symlink_chunk, BlockKind, ContentKind, Corruption, EventNo, Inode, InodeNo, NodeRef, INLINE_BYTES,
     SYMLINK_CHUNK_BYTES, SYMLINK_MAX,

@@ -34,14 +34,14 @@ pub(crate) use self::acl::Inherited;
 use self::name::{Name, ACCESS, CAPABILITY, DEFAULT};
 use self::place::{cells, chunks_of, keep, Place, Plan, CELL_BYTES, SLOT};
 use self::read::place;
-use crate::core::btree::{Pins, Placed, Tree, TreeDelta};
-use crate::core::extent::birth;
-use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::file::{self, Room};
 use crate::history::preserve;
 use crate::store::Store;
 use crate::{Error, Result, SetXattrMode};
 use std::sync::Arc;
+use yore_core::btree::{Pins, Placed, Tree, TreeDelta};
+use yore_core::extent::birth;
+use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::{
     BlockKind, EventNo, Inode, InodeFlags, InodeNo, XattrNamespace, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
 };

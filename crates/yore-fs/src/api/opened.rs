@@ -1,6 +1,5 @@
 //! Opening and closing a volume, what an open volume does by itself, and how much room it has.
 
-use crate::core::datacache::WriteBack;
 use crate::history::policy;
 use crate::history::record::Most;
 use crate::store::Store;
@@ -11,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use yore_core::datacache::WriteBack;
 use yore_device::Device;
 use yore_format::{BLOCK_SIZE, NAME_MAX};
 use yore_meta::{Meta, MetaError, MetaOptions};

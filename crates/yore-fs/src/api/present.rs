@@ -3,7 +3,6 @@
 
 use crate::api::room::with_room;
 use crate::api::view::{is_below, Node, View};
-use crate::core::inode::InodeState;
 use crate::history::policy::NameChange;
 use crate::history::reclaim::room::Want;
 use crate::ops::{self, NewFile, Remove};
@@ -13,6 +12,7 @@ use crate::{
     SetXattrMode, WriteMode,
 };
 use std::sync::Arc;
+use yore_core::inode::InodeState;
 use yore_format::InodeFlags;
 
 impl Node {

@@ -11,8 +11,6 @@
 //! changes the length. A crash or an error in between leaves files elsewhere on the volume, and everything
 //! else as it was.
 
-use crate::core::alloc::{Beyond, ClosedEnd, Run};
-use crate::core::inode::InodeCell;
 use crate::history::reclaim::forget;
 use crate::store::Store;
 use crate::{file, DirItem, Error, FileKind, InodeNo, Node, Result, View};
@@ -20,6 +18,8 @@ use hashbrown::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use yore_core::alloc::{Beyond, ClosedEnd, Run};
+use yore_core::inode::InodeCell;
 use yore_format::layout::Geometry;
 use yore_format::{BlockNo, ContentKind, WriteFeatures, BLOCK_SIZE};
 

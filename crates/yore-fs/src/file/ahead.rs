@@ -1,13 +1,13 @@
 //! Reading ahead: threads read what a sequential reader will want next, while the reader is busy with what it
 //! has.
 //!
-//! The accesses show how far ahead to read ([`crate::core::pages::ReadAhead`]). The reader itself reads a
+//! The accesses show how far ahead to read ([`yore_core::pages::ReadAhead`]). The reader itself reads a
 //! small window together with what it wants. From [`WINDOW_ASYNC`] on, threads keep the window full
-//! ([`crate::core::datacache`]): a sequential reader hands over what is missing in the window before it goes
+//! ([`yore_core::datacache`]): a sequential reader hands over what is missing in the window before it goes
 //! to its own pages.
 //!
 //! **Why a reader never sees stale data.** A stretch that is being read is entered in the file's map of pages
-//! ([`crate::core::pages::Arriving`]), under the state lock, together with the look-up of its mapping. The
+//! ([`yore_core::pages::Arriving`]), under the state lock, together with the look-up of its mapping. The
 //! thread that reads it holds no lock of the file, so the file may change meanwhile. Every change of what a
 //! page of the file holds, or of its block, goes through the map: it makes the page dirty, zeroes its tail or
 //! discards it. Each of these takes the stretch out of the map, and data that arrives for a stretch that is
@@ -16,7 +16,7 @@
 //!
 //! **Why nobody waits for ever.** A caller that wants a page of the stretch waits for it, with the state lock
 //! held shared, and does not read it a second time. The stretch leaves the map when its
-//! [`crate::core::pages::Arriving`] is dropped, however that happens: the data arrived, the read failed, the
+//! [`yore_core::pages::Arriving`] is dropped, however that happens: the data arrived, the read failed, the
 //! stretch was in the queue when the threads were stopped, or a thread panicked. The threads take no lock
 //! that a waiting reader may hold. Nobody keeps an error: the reader that gets there reads for itself, and
 //! gets the error.
@@ -24,10 +24,10 @@
 //! Threads start when there is something to read for the first time, and end before the volume is closed.
 
 use super::map::{map_block, pages_for, TRANSFER};
-use crate::core::datacache::Job;
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::Core;
 use std::sync::atomic::Ordering;
+use yore_core::datacache::Job;
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::Core;
 
 /// From a window of this many pages on, other threads read it.
 const WINDOW_ASYNC: u32 = 64;

@@ -2,10 +2,10 @@
 
 use super::history::History;
 use super::map::{map_block, PAGE};
-use crate::core::extent::{is_own, Mapping};
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::pages::Bytes;
 use crate::Result;
+use yore_core::extent::{is_own, Mapping};
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::pages::Bytes;
 use yore_format::BlockNo;
 
 /// Pages in a batch: 4 MiB.

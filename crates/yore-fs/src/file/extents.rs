@@ -3,14 +3,14 @@
 
 use super::history::History;
 use super::map::pages_for;
-use crate::core::alloc::KeptGroups;
-use crate::core::btree::Pins;
-use crate::core::extent::{self, Edit};
-use crate::core::inode::{store_inode, InodeCell, InodeState};
-use crate::core::Core;
 use crate::Result;
 use std::ops::Range;
 use std::sync::Arc;
+use yore_core::alloc::KeptGroups;
+use yore_core::btree::Pins;
+use yore_core::extent::{self, Edit};
+use yore_core::inode::{store_inode, InodeCell, InodeState};
+use yore_core::Core;
 
 /// Beyond every block of a file.
 pub(super) const BLOCKS_END: u64 = u64::MAX;

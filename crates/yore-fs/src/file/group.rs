@@ -10,11 +10,11 @@ use super::batch::{collect, Pass, BATCH};
 use super::flush::{finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part};
 use super::history::History;
 use super::map::pages_for;
-use crate::core::datacache::FILES;
-use crate::core::inode::InodeCell;
-use crate::core::locks::Locked;
 use crate::Result;
 use std::sync::Arc;
+use yore_core::datacache::FILES;
+use yore_core::inode::InodeCell;
+use yore_core::locks::Locked;
 
 /// How many files are written back with one for which somebody waits.
 const AMONG: usize = 64;

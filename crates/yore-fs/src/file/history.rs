@@ -2,12 +2,12 @@
 //! [`History`]. A function that needs nothing of history takes a [`Core`].
 
 use super::map::check_alive;
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::locks::Writing;
-use crate::core::Core;
 use crate::Result;
 use std::ops::Deref;
 use std::sync::Arc;
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::locks::Writing;
+use yore_core::Core;
 use yore_format::{EventNo, InodeNo};
 
 /// Which room a change may use for the version that it must leave behind.

@@ -11,12 +11,12 @@ use super::history::{lock_preserved, History, Room};
 use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
 use super::truncate::extend;
 use super::write;
-use crate::core::alloc::Run;
-use crate::core::extent::{self, Edit};
-use crate::core::inode::{InodeCell, InodeState};
 use crate::{Error, FallocateMode, Result};
 use std::ops::Range;
 use std::sync::Arc;
+use yore_core::alloc::Run;
+use yore_core::extent::{self, Edit};
+use yore_core::inode::{InodeCell, InodeState};
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::{BlockNo, ContentKind, BITS_PER_GROUP};
 

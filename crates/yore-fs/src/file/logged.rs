@@ -35,12 +35,12 @@ use super::flush::{flush_file, is_settled};
 use super::history::History;
 use super::map::PAGE;
 use super::write;
-use crate::core::inode::{store_inode, InodeCell, InodeState};
-use crate::core::pages::Bytes;
-use crate::core::Core;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use yore_core::inode::{store_inode, InodeCell, InodeState};
+use yore_core::pages::Bytes;
+use yore_core::Core;
 use yore_format::{Incarnation, InodeNo};
 use yore_meta::NotedFile;
 

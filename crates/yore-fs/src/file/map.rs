@@ -1,9 +1,9 @@
 //! A file as its pages see it: which page holds a byte, and what is at a block.
 
-use crate::core::extent::{self, Mapping};
-use crate::core::inode::InodeState;
-use crate::core::Core;
 use crate::{Error, Result};
+use yore_core::extent::{self, Mapping};
+use yore_core::inode::InodeState;
+use yore_core::Core;
 use yore_format::{InodeNo, BLOCK_SIZE};
 
 /// Bytes of a page.

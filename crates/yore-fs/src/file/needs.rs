@@ -3,10 +3,10 @@
 
 use super::history::History;
 use super::map::{pages_for, PAGE};
-use crate::core::extent::{self, is_own};
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::Core;
 use crate::Result;
+use yore_core::extent::{self, is_own};
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::Core;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::{ContentKind, ExtentValue, Inode};
 

@@ -1,7 +1,7 @@
 //! Takes back what the intent log has of a file ([`super::logged`] says when that is allowed, F8).
 
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::Core;
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::Core;
 use yore_format::IntentNote;
 use yore_meta::Op;
 

@@ -2,11 +2,11 @@
 
 use super::ahead::look_ahead;
 use super::map::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
-use crate::core::datacache::read_run;
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::pages::Bytes;
-use crate::core::Core;
 use crate::Result;
+use yore_core::datacache::read_run;
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::pages::Bytes;
+use yore_core::Core;
 use yore_device::AlignedBuf;
 use yore_format::ContentKind;
 

@@ -4,10 +4,10 @@ use super::history::History;
 use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
 use super::read::read;
 use super::write::write;
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::Core;
 use crate::{Error, Result, SeekTo};
 use std::sync::Arc;
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::Core;
 use yore_format::ContentKind;
 
 /// Bytes copied at a time.

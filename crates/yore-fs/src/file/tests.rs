@@ -4,12 +4,12 @@
 use super::group::{write_back_many, Busy};
 use super::map::{map_block, pages_for, Touch, PAGE};
 use super::*;
-use crate::core::inode::{InodeCell, InodeState};
 use crate::ops::{create, InUse, NewFile};
 use crate::store::Store;
 use crate::{Caller, Error, FallocateMode, FileKind, InodeNo, MountOptions, Result, SeekTo};
 use std::sync::Arc;
 use std::time::Duration;
+use yore_core::inode::{InodeCell, InodeState};
 use yore_device::simulated::{Fault, FaultPlan};
 use yore_device::{Device, MemoryDevice, SimulatedDevice};
 use yore_format::{ContentKind, EventKind};

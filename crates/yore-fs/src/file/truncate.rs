@@ -15,13 +15,13 @@ use super::flush::store_changed;
 use super::history::{lock_preserved, History, Room};
 use super::map::{check_alive, page_of, pages_for, Touch, PAGE};
 use super::{noted, write};
-use crate::core::alloc::KeptGroups;
-use crate::core::btree::{Pins, Placed};
-use crate::core::extent::Edit;
-use crate::core::inode::{store_inode, InodeCell, InodeState};
-use crate::core::Core;
 use crate::{Error, Result};
 use std::sync::Arc;
+use yore_core::alloc::KeptGroups;
+use yore_core::btree::{Pins, Placed};
+use yore_core::extent::Edit;
+use yore_core::inode::{store_inode, InodeCell, InodeState};
+use yore_core::Core;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::ContentKind;
 use yore_meta::Op;
@@ -278,7 +278,7 @@ pub(crate) fn free_step(store: &impl History, cell: &Arc<InodeCell>) -> Result<b
     let has_extents = {
         let state = cell.state.read();
         let mut any = false;
-        crate::core::extent::each(&store.meta, cell.no, &state.inode, range.start, &mut |_| {
+        yore_core::extent::each(&store.meta, cell.no, &state.inode, range.start, &mut |_| {
             any = true;
             Ok(false)
         })?;

@@ -5,13 +5,13 @@ use super::history::{History, Room};
 use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
 use super::read::load_page;
 use super::writeback::throttle;
-use crate::core::alloc::Promise;
-use crate::core::extent::is_own;
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::pages::Bytes;
-use crate::core::Core;
 use crate::{Error, Result};
 use std::sync::Arc;
+use yore_core::alloc::Promise;
+use yore_core::extent::is_own;
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::pages::Bytes;
+use yore_core::Core;
 use yore_device::AlignedBuf;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::ContentKind;
@@ -304,7 +304,7 @@ fn prepare_page(
     whole: Option<&[u8]>,
     stays_small: bool,
     plan: &mut Plan<'_>,
-    known: &mut Option<(u64, crate::core::extent::Mapping)>,
+    known: &mut Option<(u64, yore_core::extent::Mapping)>,
 ) -> Result<()> {
     let settled = match state.data.cached() {
         Some(mut pages) => {
@@ -326,7 +326,7 @@ fn prepare_page(
             if let Some(extent) = &mut extent {
                 extent.start.0 += block - first;
             }
-            crate::core::extent::Mapping { len: mapping.len - (block - first), extent }
+            yore_core::extent::Mapping { len: mapping.len - (block - first), extent }
         }
         _ => {
             let mapping = map_block(store, cell.no, state, block)?;

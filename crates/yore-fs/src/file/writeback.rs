@@ -1,12 +1,12 @@
 //! Writing back: what the write-back thread does in a round, and what writers do that are too fast
-//! ([`crate::core::datacache`]).
+//! ([`yore_core::datacache`]).
 
 use super::group::{self, in_groups, Busy};
 use super::history::History;
-use crate::core::datacache::FILES;
-use crate::core::inode::InodeCell;
 use crate::Result;
 use std::time::{Duration, Instant};
+use yore_core::datacache::FILES;
+use yore_core::inode::InodeCell;
 
 /// How long data may stay dirty.
 const DIRTY_AGE: Duration = Duration::from_secs(5);

@@ -31,12 +31,12 @@
 //! of directories only tries these locks, and takes an inode it cannot decide about for not excluded: that
 //! keeps too much, never too little.
 
-use crate::core::inode::{InodeCell, DEPTH_MAX};
-use crate::core::memo::{Known as Excluded, Place};
 use crate::store::Store;
 use crate::{dir, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use yore_core::inode::{InodeCell, DEPTH_MAX};
+use yore_core::memo::{Known as Excluded, Place};
 use yore_format::{Inode, Policy};
 
 /// Whether the search waits for the locks of directories.

@@ -26,9 +26,9 @@
 
 use crate::api::room::with_room;
 use crate::api::view::is_below;
-use crate::core::inode::InodeCell;
 use crate::history::exclude;
 use crate::history::reclaim::forget;
+use yore_core::inode::InodeCell;
 
 use crate::history::reclaim::retention::{self, Taken};
 use crate::history::reclaim::room::Want;

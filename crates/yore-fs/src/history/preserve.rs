@@ -6,7 +6,6 @@
 //! In most cases an Op of its own keeps the version ([`preserve`]), and the change follows. A call that has
 //! nothing to wait for keeps the version in the Op that changes the inode ([`before_change`]).
 
-use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::file::{flush_among_others, is_written, History, Room};
 use crate::history::exclude;
 use crate::history::record::{OldVersion, VERSION_BLOCKS};
@@ -15,6 +14,7 @@ use crate::store::Store;
 use crate::{InodeNo, Result};
 use std::sync::Arc;
 use std::time::Duration;
+use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::EventNo;
 
 /// Keeps the inode as it is, if an event has seen that state. The caller holds no lock of the inode.

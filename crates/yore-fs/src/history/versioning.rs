@@ -1,13 +1,13 @@
 //! When versions of an inode are made, according to the policies upwards ([`crate::history::policy`]).
 
-use crate::core::inode::{InodeCell, DEPTH_MAX};
-use crate::core::memo::{Epochs, Ruled};
 use crate::history::exclude;
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
+use yore_core::inode::{InodeCell, DEPTH_MAX};
+use yore_core::memo::{Epochs, Ruled};
 use yore_format::{Corruption, Inode, Policy, Versioning};
 
 /// Called with an inode on the way upwards, and the policy of its own.

@@ -1,7 +1,6 @@
 //! Attributes, extended attributes, and how writing changes them.
 
 use super::protected::{check_changeable, check_may_set};
-use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::file::Room;
 use crate::history::preserve;
 use crate::store::Store;
@@ -9,6 +8,7 @@ use crate::{
     file, symlink, xattr, Attr, Caller, Error, InodeNo, Result, SetAttr, SetTime, SetXattrMode, WriteMode,
 };
 use std::sync::Arc;
+use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::{InodeFlags, Timestamp};
 

@@ -3,8 +3,6 @@
 use super::in_use::InUse;
 use super::names::check_name;
 use super::protected::{check_changeable, check_takes_names};
-use crate::core::btree::Pins;
-use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::dir::{Looked, Spot};
 use crate::file::Room;
 use crate::history::preserve;
@@ -12,6 +10,8 @@ use crate::store::Store;
 use crate::xattr::Inherited;
 use crate::{dir, symlink, xattr, Attr, Caller, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
+use yore_core::btree::Pins;
+use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::{
     ContentKind, DirEntry, EventNo, Incarnation, Inode, InodeFlags, MetaAddr, INLINE_BYTES, SYMLINK_MAX,
 };

@@ -1,9 +1,9 @@
 //! Inodes in use.
 
-use crate::core::inode::InodeCell;
 use crate::store::Store;
 use crate::Attr;
 use std::sync::Arc;
+use yore_core::inode::InodeCell;
 
 /// An inode in use. See [`crate::Node`].
 pub(crate) struct InUse {

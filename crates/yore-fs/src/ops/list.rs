@@ -1,10 +1,10 @@
 //! Looking up and listing.
 
 use super::in_use::InUse;
-use crate::core::inode::InodeCell;
 use crate::store::Store;
 use crate::{dir, DirItem, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
+use yore_core::inode::InodeCell;
 use yore_format::{Incarnation, InodeFlags, NAME_MAX};
 
 /// The inode that `name` means in a directory; `.` and `..` are names, too.

@@ -12,8 +12,8 @@
 //! ([`InodeState::unbound`]), so that nothing is left unprotected wherever the rollback is interrupted.
 //! `flags.rs` sets them.
 
-use crate::core::inode::{InodeCell, InodeState};
 use crate::{Error, Result, SetAttr, SetTime};
+use yore_core::inode::{InodeCell, InodeState};
 use yore_format::InodeFlags;
 
 pub(super) const IMMUTABLE: Error =

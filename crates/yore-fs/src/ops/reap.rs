@@ -7,12 +7,12 @@
 //! last one of a batch aside, by housekeeping, and before anybody counts or syncs ([`free_set_aside`]). So
 //! the tree of orphans does not grow its root and lose it again with each file.
 
-use crate::core::btree::Pins;
-use crate::core::inode::{self, InodeCell};
 use crate::store::Store;
 use crate::{file, xattr, Error, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use yore_core::btree::Pins;
+use yore_core::inode::{self, InodeCell};
 use yore_format::{ContentKind, Corruption, Incarnation, InodeNo};
 
 /// How many inodes that were set aside are freed together.

@@ -2,13 +2,6 @@
 
 use super::names::check_name;
 use super::protected::check_changeable;
-use crate::core::alloc::KeptGroups;
-use crate::core::btree::{Path, Pins};
-use crate::core::extent::Edit;
-use crate::core::inode::{free_inode, store_inode, InodeCell, InodeState};
-use crate::core::locks::Locked;
-use crate::core::memo::Place;
-use crate::core::orphan::OrphansGuard;
 use crate::dir::{Found, Looked, Spot};
 use crate::file::Room;
 use crate::history::exclude;
@@ -19,6 +12,13 @@ use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use yore_core::alloc::KeptGroups;
+use yore_core::btree::{Path, Pins};
+use yore_core::extent::Edit;
+use yore_core::inode::{free_inode, store_inode, InodeCell, InodeState};
+use yore_core::locks::Locked;
+use yore_core::memo::Place;
+use yore_core::orphan::OrphansGuard;
 use yore_format::{ContentKind, Corruption, EventNo, Incarnation, InodeNo as No, Timestamp};
 use yore_meta::{Change, Op, Reserved};
 

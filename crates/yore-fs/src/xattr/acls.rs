@@ -2,11 +2,11 @@
 
 use super::name::{ACCESS, DEFAULT};
 use super::read::get_acl;
-use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::types::Asking;
 use crate::xattr::acl::{self, Acl, Inherited};
 use crate::{Caller, FileKind, Result};
+use yore_core::inode::InodeState;
 use yore_format::{Corruption, InodeFlags, InodeNo};
 
 /// An ACL that the inode has.

@@ -1,11 +1,11 @@
 //! Freeing the trees of an inode.
 
 use super::place::{keep, tree};
-use crate::core::btree::{Pins, Tree, TreeDelta};
-use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{symlink, Result};
 use std::sync::Arc;
+use yore_core::btree::{Pins, Tree, TreeDelta};
+use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::{ContentKind, InodeFlags, InodeNo, MetaAddr};
 use yore_meta::{Change, Op};
 

@@ -2,8 +2,8 @@
 //! attribute.
 
 use super::name::Name;
-use crate::core::btree::{Pins, Placed, Tree, TreeDelta};
 use crate::{Error, Result, SetXattrMode};
+use yore_core::btree::{Pins, Placed, Tree, TreeDelta};
 use yore_format::{
     BlockKind, Corruption, EventNo, Inode, InodeFlags, InodeNo, XattrCell, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
 };

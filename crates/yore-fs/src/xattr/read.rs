@@ -2,9 +2,9 @@
 
 use super::name::Name;
 use super::place::Place;
-use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::{Error, Result};
+use yore_core::inode::InodeState;
 use yore_format::{EventNo, InodeNo, XattrNamespace};
 
 /// The value of an attribute.

@@ -1,9 +1,9 @@
 //! Whether an inode is a directory or lies below it. Calls that wait at the gate need this.
 
-use crate::core::inode::DEPTH_MAX;
 use crate::store::Store;
 use crate::{ops, Error, InodeNo, Result};
 use std::sync::Arc;
+use yore_core::inode::DEPTH_MAX;
 
 /// Whether an inode is a directory or lies below it. For a file with several names it is not known where all
 /// its names are, so the answer is yes.

@@ -5,12 +5,12 @@ use super::super::map::PAGE;
 use super::super::tests::{contents, evict, make, new_file, open, touch, truncate, write_back, MIB};
 use super::super::{fallocate, read, write};
 use super::*;
-use crate::core::pages::Arriving;
 use crate::ops::InUse;
 use crate::store::Store;
 use crate::FallocateMode;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
+use yore_core::pages::Arriving;
 use yore_device::AlignedBuf;
 
 const PAGES: u32 = 64;

@@ -12,7 +12,6 @@
 //! nearest known state before it and the nearest after it must allow access. Where nothing is known of a
 //! directory, the way ends: a user who came by the present was checked there.
 
-use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time::{covers, with, PRESENT};
 use crate::store::Store;
 use crate::types::Asking;
@@ -20,6 +19,7 @@ use crate::{xattr, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use yore_core::inode::DEPTH_MAX;
 use yore_format::{EventNo, EventState, Incarnation};
 
 /// The right to look a name up in a directory, and to open what it means.

@@ -5,7 +5,6 @@
 //! that can stand after an `@` there or below. Events of single files, of which policies make one at each
 //! close, are left out: each file has a list of its own ([`View::list_versions`]).
 
-use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time;
 use crate::history::read::at_time::{Resolved, PRESENT};
 use crate::history::record::{is_held, Event};
@@ -15,6 +14,7 @@ use crate::{Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use yore_core::inode::DEPTH_MAX;
 use yore_format::{EventKind, EventNo, EventState, Incarnation, Timestamp};
 
 /// How many events one call looks at.

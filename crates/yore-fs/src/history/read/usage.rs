@@ -3,7 +3,7 @@
 //!
 //! **What a version holds** that the next state of its inode (a version, or the inode in use) does not is
 //! what the inode let go of when the version ended. So over all versions of an inode these add up to what the
-//! past alone holds, which [`crate::core::retained`] counts. No other state holds what was born since the end
+//! past alone holds, which [`yore_core::retained`] counts. No other state holds what was born since the end
 //! of the version before ([`crate::history::reclaim::forget`]): forgetting the version frees it.
 //!
 //! **What an event holds alone** is held by the versions that no other kept event needs. One event sees an

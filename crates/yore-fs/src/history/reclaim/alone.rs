@@ -12,15 +12,15 @@
 //! Op has ended; from then on, what the version shared with the inode in use, and with no version before it,
 //! belongs to that inode alone.
 
-use crate::core::alloc::{KeptGroups, Run};
-use crate::core::btree::Tree;
-use crate::core::extent::{self, Extent};
-use crate::core::retained;
 use crate::store::Store;
 use crate::{symlink, xattr, Error, InodeNo, Result};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use yore_core::alloc::{KeptGroups, Run};
+use yore_core::btree::Tree;
+use yore_core::extent::{self, Extent};
+use yore_core::retained;
 use yore_format::{ContentKind, EventNo, HistoryGrowth, Inode, MetaAddr, Version};
 use yore_meta::{Frame, Op};
 

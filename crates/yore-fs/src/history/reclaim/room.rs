@@ -17,7 +17,7 @@
 //! single event that can free more goes alone.
 //!
 //! **H3 What was promised needs no history.** A write takes its room before its data is accepted
-//! ([`crate::core::alloc`]), so writing back accepted data gives nothing up. Nor does anything that the
+//! ([`yore_core::alloc`]), so writing back accepted data gives nothing up. Nor does anything that the
 //! volume does by itself, like the events of intervals, because nobody asked for that.
 //!
 //! Locks: a caller takes `making_room` before all others, and holds it while it gives events up. A survey

@@ -1,10 +1,10 @@
 //! Which events cover which inodes: P1 and P5 of [`super`]. The memory for the answers is in `core/memo.rs`.
 
 use super::past::Past;
-use crate::core::inode::{InodeCell, DEPTH_MAX};
-use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
+use yore_core::inode::{InodeCell, DEPTH_MAX};
+use yore_core::Core;
 use yore_format::{Corruption, EventNo, Inode};
 use yore_meta::Meta;
 

@@ -2,13 +2,13 @@
 //! says what that means.
 
 use super::past::Past;
-use crate::core::inode::InodeCell;
-use crate::core::memo::Patterns;
-use crate::core::Core;
 use crate::{Error, Result};
 use hashbrown::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use yore_core::inode::InodeCell;
+use yore_core::memo::Patterns;
+use yore_core::Core;
 use yore_meta::Meta;
 
 impl Past {

@@ -1,11 +1,11 @@
 //! Patterns of policies, and what memory knows of whom they exclude.
 
-use crate::core::memo::{builder, Patterns};
 use crate::InodeNo;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use yore_core::memo::{builder, Patterns};
 use yore_format::{PolicyRow, EXCLUDE_MAX};
 
 /// Why a policy cannot exclude by this pattern.

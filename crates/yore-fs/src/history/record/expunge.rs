@@ -12,11 +12,11 @@ use super::expunging::Expunge;
 use super::forget::{check_there, Ended};
 use super::past::{Past, CELL_BLOCKS};
 use super::slot::Slot;
-use crate::core::btree::Pins;
-use crate::core::Core;
 use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
 use std::sync::atomic::Ordering;
+use yore_core::btree::Pins;
+use yore_core::Core;
 use yore_format::{
     event_index_by_root, name_end_key, name_key, name_shard, DirEntry, EventKind, EventNo, EventRow,
     EventState, GroupNo, HistoryTree, Incarnation, PastName, Timestamp,

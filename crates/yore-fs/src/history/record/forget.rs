@@ -6,12 +6,12 @@ use super::event::{held, held_until, until_text, Event};
 use super::past::{Past, CELL_BLOCKS};
 use super::shard::Shard;
 use super::users::{Counted, User};
-use crate::core::btree::{Pins, Tree};
-use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
+use yore_core::btree::{Pins, Tree};
+use yore_core::Core;
 use yore_format::{
     event_index_by_name, event_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
     version_key, version_shard, Corruption, EventNo, EventRow, EventState, GroupNo, HistoryTree, Version,

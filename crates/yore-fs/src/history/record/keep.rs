@@ -8,11 +8,11 @@
 use super::past::Past;
 use super::shard::Shard;
 use super::slot::Slot;
-use crate::core::btree::Pins;
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::Core;
 use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
+use yore_core::btree::Pins;
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::Core;
 use yore_format::{
     name_end_key, name_key, name_shard, version_end_key, version_key, version_shard, DirEntry, EventNo,
     HistoryTree, Inode, PastName, Version,

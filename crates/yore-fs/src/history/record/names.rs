@@ -14,9 +14,9 @@
 use super::event::Event;
 use super::forget::check_there;
 use super::past::{Past, CELL_BLOCKS};
-use crate::core::btree::Pins;
-use crate::core::Core;
 use crate::{Error, InodeNo, Result};
+use yore_core::btree::Pins;
+use yore_core::Core;
 use yore_format::{
     event_index_by_name, event_index_by_root, key_parts, EventMore, EventNo, EventRow, EventState, GroupNo,
     HistoryTree, Incarnation, WriteFeatures,

@@ -6,9 +6,9 @@
 //! Op of its own: a crash between the two Ops leaves one row less.
 
 use super::past::{Past, CELL_BLOCKS};
-use crate::core::btree::Pins;
-use crate::core::Core;
 use crate::Result;
+use yore_core::btree::Pins;
+use yore_core::Core;
 use yore_format::{
     key_parts, operation_key, Corruption, EventNo, GroupNo, HistoryTree, OperationRow, RowClass,
     WriteFeatures,

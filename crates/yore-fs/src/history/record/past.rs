@@ -10,13 +10,13 @@ use super::pinned::Pinned;
 use super::shard::Shard;
 use super::unfinished::Rollbacks;
 use super::users::Users;
-use crate::core::btree::{Tree, TreeDelta};
-use crate::core::retained;
 use crate::{Error, InodeNo, Result};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
+use yore_core::btree::{Tree, TreeDelta};
+use yore_core::retained;
 use yore_format::{
     event_index_by_root, key_parts, version_key, version_shard, BlockKind, Corruption, EventNo, EventState,
     HistoryGrowth, HistoryRoots, HistoryTree, Incarnation, Timestamp, Version, HISTORY_SHARDS,

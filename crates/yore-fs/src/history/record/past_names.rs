@@ -3,8 +3,8 @@
 
 use super::entry::PastEntry;
 use super::past::Past;
-use crate::core::Core;
 use crate::{InodeNo, Result};
+use yore_core::Core;
 use yore_format::{name_cookie, name_key, name_shard, EventNo, HistoryTree};
 use yore_meta::Meta;
 

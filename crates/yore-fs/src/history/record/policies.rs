@@ -2,11 +2,11 @@
 
 use super::past::{Past, CELL_BLOCKS};
 use super::users::{Counted, User};
-use crate::core::btree::Pins;
-use crate::core::inode::{store_inode, InodeCell};
-use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
+use yore_core::btree::Pins;
+use yore_core::inode::{store_inode, InodeCell};
+use yore_core::Core;
 use yore_format::{
     key_parts, policy_key, Corruption, EventNo, GroupNo, HistoryTree, Incarnation, Policy, PolicyRow,
 };

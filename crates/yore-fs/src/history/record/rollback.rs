@@ -6,9 +6,9 @@
 use super::expunge::ROW_BLOCKS;
 use super::past::Past;
 use super::unfinished::Unfinished;
-use crate::core::Core;
 use crate::types::PinnedBy;
 use crate::{InodeNo, Result};
+use yore_core::Core;
 use yore_format::{EventKind, EventRow, EventState, GroupNo, Incarnation, RollbackIntent};
 
 impl Past {

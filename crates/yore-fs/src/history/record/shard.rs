@@ -1,6 +1,6 @@
 //! What memory keeps about the trees of a shard.
 
-use crate::core::btree::LeafHints;
+use yore_core::btree::LeafHints;
 
 /// What memory keeps about the trees of a shard, under the shard's lock.
 #[derive(Default)]

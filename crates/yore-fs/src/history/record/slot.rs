@@ -2,8 +2,8 @@
 //! inside an Op ([`Slot::insert`]).
 
 use super::past::{Past, CELL_BLOCKS};
-use crate::core::btree::{InsertPosition, LeafHints, Tree};
 use crate::Result;
+use yore_core::btree::{InsertPosition, LeafHints, Tree};
 use yore_format::{Corruption, EventNo, HistoryTree};
 use yore_meta::{Change, Meta, Op};
 

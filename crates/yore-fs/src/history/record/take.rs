@@ -4,11 +4,11 @@ use super::event::{after, Event};
 use super::past::{Past, CELL_BLOCKS};
 use super::slot::Slot;
 use super::users::{Counted, User};
-use crate::core::btree::Pins;
-use crate::core::inode::{store_inode, InodeCell};
-use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
+use yore_core::btree::Pins;
+use yore_core::inode::{store_inode, InodeCell};
+use yore_core::Core;
 use yore_format::{
     event_index_by_name, event_index_by_root, EventKind, EventMore, EventNo, EventRow, EventState, GroupNo,
     HistoryTree, Timestamp,

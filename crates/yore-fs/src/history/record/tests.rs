@@ -1,8 +1,8 @@
 //! Cases that the interfaces cannot bring about: events that come in between.
 
 use super::OldName;
-use crate::core::btree::Pins;
 use crate::{dir, InodeNo, Volume};
+use yore_core::btree::Pins;
 use yore_format::EventNo;
 
 /// An event is taken while a name that was just made is about to be removed again. What was prepared before

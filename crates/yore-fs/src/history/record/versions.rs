@@ -1,12 +1,12 @@
 //! Versions in memory, as cells of their own: a version never changes.
 
 use super::past::Past;
-use crate::core::inode::InodeCell;
-use crate::core::Core;
 use crate::{InodeNo, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use yore_core::inode::InodeCell;
+use yore_core::Core;
 use yore_format::{EventNo, Inode};
 
 /// How many versions are kept in memory per shard, unless more are in use.

@@ -3,7 +3,6 @@
 
 use super::plan::{split, Changed, Plan};
 use crate::api::room::with_room;
-use crate::core::inode::InodeCell;
 use crate::history::read::at_time;
 use crate::history::reclaim::room::Want;
 use crate::ops::{self, InUse, NewFile};
@@ -15,6 +14,7 @@ use crate::{
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use yore_core::inode::InodeCell;
 use yore_format::{EventNo, InodeFlags, BLOCK_SIZE};
 
 /// How many bytes are copied or compared at a time.

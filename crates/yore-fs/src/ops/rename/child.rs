@@ -2,14 +2,14 @@
 
 use super::super::create::name_at;
 use super::super::remove::PreparedRemoval;
-use crate::core::inode::{InodeCell, InodeState};
-use crate::core::locks::{Locked, Writing};
 use crate::dir::Found;
 use crate::history::record::OldVersion;
 use crate::store::Store;
 use crate::InodeNo;
 use std::sync::Arc;
 use std::time::Duration;
+use yore_core::inode::{InodeCell, InodeState};
+use yore_core::locks::{Locked, Writing};
 use yore_format::{DirEntry, EventNo, Incarnation, Timestamp};
 
 /// An inode that one of the names means, with its state locked.

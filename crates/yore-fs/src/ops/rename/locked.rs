@@ -1,10 +1,10 @@
 //! The inodes that a rename locks, in the order in which all locks are taken.
 
-use crate::core::inode::{InodeCell, InodeState, DEPTH_MAX};
-use crate::core::locks::Writing;
 use crate::store::Store;
 use crate::{InodeNo, Result};
 use std::sync::Arc;
+use yore_core::inode::{InodeCell, InodeState, DEPTH_MAX};
+use yore_core::locks::Writing;
 use yore_format::Corruption;
 
 /// One or two locked directories.

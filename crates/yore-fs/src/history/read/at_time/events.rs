@@ -1,12 +1,12 @@
 //! Which events a directory and those above it have, and what these events show.
 
 use super::tree::{directory_in_use, parent, place, with};
-use crate::core::inode::DEPTH_MAX;
 use crate::history::record::Event;
 use crate::store::Store;
 use crate::{dir, Error, InodeNo, Result};
 use hashbrown::HashSet;
 use std::sync::Arc;
+use yore_core::inode::DEPTH_MAX;
 use yore_format::{EventNo, EventState};
 
 /// All kept events, in ascending order.

@@ -1,10 +1,10 @@
 //! The tree as of an event: what inodes and names were.
 
-use crate::core::inode::{InodeCell, InodeState};
 use crate::history::record::PastEntry;
 use crate::store::Store;
 use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
 use std::sync::Arc;
+use yore_core::inode::{InodeCell, InodeState};
 use yore_format::{Corruption, EventNo, Incarnation, Inode};
 
 /// As of this number everything is as it is now. It lets callers treat the present and the past alike.

@@ -1,12 +1,12 @@
 //! In what two states of one inode differ.
 
 use super::answer::What;
-use crate::core::extent;
-use crate::core::inode::InodeState;
 use crate::history::read::at_time::{self, with};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
+use yore_core::extent;
+use yore_core::inode::InodeState;
 use yore_format::{ContentKind, EventNo, Inode, InodeFlags, BLOCK_SIZE};
 
 /// How the state of an inode as of `newer` differs from that as of `older`; both are of one incarnation, and

@@ -11,13 +11,13 @@ use super::answer::{Each, Facts, Gone, Logged, What};
 use super::changes::changes;
 use super::kept::{join_spans, KeptEvents, Span};
 use super::last::{self, is_temporary};
-use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time::{self, with, Resolved, PRESENT};
 use crate::history::record::{Event, PastEntry, Seeing};
 use crate::store::Store;
 use crate::time::When;
 use crate::{Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
+use yore_core::inode::DEPTH_MAX;
 use yore_format::{EventNo, Incarnation};
 
 /// A stretch in which one inode had one name, `entry.birth..end`.

@@ -5,12 +5,12 @@
 //! leads up to a directory that an event has seen is also one that leads down from it, and everything on it
 //! was as it is found.
 
-use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time;
 use crate::store::Store;
 use crate::{InodeNo, Result};
 use hashbrown::HashMap;
 use std::sync::Arc;
+use yore_core::inode::DEPTH_MAX;
 use yore_format::EventNo;
 
 /// The tree below a directory as of a number. It remembers the paths of directories.

@@ -1,11 +1,11 @@
 //! Detaching the present: an inode in use, and entries that mean it, become as if they were made now.
 
-use crate::core::btree::Pins;
-use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::dir::{self, Looked};
 use crate::history::record::{Expunge, ROW_BLOCKS};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
+use yore_core::btree::Pins;
+use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::{Corruption, DirEntry, GroupNo, Incarnation};
 use yore_meta::Op;
 
