@@ -1,12 +1,13 @@
-//! What is remembered between requests: long answers of which parts are still to be read, and questions that
-//! are being answered.
+//! What the daemon remembers between requests: long answers that have not been read to their end, and
+//! questions that it is still answering.
 //!
-//! An answer that does not fit into one buffer is kept under a *key*, and given in parts to the user who
-//! asked, until the last part is read. At most 8 answers are kept, 64 MiB in all, and those of which nobody
-//! has read a part in a minute only until the next one comes. Whoever finds an answer gone asks anew.
+//! An answer that does not fit into one buffer is kept under a *key*. The user who asked reads it in parts,
+//! and it is dropped after the last one. At most 8 answers are kept, 64 MiB in all. An answer of which nobody
+//! has read a part for a minute is dropped when the next long answer comes. A client that finds its answer
+//! gone asks again.
 //!
-//! A question that takes long may have a *name*, a number that its asker has chosen. As long as it is being
-//! answered, another request of the same user tells how far that is.
+//! A question that takes long may have a *name*, a number that the client chooses. While the question is
+//! being answered, another request of the same user learns how far it is.
 
 use crate::wire::{encode_answer, encode_or_content, ROWS};
 use crate::Answer;
@@ -17,11 +18,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_fs::{Error, Progress, Result};
 
-/// Bytes of the longest answer, and of all that are kept.
+/// The longest answer, and all kept answers together, in bytes.
 pub(crate) const ANSWER_MOST: usize = 64 << 20;
-/// Answers kept.
+/// How many answers are kept.
 const KEPT_MOST: usize = 8;
-/// How long nobody asks for an answer that is kept.
+/// How long an answer is kept from the time when a part of it was last read.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// An answer that is kept.
@@ -32,7 +33,7 @@ struct Kept {
     asked: Instant,
 }
 
-/// The answers that are kept, the oldest first.
+/// The kept answers, the oldest first.
 #[derive(Default)]
 struct Answers {
     last_key: u64,
@@ -42,7 +43,7 @@ struct Answers {
 /// A question's user and name, and how far its answer is.
 type Question = (u32, u64, Arc<Progress>);
 
-/// What is remembered between requests.
+/// What the daemon remembers between requests.
 pub struct Ongoing {
     most: usize,
     answers: Mutex<Answers>,
@@ -55,7 +56,7 @@ impl Default for Ongoing {
     }
 }
 
-/// A question that is being answered, as long as this lives.
+/// A question that is being answered. It ends when this is dropped.
 pub(crate) struct Asked<'o> {
     questions: &'o Mutex<Vec<Question>>,
     pub(crate) progress: Arc<Progress>,
@@ -68,18 +69,18 @@ impl Drop for Asked<'_> {
 }
 
 impl Ongoing {
-    /// For answers that need not travel, and so may be of any length.
+    /// For answers that do not leave this process, and so may be of any length.
     pub(crate) fn here() -> Ongoing {
         Ongoing { most: usize::MAX, ..Ongoing::default() }
     }
 
-    /// An answer for a user as bytes that fit into the buffer: all of it, or the first part.
+    /// Encodes an answer for a user into bytes that fit into the buffer: all of it, or its first part.
     pub fn encode(&self, uid: u32, answer: &Result<Answer>) -> Vec<u8> {
         let content = match encode_or_content(answer) {
             Ok(bytes) => return bytes,
             Err(content) => content,
         };
-        // An error that does not fit is told in short.
+        // `encode_answer` shortens an error that does not fit.
         if answer.is_err() {
             return encode_answer(answer);
         }
@@ -99,10 +100,10 @@ impl Ongoing {
         encode_answer(&Ok(first))
     }
 
-    /// The part of a user's answer that begins somewhere. The last one is given once.
+    /// The part of a user's answer that begins at byte `at`. The last part can be read only once.
     ///
     /// # Errors
-    /// [`Error::Stale`] if it is not kept any more; [`Error::Invalid`] beyond its end.
+    /// [`Error::Stale`] if the answer is not kept any more; [`Error::Invalid`] beyond its end.
     pub(crate) fn part(&self, uid: u32, key: u64, at: u64) -> Result<Answer> {
         let mut answers = self.answers.lock();
         let found = answers.kept.iter().position(|kept| (kept.key, kept.uid) == (key, uid));
@@ -118,7 +119,7 @@ impl Ongoing {
         Ok(part)
     }
 
-    /// A user's question of this name begins to be answered; 0: it has none.
+    /// Notes that a user's question is being answered. If its name is 0, it has none.
     pub(crate) fn begin(&self, uid: u32, name: u64) -> Asked<'_> {
         let progress = Arc::new(Progress::default());
         if name != 0 {
@@ -127,14 +128,14 @@ impl Ongoing {
         Asked { questions: &self.questions, progress }
     }
 
-    /// How far the answer to it is: what is done, and all that there is to do. `None`: nobody asks it now.
+    /// How far a question is: what is done, and all there is to do. `None` if it is not being answered.
     pub(crate) fn how_far(&self, uid: u32, name: u64) -> Option<(u64, u64)> {
         let questions = self.questions.lock();
         let found = questions.iter().find(|(of, named, _)| (*of, *named) == (uid, name));
         found.map(|(_, _, progress)| progress.get())
     }
 
-    /// Rows of an answer that begins.
+    /// An empty list of rows for an answer.
     pub(crate) fn rows<T: Serialize>(&self) -> Rows<T> {
         Rows { rows: Vec::new(), bytes: 0, most: self.most }
     }
@@ -152,7 +153,7 @@ fn too_long() -> Error {
     )
 }
 
-/// Rows of an answer, no more than may be told at once.
+/// The rows of an answer. There may be no more than fit into the longest answer.
 pub(crate) struct Rows<T> {
     rows: Vec<T>,
     bytes: usize,
@@ -160,7 +161,7 @@ pub(crate) struct Rows<T> {
 }
 
 impl<T: Serialize> Rows<T> {
-    /// One more; whether there is room for others.
+    /// Adds a row, and breaks if there is no room for more.
     pub(crate) fn push(&mut self, row: T) -> ControlFlow<()> {
         self.bytes = self.bytes.saturating_add(crate::wire::size(&row).unwrap_or(usize::MAX));
         self.rows.push(row);
@@ -178,7 +179,7 @@ impl<T: Serialize> Rows<T> {
     /// All of them.
     ///
     /// # Errors
-    /// They were too many.
+    /// There were too many.
     pub(crate) fn all(self) -> Result<Vec<T>> {
         match self.bytes > self.most {
             true => Err(too_long()),

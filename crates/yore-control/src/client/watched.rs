@@ -1,4 +1,4 @@
-//! Questions that take long, and how far they are meanwhile.
+//! Questions that take long, and how far they are in the meantime.
 
 use crate::{Answer, Request};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,13 +6,15 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 use yore_fs::Result;
 
-/// How often it is asked how far a question is.
+/// How often the client asks how far a question is.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Told how much is done, and of how much, by another thread; `None`: nobody wants to know.
+/// A function that another thread calls with how much is done and how much there is to do; `None` if nobody
+/// wants to know.
 pub type Watch<'w> = Option<&'w mut (dyn FnMut(u64, u64) + Send)>;
 
-/// A name that no other question of the user has now, but by a coincidence that would do no harm.
+/// A name for a question. Another question of the user could have the same name only by coincidence, and
+/// then only the progress shown would be wrong.
 fn new_name() -> u64 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = u64::from(COUNT.fetch_add(1, Ordering::Relaxed)) + 1;
@@ -20,7 +22,7 @@ fn new_name() -> u64 {
     (since.as_nanos() as u64).rotate_left(16) ^ u64::from(std::process::id()) << 20 ^ count | 1
 }
 
-/// Asks the question that `question` makes of its name, and tells how far it is until the answer is there.
+/// Asks a question, which `question` makes from a name, and reports its progress until the answer is there.
 pub(super) fn ask(
     ask: &(dyn Fn(&Request) -> Result<Answer> + Sync),
     watch: Watch<'_>,
@@ -31,7 +33,7 @@ pub(super) fn ask(
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-                // The request may have ended just now. Errors reach the caller with the answer.
+                // The question may have ended just now. Errors reach the caller with the answer.
                 if let Ok(Answer::HowFar(Some((done, total)))) =
                     ask(&Request::HowFar { question: Some(name) })
                 {

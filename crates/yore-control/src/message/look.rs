@@ -1,4 +1,4 @@
-//! What is asked about the past of a directory, and what is told of it.
+//! Questions about the past of a directory, and their answers.
 
 use serde::{Deserialize, Serialize};
 use yore_fs::{
@@ -6,77 +6,80 @@ use yore_fs::{
     UsageTotals,
 };
 
-/// What is asked about the past of a directory. For root, the daemon's user, and the owner of the directory;
-/// of differences the owner at both times. An owner is told only names that he could have learned: of
-/// directories that he may list as of when they were there, and what is gone of such that he may list now,
-/// too. What everybody may ask says so.
+/// A question about the past of a directory. Root, the daemon's user and the owner of the directory may ask
+/// it; [`Look::Diff`] and [`Look::Compare`] need an owner who owned the directory at both times. A question
+/// that everybody may ask says so.
+///
+/// An owner learns only names that he could have learned anyway: those in directories that he may list as of
+/// the time in question. Of what is gone he learns names only from directories that he may list now, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Look {
     /// Which directory it is. For everybody. [`Looked::Identity`].
     Identity,
-    /// What differs between two times, `None` for the present. [`Looked::Differences`].
+    /// The differences between two times; `None` is the present. [`Looked::Differences`].
     Diff {
-        /// The first.
+        /// The first time.
         from: Option<EventNo>,
-        /// The second.
+        /// The second time.
         to: Option<EventNo>,
     },
-    /// The same, where what took the place of another one of its name and type is compared with that.
-    /// [`Looked::Differences`].
+    /// The same. But a file that took the place of another one of the same name and type is compared with
+    /// it. [`Looked::Differences`].
     Compare {
         /// The first time.
         from: Option<EventNo>,
-        /// The second.
+        /// The second time.
         to: Option<EventNo>,
-        /// Names the question for [`crate::Request::HowFar`]; 0: nobody will ask.
+        /// The number under which [`crate::Request::HowFar`] asks for progress; 0: nobody will ask.
         question: u64,
     },
     /// What a name meant over time, the latest first. [`Looked::Log`].
     Log {
-        /// The name in the directory, empty for the directory itself. Or a path from there, by directories
-        /// that may be gone.
+        /// The name in the directory, or a path from there through directories that may be gone. Empty for
+        /// the directory itself.
         name: Vec<u8>,
-        /// The most states that are wanted, at least one; `None`: all.
+        /// How many states the answer may have, at least one; `None`: all.
         most: Option<u32>,
     },
-    /// What is gone, the latest first. [`Looked::Deleted`].
+    /// Everything that is gone from the directory, the latest first. [`Looked::Deleted`].
     Deleted {
-        /// From all directories below, too.
+        /// Whether the directories below count, too.
         recursive: bool,
         /// As of [`Look::Compare`].
         question: u64,
     },
-    /// What only history holds of the whole volume. For everybody, as statfs(2). [`Looked::HistoryBytes`].
+    /// The bytes of the whole volume that only history holds. For everybody, as statfs(2).
+    /// [`Looked::HistoryBytes`].
     HistoryBytes,
-    /// What each snapshot holds of what is below the directory. [`Looked::Usage`].
+    /// The space that each snapshot holds below the directory. [`Looked::Usage`].
     Usage,
-    /// What each state of a name in the directory holds. [`Looked::UsageOf`].
+    /// The space that each state of a name in the directory holds. [`Looked::UsageOf`].
     UsageOf {
         /// As of [`Look::Log`].
         name: Vec<u8>,
     },
 }
 
-/// What is told of it.
+/// The answer to a [`Look`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Looked {
     /// Which directory it is.
     Identity(Identity),
-    /// What differs.
+    /// The differences.
     Differences(Vec<Difference>),
     /// The states of a name.
     Log(Vec<Logged>),
     /// What is gone.
     Deleted(Vec<Deleted>),
-    /// What only history holds of the volume.
+    /// The bytes of the volume that only history holds.
     HistoryBytes(HistoryBytes),
-    /// What snapshots hold.
+    /// The totals, and the space that each snapshot holds.
     Usage(UsageTotals, Vec<EventUsage>),
-    /// What the states of a name hold.
+    /// The totals, and the space that each state of a name holds.
     UsageOf(UsageTotals, Vec<StateUsage>),
 }
 
-/// A directory of a volume, and as of when it is seen.
+/// A directory of a volume, and the time as of which it is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Its inode.
@@ -88,23 +91,23 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether both are one directory, of whatever times.
+    /// Whether both are the same directory, at whatever times.
     pub fn is_same_directory(&self, other: &Identity) -> bool {
         (self.inode, self.incarnation) == (other.inode, other.incarnation)
     }
 }
 
-/// What only history holds of a volume, in bytes.
+/// The bytes of a volume that only history holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryBytes {
-    /// Of files: data, and metadata.
+    /// Versions of files: their data, and their metadata.
     pub files: Retained,
-    /// What says what is kept.
+    /// The trees that say what history keeps.
     pub index: u64,
 }
 
 impl HistoryBytes {
-    /// Of a volume whose space is this.
+    /// Takes them from the statistics of a volume.
     pub fn of(space: &Statfs) -> HistoryBytes {
         let bytes = |blocks: u64| blocks.saturating_mul(space.block_size.into());
         let files = Retained {
@@ -114,7 +117,7 @@ impl HistoryBytes {
         HistoryBytes { files, index: bytes(space.history_index_blocks) }
     }
 
-    /// All of it.
+    /// All of them.
     pub fn bytes(&self) -> u64 {
         self.files.bytes().saturating_add(self.index)
     }

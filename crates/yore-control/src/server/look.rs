@@ -1,4 +1,4 @@
-//! What is told of the past of a directory: differences, logs, what is gone, and what it takes.
+//! Answers questions about the past of a directory: differences, logs, what is gone, and the space it takes.
 
 use super::told::Told;
 use super::Who;
@@ -13,7 +13,7 @@ const NOT_TOLD: Error = Error::NotPermitted {
            read you can compare with `diff -r`",
 };
 
-/// Answers a question about a directory. Whether a user may ask it is decided before anything is looked at.
+/// Answers a question about a directory. It decides whether the user may ask before it reads anything.
 pub(super) fn answer(view: &View, directory: InodeNo, who: &Who<'_>, look: &Look) -> Result<Looked> {
     match look {
         Look::Identity => {
@@ -45,7 +45,7 @@ pub(super) fn answer(view: &View, directory: InodeNo, who: &Who<'_>, look: &Look
     }
 }
 
-/// Refuses who may not ask about a directory as a view has it.
+/// Refuses a user who may not ask about a directory as a view has it.
 fn check(view: &View, directory: InodeNo, who: &Who<'_>) -> Result<()> {
     match who.may_take(view, directory, None)? {
         true => Ok(()),
@@ -53,7 +53,7 @@ fn check(view: &View, directory: InodeNo, who: &Who<'_>) -> Result<()> {
     }
 }
 
-/// What differs; with a progress it is compared.
+/// The differences. With a progress, it compares files that replaced others of the same name.
 fn differences(
     view: &View,
     directory: InodeNo,
@@ -92,7 +92,7 @@ fn log(view: &View, directory: InodeNo, who: &Who<'_>, name: &[u8], most: Option
     check(view, directory, who)?;
     let most = most.map_or(usize::MAX, |most| most as usize);
     let (told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
-    // A directory that is gone has no permissions to check, so below those of others nothing is told.
+    // A directory that is gone has no permissions to check, so an owner learns nothing below those of others.
     let mut pass = |above: &Facts| match who.may_all || above.uid == who.uid {
         true => Ok(()),
         false => Err(NOT_TOLD),
@@ -142,7 +142,8 @@ fn deleted(
     Ok(Looked::Deleted(rows.all()?))
 }
 
-/// What states of a name hold that may be told. Without any it is as if there never was such a name.
+/// The space that the states of a name hold, as far as the user may learn of them. If he may learn of none,
+/// the answer is that there never was such a name.
 fn usage_of(
     view: &View,
     directory: InodeNo,
