@@ -11,11 +11,14 @@
 use crate::mountpoint::FS_TYPE;
 use crate::{MountConfig, MountError};
 use rustix::mount::MountFlags;
-use rustix::net::{recvmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use rustix::net::{
+    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
 use std::fs::OpenOptions;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -32,14 +35,14 @@ pub(crate) struct Attached {
 
 /// The helper process. It unmounts when its socket closes, which happens however this process ends.
 pub(crate) struct Watcher {
-    socket: Option<UnixStream>,
+    carrier: Option<UnixStream>,
     process: Child,
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
         // The helper sees the end of its socket, unmounts what is still mounted, and ends.
-        self.socket.take();
+        self.carrier.take();
         if let Err(error) = self.process.wait() {
             tracing::warn!(%error, "waiting for fusermount3");
         }
@@ -166,7 +169,8 @@ fn mount_by_helper(path: &Path, config: &MountConfig) -> Result<Attached, MountE
         Ok(descriptor) if config.auto_unmount => {
             // Nobody needs its messages any more, and a full pipe would stop it.
             process.stderr.take();
-            Ok(Attached { descriptor, watcher: Some(Watcher { socket: Some(ours), process }) })
+            let carrier = closed_last(&ours).map_err(|e| refused(e.to_string()))?;
+            Ok(Attached { descriptor, watcher: Some(Watcher { carrier: Some(carrier), process }) })
         }
         Ok(descriptor) => {
             let ended = process.wait().map_err(|e| refused(e.to_string()))?;
@@ -184,6 +188,24 @@ fn mount_by_helper(path: &Path, config: &MountConfig) -> Result<Attached, MountE
             })
         }
     }
+}
+
+/// Keeps `socket` open for as long as the returned one is, and a moment longer.
+///
+/// When a process is killed, the kernel closes its descriptors in the order of their numbers or the other way
+/// around. If it closed this socket before the last descriptor of /dev/fuse, the helper would ask a file
+/// system that still looked alive, get ECONNABORTED instead of the ENOTCONN by which it knows a dead one, and
+/// leave the mount there. So the socket is sent into the queue of another one that nobody reads. The kernel
+/// closes what a queue holds only after it has closed all descriptors of the process.
+fn closed_last(socket: &UnixStream) -> io::Result<UnixStream> {
+    let (sender, carrier) = UnixStream::pair()?;
+    let sockets = [socket.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    // There is room: the space was made for one descriptor.
+    control.push(SendAncillaryMessage::ScmRights(&sockets));
+    sendmsg(&sender, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+    Ok(carrier)
 }
 
 /// The descriptor that the helper sends with one byte.
