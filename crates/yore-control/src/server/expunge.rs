@@ -1,6 +1,8 @@
 //! What the history knows of a name, and how it is given up.
 
-use super::{check_name, fits, fitting, Who};
+use super::names::check_name;
+use super::rows::{fits, fitting};
+use super::who::Who;
 use crate::{Answer, Known, KnownFile, Named};
 use yore_fs::{Error, EventNo, InodeNo, Remembered, Result, View};
 

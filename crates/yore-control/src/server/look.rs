@@ -1,7 +1,7 @@
 //! Answers questions about the past of a directory: differences, logs, what is gone, and the space it takes.
 
 use super::told::Told;
-use super::Who;
+use super::who::Who;
 use crate::{HistoryBytes, Identity, Look, Looked};
 use std::ops::ControlFlow;
 use yore_fs::{

@@ -1,6 +1,6 @@
 //! Policies: what applies to a directory or file, and how it gets another policy.
 
-use super::Who;
+use super::who::Who;
 use crate::{Answer, PolicyHere};
 use std::os::unix::ffi::OsStrExt as _;
 use yore_fs::{Error, InodeNo, Policy, Result, Versioning, View};

@@ -1,7 +1,8 @@
 //! Rolls a directory back, and lists the rollbacks that have not ended.
 
+use super::rows::{fits, fitting};
 use super::told::visible_part;
-use super::{fits, fitting, Who};
+use super::who::Who;
 use crate::Answer;
 use std::os::unix::ffi::OsStrExt as _;
 use yore_fs::rollback::{Plan, Rights, Verb};

@@ -1,7 +1,8 @@
 //! Who may ask for what, and what comes of it.
 
+use super::snapshots::page;
 use super::*;
-use crate::{Client, Here, Look};
+use crate::{Client, Here, Look, Ongoing, Saying, Take, FORGET_MAX};
 
 mod expunge;
 mod policies;
@@ -10,7 +11,7 @@ mod put_back;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Caller, MkfsOptions, MountOptions, SpaceRules};
+use yore_fs::{Caller, EventNo, MkfsOptions, MountOptions, SpaceRules, UserLimits};
 
 /// The user who mounted the volume.
 const DAEMONS: u32 = 1;

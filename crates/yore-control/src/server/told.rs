@@ -7,7 +7,9 @@
 //! at all is decided before anything is read.
 
 use std::collections::HashMap;
-use yore_fs::{Access, Change, Deleted, Difference, Error, EventNo, InodeNo, Logged, Result, View};
+use yore_fs::{
+    Access, Change, Deleted, Difference, Error, EventNo, InodeNo, ListedEvent, Logged, Result, View,
+};
 
 /// Decides for one answer.
 pub(super) struct Told<'a> {
@@ -197,5 +199,36 @@ pub(super) fn visible_part(
         if end == path.len() {
             return Ok(path.to_string());
         }
+    }
+}
+
+/// Keeps those rows of a file's list that the user may learn: all if the user may look the name up, otherwise
+/// those as of which the user might have done so. If none are left, the answer is as if the name had never
+/// existed.
+pub(super) fn leave_reachable(
+    view: &View,
+    directory: InodeNo,
+    access: &Access,
+    name: &[u8],
+    rows: &mut Vec<ListedEvent>,
+) -> Result<()> {
+    if access.is_all() {
+        return Ok(());
+    }
+    match view.lookup(directory, name) {
+        Ok(_) if access.reaches(directory, view.event())? => return Ok(()),
+        Ok(_) | Err(Error::NotFound) => {}
+        Err(error) => return Err(error),
+    }
+    let mut told = Vec::new();
+    for row in rows.drain(..) {
+        if access.reaches(directory, Some(row.event.number))? {
+            told.push(row);
+        }
+    }
+    *rows = told;
+    match rows.is_empty() {
+        true => Err(Error::NotFound),
+        false => Ok(()),
     }
 }

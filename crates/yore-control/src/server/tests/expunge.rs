@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Named;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use yore_fs::SetAttr;
 
