@@ -1,6 +1,6 @@
 //! The client of a mount.
 
-use super::{misunderstood, Client};
+use super::methods::{misunderstood, Client};
 use crate::ongoing::ANSWER_MOST;
 use crate::wire::{decode_answer, decode_parts, encode_request, Wrong, BYTES, OPCODE};
 use crate::{Answer, Request};

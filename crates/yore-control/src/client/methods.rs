@@ -1,0 +1,464 @@
+//! One method for each request, whichever way it is asked.
+
+use super::watched::{self, Watch};
+use crate::{
+    Answer, HistoryBytes, Identity, Known, KnownFile, Look, Looked, Named, Page, PolicyHere, Request, Saying,
+    Stopped, Take, FORGET_MAX,
+};
+use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
+#[cfg(doc)]
+use yore_fs::View;
+use yore_fs::{
+    Deleted, Difference, Error, EventNo, EventUsage, ListedEvent, Logged, MissedVersions, OperationRow,
+    Policy, Result, SpaceRules, StateUsage, Timestamp, UsageTotals, WouldFree,
+};
+
+/// A directory of a volume that accepts requests. Each method is a [`Request`], which says who may send it.
+///
+/// Errors are those of the library, as it gave them, wherever it ran. Errors that only a mount can have are
+/// [`Error::Refused`], in words.
+pub trait Client: Sync {
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// Those of the request; or the mount cannot be reached.
+    fn ask(&self, request: &Request) -> Result<Answer>;
+
+    /// Takes a snapshot of the directory, with everything below it and everything written before.
+    ///
+    /// # Errors
+    /// As [`Request::Take`]; so for all others here.
+    fn take(&self, new: Take) -> Result<(EventNo, Timestamp)> {
+        match self.ask(&Request::Take(new))? {
+            Answer::Taken { number, time } => Ok((number, time)),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Changes the description of a snapshot, or whether it is held.
+    ///
+    /// # Errors
+    /// As [`Request::Describe`].
+    fn describe(&self, number: EventNo, saying: Saying) -> Result<()> {
+        done(self.ask(&Request::Describe { number, saying })?)
+    }
+
+    /// Forgets snapshots: all of them or none. Of more than [`FORGET_MAX`], it forgets those before the
+    /// error.
+    ///
+    /// # Errors
+    /// As [`Request::Forget`].
+    fn forget(&self, numbers: &[EventNo]) -> Result<()> {
+        let mut parts = numbers.chunks(FORGET_MAX);
+        parts.try_for_each(|part| done(self.ask(&Request::Forget { numbers: part.to_vec() })?))
+    }
+
+    /// A part of the list of snapshots that concern the directory: those numbered `from` or above.
+    ///
+    /// # Errors
+    /// As [`Request::List`].
+    fn snapshots(&self, from: EventNo) -> Result<Page<ListedEvent>> {
+        page(self.ask(&Request::List { from })?)
+    }
+
+    /// All snapshots that concern the directory.
+    ///
+    /// # Errors
+    /// As [`Request::List`].
+    fn all_snapshots(&self) -> Result<Vec<ListedEvent>> {
+        all_pages(|from| self.snapshots(from))
+    }
+
+    /// The snapshot as of which the directory is seen; `None` for a directory of the present.
+    ///
+    /// # Errors
+    /// As [`Request::Seen`].
+    fn seen(&self) -> Result<Option<ListedEvent>> {
+        Ok(page(self.ask(&Request::Seen)?)?.rows.into_iter().next())
+    }
+
+    /// A part of the list of versions of the file to which a name in the directory leads: those numbered
+    /// `from` or above.
+    ///
+    /// # Errors
+    /// As [`Request::Versions`]; [`Error::NotFound`] for a name that never led to anything.
+    fn versions(&self, name: &[u8], from: EventNo) -> Result<Page<ListedEvent>> {
+        page(self.ask(&Request::Versions { name: name.to_vec(), from })?)
+    }
+
+    /// All versions of a file.
+    ///
+    /// # Errors
+    /// As [`Client::versions`].
+    fn all_versions(&self, name: &[u8]) -> Result<Vec<ListedEvent>> {
+        all_pages(|from| self.versions(name, from))
+    }
+
+    /// The snapshot or version as of which a file is seen under a name in the directory; `None` for a file of
+    /// the present.
+    ///
+    /// # Errors
+    /// As [`Client::versions`].
+    fn version_seen(&self, name: &[u8]) -> Result<Option<ListedEvent>> {
+        Ok(page(self.ask(&Request::VersionSeen { name: name.to_vec() })?)?.rows.into_iter().next())
+    }
+
+    /// The last snapshot that has seen the directory; `None`: none has.
+    ///
+    /// # Errors
+    /// As [`Request::Last`].
+    fn last(&self) -> Result<Option<ListedEvent>> {
+        Ok(page(self.ask(&Request::Last)?)?.rows.into_iter().next())
+    }
+
+    /// Asks about the past, and tells how far the answer is until it is there. `look` makes the question of
+    /// its name.
+    ///
+    /// # Errors
+    /// As [`Look`]; so for all that look here.
+    fn look(&self, watch: Watch<'_>, look: &dyn Fn(u64) -> Look) -> Result<Looked> {
+        match watched::ask(&|request| self.ask(request), watch, &|question| Request::Look(look(question)))? {
+            Answer::Looked(looked) => Ok(looked),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Which directory it is, and as of when it is seen.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`].
+    fn identity(&self) -> Result<Identity> {
+        match self.look(None, &|_| Look::Identity)? {
+            Looked::Identity(identity) => Ok(identity),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What differs below the directory between two times, as [`View::diff`] tells it.
+    ///
+    /// # Errors
+    /// As [`View::diff`].
+    fn diff(&self, from: Option<EventNo>, to: Option<EventNo>) -> Result<Vec<Difference>> {
+        match self.look(None, &|_| Look::Diff { from, to })? {
+            Looked::Differences(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// The same as [`View::compare`] tells it.
+    ///
+    /// # Errors
+    /// As [`Client::diff`].
+    fn compare(
+        &self,
+        from: Option<EventNo>,
+        to: Option<EventNo>,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Difference>> {
+        match self.look(watch, &|question| Look::Compare { from, to, question })? {
+            Looked::Differences(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What a name in the directory meant over time, the latest first, as [`View::log_below`] tells it; no
+    /// more states than `most`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if no snapshot has seen the name.
+    fn log(&self, name: &[u8], most: Option<u32>) -> Result<Vec<Logged>> {
+        match self.look(None, &|_| Look::Log { name: name.to_vec(), most })? {
+            Looked::Log(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What is gone from the directory, the latest first, as [`View::deleted`] tells it.
+    ///
+    /// # Errors
+    /// As [`View::deleted`].
+    fn deleted(&self, recursive: bool, watch: Watch<'_>) -> Result<Vec<Deleted>> {
+        match self.look(watch, &|question| Look::Deleted { recursive, question })? {
+            Looked::Deleted(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What only history holds of the whole volume.
+    ///
+    /// # Errors
+    /// As [`Look::HistoryBytes`].
+    fn history_bytes(&self) -> Result<HistoryBytes> {
+        match self.look(None, &|_| Look::HistoryBytes)? {
+            Looked::HistoryBytes(bytes) => Ok(bytes),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What each snapshot holds of what is below the directory, as [`View::usage`] tells it.
+    ///
+    /// # Errors
+    /// As [`View::usage`].
+    fn usage(&self) -> Result<(UsageTotals, Vec<EventUsage>)> {
+        match self.look(None, &|_| Look::Usage)? {
+            Looked::Usage(totals, events) => Ok((totals, events)),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What each state of a name in the directory holds, as [`View::usage_of`] tells it.
+    ///
+    /// # Errors
+    /// As [`Client::log`].
+    fn usage_of(&self, name: &[u8]) -> Result<(UsageTotals, Vec<StateUsage>)> {
+        match self.look(None, &|_| Look::UsageOf { name: name.to_vec() })? {
+            Looked::UsageOf(totals, states) => Ok((totals, states)),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// How far the volume is with giving up what forgotten snapshots held: what is done, and how much there
+    /// is to do. `None`: nothing is left.
+    ///
+    /// # Errors
+    /// As [`Request::HowFar`].
+    fn forgetting(&self) -> Result<Option<(u64, u64)>> {
+        match self.ask(&Request::HowFar { question: None })? {
+            Answer::HowFar(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// The operations on the past of the volume, and who did them, the latest first. Each has its place in
+    /// the list.
+    ///
+    /// # Errors
+    /// As [`Request::Operations`].
+    fn operations(&self) -> Result<Vec<(u64, OperationRow)>> {
+        let (mut all, mut before) = (Vec::new(), None);
+        loop {
+            match self.ask(&Request::Operations { before })? {
+                Answer::Operations { rows, next } => {
+                    all.extend(rows);
+                    match (next, before) {
+                        (None, _) => return Ok(all),
+                        (Some(next), Some(before)) if next >= before => return Err(misunderstood()),
+                        _ => before = next,
+                    }
+                }
+                _ => return Err(misunderstood()),
+            }
+        }
+    }
+
+    /// Pins the snapshot as of which this is seen as long as this process lives, or on a volume opened here
+    /// as long as the client does. Returns whether there is such a snapshot and it could be pinned.
+    ///
+    /// # Errors
+    /// As [`Request::Pin`].
+    fn keep(&self) -> Result<bool> {
+        match self.ask(&Request::Pin)? {
+            Answer::Pinned(kept) => Ok(kept),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// How much history the volume keeps when it is full.
+    ///
+    /// # Errors
+    /// As [`Request::SpaceRules`].
+    fn space_rules(&self) -> Result<SpaceRules> {
+        match self.ask(&Request::SpaceRules)? {
+            Answer::SpaceRules(rules) => Ok(rules),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Changes how much history the volume keeps when it is full.
+    ///
+    /// # Errors
+    /// As [`Request::SetSpaceRules`].
+    fn set_space_rules(&self, rules: SpaceRules) -> Result<()> {
+        done(self.ask(&Request::SetSpaceRules(rules))?)
+    }
+
+    /// The history that the volume gave up because it was full, the oldest first. Each row has its place in
+    /// the list.
+    ///
+    /// # Errors
+    /// As [`Request::GivenUp`].
+    fn given_up(&self) -> Result<Vec<(u64, OperationRow)>> {
+        all_parts(|from| match self.ask(&Request::GivenUp { from })? {
+            Answer::Operations { rows, next } => Ok((rows, next)),
+            _ => Err(misunderstood()),
+        })
+    }
+
+    /// The history that the volume gives up by itself when it is full, and what would free more.
+    ///
+    /// # Errors
+    /// As [`Request::WouldFree`].
+    fn what_would_free(&self) -> Result<WouldFree> {
+        match self.ask(&Request::WouldFree)? {
+            Answer::WouldFree(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// The versions that were not made since the volume became full; `None` if there are none.
+    ///
+    /// # Errors
+    /// As [`Request::MissedVersions`].
+    fn missed_versions(&self) -> Result<Option<MissedVersions>> {
+        match self.ask(&Request::MissedVersions)? {
+            Answer::MissedVersions(missed) => Ok(missed),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Makes the volume longer. Returns its new length in bytes.
+    ///
+    /// # Errors
+    /// As [`Request::Lengthen`]; [`Error::Refused`] if that is impossible.
+    fn lengthen(&self, bytes: u64) -> Result<u64> {
+        match self.ask(&Request::Lengthen { bytes })? {
+            Answer::Length { bytes, .. } => Ok(bytes),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Erases everything that no name leads to any more. Returns how many free blocks were left out.
+    ///
+    /// # Errors
+    /// As [`Request::Shred`].
+    fn shred(&self) -> Result<u64> {
+        match self.ask(&Request::Shred)? {
+            Answer::Shredded { blocks_left_out } => Ok(blocks_left_out),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// The policy of the directory or file, and what applies to it.
+    ///
+    /// # Errors
+    /// As [`Request::Policy`]; [`Error::NotPermitted`] for directories and files of the past; so for the
+    /// next.
+    fn policy(&self) -> Result<PolicyHere> {
+        match self.ask(&Request::Policy)? {
+            Answer::Policy(found) => Ok(*found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Gives the directory or file another policy. A policy that says nothing removes its own.
+    ///
+    /// # Errors
+    /// As [`Request::SetPolicy`]; [`Error::Invalid`] and [`Error::Refused`] for policies that are impossible.
+    fn set_policy(&self, policy: Policy) -> Result<()> {
+        done(self.ask(&Request::SetPolicy(policy))?)
+    }
+
+    /// Rolls the directory back.
+    ///
+    /// # Errors
+    /// As [`yore_fs::View::rollback`], and as [`Request::RollBack`].
+    fn roll_back(&self, plan: &Plan) -> Result<RolledBack> {
+        match self.ask(&Request::RollBack(*plan))? {
+            Answer::RolledBack(done) => Ok(done),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// The rollbacks that have not ended, each with the path of its directory on the volume.
+    ///
+    /// # Errors
+    /// As [`Request::UnfinishedRollbacks`].
+    fn unfinished_rollbacks(&self) -> Result<Vec<(UnfinishedRollback, Option<Vec<u8>>)>> {
+        all_parts(|from| match self.ask(&Request::UnfinishedRollbacks { from })? {
+            Answer::UnfinishedRollbacks { rows, next } => Ok((rows, next)),
+            _ => Err(misunderstood()),
+        })
+    }
+
+    /// Everything the history knows of a name in the directory: in total, and for each file.
+    ///
+    /// # Errors
+    /// As [`Request::HistoryOf`]; [`Error::NotFound`] for a name that leads to nothing,
+    /// [`Error::IsADirectory`] for a directory if files below it are not requested too.
+    fn history_of(&self, of: &Named) -> Result<(Known, Vec<KnownFile>)> {
+        let mut all = Known::default();
+        let files = all_parts(|from| match self.ask(&Request::HistoryOf { of: of.clone(), from })? {
+            Answer::HistoryOf { known, rows, next } => {
+                all = known;
+                Ok((rows, next))
+            }
+            _ => Err(misunderstood()),
+        })?;
+        Ok((all, files))
+    }
+
+    /// Gives that history up. Returns how much it was.
+    ///
+    /// # Errors
+    /// As [`Client::history_of`]; [`Error::Held`], [`Error::Pinned`] or [`Error::TakenByOthers`] if a
+    /// snapshot that must stay has seen some of it, and [`Error::Invalid`] for the root directory. On an
+    /// error nothing is given up.
+    fn expunge(&self, of: &Named) -> Result<Known> {
+        match self.ask(&Request::Expunge(of.clone()))? {
+            Answer::Expunged(known) => Ok(known),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Why nothing is written to the volume any more; `None` if writing goes on.
+    ///
+    /// # Errors
+    /// As [`Request::Stopped`].
+    fn stopped(&self) -> Result<Option<Stopped>> {
+        match self.ask(&Request::Stopped)? {
+            Answer::Stopped(stopped) => Ok(stopped),
+            _ => Err(misunderstood()),
+        }
+    }
+}
+
+fn done(answer: Answer) -> Result<()> {
+    match answer {
+        Answer::Done => Ok(()),
+        _ => Err(misunderstood()),
+    }
+}
+
+fn page(answer: Answer) -> Result<Page<ListedEvent>> {
+    match answer {
+        Answer::Page(page) => Ok(page),
+        _ => Err(misunderstood()),
+    }
+}
+
+/// All of a list that comes in pages.
+fn all_pages<T>(mut page: impl FnMut(EventNo) -> Result<Page<T>>) -> Result<Vec<T>> {
+    all_parts(|from| {
+        let Page { rows, next } = page(EventNo(from))?;
+        Ok((rows, next.map(|next| next.0)))
+    })
+}
+
+/// All of a list that comes in parts, each with the place to go on from. The list must come to an end.
+fn all_parts<T>(mut part: impl FnMut(u64) -> Result<(Vec<T>, Option<u64>)>) -> Result<Vec<T>> {
+    let (mut all, mut at) = (Vec::new(), Some(0));
+    while let Some(from) = at {
+        let (rows, next) = part(from)?;
+        if next.is_some_and(|next| next <= from) {
+            return Err(misunderstood());
+        }
+        all.extend(rows);
+        at = next;
+    }
+    Ok(all)
+}
+
+/// The error for an answer that does not fit the request.
+pub(super) fn misunderstood() -> Error {
+    Error::Refused("the mount's answer is not understood: unmount the volume and mount it again".into())
+}
