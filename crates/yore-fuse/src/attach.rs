@@ -8,7 +8,7 @@
 //! its own, by the user id of each request. That check is switched off, because it would also refuse what the
 //! kernel does on nobody's behalf, such as writing back times under its own id.
 
-use crate::mountpoint::FS_TYPE;
+use crate::mountpoint::{FS_TYPE, HELPER};
 use crate::{MountConfig, MountError};
 use rustix::mount::MountFlags;
 use rustix::net::{
@@ -23,9 +23,6 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-
-/// The helper's name.
-pub(crate) const HELPER: &str = "fusermount3";
 
 /// A bound descriptor, and the helper that watches over it if automatic unmounting was asked for.
 pub(crate) struct Attached {

@@ -9,6 +9,7 @@
 //!   else.
 //! - `session` runs the threads and ends them. However a session ends, it closes the view and reports the
 //!   end.
+//! - `connection` is what the threads of a session share.
 //! - `serve` is the translation: one method per request, and no state of its own beyond what the kernel's
 //!   flags require.
 //! - `serve::asked` brings requests that do not concern the content of files, by ioctls on directories, to
@@ -47,6 +48,7 @@
 
 mod attach;
 mod config;
+mod connection;
 mod convert;
 mod errno;
 mod error;

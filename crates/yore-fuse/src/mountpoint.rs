@@ -17,6 +17,9 @@ use yore_fs::mounts;
 /// The type that the table of mounts shows for Yore.
 pub(crate) const FS_TYPE: &str = "fuse.yore";
 
+/// The set-user-id helper that mounts and unmounts for ordinary users.
+pub(crate) const HELPER: &str = "fusermount3";
+
 /// One line of the table of mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountedAt {
@@ -230,7 +233,7 @@ fn control_files() -> io::Result<OwnedFd> {
 }
 
 fn helper_unmount(path: &Path, lazy: bool) -> Result<(), String> {
-    let mut command = Command::new(crate::attach::HELPER);
+    let mut command = Command::new(HELPER);
     command.env("LC_ALL", "C").arg("-u");
     if lazy {
         command.arg("-z");

@@ -1,5 +1,8 @@
 //! One method per request: it turns the arguments into a call of the view, and the outcome into a reply.
 //!
+//! The methods of a trait stand in one `impl`, so this file is long. What is more than a translation is in
+//! the files of `serve/`.
+//!
 //! The thread that read a request answers it: a hand-over would cost as much as the round trip itself. Every
 //! request is answered exactly once; fuser's reply types see to that.
 //!
@@ -21,35 +24,29 @@ mod gone;
 mod nodes;
 mod rollback;
 mod saves;
+mod server;
 mod snapshots;
 mod writers;
 
-use crate::config::Granted;
 use crate::convert::{no_attr, set_time};
 use crate::errno::{becomes_eio, errno, worth_logging};
-use crate::notices::{set_serving, Notices};
 use crate::past::PastNodes;
 use crate::privilege;
-use crate::process_pins::ProcessPins;
-use crate::session::{register_thread, Shared};
-use crate::snapdir::{self, SnapDir};
-use crate::MountConfig;
+use crate::snapdir;
 use fuser::*;
 use nodes::listed_number;
-use saves::Saves;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
-use writers::Writers;
 use yore_fs::time::When;
 use yore_fs::{
-    Behalf, Caller, Error, FallocateMode, FileKind, InodeNo, RenameMode, Resolved, SeekTo, SetAttr,
-    SetXattrMode, View, WriteMode,
+    Error, FallocateMode, FileKind, RenameMode, Resolved, SeekTo, SetAttr, SetXattrMode, WriteMode,
 };
+
+pub(crate) use server::Server;
 
 /// Longest stretch that one copy_file_range request copies; callers go on with the rest. This bounds how long
 /// a thread that serves is busy.
@@ -73,26 +70,6 @@ thread_local! {
 /// Attributes that are ACLs.
 const ACLS: &[u8] = b"system.posix_acl_";
 
-/// Serves a view.
-pub(crate) struct Server {
-    /// A view of the mount's own time: the present, or a snapshot.
-    view: View,
-    /// The directory that is mounted.
-    root: InodeNo,
-    config: MountConfig,
-    granted: Granted,
-    shared: Arc<Shared>,
-    past: PastNodes,
-    writers: Writers,
-    saves: Saves,
-    /// What [`yore_control`] remembers between requests.
-    ongoing: Arc<yore_control::Ongoing>,
-    process_pins: Arc<ProcessPins>,
-    snapdir: Option<SnapDir>,
-    /// Notifies the kernel of what it must not believe any more; set once the session exists.
-    notices: Arc<OnceLock<Notices>>,
-}
-
 /// The view and the inode of a node; otherwise replies that the node is gone.
 macro_rules! seen {
     ($server:ident, $node:expr, $reply:ident) => {
@@ -108,93 +85,24 @@ macro_rules! seen {
     }};
 }
 
-/// Lives while a request is served; see `session` on panics.
-struct Serving<'a>(&'a Shared);
-
-impl Drop for Serving<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.note_panic();
-        }
-        set_serving(false);
+fn fallocate_mode(mode: i32) -> Option<FallocateMode> {
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        0 => Some(FallocateMode::Allocate { keep_size }),
+        // fallocate(2): a hole must not change the size.
+        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(FallocateMode::PunchHole),
+        libc::FALLOC_FL_ZERO_RANGE => Some(FallocateMode::ZeroRange { keep_size }),
+        _ => None,
     }
 }
 
-impl Server {
-    pub(crate) fn new(
-        view: View,
-        root: InodeNo,
-        config: &MountConfig,
-        shared: Arc<Shared>,
-        notices: Arc<OnceLock<Notices>>,
-    ) -> Server {
-        // The view does not know who made a change.
-        let of_anybody = match config.allow_other && !config.others_give_up_history {
-            true => view.on_behalf_of(Behalf::Nobody),
-            false => view.clone(),
-        };
-        let saves = Saves::new(of_anybody, shared.clone());
-        Server {
-            view,
-            root,
-            config: config.clone(),
-            granted: Granted::default(),
-            shared,
-            writers: Writers::default(),
-            saves,
-            past: PastNodes::default(),
-            ongoing: Arc::default(),
-            process_pins: Arc::default(),
-            snapdir: config.snapdir.as_ref().map(|name| SnapDir::new(name.as_bytes().to_vec())),
-            notices,
-        }
-    }
-
-    fn serving(&self) -> Serving<'_> {
-        register_thread(&self.shared);
-        set_serving(true);
-        Serving(&self.shared)
-    }
-
-    fn caller(&self, request: &Request, umask: u32) -> Caller {
-        Caller { uid: request.uid(), gid: request.gid(), umask, keeps_set_id: true }
-    }
-
-    /// The number for `error`. Errors that the caller's program cannot explain go to the log, with the inode
-    /// concerned.
-    fn number(&self, call: &'static str, inode: InodeNo, error: Error) -> Errno {
-        if worth_logging(&error) {
-            tracing::error!(call, inode = inode.0, %error, "a request failed");
-        }
-        errno(&error)
-    }
-
-    fn done(&self, call: &'static str, at: InodeNo, outcome: yore_fs::Result<()>, reply: ReplyEmpty) {
-        match outcome {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(self.number(call, at, error)),
-        }
-    }
-
-    fn fallocate_mode(mode: i32) -> Option<FallocateMode> {
-        let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
-        match mode & !libc::FALLOC_FL_KEEP_SIZE {
-            0 => Some(FallocateMode::Allocate { keep_size }),
-            // fallocate(2): a hole must not change the size.
-            libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(FallocateMode::PunchHole),
-            libc::FALLOC_FL_ZERO_RANGE => Some(FallocateMode::ZeroRange { keep_size }),
-            _ => None,
-        }
-    }
-
-    /// The protocol of both calls that read attributes: size 0 asks for the length of the answer.
-    fn xattr_reply(data: &[u8], size: u32, too_small: Errno, reply: ReplyXattr) {
-        match (size, u32::try_from(data.len())) {
-            (_, Err(_)) => reply.error(Errno::E2BIG),
-            (0, Ok(len)) => reply.size(len),
-            (size, Ok(len)) if len > size => reply.error(too_small),
-            _ => reply.data(data),
-        }
+/// The protocol of both calls that read attributes: size 0 asks for the length of the answer.
+fn xattr_reply(data: &[u8], size: u32, too_small: Errno, reply: ReplyXattr) {
+    match (size, u32::try_from(data.len())) {
+        (_, Err(_)) => reply.error(Errno::E2BIG),
+        (0, Ok(len)) => reply.size(len),
+        (size, Ok(len)) if len > size => reply.error(too_small),
+        _ => reply.data(data),
     }
 }
 
@@ -774,7 +682,7 @@ impl Filesystem for Server {
         }
         let (view, inode) = seen!(self, node, reply);
         match view.getxattr(inode, name.as_bytes()) {
-            Ok(value) => Server::xattr_reply(&value, size, Errno::ERANGE, reply),
+            Ok(value) => xattr_reply(&value, size, Errno::ERANGE, reply),
             Err(error) => reply.error(self.number("getxattr", inode, error)),
         }
     }
@@ -782,7 +690,7 @@ impl Filesystem for Server {
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
         let _serving = self.serving();
         if node == snapdir::NODE {
-            return Server::xattr_reply(&[], size, Errno::ERANGE, reply);
+            return xattr_reply(&[], size, Errno::ERANGE, reply);
         }
         let (view, inode) = seen!(self, node, reply);
         match view.listxattr(inode) {
@@ -794,7 +702,7 @@ impl Filesystem for Server {
                     list.extend_from_slice(name);
                     list.push(0);
                 }
-                Server::xattr_reply(&list, size, Errno::ERANGE, reply);
+                xattr_reply(&list, size, Errno::ERANGE, reply);
             }
             Err(error) => reply.error(self.number("listxattr", inode, error)),
         }
@@ -870,7 +778,7 @@ impl Filesystem for Server {
     ) {
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply, request);
-        let Some(mode) = Server::fallocate_mode(mode) else {
+        let Some(mode) = fallocate_mode(mode) else {
             return reply.error(Errno::EOPNOTSUPP);
         };
         self.before_change(&view, inode, request.pid(), false);

@@ -24,7 +24,7 @@
 //! time of -2^63 seconds and some nanoseconds.) Each thread therefore has a value whose destructor runs when
 //! the thread ends. It aborts the connection unless that was already over, because a connection with too few
 //! readers hangs its users. Mounts that share a volume share its memory, so a panic in one ends them all
-//! ([`Siblings`]).
+//! ([`Siblings`]). `connection` has the guard, the destructor and what the threads share.
 //!
 //! # Snapshots
 //! A mount of a snapshot ([`mount_snapshot`]) has its own connection and threads. Its end releases the
@@ -32,16 +32,15 @@
 //! volume is closed when its last owner drops it.
 
 use crate::attach::{attach, Watcher};
+use crate::connection::{Shared, Siblings};
 use crate::mountpoint::{self, abort, detach, mounted_at, prepare, unmount_idle, MountedAt};
 use crate::serve::Server;
 use crate::{tuning, MountConfig, MountError, Notices, SessionError, UnmountError};
 use fuser::{Filesystem, SessionACL};
-use parking_lot::Mutex;
-use std::cell::RefCell;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use yore_fs::{InodeNo, Pin, View};
 
@@ -79,119 +78,6 @@ fn unmount_when_idle(path: &std::path::Path) -> Result<(), UnmountError> {
         }
     }
     unmount_idle(path)
-}
-
-/// What a session's threads and its handles share.
-pub(crate) struct Shared {
-    mountpoint: PathBuf,
-    device: (u32, u32),
-    siblings: Arc<Siblings>,
-    aborted: AtomicBool,
-    ended: AtomicBool,
-}
-
-/// The sessions of one volume.
-#[derive(Default)]
-struct Siblings {
-    panicked: AtomicBool,
-    /// The sessions that may still live.
-    members: Mutex<Vec<Weak<Shared>>>,
-}
-
-impl Siblings {
-    fn join(&self, shared: &Arc<Shared>) {
-        let mut members = self.members.lock();
-        members.retain(|member| member.strong_count() > 0);
-        members.push(Arc::downgrade(shared));
-    }
-
-    fn have_panicked(&self) -> bool {
-        self.panicked.load(Ordering::SeqCst)
-    }
-}
-
-impl Shared {
-    /// The mount's device number, major and minor.
-    pub(crate) fn device(&self) -> (u32, u32) {
-        self.device
-    }
-
-    /// A thread that serves is unwinding.
-    pub(crate) fn note_panic(&self) {
-        self.siblings.panicked.store(true, Ordering::SeqCst);
-        let members: Vec<Arc<Shared>> =
-            self.siblings.members.lock().iter().filter_map(Weak::upgrade).collect();
-        for member in members {
-            member.abort_connection();
-        }
-    }
-
-    /// Whether memory is in doubt: nothing may be written any more.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.siblings.have_panicked()
-    }
-
-    /// Whether the session has ended, or has been told to.
-    pub(crate) fn is_over(&self) -> bool {
-        self.aborted.load(Ordering::SeqCst) || self.ended.load(Ordering::SeqCst)
-    }
-
-    fn abort_connection(&self) {
-        self.aborted.store(true, Ordering::SeqCst);
-        if let Err(reason) = self.abort_if_ours() {
-            tracing::error!(mountpoint = %self.mountpoint.display(), reason, "cannot abort the connection");
-        }
-    }
-
-    fn abort_if_ours(&self) -> Result<(), String> {
-        match self.ours() {
-            Ok(true) => abort(&self.mountpoint, self.device),
-            Ok(false) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    /// Whether our mount is still the one at the mount point.
-    fn ours(&self) -> io::Result<bool> {
-        Ok(mounted_at(&self.mountpoint)?.is_some_and(|m| m.device == self.device))
-    }
-}
-
-/// Runs when a thread that serves ends; see the head of the file.
-struct ThreadEnd(Arc<Shared>);
-
-impl Drop for ThreadEnd {
-    fn drop(&mut self) {
-        // In an orderly end the connection ends first. After that the mount point has nothing on it any more,
-        // or something dead, or something new that is not ours.
-        if !self.0.ended.load(Ordering::SeqCst) {
-            self.0.abort_connection_after_thread();
-        }
-    }
-}
-
-impl Shared {
-    fn abort_connection_after_thread(&self) {
-        match self.ours() {
-            // The mount is still there although its reader is gone: no unmount ended this thread.
-            Ok(true) => self.abort_connection(),
-            Ok(false) => {}
-            Err(error) => tracing::error!(%error, "cannot read the table of mounts"),
-        }
-    }
-}
-
-thread_local! {
-    static THREAD_END: RefCell<Option<ThreadEnd>> = const { RefCell::new(None) };
-}
-
-/// Called with each request: registers the thread the first time.
-pub(crate) fn register_thread(shared: &Arc<Shared>) {
-    THREAD_END.with_borrow_mut(|end| {
-        if end.is_none() {
-            *end = Some(ThreadEnd(shared.clone()));
-        }
-    });
 }
 
 /// A mounted view. Dropping it without [`Session::wait`] aborts the connection and closes the view.

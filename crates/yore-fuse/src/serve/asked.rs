@@ -1,13 +1,13 @@
 //! Brings requests of [`yore_control`] to the one function that answers them. The kernel says who asks.
 
-use super::background::{write_stores, Watched};
+use super::background::write_stores;
 use super::rollback::tell;
-use super::Server;
+use super::server::Server;
+use crate::connection::{Shared, Watched};
 use crate::errno::worth_logging;
 use crate::notices::Notices;
 use crate::privilege;
 use crate::process_pins::ProcessPins;
-use crate::session::Shared;
 use fuser::{Errno, ReplyIoctl, Request};
 use std::sync::Arc;
 use yore_control::{Host, Kept, Ongoing, Who, Wrong};

@@ -18,7 +18,7 @@
 //! The daemon misses reads of cached pages that stop before the end of the file, and stores and loads through
 //! mappings.
 
-use super::Server;
+use super::server::Server;
 use crate::privilege;
 use fuser::{INodeNo, OpenAccMode, OpenFlags, Request};
 use std::time::Duration;

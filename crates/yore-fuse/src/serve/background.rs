@@ -1,26 +1,14 @@
 //! Requests that wait for the effect of other requests. A thread of its own answers each of them, because
 //! otherwise all threads that serve might end up waiting.
 
-use super::Server;
+use super::server::Server;
+use crate::connection::Shared;
 use crate::errno::{errno, worth_logging};
 use crate::mapped::mapped_files;
 use crate::notices::Notices;
 use crate::past::PastNodes;
-use crate::session::Shared;
 use fuser::ReplyIoctl;
-use std::sync::Arc;
 use yore_fs::{InodeNo, Result};
-
-/// A contradiction in memory ends all sessions, wherever it is found.
-pub(super) struct Watched(pub(super) Arc<Shared>);
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.note_panic();
-        }
-    }
-}
 
 /// Answers an ioctl that gives nothing back.
 pub(super) fn answer(inode: InodeNo, outcome: Result<()>, reply: ReplyIoctl) {

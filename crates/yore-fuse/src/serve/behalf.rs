@@ -2,7 +2,7 @@
 //! it at the cost of all history that need not stay. Others may do so only at the cost of history that they
 //! could forget by a command ([`Behalf`]).
 
-use super::Server;
+use super::server::Server;
 use fuser::Request;
 use std::borrow::Cow;
 use yore_fs::{Behalf, InodeNo, View};

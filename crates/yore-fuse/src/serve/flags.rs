@@ -8,8 +8,9 @@
 //! written before a file becomes immutable. Later stores are refused when the kernel writes them, and
 //! dropped.
 
-use super::background::{answer, Watched};
-use super::Server;
+use super::background::answer;
+use super::server::Server;
+use crate::connection::Watched;
 use crate::errno::errno;
 use fuser::{Errno, ReplyIoctl, Request};
 use rustix::ioctl::{opcode, Opcode};

@@ -1,7 +1,7 @@
 //! Notifies the kernel when the history of files is given up. The kernel believes attributes, content and
 //! listings of the past for hours, because nothing there changes; this is the one exception.
 
-use super::Server;
+use super::server::Server;
 use std::collections::HashSet;
 use yore_fs::{EventNo, InodeNo, Remembered};
 

@@ -1,6 +1,6 @@
 //! Which file a node is, and of which time; and how the kernel learns of it.
 
-use super::Server;
+use super::server::Server;
 use crate::config::PastAccess;
 use crate::convert::{file_attr, inode_of, no_attr, node_of};
 use crate::errno::errno;

@@ -21,9 +21,8 @@
 //! One case stays undetected: a program adds to a file, or writes in its middle, and closes it, and does so
 //! again within [`QUIET`]. Both saves become one version.
 
-use super::Server;
+use crate::connection::{Shared, Watched};
 use crate::privilege::process_of;
-use crate::session::Shared;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::fs;
@@ -154,7 +153,7 @@ impl Saves {
             let inner = self.inner.clone();
             let work = move || {
                 let shared = inner.shared.clone();
-                let _watched = super::background::Watched(shared);
+                let _watched = Watched(shared);
                 inner.attend();
             };
             *thread = Some(std::thread::Builder::new().name("yore-saves".into()).spawn(work)?);
@@ -227,15 +226,6 @@ impl Drop for Saves {
         let files = std::mem::take(&mut self.inner.waiting.lock().files);
         if !self.inner.shared.is_in_doubt() && !std::thread::panicking() {
             files.into_keys().for_each(|inode| self.inner.closed(inode));
-        }
-    }
-}
-
-impl Server {
-    /// As [`Saves::before`], for a node.
-    pub(super) fn before_change(&self, view: &View, inode: InodeNo, thread: u32, is_emptied: bool) {
-        if view.event().is_none() {
-            self.saves.before(inode, thread, is_emptied);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The requests that concern the directory of snapshots, see [`crate::snapdir`].
 
-use super::Server;
+use super::server::Server;
 use crate::past::{Key, PastNodes};
 use crate::snapdir::{self, DOT, DOT_DOT};
 use fuser::{

@@ -1,0 +1,132 @@
+//! What the threads and handles of a session share: whether its connection was aborted or has ended, and
+//! whether a thread found a contradiction in memory. The head of `session` says what follows from that.
+
+use crate::mountpoint::{abort, mounted_at};
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+/// What a session's threads and its handles share.
+pub(crate) struct Shared {
+    pub(crate) mountpoint: PathBuf,
+    pub(crate) device: (u32, u32),
+    pub(crate) siblings: Arc<Siblings>,
+    pub(crate) aborted: AtomicBool,
+    pub(crate) ended: AtomicBool,
+}
+
+/// The sessions of one volume.
+#[derive(Default)]
+pub(crate) struct Siblings {
+    panicked: AtomicBool,
+    /// The sessions that may still live.
+    members: Mutex<Vec<Weak<Shared>>>,
+}
+
+impl Siblings {
+    pub(crate) fn join(&self, shared: &Arc<Shared>) {
+        let mut members = self.members.lock();
+        members.retain(|member| member.strong_count() > 0);
+        members.push(Arc::downgrade(shared));
+    }
+
+    pub(crate) fn have_panicked(&self) -> bool {
+        self.panicked.load(Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    /// The mount's device number, major and minor.
+    pub(crate) fn device(&self) -> (u32, u32) {
+        self.device
+    }
+
+    /// A thread that serves is unwinding.
+    pub(crate) fn note_panic(&self) {
+        self.siblings.panicked.store(true, Ordering::SeqCst);
+        let members: Vec<Arc<Shared>> =
+            self.siblings.members.lock().iter().filter_map(Weak::upgrade).collect();
+        for member in members {
+            member.abort_connection();
+        }
+    }
+
+    /// Whether memory is in doubt: nothing may be written any more.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.siblings.have_panicked()
+    }
+
+    /// Whether the session has ended, or has been told to.
+    pub(crate) fn is_over(&self) -> bool {
+        self.aborted.load(Ordering::SeqCst) || self.ended.load(Ordering::SeqCst)
+    }
+
+    fn abort_connection(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
+        if let Err(reason) = self.abort_if_ours() {
+            tracing::error!(mountpoint = %self.mountpoint.display(), reason, "cannot abort the connection");
+        }
+    }
+
+    fn abort_if_ours(&self) -> Result<(), String> {
+        match self.ours() {
+            Ok(true) => abort(&self.mountpoint, self.device),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether our mount is still the one at the mount point.
+    pub(crate) fn ours(&self) -> io::Result<bool> {
+        Ok(mounted_at(&self.mountpoint)?.is_some_and(|m| m.device == self.device))
+    }
+
+    fn abort_connection_after_thread(&self) {
+        match self.ours() {
+            // The mount is still there although its reader is gone: no unmount ended this thread.
+            Ok(true) => self.abort_connection(),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "cannot read the table of mounts"),
+        }
+    }
+}
+
+/// Runs when a thread that serves ends; see the head of `session`.
+struct ThreadEnd(Arc<Shared>);
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        // In an orderly end the connection ends first. After that the mount point has nothing on it any more,
+        // or something dead, or something new that is not ours.
+        if !self.0.ended.load(Ordering::SeqCst) {
+            self.0.abort_connection_after_thread();
+        }
+    }
+}
+
+thread_local! {
+    static THREAD_END: RefCell<Option<ThreadEnd>> = const { RefCell::new(None) };
+}
+
+/// Called with each request: registers the thread the first time.
+pub(crate) fn register_thread(shared: &Arc<Shared>) {
+    THREAD_END.with_borrow_mut(|end| {
+        if end.is_none() {
+            *end = Some(ThreadEnd(shared.clone()));
+        }
+    });
+}
+
+/// A contradiction in memory ends all sessions, wherever it is found.
+pub(crate) struct Watched(pub(crate) Arc<Shared>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.note_panic();
+        }
+    }
+}
