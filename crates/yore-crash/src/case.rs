@@ -27,10 +27,10 @@
 //! - `events`: snapshots are taken between the operations ([`crate::past`]); they count as operations.
 //! - `expunges`: also, files are expunged from the snapshots.
 
-use crate::crash::Trial;
 use crate::generate::{sequence, Profile};
 use crate::op::Op;
 use crate::past::{weave, weave_expunges};
+use crate::trial::Trial;
 use std::fmt;
 use std::str::FromStr;
 use yore_device::simulated::CrashState;

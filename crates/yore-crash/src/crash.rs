@@ -16,9 +16,11 @@
 
 use crate::judge::{Bounds, Unit};
 use crate::past::{must_begin_with, observe_all, taken_of, Seen};
-use crate::record::{record_more, Recorded};
+use crate::record::record_more;
+use crate::recorded::{Part, Recorded};
 use crate::subject::observe;
 use crate::tree::Tree;
+use crate::trial::Trial;
 use crate::volume::{must_be_clean, open, Wrong};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -32,34 +34,6 @@ use yore_device::simulated::{
 };
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_fs::{Caller, Error, EventNo, FallocateMode, FileKind, InodeNo, SetAttr, View, WriteMode};
-
-/// What else to do with a state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trial {
-    /// Change something, unmount, and check again.
-    pub use_it: bool,
-    /// Crash again while mounting: the seed of where and how.
-    pub again: Option<u64>,
-    /// Crash a third time, while mounting after the second.
-    pub third: Option<u64>,
-    /// Run the sequence of this seed after the crash, and crash that.
-    pub more: Option<u64>,
-}
-
-impl Trial {
-    /// About one state in four is tried in one more way.
-    fn draw(random: &mut Xoshiro256PlusPlus) -> Trial {
-        let seed = random.random_range(0..1_000_000);
-        let none = Trial::default();
-        match random.random_range(0..64) {
-            0..=4 => Trial { use_it: true, ..none },
-            5..=8 => Trial { again: Some(seed), ..none },
-            9..=11 => Trial { again: Some(seed), third: Some(seed + 1), ..none },
-            12 => Trial { more: Some(seed), ..none },
-            _ => none,
-        }
-    }
-}
 
 /// What [`Recorded::try_all`] tries at each moment.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +135,7 @@ impl Recorded {
 
     /// The promises after an entry: numbers for each part that differ if the promise does.
     fn promised(&self, after_entry: usize) -> Vec<(usize, usize)> {
-        let of = |part: &crate::record::Part| {
+        let of = |part: &Part| {
             let bounds = part.bounds[after_entry];
             (part.judge.promises_kept(bounds), bounds.synced.max(bounds.named))
         };

@@ -497,7 +497,7 @@ impl Generator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Expect;
+    use crate::model::expect::Expect;
 
     /// A seed means one sequence, and most of its operations do something.
     #[test]

@@ -32,9 +32,8 @@
 
 use crate::model::{Block, Effects, FileData, Identity, Ino, Inode, State, BLOCK};
 use crate::op::Op;
-use crate::past::Taken;
-use crate::runner::list;
-use crate::tree::{show_block, Facts, Inside, Node, Tree};
+use crate::past::taken::Taken;
+use crate::tree::{list, show_block, Facts, Inside, Node, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

@@ -234,3 +234,9 @@ fn show_set(set: &SetAttr) -> String {
     }
     text
 }
+
+/// Selects one of the kept snapshots, and removes it from them. The file system and the model of its past
+/// follow the same rule.
+pub(crate) fn forgotten(kept: &mut Vec<usize>, which: usize) -> Option<usize> {
+    (!kept.is_empty()).then(|| kept.remove(which % kept.len()))
+}

@@ -1,6 +1,5 @@
-//! The results of operations, as the model predicts them and as the file system answers.
+//! The results of operations, as the file system answers, and the kinds of errors among them.
 
-use crate::model::{FileData, Ino};
 use crate::op::Name;
 use std::fmt;
 use yore_fs::{Attr, Error, FileKind};
@@ -124,43 +123,6 @@ impl fmt::Debug for Kinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(Kind::ALL.iter().filter(|kind| self.contains(**kind))).finish()
     }
-}
-
-/// What the model expects of an operation.
-#[derive(Clone, Debug)]
-pub enum Expect {
-    /// Not carried out: the effect is not specified, or a slot that it needs is empty.
-    Skip,
-    /// To fail in one of these ways, without effect.
-    Fails(Kinds),
-    /// To succeed; nothing comes back.
-    Done,
-    /// To give this inode, which is new.
-    Created(Ino),
-    /// To give this inode.
-    Found(Ino),
-    /// To give these bytes.
-    Bytes(Vec<u8>),
-    /// To give this offset or count.
-    Number(u64),
-    /// To give these names, in any order.
-    Names(Vec<Name>),
-    /// To list these entries, in any order, besides `.` and `..`.
-    Entries(Vec<(Name, Ino, FileKind)>),
-    /// To give a place at or after `offset`, before which there are only zeros. Holes may count as data.
-    Data {
-        /// Where the search began.
-        offset: u64,
-        /// What is searched.
-        data: FileData,
-    },
-    /// To give a place at or after `offset` that reads as zero, or the end.
-    Hole {
-        /// Where the search began.
-        offset: u64,
-        /// What is searched.
-        data: FileData,
-    },
 }
 
 /// What an operation gave back.

@@ -11,19 +11,19 @@
 //! But files may be expunged: then all earlier snapshots lose them as soon as the call has returned. If a
 //! crash meets such a call, each file is shown as before by all these snapshots, or by none.
 
+pub(crate) mod taken;
+
+use self::taken::{without, without_hidden, Taken, SET_ID};
 use crate::judge::{Bounds, History, Judge, Unit};
 use crate::model::{Identity, State};
-use crate::op::{Name, Op, Place, Target};
+use crate::op::{forgotten, Name, Op, Place, Target};
 use crate::subject::{observe, Own};
-use crate::tree::{Inside, Node, Tree};
+use crate::tree::{Node, Tree};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
 use yore_fs::time::When;
-use yore_fs::{EventKind, EventNo, Timestamp, View};
-
-/// Bits of permissions that past views do not show.
-const SET_ID: u32 = 0o6000;
+use yore_fs::{EventKind, EventNo, View};
 
 /// Puts snapshots between operations: before one in `one_in`, and after the last. Every second one has a
 /// name, which begins with `prefix`; a third are waited for. A fourth of them are replaced by forgetting one,
@@ -86,72 +86,12 @@ fn named_by(op: &Op) -> Option<Vec<Name>> {
     Some([&path[..], std::slice::from_ref(name)].concat())
 }
 
-/// Selects one of the kept snapshots, and removes it from them. The file system and the model of its past
-/// follow the same rule.
-pub(crate) fn forgotten(kept: &mut Vec<usize>, which: usize) -> Option<usize> {
-    (!kept.is_empty()).then(|| kept.remove(which % kept.len()))
-}
-
-/// A snapshot of a sequence.
-#[derive(Clone, Debug)]
-pub struct Taken {
-    /// Its number.
-    pub number: EventNo,
-    /// How many operations had been carried out when it was forgotten, including that one.
-    pub forgotten: Option<usize>,
-    /// How many operations had been carried out, including itself.
-    pub moment: usize,
-    /// Its name, or nothing.
-    pub name: Name,
-    /// What it must show.
-    pub tree: Tree,
-}
-
-impl Taken {
-    /// A snapshot that was taken in this state.
-    pub fn new(number: EventNo, moment: usize, name: &Name, state: &State) -> Taken {
-        let tree = without_hidden(Tree::of(&state.without_slots()));
-        Taken { number, forgotten: None, moment, name: name.clone(), tree }
-    }
-
-    fn is_kept_at(&self, moment: usize) -> bool {
-        self.moment <= moment && self.forgotten.is_none_or(|forgotten| forgotten > moment)
-    }
-
-    /// The same without these files.
-    fn without(&self, gone: &HashSet<Identity>) -> Taken {
-        Taken { tree: without(&self.tree, gone), ..self.clone() }
-    }
-}
-
 /// Files whose whole history was given up.
 #[derive(Clone, Debug)]
 struct Expunged {
     /// How many operations had been carried out, including itself.
     moment: usize,
     files: Vec<Identity>,
-}
-
-/// A tree as it looks when these files are expunged. What directories say about how much is in them stays.
-fn without(tree: &Tree, gone: &HashSet<Identity>) -> Tree {
-    if gone.is_empty() {
-        return tree.clone();
-    }
-    let mut left = Tree { nodes: Default::default(), ..tree.clone() };
-    let is_gone = |number: &u64| {
-        let node = tree.nodes.get(number);
-        node.is_some_and(|node| gone.contains(&(*number, node.facts.incarnation)))
-    };
-    let mut waiting = vec![tree.root];
-    while let Some(number) = waiting.pop() {
-        let Some(mut node) = tree.nodes.get(&number).cloned() else { continue };
-        if let Inside::Directory { entries, .. } = &mut node.inside {
-            entries.retain(|_, (number, _)| !is_gone(number));
-            waiting.extend(entries.values().map(|(number, _)| *number));
-        }
-        left.nodes.insert(number, node);
-    }
-    left
 }
 
 /// The snapshots of a sequence, as far as it has come.
@@ -228,15 +168,6 @@ pub struct Seen {
     pub name: String,
     /// What it shows.
     pub tree: Tree,
-}
-
-/// The same tree without what past views do not show.
-fn without_hidden(mut tree: Tree) -> Tree {
-    for node in tree.nodes.values_mut() {
-        node.facts.atime = Timestamp { seconds: 0, nanos: 0 };
-        node.facts.permissions &= !SET_ID;
-    }
-    tree
 }
 
 /// Walks all snapshots of a volume, in the order in which they were taken.
@@ -345,7 +276,7 @@ fn must_be(seen: &Seen, tree: &Tree) -> Result<(), String> {
     let differences = seen.tree.differences(tree, true);
     match differences.is_empty() {
         true => Ok(()),
-        false => Err(format!("snapshot {}:\n    {}", seen.number, crate::runner::list(&differences))),
+        false => Err(format!("snapshot {}:\n    {}", seen.number, crate::tree::list(&differences))),
     }
 }
 
@@ -432,6 +363,7 @@ pub(crate) fn taken_of(tree: Tree, number: EventNo) -> Seen {
 mod tests {
     use super::*;
     use crate::generate::{sequence, Profile};
+    use crate::tree::Inside;
     use yore_fs::FileKind;
 
     /// A tree of the model, in which `a` is 1, `b` and `d/b` are 2, and `d` is 3.

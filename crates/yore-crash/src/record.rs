@@ -7,42 +7,25 @@
 
 use crate::case::Case;
 use crate::generate::{sequence, Profile};
-use crate::judge::{Bounds, History, Judge};
+use crate::judge::{History, Judge};
+use crate::marks::{bounds_of, mark};
 use crate::model::{Effects, State};
 use crate::op::Op;
 use crate::past::{weave, Seen, Snapshots};
+use crate::recorded::{Part, Recorded};
 use crate::runner::Runner;
-use crate::stalled::{Gate, Gated, StalledSync, STALLED};
+use crate::stalled::{Gate, Gated, StalledSync};
 use crate::subject::ViewSubject;
 use crate::systematic;
-use crate::together::{self, Lens};
+use crate::together;
 use crate::tree::Tree;
 use crate::volume::{make, make_with, must_be_clean, open, open_committing, used_device, Wrong};
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-use yore_device::simulated::{SimulatedDevice, Trace, TraceEntry};
+use yore_device::simulated::SimulatedDevice;
 use yore_device::Device;
 use yore_fs::{Engine, MkfsOptions, Policy, Versioning, View};
-
-/// What was recorded: the entries of the device, and what each part of the tree may be after each of them.
-pub struct Recorded {
-    pub(crate) trace: Trace,
-    pub(crate) parts: Vec<Part>,
-    /// Snapshots of the whole tree; with several parts there are none.
-    pub(crate) snapshots: Snapshots,
-}
-
-/// A part of the tree that only one thread changed.
-pub struct Part {
-    /// Knows what was promised of it.
-    pub judge: Judge,
-    /// What the part is; `None`: the whole tree.
-    pub(crate) lens: Option<Lens>,
-    /// By number of entries.
-    pub(crate) bounds: Vec<Bounds>,
-}
 
 /// The age of changes at which a generation begins, in runs where generations begin all the time.
 const AT_ONCE: Duration = Duration::from_micros(20);
@@ -264,56 +247,4 @@ fn with_disturbance<T>(view: &View, disturb: bool, work: impl FnOnce() -> T) -> 
         let _finish = Finish(&done);
         work()
     })
-}
-
-/// The mark of the begin or return of a thread's operation.
-pub(crate) fn mark(thread: usize, number: usize, returned: bool) -> u64 {
-    (thread as u64) << 32 | (number as u64) << 1 | u64::from(returned)
-}
-
-/// What a mark says: thread, operation, whether it returned.
-pub(crate) fn read_mark(mark: u64) -> (usize, usize, bool) {
-    ((mark >> 32) as usize, (mark as u32 >> 1) as usize, mark & 1 != 0)
-}
-
-/// For each number of entries, how far a thread's operations had come, of which `before` preceded all
-/// entries.
-pub(crate) fn bounds_of(trace: &Trace, thread: usize, before: usize) -> Vec<Bounds> {
-    let mut now = Bounds::new(before, before);
-    let mut bounds = vec![now];
-    for entry in trace.entries() {
-        if let TraceEntry::Mark(mark) = entry {
-            match read_mark(*mark) {
-                (of, number, false) if of == thread => now.begun = number + 1,
-                (of, number, true) if of == thread => now.returned = number + 1,
-                (STALLED, moment, true) => now.synced = now.synced.max(moment),
-                _ => {}
-            }
-        }
-        bounds.push(now);
-    }
-    bounds
-}
-
-impl Recorded {
-    /// How many entries were recorded: a crash can happen after 0 up to this many.
-    pub fn entries(&self) -> usize {
-        self.trace.len()
-    }
-
-    /// How far the operations of the first part had come after so many entries.
-    pub fn bounds(&self, after_entry: usize) -> Bounds {
-        let bounds = &self.parts[0].bounds;
-        bounds[after_entry.min(bounds.len() - 1)]
-    }
-
-    /// The entries after which the medium may be the same as after this one: only marks lie between.
-    pub(crate) fn same_medium(&self, after_entry: usize) -> RangeInclusive<usize> {
-        let entries = self.trace.entries();
-        let is_mark = |number: usize| matches!(entries.get(number), Some(TraceEntry::Mark(_)));
-        let first =
-            (0..after_entry).rev().take_while(|number| is_mark(*number)).last().unwrap_or(after_entry);
-        let last = (after_entry..).take_while(|number| is_mark(*number)).last();
-        first..=last.map_or(after_entry, |last| last + 1)
-    }
 }

@@ -1,10 +1,11 @@
 //! Runs operations on a subject and on the model side by side, and compares after each.
 
+use crate::model::expect::Expect;
 use crate::model::{Effects, Ino, State};
 use crate::op::Op;
-use crate::outcome::{Expect, Kind, Outcome};
+use crate::outcome::{Kind, Outcome};
 use crate::subject::{facts, Subject};
-use crate::tree::Tree;
+use crate::tree::{list, Tree};
 use yore_fs::{Attr, FileKind, Timestamp};
 
 /// A subject and the state that it should be in.
@@ -205,15 +206,6 @@ fn show(value: &impl std::fmt::Debug) -> String {
         let end = (0..=400).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
         text.push_str("...");
-    }
-    text
-}
-
-/// The first few of a list of differences.
-pub fn list(differences: &[String]) -> String {
-    let mut text = differences.iter().take(8).cloned().collect::<Vec<_>>().join("\n    ");
-    if differences.len() > 8 {
-        text.push_str(&format!("\n    and {} more", differences.len() - 8));
     }
     text
 }

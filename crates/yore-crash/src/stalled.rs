@@ -9,7 +9,7 @@
 //! When the sync has returned, a mark says up to which moment everything is durable; until then nothing is
 //! promised.
 
-use crate::record::mark;
+use crate::marks::{mark, STALLED};
 use crate::volume::Wrong;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -18,9 +18,6 @@ use yore_device::simulated::SimulatedDevice;
 use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError};
 use yore_fs::{Error, View};
-
-/// The thread in marks that say that a stalled sync has returned.
-pub(crate) const STALLED: usize = 0xffff;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {

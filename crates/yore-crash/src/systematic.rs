@@ -231,7 +231,7 @@ mod tests {
     /// them.
     #[test]
     fn operations_are_possible() {
-        use crate::outcome::Expect;
+        use crate::model::expect::Expect;
         let mut state = crate::model::State::new(&crate::subject::ModelSubject::root());
         for op in preparation(0) {
             assert!(!matches!(state.apply(&op).0, Expect::Fails(_) | Expect::Skip), "{op}");

@@ -8,9 +8,9 @@
 use crate::generate::{sequence, Profile};
 use crate::op::Op;
 use crate::outcome::{Kind, Outcome};
-use crate::runner::{list, Runner};
+use crate::runner::Runner;
 use crate::subject::{observe, Subject, ViewSubject};
-use crate::tree::Tree;
+use crate::tree::{list, Tree};
 use crate::volume::{make, must_be_clean, open, Wrong};
 use std::sync::{Arc, Barrier};
 use yore_device::{Device, MemoryDevice};

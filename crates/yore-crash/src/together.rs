@@ -24,154 +24,29 @@
 //! part requires more of another. That finds them if there are any, because what each requires of the others
 //! grows with it.
 
+pub(crate) mod lens;
+
+use self::lens::{Lens, NO_TIME};
 use crate::case::Case;
 use crate::generate::sequence;
 use crate::judge::{Bounds, History, Judge, Unit};
+use crate::marks::{mark, read_mark};
 use crate::model::State;
-use crate::op::{Name, Op, Place, Target};
+use crate::op::{Op, Place, Target};
 use crate::outcome::Outcome;
 use crate::past::Snapshots;
-use crate::record::{mark, read_mark, Part, Recorded};
-use crate::runner::{list, Runner};
+use crate::recorded::{Part, Recorded};
+use crate::runner::Runner;
 use crate::subject::{Subject, ViewSubject};
-use crate::tree::{Inside, Tree};
+use crate::tree::{list, Tree};
 use crate::volume::{must_be_clean, Wrong};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use yore_device::simulated::{SimulatedDevice, Trace, TraceEntry};
 use yore_fs::{Attr, Caller, EventNo, FileKind, InodeNo, Timestamp, View};
 
-/// All times of directories that several threads change, in models and in projected trees.
-const NO_TIME: Timestamp = Timestamp { seconds: 0, nanos: 0 };
 const FIRST: Timestamp = Timestamp { seconds: i64::MIN, nanos: 0 };
 const LAST: Timestamp = Timestamp { seconds: i64::MAX, nanos: 0 };
-
-/// Projects a tree onto the part of one thread.
-#[derive(Clone, Debug)]
-pub struct Lens {
-    own: Name,
-    shared: Name,
-    prefix: Vec<u8>,
-    shared_number: u64,
-}
-
-impl Lens {
-    fn new(thread: usize, shared_number: u64) -> Lens {
-        Lens {
-            own: Arc::from(format!("t{thread}").into_bytes()),
-            shared: Arc::from(&b"s"[..]),
-            prefix: format!("{thread}-").into_bytes(),
-            shared_number,
-        }
-    }
-
-    /// The part, in which the root and the shared directory look as if nobody else had names there.
-    pub fn project(&self, tree: &Tree) -> Tree {
-        let mut part =
-            Tree { root: tree.root, nodes: HashMap::new(), contradictions: tree.contradictions.clone() };
-        let mut waiting = vec![tree.root];
-        while let Some(number) = waiting.pop() {
-            let Some(node) = tree.nodes.get(&number) else { continue };
-            if part.nodes.contains_key(&number) {
-                continue;
-            }
-            let mut node = node.clone();
-            let is_common = number == tree.root || number == self.shared_number;
-            if let Inside::Directory { entries, .. } = &mut node.inside {
-                if number == tree.root {
-                    entries.retain(|name, _| *name == self.own || *name == self.shared);
-                } else if number == self.shared_number {
-                    entries.retain(|name, _| name.starts_with(&self.prefix));
-                }
-                if is_common {
-                    let below = entries.values().filter(|(_, kind)| *kind == FileKind::Directory).count();
-                    node.facts.links = 2 + below as u32;
-                    let facts = &mut node.facts;
-                    (facts.atime, facts.mtime, facts.ctime, facts.btime) =
-                        (NO_TIME, NO_TIME, NO_TIME, NO_TIME);
-                }
-                waiting.extend(entries.values().map(|(child, _)| *child));
-            }
-            part.nodes.insert(number, node);
-        }
-        part
-    }
-
-    fn path(&self, names: &[Name]) -> Vec<Name> {
-        let mut mapped = match names.first() {
-            Some(first) if is_shared(first) => vec![self.shared.clone(), self.name(first)],
-            Some(first) => vec![self.own.clone(), first.clone()],
-            None => vec![self.own.clone()],
-        };
-        mapped.extend(names.iter().skip(1).cloned());
-        mapped
-    }
-
-    fn name(&self, name: &[u8]) -> Name {
-        Arc::from([&self.prefix[..], name].concat())
-    }
-
-    fn target(&self, target: Target) -> Target {
-        match target {
-            Target::Path(names) => Target::Path(self.path(&names)),
-            slot => slot,
-        }
-    }
-
-    fn place(&self, place: Place) -> Place {
-        match &place.directory {
-            Target::Path(names) if names.is_empty() && is_shared(&place.name) => {
-                Place { directory: Target::Path(vec![self.shared.clone()]), name: self.name(&place.name) }
-            }
-            _ => Place { directory: self.target(place.directory), name: place.name },
-        }
-    }
-
-    /// An operation of a sequence for a whole volume, on this part.
-    fn map(&self, op: Op) -> Op {
-        match op {
-            Op::Create { at, kind, permissions, rdev, caller } => {
-                Op::Create { at: self.place(at), kind, permissions, rdev, caller }
-            }
-            Op::Mkdir { at, permissions, caller } => Op::Mkdir { at: self.place(at), permissions, caller },
-            Op::Symlink { at, to, caller } => Op::Symlink { at: self.place(at), to, caller },
-            Op::Link { target, at } => Op::Link { target: self.target(target), at: self.place(at) },
-            Op::Unlink { at } => Op::Unlink { at: self.place(at) },
-            Op::Rmdir { at } => Op::Rmdir { at: self.place(at) },
-            Op::Rename { from, to, mode } => Op::Rename { from: self.place(from), to: self.place(to), mode },
-            Op::Lookup { at } => Op::Lookup { at: self.place(at) },
-            Op::Readlink { target } => Op::Readlink { target: self.target(target) },
-            Op::Readdir { target, batch } => Op::Readdir { target: self.target(target), batch },
-            Op::Read { target, offset, len } => Op::Read { target: self.target(target), offset, len },
-            Op::Write { target, offset, len, tag, append, kill_set_id } => {
-                Op::Write { target: self.target(target), offset, len, tag, append, kill_set_id }
-            }
-            Op::Fallocate { target, offset, len, mode } => {
-                Op::Fallocate { target: self.target(target), offset, len, mode }
-            }
-            Op::Seek { target, offset, to } => Op::Seek { target: self.target(target), offset, to },
-            Op::Copy { from, from_offset, to, to_offset, len } => {
-                let (from, to) = (self.target(from), self.target(to));
-                Op::Copy { from, from_offset, to, to_offset, len }
-            }
-            Op::SetAttr { target, set, caller } => Op::SetAttr { target: self.target(target), set, caller },
-            Op::GetXattr { target, name } => Op::GetXattr { target: self.target(target), name },
-            Op::SetXattr { target, name, len, tag, mode } => {
-                Op::SetXattr { target: self.target(target), name, len, tag, mode }
-            }
-            Op::ListXattr { target } => Op::ListXattr { target: self.target(target) },
-            Op::RemoveXattr { target, name } => Op::RemoveXattr { target: self.target(target), name },
-            Op::Fsync { target, data_only } => Op::Fsync { target: self.target(target), data_only },
-            Op::Hold { target, slot } => Op::Hold { target: self.target(target), slot },
-            Op::Sync | Op::Snapshot { .. } | Op::Forget { .. } | Op::Expunge { .. } | Op::Drop { .. } => op,
-        }
-    }
-}
-
-/// Whether a name at the top is one of those that are kept in the shared directory.
-fn is_shared(name: &[u8]) -> bool {
-    matches!(name, b"a" | b"b" | b"c" | b"d")
-}
 
 /// A volume as one of its threads sees it.
 struct Sharer {

@@ -341,3 +341,12 @@ pub fn show_block(block: Option<&Arc<Block>>) -> String {
         }
     }
 }
+
+/// The first few of a list of differences.
+pub fn list(differences: &[String]) -> String {
+    let mut text = differences.iter().take(8).cloned().collect::<Vec<_>>().join("\n    ");
+    if differences.len() > 8 {
+        text.push_str(&format!("\n    and {} more", differences.len() - 8));
+    }
+    text
+}

@@ -2,8 +2,9 @@
 
 use super::names::{empty_body, link_body, New};
 use super::{Body, Effects, FileData, Ino, State, Unresolved, FILE_MAX};
+use crate::model::expect::Expect;
 use crate::op::{payload, Op, Target};
-use crate::outcome::{Expect, Kind, Kinds};
+use crate::outcome::{Kind, Kinds};
 use yore_fs::{FallocateMode, FileKind, SeekTo};
 
 impl State {

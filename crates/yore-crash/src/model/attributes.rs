@@ -1,8 +1,9 @@
 //! Operations on attributes: owners, permissions, sizes, times, extended attributes.
 
 use super::{maybe, Body, Effects, Ino, State, Time, FILE_MAX, NAME_MAX};
+use crate::model::expect::Expect;
 use crate::op::{payload, Name};
-use crate::outcome::{Expect, Kind, Kinds};
+use crate::outcome::{Kind, Kinds};
 use std::sync::Arc;
 use yore_fs::{Caller, FileKind, SetAttr, SetTime, SetXattrMode};
 

@@ -12,13 +12,14 @@
 mod apply;
 mod attributes;
 mod data;
+pub mod expect;
+mod found;
 mod names;
 
 pub use data::{Block, FileData, BLOCK};
 
 use crate::op::{Name, Place, Target, SLOTS};
 use crate::outcome::{Kind, Kinds};
-use crate::tree::{Inside, Node, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_fs::{Attr, FileKind, Timestamp};
@@ -179,20 +180,6 @@ impl State {
             body: Body::Directory { entries: Arc::default(), parent: ROOT },
         };
         State { inodes: vec![Some(Arc::new(root))], slots: [None; SLOTS] }
-    }
-
-    /// The state that a tree shows; its root is taken to be the root of the file system.
-    pub fn of(tree: &Tree) -> State {
-        let mut order: Vec<u64> = tree.nodes.keys().copied().filter(|number| *number != tree.root).collect();
-        order.sort_unstable();
-        order.insert(ROOT, tree.root);
-        let numbers: BTreeMap<u64, Ino> =
-            order.iter().enumerate().map(|(ino, number)| (*number, ino)).collect();
-        let inode = |number: &u64| {
-            let node = tree.nodes.get(number)?;
-            Some(Arc::new(inode_of(*number, node, &numbers)))
-        };
-        State { inodes: order.iter().map(inode).collect(), slots: [None; SLOTS] }
     }
 
     /// Sets all times of an inode, for one that other threads change as well.
@@ -394,36 +381,6 @@ impl State {
         inode.mtime = maybe(inode.mtime);
         inode.ctime = maybe(inode.ctime);
         effects.touched.push(ino);
-    }
-}
-
-/// The inode of a node of a tree, whose children are known by number.
-fn inode_of(number: u64, node: &Node, numbers: &BTreeMap<u64, Ino>) -> Inode {
-    let ino = |number: &u64| numbers.get(number).copied().unwrap_or(ROOT);
-    let (facts, known) = (&node.facts, Time::Known);
-    let body = match &node.inside {
-        Inside::Directory { entries, parent } => {
-            let entries = entries.iter().map(|(name, (child, _))| (name.clone(), ino(child))).collect();
-            Body::Directory { entries: Arc::new(entries), parent: ino(parent) }
-        }
-        Inside::File { size, blocks } => Body::File(FileData::new(*size, blocks.clone())),
-        Inside::Symlink(target) => Body::Symlink(target.clone()),
-        Inside::Special => Body::Special,
-    };
-    Inode {
-        identity: Some((number, facts.incarnation)),
-        kind: facts.kind,
-        permissions: facts.permissions,
-        uid: facts.uid,
-        gid: facts.gid,
-        links: facts.links,
-        rdev: facts.rdev,
-        atime: known(facts.atime),
-        mtime: known(facts.mtime),
-        ctime: known(facts.ctime),
-        btime: known(facts.btime),
-        xattrs: node.xattrs.clone(),
-        body,
     }
 }
 

@@ -1,8 +1,9 @@
 //! Operations on names: create, link, unlink, rename.
 
 use super::{Body, Effects, FileData, Ino, Inode, State, Time, Unresolved};
+use crate::model::expect::Expect;
 use crate::op::{Name, Place};
-use crate::outcome::{Expect, Kind, Kinds};
+use crate::outcome::{Kind, Kinds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_fs::{Caller, FileKind, RenameMode};
