@@ -1,5 +1,5 @@
-//! Whom a command asks about a directory, or about a file in one: the daemon of a mount, or the library on a
-//! volume opened here. A command asks the same in both cases.
+//! Where a command asks about a directory, or about a file in one: the daemon of a mount, or the library on a
+//! volume opened here. The questions are the same in both cases.
 
 use crate::opened;
 use anyhow::Context as _;
@@ -12,10 +12,10 @@ use std::path::Path;
 use yore_control::{Client, Here, Mounted};
 use yore_fs::{Error, EventNo, FileKind, ListedEvent, Result, Volume};
 
-/// Set in the numbers that a mount shows for files of the past.
+/// This bit is set in the inode numbers that a mount shows for files of the past.
 const PAST: u64 = 1 << 63;
 
-/// A directory that can be asked, and perhaps a file in it that is meant.
+/// A directory that a command asks about, or a file in that directory.
 pub struct Asked<'a> {
     client: Box<dyn Client + 'a>,
     file: Option<Vec<u8>>,
@@ -48,7 +48,7 @@ impl<'a> Asked<'a> {
         self.client.as_ref()
     }
 
-    /// Whether a file is meant, or what is gone, and not the directory.
+    /// Whether the command asks about a file, or about a name that is gone, and not about the directory.
     pub fn is_file(&self) -> bool {
         self.file.is_some()
     }
@@ -64,7 +64,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The snapshot of the list that has a number.
+    /// The snapshot in the list that has this number.
     pub fn numbered(&self, number: EventNo) -> Result<Option<ListedEvent>> {
         let page = match &self.file {
             None => self.client.snapshots(number)?,

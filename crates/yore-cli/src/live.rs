@@ -1,19 +1,19 @@
 //! Mounts that are being served: which process serves which volume where.
 //!
-//! Nothing that anybody could have left somewhere is believed. What is asked is the kernel:
-//! - its list of locks has the processes that may hold a volume, and a process's descriptors show whether it
-//!   does;
-//! - a daemon says what it serves in a file in memory, which is among its descriptors (`live/announce.rs`).
-//!   So it speaks for itself: its number and its user are the kernel's word, not its own;
-//! - the table of mounts has what is mounted where, and who mounted it.
+//! This module trusts no file that anybody could have left somewhere. It asks the kernel:
+//! - The kernel's list of locks names the processes that may hold a volume, and a process's descriptors show
+//!   whether it does.
+//! - A daemon describes what it serves in a file in memory, which is among its descriptors
+//!   (`live/announce.rs`). Its process number and its user come from the kernel, not from that file.
+//! - The table of mounts says what is mounted where, and who mounted it.
 //!
-//! A daemon is believed about a *volume* if it holds that volume's lock, and is root's, the caller's, or of
-//! the owner of the volume, or has the volume open for writing: any other user may take the lock of a file
-//! that he can read. It is believed about a *directory* if the mount there was made by the user whose process
-//! it is.
+//! A daemon is trusted about a *volume* if it holds that volume's lock and one of these is true: its user is
+//! root, the caller or the owner of the volume, or it has the volume open for writing. The lock alone is not
+//! enough, because any user may lock a file that he can read. A daemon is trusted about a *directory* if its
+//! user made the mount there.
 //!
-//! Who may not look into root's processes reads what root's daemons leave below `/run/yore`, where only root
-//! writes.
+//! A caller who may not look into root's processes reads what root's daemons leave below `/run/yore`, where
+//! only root writes.
 
 mod announce;
 mod daemon;
@@ -49,11 +49,12 @@ fn identity_and_owner(path: &Path) -> std::io::Result<((u64, u64), u32)> {
     Ok((identity, found.uid()))
 }
 
-/// How long to wait for a daemon whose mount is gone and that is still closing the volume.
+/// How long to wait for a daemon that is still closing the volume after its mount is gone.
 const CLOSING: Duration = Duration::from_secs(30);
 
-/// If the daemon of a volume is closing it, waits for that; whether it is worth trying again. umount(8)
-/// returns as soon as the mount is gone, so the next command often comes that early.
+/// If the daemon of a volume is closing it, waits until it has. Returns whether another try is worthwhile.
+/// umount(8) returns as soon as the mount is gone, so the next command often starts before the volume is
+/// closed.
 pub fn wait_until_closed(volume: &Path) -> bool {
     let Some(daemon) = daemon_of_volume(volume) else { return false };
     if daemon.is_mounted() {
@@ -66,7 +67,7 @@ pub fn wait_until_closed(volume: &Path) -> bool {
     }
 }
 
-/// What a process says of itself, if it holds what it says it serves.
+/// What a process says that it serves, if it holds that volume.
 fn daemon_of_process(pid: u32) -> Option<Daemon> {
     let seen = Seen::look(pid)?;
     let text = process::read(seen.memory_file(announce::MOUNTED)?)?;
@@ -80,7 +81,7 @@ fn daemon_of_process(pid: u32) -> Option<Daemon> {
     (daemon.pid == seen.pid).then_some(daemon)
 }
 
-/// All daemons that live and may be seen, with what is known of them.
+/// All living daemons that the caller may see.
 fn daemons() -> impl Iterator<Item = Daemon> {
     let mut found: BTreeMap<u32, Daemon> =
         announce::of_root().into_iter().map(|daemon| (daemon.pid, daemon)).collect();
@@ -90,7 +91,7 @@ fn daemons() -> impl Iterator<Item = Daemon> {
     found.into_values()
 }
 
-/// The daemon that serves a volume, by whatever name.
+/// The daemon that serves a volume, whatever path names the volume.
 pub fn daemon_of_volume(volume: &Path) -> Option<Daemon> {
     let (wanted, owner) = identity_and_owner(volume).ok()?;
     daemons().find(|daemon| daemon.identity == wanted && daemon.is_trusted_with(owner))
@@ -103,13 +104,13 @@ pub fn daemon_at(directory: &Path) -> Option<Daemon> {
     daemons().find(|daemon| daemon.known.user == mount.user && claims(daemon))
 }
 
-/// Where a volume is mounted, by the daemon's word or the kernel's.
+/// Where a volume is mounted, as its daemon says, or else the kernel.
 pub fn mount_of(volume: &Path) -> Option<Mount> {
     if let Some(daemon) = daemon_of_volume(volume) {
         let mount = daemon.mount()?;
         return Some(Mount { volume: daemon.volume, ..mount });
     }
-    // Its daemon may not be looked at. Whoever mounts chooses what stands in the table for the volume.
+    // The caller may not look at its daemon. The user who mounts chooses the volume's name in the table.
     let (_, owner) = identity_and_owner(volume).ok()?;
     let path = volume.canonicalize().ok()?;
     mounts().into_iter().find(|mount| mount.volume == path && (mount.is_trusted() || mount.user == owner))

@@ -1,8 +1,8 @@
 //! `expunge`: all history of files is given up.
 //!
-//! **Nothing happens before all is known.** Each operand is looked at first: what it is, how much would go,
-//! whether the caller may. Then a person is asked, or `--yes` says it; then one operand after the other is
-//! given up, each as a whole. What cannot be brought back must not be done by a wrong letter.
+//! **Nothing happens before all is known.** The command first looks at each operand: what it is, how much
+//! would go, whether the caller may. Then it asks the user, unless `--yes` is given. Then it gives up one
+//! operand after the other, each as a whole. A typing error must not destroy what nothing brings back.
 
 use super::forget::{give_back, mounted_on, named, say_freed};
 use super::snapshot::Place;

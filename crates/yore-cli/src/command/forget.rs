@@ -1,14 +1,14 @@
 //! `forget`, `hold` and `release`.
 //!
-//! **What is forgotten is what was named.** `PATH@TIME` is shown as of some snapshot, and that one is meant;
-//! but only if it is one of that very directory, or a version of that very file. One of a directory above
-//! shows more than was named, and is refused with the name that it has. Without a time, options choose among
-//! a directory's own snapshots, or a file's own versions ([`yore_fs::retention`]), and without options
-//! nothing is chosen.
+//! **A command forgets exactly what its operand names.** `PATH@TIME` means the snapshot as of which that path
+//! is seen, but only if it is a snapshot of that very directory, or a version of that very file. A snapshot
+//! of a directory above shows more than the operand names, so the command refuses it and says how to name it.
+//! Without a time, options choose among a directory's own snapshots, or a file's own versions
+//! ([`yore_fs::retention`]). Without options the command chooses nothing.
 //!
-//! **Nothing is lost by stopping.** First all are marked, durably: from then on nobody sees them. Then the
-//! space that they alone held is given back, in small steps; a mount's daemon does that in the background.
-//! What a signal or a crash leaves, the next mount or the next `forget` does.
+//! **Stopping loses nothing.** First the command marks all of them, durably: from then on nobody sees them.
+//! Then it frees, in small steps, the space that only they held; on a mount the daemon does that in the
+//! background. If a signal or a crash interrupts this, the next mount or the next `forget` does the rest.
 
 use super::files::on_volume;
 use super::snapshot::{is_file_on_mount, json_row, print_rows, Line, Place};
@@ -40,8 +40,8 @@ const CHOICES: &str =
     "--keep-last N, --keep-hourly N, --keep-daily N, --keep-weekly N, --keep-monthly N, --keep-yearly N, \
                        --keep-within DURATION, or --before TIME";
 
-/// Finds what an operand names. What stands behind an `@` of a volume or a mount point is a time of its root
-/// directory.
+/// Finds what an operand names. If the operand is a volume or a mount point with an `@`, the time behind the
+/// `@` is one of its root directory.
 pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
     let path = Path::new(operand);
     if fs::symlink_metadata(path).is_ok() || OnVolume::split(operand).is_some() {
@@ -56,12 +56,12 @@ pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
     }
 }
 
-/// `mnt@TIME` as the mount point and `.@TIME`, with what stands behind it, and `volume.yore@TIME` as the file
-/// of a volume and that.
+/// Splits `mnt@TIME/REST` into the mount point and `.@TIME/REST`, and `volume.yore@TIME` into the volume's
+/// file and `.@TIME`.
 pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
     path.ancestors().find_map(|named| {
         let name = named.file_name()?.as_bytes();
-        // An unreadable time is looked up all the same, and then explained.
+        // A time that cannot be read is looked up all the same: the look-up explains what is wrong with it.
         let of = match yore_fs::split_time(name) {
             Some((of, _)) => of,
             None => &name[..name.iter().rposition(|byte| *byte == b'@').filter(|at| *at > 0)?],
@@ -83,7 +83,7 @@ pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
 /// What an operand names.
 pub(super) struct Target {
     place: Place,
-    /// On a mount, a file in that directory. What a path of a volume is, is seen when that is opened.
+    /// On a mount, a file in that directory. On a volume, only opening it shows whether the path is a file.
     file: Option<OsString>,
 }
 
@@ -104,29 +104,30 @@ impl Target {
     }
 }
 
-/// A file of a mount, or one that was, as its directory and its name.
+/// The directory and the name of a file of a mount, or of a file that is gone from one.
 fn file_on_mount(operand: &OsStr) -> Option<(PathBuf, OsString)> {
     let path = Path::new(operand);
     let name = path.file_name()?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     live::mount_at(parent)?;
     match fs::metadata(path) {
-        // Other kinds have no versions of their own; the refusal says what they are.
+        // Files of other kinds have no versions of their own; the refusal names the kind.
         Ok(found) if !found.is_file() => return None,
         Ok(_) => {}
         Err(_) if OnVolume::split(operand).is_some() => return None,
-        // What is gone may be known under its name without a time. A mount point with a time is a directory.
+        // History may know a file that is gone by its name without a time. A mount point with a time is a
+        // directory.
         Err(_) if split_root(path).is_some_and(|(root, _)| root.is_dir()) => return None,
         Err(_) => {}
     }
     Some((parent.into(), name.into()))
 }
 
-/// A place that can be asked for snapshots.
+/// A target that is open, so that it can be asked for snapshots.
 pub(super) struct Opened<'a> {
     target: &'a Target,
     asked: Asked<'a>,
-    /// If it is not mounted.
+    /// The volume, if it is not mounted.
     volume: Option<&'a Volume>,
 }
 
@@ -144,7 +145,7 @@ impl<'a> Opened<'a> {
         self.target.name()
     }
 
-    /// Says where nothing was found.
+    /// Adds the name to the error that nothing was found.
     fn found<T>(&self, found: yore_fs::Result<T>) -> anyhow::Result<T> {
         found.map_err(|error| match (&error, &self.target.place) {
             (Error::NotFound, Place::Free(on)) => error.on_path("cannot find", bytes_of(&on.path)).into(),
@@ -158,7 +159,7 @@ impl<'a> Opened<'a> {
         self.found(self.asked.seen())
     }
 
-    /// The user who asks, if the mount lets that user forget only what nobody else took.
+    /// The user who asks, if the mount lets that user forget only snapshots that nobody else took.
     fn ordinary_user(&self) -> Option<u32> {
         let Place::Mounted { path, .. } = &self.target.place else { return None };
         let user = rustix::process::geteuid().as_raw();
@@ -166,7 +167,8 @@ impl<'a> Opened<'a> {
         (!may_all).then_some(user)
     }
 
-    /// All or none; of more than one request takes, those before an error.
+    /// Forgets all of them or none. If there are too many for one request, an error leaves those of earlier
+    /// requests forgotten.
     fn forget(&self, numbers: &[EventNo]) -> anyhow::Result<()> {
         self.asked.client().forget(numbers).map_err(refused)
     }
@@ -193,8 +195,8 @@ impl<'a> Opened<'a> {
         out.done()
     }
 
-    /// The snapshot that the operand names, if it is one of that very directory. `verb` is what is to be done
-    /// to it.
+    /// The snapshot that the operand names, if it is one of that very directory. `verb` says in messages what
+    /// the command does to it.
     pub(super) fn snapshot(&self, verb: &str, clock: &Clock) -> anyhow::Result<ListedEvent> {
         let name = self.name();
         let Some(row) = self.seen()? else {
@@ -242,7 +244,7 @@ fn refused(error: Error) -> anyhow::Error {
     }
 }
 
-/// Opens what was found, all of it on one volume or mount, for some work.
+/// Opens all targets, which are on one volume or mount, and does some work with them.
 pub(super) fn with_opened<T>(
     places: &[Target],
     access: Access,
@@ -260,7 +262,7 @@ pub(super) fn with_opened<T>(
     on_volume(&first.volume, access, |volume| work(&opened(places, Some(volume))?))
 }
 
-/// All operands, which must be on one volume: either everything named is forgotten, or nothing.
+/// Finds all operands. They must be on one volume, so that the command does all of its work or nothing.
 pub(super) fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
     let places = operands.iter().map(|operand| Target::find(operand)).collect::<anyhow::Result<Vec<_>>>()?;
     for pair in places.windows(2) {
@@ -312,17 +314,17 @@ pub fn hold(args: &args::Hold, held: bool) -> Outcome {
     Ok(status::OK)
 }
 
-/// A snapshot, and what becomes of it.
+/// A snapshot, and whether it is kept.
 struct Judged {
     row: ListedEvent,
-    /// Why it is kept; none: it is forgotten.
+    /// Why it is kept. If there are no reasons, it is forgotten.
     reasons: Vec<Reason>,
 }
 
-/// What is to be forgotten, as options say it; `None`: what is named.
+/// How options choose what is forgotten.
 struct Choice {
     rules: RetentionRules,
-    /// Those with a name, too, are kept only if a rule says so.
+    /// Whether the rules also decide about snapshots that have a name.
     names: bool,
     before: Option<When>,
     after: Option<When>,
@@ -362,7 +364,7 @@ impl Choice {
         }))
     }
 
-    /// What becomes of the snapshots of a directory, as far as the options speak of them.
+    /// Decides which snapshots of a directory are kept, of those that the options concern.
     fn judge(&self, opened: &Opened<'_>) -> anyhow::Result<Vec<Judged>> {
         let name = opened.name();
         if opened.seen()?.is_some() {
@@ -374,7 +376,7 @@ impl Choice {
             return Err(status::usage(format!("{name} is not a directory; --below is of directories")));
         }
         let rows = opened.found(opened.asked.list())?;
-        // The first from a time on, or the one of a name.
+        // The first snapshot from a time on, or the one that has a name.
         let find = |option: &str, when: &Option<When>| match when {
             None => Ok(None),
             Some(When::At(time)) => Ok(rows.iter().find(|row| row.event.row.time >= *time)),
@@ -410,7 +412,7 @@ impl Choice {
         };
         let mut of_each: BTreeMap<_, Vec<ListedEvent>> = BTreeMap::new();
         for row in rows {
-            // What is listed and does not show this directory is of one below, or of one that is gone.
+            // A listed snapshot that does not cover this directory is of one below, or of one that is gone.
             let wanted = row.own || (self.below && !row.covers);
             if wanted && is_behind(row.event.number) && end.is_none_or(|end| row.event.number < end) {
                 let of = (row.event.row.root, row.event.row.root_incarnation);
@@ -432,7 +434,7 @@ impl Choice {
     }
 }
 
-/// What was named and need not stay. `name` is how it was named.
+/// Refuses a snapshot that must stay. `name` is how the user named it.
 fn check_free(row: ListedEvent, name: &str, opened: &Opened<'_>) -> anyhow::Result<Judged> {
     anyhow::ensure!(
         !row.event.row.held,
@@ -442,8 +444,8 @@ fn check_free(row: ListedEvent, name: &str, opened: &Opened<'_>) -> anyhow::Resu
     Ok(Judged { row, reasons: Vec::new() })
 }
 
-/// How a snapshot of the volume of a place is named: the directory or file that the event is of, as of its
-/// name or time. `None` if that is gone.
+/// How a command names a snapshot of a place's volume: by the directory or file that the event is of, as of
+/// its name or time. `None` if that directory or file is gone.
 pub(super) fn named(place: &Place, row: &ListedEvent, clock: &Clock) -> Option<String> {
     let path = row.path.as_deref()?;
     let root = match place {
@@ -451,7 +453,7 @@ pub(super) fn named(place: &Place, row: &ListedEvent, clock: &Clock) -> Option<S
         Place::Free(on) => format!("{}:", on.volume.display()),
     };
     let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
-    // A name that its own directory has means this one whatever is taken later.
+    // A name means this snapshot whatever is taken later; a time might not.
     let time = match row.event.row.name.as_str() {
         "" => clock.name(row.event.row.time, row.next),
         name => name.to_string(),
@@ -515,7 +517,7 @@ pub fn forget(args: &args::Forget) -> Outcome {
             say_freed(freed)?;
         }
         if let Some(Place::Mounted { path, .. }) = opened.first().map(|first| &first.target.place) {
-            // What was named with a time is not there any more, and nobody can ask there.
+            // A path with a time leads nowhere any more, so the command asks the mount point.
             let there = path.ancestors().find(|above| above.is_dir()).and_then(live::mount_at);
             if let Some(root) = there.and_then(|mount| File::open(mount.directory).ok()) {
                 while_given_back(&root, args.progress)?;
@@ -569,10 +571,10 @@ fn bytes(blocks: u64) -> u64 {
     blocks * yore_format::BLOCK_SIZE as u64
 }
 
-/// Gives back the space that forgotten snapshots held; how many bytes.
+/// Gives back the space that forgotten snapshots held. Returns how many bytes.
 ///
 /// # Errors
-/// Damage and device errors; that somebody wants it to stop.
+/// Damage and device errors; a signal that stops the command.
 pub(super) fn give_back(volume: &Volume, mut progress: Progress) -> anyhow::Result<u64> {
     let stop = stop_wanted()?;
     let (mut before, mut stopped) = (Forgetting::default(), false);

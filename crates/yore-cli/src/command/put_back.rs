@@ -1,8 +1,8 @@
-//! `restore`, `undelete`, `rollback`, `undo` and `redo`: what was is put back, on top of all that came since.
-//! The first two are ordinary operations on files; the others are one operation of whoever has the volume
-//! open ([`yore_fs::rollback`]).
+//! `restore`, `undelete`, `rollback`, `undo` and `redo`: they put the past back, and keep all that came since
+//! in history. The first two are ordinary operations on files. The others are one operation of the process
+//! that has the volume open ([`yore_fs::rollback`]).
 //!
-//! Each takes an event before it changes anything and another one when it is done; see [`operation`].
+//! Each takes an event before it changes anything, and another one when it is done; see [`operation`].
 
 mod elsewhere;
 mod ground;
@@ -34,7 +34,7 @@ fn access(dry_run: bool) -> Access {
     }
 }
 
-/// Whether something is a directory, and a symbolic link none.
+/// Whether a path is a directory. A symbolic link to one is not.
 fn is_directory(ground: &Ground, path: &Path) -> anyhow::Result<bool> {
     Ok(ground.side().facts(path)?.is_some_and(|facts| facts.kind == FileKind::Directory))
 }
@@ -81,7 +81,7 @@ fn restore_one(ground: &Ground, then: &Path, args: &args::Restore) -> anyhow::Re
     put(ground, Verb::Restore, then, &now, &How::of(args))
 }
 
-/// How something is put back.
+/// The options with which something is put back.
 struct How {
     dry_run: bool,
     listing: args::Listing,
@@ -94,7 +94,7 @@ impl How {
     }
 }
 
-/// Puts one name back, with all that was below it.
+/// Puts one name back, with everything that was below it.
 fn put(
     ground: &Ground,
     verb: Verb,
@@ -132,7 +132,7 @@ fn put(
     })
 }
 
-/// Puts the names of a directory back that are gone or were changed or renamed; others are left alone.
+/// Puts back the names of a directory that are gone or were changed or renamed. Leaves others alone.
 fn restore_directory(
     ground: &Ground,
     then: &Path,
@@ -148,7 +148,7 @@ fn restore_directory(
         let (Some(path), change) = (back.of(one), one.change) else { continue };
         let mut one = one.clone();
         if change == Change::Renamed {
-            // Its new name came since, and stays: what it was becomes another one.
+            // The new name came since, so it stays. The old name gets a file or directory of its own.
             (one.change, one.old_path, one.after) = (Change::Removed, None, None);
             if one.kind == FileKind::Directory {
                 whole.insert(path.clone());
@@ -252,7 +252,7 @@ fn undelete_one(ground: &Ground, path: &Path, args: &args::Undelete) -> anyhow::
     let mut then = there.clone();
     let ends = rest.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
     for end in ends.chain([rest.len()]) {
-        // What `log` names first is what is brought back, each name as of when it was seen last.
+        // The state that `log` lists first comes back: each name as of when it was last seen.
         let newest = ground.newest(&there, &rest[..end])?.ok_or_else(nobody_has)?;
         if let Some(gone) = newest.gone.as_ref().filter(|gone| gone.moved && end == rest.len()) {
             let now = gone.path.as_deref().map(|path| format!("; it is {} now", printable(path)));
@@ -293,7 +293,7 @@ pub fn rollback(args: &args::Rollback) -> Outcome {
     Ok(status::OK)
 }
 
-/// What differs below a directory from what it was, and is to be seen.
+/// The differences below a directory from what it was, without those that nobody could see.
 fn differences(ground: &Ground, now: &Path, then: &Path, target: EventNo) -> anyhow::Result<Vec<Difference>> {
     let putter = Putter::only_looking(ground)?;
     real(&ground.diff(now, Some(target), None)?, |path| {

@@ -1,9 +1,9 @@
 //! `snapshot` and `snapshots`, and what other commands need to find the directory that they are about.
 //!
-//! **A time that stays a name.** What `snapshot` prints must mean this snapshot for ever, but a time means
-//! the last snapshot up to the end of what it names: the next one in the same minute would take `14.05` over.
-//! So the time is printed as one that ends within [`REACH`] of the snapshot, the command waits until that has
-//! passed, and then asks whether another came meanwhile.
+//! **The printed time stays a name.** What `snapshot` prints must mean this snapshot for ever. But a time
+//! means the last snapshot up to the end of what it names, so the next one in the same minute would take over
+//! `14.05`. Therefore the command prints a time that ends within [`REACH`] of the snapshot, waits until that
+//! has passed, and then asks whether another snapshot came in the meantime.
 
 use super::files::on_volume;
 use crate::args;
@@ -25,8 +25,8 @@ use yore_control::{Client, Mounted, Take};
 use yore_fs::time::check_snapshot_name;
 use yore_fs::{Error, EventKind, EventNo, ListedEvent, Timestamp, Volume};
 
-/// How long after a snapshot the time printed for it may end. So much precision tells apart all but what is
-/// taken at once, and nobody notices waiting for it.
+/// How long after a snapshot the time printed for it may end. This tells apart all snapshots but those taken
+/// at the same moment, and nobody notices the wait.
 const REACH: Duration = Duration::from_millis(10);
 
 /// Where the directory is.
@@ -165,7 +165,7 @@ fn not_there(path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
-/// A user has as many of something as one may.
+/// The error of a user who has as many of something as one user may have.
 pub fn too_many(what: &str, helps: &str) -> anyhow::Error {
     anyhow::anyhow!(
         "you have as many {what} on this volume as one user may; {helps}, and root can mount the volume with a higher limit \
@@ -338,7 +338,7 @@ pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
 pub struct Line<'a> {
     /// The snapshot.
     pub row: &'a ListedEvent,
-    /// In a list of what would become of them: why it is kept; no reason: it is forgotten.
+    /// In a list of what `forget` would do: why it is kept. If there are no reasons, it is forgotten.
     pub kept: Option<Vec<&'static str>>,
 }
 

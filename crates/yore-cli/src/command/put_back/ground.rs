@@ -1,4 +1,4 @@
-//! The mount or volume on which the past is put back: its files as a [`Side`], and what only it can tell of
+//! The mount or volume on which a command puts the past back: its files as a [`Side`], and its answers about
 //! history.
 
 use crate::args;
@@ -24,23 +24,23 @@ pub struct Ground {
     volume: Option<Volume>,
 }
 
-/// What is read to be put back, kept from being forgotten as long as this lives; on a mount as long as the
-/// process does.
+/// Keeps the snapshot that a command reads from. It is not forgotten while this lives, and on a mount not
+/// while the process lives.
 #[must_use]
 pub struct Source(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Box<dyn Client>>);
 
-/// An event that can be gone back to.
+/// The event to which `undo` goes back.
 #[must_use]
 pub struct UndoPoint(#[expect(dead_code, reason = "it is kept as long as it lives")] Box<dyn Client>);
 
-/// Where an operand leads: of a volume that is not mounted its file, and the path there.
+/// Where an operand leads: to a path of a mount, or to a path on a volume that is not mounted.
 pub enum Where {
     Mounted(PathBuf),
     Free(OnVolume),
 }
 
 impl Where {
-    /// What an operand names, with a time or without.
+    /// Finds what an operand names, with a time or without.
     pub fn find(operand: &OsStr) -> anyhow::Result<Where> {
         let path = Path::new(operand);
         if fs::symlink_metadata(path).is_err() {
@@ -66,7 +66,7 @@ impl Where {
         Ok(Where::Mounted(absolute))
     }
 
-    /// Does something there, and closes the volume, whatever came of it.
+    /// Does some work there, and closes the volume whether or not that succeeds.
     pub fn with<T>(
         &self,
         access: Access,
@@ -86,14 +86,14 @@ impl Where {
     }
 }
 
-/// Whether a path, or the nearest above it that is there, is on a mount.
+/// Whether a path is on a mount; if it does not exist, whether the nearest directory above it is.
 fn is_on_mount(path: &Path) -> bool {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let there = absolute.ancestors().find(|above| above.is_dir());
     there.and_then(live::mount_at).is_some()
 }
 
-/// Whether two paths, or the nearest above them that are there, are on one mount.
+/// Whether two paths are on one mount. The nearest directory above counts for a path that does not exist.
 pub fn is_same_mount(a: &Path, b: &Path) -> bool {
     let mount = |path: &Path| {
         let there = path.ancestors().find(|above| above.is_dir());
@@ -118,7 +118,7 @@ impl Ground {
         Copy::of_the_past(self.sets_owners(), progress)
     }
 
-    /// Whether owners can be set: by root, and by whoever may write to the file of a volume.
+    /// Whether the command can set owners: as root, or because it may write to the file of a volume.
     pub fn sets_owners(&self) -> bool {
         self.volume.is_some() || rustix::process::geteuid().is_root()
     }
@@ -128,7 +128,7 @@ impl Ground {
         Paths::on(self.volume.as_ref())
     }
 
-    /// Whether what a path leads to is of the past.
+    /// Whether a path leads into the past.
     pub fn is_past(&self, path: &Path) -> bool {
         self.paths().is_past(path)
     }
@@ -141,12 +141,12 @@ impl Ground {
         plain
     }
 
-    /// Whom to ask about a directory.
+    /// The client that answers questions about a directory.
     fn client(&self, dir: &Path) -> anyhow::Result<Box<dyn Client>> {
         self.paths().client(dir)
     }
 
-    /// Which directory a path leads to.
+    /// The identity of the directory that a path leads to.
     pub fn identity(&self, path: &Path) -> anyhow::Result<Identity> {
         self.client(path)?.identity().map_err(|error| match error.root() {
             Error::NotADirectory => anyhow::anyhow!("{} is not a directory", self.name(path)),
@@ -154,7 +154,7 @@ impl Ground {
         })
     }
 
-    /// What differs below a directory between two times.
+    /// The differences below a directory between two times.
     pub fn diff(
         &self,
         dir: &Path,
@@ -167,8 +167,8 @@ impl Ground {
         })
     }
 
-    /// What a path from a directory meant last, as `yore log` lists it first; `None` if no snapshot has seen
-    /// it.
+    /// The last state of a path from a directory, which `yore log` lists first. `None` if no snapshot has
+    /// seen it.
     pub fn newest(&self, dir: &Path, path: &[u8]) -> anyhow::Result<Option<Logged>> {
         match self.client(dir)?.log(path, Some(1)) {
             Ok(found) => Ok(found.into_iter().next()),
@@ -184,7 +184,7 @@ impl Ground {
         Ok(self.client(dir)?.all_snapshots()?)
     }
 
-    /// Keeps what something in the past is seen as of.
+    /// Keeps the snapshot as of which a path is seen.
     pub fn keep(&self, then: &Path) -> anyhow::Result<Source> {
         let name = || format!("cannot keep the snapshot of {}", self.name(then));
         let client: Box<dyn Client> = match &self.volume {
@@ -205,12 +205,12 @@ impl Ground {
                 Box::new(here(volume, then).or_else(|_| above()).with_context(name)?)
             }
         };
-        // A daemon that cannot watch one process more keeps what is read.
+        // If the daemon cannot watch one more process, the snapshot is not pinned, and the command goes on.
         client.keep().with_context(name)?;
         Ok(Source(Some(client)))
     }
 
-    /// Refuses what takes more room than there is below a directory, before anything is changed.
+    /// Fails if there is not enough room below a directory, before anything is changed.
     pub fn check_room(&self, dir: &Path, wanted: u64) -> anyhow::Result<()> {
         let available = match self.side.room() {
             Some(room) => room,
@@ -227,9 +227,9 @@ impl Ground {
         }
     }
 
-    /// Takes an event of kind undo of a directory, durable when this returns; `None` if another one has the
-    /// name. If it stays, it is not forgotten as long as the answer lives, and on a mount as long as this
-    /// process does.
+    /// Takes an undo point of a directory, durable when this returns. `None` if another event has the name.
+    /// If it `stays`, it is not forgotten while the returned value lives, and on a mount not while this
+    /// process lives.
     pub fn undo_point(&self, dir: &Path, name: &str, stays: bool) -> anyhow::Result<Option<UndoPoint>> {
         let client = self.client(dir)?;
         match client.take(Take { name: name.into(), undo: true, wait: true, stays, ..Take::default() }) {
@@ -240,7 +240,7 @@ impl Ground {
         }
     }
 
-    /// Makes a directory what it was, in one operation of whoever has the volume open.
+    /// Rolls a directory back, in one operation of the process that has the volume open.
     pub fn rollback(&self, dir: &Path, plan: &Plan) -> anyhow::Result<RolledBack> {
         let shown = self.name(dir);
         self.client(dir)?.roll_back(plan).map_err(|error| match error {
@@ -271,7 +271,7 @@ impl Ground {
         Ok(if live::is_mounted(&dir) { None } else { dir.parent().map(Path::to_path_buf) })
     }
 
-    /// Refuses a directory below which something else is mounted, for what is there is not the volume's.
+    /// Refuses a directory below which something else is mounted, since that is not part of the volume.
     pub fn check_nothing_mounted_below(&self, dir: &Path) -> anyhow::Result<()> {
         if self.volume.is_some() {
             return Ok(());
@@ -286,7 +286,7 @@ impl Ground {
         }
     }
 
-    /// Refuses a directory in which names cannot be changed.
+    /// Refuses a directory in which the user may not change names.
     pub fn check_writable(&self, dir: &Path) -> anyhow::Result<()> {
         if self.volume.is_some() {
             return Ok(());

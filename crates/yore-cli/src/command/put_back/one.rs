@@ -1,8 +1,8 @@
-//! Putting back one file, or a tree name by name: what has the name is replaced, other names are left alone.
+//! Puts back one file, or a tree name by name: replaces what has the name now, and leaves other names alone.
 //!
-//! A file is written beside the one it replaces, complete with its attributes, and renamed over it: whoever
-//! reads sees the one or the other. A directory keeps being the directory that it is. Flags come last, for
-//! what they protect cannot be changed any more.
+//! A file is written beside the one it replaces, complete with its attributes, and renamed over it, so a
+//! reader sees either the one or the other. A directory stays the same directory. Flags are set last, because
+//! what they protect cannot be changed afterwards.
 
 use super::ground::Ground;
 use crate::args;
@@ -169,8 +169,8 @@ impl<'g> Putter<'g> {
         anyhow::bail!("there is no free name beside {}", self.side().name(path))
     }
 
-    /// Puts what is not a directory back, in place of what has the name if `replace`. `original`: make it
-    /// another name of that file.
+    /// Puts back anything but a directory; with `replace`, in place of what has the name now. With `original`
+    /// it becomes another name of that file.
     pub fn file(
         &mut self,
         then: &Path,
@@ -187,7 +187,7 @@ impl<'g> Putter<'g> {
             }),
         };
         let renamed = made.and_then(|()| self.side().rename(&temporary, now, replace));
-        // Of what failed nothing stays; of two names of one file a rename leaves both.
+        // A failure must leave nothing behind; and a rename between two names of one file leaves both.
         if self.side().facts(&temporary)?.is_some() {
             let removed = self.side().remove(&temporary);
             return renamed.and(removed);
@@ -195,8 +195,8 @@ impl<'g> Putter<'g> {
         renamed
     }
 
-    /// Bytes that [`Putter::tree`] will write, about: data, and metadata for it. Fails where it would have to
-    /// change what is protected.
+    /// About how many bytes [`Putter::tree`] will write: data, and metadata for it. Fails if the tree would
+    /// change something that flags protect.
     pub fn room(&self, then: &Path, now: &Path) -> anyhow::Result<u64> {
         let (mut bytes, mut names, mut met) = (0u64, 0u64, HashSet::new());
         let mut left = vec![(then.to_path_buf(), now.to_path_buf())];
@@ -265,7 +265,7 @@ impl<'g> Putter<'g> {
         Ok(())
     }
 
-    /// Makes a directory and those above it that are missing, with the attributes of then where they were.
+    /// Makes a directory and those above it that are missing, with the attributes that they had then.
     pub fn directories(&mut self, then: Option<&Path>, now: &Path) -> anyhow::Result<()> {
         let (mut then, mut now) = (then.map(Path::to_path_buf), now.to_path_buf());
         let mut missing = Vec::new();

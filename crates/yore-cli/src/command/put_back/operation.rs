@@ -1,5 +1,5 @@
-//! What can be undone, and doing something that can be: between two events whose names say what it was
-//! ([`yore_fs::rollback`]).
+//! Finds operations that can be undone, and carries out new ones. An operation lies between two events whose
+//! names say what it was ([`yore_fs::rollback`]).
 
 use super::ground::Ground;
 use anyhow::Context as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use yore_fs::rollback::{name, next, next_number, operations, Operation, Verb};
 use yore_fs::ListedEvent;
 
-/// Names tried if others have them.
+/// How many names to try if others are taken.
 const TRIES: u64 = 10_000;
 
 /// The directory, or the nearest above, in which something can be undone, with its operations.
@@ -24,7 +24,7 @@ pub fn find(ground: &Ground, dir: &Path, redo: bool) -> anyhow::Result<Option<(P
     Ok(None)
 }
 
-/// Does something that can be undone. What can be known to fail should have failed before.
+/// Does some work that can be undone. The caller has made sure of all that it can before.
 pub fn run(
     ground: &Ground,
     dir: &Path,
