@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the code to the layers of the architecture.
 
-1. Between crates: only the edges of the table below, which is the one in docs (ARCHITECTURE, "The layers").
+1. Between crates: only the edges of the table below (docs/DESIGN.md has the picture).
    Tests may also use what their crate reaches by these edges over others (a test of the mount makes a device), and
    crates whose tests wire whole systems together may use nearly anything.
 2. Inside crates: each has a table in LAYERS with all of its modules, each module refers only to modules of lower levels, and
