@@ -100,19 +100,5 @@ impl Meta {
 
 /// Whether a block is a node of a tree.
 fn is_node(block: &Block) -> bool {
-    let kinds = [
-        BlockKind::Directory,
-        BlockKind::Extents,
-        BlockKind::Xattrs,
-        BlockKind::Symlink,
-        BlockKind::Orphans,
-        BlockKind::Events,
-        BlockKind::EventIndex,
-        BlockKind::Versions,
-        BlockKind::Names,
-        BlockKind::Changes,
-        BlockKind::Policies,
-        BlockKind::Operations,
-    ];
-    kinds.iter().any(|kind| *kind as u8 == block[4])
+    BlockKind::from_u8(block[4]).is_some_and(BlockKind::is_tree)
 }
