@@ -46,14 +46,21 @@ FREE_TESTS = NEVER_USED = {"yore-bench", "yore-crash", "yore-faults", "yore-cli"
 # refers to lower levels only, not to others of its own. Every crate has its table: folders as layers.
 LAYERS = {
     "yore-format": """
-        units travel tables
+        units travel tables features
         ids
         error layout
-        tagged touched header
+        tagged touched varint header
+        group_tables
         bitmap inode node zone
         cells policy
-        history/keys history/more history/rollback history/trees history/version history/past_name superblock/fields
+        history/trees
+        history/annals/keys history/annals/row
+        history/annals/encode
+        history/annals/decode
+        history/annals
+        history/keys history/more history/rollback history/version history/past_name superblock/fields
         history/event history/operations history/roots superblock/raw
+        history/short_event
         history superblock/slot
         superblock
         intent verify

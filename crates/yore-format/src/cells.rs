@@ -85,6 +85,12 @@ pub struct DirEntry<'a> {
 }
 
 impl<'a> DirEntry<'a> {
+    /// Whether these bytes, at most [`NAME_MAX`], can be a name.
+    pub(crate) fn is_name(name: &[u8]) -> bool {
+        let is_dots = matches!(name, b"." | b"..");
+        !name.is_empty() && !is_dots && !name.iter().any(|b| matches!(b, 0 | b'/'))
+    }
+
     /// Bytes that the entry takes as a value.
     pub fn encoded_len(&self) -> usize {
         DIRENT_FIXED_BYTES + self.name.len()
@@ -122,7 +128,7 @@ impl<'a> DirEntry<'a> {
         let Some(name) = bytes.get(DIRENT_FIXED_BYTES..DIRENT_FIXED_BYTES + len) else {
             return bad("name length", "within the cell", len.to_string());
         };
-        if name.is_empty() || name.iter().any(|b| matches!(b, 0 | b'/')) || name == b"." || name == b".." {
+        if !DirEntry::is_name(name) {
             return bad(
                 "name",
                 "1 to 255 bytes without / and NUL",

@@ -3,7 +3,8 @@
 //! another owner than the reader expects, is an error, not data.
 
 use crate::{
-    checksum_except, Block, BlockNo, Corruption, EventNo, Generation, Incarnation, InodeNo, MetaAddr,
+    checksum_except, Block, BlockNo, Corruption, EventNo, Features, Generation, Incarnation, InodeNo,
+    MetaAddr, TableNo,
 };
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,6 +13,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const HEADER_BYTES: usize = 64;
 const MAGIC: u32 = 0x4552_4f59; // "YORE"
 const CRC_OFFSET: usize = 48;
+/// Bytes of a key of the annals: end 6, sequence 4.
+pub(crate) const ANNALS_KEY_BYTES: usize = 10;
+/// Bytes of a key of the index by inode: inode 5, end 6.
+pub(crate) const INODE_INDEX_KEY_BYTES: usize = 11;
+/// Bytes of a key of the index by name: directory 5, cookie 8, death 6.
+pub(crate) const NAME_INDEX_KEY_BYTES: usize = 19;
+/// Bytes of a key of the span table: class 5, first 6, last 6.
+pub(crate) const SPAN_KEY_BYTES: usize = 17;
 
 /// What a metadata block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +60,20 @@ pub enum BlockKind {
     HistoryRoots = 16,
     /// A node of the tree of operations.
     Operations = 17,
+    /// A node of the annals: rows of what ended.
+    Annals = 18,
+    /// A node of the index of the annals by inode.
+    InodeIndex = 19,
+    /// A node of the index of the annals by directory and name.
+    NameIndex = 20,
+    /// A node of the span table.
+    Spans = 21,
+    /// A node of the tree of findings.
+    Findings = 22,
+    /// Counts of the references to blocks of a group.
+    CountTable = 23,
+    /// Checksums of the data in blocks of a group.
+    ChecksumTable = 24,
 }
 
 impl BlockKind {
@@ -75,14 +98,52 @@ impl BlockKind {
             15 => Policies,
             16 => HistoryRoots,
             17 => Operations,
+            18 => Annals,
+            19 => InodeIndex,
+            20 => NameIndex,
+            21 => Spans,
+            22 => Findings,
+            23 => CountTable,
+            24 => ChecksumTable,
             _ => return None,
         })
     }
 
     /// Whether blocks of this kind are nodes of B+trees.
     pub fn is_tree(self) -> bool {
-        let is_in_row = (BlockKind::Directory as u8..BlockKind::HistoryRoots as u8).contains(&(self as u8));
-        is_in_row || self == BlockKind::Operations
+        let kind = self as u8;
+        (BlockKind::Directory as u8..BlockKind::HistoryRoots as u8).contains(&kind)
+            || (BlockKind::Operations as u8..=BlockKind::Findings as u8).contains(&kind)
+    }
+
+    /// Whether blocks of this kind are tables of a group ([`crate::TableNo`]).
+    pub fn is_table(self) -> bool {
+        matches!(self, BlockKind::CountTable | BlockKind::ChecksumTable)
+    }
+
+    /// The feature without which no volume has such blocks; none for those that any volume may have.
+    pub fn feature(self) -> Features {
+        use BlockKind::*;
+        match self {
+            Annals | InodeIndex | NameIndex | Spans => Features::ANNALS,
+            Findings => Features::FINDINGS,
+            CountTable => Features::TABLES,
+            ChecksumTable => Features::CHECKSUMS,
+            _ => Features::empty(),
+        }
+    }
+
+    /// Bytes of the keys in nodes of this kind, where the kind alone says it.
+    pub fn key_width(self) -> Option<usize> {
+        use BlockKind::*;
+        match self {
+            Annals => Some(ANNALS_KEY_BYTES),
+            InodeIndex => Some(INODE_INDEX_KEY_BYTES),
+            NameIndex => Some(NAME_INDEX_KEY_BYTES),
+            Spans => Some(SPAN_KEY_BYTES),
+            Findings => Some(8),
+            _ => None,
+        }
     }
 
     /// The name used in messages.
@@ -105,6 +166,13 @@ impl BlockKind {
             BlockKind::Policies => "policy node",
             BlockKind::HistoryRoots => "roots of the history",
             BlockKind::Operations => "operation node",
+            BlockKind::Annals => "annals node",
+            BlockKind::InodeIndex => "inode index node",
+            BlockKind::NameIndex => "name index node",
+            BlockKind::Spans => "span node",
+            BlockKind::Findings => "findings node",
+            BlockKind::CountTable => "count table",
+            BlockKind::ChecksumTable => "checksum table",
         }
     }
 }
@@ -123,7 +191,8 @@ pub struct BlockHeader {
     pub reserved0: [u8; 2],
     /// The block's own [`MetaAddr`]. A zone header has index 511.
     pub addr: U64,
-    /// The inode that the block belongs to; 0 for the volume.
+    /// The inode that the block belongs to; 0 for the volume. Of a table of a group, which one it is
+    /// ([`TableNo::owner`]).
     pub owner: U64,
     /// The owner's incarnation; 0 where the owner is no inode, and in inode blocks.
     pub owner_incarnation: U32,
@@ -154,6 +223,12 @@ impl BlockHeader {
         BlockHeader::mut_from_prefix(&mut block[..])
             .map(|(h, _)| h)
             .expect("a block is longer than its header")
+    }
+
+    /// The inode that the block belongs to. `None` for blocks of the volume and of groups.
+    pub fn owner_inode(&self) -> Option<InodeNo> {
+        let owner = InodeNo(self.owner.get());
+        (owner != InodeNo::NONE && TableNo::from_owner(owner).is_none()).then_some(owner)
     }
 
     /// Writes a new header over the start of `block`.
@@ -296,5 +371,8 @@ pub fn verify_version(
     let found = format!("{stored:#010x}, a copy of generation {}", h.generation);
     let c = Corruption::new("metadata block", "checksum in the zone map", format!("{check:#010x}"), found);
     let c = c.at(addr).on(block_no);
-    Err(if h.owner.get() == InodeNo::NONE.0 { c } else { c.of(InodeNo(h.owner.get())) })
+    Err(match h.owner_inode() {
+        Some(owner) => c.of(owner),
+        None => c,
+    })
 }

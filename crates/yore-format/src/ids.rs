@@ -49,6 +49,13 @@ number!(
     EventNo,
     u64
 );
+/// Keys of the annals have 6 bytes for a number of an event, so volumes with annals give no number from this
+/// one on.
+pub const EVENT_LIMIT: u64 = 1 << 48;
+/// Keys of the annals have 5 bytes for a number of an inode. Root zones name fewer than 2^22 zones, so the
+/// number of no inode comes near it.
+pub const INODE_LIMIT: u64 = 1 << 40;
+
 number!(
     /// A zone's number. Even: the first zone of group n/2. Odd: a further zone, wherever its table entry
     /// says. With [`ZoneNo::ROOT_FLAG`]: a root zone, which holds nothing but zone table blocks.
@@ -149,6 +156,8 @@ impl InodeNo {
     pub const EVENTS: InodeNo = InodeNo(2);
     /// Owner of the history trees.
     pub const HISTORY: InodeNo = InodeNo(3);
+    /// Owner of the tree of findings.
+    pub const FINDINGS: InodeNo = InodeNo(4);
     /// The root directory, the first inode of the first inode block.
     pub const ROOT: InodeNo = InodeNo(16);
 
@@ -183,5 +192,52 @@ impl fmt::Display for InodeNo {
 impl fmt::Debug for InodeNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "InodeNo({})", self.0)
+    }
+}
+
+/// Which table of a group a table is: each describes some blocks of the group's data area, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableNo {
+    group: GroupNo,
+    number: u8,
+}
+
+impl TableNo {
+    pub(crate) const NUMBER_BITS: u32 = 5;
+    /// Set in the owner of a table, so that no owner is taken for an inode's number.
+    const OWNER_FLAG: u64 = 1 << 63;
+    /// Bits of an owner below the group. One more than numbers need.
+    const OWNER_BITS: u32 = 6;
+
+    /// Table `number` of a group.
+    ///
+    /// # Panics
+    /// If no group has so many.
+    pub fn new(group: GroupNo, number: u8) -> TableNo {
+        assert!(number < 1 << Self::NUMBER_BITS, "table {number} of a group");
+        TableNo { group, number }
+    }
+
+    /// The group.
+    pub fn group(self) -> GroupNo {
+        self.group
+    }
+
+    /// Its number among the tables of its kind.
+    pub fn number(self) -> u8 {
+        self.number
+    }
+
+    /// The owner in its block header.
+    pub fn owner(self) -> InodeNo {
+        InodeNo(Self::OWNER_FLAG | u64::from(self.group.0) << Self::OWNER_BITS | u64::from(self.number))
+    }
+
+    /// The table with this owner, if it is one of a table.
+    pub fn from_owner(owner: InodeNo) -> Option<TableNo> {
+        let rest = owner.0.checked_sub(Self::OWNER_FLAG)?;
+        let number = rest & ((1 << Self::OWNER_BITS) - 1);
+        let group = u32::try_from(rest >> Self::OWNER_BITS).ok()?;
+        (number < 1 << Self::NUMBER_BITS).then_some(TableNo { group: GroupNo(group), number: number as u8 })
     }
 }

@@ -299,11 +299,12 @@ impl Inode {
             content_level: r.content_level,
             content: r.content,
         };
-        inode.verify_content()?;
+        inode.verify()?;
         Ok(inode)
     }
 
-    fn verify_content(&self) -> Result<(), Box<Corruption>> {
+    /// Checks what fields say together.
+    pub(crate) fn verify(&self) -> Result<(), Box<Corruption>> {
         let bad =
             |field, expected: &str, found: String| Err(Corruption::new("inode", field, expected, found));
         if self.mode != 0

@@ -8,6 +8,8 @@
 mod bitmap;
 mod cells;
 mod error;
+mod features;
+mod group_tables;
 mod header;
 mod history;
 mod ids;
@@ -23,6 +25,7 @@ mod tagged;
 mod touched;
 pub mod travel;
 mod units;
+mod varint;
 mod verify;
 mod zone;
 
@@ -33,15 +36,25 @@ pub use cells::{
     SYMLINK_MAX, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
 };
 pub use error::Corruption;
+pub use features::Features;
+pub use group_tables::{
+    table_entries, table_of, BlockCount, ChecksumTableMut, ChecksumTableRef, CountTableMut, CountTableRef,
+    TablePlace, TABLES_PER_GROUP, TABLE_ENTRIES, TABLE_PLACES,
+};
 pub use header::{seal, verify_checksum, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES};
 pub use history::{
     event_index_by_name, event_index_by_root, key_parts, name_end_key, name_key, name_shard, operation_key,
-    version_end_key, version_key, version_shard, EventKind, EventMore, EventRow, EventState, ForgottenFor,
-    HistoryGrowth, HistoryRoots, HistorySpace, HistoryTree, OperationKind, OperationRow, PastName,
-    RollbackIntent, RowClass, Version, DESCRIPTION_MAX, EVENT_FIXED_BYTES, EVENT_NAME_MAX, HISTORY_ROOTS,
-    HISTORY_SHARDS, HOLD_REASON_MAX, OPERATION_NOTE_MAX, OPERATION_PATH_MAX, VERSION_FIXED_BYTES,
+    version_end_key, version_key, version_shard, AnnalsCounts, AnnalsKey, AnnalsRow, EventKind, EventMore,
+    EventRow, EventState, ForgottenFor, HistoryGrowth, HistoryRoots, HistorySpace, HistoryTree, IndexValue,
+    InodeIndexCell, NameIndexCell, OperationKind, OperationRow, PastName, RollbackIntent, RowClass, RowName,
+    RowValue, SpanCell, Version, DESCRIPTION_MAX, EVENT_FIXED_BYTES, EVENT_NAME_MAX, HISTORY_ROOTS,
+    HISTORY_SHARDS, HOLD_REASON_MAX, OPERATION_NOTE_MAX, OPERATION_PATH_MAX, ROW_BYTES_MAX,
+    VERSION_FIXED_BYTES,
 };
-pub use ids::{BlockNo, EventNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, ZoneNo};
+pub use ids::{
+    BlockNo, EventNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, TableNo, ZoneNo, EVENT_LIMIT,
+    INODE_LIMIT,
+};
 pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, EXTENT_INLINE_BYTES, INLINE_BYTES, INODE_BYTES};
 pub use intent::{
     body_crc, encode_note, Intent, IntentBlock, IntentHead, IntentNote, IntentWriter, IntentZone,
@@ -54,12 +67,13 @@ pub use policy::{
 };
 pub use structures::layout_tables;
 pub use superblock::{
-    decode_slots, Engine, Features, RootZone, SlotState, SpaceRules, Superblock, VolumeState, WriteFeatures,
+    decode_slots, Engine, RootZone, Scrub, SlotState, SpaceRules, Superblock, VolumeState, WriteFeatures,
     FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,
 };
 pub use tables::{FieldLayout, StructLayout};
 pub use tagged::is_storable_text;
 pub use touched::{chunks_of, Touched, CHUNK_BYTES};
 pub use units::{checksum, checksum_except, Block, BLOCK_SIZE, INODES_PER_BLOCK, ZERO_BLOCK};
-pub use verify::verify_header;
+pub use varint::ShortBytes;
+pub use verify::{verify_header, verify_header_with};
 pub use zone::{ZoneHeader, ZoneTableEntry, ZoneTableMut, ZoneTableRef, NOT_INODES};

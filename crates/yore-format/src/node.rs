@@ -13,7 +13,7 @@
 //! kept by the trees above: a node's keys lie in [own lower bound, next sibling's lower bound).
 
 use crate::header::HEADER_BYTES;
-use crate::{Block, BlockHeader, Corruption, Touched, BLOCK_SIZE};
+use crate::{Block, BlockHeader, BlockKind, Corruption, Touched, BLOCK_SIZE};
 
 /// Bytes before the index.
 pub const NODE_HEADER_BYTES: usize = 80;
@@ -186,8 +186,14 @@ impl<'a> NodeRef<'a> {
         };
         let (count, start, dead, width) =
             (self.count(), get16(self.block, HEAP_START), get16(self.block, DEAD), self.key_width());
-        if !matches!(width, 8 | 16 | 24) {
-            return bad("key width", "8, 16 or 24".into(), width.to_string());
+        match BlockKind::from_u8(BlockHeader::of(self.block).kind).and_then(BlockKind::key_width) {
+            Some(of_kind) if width != of_kind => {
+                return bad("key width", of_kind.to_string(), width.to_string());
+            }
+            None if !matches!(width, 8 | 16 | 24) => {
+                return bad("key width", "8, 16 or 24".into(), width.to_string());
+            }
+            _ => {}
         }
         if self.block[RESERVED].iter().any(|b| *b != 0) {
             return bad("reserved bytes", "zero".into(), "something else".into());
@@ -435,7 +441,7 @@ impl<'a> NodeMut<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BlockKind, EventNo, Incarnation, InodeNo, MetaAddr, ZERO_BLOCK};
+    use crate::{EventNo, Incarnation, InodeNo, MetaAddr, ZERO_BLOCK};
 
     fn node() -> Block {
         let mut block = ZERO_BLOCK;

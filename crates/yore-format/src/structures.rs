@@ -15,6 +15,7 @@ pub fn layout_tables() -> Vec<StructLayout> {
         crate::inode::time_layout(),
         crate::node::layout(),
     ];
+    tables.extend(crate::group_tables::layouts());
     tables.extend(crate::history::layouts());
     tables.extend(crate::policy::layouts());
     tables.extend(crate::intent::layouts());

@@ -1,8 +1,8 @@
 //! The verifier of every kind of metadata block.
 
 use crate::{
-    verify_checksum, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Corruption, HistoryRoots, Inode,
-    InodeNo, MetaAddr, NodeRef, ZoneHeader, ZoneTableRef,
+    verify_checksum, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, ChecksumTableRef, Corruption,
+    CountTableRef, Features, HistoryRoots, Inode, MetaAddr, NodeRef, ZoneHeader, ZoneTableRef,
 };
 
 /// The verifier that runs after every read: magic, checksum, volume, address, reserved bytes, then the
@@ -16,10 +16,26 @@ pub fn verify_header(
     volume: u32,
     block_no: BlockNo,
 ) -> Result<(), Box<Corruption>> {
+    verify_header_with(block, addr, volume, block_no, Features::SUPPORTED)
+}
+
+/// The same for a volume that has at most these features: kinds and fields that come with another one are not
+/// there.
+///
+/// # Errors
+/// As [`verify_header`].
+pub fn verify_header_with(
+    block: &Block,
+    addr: MetaAddr,
+    volume: u32,
+    block_no: BlockNo,
+    features: Features,
+) -> Result<(), Box<Corruption>> {
     let h = BlockHeader::of(block);
     let check = || {
         verify_checksum(block)?;
-        let Some(kind) = BlockKind::from_u8(h.kind) else {
+        let known = BlockKind::from_u8(h.kind).filter(|kind| features.contains(kind.feature()));
+        let Some(kind) = known else {
             return Err(Corruption::new("metadata block", "kind", "a known kind", h.kind));
         };
         if h.volume.get() != volume {
@@ -41,21 +57,21 @@ pub fn verify_header(
             ));
         }
         match kind {
-            BlockKind::ZoneHeader => ZoneHeader::verify(block),
+            BlockKind::ZoneHeader => ZoneHeader::decode_with(block, features).map(|_| ()),
             BlockKind::ZoneTable => ZoneTableRef::new(block).verify(),
             BlockKind::Bitmap => BitmapRef::new(block).verify(),
             BlockKind::Inodes => Inode::verify_block(block),
-            BlockKind::HistoryRoots => HistoryRoots::verify(block),
+            BlockKind::HistoryRoots => HistoryRoots::verify_with(block, features),
+            BlockKind::CountTable => CountTableRef::new(block).verify(),
+            BlockKind::ChecksumTable => ChecksumTableRef::new(block).verify(),
             _ => NodeRef::new(block).verify(),
         }
     };
     check().map_err(|c| {
         let c = c.at(addr).on(block_no);
-        let owner = InodeNo(h.owner.get());
-        if owner == InodeNo::NONE {
-            c
-        } else {
-            c.of(owner)
+        match h.owner_inode() {
+            Some(owner) => c.of(owner),
+            None => c,
         }
     })
 }

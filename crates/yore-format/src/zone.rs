@@ -11,8 +11,8 @@
 use crate::header::HEADER_BYTES;
 use crate::layout::{EXTRA_ZONES_PER_GROUP, FIRST_SLOT, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use crate::{
-    Block, BlockHeader, BlockKind, BlockNo, Corruption, EventNo, Generation, GroupNo, Incarnation, InodeNo,
-    MetaAddr, ZoneNo, ZERO_BLOCK,
+    Block, BlockHeader, BlockKind, BlockNo, Corruption, EventNo, Features, Generation, GroupNo, Incarnation,
+    InodeNo, MetaAddr, TablePlace, ZoneNo, TABLES_PER_GROUP, TABLE_PLACES, ZERO_BLOCK,
 };
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -36,7 +36,8 @@ struct RawZoneHeader {
     extras: [U32; EXTRA_ZONES_PER_GROUP],
     map: [U16; INDEXES],
     checks: [U32; INDEXES],
-    reserved1: [u8; 232],
+    tables: [U16; TABLE_PLACES],
+    reserved1: [u8; 104],
 }
 
 const _: () = assert!(size_of::<RawZoneHeader>() == crate::BLOCK_SIZE);
@@ -62,6 +63,9 @@ pub struct ZoneHeader {
     pub inode_free: Box<[u8; INDEXES]>,
     /// Logical, first zones only: the group's further zones, 0 for none (zone 0 is never a further one).
     pub extras: [u32; EXTRA_ZONES_PER_GROUP],
+    /// Logical, first zones only: where the group's tables lie, as [`TablePlace`] encodes it, 0 for none. All
+    /// are 0 without [`Features::TABLES`] and [`Features::CHECKSUMS`].
+    pub tables: [u16; TABLE_PLACES],
     /// Physical: the slot (block within the zone) of each index, 0 for none.
     pub map: Box<[u16; INDEXES]>,
     /// Physical: the checksum in the block header of each index's current copy, 0 where there is no slot.
@@ -90,6 +94,7 @@ impl ZoneHeader {
             exists: [0; 8],
             inode_free: Box::new([NOT_INODES; INDEXES]),
             extras: [0; EXTRA_ZONES_PER_GROUP],
+            tables: [0; TABLE_PLACES],
             map: Box::new([0; INDEXES]),
             checks: Box::new([0; INDEXES]),
         }
@@ -117,7 +122,8 @@ impl ZoneHeader {
             extras: self.extras.map(Into::into),
             map: self.map.map(Into::into),
             checks: self.checks.map(Into::into),
-            reserved1: [0; 232],
+            tables: self.tables.map(Into::into),
+            reserved1: [0; 104],
         };
         block.copy_from_slice(raw.as_bytes());
         let addr = Self::addr(self.zone);
@@ -135,21 +141,21 @@ impl ZoneHeader {
         (block, crc)
     }
 
-    /// The structure's verifier: reserved bytes, counts, and that existing indexes have distinct slots. A
-    /// header in which an index exists without a slot, or the reverse, is never written; nor is a checksum
-    /// without a slot.
-    ///
-    /// # Errors
-    /// [`Corruption`] naming the field.
-    pub fn verify(block: &Block) -> Result<(), Box<Corruption>> {
-        ZoneHeader::decode(block).map(|_| ())
-    }
-
-    /// Decodes and verifies the content; the block header is verified by the caller.
+    /// Decodes and verifies the content: reserved bytes, counts, and that existing indexes have distinct
+    /// slots. A header in which an index exists without a slot, or the reverse, is never written; nor is a
+    /// checksum without a slot. The caller verifies the block header.
     ///
     /// # Errors
     /// [`Corruption`] naming the field.
     pub fn decode(block: &Block) -> Result<ZoneHeader, Box<Corruption>> {
+        ZoneHeader::decode_with(block, Features::SUPPORTED)
+    }
+
+    /// The same for a volume that has at most these features: what comes with another one is zero.
+    ///
+    /// # Errors
+    /// As [`ZoneHeader::decode`].
+    pub fn decode_with(block: &Block, features: Features) -> Result<ZoneHeader, Box<Corruption>> {
         let raw = RawZoneHeader::ref_from_bytes(&block[..]).expect("the sizes are equal");
         let bad = |field, expected: &str, found: String| {
             Err(Corruption::new("zone header", field, expected, found))
@@ -167,13 +173,23 @@ impl ZoneHeader {
             exists: raw.exists.map(|w| w.get()),
             inode_free: Box::new(raw.inode_free),
             extras: raw.extras.map(|e| e.get()),
+            tables: raw.tables.map(|place| place.get()),
             map: Box::new(raw.map.map(|s| s.get())),
             checks: Box::new(raw.checks.map(|c| c.get())),
         };
+        header.verify_indexes()?;
+        header.verify_tables(features)?;
+        Ok(header)
+    }
+
+    fn verify_indexes(&self) -> Result<(), Box<Corruption>> {
+        let bad = |field, expected: &str, found: String| {
+            Err(Corruption::new("zone header", field, expected, found))
+        };
         let mut slots = [0u64; 16];
         for index in 0..INDEXES {
-            let slot = header.map[index];
-            if header.has(index as u16) != (slot != 0) {
+            let slot = self.map[index];
+            if self.has(index as u16) != (slot != 0) {
                 return bad(
                     "map",
                     "a slot for each existing index and no other",
@@ -181,7 +197,7 @@ impl ZoneHeader {
                 );
             }
             if slot == 0 {
-                let check = header.checks[index];
+                let check = self.checks[index];
                 if check != 0 {
                     return bad("checks", "0 without a slot", format!("index {index}: {check:#010x}"));
                 }
@@ -194,15 +210,63 @@ impl ZoneHeader {
                 return bad("map", "distinct slots within the zone", format!("index {index}, slot {slot}"));
             }
             slots[slot as usize / 64] |= 1 << (slot % 64);
-            let free = header.inode_free[index];
+            let free = self.inode_free[index];
             if free != NOT_INODES && usize::from(free) > crate::INODES_PER_BLOCK {
                 return bad("free inodes", "at most 16", format!("index {index}: {free}"));
             }
         }
-        if header.exists[7] >> (INDEXES - 448) != 0 {
-            return bad("existing indexes", "510 of them", format!("{:#x}", header.exists[7]));
+        if self.exists[7] >> (INDEXES - 448) != 0 {
+            return bad("existing indexes", "510 of them", format!("{:#x}", self.exists[7]));
         }
-        Ok(header)
+        Ok(())
+    }
+
+    /// Checks the places of the group's tables: in the group's zones, each once, and in this zone at indexes
+    /// that exist and have no inodes.
+    fn verify_tables(&self, features: Features) -> Result<(), Box<Corruption>> {
+        if self.tables == [0; TABLE_PLACES] {
+            return Ok(());
+        }
+        let bad = |field, expected: &str, found: String| {
+            Err(Corruption::new("zone header", field, expected, found))
+        };
+        let (counts, checksums) = self.tables.split_at(TABLES_PER_GROUP);
+        for (places, feature) in [(counts, Features::TABLES), (checksums, Features::CHECKSUMS)] {
+            if !features.contains(feature) && places.iter().any(|place| *place != 0) {
+                return bad("reserved bytes", "zero", "something else".into());
+            }
+        }
+        if !self.zone.is_primary() {
+            return bad("tables", "none, but in first zones", "some".into());
+        }
+        let mut places = self.tables;
+        places.sort_unstable();
+        if let Some(two) = places.windows(2).find(|two| two[0] == two[1] && two[0] != 0) {
+            return bad("tables", "each at a place of its own", format!("two at {:#x}", two[0]));
+        }
+        for place in self.tables.into_iter().filter(|place| *place != 0) {
+            let is_table = TablePlace::decode(place).is_some_and(|TablePlace { zone, index }| match zone {
+                0 => index != 0 && self.has(index) && self.inode_free[usize::from(index)] == NOT_INODES,
+                further => self.extras[usize::from(further) - 1] != 0,
+            });
+            if !is_table {
+                return bad("tables", "places in zones of the group", format!("{place:#x}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The table of this kind and number, if the group of this first zone has it.
+    ///
+    /// # Panics
+    /// For a kind that is no table.
+    pub fn table(&self, kind: BlockKind, number: u8) -> Option<MetaAddr> {
+        let TablePlace { zone, index } = TablePlace::decode(self.tables[TablePlace::position(kind, number)])?;
+        let zone = match zone {
+            0 => self.zone,
+            further => ZoneNo(self.extras[usize::from(further) - 1]),
+        };
+        Some(MetaAddr::new(zone, index))
     }
 
     /// Whether `index` exists.
@@ -213,7 +277,7 @@ impl ZoneHeader {
 
 /// The layout of a zone header, the block header included.
 pub(crate) fn header_layout() -> crate::StructLayout {
-    crate::tables::layout!("Zone header", RawZoneHeader: header, uuid, volume_blocks, place, zone, group, exists, inode_free, reserved0, extras, map, checks, reserved1)
+    crate::tables::layout!("Zone header", RawZoneHeader: header, uuid, volume_blocks, place, zone, group, exists, inode_free, reserved0, extras, map, checks, tables, reserved1)
 }
 
 /// The layout of an entry of the zone table.

@@ -20,10 +20,17 @@ fn sound(kind: BlockKind, level: u8) -> Box<Block> {
     let mut block = Box::new(ZERO_BLOCK);
     BlockHeader::init(&mut block, kind, level, ADDR, InodeNo(16), Incarnation(1), VOLUME, EventNo(0));
     if kind.is_tree() {
-        let mut node = NodeMut::init(&mut block, 8);
+        let width = kind.key_width().unwrap_or(8);
+        let mut node = NodeMut::init(&mut block, width);
         for i in 0..20u64 {
-            node.insert(i as usize, &(i * 3).to_be_bytes(), &(i + 1).to_le_bytes());
+            let mut key = vec![0; width];
+            key[..8].copy_from_slice(&(i * 3).to_be_bytes());
+            node.insert(i as usize, &key, &(i + 1).to_le_bytes());
         }
+    }
+    if kind.is_table() {
+        BlockHeader::of_mut(&mut block).owner = TableNo::new(GroupNo(3), 31).owner().0.into();
+        BlockHeader::of_mut(&mut block).owner_incarnation = 0.into();
     }
     block
 }
@@ -32,10 +39,18 @@ fn kinds() -> Vec<BlockKind> {
     (0..=255).filter_map(BlockKind::from_u8).collect()
 }
 
-/// Verifies, and looks into whatever passed, as readers do.
+/// Verifies, and looks into whatever passed, as readers do: of a volume with the features that there are code
+/// for, and of one with all that have a name.
 fn read_all(block: &Block) {
-    for addr in [ADDR, ZoneHeader::addr(ZoneNo(5))] {
-        if verify_header(block, addr, VOLUME, BlockNo(8)).is_err() {
+    for (addr, features) in [ADDR, ZoneHeader::addr(ZoneNo(5))]
+        .into_iter()
+        .flat_map(|addr| [Features::SUPPORTED, Features::all()].map(|features| (addr, features)))
+    {
+        let verified = verify_header_with(block, addr, VOLUME, BlockNo(8), features);
+        if features == Features::SUPPORTED {
+            assert_eq!(verify_header(block, addr, VOLUME, BlockNo(8)), verified);
+        }
+        if verified.is_err() {
             continue;
         }
         let kind = BlockKind::from_u8(BlockHeader::of(block).kind).expect("verified");
@@ -43,7 +58,9 @@ fn read_all(block: &Block) {
         let _ = expect.check(block);
         match kind {
             BlockKind::ZoneHeader => {
-                let h = ZoneHeader::decode(block).expect("verified");
+                let h = ZoneHeader::decode_with(block, features).expect("verified");
+                let tables = (0..TABLES_PER_GROUP as u8).map(|n| h.table(BlockKind::CountTable, n));
+                assert!(tables.flatten().all(|_| features.contains(Features::TABLES)));
                 assert!((0..510).all(|i| h.has(i) == (h.map[usize::from(i)] != 0)));
                 assert!((0..510).all(|i| h.has(i) || h.checks[usize::from(i)] == 0));
             }
@@ -66,6 +83,22 @@ fn read_all(block: &Block) {
                     }
                 }
             }
+            BlockKind::HistoryRoots => {
+                for tree in HistoryTree::all() {
+                    let _ = HistoryRoots::get(block, tree);
+                }
+                let _ = (0..HISTORY_SHARDS).map(|s| HistoryRoots::watermark(block, s).encode()).max();
+                let _ = HistoryRoots::annals_counts(block);
+            }
+            BlockKind::CountTable => {
+                let table = CountTableRef::new(block);
+                let counts = (0..TABLE_ENTRIES).filter_map(|i| table.get(i));
+                assert!(counts.into_iter().all(|count| count.references > 1));
+            }
+            BlockKind::ChecksumTable => {
+                let table = ChecksumTableRef::new(block);
+                let _ = (0..TABLE_ENTRIES).filter_map(|i| table.matches(i, 7)).count();
+            }
             _ => read_node(block),
         }
     }
@@ -81,6 +114,9 @@ fn read_node(block: &Block) {
         let value = node.value(i);
         let _ = (DirEntry::decode(value), ExtentValue::decode(value), XattrCell::decode(value));
         let _ = (decode_symlink_chunk(value), node.child(i), node.child_for(node.key(i)));
+        let _ = (AnnalsKey::decode(node.key(i)), InodeIndexCell::decode(node.key(i), value));
+        let _ = (NameIndexCell::decode(node.key(i), value), SpanCell::decode(node.key(i), value));
+        let _ = AnnalsRow::decode(EventNo(9), value, &[7; 16]);
     }
     // Cells do not overlap: what looks like one within another was refused.
     assert_eq!(live, node.used_bytes());
@@ -209,6 +245,10 @@ fn superblock() -> Superblock {
         label: "x".into(),
         features: WriteFeatures::empty(),
         space_rules: None,
+        in_place_since: Generation(0),
+        findings_root: MetaAddr::NONE,
+        findings_level: 0,
+        scrub: Scrub::default(),
         root_zones: vec![
             Some(RootZone { place: BlockNo(0), generation: Generation(3), crc: 1, header_slot: 0 }),
             None,
@@ -220,7 +260,25 @@ fn superblock() -> Superblock {
 /// in the entry of an absent root zone, beyond the last entry, in the sectors that hold none.
 #[test]
 fn reserved_bytes_of_a_superblock_are_verified() {
-    for at in [322, 224 + 1, 224 + 63, 512 + 28, 512 + 28 + 21 - 1, 512 + 2 * 28, 1024, 2000, 4000] {
+    for at in [
+        322,
+        329,
+        337,
+        345,
+        353,
+        360,
+        369,
+        370,
+        503,
+        224 + 1,
+        224 + 63,
+        512 + 28,
+        512 + 28 + 21 - 1,
+        512 + 2 * 28,
+        1024,
+        2000,
+        4000,
+    ] {
         let mut block = superblock().encode(0);
         assert!(matches!(Superblock::decode(&block, 0), SlotState::Valid(_)));
         let label_goes_on = at == 225;

@@ -110,6 +110,11 @@ fn constants_are_the_constants() {
         ("XATTR_CHUNK_BYTES", XATTR_CHUNK_BYTES as u64),
         ("XATTR_VALUE_MAX", XATTR_VALUE_MAX as u64),
         ("FILE_SIZE_MAX", FILE_SIZE_MAX),
+        ("EVENT_LIMIT", EVENT_LIMIT),
+        ("INODE_LIMIT", INODE_LIMIT),
+        ("ROW_BYTES_MAX", ROW_BYTES_MAX as u64),
+        ("TABLE_ENTRIES", TABLE_ENTRIES as u64),
+        ("TABLES_PER_GROUP", TABLES_PER_GROUP as u64),
     ]
     .into();
     let table = table_under("## Constants");
@@ -138,6 +143,106 @@ fn kinds_are_the_kinds() {
         let short = name.replace("attribute", "xattr").replace("symbolic link", "symlink");
         assert_eq!(kind.name(), short);
     }
+}
+
+/// Promises that the page has the features that are reserved, with their bits, and that this version supports
+/// none of them.
+#[test]
+fn reserved_features_are_the_features() {
+    let page: Vec<(u64, String)> = table_under("### Features reserved for 2.3")
+        .iter()
+        .map(|row| (row[0].parse().expect("a number"), row[1].clone()))
+        .collect();
+    let reserved = Features::all() - Features::SUPPORTED;
+    let code: Vec<(u64, String)> =
+        reserved.iter_names().map(|(name, bit)| (bit.bits(), name.to_string())).collect();
+    assert_eq!(page, code);
+}
+
+/// Promises the roots of the trees of the past, and the bytes of their keys.
+#[test]
+fn trees_of_the_past_are_the_table() {
+    let page: Vec<(String, String)> =
+        table_under("## The past").iter().map(|row| (row[0].clone(), row[3].clone())).collect();
+    let root = |tree: HistoryTree| match tree {
+        HistoryTree::Versions(_) => "2 + 3·s".to_string(),
+        HistoryTree::Names(_) => "3 + 3·s".to_string(),
+        HistoryTree::Changes(_) => "4 + 3·s".to_string(),
+        HistoryTree::Annals(_) => "53 + s".to_string(),
+        tree => tree.index().to_string(),
+    };
+    let mut code = Vec::new();
+    for tree in HistoryTree::all() {
+        let row = (root(tree), tree.key_width().to_string());
+        if !code.contains(&row) {
+            code.push(row);
+        }
+        assert!(tree.kind().key_width().is_none_or(|width| width == tree.key_width()));
+    }
+    assert_eq!(HistoryTree::Annals(0).index(), 53);
+    assert_eq!(page, code);
+}
+
+/// Promises a row of the annals and a short event, byte for byte, as the page describes them.
+#[test]
+fn rows_of_the_annals_are_the_table() {
+    let seed = [3; 16];
+    let no = InodeNo(0x4_0003);
+    let mut inode = Inode {
+        mode: 0o100_644,
+        links: 1,
+        uid: 1000,
+        gid: 999,
+        size: 300,
+        blocks: 1,
+        incarnation: Incarnation(200),
+        mtime: Timestamp { seconds: 64, nanos: 5 },
+        ctime: Timestamp { seconds: 65, nanos: 6 },
+        btime: Timestamp { seconds: 64, nanos: 5 },
+        parent: InodeNo(0x4_0000),
+        parent_incarnation: Incarnation(199),
+        parent_cookie: name_cookie(&seed, b"ab") | 9,
+        born: EventNo(7),
+        ..Inode::free()
+    };
+    let birth = EventNo(6);
+    let extent = ExtentValue { start: BlockNo(130), len: 1, unwritten: true, shared: false, birth };
+    ExtentValue::encode_inline(&mut inode, &[(2, extent)]);
+    let name = RowName {
+        directory: InodeNo(0x4_0000),
+        birth: EventNo(8),
+        cookie: inode.parent_cookie,
+        kind: FileKind::Regular,
+        name: b"ab",
+    };
+    let row = AnnalsRow {
+        end: EventNo(10),
+        inode: no,
+        incarnation: inode.incarnation,
+        name: Some(name),
+        name_is_reclaimed: false,
+        version: Some(std::borrow::Cow::Borrowed(&inode)),
+    };
+    let bytes = [
+        &[0b1011, 0x83, 0x80, 0x10, 0xc8, 1][..], // head, inode, incarnation
+        &[5, 2, 9, 2, b'a', b'b'],                // directory −3, age, low, length, name
+        &[1, 3, 0xa4, 0x81, 0xe8, 7, 1, 0xac, 2, 1], // has, age, mode, uid, gid −1, size, blocks
+        &[0x80, 1, 5, 0, 0, 0, 1, 6, 0, 0, 0],    // mtime, ctime −1
+        &[1, 2 | (1 << 2), 2, 0x82, 1, 3, 2],     // incarnation of the parent −1, content, extent
+    ]
+    .concat();
+    assert_eq!(&row.encode()[..], &bytes[..]);
+    let event = EventRow {
+        time: Timestamp { seconds: -1, nanos: 7 },
+        kind: EventKind::Interval,
+        state: EventState::Dying,
+        held: true,
+        root: InodeNo::ROOT,
+        root_incarnation: Incarnation(128),
+        name: String::new(),
+        more: EventMore::default(),
+    };
+    assert_eq!(event.encode_with(Features::ANNALS), [3 | (2 << 3) | (1 << 5), 1, 7, 0, 0, 0, 16, 0x80, 1]);
 }
 
 /// The range of bytes in which two encodings of one length differ.

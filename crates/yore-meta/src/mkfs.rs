@@ -12,8 +12,8 @@ use yore_format::layout::{
 };
 use yore_format::{
     seal, BitmapMut, Block, BlockHeader, BlockKind, BlockNo, ContentKind, Engine, EventNo, Generation,
-    GroupNo, Incarnation, Inode, InodeFlags, InodeNo, MetaAddr, RootZone, Superblock, Timestamp, VolumeState,
-    WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE, INLINE_BYTES,
+    GroupNo, Incarnation, Inode, InodeFlags, InodeNo, MetaAddr, RootZone, Scrub, Superblock, Timestamp,
+    VolumeState, WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE, INLINE_BYTES,
     INODES_PER_BLOCK, ZERO_BLOCK,
 };
 use yore_log::{LogId, Position, Region, REGION_BLOCKS_MIN};
@@ -204,6 +204,10 @@ impl Maker<'_> {
             label: self.options.label.clone(),
             features: WriteFeatures::empty(),
             space_rules: None,
+            in_place_since: Generation(0),
+            findings_root: MetaAddr::NONE,
+            findings_level: 0,
+            scrub: Scrub::default(),
             root_zones: vec![Some(root)],
         }
     }

@@ -128,6 +128,10 @@ impl Builder {
             label: "built by hand".into(),
             features: WriteFeatures::empty(),
             space_rules: None,
+            in_place_since: Generation(0),
+            findings_root: MetaAddr::NONE,
+            findings_level: 0,
+            scrub: Scrub::default(),
             root_zones: vec![None],
         };
         Builder {

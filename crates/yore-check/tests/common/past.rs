@@ -110,6 +110,11 @@ impl Builder {
             HistoryTree::EventIndex => events(false).flat_map(|(n, event)| event_keys(*n, event)).collect(),
             // None, unless damage adds some.
             HistoryTree::Operations => Vec::new(),
+            // A volume with these is refused.
+            HistoryTree::Annals(_)
+            | HistoryTree::InodeIndex
+            | HistoryTree::NameIndex
+            | HistoryTree::Spans => Vec::new(),
             HistoryTree::Policies => {
                 p.policies.iter().map(|(no, row)| (policy_key(InodeNo(*no)).to_vec(), row.encode())).collect()
             }

@@ -22,6 +22,10 @@ pub fn roots(block: &Block) -> Vec<(String, String)> {
             HistoryTree::Forgotten => "forgotten events".to_string(),
             HistoryTree::Policies => "policies".to_string(),
             HistoryTree::Operations => "operations".to_string(),
+            HistoryTree::Annals(shard) => format!("annals {shard}"),
+            HistoryTree::InodeIndex => "index of the annals by inode".to_string(),
+            HistoryTree::NameIndex => "index of the annals by name".to_string(),
+            HistoryTree::Spans => "spans".to_string(),
         };
         (name, HistoryRoots::get(block, tree))
     });

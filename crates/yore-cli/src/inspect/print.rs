@@ -10,7 +10,7 @@ use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
 use yore_format::{
     decode_symlink_chunk, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, ContentKind, DirEntry,
     ExtentValue, FileKind, GroupNo, Inode, InodeNo, MetaAddr, NodeRef, SlotState, Superblock, XattrCell,
-    ZoneHeader, ZoneNo, ZoneTableRef, INODES_PER_BLOCK, NOT_INODES,
+    ZoneHeader, ZoneNo, ZoneTableRef, HEADER_BYTES, INODES_PER_BLOCK, NOT_INODES,
 };
 
 type Sound = anyhow::Result<bool>;
@@ -456,6 +456,10 @@ fn metadata_block(out: &mut Out, block: &Block, verified: bool) -> Sound {
             for (name, root) in past::roots(block) {
                 field(out, &name, &root)?;
             }
+        }
+        BlockKind::CountTable | BlockKind::ChecksumTable => {
+            let entries = block[HEADER_BYTES..].chunks(4).filter(|entry| **entry != [0; 4]).count();
+            field(out, "entries", &entries.to_string())?;
         }
         tree => return node(out, tree, NodeRef::new(block)),
     }

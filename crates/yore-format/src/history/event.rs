@@ -67,6 +67,14 @@ pub enum EventState {
     Forgotten = 3,
 }
 
+impl EventState {
+    /// The state with this number on the medium.
+    pub(super) fn from_u8(state: u8) -> Option<EventState> {
+        use EventState::*;
+        [Kept, Dying, Forgotten].into_iter().find(|s| *s as u8 == state)
+    }
+}
+
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RawEvent {
@@ -140,11 +148,8 @@ impl EventRow {
         let Some(kind) = EventKind::from_u8(raw.kind) else {
             return bad("kind", "1 to 7", raw.kind.to_string());
         };
-        let state = match raw.state {
-            1 => EventState::Kept,
-            2 => EventState::Dying,
-            3 => EventState::Forgotten,
-            s => return bad("state", "1 to 3", s.to_string()),
+        let Some(state) = EventState::from_u8(raw.state) else {
+            return bad("state", "1 to 3", raw.state.to_string());
         };
         if raw.held > 1 {
             return bad("hold", "0 or 1", raw.held.to_string());

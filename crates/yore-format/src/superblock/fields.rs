@@ -1,7 +1,7 @@
 //! What a superblock says, decoded.
 
 use crate::layout::Geometry;
-use crate::{BlockNo, EventNo, Generation, InodeNo, MetaAddr};
+use crate::{BlockNo, EventNo, Features, Generation, InodeNo, MetaAddr};
 use zerocopy::little_endian::{U16, U32};
 
 /// First half of the version: a change that no older program understands.
@@ -68,16 +68,6 @@ pub enum VolumeState {
 }
 
 bitflags::bitflags! {
-    /// Features that a program must know to use the volume.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-    pub struct Features: u64 {
-        /// The volume was resized: the headers of zones and the superblock's counts may have been made for
-        /// another `volume_blocks`.
-        const RESIZED = 1;
-    }
-}
-
-bitflags::bitflags! {
     /// Features that a program must know to write to the volume.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct WriteFeatures: u64 {
@@ -93,22 +83,39 @@ bitflags::bitflags! {
         const SPACE_RULES = 8;
         /// [`Features::RESIZED`]. A volume gets it in the same way as the others, so in memory it is among
         /// them. On the medium it is a bit of the other field, because programs that only read must know it
-        /// too.
+        /// too. So are the following ones; bit i of that field is bit 63 − i here.
         const RESIZED = 1 << 63;
+        /// [`Features::ANNALS`].
+        const ANNALS = 1 << 62;
+        /// [`Features::TABLES`].
+        const TABLES = 1 << 61;
+        /// [`Features::IN_PLACE`].
+        const IN_PLACE = 1 << 60;
+        /// [`Features::FINDINGS`].
+        const FINDINGS = 1 << 59;
+        /// [`Features::CHECKSUMS`].
+        const CHECKSUMS = 1 << 58;
+        /// [`Features::EXTERNAL_LOG`].
+        const EXTERNAL_LOG = 1 << 57;
     }
 }
 
 impl WriteFeatures {
     /// The features of which the superblock stores nothing but the bit. The others follow from its fields.
     pub fn stored(self) -> WriteFeatures {
-        self & (WriteFeatures::EXTENDED_PAST | WriteFeatures::INODE_FLAGS | WriteFeatures::RESIZED)
+        let on_their_own = WriteFeatures::EXTENDED_PAST | WriteFeatures::INODE_FLAGS;
+        self & (on_their_own | WriteFeatures::of(Features::all()))
+    }
+
+    /// Those that are bits of the other field.
+    pub fn of(features: Features) -> WriteFeatures {
+        WriteFeatures::from_bits_truncate(features.bits().reverse_bits())
     }
 
     /// The features as the two fields of the superblock hold them.
     pub(super) fn split(self) -> (Features, WriteFeatures) {
-        let mut features = Features::empty();
-        features.set(Features::RESIZED, self.contains(WriteFeatures::RESIZED));
-        (features, self - WriteFeatures::RESIZED)
+        let features = Features::from_bits_truncate(self.bits().reverse_bits());
+        (features, self - WriteFeatures::of(features))
     }
 }
 
@@ -119,6 +126,17 @@ pub struct SpaceRules {
     pub floor_seconds: u64,
     /// The share of the volume that history may take, in percent, up to 100.
     pub share_percent: u8,
+}
+
+/// How far a scrub came, which reads all blocks that are in use, and when scrubs were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scrub {
+    /// The block that the scrub under way reads next; 0: none is under way.
+    pub position: BlockNo,
+    /// When the last one began, seconds since 1970.
+    pub began: i64,
+    /// When the last one that came to its end did so, seconds since 1970; 0: none did.
+    pub ended: i64,
 }
 
 /// What the superblock holds for a root zone: what the zone table holds for the others.
@@ -203,6 +221,15 @@ pub struct Superblock {
     pub features: WriteFeatures,
     /// How much history a full volume keeps; `None`: as the program does by default.
     pub space_rules: Option<SpaceRules>,
+    /// The first generation of this run of mounts under an engine that writes in place; 0 without one. Blocks
+    /// of this generation and later ones may be newer than what their zone's header says of them.
+    pub in_place_since: Generation,
+    /// Root of the tree of findings, or none.
+    pub findings_root: MetaAddr,
+    /// Level of that root.
+    pub findings_level: u8,
+    /// How far a scrub came.
+    pub scrub: Scrub,
     /// Root zones; `None` for those not made yet.
     pub root_zones: Vec<Option<RootZone>>,
 }

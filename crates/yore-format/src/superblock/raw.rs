@@ -1,12 +1,14 @@
 //! The superblock as it stands in a slot's first sector, and the entries of root zones in the others.
 
 use super::fields::{
-    of_rounds_and_next, rounds_and_next, Engine, Features, RootZone, SpaceRules, Superblock, VolumeState,
+    of_rounds_and_next, rounds_and_next, Engine, RootZone, Scrub, SpaceRules, Superblock, VolumeState,
     WriteFeatures, FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,
 };
 use crate::layout::{Geometry, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
-use crate::{BlockNo, Corruption, EventNo, Generation, InodeNo, MetaAddr, StructLayout};
-use zerocopy::little_endian::{U16, U32, U64};
+use crate::{
+    BlockNo, Corruption, EventNo, Features, Generation, InodeNo, MetaAddr, StructLayout, EVENT_LIMIT,
+};
+use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The offset of the generation in each sector of a slot. The sector's fields end there.
@@ -60,7 +62,13 @@ pub(super) struct RawSuperblock {
     log_generation: U64,
     history_floor: U64,
     history_share: u8,
-    reserved2: [u8; 175],
+    in_place_since: U64,
+    findings_root: U64,
+    findings_level: u8,
+    scrub_position: U64,
+    scrub_began: I64,
+    scrub_ended: I64,
+    reserved2: [u8; 134],
 }
 
 const _: () = assert!(size_of::<RawSuperblock>() == STAMP);
@@ -139,19 +147,26 @@ impl RawSuperblock {
             log_generation: sb.log_generation.0.into(),
             history_floor: rules.floor_seconds.into(),
             history_share: rules.share_percent,
-            reserved2: [0; 175],
+            in_place_since: sb.in_place_since.0.into(),
+            findings_root: sb.findings_root.0.into(),
+            findings_level: sb.findings_level,
+            scrub_position: sb.scrub.position.0.into(),
+            scrub_began: sb.scrub.began.into(),
+            scrub_ended: sb.scrub.ended.into(),
+            reserved2: [0; 134],
         }
     }
 
-    /// Decodes the fields of slot `slot`, which carries `generation`. `root_zones` decodes as many root zones
-    /// as it is told.
+    /// Decodes the fields of slot `slot`, which carries `generation`, if it has no features but `known`.
+    /// `root_zones` decodes as many root zones as it is told.
     pub(super) fn superblock(
         &self,
         slot: u32,
         generation: Generation,
+        known: Features,
         root_zones: impl FnOnce(usize, Geometry) -> Result<Vec<Option<RootZone>>, Box<Corruption>>,
     ) -> Result<Superblock, Box<Corruption>> {
-        let features = self.known_features()?;
+        let features = self.known_features(known)?;
         self.check_place(slot)?;
         let (engine, state) = self.engine_and_state()?;
         let geometry = self.geometry()?;
@@ -160,6 +175,8 @@ impl RawSuperblock {
         if count == 0 || count > ROOT_ZONES_MAX {
             return bad("number of root zones", format!("1 to {ROOT_ZONES_MAX}"), count);
         }
+        let in_place_since = self.in_place_since(features, engine)?;
+        let (findings_root, findings_level, scrub) = self.findings(features, geometry)?;
         Ok(Superblock {
             uuid: self.uuid,
             volume_blocks: geometry.blocks,
@@ -193,6 +210,10 @@ impl RawSuperblock {
             label: self.label()?,
             features: features.stored(),
             space_rules: self.space_rules(features)?,
+            in_place_since,
+            findings_root,
+            findings_level,
+            scrub,
             root_zones: root_zones(count, geometry)?,
         })
     }
@@ -222,25 +243,30 @@ impl RawSuperblock {
         Ok(())
     }
 
-    /// The features, if this program knows them all.
-    fn known_features(&self) -> Result<WriteFeatures, Box<Corruption>> {
+    /// The features, if they are among `known`, and all of the others that a program must know to write.
+    fn known_features(&self, known: Features) -> Result<WriteFeatures, Box<Corruption>> {
         let expected = "features this program knows";
-        let unknown = self.features.get() & !Features::all().bits();
-        if unknown != 0 {
-            return bad("features", expected, format!("unknown feature bits {unknown:#x}"));
+        let features = Features::from_bits_retain(self.features.get());
+        if !known.contains(features) {
+            return bad(
+                "features",
+                expected,
+                format!("{}, which a newer program may know", features - known),
+            );
         }
-        let known = WriteFeatures::all() - WriteFeatures::RESIZED;
-        let unknown = self.features_read_only.get() & !known.bits();
+        let write_features = WriteFeatures::all() - WriteFeatures::of(Features::all());
+        let unknown = self.features_read_only.get() & !write_features.bits();
         if unknown != 0 {
             return bad("features", expected, format!("unknown write-feature bits {unknown:#x}"));
         }
-        let mut features = WriteFeatures::from_bits_truncate(self.features_read_only.get());
-        let resized = Features::from_bits_truncate(self.features.get()).contains(Features::RESIZED);
-        features.set(WriteFeatures::RESIZED, resized);
-        if features.contains(WriteFeatures::HISTORY) == (self.history_root.get() == 0) {
+        let write_features = WriteFeatures::from_bits_truncate(self.features_read_only.get());
+        if write_features.contains(WriteFeatures::HISTORY) == (self.history_root.get() == 0) {
             return bad("history root", "one if the feature bit says so, else none", self.history_root);
         }
-        Ok(features)
+        if features.contains(Features::ANNALS) && self.next_number.get() >= EVENT_LIMIT {
+            return bad("next event number", format!("below {EVENT_LIMIT} with annals"), self.next_number);
+        }
+        Ok(write_features | WriteFeatures::of(features))
     }
 
     /// Checks that the superblock was written to this slot.
@@ -267,7 +293,7 @@ impl RawSuperblock {
 
     /// The volume's geometry, if its length is possible. The reserved bytes come before it.
     fn geometry(&self) -> Result<Geometry, Box<Corruption>> {
-        if self.reserved1 != [0; 3] || self.reserved2 != [0; 175] {
+        if self.reserved1 != [0; 3] || self.reserved2 != [0; 134] {
             return bad("reserved bytes", "zero", "something else");
         }
         let blocks = self.volume_blocks.get();
@@ -320,6 +346,44 @@ impl RawSuperblock {
     }
 }
 
+/// What comes with features. Without them the caller compares the bytes with zeros later.
+impl RawSuperblock {
+    fn in_place_since(&self, features: WriteFeatures, engine: Engine) -> Result<Generation, Box<Corruption>> {
+        let since = self.in_place_since.get();
+        if !features.contains(WriteFeatures::IN_PLACE) {
+            return Ok(Generation(0));
+        }
+        // Both keep the chain of checksums: what it names counts, and nothing newer.
+        if matches!(engine, Engine::Snapshot | Engine::Journal) && since != 0 {
+            return bad("first generation in place", "0 under this engine", since);
+        }
+        Ok(Generation(since))
+    }
+
+    fn findings(
+        &self,
+        features: WriteFeatures,
+        geometry: Geometry,
+    ) -> Result<(MetaAddr, u8, Scrub), Box<Corruption>> {
+        if !features.contains(WriteFeatures::FINDINGS) {
+            return Ok((MetaAddr::NONE, 0, Scrub::default()));
+        }
+        let root = MetaAddr(self.findings_root.get());
+        if !root.is_plausible() || root.zone().is_root() {
+            return bad("root of the findings", "a metadata address", root);
+        }
+        if root.is_none() && self.findings_level != 0 {
+            return bad("level of the findings", "0 without a root", self.findings_level);
+        }
+        let position = BlockNo(self.scrub_position.get());
+        if position.0 >= geometry.blocks {
+            return bad("position of the scrub", format!("below {}", geometry.blocks), position);
+        }
+        let scrub = Scrub { position, began: self.scrub_began.get(), ended: self.scrub_ended.get() };
+        Ok((root, self.findings_level, scrub))
+    }
+}
+
 impl RawRootZone {
     /// The entry of a root zone that exists.
     pub(super) fn of(root: &RootZone) -> RawRootZone {
@@ -359,7 +423,7 @@ impl RawRootZone {
 
 /// The layout of a slot's first sector.
 pub(crate) fn layout() -> StructLayout {
-    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, events_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, history_floor, history_share, reserved2)
+    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, events_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, history_floor, history_share, in_place_since, findings_root, findings_level, scrub_position, scrub_began, scrub_ended, reserved2)
 }
 
 /// The layout of a root zone's entry.

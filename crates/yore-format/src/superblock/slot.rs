@@ -3,7 +3,7 @@
 use super::fields::{RootZone, Superblock, ROOT_ZONES_MAX};
 use super::raw::{bad, RawRootZone, RawSuperblock, CRC_OFFSET, MAGIC, MINOR, ROOTS_PER_SECTOR, STAMP};
 use crate::layout::Geometry;
-use crate::{checksum_except, Block, BlockNo, Corruption, Generation, ZERO_BLOCK};
+use crate::{checksum_except, Block, BlockNo, Corruption, Features, Generation, ZERO_BLOCK};
 use zerocopy::{FromBytes, IntoBytes};
 
 const SECTOR: usize = 512;
@@ -52,6 +52,11 @@ impl Superblock {
 
     /// What the bytes of `slot` are.
     pub fn decode(block: &Block, slot: u32) -> SlotState {
+        Superblock::decode_with(block, slot, Features::SUPPORTED)
+    }
+
+    /// The same for a reader who knows these features: a superblock with another one is corrupt for him.
+    pub fn decode_with(block: &Block, slot: u32, known: Features) -> SlotState {
         let stamps: [u64; SECTORS] = std::array::from_fn(|sector| {
             u64::from_le_bytes(block[stamp_range(sector)].try_into().expect("eight bytes"))
         });
@@ -65,7 +70,7 @@ impl Superblock {
         if !magic {
             return SlotState::Foreign;
         }
-        match decode_complete(block, slot, newest) {
+        match decode_complete(block, slot, newest, known) {
             Ok(sb) => SlotState::Valid(Box::new(sb)),
             Err(c) => SlotState::Corrupt(newest, c.on(BlockNo(u64::from(slot)))),
         }
@@ -85,13 +90,18 @@ fn root_zone_range(i: usize) -> std::ops::Range<usize> {
 }
 
 /// Decodes a slot whose sectors all carry `generation`.
-fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<Superblock, Box<Corruption>> {
+fn decode_complete(
+    block: &Block,
+    slot: u32,
+    generation: Generation,
+    known: Features,
+) -> Result<Superblock, Box<Corruption>> {
     let raw = RawSuperblock::ref_from_bytes(&block[..STAMP]).expect("the sizes are equal");
     // The version comes before the checksum: another version may compute the checksum in another way.
     raw.check_version()?;
     raw.check_crc(checksum_except(&block[..], CRC_OFFSET))?;
     let root_zones = |count, geometry| decode_root_zones(block, count, geometry);
-    let superblock = raw.superblock(slot, generation, root_zones)?;
+    let superblock = raw.superblock(slot, generation, known, root_zones)?;
     // Everything that means nothing is zero, so encoding gives the same bytes. Only the minor version may be
     // another program's, and the checksum with it.
     let mut again = superblock.encode(slot);
