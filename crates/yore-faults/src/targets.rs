@@ -28,6 +28,7 @@ pub fn format(bytes: &[u8]) {
     block[16..20].copy_from_slice(&crc.to_le_bytes());
     for slot in [0, 1] {
         drop(Superblock::decode(&block, slot));
+        drop(Superblock::decode_with(&block, slot, Features::all()));
     }
     drop(decode_slots([&block, &ZERO_BLOCK]));
     cells(bytes);
@@ -50,10 +51,16 @@ fn decode(block: &Block) {
     let addr = MetaAddr(header.addr.get());
     drop(verify_checksum(block));
     drop(verify_header(block, addr, header.volume.get(), BlockNo(7)));
-    if let Ok(header) = ZoneHeader::decode(block) {
-        let again = header.encode(header.generation).0;
-        assert!(ZoneHeader::decode(&again).is_ok(), "a zone header that encodes to one that does not verify");
+    drop(verify_header_with(block, addr, header.volume.get(), BlockNo(7), Features::all()));
+    for features in [Features::SUPPORTED, Features::all()] {
+        if let Ok(header) = ZoneHeader::decode_with(block, features) {
+            let again = ZoneHeader::decode_with(&header.encode(header.generation).0, features);
+            assert!(again.is_ok(), "a zone header that encodes to one that does not verify");
+        }
+        drop(HistoryRoots::verify_with(block, features));
     }
+    drop(CountTableRef::new(block).verify());
+    drop(ChecksumTableRef::new(block).verify());
     drop(ZoneTableRef::new(block).verify());
     drop(BitmapRef::new(block).verify());
     if Inode::verify_block(block).is_ok() {
@@ -67,6 +74,7 @@ fn decode(block: &Block) {
     if node.verify().is_ok() {
         for i in 0..node.count() {
             cells(node.value(i));
+            index_cells(node.key(i), node.value(i));
             if node.level() > 0 {
                 drop(node.child(i));
             }
@@ -83,6 +91,35 @@ fn cells(bytes: &[u8]) {
     drop(EventRow::decode(bytes));
     drop(Version::decode(InodeNo(16), EventNo(5), bytes));
     drop(PastName::decode(EventNo(5), bytes));
+    if let Ok(row) = AnnalsRow::decode(EventNo(1 << 20), bytes, &[7; 16]) {
+        assert_eq!(&row.encode()[..], bytes, "a row with two encodings");
+    }
+    if let Ok(row) = EventRow::decode_with(bytes, Features::ANNALS) {
+        if bytes.len() < EVENT_FIXED_BYTES {
+            assert_eq!(row.encode_with(Features::ANNALS), bytes, "a short event with two encodings");
+        }
+    }
+    for width in [10, 11, 17, 19] {
+        if let Some((key, value)) = bytes.split_at_checked(width) {
+            index_cells(key, value);
+        }
+    }
+}
+
+/// Cells of the indexes of the annals and of the span table: what decodes has one encoding.
+fn index_cells(key: &[u8], value: &[u8]) {
+    drop(AnnalsKey::decode(key).map(|k| assert_eq!(k.encode(), key)));
+    if let Ok(cell) = InodeIndexCell::decode(key, value) {
+        assert_eq!((&InodeIndexCell::key(cell.inode, cell.end)[..], &cell.value()[..]), (key, value));
+    }
+    if let Ok(cell) = NameIndexCell::decode(key, value) {
+        let again = NameIndexCell::key(cell.directory, cell.cookie, cell.death);
+        assert_eq!((&again[..], &cell.value()[..]), (key, value));
+    }
+    if let Ok(cell) = SpanCell::decode(key, value) {
+        let again = SpanCell::key(cell.class, cell.first, cell.last);
+        assert_eq!((&again[..], &cell.value()[..]), (key, value));
+    }
 }
 
 /// A sound volume with a few changes, each block sealed, used in all ways. The first byte selects the volume,
