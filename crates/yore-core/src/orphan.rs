@@ -82,7 +82,7 @@ impl OrphansGuard<'_> {
     ///
     /// # Errors
     /// `Corruption` if the inode is listed already; damage and device errors.
-    pub fn prepare_add(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<(Option<Path>, u32)> {
+    pub fn prepare_add(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<(Option<Box<Path>>, u32)> {
         let tree = tree(meta);
         let key = no.0.to_be_bytes();
         let way = tree.way(meta, &key, pins, |leaf| {
@@ -99,7 +99,7 @@ impl OrphansGuard<'_> {
     ///
     /// # Errors
     /// `Corruption` if the inode is not listed; damage and device errors.
-    pub fn prepare_remove(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<Path> {
+    pub fn prepare_remove(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<Box<Path>> {
         let key = no.0.to_be_bytes();
         let way = tree(meta).way(meta, &key, pins, |leaf| {
             let listed = leaf.cells().next().is_some_and(|(found, _)| *found == key);
@@ -113,7 +113,7 @@ impl OrphansGuard<'_> {
         &self,
         op: &mut Op<'_>,
         meta: &Meta,
-        way: Option<Path>,
+        way: Option<Box<Path>>,
         no: InodeNo,
         incarnation: Incarnation,
     ) -> Change {
@@ -126,7 +126,7 @@ impl OrphansGuard<'_> {
     }
 
     /// Inside an Op: takes an inode off the list.
-    pub fn remove(&self, op: &mut Op<'_>, meta: &Meta, way: Path, no: InodeNo) -> Change {
+    pub fn remove(&self, op: &mut Op<'_>, meta: &Meta, way: Box<Path>, no: InodeNo) -> Change {
         let mut tree = tree(meta);
         let delta = tree.remove_at(op, Some(way), &no.0.to_be_bytes());
         let root = op.set_orphan_root(tree.root, tree.level);

@@ -116,7 +116,6 @@ pub(crate) fn list_dots(
 pub(crate) struct Spot {
     cookie: u64,
     /// `None` if the change must find the way anew; then the pins keep the nodes.
-    /// Boxed, because calls move it from step to step, and a path is half a kilobyte.
     way: Option<Box<Path>>,
 }
 
@@ -236,11 +235,9 @@ fn look_in(
         Ok((free <= last && leaf.holds(&last.to_be_bytes())).then(|| (free.to_be_bytes(), Err(free))))
     })?;
     match seen {
-        Some((way, Ok(found))) => {
-            Ok(Looked::Taken(found, Spot { cookie: found.cookie, way: Some(Box::new(way)) }))
-        }
+        Some((way, Ok(found))) => Ok(Looked::Taken(found, Spot { cookie: found.cookie, way: Some(way) })),
         Some((way, Err(cookie))) => {
-            Ok(Looked::Free(Spot { cookie, way: Some(Box::new(way)) }, tree.blocks_for_inserts(1)))
+            Ok(Looked::Free(Spot { cookie, way: Some(way) }, tree.blocks_for_inserts(1)))
         }
         None => look_at_run(meta, &tree, no, name, first, pins),
     }
@@ -331,7 +328,7 @@ fn insert_in(
     entry.encode_into(&mut item[COOKIE_BYTES..]);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
-        let delta = tree.insert_at(op, spot.way.map(|way| *way), &key, &item[COOKIE_BYTES..], birth);
+        let delta = tree.insert_at(op, spot.way, &key, &item[COOKIE_BYTES..], birth);
         return keep(inode, &tree, delta);
     }
     let old = inode.inline();
@@ -362,7 +359,7 @@ fn remove_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot) -> Pla
     inode.size = inode.size.saturating_sub(1);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
-        let delta = tree.remove_at(op, spot.way.map(|way| *way), &spot.cookie.to_be_bytes());
+        let delta = tree.remove_at(op, spot.way, &spot.cookie.to_be_bytes());
         return keep(inode, &tree, delta);
     }
     let range = inline_range(inode, spot.cookie);
@@ -379,7 +376,7 @@ fn repoint_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot, entry
     entry.encode_into(value);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
-        let delta = tree.replace_at(op, spot.way.map(|way| *way), &spot.cookie.to_be_bytes(), value);
+        let delta = tree.replace_at(op, spot.way, &spot.cookie.to_be_bytes(), value);
         return keep(inode, &tree, delta);
     }
     let range = inline_range(inode, spot.cookie);

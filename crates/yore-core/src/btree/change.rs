@@ -58,7 +58,7 @@ impl Tree {
     pub fn insert_at(
         &mut self,
         op: &mut Op<'_>,
-        path: Option<Path>,
+        path: Option<Box<Path>>,
         key: &[u8],
         value: &[u8],
         birth: EventNo,
@@ -81,7 +81,13 @@ impl Tree {
     }
 
     /// As [`Tree::replace`]; the caller may already know the way to the key from [`Tree::way`].
-    pub fn replace_at(&mut self, op: &mut Op<'_>, path: Option<Path>, key: &[u8], value: &[u8]) -> TreeDelta {
+    pub fn replace_at(
+        &mut self,
+        op: &mut Op<'_>,
+        path: Option<Box<Path>>,
+        key: &[u8],
+        value: &[u8],
+    ) -> TreeDelta {
         let mut links = Links::default();
         let path = self.follow(op, path, key, &mut links);
         assert!(path.found, "replacing a key that is not in the tree: {key:02x?}");
@@ -113,7 +119,7 @@ impl Tree {
     }
 
     /// As [`Tree::remove`]; the caller may already know the way to the key from [`Tree::way`].
-    pub fn remove_at(&mut self, op: &mut Op<'_>, path: Option<Path>, key: &[u8]) -> TreeDelta {
+    pub fn remove_at(&mut self, op: &mut Op<'_>, path: Option<Box<Path>>, key: &[u8]) -> TreeDelta {
         let mut links = Links::default();
         let path = self.follow(op, path, key, &mut links);
         assert!(path.found, "removing a key that is not in the tree: {key:02x?}");
@@ -127,9 +133,9 @@ impl Tree {
     pub(super) fn insert_cell(
         &mut self,
         op: &mut Op<'_>,
-        path: Option<Path>,
+        path: Option<Box<Path>>,
         cell: Cell<'_>,
-    ) -> (TreeDelta, Option<Path>) {
+    ) -> (TreeDelta, Option<Box<Path>>) {
         assert!(cell.bytes() <= CELL_BYTES_MAX, "a cell of {} bytes", cell.bytes());
         let mut links = Links::default();
         if self.is_empty() {

@@ -56,7 +56,7 @@ enum Home {
     Leaf(Step),
     /// At the end of this way (`None`: the way is not known, or the tree is empty), and how to split the leaf
     /// if it is full.
-    Way(Option<Path>, Fill),
+    Way(Option<Box<Path>>, Fill),
 }
 
 impl InsertPosition {
@@ -134,7 +134,7 @@ impl Tree {
                 if let Some(hints) = hints {
                     // A leaf that was split has other bounds now.
                     drop(hints.take(key));
-                    if let Some(step) = path.filter(|_| delta.nodes == 0).and_then(Path::into_leaf) {
+                    if let Some(step) = path.filter(|_| delta.nodes == 0).and_then(|path| path.into_leaf()) {
                         hints.put(step);
                     }
                 }

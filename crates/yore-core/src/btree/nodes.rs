@@ -101,10 +101,10 @@ impl Tree {
     pub(super) fn follow(
         &mut self,
         op: &mut Op<'_>,
-        path: Option<Path>,
+        path: Option<Box<Path>>,
         key: &[u8],
         links: &mut Links,
-    ) -> Path {
+    ) -> Box<Path> {
         if let Some(mut path) = path.filter(|path| path.sound) {
             if self.still_leads(&mut path, key) {
                 return path;
@@ -140,7 +140,7 @@ impl Tree {
 
     /// The way to the leaf of `key`, all of it the present's own. Repairs on the way what an interrupted
     /// split, merge or removal left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
-    fn walk_to(&mut self, op: &mut Op<'_>, key: &[u8], links: &mut Links) -> Path {
+    fn walk_to(&mut self, op: &mut Op<'_>, key: &[u8], links: &mut Links) -> Box<Path> {
         let mut path = Path::of(self.level);
         let mut place = self.root_place(key.len());
         loop {

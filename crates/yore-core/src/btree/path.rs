@@ -86,7 +86,8 @@ pub(super) struct Step {
     pub(super) index: usize,
 }
 
-/// Levels of a path that take no heap memory: more than the trees of nearly all directories and files have.
+/// Levels of a path that take no more heap memory than the path itself: more than the trees of nearly all
+/// directories and files have.
 const NEAR: usize = 3;
 
 /// The way from the root to a leaf, by level. Keeps its nodes in memory.
@@ -100,9 +101,11 @@ pub struct Path {
 }
 
 impl Path {
-    pub(super) fn of(level: u8) -> Path {
+    /// An empty path of a tree with this root level. Boxed: it is half a kilobyte, and calls hand it from
+    /// step to step.
+    pub(super) fn of(level: u8) -> Box<Path> {
         let far = (NEAR..usize::from(level) + 1).map(|_| None).collect();
-        Path { near: [const { None }; NEAR], far, found: false, sound: true }
+        Box::new(Path { near: [const { None }; NEAR], far, found: false, sound: true })
     }
 
     /// The root's level.

@@ -117,7 +117,7 @@ impl Tree {
         key: &[u8; 8],
         pins: &mut Pins,
         look: impl FnOnce(&Leaf<'_>) -> Result<Option<([u8; 8], R)>>,
-    ) -> Result<Option<(Path, R)>> {
+    ) -> Result<Option<(Box<Path>, R)>> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ impl Tree {
     ///
     /// # Errors
     /// `Corruption` if the key is there; damage and device errors.
-    pub(super) fn way_to_new(&self, meta: &Meta, key: &[u8]) -> Result<Option<Path>> {
+    pub(super) fn way_to_new(&self, meta: &Meta, key: &[u8]) -> Result<Option<Box<Path>>> {
         if self.is_empty() {
             return Ok(None);
         }

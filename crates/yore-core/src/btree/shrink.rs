@@ -58,7 +58,7 @@ impl Tree {
 
     /// The way to the end of the tree, down to a leaf or to the first node that the past holds, and the level
     /// of that node.
-    fn last_own(&self, op: &mut Op<'_>) -> (Path, u8) {
+    fn last_own(&self, op: &mut Op<'_>) -> (Box<Path>, u8) {
         let mut path = Path::of(self.level);
         let mut place = self.root_place(KEY_BYTES_MAX);
         loop {

@@ -262,7 +262,7 @@ pub(crate) fn prepare_removal<'a>(
         // A long truncation that is under way has listed it already, and leaves it there.
         if !state.data.listed {
             let (position, blocks) = orphans.prepare_add(&store.meta, cell.no, pins)?;
-            prepared.position = position.map(Box::new);
+            prepared.position = position;
             if blocks > ORPHAN_BLOCKS {
                 let (expected, found) = (format!("at most {}", ORPHAN_BLOCKS - 2), "more");
                 return Err(Corruption::new("list of orphans", "level", expected, found).into());
@@ -330,13 +330,7 @@ pub(crate) fn lose_name(
             let stored = store_inode(op, cell, state);
             if !state.data.listed {
                 let orphans = orphans.expect("prepared with the orphans lock");
-                let listed = orphans.add(
-                    op,
-                    &store.meta,
-                    prepared.position.map(|position| *position),
-                    cell.no,
-                    cell.incarnation,
-                );
+                let listed = orphans.add(op, &store.meta, prepared.position, cell.no, cell.incarnation);
                 op.before(listed, gone);
             }
             stored

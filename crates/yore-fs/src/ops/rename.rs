@@ -9,7 +9,7 @@ mod child;
 mod locked;
 
 use self::child::{Child, Replaced, Versions};
-use self::locked::{ancestry, lock_children, Dirs};
+use self::locked::{ancestry, directory, lock_children, Dirs};
 use super::names::check_name;
 use super::protected::{check_changeable, check_takes_names};
 use super::remove::{lose_name, prepare_removal, removal_of};
@@ -91,11 +91,13 @@ pub(crate) fn rename(
             other => other?,
         }
     }
+    let from = directory(store, from)?;
+    let to = if to == from.no { from.clone() } else { directory(store, to)? };
     let mut r = Rename {
         store,
-        from: store.cell(from)?,
+        from,
         name,
-        to: store.cell(to)?,
+        to,
         new_name,
         mode,
         above_from: Vec::new(),
@@ -104,10 +106,6 @@ pub(crate) fn rename(
         place_to: None,
         moving: Vec::new(),
     };
-    // Only a directory may be locked as one: the lock of anything else comes later in the order.
-    for parent in [&r.from, &r.to] {
-        parent.state.read().check_directory()?;
-    }
     let mut settled = None;
     loop {
         match r.in_shape(settled)? {
@@ -352,7 +350,7 @@ impl Rename<'_> {
         if preserve::must_keep(self.store, &self.from, dirs.from())? {
             return Ok(Some(self.from.clone()));
         }
-        let must_keep = preserve::must_keep(self.store, &self.to, dirs.to())?;
+        let must_keep = !self.same_dir() && preserve::must_keep(self.store, &self.to, dirs.to())?;
         Ok(must_keep.then(|| self.to.clone()))
     }
 

@@ -7,6 +7,14 @@ use yore_core::inode::{InodeCell, InodeState, DEPTH_MAX};
 use yore_core::locks::Writing;
 use yore_format::Corruption;
 
+/// A directory in which a name changes. Only a directory may be locked as one: the lock of anything else
+/// comes later in the order.
+pub(super) fn directory(store: &Store, no: InodeNo) -> Result<Arc<InodeCell>> {
+    let cell = store.cell(no)?;
+    cell.state.read().check_directory()?;
+    Ok(cell)
+}
+
 /// One or two locked directories.
 pub(super) enum Dirs<'a> {
     Same(Writing<'a, InodeState>),
