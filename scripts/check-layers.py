@@ -180,12 +180,12 @@ LAYERS = {
         lib
     """,
     "yore-control": """
-        message/expunge message/look message/policy server/names server/told
+        message/expunge message/query message/policy server/names server/told
         message
         client/watched wire
         client/methods ongoing server/rows
         client/mounted server/who
-        server/expunge server/look server/policies server/rollback server/snapshots
+        server/expunge server/query server/policies server/rollback server/snapshots
         server
         client/here
         client
@@ -241,7 +241,7 @@ LAYERS = {
         command/bench command/files command/info command/man fsck
         command/find command/list command/snapshot mount/*
         command/forget command/history command/operations command/policy complete
-        command/describe command/expunge command/look/* command/mkfs
+        command/describe command/expunge command/query/* command/mkfs
         command/put_back/*
         command
         main

@@ -2,7 +2,8 @@
 """Holds code and documents to the dictionary: fails on words that docs/GLOSSARY.md says are not used.
 
 The last table of GLOSSARY.md has the words: the first column those that are banned, the second what to say, the third phrases that are
-allowed all the same. A word is found in prose and as a part of identifiers, `own_cut` and `CutRow` alike.
+allowed all the same. A word is found in prose and as a part of identifiers, `own_cut` and `CutRow` alike. The table after it, whose
+first column is `name`, has words that only names in code must not have as a part; names of tests are sentences and may.
 
 `check-words.py --self-test` proves on made-up input that words are found, and phrases let through.
 """
@@ -18,10 +19,15 @@ SKIPPED = {"target", "corpus", "sources", "artifacts", "found", ".git"}
 KINDS = (".rs", ".md")
 
 
-def table(glossary):
-    """The last table: [(word, what to say, [allowed phrases])]."""
+def tables(glossary):
+    """The last two tables, of words and of names: [(word, what to say, [allowed phrases])] each."""
+    words, names = glossary.split(HEADING, 1)[1].split("\n| name |", 1)
+    return table(words), table(names)
+
+
+def table(text):
     rows = []
-    for line in glossary.split(HEADING, 1)[1].splitlines():
+    for line in text.splitlines():
         columns = [column.strip() for column in line.strip().strip("|").split("|")]
         if line.startswith("| `") and len(columns) == 3:
             allowed = [phrase.strip() for phrase in columns[2].split(",") if phrase.strip()]
@@ -49,6 +55,23 @@ def found_in(text, rows):
     return found
 
 
+# What is not code: characters that are quotes, raw strings, strings, comments.
+NOT_CODE = re.compile(r"""'\\?"'|\br(#*)".*?"\1|"(?:\\.|[^"\\])*"|//[^\n]*""", re.DOTALL)
+
+
+def names_in(text):
+    """The code's identifiers with their lines, as words; sentences, which name tests, left out."""
+    code = NOT_CODE.sub(lambda part: "\n" * part.group().count("\n"), text)
+    for number, line in enumerate(code.splitlines(), 1):
+        for name in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", line):
+            if len(words_of(name).split()) < 5:
+                yield number, name
+
+
+def bad_names(text, rows):
+    return [(number, word, say) for number, name in names_in(text) for _, word, say in found_in(name, rows)]
+
+
 def files():
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(name for name in folders if name not in SKIPPED)
@@ -59,10 +82,16 @@ def files():
 
 
 def self_test():
-    rows = table(f"| `x` | y | |\n{HEADING}\n| word | say | but |\n|---|---|---|\n| `cut`, `cuts` | event | power cut, cut -f |\n")
-    assert rows == [("cut", "event", ["power cut", "cut -f"]), ("cuts", "event", ["power cut", "cut -f"])], rows
+    glossary = (
+        f"| `x` | y | |\n{HEADING}\n| word | say | but |\n|---|---|---|\n| `cut`, `cuts` | event | power cut, cut -f |\n"
+        "\nNames:\n\n| name | say | but |\n|---|---|---|\n| `look` | query | |\n"
+    )
+    words, names = tables(glossary)
+    assert words == [("cut", "event", ["power cut", "cut -f"]), ("cuts", "event", ["power cut", "cut -f"])], words
     text = "let own_cut = CutRow;\na power cut\nexecute\nthe cuts\npower cuts and a cut\ncut -f 1"
-    assert [(line, word) for line, word, _ in found_in(text, rows)] == [(1, "cut"), (4, "cuts"), (5, "cut")]
+    assert [(line, word) for line, word, _ in found_in(text, words)] == [(1, "cut"), (4, "cuts"), (5, "cut")]
+    code = 'struct LookBack; // look\nlet s = "do not\n look"; let c = \'"\'; look();\nfn who_may_look_at_it_now() {}\nx.look'
+    assert [(line, word) for line, word, _ in bad_names(code, names)] == [(1, "look"), (3, "look"), (5, "look")]
 
 
 def main():
@@ -70,14 +99,16 @@ def main():
         self_test()
         return 0
     with open(os.path.join(ROOT, GLOSSARY), encoding="utf-8") as glossary:
-        rows = table(glossary.read())
+        words, names = tables(glossary.read())
     bad = 0
     for path in files():
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-            for line, word, say in found_in(file.read(), rows):
-                print(f"{path}:{line}: \"{word}\" is not used; say: {say} ({GLOSSARY})")
-                bad += 1
-    if not rows:
+            text = file.read()
+        found = found_in(text, words) + (bad_names(text, names) if path.endswith(".rs") else [])
+        for line, word, say in found:
+            print(f"{path}:{line}: \"{word}\" is not used; say: {say} ({GLOSSARY})")
+            bad += 1
+    if not words or not names:
         print(f"{GLOSSARY}: no words below {HEADING!r}")
         bad += 1
     return 1 if bad else 0

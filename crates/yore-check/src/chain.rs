@@ -99,7 +99,7 @@ struct State {
 pub(crate) struct SeenXattrs {
     pub(crate) root: MetaAddr,
     /// Whether the tree might lack its end.
-    pub(crate) is_going: bool,
+    pub(crate) is_orphan: bool,
     /// The flags that an inode with these attributes has; `None` if not all of them could be read.
     pub(crate) flags: Option<InodeFlags>,
     pub(crate) nodes: u64,

@@ -5,7 +5,7 @@
 //! zone's header records. An older copy is of no more use than a damaged block: what it names may long belong
 //! to others.
 
-use crate::known::{History, Known, Place, Zone};
+use crate::known::{CurrentCopy, History, Known, Zone};
 use crate::report::Findings;
 use crate::superblock::Found;
 use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
@@ -134,23 +134,23 @@ impl<'a> Checker<'a> {
         Ok(Some(bytes))
     }
 
-    /// Reads and verifies the block in `place`, which must be the one at `addr`. Reports `problem` if it is
-    /// not sound. As this is the first reading of the block, also reports numbers in its header that were not
-    /// given yet.
+    /// Reads and verifies the current copy of a block, which must be the one of `addr`. Reports `problem` if
+    /// it is not sound. As this is the first reading of the block, also reports numbers in its header that
+    /// were not given yet.
     pub(crate) fn read_at(
         &mut self,
         addr: MetaAddr,
-        place: Place,
+        copy: CurrentCopy,
         problem: Problem,
     ) -> Result<Option<Box<Block>>, CheckError> {
-        let block = self.read_quietly(addr, place, problem)?;
+        let block = self.read_quietly(addr, copy, problem)?;
         if let Some(block) = &block {
             let header = BlockHeader::of(block);
             let (generation, birth) = (header.generation.get(), header.birth.get());
             if generation > self.sb.generation.0 {
                 let expected = format!("at most {}", self.sb.generation);
                 self.add(
-                    Finding::new(Problem::FutureGeneration, expected, generation).at(addr).on(place.block),
+                    Finding::new(Problem::FutureGeneration, expected, generation).at(addr).on(copy.block),
                 );
             }
             self.check_number("birth of a node", EventNo(birth), addr, InodeNo(header.owner.get()));
@@ -161,10 +161,10 @@ impl<'a> Checker<'a> {
     fn read_quietly(
         &mut self,
         addr: MetaAddr,
-        place: Place,
+        copy: CurrentCopy,
         problem: Problem,
     ) -> Result<Option<Box<Block>>, CheckError> {
-        let block_no = place.block;
+        let block_no = copy.block;
         let Some(block) = self.read(block_no)? else {
             let limit = format!("a block below {}", self.device_blocks);
             let finding = Finding::new(Problem::BlockBeyondDevice, limit, block_no.0).at(addr).on(block_no);
@@ -175,7 +175,7 @@ impl<'a> Checker<'a> {
             self.add_incomplete(Finding::corruption(problem, &c));
             return Ok(None);
         }
-        if let Some(Err(c)) = place.check.map(|check| verify_version(&block, check, addr, block_no)) {
+        if let Some(Err(c)) = copy.check.map(|check| verify_version(&block, check, addr, block_no)) {
             self.add_incomplete(Finding::corruption(Problem::BlockStale, &c));
             return Ok(None);
         }
@@ -184,9 +184,9 @@ impl<'a> Checker<'a> {
 
     /// Where the block at `addr` is: the zone's index in `zones`, and the block's place. `None` if it does
     /// not exist.
-    pub(crate) fn locate(&self, addr: MetaAddr) -> Option<(usize, Place)> {
+    pub(crate) fn locate(&self, addr: MetaAddr) -> Option<(usize, CurrentCopy)> {
         let zone = self.zones.binary_search_by_key(&addr.zone(), |z| z.number).ok()?;
-        Some((zone, Place::of(&self.zones[zone].header, addr.index())?))
+        Some((zone, CurrentCopy::of(&self.zones[zone].header, addr.index())?))
     }
 
     /// Whether the zone of `addr` may be one that could not be read.
@@ -196,7 +196,7 @@ impl<'a> Checker<'a> {
 
     /// Reads the block at `addr` for the first time, or again. Reports whatever is wrong with it.
     fn read_verified(&mut self, addr: MetaAddr, expect: &Expect, first: bool) -> Result<Reading, CheckError> {
-        let Some((_, place)) = self.locate(addr) else {
+        let Some((_, copy)) = self.locate(addr) else {
             if !self.is_in_lost_zone(addr) {
                 let found = "no block of this address";
                 let finding = Finding::new(Problem::BlockMissing, expect.kind.name(), found);
@@ -205,12 +205,12 @@ impl<'a> Checker<'a> {
             return Ok(Reading::Unusable);
         };
         let block = match first {
-            true => self.read_at(addr, place, Problem::BlockDamaged)?,
-            false => self.read_quietly(addr, place, Problem::BlockDamaged)?,
+            true => self.read_at(addr, copy, Problem::BlockDamaged)?,
+            false => self.read_quietly(addr, copy, Problem::BlockDamaged)?,
         };
         let Some(block) = block else { return Ok(Reading::Unusable) };
         if let Err(c) = expect.check(&block) {
-            self.add_incomplete(Finding::corruption(Problem::BlockWrong, &c.at(addr).on(place.block)));
+            self.add_incomplete(Finding::corruption(Problem::BlockWrong, &c.at(addr).on(copy.block)));
             return Ok(Reading::SomebodyElses);
         }
         Ok(Reading::Sound(block))
@@ -233,11 +233,11 @@ impl<'a> Checker<'a> {
     ) -> Result<Option<Box<Block>>, CheckError> {
         let located = self.locate(addr);
         let (index, bit) = (usize::from(addr.index()) / 64, 1 << (addr.index() % 64));
-        if let Some((zone, place)) = located {
+        if let Some((zone, copy)) = located {
             let word = &mut self.zones[zone].reached[index];
             if *word & bit != 0 {
                 let finding = Finding::new(Problem::BlockReachedTwice, "one reference", "another");
-                self.add_incomplete(finding.at(addr).on(place.block).of(expect.owner));
+                self.add_incomplete(finding.at(addr).on(copy.block).of(expect.owner));
                 return Ok(None);
             }
             *word |= bit;
@@ -251,11 +251,11 @@ impl<'a> Checker<'a> {
     }
 
     /// Reports a number that was not given yet.
-    pub(crate) fn check_number(&mut self, what: &str, number: EventNo, place: MetaAddr, inode: InodeNo) {
+    pub(crate) fn check_number(&mut self, what: &str, number: EventNo, addr: MetaAddr, inode: InodeNo) {
         if number > self.sb.next_number {
             let (expected, found) =
                 (format!("at most {}", self.sb.next_number), format!("{number} ({what})"));
-            self.add(Finding::new(Problem::FutureNumber, expected, found).at(place).of(inode));
+            self.add(Finding::new(Problem::FutureNumber, expected, found).at(addr).of(inode));
         }
     }
 
@@ -270,10 +270,10 @@ impl<'a> Checker<'a> {
 
     /// Reports something that a program without this feature would take for damage, if the superblock does
     /// not name the feature.
-    pub(crate) fn needs(&mut self, feature: WriteFeatures, what: &str, place: MetaAddr, of: InodeNo) {
+    pub(crate) fn needs(&mut self, feature: WriteFeatures, what: &str, addr: MetaAddr, of: InodeNo) {
         if !self.sb.features.contains(feature) {
             let expected = format!("feature {} in the superblock", feature.bits());
-            self.add(Finding::new(Problem::Feature, expected, what).at(place).of(of));
+            self.add(Finding::new(Problem::Feature, expected, what).at(addr).of(of));
         }
     }
 

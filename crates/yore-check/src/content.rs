@@ -15,15 +15,15 @@ impl Checker<'_> {
         kind: FileKind,
         state: &mut State<'_>,
     ) -> Result<(), CheckError> {
-        let (number, inode, place) = (state.number, state.inode, state.place);
-        self.check_number("the number since which the inode is as it is", inode.born, place, number);
-        self.check_number("the inode's own event", inode.own_event, place, number);
+        let (number, inode, addr) = (state.number, state.inode, state.addr);
+        self.check_number("the number since which the inode is as it is", inode.born, addr, number);
+        self.check_number("the inode's own event", inode.own_event, addr, number);
         if at.is_some() && inode.links > 0 {
-            self.check_expunged((number, inode.incarnation), inode.born, "an inode", place);
+            self.check_expunged((number, inode.incarnation), inode.born, "an inode", addr);
         }
         let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
         if inode.rdev != 0 && !is_device {
-            self.add(Finding::new(Problem::DeviceNumber, 0u64, inode.rdev).at(place).of(number));
+            self.add(Finding::new(Problem::DeviceNumber, 0u64, inode.rdev).at(addr).of(number));
         }
         match (kind, at) {
             (FileKind::Directory, Some(at)) => self.directory(at, state)?,
@@ -37,7 +37,7 @@ impl Checker<'_> {
         let has_all = at.is_some() || kind != FileKind::Directory;
         if state.complete && has_all && state.blocks != inode.blocks {
             let finding = Finding::new(Problem::InodeBlocks, state.blocks, inode.blocks);
-            self.add(finding.at(place).of(number));
+            self.add(finding.at(addr).of(number));
         }
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Checker<'_> {
                 if count > state.inode.size {
                     let expected = format!("at least the {count} bytes in the inode");
                     let finding = Finding::new(Problem::InodeSize, expected, state.inode.size);
-                    self.add(finding.at(state.place).of(state.number));
+                    self.add(finding.at(state.addr).of(state.number));
                 }
             }
             ContentKind::Extents => self.inline_extents(state),
@@ -66,7 +66,7 @@ impl Checker<'_> {
                 let count = inode.inline().len() as u64;
                 if count != inode.size {
                     let finding = Finding::new(Problem::InodeSize, count, inode.size);
-                    self.add(finding.at(state.place).of(state.number));
+                    self.add(finding.at(state.addr).of(state.number));
                 }
                 Ok(())
             }
@@ -111,7 +111,7 @@ impl Checker<'_> {
         if readable && walk.complete && (total != inode.size || inode.size > SYMLINK_MAX as u64) {
             let expected = format!("{total} bytes, at most {SYMLINK_MAX}");
             let finding = Finding::new(Problem::InodeSize, expected, inode.size);
-            self.add(finding.at(state.place).of(number));
+            self.add(finding.at(state.addr).of(number));
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ impl Checker<'_> {
     }
 
     /// One entry.
-    fn check_entry(&mut self, listing: &mut Listing, place: MetaAddr, cookie: u64, entry: &DirEntry<'_>) {
+    fn check_entry(&mut self, listing: &mut Listing, addr: MetaAddr, cookie: u64, entry: &DirEntry<'_>) {
         let directory = listing.number;
         let name = String::from_utf8_lossy(entry.name);
         self.inodes[listing.at].entries += 1;
@@ -102,7 +102,7 @@ impl Checker<'_> {
         if !(base..base + COLLISIONS).contains(&cookie) {
             let expected = format!("{base:#x} and up to 255 more for {name:?}");
             let finding = Finding::new(Problem::EntryKey, expected, format!("{cookie:#x}"));
-            self.add(finding.at(place).of(directory));
+            self.add(finding.at(addr).of(directory));
         }
         if base != listing.base {
             listing.names.clear();
@@ -110,17 +110,17 @@ impl Checker<'_> {
         }
         if listing.names.iter().any(|n| n == entry.name) {
             let finding = Finding::new(Problem::EntryDuplicate, "one entry", format!("another {name:?}"));
-            self.add(finding.at(place).of(directory));
+            self.add(finding.at(addr).of(directory));
         } else if listing.names.len() < COLLISIONS as usize {
             listing.names.push(entry.name.to_vec());
         }
-        self.check_number("birth of an entry", entry.birth, place, directory);
-        self.check_past_names(directory, place, cookie, entry);
+        self.check_number("birth of an entry", entry.birth, addr, directory);
+        self.check_past_names(directory, addr, cookie, entry);
         let Some(target) = self.known(entry.inode) else {
             if !self.is_hidden(entry.inode) {
                 let found = format!("inode {} for {name:?}", entry.inode);
                 let finding = Finding::new(Problem::EntryDangling, "an inode in use", found);
-                self.add(finding.at(place).of(directory));
+                self.add(finding.at(addr).of(directory));
             }
             return;
         };
@@ -130,7 +130,7 @@ impl Checker<'_> {
         known.names += 1;
         (known.named_in, known.named_at) = (directory, cookie);
         if is_remembered {
-            self.check_expunged((entry.inode, entry.incarnation), entry.birth, "an entry", place);
+            self.check_expunged((entry.inode, entry.incarnation), entry.birth, "an entry", addr);
         }
         if kind == yore_format::FileKind::Directory {
             self.inodes[listing.at].subdirectories += 1;
@@ -138,12 +138,12 @@ impl Checker<'_> {
         if incarnation != entry.incarnation {
             let (expected, found) = (incarnation.0, format!("{} for {name:?}", entry.incarnation));
             let finding = Finding::new(Problem::EntryIncarnation, expected, found);
-            self.add(finding.at(place).of(directory));
+            self.add(finding.at(addr).of(directory));
         }
         if kind != entry.kind {
             let (expected, found) = (format!("{kind:?}"), format!("{:?} for {name:?}", entry.kind));
             let finding = Finding::new(Problem::EntryKind, expected, found);
-            self.add(finding.at(place).of(directory));
+            self.add(finding.at(addr).of(directory));
         }
     }
 }

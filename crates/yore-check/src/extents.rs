@@ -40,12 +40,12 @@ impl Checker<'_> {
                 let holder = Holder::State(state.chain.as_ref().map_or(0, |chain| chain.state()));
                 let mut end = FileEnd(0);
                 for (key, extent) in extents {
-                    self.extent(state, (state.place, holder), key, &extent, &mut end);
+                    self.extent(state, (state.addr, holder), key, &extent, &mut end);
                     state.blocks = state.blocks.saturating_add(u64::from(extent.len));
                 }
             }
             Err(c) => {
-                let c = c.at(state.place).of(state.number);
+                let c = c.at(state.addr).of(state.number);
                 self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c));
                 state.complete = false;
             }
@@ -160,7 +160,7 @@ impl Checker<'_> {
     fn check_order(
         &mut self,
         state: &State<'_>,
-        (place, block): (MetaAddr, Option<BlockNo>),
+        (addr, block): (MetaAddr, Option<BlockNo>),
         end: &mut FileEnd,
         key: u64,
         after: u64,
@@ -168,33 +168,33 @@ impl Checker<'_> {
         if key < end.0 || after > u64::from(u32::MAX) {
             let expected = format!("file blocks from {} to at most {}", end.0, u32::MAX);
             let found = format!("{} from {key}", after.saturating_sub(key));
-            let mut finding = Finding::new(Problem::ExtentOrder, expected, found).at(place).of(state.number);
+            let mut finding = Finding::new(Problem::ExtentOrder, expected, found).at(addr).of(state.number);
             finding.block = block;
             self.add(finding);
         }
         end.0 = end.0.max(after);
     }
 
-    /// One extent, which stands at `place`.
+    /// One extent, which stands at `addr`.
     fn extent(
         &mut self,
         state: &mut State<'_>,
-        (place, holder): (MetaAddr, Holder),
+        (addr, holder): (MetaAddr, Holder),
         key: u64,
         extent: &ExtentValue,
         end: &mut FileEnd,
     ) {
         let (number, len) = (state.number, u64::from(extent.len));
-        self.check_order(state, (place, Some(extent.start)), end, key, key.saturating_add(len));
-        self.check_number("birth of an extent", extent.birth, place, number);
+        self.check_order(state, (addr, Some(extent.start)), end, key, key.saturating_add(len));
+        self.check_number("birth of an extent", extent.birth, addr, number);
         if state.is_past() {
-            self.check_birth(state.end(), extent.birth, place, number);
+            self.check_birth(state.end(), extent.birth, addr, number);
             if extent.unwritten {
                 // A hole: the blocks belong to the inode in use, or by now to somebody else, or are gone
                 // because the volume was made shorter.
                 let is_resized = self.sb.write_features().contains(WriteFeatures::RESIZED);
                 if !is_resized || extent.start.0 + len <= self.geometry.blocks {
-                    self.check_area(extent, place, number);
+                    self.check_area(extent, addr, number);
                 }
                 return;
             }
@@ -202,9 +202,9 @@ impl Checker<'_> {
             self.counts.extents += 1;
         }
         match state.chain.as_deref_mut() {
-            Some(chain) => self.claim_in(chain, number, (place, holder), key, extent),
+            Some(chain) => self.claim_in(chain, number, (addr, holder), key, extent),
             None => {
-                if self.claim(extent.start, len, "a file", Some(place), Some(number)) {
+                if self.claim(extent.start, len, "a file", Some(addr), Some(number)) {
                     self.counts.data_blocks += len;
                 }
             }

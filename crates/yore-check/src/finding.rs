@@ -311,8 +311,8 @@ pub struct Finding {
     /// The rule.
     pub problem: Problem,
     /// The metadata block, where one is concerned. Serialised as `zone:index`.
-    #[serde(serialize_with = "address", skip_serializing_if = "Option::is_none")]
-    pub place: Option<MetaAddr>,
+    #[serde(rename = "place", serialize_with = "address", skip_serializing_if = "Option::is_none")]
+    pub addr: Option<MetaAddr>,
     /// The physical block, where known. Serialised as a number.
     #[serde(serialize_with = "block_number", skip_serializing_if = "Option::is_none")]
     pub block: Option<BlockNo>,
@@ -331,7 +331,7 @@ impl Finding {
         Finding {
             class: problem.class(),
             problem,
-            place: None,
+            addr: None,
             block: None,
             inode: None,
             expected: expected.into(),
@@ -346,12 +346,12 @@ impl Finding {
             format!("{} with {} {}", c.structure, c.field, c.expected),
             c.found.clone(),
         );
-        (finding.place, finding.block) = (c.addr, c.block);
+        (finding.addr, finding.block) = (c.addr, c.block);
         finding.of(c.owner.unwrap_or(InodeNo::NONE))
     }
 
-    pub(crate) fn at(mut self, place: MetaAddr) -> Finding {
-        self.place = Some(place);
+    pub(crate) fn at(mut self, addr: MetaAddr) -> Finding {
+        self.addr = Some(addr);
         self
     }
 
@@ -372,8 +372,8 @@ impl fmt::Display for Finding {
         if let Some(inode) = self.inode {
             write!(f, ", inode {inode}")?;
         }
-        if let Some(place) = self.place {
-            write!(f, ", at {place}")?;
+        if let Some(addr) = self.addr {
+            write!(f, ", at {addr}")?;
         }
         if let Some(block) = self.block {
             write!(f, ", block {block}")?;
@@ -382,9 +382,9 @@ impl fmt::Display for Finding {
     }
 }
 
-fn address<S: Serializer>(place: &Option<MetaAddr>, s: S) -> Result<S::Ok, S::Error> {
-    match place {
-        Some(place) => s.collect_str(place),
+fn address<S: Serializer>(addr: &Option<MetaAddr>, s: S) -> Result<S::Ok, S::Error> {
+    match addr {
+        Some(addr) => s.collect_str(addr),
         None => s.serialize_none(),
     }
 }

@@ -103,21 +103,21 @@ impl Checker<'_> {
         &mut self,
         end: Option<EventNo>,
         birth: EventNo,
-        place: MetaAddr,
+        addr: MetaAddr,
         owner: InodeNo,
     ) {
         if let Some(end) = end.filter(|end| birth >= *end) {
             let expected = format!("born before the version's end at {end}");
-            self.add(Finding::new(Problem::VersionBirth, expected, birth.0).at(place).of(owner));
+            self.add(Finding::new(Problem::VersionBirth, expected, birth.0).at(addr).of(owner));
         }
     }
 
-    /// Gives the blocks of an extent to a chain. `place` is where the extent stands.
+    /// Gives the blocks of an extent to a chain. `addr` is where the extent stands.
     pub(crate) fn claim_in(
         &mut self,
         chain: &mut Chain,
         owner: InodeNo,
-        (place, holder): (MetaAddr, Holder),
+        (addr, holder): (MetaAddr, Holder),
         key: u64,
         extent: &ExtentValue,
     ) {
@@ -130,10 +130,10 @@ impl Checker<'_> {
         };
         let (fresh, findings) = chain.take(extent.start.0, piece);
         for finding in findings {
-            self.add(finding.at(place).of(owner));
+            self.add(finding.at(addr).of(owner));
         }
         for (start, len) in fresh {
-            if self.claim(BlockNo(start), len, "a file", Some(place), Some(owner)) {
+            if self.claim(BlockNo(start), len, "a file", Some(addr), Some(owner)) {
                 self.counts.data_blocks += len;
                 if chain.end().is_some() {
                     self.counts.history_data_blocks += len;

@@ -9,19 +9,19 @@ use yore_format::{
 
 /// Where a zone's header has a block: the physical block, and the checksum of the current copy.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct CurrentCopy {
     pub(crate) block: BlockNo,
     /// `None` for zone headers, which are compared with their table entries.
     pub(crate) check: Option<u32>,
 }
 
-impl Place {
+impl CurrentCopy {
     /// The place of an index of a zone; `None` if nothing exists there, or no zone has such an index.
-    pub(crate) fn of(header: &ZoneHeader, index: u16) -> Option<Place> {
+    pub(crate) fn of(header: &ZoneHeader, index: u16) -> Option<CurrentCopy> {
         // An address from the medium may have an index that no zone has.
         let slot = *header.map.get(usize::from(index))?;
         let check = Some(header.checks[usize::from(index)]);
-        (slot != 0).then(|| Place { block: BlockNo(header.place.0 + u64::from(slot)), check })
+        (slot != 0).then(|| CurrentCopy { block: BlockNo(header.start.0 + u64::from(slot)), check })
     }
 }
 
@@ -99,7 +99,7 @@ impl Known {
 pub(crate) struct Past {
     pub(crate) end: EventNo,
     pub(crate) inode: Inode,
-    pub(crate) place: MetaAddr,
+    pub(crate) addr: MetaAddr,
 }
 
 /// What the walk over the inodes needs from the trees of the past.

@@ -143,7 +143,7 @@ impl Checker<'_> {
     /// directory is passed once, because what is found at the end of a path is then known for all directories
     /// on it. A directory on the current path counts as not below the root, so a path that meets itself ends.
     fn below_root(&mut self) {
-        let mut way = Vec::new();
+        let mut path = Vec::new();
         for start in 0..self.inodes.len() {
             if !self.inodes[start].is_directory() || self.inodes[start].names == 0 {
                 continue;
@@ -157,7 +157,7 @@ impl Checker<'_> {
                     break true;
                 }
                 if let Some(below) = known.below_root {
-                    if !below && way.contains(&here) {
+                    if !below && path.contains(&here) {
                         let number = known.number;
                         let found = "its own ancestor";
                         let finding = Finding::new(Problem::DirectoryCycle, "below the root", found);
@@ -166,10 +166,10 @@ impl Checker<'_> {
                     break below;
                 }
                 known.below_root = Some(false);
-                way.push(here);
+                path.push(here);
                 at = self.known(self.inodes[here].named_in);
             };
-            for here in way.drain(..) {
+            for here in path.drain(..) {
                 self.inodes[here].below_root = Some(below);
             }
         }

@@ -20,12 +20,12 @@ fn for_words(from: u32, to: u32, mut each: impl FnMut(usize, u64)) {
 
 impl Checker<'_> {
     /// Whether an extent lies where extents can.
-    pub(crate) fn check_area(&mut self, extent: &ExtentValue, place: MetaAddr, inode: InodeNo) {
+    pub(crate) fn check_area(&mut self, extent: &ExtentValue, addr: MetaAddr, inode: InodeNo) {
         let (start, len) = (extent.start, u64::from(extent.len));
         if self.area(start, len).is_none() {
             let found = format!("{len} blocks from {start} for a file");
             let finding = Finding::new(Problem::SpacePlace, "blocks of one group's data area", found);
-            self.add(finding.at(place).on(start).of(inode));
+            self.add(finding.at(addr).on(start).of(inode));
         }
     }
 
@@ -43,12 +43,12 @@ impl Checker<'_> {
         start: BlockNo,
         len: u64,
         what: &str,
-        place: Option<MetaAddr>,
+        addr: Option<MetaAddr>,
         inode: Option<InodeNo>,
     ) -> bool {
         let inode = inode.unwrap_or(InodeNo::NONE);
-        let located = |f: Finding| match place {
-            Some(place) => f.at(place).on(start).of(inode),
+        let located = |f: Finding| match addr {
+            Some(addr) => f.at(addr).on(start).of(inode),
             None => f.on(start).of(inode),
         };
         let found = format!("{len} blocks from {start} for {what}");

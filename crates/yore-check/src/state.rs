@@ -12,7 +12,7 @@ pub(crate) struct State<'a> {
     pub(crate) number: InodeNo,
     pub(crate) inode: &'a Inode,
     /// The inode's block, or the leaf that holds the version.
-    pub(crate) place: MetaAddr,
+    pub(crate) addr: MetaAddr,
     /// The chain of states that this one is part of; `None` for an inode without a past.
     pub(crate) chain: Option<&'a mut Chain>,
     /// Data blocks and nodes that were found.
@@ -25,10 +25,10 @@ impl<'a> State<'a> {
     pub(crate) fn new(
         number: InodeNo,
         inode: &'a Inode,
-        place: MetaAddr,
+        addr: MetaAddr,
         chain: Option<&'a mut Chain>,
     ) -> State<'a> {
-        State { number, inode, place, chain, blocks: 0, complete: true }
+        State { number, inode, addr, chain, blocks: 0, complete: true }
     }
 
     /// When a version ended.
@@ -60,6 +60,6 @@ impl Checker<'_> {
         state.complete = false;
         let found = format!("{:?}", state.inode.content_kind).to_lowercase();
         let finding = Finding::new(Problem::ContentKind, expected, found);
-        self.add_incomplete(finding.at(state.place).of(state.number));
+        self.add_incomplete(finding.at(state.addr).of(state.number));
     }
 }

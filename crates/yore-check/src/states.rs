@@ -11,7 +11,7 @@ use yore_format::{BlockKind, EventNo, Expect, FileKind, Incarnation, Inode, Inod
 #[derive(Clone, Copy)]
 struct One<'a> {
     inode: &'a Inode,
-    place: MetaAddr,
+    addr: MetaAddr,
     /// Of a version.
     end: Option<EventNo>,
     /// Of the inode in use: where it is in `inodes`.
@@ -20,7 +20,7 @@ struct One<'a> {
 
 impl<'a> One<'a> {
     fn past(past: &'a Past) -> One<'a> {
-        One { inode: &past.inode, place: past.place, end: Some(past.end), at: None }
+        One { inode: &past.inode, addr: past.addr, end: Some(past.end), at: None }
     }
 
     fn incarnation(&self) -> Incarnation {
@@ -64,10 +64,10 @@ impl Checker<'_> {
         in_use: Option<(usize, &Inode)>,
     ) -> Result<(), CheckError> {
         let past = self.history.take(number);
-        let newest = in_use.map(|(at, inode)| One { inode, place: number.addr(), end: None, at: Some(at) });
+        let newest = in_use.map(|(at, inode)| One { inode, addr: number.addr(), end: None, at: Some(at) });
         let states: Vec<One<'_>> = newest.into_iter().chain(past.iter().rev().map(One::past)).collect();
         if let ([one], Some((_, inode))) = (&states[..], in_use) {
-            return self.one_state(*one, &mut State::new(number, inode, one.place, None));
+            return self.one_state(*one, &mut State::new(number, inode, one.addr, None));
         }
         for pair in states.windows(2) {
             self.check_succession(number, &pair[1], &pair[0]);
@@ -91,7 +91,7 @@ impl Checker<'_> {
     ) -> Result<(), CheckError> {
         let mut chain = Chain::new(states.iter().map(|one| one.end), before);
         for one in states {
-            let mut state = State::new(number, one.inode, one.place, Some(&mut chain));
+            let mut state = State::new(number, one.inode, one.addr, Some(&mut chain));
             self.one_state(*one, &mut state)?;
             let complete = state.complete;
             chain.next(complete);
@@ -110,7 +110,7 @@ impl Checker<'_> {
                 // go unseen if they change.
                 let found = format!("mode {:#o}", one.inode.mode);
                 let finding = Finding::new(Problem::BlockDamaged, "a file type", found);
-                self.add_incomplete(finding.at(one.place).of(state.number));
+                self.add_incomplete(finding.at(one.addr).of(state.number));
                 state.complete = false;
                 Ok(())
             }
@@ -126,14 +126,14 @@ impl Checker<'_> {
             let expected = format!("incarnation {was} or later, born at {end} or later");
             let found = format!("incarnation {}, born at {}", newer.incarnation(), newer.inode.born);
             let finding = Finding::new(Problem::VersionOrder, expected, found);
-            self.add(finding.at(newer.place).of(number));
+            self.add(finding.at(newer.addr).of(number));
         }
         if was == newer.incarnation() && older.kind() != newer.kind() {
             let text =
                 |kind: Option<FileKind>| kind.map_or("no type".to_string(), |kind| format!("{kind:?}"));
             let (expected, found) = (text(newer.kind()), text(older.kind()));
             let finding = Finding::new(Problem::VersionKind, expected, found);
-            self.add(finding.at(older.place).of(number));
+            self.add(finding.at(older.addr).of(number));
         }
     }
 }

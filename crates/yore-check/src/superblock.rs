@@ -21,8 +21,8 @@ pub(crate) fn read_superblock(device: &dyn Device) -> Result<Found, CheckError> 
         let reason = Corruption::new("superblock", "size of the device", "at least 16 MiB", device.size());
         return Err(CheckError::NotAVolume { device: device.describe(), reason });
     }
-    for (place, block) in SUPERBLOCKS.iter().zip(&mut bytes) {
-        device.read_at(place.0 * BLOCK_SIZE as u64, block)?;
+    for (at, block) in SUPERBLOCKS.iter().zip(&mut bytes) {
+        device.read_at(at.0 * BLOCK_SIZE as u64, block)?;
     }
     let [first, second]: &[Block; 2] = &bytes;
     let (superblock, slot, newest) = yore_format::decode_slots([first, second]).map_err(|reason| {

@@ -14,8 +14,8 @@ impl Checker<'_> {
                     continue;
                 }
                 let addr = MetaAddr::new(number, index);
-                let Some((_, place)) = self.locate(addr) else { continue };
-                let Some(block) = self.read_at(addr, place, Problem::BlockDamaged)? else { continue };
+                let Some((_, copy)) = self.locate(addr) else { continue };
+                let Some(block) = self.read_at(addr, copy, Problem::BlockDamaged)? else { continue };
                 let header = yore_format::BlockHeader::of(&block);
                 let kind = BlockKind::from_u8(header.kind).map_or("unknown kind", BlockKind::name);
                 let owner = InodeNo(header.owner.get());
@@ -24,7 +24,7 @@ impl Checker<'_> {
                     self.add_incomplete(finding.at(addr));
                 } else if !self.incomplete {
                     let finding = Finding::new(Problem::BlockUnreachable, "a reference", kind);
-                    self.add(finding.at(addr).on(place.block).of(owner));
+                    self.add(finding.at(addr).on(copy.block).of(owner));
                 }
             }
         }

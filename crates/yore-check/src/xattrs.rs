@@ -39,36 +39,38 @@ impl Checker<'_> {
         let (number, inode) = (state.number, state.inode);
         let chosen = inode.flags & InodeFlags::CHOSEN;
         if !chosen.is_empty() {
-            self.needs(WriteFeatures::INODE_FLAGS, "an inode's flags", state.place, number);
+            self.needs(WriteFeatures::INODE_FLAGS, "an inode's flags", state.addr, number);
             if !inode.is_regular() && !inode.is_directory() {
                 let finding = Finding::new(Problem::ChosenFlags, 0u32, chosen.bits());
-                self.add(finding.at(state.place).of(number));
+                self.add(finding.at(state.addr).of(number));
             }
         }
         // Of what has no name the attributes are freed from the end, if need be over several generations: its
         // flags may say more than is left, and the last one may lack its end.
-        let is_going = inode.links == 0;
+        let is_orphan = inode.links == 0;
         let root = inode.xattr_root;
         let found = match root.is_none() {
-            true => SeenXattrs { root, is_going, flags: Some(InodeFlags::empty()), nodes: 0, complete: true },
-            false => self.xattr_tree(state, is_going)?,
+            true => {
+                SeenXattrs { root, is_orphan, flags: Some(InodeFlags::empty()), nodes: 0, complete: true }
+            }
+            false => self.xattr_tree(state, is_orphan)?,
         };
         state.complete &= found.complete;
         state.blocks += found.nodes;
         let Some(flags) = found.flags else { return Ok(()) };
         let has = inode.flags - InodeFlags::CHOSEN;
-        let may_be = is_going && has.contains(flags);
+        let may_be = is_orphan && has.contains(flags);
         if flags != has && !may_be {
             let (expected, found) = (flags.bits(), has.bits());
             let finding = Finding::new(Problem::XattrFlags, expected, found);
-            self.add(finding.at(state.place).of(number));
+            self.add(finding.at(state.addr).of(number));
         }
         Ok(())
     }
 
     /// Checks the tree of an inode's attributes, but for a version that names the same one as the state after
     /// it: then what was found in it is known.
-    fn xattr_tree(&mut self, state: &mut State<'_>, is_going: bool) -> Result<SeenXattrs, CheckError> {
+    fn xattr_tree(&mut self, state: &mut State<'_>, is_orphan: bool) -> Result<SeenXattrs, CheckError> {
         let (number, root) = (state.number, state.inode.xattr_root);
         let tree = Tree {
             kind: BlockKind::Xattrs,
@@ -79,7 +81,7 @@ impl Checker<'_> {
             key_width: KEY_WIDTH,
         };
         if let Some(chain) = state.chain.as_deref_mut() {
-            if let Some(seen) = chain.xattrs.filter(|seen| seen.root == root && seen.is_going == is_going) {
+            if let Some(seen) = chain.xattrs.filter(|seen| seen.root == root && seen.is_orphan == is_orphan) {
                 let known = matches!(self.follow(&tree, &tree.step(), Some(chain))?, Followed::Known(_));
                 let flags = seen.flags.filter(|_| known);
                 return Ok(SeenXattrs { flags, complete: seen.complete && known, ..seen });
@@ -102,11 +104,11 @@ impl Checker<'_> {
                 readable &= self.xattr(&mut attributes, leaf.addr, key, value);
             }
         }
-        if !is_going {
+        if !is_orphan {
             self.end_of_attribute(&mut attributes, root);
         }
         let flags = (readable && walk.complete).then_some(attributes.flags);
-        let seen = SeenXattrs { root, is_going, flags, nodes: walk.nodes, complete: walk.complete };
+        let seen = SeenXattrs { root, is_orphan, flags, nodes: walk.nodes, complete: walk.complete };
         if let Some(chain) = state.chain.as_deref_mut() {
             chain.xattrs = Some(seen);
         }
@@ -114,11 +116,11 @@ impl Checker<'_> {
     }
 
     /// One cell. False if it cannot be decoded.
-    fn xattr(&mut self, attributes: &mut Attributes, place: MetaAddr, key: u64, value: &[u8]) -> bool {
+    fn xattr(&mut self, attributes: &mut Attributes, addr: MetaAddr, key: u64, value: &[u8]) -> bool {
         match XattrCell::decode(value) {
             Ok(XattrCell::First { namespace, name, value_len, chunk }) => {
-                self.end_of_attribute(attributes, place);
-                self.first_chunk(attributes, place, key, (namespace, name));
+                self.end_of_attribute(attributes, addr);
+                self.first_chunk(attributes, addr, key, (namespace, name));
                 let left = (value_len as usize).saturating_sub(chunk.len());
                 attributes.next = Some((key.wrapping_add(1), left));
             }
@@ -137,13 +139,13 @@ impl Checker<'_> {
                     };
                     let found = format!("{} bytes in chunk {} under {key:#x}", bytes.len(), key & CHUNK);
                     let finding = Finding::new(Problem::XattrChunk, expected, found);
-                    self.add(finding.at(place).of(attributes.number));
+                    self.add(finding.at(addr).of(attributes.number));
                     // Reported once; the attribute's end is not to be missed again.
                     attributes.next = None;
                 }
             },
             Err(c) => {
-                let c = c.at(place).of(attributes.number);
+                let c = c.at(addr).of(attributes.number);
                 self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c));
                 attributes.next = None;
                 return false;
@@ -155,7 +157,7 @@ impl Checker<'_> {
     fn first_chunk(
         &mut self,
         attributes: &mut Attributes,
-        place: MetaAddr,
+        addr: MetaAddr,
         key: u64,
         (namespace, name): (XattrNamespace, &[u8]),
     ) {
@@ -166,7 +168,7 @@ impl Checker<'_> {
         if key & HASH != hash || key & CHUNK != 0 {
             let expected = format!("{hash:#x} plus up to 255 times 65536 for {shown:?}");
             let finding = Finding::new(Problem::XattrKey, expected, format!("{key:#x}"));
-            self.add(finding.at(place).of(number));
+            self.add(finding.at(addr).of(number));
         }
         if hash != attributes.hash {
             attributes.names.clear();
@@ -189,16 +191,16 @@ impl Checker<'_> {
         if let Some(wrong) = wrong {
             let finding =
                 Finding::new(Problem::XattrName, "a possible name, once", format!("{shown:?}: {wrong}"));
-            self.add(finding.at(place).of(number));
+            self.add(finding.at(addr).of(number));
         }
     }
 
     /// The attribute under way must have all its bytes.
-    fn end_of_attribute(&mut self, attributes: &mut Attributes, place: MetaAddr) {
+    fn end_of_attribute(&mut self, attributes: &mut Attributes, addr: MetaAddr) {
         if let Some((next, left @ 1..)) = attributes.next.take() {
             let expected = format!("{left} more bytes from chunk {} on", next & CHUNK);
             let finding = Finding::new(Problem::XattrChunk, expected, "the end of the attribute");
-            self.add(finding.at(place).of(attributes.number));
+            self.add(finding.at(addr).of(attributes.number));
         }
     }
 }

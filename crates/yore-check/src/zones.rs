@@ -5,7 +5,7 @@
 //! it is read for; a table block must be the version whose checksum the root zone's header records.
 
 use crate::checker::{Checker, GROUP_WORDS};
-use crate::known::{Place, Zone};
+use crate::known::{CurrentCopy, Zone};
 use crate::{CheckError, Finding, Problem};
 use yore_format::layout::{
     GROUP_BLOCKS, HEADER_SLOTS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN, ZONE_BLOCKS, ZONE_INDEXES,
@@ -19,7 +19,7 @@ use yore_meta::MetaError;
 
 /// What the superblock or the table records of a zone's current header.
 struct Recorded {
-    place: BlockNo,
+    start: BlockNo,
     generation: Generation,
     crc: u32,
     slot: u8,
@@ -28,9 +28,9 @@ struct Recorded {
 impl Checker<'_> {
     /// Loads every zone's header.
     pub(crate) fn load_zones(&mut self) -> Result<(), CheckError> {
-        if self.sb.root_zones.first().is_none_or(|r| r.is_none_or(|r| r.place != BlockNo(0))) {
+        if self.sb.root_zones.first().is_none_or(|r| r.is_none_or(|r| r.start != BlockNo(0))) {
             let found = match self.sb.root_zones.first() {
-                Some(Some(root)) => format!("block {}", root.place),
+                Some(Some(root)) => format!("block {}", root.start),
                 _ => "none".to_string(),
             };
             self.add_incomplete(Finding::new(Problem::RootZoneZero, "block 0", found));
@@ -38,8 +38,8 @@ impl Checker<'_> {
         for n in 0..self.sb.root_zones.len() {
             let Some(root) = self.sb.root_zones[n] else { continue };
             self.counts.zones += 1;
-            let (place, generation) = (root.place, root.generation);
-            let recorded = Recorded { place, generation, crc: root.crc, slot: root.header_slot };
+            let (start, generation) = (root.start, root.generation);
+            let recorded = Recorded { start, generation, crc: root.crc, slot: root.header_slot };
             if let Some(header) = self.load_header(ZoneNo::root(n as u32), &recorded)? {
                 self.load_root(n as u32, &header)?;
             }
@@ -70,12 +70,12 @@ impl Checker<'_> {
                 let expected = "no inodes in a root zone";
                 self.add(Finding::new(Problem::InodeFree, expected, found).at(addr));
             }
-            let Some(place) = Place::of(header, index) else { continue };
-            let Some(block) = self.read_at(addr, place, Problem::ZoneTableDamaged)? else { continue };
+            let Some(copy) = CurrentCopy::of(header, index) else { continue };
+            let Some(block) = self.read_at(addr, copy, Problem::ZoneTableDamaged)? else { continue };
             if let Err(c) = Expect::volume(BlockKind::ZoneTable).check(&block) {
                 self.add_incomplete(Finding::corruption(
                     Problem::ZoneTableDamaged,
-                    &c.at(addr).on(place.block),
+                    &c.at(addr).on(copy.block),
                 ));
                 continue;
             }
@@ -99,7 +99,7 @@ impl Checker<'_> {
             let expected = format!("zone numbers below {}", self.sb.zone_number_limit);
             self.add(Finding::new(Problem::ZoneNumberLimit, expected, number.0).at(addr));
         }
-        let place = BlockNo(entry.place.get());
+        let start = BlockNo(entry.start.get());
         if number.is_primary() {
             let group = GroupNo(number.0 / 2);
             if group.0 >= self.geometry.groups() {
@@ -108,14 +108,14 @@ impl Checker<'_> {
                 self.add_incomplete(finding.at(addr));
                 return Ok(());
             }
-            let expected = self.geometry.primary_zone_place(group);
-            if place != expected {
-                self.add_incomplete(Finding::new(Problem::ZonePlace, expected.0, place.0).at(addr).on(place));
+            let expected = self.geometry.primary_zone_start(group);
+            if start != expected {
+                self.add_incomplete(Finding::new(Problem::ZonePlace, expected.0, start.0).at(addr).on(start));
                 return Ok(());
             }
         }
         let (generation, crc) = (Generation(entry.generation.get()), entry.crc.get());
-        let recorded = Recorded { place, generation, crc, slot: entry.header_slot };
+        let recorded = Recorded { start, generation, crc, slot: entry.header_slot };
         let Some(header) = self.load_header(number, &recorded)? else { return Ok(()) };
         let zone = Zone { number, entry, header, reached: [0; 8], listed: 0 };
         self.check_zone(&zone);
@@ -127,16 +127,16 @@ impl Checker<'_> {
     /// Reads and verifies the current header of a zone; `None`, reported, if it cannot be used.
     fn load_header(&mut self, number: ZoneNo, recorded: &Recorded) -> Result<Option<ZoneHeader>, CheckError> {
         let addr = ZoneHeader::addr(number);
-        let place = recorded.place;
-        let is_start = number == ZoneNo::root(0) && place.0 == 0;
+        let start = recorded.start;
+        let is_start = number == ZoneNo::root(0) && start.0 == 0;
         // A zone never reaches into the next group, since places are aligned; it may lie outside the volume.
-        if !is_start && !self.geometry.is_zone_place(place) {
+        if !is_start && !self.geometry.is_zone_start(start) {
             let expected = "a multiple of 1024 within the volume";
-            self.add_incomplete(Finding::new(Problem::ZonePlace, expected, place.0).at(addr).on(place));
+            self.add_incomplete(Finding::new(Problem::ZonePlace, expected, start.0).at(addr).on(start));
             return Ok(None);
         }
-        let block_no = BlockNo(place.0 + HEADER_SLOTS[usize::from(recorded.slot & 1)]);
-        let here = Place { block: block_no, check: None };
+        let block_no = BlockNo(start.0 + HEADER_SLOTS[usize::from(recorded.slot & 1)]);
+        let here = CurrentCopy { block: block_no, check: None };
         let Some(block) = self.read_at(addr, here, Problem::ZoneHeaderDamaged)? else {
             return Ok(None);
         };
@@ -156,7 +156,7 @@ impl Checker<'_> {
             let found = format!("generation {}, checksum {crc:#010x}", header.generation);
             self.add(Finding::new(Problem::ZoneHeaderStale, expected, found).at(addr).on(block_no));
         }
-        if !self.check_identity(number, place, &header, block_no) {
+        if !self.check_identity(number, start, &header, block_no) {
             // Its map leads from a place that is not its own.
             self.incomplete = true;
             return Ok(None);
@@ -169,7 +169,7 @@ impl Checker<'_> {
     fn check_identity(
         &mut self,
         number: ZoneNo,
-        place: BlockNo,
+        start: BlockNo,
         header: &ZoneHeader,
         block: BlockNo,
     ) -> bool {
@@ -188,13 +188,13 @@ impl Checker<'_> {
         {
             wrong("volume size", self.sb.volume_blocks.to_string(), header.volume_blocks.to_string());
         }
-        if header.place != place {
-            wrong("place", place.to_string(), header.place.to_string());
+        if header.start != start {
+            wrong("place", start.to_string(), header.start.to_string());
         }
         if header.zone != number {
             wrong("zone number", number.to_string(), header.zone.to_string());
         }
-        let (groups, here) = (self.geometry.groups(), self.geometry.group_of(place));
+        let (groups, here) = (self.geometry.groups(), self.geometry.group_of(start));
         if number.is_primary() {
             if header.group.0 != number.0 / 2 {
                 wrong("group", (number.0 / 2).to_string(), header.group.to_string());
@@ -204,7 +204,7 @@ impl Checker<'_> {
         } else if !number.is_root() && header.group != here {
             wrong("group", format!("{here}, where it lies,"), header.group.to_string());
         }
-        header.place == place && header.zone == number
+        header.start == start && header.zone == number
     }
 
     /// What a zone's header and table entry say without reading its blocks.
@@ -298,20 +298,20 @@ impl Checker<'_> {
     /// Gives owners to the blocks in data areas that are zones or log.
     pub(crate) fn claim_fixed(&mut self) {
         if self.owned.first().is_some_and(Option::is_some) {
-            let place = self.geometry.primary_zone_place(GroupNo(0));
-            self.claim(place, ZONE_BLOCKS, "the first zone of group 0", None, None);
+            let start = self.geometry.primary_zone_start(GroupNo(0));
+            self.claim(start, ZONE_BLOCKS, "the first zone of group 0", None, None);
         }
         for n in 1..self.sb.root_zones.len() {
             if let Some(root) = self.sb.root_zones[n] {
                 let addr = ZoneHeader::addr(ZoneNo::root(n as u32));
-                self.claim(root.place, ZONE_BLOCKS, "a root zone", Some(addr), None);
+                self.claim(root.start, ZONE_BLOCKS, "a root zone", Some(addr), None);
             }
         }
         for i in 0..self.zones.len() {
-            let (number, place) = (self.zones[i].number, self.zones[i].header.place);
+            let (number, start) = (self.zones[i].number, self.zones[i].header.start);
             if !number.is_primary() {
                 let addr = ZoneHeader::addr(number);
-                self.claim(place, ZONE_BLOCKS, "a further zone", Some(addr), None);
+                self.claim(start, ZONE_BLOCKS, "a further zone", Some(addr), None);
             }
         }
         self.claim_log();

@@ -44,7 +44,7 @@ fn rounds(usual: usize) -> usize {
 
 /// A volume with something of everything and with a past, and the physical blocks in use on it.
 fn volume() -> (MemoryDevice, Vec<u64>) {
-    past::past().finish_with_places()
+    past::past().finish_with_written()
 }
 
 /// Puts the checksum right, so that the damage is looked at.

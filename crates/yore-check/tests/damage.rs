@@ -203,7 +203,7 @@ fn a_finding_says_where_and_what() {
     assert_eq!(finding.problem, InodeBlocks);
     assert_eq!(finding.class, Class::Inode);
     assert_eq!(finding.inode, Some(InodeNo(BIG)));
-    assert_eq!(finding.place, Some(InodeNo(BIG).addr()));
+    assert_eq!(finding.addr, Some(InodeNo(BIG).addr()));
     assert_eq!((&finding.expected, &finding.found), (&Value::EventNo(393), &Value::EventNo(394)));
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["findings"][0]["problem"], "inode-blocks");
@@ -222,7 +222,7 @@ fn a_lost_write_is_told_from_damage() {
     let report = checked(&b.finish());
     let [finding] = &report.findings[..] else { panic!("{report}") };
     assert_eq!((finding.problem, finding.class), (BlockStale, Class::Block));
-    assert_eq!((finding.place, finding.block), (Some(InodeNo(FAR).addr()), Some(BlockNo(GROUP_BLOCKS + 6))));
+    assert_eq!((finding.addr, finding.block), (Some(InodeNo(FAR).addr()), Some(BlockNo(GROUP_BLOCKS + 6))));
     assert!(finding.to_string().contains("a copy of generation 6"), "{finding}");
 }
 

@@ -3,14 +3,14 @@
 pub mod bench;
 mod files;
 pub mod help;
-mod look;
 mod put_back;
+mod query;
 mod shared;
 mod snapshots;
 
 pub use files::{Cat, Cp, Find, Ls, Mkdir, Rm, Stat};
-pub use look::{Deleted, Diff, Du, Log, Status};
 pub use put_back::{Redo, Restore, Rollback, Undelete, Undo};
+pub use query::{Deleted, Diff, Du, Log, Status};
 pub use shared::{Listing, Progress};
 pub use snapshots::{Describe, Expunge, Forget, History, Hold, Operations, Policy, Snapshot, Snapshots};
 

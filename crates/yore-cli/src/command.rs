@@ -11,12 +11,12 @@ mod forget;
 mod history;
 mod info;
 mod list;
-mod look;
 mod man;
 mod mkfs;
 mod operations;
 mod policy;
 mod put_back;
+mod query;
 pub mod resize;
 pub mod snapshot;
 pub mod stopped;
@@ -57,11 +57,11 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Expunge(args) => expunge::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::History(args) => history::run(&args),
-        Command::Diff(args) => look::diff(&args),
-        Command::Status(args) => look::status(&args),
-        Command::Log(args) => look::log::log(&args),
-        Command::Deleted(args) => look::log::deleted(&args),
-        Command::Du(args) => look::usage::du(&args),
+        Command::Diff(args) => query::diff(&args),
+        Command::Status(args) => query::status(&args),
+        Command::Log(args) => query::log::log(&args),
+        Command::Deleted(args) => query::log::deleted(&args),
+        Command::Du(args) => query::usage::du(&args),
         Command::Restore(args) => put_back::restore(&args),
         Command::Undelete(args) => put_back::undelete(&args),
         Command::Rollback(args) => put_back::rollback(&args),

@@ -131,8 +131,8 @@ fn value(arg: &Arg, current: &str, line: &Line<'_>, front: &str) -> Vec<String> 
         }
         Some("SETTING") => setting(current),
         Some("TIME") => {
-            let place = line.paths.first().copied().unwrap_or(OsStr::new("."));
-            beginning(current, times_of(place).into_iter())
+            let operand = line.paths.first().copied().unwrap_or(OsStr::new("."));
+            beginning(current, times_of(operand).into_iter())
         }
         Some(name) if ["PATH", "VOL:", "DIR"].iter().any(|kind| name.contains(kind)) => path(current),
         _ => Vec::new(),
@@ -169,9 +169,9 @@ fn path(current: &str) -> Vec<String> {
 }
 
 /// The times and names of the snapshots that show a place: names first, then the latest times.
-fn times_of(place: &OsStr) -> Vec<String> {
+fn times_of(operand: &OsStr) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let known = names_and_times(place).unwrap_or_default();
+    let known = names_and_times(operand).unwrap_or_default();
     let all = known.into_iter().chain(TIMES.map(str::to_string));
     all.filter(|time| seen.insert(time.clone())).collect()
 }

@@ -48,10 +48,10 @@ impl Address {
             ["inode", n] => Some(InodeNo(n.parse().ok()?)).filter(|i| i.is_file()).map(Address::Inode),
             ["block", n] => Some(Address::Block(n.parse().ok()?)),
             [address] => {
-                let (place, index) = address.split_once(':')?;
-                let number = match place.strip_prefix("root") {
+                let (zone_text, index) = address.split_once(':')?;
+                let number = match zone_text.strip_prefix("root") {
                     Some(n) => ZoneNo::root(zone(n)?),
-                    None => ZoneNo(zone(place)?),
+                    None => ZoneNo(zone(zone_text)?),
                 };
                 let index = index.parse().ok().filter(|i| *i < 512)?;
                 Some(Address::Meta(MetaAddr::new(number, index)))

@@ -69,7 +69,7 @@ pub fn wait_until_closed(volume: &Path) -> bool {
 
 /// What a process says that it serves, if it holds that volume.
 fn daemon_of_process(pid: u32) -> Option<Daemon> {
-    let seen = Seen::look(pid)?;
+    let seen = Seen::of(pid)?;
     let text = process::read(seen.memory_file(announce::MOUNTED)?)?;
     let mut daemon: Daemon = serde_json::from_str(&text).ok()?;
     let held = seen.held().into_iter().find(|held| held.identity == daemon.identity)?;
@@ -118,5 +118,5 @@ pub fn mount_of(volume: &Path) -> Option<Mount> {
 
 /// The user of a process, if it lives.
 pub fn user_of(pid: u32) -> Option<u32> {
-    Seen::look(pid).map(|seen| seen.user)
+    Seen::of(pid).map(|seen| seen.user)
 }

@@ -64,7 +64,7 @@ impl Progress {
     ///
     /// # Errors
     /// As [`Progress::new`].
-    pub fn of_looking(wanted: args::Progress) -> anyhow::Result<Progress> {
+    pub fn of_search(wanted: args::Progress) -> anyhow::Result<Progress> {
         Progress::styled(wanted, "{wide_msg} {bar:24} {percent}%, {eta} left", Some(0))
     }
 
@@ -165,7 +165,7 @@ impl Progress {
 /// # Errors
 /// As [`Progress::new`].
 pub fn while_given_back(dir: &File, wanted: args::Progress) -> anyhow::Result<()> {
-    let mut shown = Progress::of_looking(wanted)?;
+    let mut shown = Progress::of_search(wanted)?;
     if shown.is_shown() {
         shown.now("giving back space (Ctrl-C leaves that to the daemon)");
         // That it cannot be asked does not matter: it is done all the same.
@@ -182,12 +182,12 @@ pub fn while_given_back(dir: &File, wanted: args::Progress) -> anyhow::Result<()
 ///
 /// # Errors
 /// Those of the progress, as [`Progress::new`].
-pub fn while_looking<T>(
+pub fn while_searching<T>(
     wanted: args::Progress,
     what: &str,
     work: impl FnOnce(Watch<'_>) -> T,
 ) -> anyhow::Result<T> {
-    let mut shown = Progress::of_looking(wanted)?;
+    let mut shown = Progress::of_search(wanted)?;
     if !shown.is_shown() {
         return Ok(work(None));
     }

@@ -77,12 +77,12 @@ impl Basic<'_> {
     fn verify(&self) {
         let name = self.root.file_name().unwrap().to_str().unwrap();
         for (step, expected) in &self.then {
-            for place in [format!(".@{step}/{name}"), format!("{name}@{step}")] {
-                let found = contents(&self.mount.join(&place));
+            for spelling in [format!(".@{step}/{name}"), format!("{name}@{step}")] {
+                let found = contents(&self.mount.join(&spelling));
                 let names = |contents: &Contents| contents.keys().cloned().collect::<Vec<_>>();
-                assert_eq!(names(&found), names(expected), "names in {place}");
+                assert_eq!(names(&found), names(expected), "names in {spelling}");
                 for (path, entry) in expected {
-                    assert!(found[path] == *entry, "{place}/{}: another file", path.display());
+                    assert!(found[path] == *entry, "{spelling}/{}: another file", path.display());
                 }
             }
         }

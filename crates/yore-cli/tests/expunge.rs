@@ -31,9 +31,9 @@ fn files_of_a_volume() {
     take(volume, "two");
     let gone = scratch.on("/d/secret@one");
     assert!(fails(2, ["expunge", &gone]).contains("--yes"));
-    let looked: Value = serde_json::from_str(&ok(["expunge", "-n", "--json", &gone])).unwrap();
-    let facts = &looked[0];
-    assert_eq!((&facts["versions"], &facts["bytes"]), (&1.into(), &(3u64 << 20).into()), "{looked}");
+    let found: Value = serde_json::from_str(&ok(["expunge", "-n", "--json", &gone])).unwrap();
+    let facts = &found[0];
+    assert_eq!((&facts["versions"], &facts["bytes"]), (&1.into(), &(3u64 << 20).into()), "{found}");
     assert_eq!((&facts["in_use"], &facts["type"]), (&false.into(), &"file".into()));
     assert_eq!(ok(["cat", &gone]).len(), 3 << 20);
 

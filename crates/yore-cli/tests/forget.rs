@@ -46,8 +46,8 @@ fn a_snapshot_is_forgotten() {
         facts["space"]["free"].as_u64().unwrap_or_else(|| panic!("{facts:#}"))
     };
     let full = free();
-    let looked = ok(["forget", "--dry-run", &scratch.on("/.@first")]);
-    assert!(looked.starts_with("forget  ") && looked.trim_end().ends_with(" first  /"), "{looked}");
+    let found = ok(["forget", "--dry-run", &scratch.on("/.@first")]);
+    assert!(found.starts_with("forget  ") && found.trim_end().ends_with(" first  /"), "{found}");
     assert_eq!(left(volume), "before first second");
 
     let listed = ok(["snapshots", volume]);

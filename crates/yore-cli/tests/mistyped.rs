@@ -186,10 +186,10 @@ fn wrong(scratch: &Scratch, line: &str, status: i32, words: &str) -> Option<Stri
         rest.is_empty().then_some(()).or_else(|| rest.starts_with([':', '/', '@']).then_some(()))?;
         Some(format!("{}{rest}", common::text(&scratch.path(path))))
     };
-    let places = [("NEW", "new.yore"), ("DIR", "dir"), ("FILE", "file"), ("V", "v.yore")];
+    let paths = [("NEW", "new.yore"), ("DIR", "dir"), ("FILE", "file"), ("V", "v.yore")];
     let args: Vec<String> = line
         .split(' ')
-        .map(|word| places.iter().find_map(|(short, path)| with(word, short, path)).unwrap_or(word.into()))
+        .map(|word| paths.iter().find_map(|(short, path)| with(word, short, path)).unwrap_or(word.into()))
         .collect();
     let output = run(&args);
     let answer = error_text(&output);

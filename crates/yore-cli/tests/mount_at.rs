@@ -10,13 +10,13 @@ use std::fs;
 use std::path::PathBuf;
 
 /// A directory that is unmounted in the end.
-struct Place(PathBuf);
+struct Mountpoint(PathBuf);
 
-impl Place {
-    fn new(scratch: &Scratch, name: &str) -> Place {
+impl Mountpoint {
+    fn new(scratch: &Scratch, name: &str) -> Mountpoint {
         let path = scratch.path(name);
         fs::create_dir_all(&path).unwrap();
-        Place(path)
+        Mountpoint(path)
     }
 
     fn text(&self) -> &str {
@@ -28,7 +28,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Mountpoint {
     fn drop(&mut self) {
         if is_mounted(&self.0) {
             common::run(["umount", "--lazy", self.text()]);
@@ -48,7 +48,7 @@ fn beside_the_present() {
     fs::write(&file, "two").unwrap();
     let second = ok(["snapshot", mnt]).trim().to_string();
     fs::write(&file, "three").unwrap();
-    let (one, two) = (Place::new(&scratch, "one"), Place::new(&scratch, "two"));
+    let (one, two) = (Mountpoint::new(&scratch, "one"), Mountpoint::new(&scratch, "two"));
     ok(["mount", vol, one.text(), "--at", "first"]);
     ok(["mount", vol, two.text(), "--at", &second, "-o", "past=owner,noexec"]);
     assert_eq!((one.read("d/file"), two.read("d/file")), ("one".into(), "two".into()));
@@ -97,8 +97,12 @@ fn without_the_present() {
     put(&scratch, "/d/file", "two");
     ok(["snapshot", &scratch.on("/d"), "-n", "of-d"]);
     let before = fs::read(&scratch.volume).unwrap();
-    let places = [Place::new(&scratch, "one"), Place::new(&scratch, "two"), Place::new(&scratch, "three")];
-    let [one, two, three] = &places;
+    let mountpoints = [
+        Mountpoint::new(&scratch, "one"),
+        Mountpoint::new(&scratch, "two"),
+        Mountpoint::new(&scratch, "three"),
+    ];
+    let [one, two, three] = &mountpoints;
     ok(["mount", "--at", "first", vol, one.text()]);
     ok(["mount", "--at=now", &scratch.on("/d"), two.text()]);
     assert_eq!((one.read("d/file"), two.read("file")), ("one".into(), "two".into()));
@@ -125,11 +129,11 @@ fn what_cannot_be_mounted() {
     }
     let scratch = scratch();
     let vol = text(&scratch.volume);
-    let place = Place::new(&scratch, "place");
+    let mountpoint = Mountpoint::new(&scratch, "place");
     let refused = |status: i32, vol: &str, options: &[&str], says: &str| {
-        let message = fails(status, ["mount", vol, place.text()].iter().chain(options));
+        let message = fails(status, ["mount", vol, mountpoint.text()].iter().chain(options));
         assert!(message.contains(says), "{options:?}: {message}");
-        assert!(!is_mounted(&place.0));
+        assert!(!is_mounted(&mountpoint.0));
     };
     refused(3, vol, &["--at", "now"], "there are no snapshots");
     ok(["snapshot", &scratch.on("/d"), "-n", "of-d"]);
@@ -162,22 +166,22 @@ fn what_cannot_be_mounted() {
 fn the_end_of_the_daemon() {
     let scratch = scratch();
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
-    let (vol, place) = (text(&scratch.volume), Place::new(&scratch, "place"));
+    let (vol, mountpoint) = (text(&scratch.volume), Mountpoint::new(&scratch, "place"));
     ok(["snapshot", text(&mount.directory), "-n", "then"]);
-    ok(["mount", vol, place.text(), "--at", "then"]);
+    ok(["mount", vol, mountpoint.text(), "--at", "then"]);
     let pid = mount.pid();
     kill_process(pid, Signal::KILL).unwrap();
     wait_for_end(pid);
-    ok(["mount", vol, place.text(), "--at", "then"]);
-    assert_eq!(place.read("d/file"), "one");
-    ok(["umount", place.text()]);
+    ok(["mount", vol, mountpoint.text(), "--at", "then"]);
+    assert_eq!(mountpoint.read("d/file"), "one");
+    ok(["umount", mountpoint.text()]);
     mount.again(&[]);
-    ok(["mount", vol, place.text(), "--at", "then"]);
-    let open = fs::File::open(place.0.join("d/file")).unwrap();
+    ok(["mount", vol, mountpoint.text(), "--at", "then"]);
+    let open = fs::File::open(mountpoint.0.join("d/file")).unwrap();
     let pid = mount.pid();
     kill_process(pid, Signal::TERM).unwrap();
     wait_for_end(pid);
-    assert!(!is_mounted(&mount.directory) && !is_mounted(&place.0));
+    assert!(!is_mounted(&mount.directory) && !is_mounted(&mountpoint.0));
     drop(open);
     ok(["check", vol]);
 }
@@ -188,16 +192,16 @@ fn the_end_of_the_daemon() {
 fn the_present_taken_away_by_others() {
     let scratch = scratch();
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
-    let (vol, place) = (text(&scratch.volume), Place::new(&scratch, "place"));
+    let (vol, mountpoint) = (text(&scratch.volume), Mountpoint::new(&scratch, "place"));
     ok(["snapshot", text(&mount.directory), "-n", "then"]);
     fs::write(mount.directory.join("d/file"), "two").unwrap();
-    ok(["mount", vol, place.text(), "--at", "then"]);
+    ok(["mount", vol, mountpoint.text(), "--at", "then"]);
     let pid = mount.pid();
     rustix::mount::unmount(&mount.directory, rustix::mount::UnmountFlags::empty()).unwrap();
-    assert_eq!(place.read("d/file"), "one");
+    assert_eq!(mountpoint.read("d/file"), "one");
     let busy = fails(3, ["mount", vol, text(&mount.directory)]);
-    assert!(busy.contains(place.text()), "{busy}");
-    ok(["umount", place.text()]);
+    assert!(busy.contains(mountpoint.text()), "{busy}");
+    ok(["umount", mountpoint.text()]);
     wait_for_end(pid);
     ok(["check", vol]);
     assert_eq!(ok(["cat", &scratch.on("/d/file")]), "two");

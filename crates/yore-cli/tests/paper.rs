@@ -267,22 +267,27 @@ fn five_clones_beside_the_present() {
         ok(["snapshot", text(&mount.directory), "-n", &format!("depth-{depth}")]);
         then.push(content.clone());
     }
-    let places: Vec<PathBuf> = (0..5).map(|depth| scratch.path(&format!("clone-{depth}"))).collect();
-    for (depth, place) in places.iter().enumerate() {
-        fs::create_dir(place).unwrap();
-        ok(["mount", text(&scratch.volume), text(place), "--at", &format!("depth-{depth}")]);
+    let mountpoints: Vec<PathBuf> = (0..5).map(|depth| scratch.path(&format!("clone-{depth}"))).collect();
+    for (depth, mountpoint) in mountpoints.iter().enumerate() {
+        fs::create_dir(mountpoint).unwrap();
+        ok(["mount", text(&scratch.volume), text(mountpoint), "--at", &format!("depth-{depth}")]);
     }
     let mut live = fs::File::options().write(true).open(&file).unwrap();
     for pass in 0u8..4 {
         live.rewind().unwrap();
         live.write_all(&vec![0xf0 + pass; content.len()]).unwrap();
         live.sync_all().unwrap();
-        for (place, expected) in places.iter().zip(&then) {
-            assert!(fs::read(place.join("file")).unwrap() == *expected, "{} in pass {pass}", place.display());
+        for (mountpoint, expected) in mountpoints.iter().zip(&then) {
+            assert!(
+                fs::read(mountpoint.join("file")).unwrap() == *expected,
+                "{} in pass {pass}",
+                mountpoint.display()
+            );
         }
     }
     drop(live);
-    let all: Vec<&str> = places.iter().map(|place| text(place)).chain([text(&mount.directory)]).collect();
+    let all: Vec<&str> =
+        mountpoints.iter().map(|mountpoint| text(mountpoint)).chain([text(&mount.directory)]).collect();
     ok([&["umount"][..], &all].concat());
     ok(["check", text(&scratch.volume)]);
 }

@@ -56,8 +56,8 @@ fn stands_in_operations() {
     ok(["resize", volume, "64M"]);
     ok(["resize", volume, "48M"]);
     ok(["resize", volume, "48M"]);
-    let rows = |place: &str| -> Vec<Value> {
-        let rows: Value = serde_json::from_str(&ok(["operations", "--json", place])).unwrap();
+    let rows = |operand: &str| -> Vec<Value> {
+        let rows: Value = serde_json::from_str(&ok(["operations", "--json", operand])).unwrap();
         rows.as_array().unwrap().iter().filter(|row| row["operation"] == "resize").cloned().collect()
     };
     let found = rows(volume);

@@ -14,7 +14,7 @@ use yore_device::{FileDevice, OpenOptions};
 use yore_fs::{InodeFlags, MountOptions, Volume};
 
 /// Works on files, wherever the volume is.
-trait Place {
+trait Files {
     fn on(&self, path: &str) -> String;
     fn flags(&self, path: &str) -> IFlags;
     fn set(&self, path: &str, flags: IFlags);
@@ -27,24 +27,24 @@ trait Place {
     }
 }
 
-impl Place for Mount<'_> {
+impl Files for Mount<'_> {
     fn on(&self, path: &str) -> String {
         format!("{}{path}", text(&self.directory))
     }
     fn flags(&self, path: &str) -> IFlags {
-        ioctl_getflags(File::open(Place::on(self, path)).unwrap()).unwrap()
+        ioctl_getflags(File::open(Files::on(self, path)).unwrap()).unwrap()
     }
     fn set(&self, path: &str, flags: IFlags) {
-        ioctl_setflags(File::open(Place::on(self, path)).unwrap(), flags).unwrap();
+        ioctl_setflags(File::open(Files::on(self, path)).unwrap(), flags).unwrap();
     }
     fn write(&self, path: &str, content: &str) {
-        fs::write(Place::on(self, path), content).unwrap();
+        fs::write(Files::on(self, path), content).unwrap();
     }
     fn read(&self, path: &str) -> String {
-        fs::read_to_string(Place::on(self, path)).unwrap()
+        fs::read_to_string(Files::on(self, path)).unwrap()
     }
     fn remove(&self, path: &str) {
-        let path = Place::on(self, path);
+        let path = Files::on(self, path);
         match fs::symlink_metadata(&path).unwrap().is_dir() {
             true => fs::remove_dir_all(path).unwrap(),
             false => fs::remove_file(path).unwrap(),
@@ -67,7 +67,7 @@ fn with_volume<T>(scratch: &Scratch, work: impl FnOnce(&Volume) -> T) -> T {
     done
 }
 
-impl Place for Scratch {
+impl Files for Scratch {
     fn on(&self, path: &str) -> String {
         Scratch::on(self, path)
     }
@@ -88,7 +88,7 @@ impl Place for Scratch {
     }
 }
 
-fn both(work: impl Fn(&dyn Place)) {
+fn both(work: impl Fn(&dyn Files)) {
     work(&scratch());
     let of_mount = scratch();
     let Some(mount) = Mount::new(&of_mount, &[]) else { return };
@@ -98,48 +98,48 @@ fn both(work: impl Fn(&dyn Place)) {
 }
 
 /// The number of snapshots, including undo points.
-fn events(place: &dyn Place) -> usize {
-    let all = ok(["snapshots", "--all", "--json", &place.on("/d")]);
+fn events(files: &dyn Files) -> usize {
+    let all = ok(["snapshots", "--all", "--json", &files.on("/d")]);
     serde_json::from_str::<Vec<Value>>(&all).unwrap().len()
 }
 
 /// An append-only log and an immutable file came back as files that anybody could empty.
 #[test]
 fn flags_come_back() {
-    both(|place| {
+    both(|files| {
         let wanted = IFlags::IMMUTABLE | IFlags::NODUMP;
-        place.write("/d/sub/log", "log");
-        place.write("/d/plain", "plain");
-        place.set("/d/file", wanted);
-        place.set("/d/sub/log", IFlags::APPEND);
-        place.set("/d/sub", IFlags::APPEND | IFlags::NOATIME);
-        ok(["snapshot", &place.on("/d"), "-n", "then"]);
+        files.write("/d/sub/log", "log");
+        files.write("/d/plain", "plain");
+        files.set("/d/file", wanted);
+        files.set("/d/sub/log", IFlags::APPEND);
+        files.set("/d/sub", IFlags::APPEND | IFlags::NOATIME);
+        ok(["snapshot", &files.on("/d"), "-n", "then"]);
         for path in ["/d/file", "/d/sub", "/d/sub/log"] {
-            place.set(path, IFlags::empty());
+            files.set(path, IFlags::empty());
         }
         // Nothing but the flags differs.
-        assert!(ok(["restore", "-n", &place.on("/d@then/file")]).starts_with("M  "));
-        ok(["restore", &place.on("/d@then/file")]);
-        assert_eq!(place.flags("/d/file"), wanted);
-        let output = run(["restore", &place.on("/d@then/file")]);
+        assert!(ok(["restore", "-n", &files.on("/d@then/file")]).starts_with("M  "));
+        ok(["restore", &files.on("/d@then/file")]);
+        assert_eq!(files.flags("/d/file"), wanted);
+        let output = run(["restore", &files.on("/d@then/file")]);
         assert!(error_text(&output).contains("already as it was"), "{}", error_text(&output));
         // A file that was changed; one that is gone; a directory with what was in it.
-        place.set("/d/file", IFlags::empty());
-        place.write("/d/file", "two");
-        ok(["restore", &place.on("/d@then/file")]);
-        assert_eq!((place.read("/d/file").as_str(), place.flags("/d/file")), ("one", wanted));
-        place.set("/d/file", IFlags::empty());
-        place.remove("/d/file");
-        ok(["undelete", &place.on("/d/file")]);
+        files.set("/d/file", IFlags::empty());
+        files.write("/d/file", "two");
+        ok(["restore", &files.on("/d@then/file")]);
+        assert_eq!((files.read("/d/file").as_str(), files.flags("/d/file")), ("one", wanted));
+        files.set("/d/file", IFlags::empty());
+        files.remove("/d/file");
+        ok(["undelete", &files.on("/d/file")]);
         // As it was seen last: at the end of that restore.
-        assert_eq!((place.read("/d/file").as_str(), place.flags("/d/file")), ("one", wanted));
-        place.remove("/d/sub");
-        ok(["restore", &place.on("/d@then")]);
-        assert_eq!(place.flags("/d/file"), wanted);
-        assert_eq!(place.flags("/d/sub"), IFlags::APPEND | IFlags::NOATIME);
-        assert_eq!((place.read("/d/sub/log").as_str(), place.flags("/d/sub/log")), ("log", IFlags::APPEND));
-        assert_eq!(place.flags("/d/plain"), IFlags::empty());
-        let output = run(["restore", &place.on("/d@then")]);
+        assert_eq!((files.read("/d/file").as_str(), files.flags("/d/file")), ("one", wanted));
+        files.remove("/d/sub");
+        ok(["restore", &files.on("/d@then")]);
+        assert_eq!(files.flags("/d/file"), wanted);
+        assert_eq!(files.flags("/d/sub"), IFlags::APPEND | IFlags::NOATIME);
+        assert_eq!((files.read("/d/sub/log").as_str(), files.flags("/d/sub/log")), ("log", IFlags::APPEND));
+        assert_eq!(files.flags("/d/plain"), IFlags::empty());
+        let output = run(["restore", &files.on("/d@then")]);
         assert!(error_text(&output).contains("as it was"), "{}", error_text(&output));
     });
 }
@@ -148,27 +148,27 @@ fn flags_come_back() {
 /// says so before it begins; a rollback by root succeeds.
 #[test]
 fn what_is_protected_now() {
-    both(|place| {
-        place.write("/d/other", "one");
-        ok(["snapshot", &place.on("/d"), "-n", "then"]);
+    both(|files| {
+        files.write("/d/other", "one");
+        ok(["snapshot", &files.on("/d"), "-n", "then"]);
         for path in ["/d/file", "/d/other"] {
-            place.write(path, "two");
+            files.write(path, "two");
         }
         for protected in ["/d/other", "/d"] {
-            place.set(protected, IFlags::IMMUTABLE);
-            let before = events(place);
+            files.set(protected, IFlags::IMMUTABLE);
+            let before = events(files);
             for what in ["/d@then/other", "/d@then"] {
-                let message = fails(3, ["restore", &place.on(what)]);
-                assert!(message.contains(&place.on(protected)) && message.contains("chattr -i"), "{message}");
+                let message = fails(3, ["restore", &files.on(what)]);
+                assert!(message.contains(&files.on(protected)) && message.contains("chattr -i"), "{message}");
             }
-            assert_eq!((events(place), place.read("/d/file").as_str()), (before, "two"), "nothing was begun");
-            place.set("/d", IFlags::empty());
+            assert_eq!((events(files), files.read("/d/file").as_str()), (before, "two"), "nothing was begun");
+            files.set("/d", IFlags::empty());
         }
-        place.set("/d", IFlags::APPEND);
+        files.set("/d", IFlags::APPEND);
         if rustix::process::geteuid().is_root() {
-            ok(["rollback", &place.on("/d@then")]);
-            assert_eq!((place.read("/d/file"), place.read("/d/other")), ("one".into(), "one".into()));
-            let now = ["/d/file", "/d/other", "/d"].map(|path| place.flags(path));
+            ok(["rollback", &files.on("/d@then")]);
+            assert_eq!((files.read("/d/file"), files.read("/d/other")), ("one".into(), "one".into()));
+            let now = ["/d/file", "/d/other", "/d"].map(|path| files.flags(path));
             assert_eq!(now, [IFlags::empty(); 3]);
         }
     });
@@ -189,14 +189,14 @@ fn flags_of_root_are_left_out() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     for path in ["/d", "/d/file"] {
-        chown(Place::on(&mount, path), Some(OWNER), Some(OWNER)).unwrap();
+        chown(Files::on(&mount, path), Some(OWNER), Some(OWNER)).unwrap();
     }
     mount.set("/d/file", IFlags::IMMUTABLE | IFlags::NODUMP);
-    ok(["snapshot", &Place::on(&mount, "/d"), "-n", "then"]);
+    ok(["snapshot", &Files::on(&mount, "/d"), "-n", "then"]);
     mount.set("/d/file", IFlags::empty());
     mount.write("/d/file", "two");
     let restore = || {
-        let then = Place::on(&mount, "/d@then/file");
+        let then = Files::on(&mount, "/d@then/file");
         let output = yore().args(["restore", &then]).uid(OWNER).gid(OWNER).current_dir("/").output().unwrap();
         assert!(output.status.success(), "{}", error_text(&output));
         error_text(&output)

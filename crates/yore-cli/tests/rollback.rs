@@ -128,22 +128,22 @@ fn others_wait_or_go_on() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (mut beside, mut looks) = (0, 0);
+    let (mut beside, mut lookups) = (0, 0);
     while child.try_wait().unwrap().is_none() {
         let outside = mount.directory.join(format!("outside{}", beside % 50));
         fs::write(&outside, "goes on").unwrap();
         assert_eq!(fs::read_to_string(&outside).unwrap(), "goes on");
         beside += 1;
         // A name that nobody has asked for before.
-        let _ = fs::metadata(root.join(format!("never{looks}")));
-        looks += 1;
+        let _ = fs::metadata(root.join(format!("never{lookups}")));
+        lookups += 1;
         std::thread::sleep(Duration::from_millis(1));
     }
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", error_text(&output));
     assert_eq!(state(&root, FILES), 0);
     assert!(!root.join("new").exists(), "what the kernel knew is not believed any more");
-    assert!(beside > 0 && looks > 0);
+    assert!(beside > 0 && lookups > 0);
     mount.umount();
     ok(["check", text(&scratch.volume)]);
 }

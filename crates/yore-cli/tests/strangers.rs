@@ -195,7 +195,7 @@ fn forged_entries() {
 }
 
 /// Keeps the mount on `$1` in a namespace of its own, and reads the file there when told to.
-const KEEPER: &str = r#"
+const STAYING: &str = r#"
 while read -r _ _ _ _ place rest; do case "$rest" in *" - fuse.yore "*) [ "$place" = "$1" ] || umount -l "$place";; esac
 done </proc/self/mountinfo
 echo ready; read line; cat "$1/file" 2>&1"#;
@@ -217,9 +217,9 @@ fn a_mount_kept_in_another_namespace() {
     // Everybody can make such a namespace together with one of users, from which single mounts cannot be
     // removed. This one gives up all other mounts, so that it does not disturb anybody else.
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", KEEPER, "sh", text(&mount.directory)]).current_dir("/");
-    let mut keeper = Stranger(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-    let mut said = BufReader::new(keeper.0.stdout.take().unwrap()).lines();
+    command.args(["--mount", "sh", "-c", STAYING, "sh", text(&mount.directory)]).current_dir("/");
+    let mut other = Stranger(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(other.0.stdout.take().unwrap()).lines();
     assert_eq!(said.next().unwrap().unwrap(), "ready");
 
     let mut umount = yore();
@@ -228,7 +228,7 @@ fn a_mount_kept_in_another_namespace() {
     let message = error_text(&output);
     assert!(!output.status.success() && !is_mounted(&mount.directory), "{message}");
     assert!(message.contains("another namespace of mounts"), "{message}");
-    assert!(message.contains(&format!("{} (sh)", keeper.0.id())), "{message}");
+    assert!(message.contains(&format!("{} (sh)", other.0.id())), "{message}");
     assert!(message.contains(&format!("kill {}", pid.as_raw_pid())), "{message}");
 
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -236,7 +236,7 @@ fn a_mount_kept_in_another_namespace() {
     assert_eq!(poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&limit)).unwrap(), 1, "it does not end");
     assert_eq!(ok(["cat", &scratch.on("/file")]), "kept");
     ok(["check", text(&scratch.volume)]);
-    drop(keeper.0.stdin.take());
+    drop(other.0.stdin.take());
     assert!(said.next().unwrap().unwrap().contains("not connected"));
 }
 
@@ -305,10 +305,10 @@ fn a_connection_that_cannot_be_aborted() {
     let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
     let pid = Pid::from_raw(i32::try_from(info["pid"].as_i64().unwrap()).unwrap()).unwrap();
     let daemon = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-    let mut keeper = Command::new("unshare");
-    keeper.args(["--mount", "sh", "-c", KEEPER, "sh", text(&directory)]).current_dir("/");
-    let mut keeper = Stranger(keeper.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-    let mut said = BufReader::new(keeper.0.stdout.take().unwrap()).lines();
+    let mut other = Command::new("unshare");
+    other.args(["--mount", "sh", "-c", STAYING, "sh", text(&directory)]).current_dir("/");
+    let mut other = Stranger(other.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(other.0.stdout.take().unwrap()).lines();
     assert_eq!(said.next().unwrap().unwrap(), "ready");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let limit = Timespec { tv_sec: 120, tv_nsec: 0 };

@@ -142,7 +142,7 @@ fn a_mistyped_name_gets_the_nearest() {
     let volume = text(&scratch.volume);
     ok(["snapshot", volume, "-n", "before-upgrade"]);
     ok(["snapshot", &scratch.on("/d"), "-n", "step-1"]);
-    let meant = "did you mean `before-upgrade`?";
+    let suggestion = "did you mean `before-upgrade`?";
     let at = scratch.path("then");
     std::fs::create_dir(&at).unwrap();
     let to = text(&scratch.path("to")).to_string();
@@ -163,7 +163,7 @@ fn a_mistyped_name_gets_the_nearest() {
     ];
     for command in commands {
         let message = fails(3, *command);
-        assert!(message.contains(meant), "{command:?}: {message}");
+        assert!(message.contains(suggestion), "{command:?}: {message}");
     }
     assert!(fails(3, ["ls", &scratch.on("/d@step1")]).contains("did you mean `step-1`?"));
     assert!(!fails(3, ["ls", &scratch.on("/d@release")]).contains("did you mean"));

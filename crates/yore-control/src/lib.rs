@@ -37,8 +37,8 @@
 //!
 //! Nothing that goes through the ioctl is larger than the buffer. Lists are paged: an answer has as many rows
 //! as there is room for, and the number to go on from. The daemon keeps nothing between two pages. What
-//! cannot be gone on with from a number, because it was computed as a whole ([`Look`]), is an answer of up to
-//! 64 MiB that comes in parts ([`Answer::Part`]); the daemon keeps the rest ([`Ongoing`]).
+//! cannot be gone on with from a number, because it was computed as a whole ([`Query`]), is an answer of up
+//! to 64 MiB that comes in parts ([`Answer::Part`]); the daemon keeps the rest ([`Ongoing`]).
 //!
 //! # Bytes from another process
 //!
@@ -54,9 +54,9 @@ mod wire;
 
 pub use client::{Client, Here, Mounted, Watch};
 pub use message::{
-    Answer, HistoryBytes, Identity, Known, KnownFile, Look, Looked, Named, Page, PolicyHere, Request, Saying,
-    Stopped, Take, FORGET_MAX,
+    Answer, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult, Request,
+    Saying, Stopped, Take, FORGET_MAX,
 };
 pub use ongoing::Ongoing;
-pub use server::{answer, may_take, Host, Kept, Who};
+pub use server::{answer, may_take, Host, Pinning, Who};
 pub use wire::{decode_request, encode_nothing, Wrong, BYTES, OPCODE, VERSION};

@@ -1,12 +1,12 @@
 //! Requests and answers.
 
 mod expunge;
-mod look;
 mod policy;
+mod query;
 
 pub use expunge::{Known, KnownFile, Named};
-pub use look::{HistoryBytes, Identity, Look, Looked};
 pub use policy::PolicyHere;
+pub use query::{HistoryBytes, Identity, Query, QueryResult};
 
 use serde::{Deserialize, Serialize};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
@@ -67,8 +67,8 @@ pub enum Request {
     },
     /// The last snapshot that has seen the directory, if any has. [`Answer::Page`] with at most one row.
     Last,
-    /// Something about the past of the directory. [`Answer::Looked`].
-    Look(Look),
+    /// Something about the past of the directory. [`Answer::QueryResult`].
+    Query(Query),
     /// How far a question of the same user is that is being answered, or the volume with giving up what
     /// forgotten snapshots held, whoever has forgotten them. For everybody. [`Answer::HowFar`].
     HowFar {
@@ -253,7 +253,7 @@ pub enum Answer {
     /// A part of a list of snapshots.
     Page(Page<ListedEvent>),
     /// Something about the past of the directory.
-    Looked(Looked),
+    QueryResult(QueryResult),
     /// What is done, and all that there is to do as far as that is known: in no unit, but in proportion to
     /// time. `None`: nobody asks such a question now, or nothing is left to be given up.
     HowFar(Option<(u64, u64)>),

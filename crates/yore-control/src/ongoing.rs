@@ -21,12 +21,12 @@ use yore_fs::{Error, Progress, Result};
 /// The longest answer, and all kept answers together, in bytes.
 pub(crate) const ANSWER_MOST: usize = 64 << 20;
 /// How many answers are kept.
-const KEPT_MOST: usize = 8;
+const STORED_MOST: usize = 8;
 /// How long an answer is kept from the time when a part of it was last read.
-const KEPT_FOR: Duration = Duration::from_secs(60);
+const STORED_FOR: Duration = Duration::from_secs(60);
 
 /// An answer that is kept.
-struct Kept {
+struct StoredAnswer {
     key: u64,
     uid: u32,
     content: Vec<u8>,
@@ -37,7 +37,7 @@ struct Kept {
 #[derive(Default)]
 struct Answers {
     last_key: u64,
-    kept: Vec<Kept>,
+    stored: Vec<StoredAnswer>,
 }
 
 /// A question's user and name, and how far its answer is.
@@ -88,14 +88,14 @@ impl Ongoing {
             return encode_answer(&Err(too_long()));
         }
         let mut answers = self.answers.lock();
-        let Answers { last_key, kept } = &mut *answers;
+        let Answers { last_key, stored } = &mut *answers;
         *last_key += 1;
         let first = part_of(*last_key, &content, 0);
-        kept.retain(|kept| kept.asked.elapsed() < KEPT_FOR);
-        kept.push(Kept { key: *last_key, uid, content, asked: Instant::now() });
-        let size = |kept: &[Kept]| kept.iter().map(|kept| kept.content.len()).sum::<usize>();
-        while kept.len() > KEPT_MOST || (size(kept) > self.most && kept.len() > 1) {
-            kept.remove(0);
+        stored.retain(|stored| stored.asked.elapsed() < STORED_FOR);
+        stored.push(StoredAnswer { key: *last_key, uid, content, asked: Instant::now() });
+        let size = |stored: &[StoredAnswer]| stored.iter().map(|stored| stored.content.len()).sum::<usize>();
+        while stored.len() > STORED_MOST || (size(stored) > self.most && stored.len() > 1) {
+            stored.remove(0);
         }
         encode_answer(&Ok(first))
     }
@@ -106,15 +106,15 @@ impl Ongoing {
     /// [`Error::Stale`] if the answer is not kept any more; [`Error::Invalid`] beyond its end.
     pub(crate) fn part(&self, uid: u32, key: u64, at: u64) -> Result<Answer> {
         let mut answers = self.answers.lock();
-        let found = answers.kept.iter().position(|kept| (kept.key, kept.uid) == (key, uid));
+        let found = answers.stored.iter().position(|stored| (stored.key, stored.uid) == (key, uid));
         let index = found.ok_or(Error::Stale)?;
-        let Kept { content, asked, .. } = &mut answers.kept[index];
+        let StoredAnswer { content, asked, .. } = &mut answers.stored[index];
         *asked = Instant::now();
         let at = usize::try_from(at).ok().filter(|at| *at < content.len());
         let at = at.ok_or(Error::Invalid { what: "an answer has no part beyond its end" })?;
         let part = part_of(key, content, at);
         if at + ROWS >= content.len() {
-            answers.kept.remove(index);
+            answers.stored.remove(index);
         }
         Ok(part)
     }

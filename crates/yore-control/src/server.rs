@@ -1,9 +1,9 @@
 //! The answering half: what a request does to a volume, and on whose behalf.
 
 mod expunge;
-mod look;
 mod names;
 mod policies;
+mod query;
 mod rollback;
 mod rows;
 mod snapshots;
@@ -15,7 +15,7 @@ use crate::{Answer, Request, Stopped};
 use std::ops::ControlFlow;
 use yore_fs::{Error, Event, FileKind, InodeNo, OperationRow, PinnedBy, Result, RowClass, View};
 
-pub use who::{Host, Kept, Who};
+pub use who::{Host, Pinning, Who};
 
 /// Whether a user may take a snapshot of a directory, so that it is worth preparing.
 pub fn may_take(view: &View, directory: InodeNo, who: &Who<'_>) -> bool {
@@ -41,14 +41,14 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         Request::Versions { name, from } => snapshots::versions(view, directory, who, (name, *from)),
         Request::VersionSeen { name } => snapshots::version_seen(view, directory, who, name),
         Request::Last => snapshots::last(view, directory, who),
-        Request::Look(look) => look::answer(view, directory, who, look).map(Answer::Looked),
+        Request::Query(query) => query::answer(view, directory, who, query).map(Answer::QueryResult),
         Request::HowFar { question } => Ok(Answer::HowFar(match question {
             Some(question) => who.host.ongoing().how_far(who.uid, *question),
             None => view.forgetting(),
         })),
         Request::Rest { key, at } => who.host.ongoing().part(who.uid, *key, *at),
         Request::Operations { before } => operations(view, who, *before),
-        Request::Pin => keep(view, who),
+        Request::Pin => pin(view, who),
         Request::SpaceRules => Ok(Answer::SpaceRules(view.space_rules())),
         Request::SetSpaceRules(rules) => {
             who.check_everything()?;
@@ -57,8 +57,8 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         }
         Request::GivenUp { from } => {
             let rows = if who.may_all { view.operations(RowClass::GivenUp)? } else { Vec::new() };
-            let (rows, left) = fitting(rows.into_iter().filter(|(place, _)| place >= from));
-            Ok(Answer::Operations { rows, next: left.map(|(place, _)| place) })
+            let (rows, left) = fitting(rows.into_iter().filter(|(index, _)| index >= from));
+            Ok(Answer::Operations { rows, next: left.map(|(index, _)| index) })
         }
         Request::WouldFree => {
             who.check_everything()?;
@@ -92,10 +92,10 @@ fn check_kind(view: &View, inode: InodeNo, request: &Request) -> Result<()> {
     }
 }
 
-fn keep(view: &View, who: &Who<'_>) -> Result<Answer> {
+fn pin(view: &View, who: &Who<'_>) -> Result<Answer> {
     let Some(event) = view.event() else { return Ok(Answer::Pinned(false)) };
     let pin = view.pin(event, PinnedBy::Work)?;
-    Ok(Answer::Pinned(who.host.room().and_then(|keep| keep(pin)).is_ok()))
+    Ok(Answer::Pinned(who.host.room().and_then(|pin_it| pin_it(pin)).is_ok()))
 }
 
 /// Whether an error has stopped all writing.
@@ -109,9 +109,9 @@ fn stopped(view: &View) -> Answer {
 
 fn operations(view: &View, who: &Who<'_>, before: Option<u64>) -> Result<Answer> {
     let all = view.present().done((!who.may_all).then_some(who.uid))?;
-    let wanted = |(place, _): &(u64, OperationRow)| before.is_none_or(|before| *place < before);
+    let wanted = |(index, _): &(u64, OperationRow)| before.is_none_or(|before| *index < before);
     let (rows, left) = fitting(all.into_iter().filter(wanted));
-    let next = left.and(rows.last().map(|(place, _)| *place));
+    let next = left.and(rows.last().map(|(index, _)| *index));
     Ok(Answer::Operations { rows, next })
 }
 

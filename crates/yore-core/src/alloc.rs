@@ -42,7 +42,7 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
-pub use groups::KeptGroups;
+pub use groups::PinnedGroups;
 pub use promise::Promise;
 pub use resize::{Beyond, ClosedEnd};
 pub use space::{Alloc, Run};

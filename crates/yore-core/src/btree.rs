@@ -23,10 +23,10 @@
 //! of a split nine tenths full.
 //!
 //! **The past.** Versions of the owner may share nodes of its tree (V8): all nodes that were born before the
-//! newest version ended, [`Tree::kept`]. Nothing here changes or frees these nodes. A change first copies
-//! those on its way (`Tree::own`): it makes a new node with a new address, born with the inode's present
-//! version. The parent, which by then belongs to the present alone, points to the copy. Below a kept node all
-//! nodes are kept, so a walk need not look below a node that it has not copied.
+//! newest version ended, [`Tree::recorded_until`]. Nothing here changes or frees these nodes. A change first
+//! copies those on its way (`Tree::own`): it makes a new node with a new address, born with the inode's
+//! present version. The parent, which by then belongs to the present alone, points to the copy. Below a kept
+//! node all nodes are kept, so a walk need not look below a node that it has not copied.
 //!
 //! A change has two halves (R7). [`Tree::prepare`] reads, checks and keeps in memory whatever a change of a
 //! range of keys can touch; this half can fail. [`Tree::insert`], [`Tree::replace`] and [`Tree::remove`] run
@@ -50,7 +50,7 @@ mod shrink;
 mod tests;
 mod tree;
 
-pub use delta::{Placed, TreeDelta};
+pub use delta::{TreeDelta, Unstored};
 pub use hints::{InsertPosition, LeafHints};
 pub use path::{Path, Pins};
 pub use tree::Tree;

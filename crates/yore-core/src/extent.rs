@@ -20,7 +20,7 @@
 //!
 //! What reaches the medium when: bits set → extents → the inode's pointer → bits clear.
 
-use crate::alloc::{Alloc, KeptGroups, Run};
+use crate::alloc::{Alloc, PinnedGroups, Run};
 use crate::btree::{Pins, Tree, TreeDelta};
 use crate::retained;
 use crate::{Error, Result};
@@ -68,26 +68,26 @@ impl Mapping {
 }
 
 /// The birth of new extents and nodes of an inode, whose content belongs to the past too as far as it was
-/// born at `kept` or before. It is the next number, so that neighbours merge (V8).
-pub fn birth(kept: EventNo) -> EventNo {
-    EventNo(kept.0 + 1)
+/// born at `recorded_until` or before. It is the next number, so that neighbours merge (V8).
+pub fn birth(recorded_until: EventNo) -> EventNo {
+    EventNo(recorded_until.0 + 1)
 }
 
 /// Whether these blocks belong to the present alone: then data may be written over what they hold, and they
 /// may be freed (V8). The past has no use for blocks that were never written.
-pub fn is_own(kept: EventNo, extent: &ExtentValue) -> bool {
+pub fn is_own(recorded_until: EventNo, extent: &ExtentValue) -> bool {
     #[cfg(feature = "mutations")]
-    let kept = match yore_meta::mutation::is(yore_meta::mutation::Mutation::KeptReused) {
+    let recorded_until = match yore_meta::mutation::is(yore_meta::mutation::Mutation::RecordedReused) {
         true => EventNo(0),
-        false => kept,
+        false => recorded_until,
     };
-    (extent.birth > kept || extent.unwritten) && !extent.shared
+    (extent.birth > recorded_until || extent.unwritten) && !extent.shared
 }
 
-/// The tree of an inode's extents; empty if they are in the inode. Nodes born at `kept` or before belong to
-/// the past, too.
-pub fn tree(no: InodeNo, inode: &Inode, kept: EventNo) -> Tree {
-    let mut tree = Tree::empty(BlockKind::Extents, no, inode.incarnation).keeping(kept);
+/// The tree of an inode's extents; empty if they are in the inode. Nodes born at `recorded_until` or before
+/// belong to the past, too.
+pub fn tree(no: InodeNo, inode: &Inode, recorded_until: EventNo) -> Tree {
+    let mut tree = Tree::empty(BlockKind::Extents, no, inode.incarnation).with_recorded(recorded_until);
     if inode.content_kind == ContentKind::Tree {
         (tree.root, tree.level) = (inode.tree_root(), inode.content_level);
     }
@@ -131,7 +131,7 @@ fn owned<T>(result: Result<T>, no: InodeNo) -> Result<T> {
 /// Fails unless data can be in these blocks: they must lie in one group, and neither in a zone nor in the
 /// log. Callers check this before they read, write or free them.
 pub fn check_run(meta: &Meta, alloc: &Alloc, no: InodeNo, run: Run) -> Result<()> {
-    let (group, _) = owned(alloc.place(run), no)?;
+    let (group, _) = owned(alloc.group_and_bit(run), no)?;
     match meta.taken_block(group, run.start, run.len)? {
         None => Ok(()),
         Some(block) => {
@@ -237,7 +237,7 @@ pub struct Edit {
     whole: bool,
     limit: u64,
     /// Content that was born at this number or before belongs to the past, too.
-    kept: EventNo,
+    recorded_until: EventNo,
     birth: EventNo,
     /// Blocks that the file has no longer, whether they are freed or not.
     lost: u64,
@@ -270,12 +270,19 @@ impl Applied {
 
 impl Edit {
     /// Reads the extents that overlap or touch `from..to`, from the front, as many as fit a window. The past
-    /// holds those born at `kept` or before.
+    /// holds those born at `recorded_until` or before.
     ///
     /// # Errors
     /// As [`mapping`].
-    pub fn load(meta: &Meta, no: InodeNo, inode: &Inode, kept: EventNo, from: u64, to: u64) -> Result<Edit> {
-        let tree = tree(no, inode, kept);
+    pub fn load(
+        meta: &Meta,
+        no: InodeNo,
+        inode: &Inode,
+        recorded_until: EventNo,
+        from: u64,
+        to: u64,
+    ) -> Result<Edit> {
+        let tree = tree(no, inode, recorded_until);
         let in_tree = !tree.is_empty();
         let mut edit = Edit {
             no,
@@ -285,8 +292,8 @@ impl Edit {
             after: Vec::new(),
             whole: !in_tree || tree.level == 0,
             limit: to,
-            kept,
-            birth: birth(kept),
+            recorded_until,
+            birth: birth(recorded_until),
             lost: 0,
             freed: Vec::new(),
             taken: Vec::new(),
@@ -354,7 +361,7 @@ impl Edit {
 
     fn lose(&mut self, value: ExtentValue) {
         self.lost += u64::from(value.len);
-        if is_own(self.kept, &value) {
+        if is_own(self.recorded_until, &value) {
             self.freed.push(Run { start: value.start, len: value.len });
         }
     }
@@ -375,7 +382,7 @@ impl Edit {
         for (first, value) in self.carve(from, to) {
             if value.unwritten == unwritten {
                 self.insert((first, value));
-            } else if is_own(self.kept, &value) {
+            } else if is_own(self.recorded_until, &value) {
                 self.insert((first, ExtentValue { unwritten, birth, ..value }));
             } else {
                 self.lose(value);
@@ -461,12 +468,18 @@ impl Edit {
     /// # Errors
     /// Reading it may fail; `Corruption` for extents whose blocks are no data blocks, or are not the file's
     /// according to the bitmaps.
-    pub fn prepare(&self, meta: &Meta, alloc: &Alloc, pins: &mut Pins, kept: &mut KeptGroups) -> Result<()> {
+    pub fn prepare(
+        &self,
+        meta: &Meta,
+        alloc: &Alloc,
+        pins: &mut Pins,
+        pinned: &mut PinnedGroups,
+    ) -> Result<()> {
         let no = self.no;
-        self.taken.iter().try_for_each(|run| owned(alloc.prepare_commit(meta, *run, kept), no))?;
+        self.taken.iter().try_for_each(|run| owned(alloc.prepare_commit(meta, *run, pinned), no))?;
         for run in &self.freed {
             check_run(meta, alloc, no, *run)?;
-            owned(alloc.prepare_free(meta, *run, kept), no)?;
+            owned(alloc.prepare_free(meta, *run, pinned), no)?;
         }
         let keys = self.before.iter().chain(&self.after).map(|e| e.0);
         if let (true, Some(first), Some(last)) = (self.in_tree, keys.clone().min(), keys.max()) {

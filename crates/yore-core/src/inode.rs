@@ -73,7 +73,7 @@ pub struct InodeState {
     pub unbound: bool,
     /// Content that was born at this number or before belongs to the past, too. Looked up when somebody needs
     /// it.
-    kept: OnceLock<EventNo>,
+    recorded_until: OnceLock<EventNo>,
 }
 
 /// An inode's attributes.
@@ -114,8 +114,8 @@ pub struct Attr {
 impl InodeCell {
     /// The cell of an inode that was just reserved: nothing that it will have is older than itself.
     pub fn new(no: InodeNo, inode: Inode, frame: Frame) -> InodeCell {
-        let kept = OnceLock::from(EventNo(inode.born.0.saturating_sub(1)));
-        InodeCell::with(no, inode, Some(frame), kept)
+        let recorded_until = OnceLock::from(EventNo(inode.born.0.saturating_sub(1)));
+        InodeCell::with(no, inode, Some(frame), recorded_until)
     }
 
     /// The cell of a version, for reading only: it is never stored.
@@ -123,7 +123,7 @@ impl InodeCell {
         InodeCell::with(no, inode, None, OnceLock::from(EventNo(u64::MAX)))
     }
 
-    fn with(no: InodeNo, inode: Inode, frame: Option<Frame>, kept: OnceLock<EventNo>) -> InodeCell {
+    fn with(no: InodeNo, inode: Inode, frame: Option<Frame>, recorded_until: OnceLock<EventNo>) -> InodeCell {
         let mut data = FileData::default();
         data.medium_size = inode.size;
         data.stored_size = inode.size;
@@ -142,7 +142,7 @@ impl InodeCell {
             io: OrderedMutex::new(Rank::Io(no)),
             state: OrderedRwLock::new(
                 rank,
-                InodeState { inode, data, dirty: false, gone: false, unbound: false, kept },
+                InodeState { inode, data, dirty: false, gone: false, unbound: false, recorded_until },
             ),
             cover,
             frame,
@@ -197,23 +197,23 @@ impl InodeState {
     }
 
     /// The number up to which its content belongs to the past, too, if that is known.
-    pub fn known_kept(&self) -> Option<EventNo> {
-        self.kept.get().copied()
+    pub fn known_recorded(&self) -> Option<EventNo> {
+        self.recorded_until.get().copied()
     }
 
     /// Remembers the number, unless another thread was faster.
-    pub fn learn_kept(&self, kept: EventNo) -> EventNo {
-        *self.kept.get_or_init(|| kept)
+    pub fn learn_recorded(&self, recorded_until: EventNo) -> EventNo {
+        *self.recorded_until.get_or_init(|| recorded_until)
     }
 
     /// Notes that a version was recorded.
-    pub fn set_kept(&mut self, kept: EventNo) {
-        self.kept = OnceLock::from(kept);
+    pub fn set_recorded(&mut self, recorded_until: EventNo) {
+        self.recorded_until = OnceLock::from(recorded_until);
     }
 
     /// Notes that a version went: less of the content belongs to the past.
-    pub fn ask_kept_anew(&mut self) {
-        self.kept = OnceLock::new();
+    pub fn ask_recorded_anew(&mut self) {
+        self.recorded_until = OnceLock::new();
     }
 
     /// Notes that content and inode change now.

@@ -5,9 +5,9 @@
 //! reserves room ([`Core::reserve`]), locks inodes in order ([`locks`]), prepares what will change, and opens
 //! an Op.
 //!
-//! It knows three things of history: up to which number the past holds blocks too ([`btree::Tree::kept`],
-//! [`extent`]), how many blocks only the past holds ([`retained`]), and what a cell remembers for the layers
-//! above ([`memo`]).
+//! It knows three things of history: up to which number the past holds blocks too
+//! ([`btree::Tree::recorded_until`], [`extent`]), how many blocks only the past holds ([`retained`]), and
+//! what a cell remembers for the layers above ([`memo`]).
 
 pub mod alloc;
 pub mod btree;

@@ -67,17 +67,17 @@ mod held {
     }
 
     /// What a lock stores of its rank.
-    pub(super) type Place = Rank;
+    pub(super) type StoredRank = Rank;
 
     /// A lock on its thread's list.
     pub(crate) struct Held(Rank);
 
-    pub(super) fn place(rank: Rank) -> Place {
+    pub(super) fn stored_rank(rank: Rank) -> StoredRank {
         rank
     }
 
     /// Called when the thread is about to wait for a lock.
-    pub(super) fn waits_for(next: Place) {
+    pub(super) fn waits_for(next: StoredRank) {
         HELD.with_borrow(|held| {
             for rank in held {
                 assert!(rank.may_precede(next), "waiting for {next:?} while holding {held:?}");
@@ -85,7 +85,7 @@ mod held {
         });
     }
 
-    pub(super) fn holds(rank: Place) -> Held {
+    pub(super) fn holds(rank: StoredRank) -> Held {
         HELD.with_borrow_mut(|held| held.push(rank));
         Held(rank)
     }
@@ -107,22 +107,22 @@ mod held {
 
     /// Nothing: locks are as small as those of the library.
     #[derive(Clone, Copy)]
-    pub(super) struct Place;
+    pub(super) struct StoredRank;
 
     pub(crate) struct Held;
 
-    pub(super) fn place(_: Rank) -> Place {
-        Place
+    pub(super) fn stored_rank(_: Rank) -> StoredRank {
+        StoredRank
     }
 
-    pub(super) fn waits_for(_: Place) {}
+    pub(super) fn waits_for(_: StoredRank) {}
 
-    pub(super) fn holds(_: Place) -> Held {
+    pub(super) fn holds(_: StoredRank) -> Held {
         Held
     }
 }
 
-use held::{holds, place, waits_for, Held, Place};
+use held::{holds, stored_rank, waits_for, Held, StoredRank};
 
 /// A lock's guard. It is on its thread's list as long as it lives.
 pub struct Guard<G> {
@@ -132,14 +132,14 @@ pub struct Guard<G> {
 }
 
 impl<G> Guard<G> {
-    fn wait(place: Place, lock: impl FnOnce() -> G) -> Guard<G> {
-        waits_for(place);
+    fn wait(rank: StoredRank, lock: impl FnOnce() -> G) -> Guard<G> {
+        waits_for(rank);
         let guard = lock();
-        Guard { guard, _held: holds(place) }
+        Guard { guard, _held: holds(rank) }
     }
 
-    fn tried(place: Place, guard: Option<G>) -> Option<Guard<G>> {
-        guard.map(|guard| Guard { guard, _held: holds(place) })
+    fn tried(rank: StoredRank, guard: Option<G>) -> Option<Guard<G>> {
+        guard.map(|guard| Guard { guard, _held: holds(rank) })
     }
 }
 
@@ -165,50 +165,50 @@ pub type Writing<'a, T> = Guard<RwLockWriteGuard<'a, T>>;
 
 /// A mutex that has its place in the order.
 pub struct OrderedMutex {
-    place: Place,
+    rank: StoredRank,
     lock: Mutex<()>,
 }
 
 impl OrderedMutex {
     pub(crate) fn new(rank: Rank) -> OrderedMutex {
-        OrderedMutex { place: place(rank), lock: Mutex::new(()) }
+        OrderedMutex { rank: stored_rank(rank), lock: Mutex::new(()) }
     }
 
     /// Waits for the lock.
     pub fn lock(&self) -> Locked<'_> {
-        Guard::wait(self.place, || self.lock.lock())
+        Guard::wait(self.rank, || self.lock.lock())
     }
 
     /// Takes the lock if nobody has it.
     pub fn try_lock(&self) -> Option<Locked<'_>> {
-        Guard::tried(self.place, self.lock.try_lock())
+        Guard::tried(self.rank, self.lock.try_lock())
     }
 }
 
 /// A lock for many readers or one writer that has its place in the order.
 pub struct OrderedRwLock<T> {
-    place: Place,
+    rank: StoredRank,
     lock: RwLock<T>,
 }
 
 impl<T> OrderedRwLock<T> {
     pub(crate) fn new(rank: Rank, value: T) -> OrderedRwLock<T> {
-        OrderedRwLock { place: place(rank), lock: RwLock::new(value) }
+        OrderedRwLock { rank: stored_rank(rank), lock: RwLock::new(value) }
     }
 
     /// Waits until nobody writes.
     pub fn read(&self) -> Reading<'_, T> {
-        Guard::wait(self.place, || self.lock.read())
+        Guard::wait(self.rank, || self.lock.read())
     }
 
     /// Waits until nobody else has it.
     pub fn write(&self) -> Writing<'_, T> {
-        Guard::wait(self.place, || self.lock.write())
+        Guard::wait(self.rank, || self.lock.write())
     }
 
     /// The value, if nobody writes.
     pub fn try_read(&self) -> Option<Reading<'_, T>> {
-        Guard::tried(self.place, self.lock.try_read())
+        Guard::tried(self.rank, self.lock.try_read())
     }
 }
 

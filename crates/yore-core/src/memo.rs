@@ -58,7 +58,7 @@ impl CoverMemo {
 
 /// Where a directory lies, as patterns see it.
 #[derive(Debug)]
-pub struct Place {
+pub struct ExclusionScope {
     /// The nearest policy upwards that says what is excluded, with its directory.
     decides: Option<(InodeNo, Arc<Patterns>)>,
     /// The path from that directory.
@@ -67,21 +67,21 @@ pub struct Place {
     pub excluded: bool,
 }
 
-impl Place {
-    /// The place of the root directory, on a volume where its policy does not say what is excluded.
-    pub fn undecided() -> Place {
-        Place { decides: None, path: Vec::new(), excluded: false }
+impl ExclusionScope {
+    /// The scope of the root directory, on a volume where its policy does not say what is excluded.
+    pub fn undecided() -> ExclusionScope {
+        ExclusionScope { decides: None, path: Vec::new(), excluded: false }
     }
 
     /// The place of a directory whose own policy says what is excluded below it.
-    pub fn deciding(by: InodeNo, patterns: Arc<Patterns>) -> Place {
-        Place { decides: Some((by, patterns)), path: Vec::new(), excluded: false }
+    pub fn deciding(by: InodeNo, patterns: Arc<Patterns>) -> ExclusionScope {
+        ExclusionScope { decides: Some((by, patterns)), path: Vec::new(), excluded: false }
     }
 
     /// The place of a directory in this one.
-    pub fn of_directory(&self, name: &[u8]) -> Place {
+    pub fn of_directory(&self, name: &[u8]) -> ExclusionScope {
         let excluded = self.excludes(name, true);
-        Place { decides: self.decides.clone(), path: self.path_of(name), excluded }
+        ExclusionScope { decides: self.decides.clone(), path: self.path_of(name), excluded }
     }
 
     fn path_of(&self, name: &[u8]) -> Vec<u8> {
@@ -107,7 +107,7 @@ impl Place {
 #[derive(Clone)]
 pub enum Known {
     /// Of a directory.
-    Directory(Arc<Place>),
+    Directory(Arc<ExclusionScope>),
     /// Of anything else: whether its name is excluded.
     Other(bool),
 }
@@ -116,7 +116,7 @@ impl Known {
     /// Whether it is excluded.
     pub fn excluded(&self) -> bool {
         match self {
-            Known::Directory(place) => place.excluded,
+            Known::Directory(scope) => scope.excluded,
             Known::Other(excluded) => *excluded,
         }
     }

@@ -85,14 +85,14 @@ impl OrphansGuard<'_> {
     pub fn prepare_add(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<(Option<Box<Path>>, u32)> {
         let tree = tree(meta);
         let key = no.0.to_be_bytes();
-        let way = tree.way(meta, &key, pins, |leaf| {
+        let path = tree.path_to(meta, &key, pins, |leaf| {
             Ok(Some((key, leaf.cells().next().is_some_and(|(found, _)| *found == key))))
         })?;
-        let (way, listed) = way.map_or((None, false), |(way, listed)| (Some(way), listed));
+        let (path, listed) = path.map_or((None, false), |(path, listed)| (Some(path), listed));
         if listed {
             return Err(not_as_expected("not listed", "listed", no));
         }
-        Ok((way, tree.blocks_for_inserts(1)))
+        Ok((path, tree.blocks_for_inserts(1)))
     }
 
     /// Keeps in memory what removing `no` needs; returns the way to its place.
@@ -101,11 +101,11 @@ impl OrphansGuard<'_> {
     /// `Corruption` if the inode is not listed; damage and device errors.
     pub fn prepare_remove(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<Box<Path>> {
         let key = no.0.to_be_bytes();
-        let way = tree(meta).way(meta, &key, pins, |leaf| {
+        let path = tree(meta).path_to(meta, &key, pins, |leaf| {
             let listed = leaf.cells().next().is_some_and(|(found, _)| *found == key);
             Ok(listed.then_some((key, ())))
         })?;
-        way.map(|(way, ())| way).ok_or_else(|| not_as_expected("listed", "not listed", no))
+        path.map(|(path, ())| path).ok_or_else(|| not_as_expected("listed", "not listed", no))
     }
 
     /// Inside an Op: lists an inode.
@@ -113,22 +113,22 @@ impl OrphansGuard<'_> {
         &self,
         op: &mut Op<'_>,
         meta: &Meta,
-        way: Option<Box<Path>>,
+        path: Option<Box<Path>>,
         no: InodeNo,
         incarnation: Incarnation,
     ) -> Change {
         let mut tree = tree(meta);
         let (key, value) = (no.0.to_be_bytes(), orphan_value(incarnation));
-        let delta = tree.insert_at(op, way, &key, &value, meta.number());
+        let delta = tree.insert_at(op, path, &key, &value, meta.number());
         let root = op.set_orphan_root(tree.root, tree.level);
         delta.stored(op, root);
         delta.change
     }
 
     /// Inside an Op: takes an inode off the list.
-    pub fn remove(&self, op: &mut Op<'_>, meta: &Meta, way: Box<Path>, no: InodeNo) -> Change {
+    pub fn remove(&self, op: &mut Op<'_>, meta: &Meta, path: Box<Path>, no: InodeNo) -> Change {
         let mut tree = tree(meta);
-        let delta = tree.remove_at(op, Some(way), &no.0.to_be_bytes());
+        let delta = tree.remove_at(op, Some(path), &no.0.to_be_bytes());
         let root = op.set_orphan_root(tree.root, tree.level);
         delta.stored(op, root);
         delta.change

@@ -481,17 +481,17 @@ fn shorten(failure: Failure, states: usize) -> Failure {
         // Another schedule would make another run.
         return best;
     }
-    let (mut attempts, mut part) = (0, best.case.kept().len() / 2);
+    let (mut attempts, mut part) = (0, best.case.numbers().len() / 2);
     while part > 0 {
         let (mut at, mut shorter) = (0, false);
-        while at < best.case.kept().len() {
+        while at < best.case.numbers().len() {
             if attempts >= ATTEMPTS || begin.elapsed() > SHORTEN_TIME {
                 return best;
             }
             attempts += 1;
-            let mut keep = best.case.kept();
+            let mut keep = best.case.numbers();
             keep.drain(at..(at + part).min(keep.len()));
-            match try_case(&best.case.keeping(&keep), states, &mut |_| true) {
+            match try_case(&best.case.with_only(&keep), states, &mut |_| true) {
                 Err(found) if found.wrong.class == best.wrong.class => {
                     best = *found;
                     shorter = true;

@@ -44,7 +44,7 @@ pub struct Case {
     /// How many operations are drawn.
     pub ops: usize,
     /// Which of them run; `None`: all.
-    pub keep: Option<Vec<usize>>,
+    pub only: Option<Vec<usize>>,
     /// The purpose for which they are drawn.
     pub profile: Profile,
     /// The engine of the volume.
@@ -132,7 +132,7 @@ impl Case {
         Case {
             seed,
             ops,
-            keep: None,
+            only: None,
             profile,
             engine: Engine::Snapshot,
             disturb: false,
@@ -152,28 +152,28 @@ impl Case {
     /// The operations to carry out.
     pub fn operations(&self) -> Vec<Op> {
         let all = self.drawn(self.ops);
-        match &self.keep {
+        match &self.only {
             None => all,
-            Some(keep) => keep.iter().filter_map(|number| all.get(*number).cloned()).collect(),
+            Some(only) => only.iter().filter_map(|number| all.get(*number).cloned()).collect(),
         }
     }
 
     /// The same run with only these of the drawn operations.
-    pub fn keeping(&self, keep: &[usize]) -> Case {
-        Case { keep: Some(keep.to_vec()), crash: None, trial: Trial::default(), ..self.clone() }
+    pub fn with_only(&self, only: &[usize]) -> Case {
+        Case { only: Some(only.to_vec()), crash: None, trial: Trial::default(), ..self.clone() }
     }
 
     /// The numbers of the operations that are carried out.
-    pub fn kept(&self) -> Vec<usize> {
-        self.keep.clone().unwrap_or_else(|| (0..self.ops).collect())
+    pub fn numbers(&self) -> Vec<usize> {
+        self.only.clone().unwrap_or_else(|| (0..self.ops).collect())
     }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed={} ops={}", self.seed, self.ops)?;
-        if let Some(keep) = &self.keep {
-            write!(f, " keep={}", show_ranges(keep))?;
+        if let Some(only) = &self.only {
+            write!(f, " keep={}", show_ranges(only))?;
         }
         match self.profile {
             Profile::Crash => {}
@@ -307,7 +307,7 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
     match key {
         "seed" => case.seed = value.parse().ok()?,
         "ops" => case.ops = value.parse().ok()?,
-        "keep" => case.keep = Some(parse_ranges(value)?),
+        "keep" => case.only = Some(parse_ranges(value)?),
         "engine" => case.engine = Engine::from_name(value)?,
         "profile" => {
             case.profile = match value {

@@ -7,7 +7,7 @@
 use crate::case::Case;
 use crate::generate::Profile;
 use crate::model::ROOT;
-use crate::op::{Op, Place, Target};
+use crate::op::{EntryPath, Op, Target};
 use crate::past::{compare_all, Sequence};
 use crate::runner::Runner;
 use crate::subject::ViewSubject;
@@ -91,8 +91,8 @@ fn empty(runner: &mut Runner<ViewSubject>) -> Result<(), Wrong> {
         }
         let is_directory = state.get(at).is_some_and(|inode| inode.kind == FileKind::Directory);
         let Some(name) = path.pop() else { return Ok(()) };
-        let place = Place { directory: Target::Path(path), name };
-        let op = if is_directory { Op::Rmdir { at: place } } else { Op::Unlink { at: place } };
+        let entry = EntryPath { directory: Target::Path(path), name };
+        let op = if is_directory { Op::Rmdir { at: entry } } else { Op::Unlink { at: entry } };
         runner.step(&op).map_err(|error| Wrong::new("space", format!("emptying a full volume: {error}")))?;
     }
 }

@@ -229,7 +229,7 @@ impl Recorded {
         let device = Arc::new(SimulatedDevice::new(medium));
         must_be_clean(&*device, "as the crash left it")?;
         let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
-        let Found { tree, snapshots } = self.look(&view, bounds, unit)?;
+        let Found { tree, snapshots } = self.observe(&view, bounds, unit)?;
         let later = |wrong: Wrong| {
             Wrong::new(wrong.class, format!("in the sequence after the crash: {}", wrong.message))
         };
@@ -276,7 +276,7 @@ impl Recorded {
     ) -> Result<Found, Wrong> {
         must_be_clean(&*device, "as the crash left it")?;
         let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
-        let mut found = self.look(&view, bounds, unit)?;
+        let mut found = self.observe(&view, bounds, unit)?;
         if use_it {
             use_volume(&view)?;
             if !self.snapshots.is_none() {
@@ -296,7 +296,7 @@ impl Recorded {
     }
 
     /// Walks and judges what was mounted after a crash.
-    fn look(&self, view: &View, bounds: &[Vec<Bounds>], unit: Unit) -> Result<Found, Wrong> {
+    fn observe(&self, view: &View, bounds: &[Vec<Bounds>], unit: Unit) -> Result<Found, Wrong> {
         let state = view.info().state;
         if state == "must be checked" || state == "leaks pending" {
             return Err(Wrong::new("mount", format!("the volume calls itself \"{state}\"")));

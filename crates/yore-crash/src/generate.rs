@@ -5,7 +5,7 @@
 //! file system under test does.
 
 use crate::model::{Ino, State, FILE_MAX, ROOT};
-use crate::op::{Name, Op, Place, Target, SLOTS};
+use crate::op::{EntryPath, Name, Op, Target, SLOTS};
 use crate::subject::ModelSubject;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -109,14 +109,14 @@ impl Generator {
     }
 
     fn draw(&mut self) -> Op {
-        let (looks, syncs) = match self.profile {
+        let (reads, syncs) = match self.profile {
             Profile::Model => (25, 4),
             Profile::Full => (10, 4),
             _ => (3, 12),
         };
         let weights = match self.profile {
             Profile::Fsync => [14, 8, 40, 6, 3, 3, 2, 50, 1],
-            _ => [24, 18, 26, 16, 8, 8, 4, syncs, looks],
+            _ => [24, 18, 26, 16, 8, 8, 4, syncs, reads],
         };
         let mut rest = self.random.random_range(0..weights.iter().sum::<u32>());
         let choice = weights.iter().position(|weight| match rest.checked_sub(*weight) {
@@ -135,7 +135,7 @@ impl Generator {
             5 => self.xattr(),
             6 => self.hold(),
             7 => self.sync(),
-            _ => self.look(),
+            _ => self.read_op(),
         }
     }
 
@@ -212,28 +212,28 @@ impl Generator {
     }
 
     /// A place for a new name, perhaps taken.
-    fn place(&mut self) -> Place {
-        Place { directory: self.target(&[FileKind::Directory]), name: self.name() }
+    fn entry_path(&mut self) -> EntryPath {
+        EntryPath { directory: self.target(&[FileKind::Directory]), name: self.name() }
     }
 
     /// The place of an existing file or directory, if there is any of these kinds.
-    fn existing(&mut self, wanted: &[FileKind]) -> Place {
+    fn existing(&mut self, wanted: &[FileKind]) -> EntryPath {
         if !self.chance(20) {
             let fits = |ino: Ino| wanted.is_empty() || wanted.contains(&self.kind(ino));
             let paths: Vec<_> = self.paths().into_iter().skip(1).filter(|(_, ino)| fits(*ino)).collect();
             if !paths.is_empty() {
                 let mut path = self.pick(&paths).0;
                 if let Some(name) = path.pop() {
-                    return Place { directory: Target::Path(path), name };
+                    return EntryPath { directory: Target::Path(path), name };
                 }
             }
         }
-        self.place()
+        self.entry_path()
     }
 
     fn make(&mut self) -> Op {
         use FileKind::*;
-        let (at, caller) = (self.place(), self.caller());
+        let (at, caller) = (self.entry_path(), self.caller());
         let directories = self.paths().iter().filter(|(_, ino)| self.kind(*ino) == Directory).count();
         let permissions = self.pick(&PERMISSIONS);
         match self.random.random_range(0..20) {
@@ -262,7 +262,7 @@ impl Generator {
             5..=6 => Op::Rmdir { at: self.existing(&[Directory]) },
             _ => {
                 let target = self.target(&[Regular, Regular, Symlink, Fifo]);
-                Op::Link { target, at: self.place() }
+                Op::Link { target, at: self.entry_path() }
             }
         }
     }
@@ -360,7 +360,7 @@ impl Generator {
         let to = match self.random.random_range(0..3) {
             0 => self.existing(&[Regular, Symlink]),
             1 => self.existing(&[]),
-            _ => self.place(),
+            _ => self.entry_path(),
         };
         let modes = [
             RenameMode::Replace,
@@ -455,7 +455,7 @@ impl Generator {
         }
     }
 
-    fn look(&mut self) -> Op {
+    fn read_op(&mut self) -> Op {
         use FileKind::*;
         match self.random.random_range(0..12) {
             0..=1 => Op::Lookup { at: self.existing(&[]) },

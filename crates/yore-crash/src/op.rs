@@ -28,7 +28,7 @@ pub enum Target {
 
 /// A name in a directory, there or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EntryPath {
     /// The directory.
     pub directory: Target,
     /// The name.
@@ -40,21 +40,21 @@ pub struct Place {
 #[allow(missing_docs)] // The fields are the arguments of the calls, under their names.
 pub enum Op {
     /// `View::create`.
-    Create { at: Place, kind: FileKind, permissions: u32, rdev: u32, caller: Caller },
+    Create { at: EntryPath, kind: FileKind, permissions: u32, rdev: u32, caller: Caller },
     /// `View::mkdir`.
-    Mkdir { at: Place, permissions: u32, caller: Caller },
+    Mkdir { at: EntryPath, permissions: u32, caller: Caller },
     /// `View::symlink`.
-    Symlink { at: Place, to: Name, caller: Caller },
+    Symlink { at: EntryPath, to: Name, caller: Caller },
     /// `View::link`.
-    Link { target: Target, at: Place },
+    Link { target: Target, at: EntryPath },
     /// `View::unlink`.
-    Unlink { at: Place },
+    Unlink { at: EntryPath },
     /// `View::rmdir`.
-    Rmdir { at: Place },
+    Rmdir { at: EntryPath },
     /// `View::rename`.
-    Rename { from: Place, to: Place, mode: RenameMode },
+    Rename { from: EntryPath, to: EntryPath, mode: RenameMode },
     /// `View::lookup`.
-    Lookup { at: Place },
+    Lookup { at: EntryPath },
     /// `View::readlink`.
     Readlink { target: Target },
     /// `View::readdir`, `batch` entries at a time.
@@ -132,7 +132,7 @@ impl fmt::Display for Target {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for EntryPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.directory {
             Target::Path(names) if names.is_empty() => write!(f, "/{}", show_name(&self.name)),

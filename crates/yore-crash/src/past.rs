@@ -16,7 +16,7 @@ pub(crate) mod taken;
 use self::taken::{without, without_hidden, Taken, SET_ID};
 use crate::judge::{Bounds, History, Judge, Unit};
 use crate::model::{Identity, State};
-use crate::op::{forgotten, Name, Op, Place, Target};
+use crate::op::{forgotten, EntryPath, Name, Op, Target};
 use crate::subject::{observe, Own};
 use crate::tree::{Node, Tree};
 use rand::{Rng, SeedableRng};
@@ -82,7 +82,7 @@ fn named_by(op: &Op) -> Option<Vec<Name>> {
     else {
         return None;
     };
-    let Place { directory: Target::Path(path), name } = at else { return None };
+    let EntryPath { directory: Target::Path(path), name } = at else { return None };
     Some([&path[..], std::slice::from_ref(name)].concat())
 }
 

@@ -6,7 +6,7 @@
 //! rename, link, unlink). Numbers are fixed as long as the vocabulary is; [`spread`] puts them in an order of
 //! which each part is a fair sample of all.
 
-use crate::op::brief::{create, mkdir, path, place, write};
+use crate::op::brief::{create, entry_path, mkdir, path, write};
 use crate::op::{Name, Op};
 use std::sync::Arc;
 use yore_fs::{Caller, FallocateMode, RenameMode, SetAttr, SetXattrMode};
@@ -79,7 +79,7 @@ fn vocabulary(tag: u64) -> Vec<Word> {
         word(unlink("a"), "d/a", root),
         word(unlink("b"), "a", root),
         word(unlink("d/a"), "a", d),
-        word(Op::Rmdir { at: place("e") }, "a", root),
+        word(Op::Rmdir { at: entry_path("e") }, "a", root),
         word(set("a", SetAttr { permissions: Some(0o600), ..SetAttr::default() }), "a", root),
         word(set("d", SetAttr { uid: Some(1000), gid: Some(50), ..SetAttr::default() }), "a", d),
         word(xattr("a", 20, tag), "a", root),
@@ -170,7 +170,7 @@ pub fn spread_across(n: u64) -> u64 {
 }
 
 fn symlink(at: &str, len: usize) -> Op {
-    Op::Symlink { at: place(at), to: Arc::from(vec![b's'; len]), caller: Caller::superuser() }
+    Op::Symlink { at: entry_path(at), to: Arc::from(vec![b's'; len]), caller: Caller::superuser() }
 }
 
 fn append(target: &str, len: usize, tag: u64) -> Op {
@@ -186,15 +186,15 @@ fn truncate(target: &str, size: u64) -> Op {
 }
 
 fn rename(from: &str, to: &str, mode: RenameMode) -> Op {
-    Op::Rename { from: place(from), to: place(to), mode }
+    Op::Rename { from: entry_path(from), to: entry_path(to), mode }
 }
 
 fn link(target: &str, at: &str) -> Op {
-    Op::Link { target: path(target), at: place(at) }
+    Op::Link { target: path(target), at: entry_path(at) }
 }
 
 fn unlink(at: &str) -> Op {
-    Op::Unlink { at: place(at) }
+    Op::Unlink { at: entry_path(at) }
 }
 
 fn xattr(target: &str, len: usize, tag: u64) -> Op {

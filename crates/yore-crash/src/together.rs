@@ -32,7 +32,7 @@ use crate::generate::sequence;
 use crate::judge::{Bounds, History, Judge, Unit};
 use crate::marks::{mark, read_mark};
 use crate::model::State;
-use crate::op::{Op, Place, Target};
+use crate::op::{EntryPath, Op, Target};
 use crate::outcome::Outcome;
 use crate::past::Snapshots;
 use crate::recorded::{Part, Recorded};
@@ -106,7 +106,7 @@ pub fn record(case: &Case, device: &Arc<SimulatedDevice>, view: &View) -> Result
     let mut workers = prepare(case.threads, view)?;
     view.sync().map_err(|error| Wrong::new("sync", error))?;
     device.restart_trace();
-    let kept = case.kept();
+    let kept = case.numbers();
     let barrier = Barrier::new(case.threads);
     let results: Vec<Result<(), Wrong>> = std::thread::scope(|scope| {
         let running: Vec<_> = workers
@@ -155,7 +155,7 @@ fn prepare(threads: usize, view: &View) -> Result<Vec<Worker>, Wrong> {
         let mut learned = Vec::new();
         for attr in [&own, &shared] {
             let name = if attr.inode == own.inode { &lens.own } else { &lens.shared };
-            let at = Place { directory: Target::Path(Vec::new()), name: name.clone() };
+            let at = EntryPath { directory: Target::Path(Vec::new()), name: name.clone() };
             let effects = model.apply(&Op::Mkdir { at, permissions: 0o755, caller }).1;
             let ino = effects.created.ok_or_else(|| Wrong::new("model", "the model made no directory"))?;
             model.learn_identity(ino, (attr.inode.0, attr.incarnation));

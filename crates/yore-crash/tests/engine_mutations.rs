@@ -53,9 +53,9 @@ fn a_wrong_engine_is_found() {
         (Mutation::TornRecordAccepted, ""),
         (Mutation::RenameBeforeData, REPLACED),
         // The checker finds it, too: what a version names is free.
-        (Mutation::KeptReused, ""),
-        (Mutation::KeptOnce, "[past]"),
-        (Mutation::KeptBeforeData, "[past]"),
+        (Mutation::RecordedReused, ""),
+        (Mutation::RecordedOnce, "[past]"),
+        (Mutation::RecordedBeforeData, "[past]"),
         (Mutation::SnapshotNotForced, ""),
         (Mutation::ForgottenNeeded, ""),
         (Mutation::ForgottenShared, ""),

@@ -144,13 +144,13 @@ impl Test {
     fn excluded(&self, tree: &Tree) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
         // By directory: who decides, and whether it is excluded itself.
-        let mut places: BTreeMap<PathBuf, (Option<PathBuf>, bool)> = BTreeMap::new();
+        let mut decided: BTreeMap<PathBuf, (Option<PathBuf>, bool)> = BTreeMap::new();
         for (path, content) in tree {
             let node = self.node(path).unwrap();
             let (is_directory, links) = (content.is_none(), node.attr().links);
             let own = self.patterns.contains_key(&node.inode());
             let (by, above) = match path.parent() {
-                Some(parent) => places[parent].clone(),
+                Some(parent) => decided[parent].clone(),
                 None => (None, false),
             };
             let matched = by.as_ref().is_some_and(|by| {
@@ -162,7 +162,7 @@ impl Test {
                 found.insert(path.clone());
             }
             if is_directory {
-                places.insert(path.clone(), (if own { Some(path.clone()) } else { by }, excluded));
+                decided.insert(path.clone(), (if own { Some(path.clone()) } else { by }, excluded));
             }
         }
         found

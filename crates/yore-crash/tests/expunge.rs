@@ -95,12 +95,12 @@ fn a_crash_at_any_write() {
     let before = show(&volume);
     let then = Volume::from_view(volume.view().as_of(first));
     let directory = file(&volume, Path::new("d"));
-    let mut going = vec![file(&then, Path::new("secret")), file(&volume, Path::new("linked"))];
+    let mut to_expunge = vec![file(&then, Path::new("secret")), file(&volume, Path::new("linked"))];
     let below = volume.view().remembered_below(directory.0, directory.1).unwrap();
-    going.extend(below.iter().map(|one| (one.inode, one.incarnation)));
+    to_expunge.extend(below.iter().map(|one| (one.inode, one.incarnation)));
     volume.sync().unwrap();
     device.restart_trace();
-    volume.view().expunge(&going).unwrap();
+    volume.view().expunge(&to_expunge).unwrap();
     device.mark(GONE);
     // Generations are completed between the steps.
     let mut sync = |_: &_| {
@@ -108,13 +108,13 @@ fn a_crash_at_any_write() {
         ControlFlow::Continue(())
     };
     let done = volume.view().finish_forgetting(&mut sync).unwrap();
-    assert_eq!(done.expunged, going.len() as u64);
+    assert_eq!(done.expunged, to_expunge.len() as u64);
     let after = show(&volume);
     volume.close().unwrap();
-    let is_going =
+    let is_expunged =
         |path: &Path| ["/secret", "/linked", "/other/link", "/d"].iter().any(|gone| path.starts_with(gone));
     let mut expected = before.clone();
-    expected.retain(|(number, path), _| *number == 0 || !is_going(path));
+    expected.retain(|(number, path), _| *number == 0 || !is_expunged(path));
     assert_eq!(after, expected);
     let trace = device.trace();
     let mut cases = 0;
@@ -133,10 +133,10 @@ fn a_crash_at_any_write() {
             assert!(before.get(key) == Some(content), "{state}: {key:?} was never so");
             assert!(!promised || expected.contains_key(key), "{state}: {key:?} is seen again");
         }
-        volume.view().expunge(&going).unwrap();
+        volume.view().expunge(&to_expunge).unwrap();
         volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
         assert!(show(&volume) == expected, "{state}: when it has gone on");
-        for (inode, incarnation) in &going {
+        for (inode, incarnation) in &to_expunge {
             let left = volume.view().remembered(*inode, *incarnation).map_or(0, |left| left.versions);
             assert_eq!(left, 0, "{state}: {inode}");
         }

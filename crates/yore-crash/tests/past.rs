@@ -3,7 +3,7 @@
 //! `yore_crash::past`.
 
 use std::sync::Arc;
-use yore_crash::op::brief::{create, mkdir, path as target, place, write};
+use yore_crash::op::brief::{create, entry_path, mkdir, path as target, write};
 use yore_crash::op::{Op, Target};
 use yore_crash::record::record_operations;
 use yore_fs::{Caller, RenameMode, SetAttr};
@@ -57,7 +57,7 @@ fn a_file_of_many_extents_is_event_and_overwritten() {
     ops.extend((0..20).map(|n| write("a", n * 37 * BLOCK + 1000, 5000, 2000 + n)));
     ops.extend([snapshot(false), truncate("a", 300 * BLOCK + 5), write("b", 0, 9000, 3000), fsync("b")]);
     ops.extend([snapshot(true), truncate("a", 500 * BLOCK), snapshot(false), truncate("a", 0)]);
-    ops.extend([write("a", 0, 20_000, 4000), Op::Sync, snapshot(false), Op::Unlink { at: place("a") }]);
+    ops.extend([write("a", 0, 20_000, 4000), Op::Sync, snapshot(false), Op::Unlink { at: entry_path("a") }]);
     ops.extend([create("a"), write("a", 0, 20_000, 5000), fsync("b"), snapshot(false), fsync("a")]);
     crash(preparation, ops, 300);
 }
@@ -70,7 +70,7 @@ fn a_file_of_many_extents_goes_while_it_is_in_use() {
     preparation.extend((0..400).map(|n| write("a", 2 * n * BLOCK, BLOCK as usize, n)));
     preparation.push(Op::Sync);
     let mut ops = vec![snapshot(false), Op::Hold { target: target("a"), slot: 0 }];
-    ops.extend([write("a", 100 * BLOCK, 9000, 1000), Op::Unlink { at: place("a") }, snapshot(false)]);
+    ops.extend([write("a", 100 * BLOCK, 9000, 1000), Op::Unlink { at: entry_path("a") }, snapshot(false)]);
     let held = |offset, tag| Op::Write {
         target: Target::Slot(0),
         offset,
@@ -92,14 +92,21 @@ fn a_large_directory_changes_between_snapshots() {
     preparation.extend((0..250).map(|n| create(&file(n))));
     preparation.push(Op::Sync);
     let mut ops = vec![snapshot(false)];
-    ops.extend((0..250).filter(|n| n % 3 == 0).map(|n| Op::Unlink { at: place(&file(n)) }));
+    ops.extend((0..250).filter(|n| n % 3 == 0).map(|n| Op::Unlink { at: entry_path(&file(n)) }));
     ops.extend([snapshot(false), fsync("d")]);
     ops.extend((0..250).filter(|n| n % 6 == 0).map(|n| create(&file(n))));
     ops.push(snapshot(false));
-    let rename =
-        |from: &str, to: &str| Op::Rename { from: place(from), to: place(to), mode: RenameMode::Replace };
+    let rename = |from: &str, to: &str| Op::Rename {
+        from: entry_path(from),
+        to: entry_path(to),
+        mode: RenameMode::Replace,
+    };
     ops.extend((0..250).filter(|n| n % 6 == 0).map(|n| rename(&file(n), &file(n + 1))));
-    ops.extend([snapshot(true), rename("d", "e/d"), Op::Unlink { at: place(&format!("e/{}", file(1))) }]);
+    ops.extend([
+        snapshot(true),
+        rename("d", "e/d"),
+        Op::Unlink { at: entry_path(&format!("e/{}", file(1))) },
+    ]);
     ops.extend([fsync("e"), snapshot(false), rename("e/d", "d")]);
     crash(preparation, ops, 150);
 }

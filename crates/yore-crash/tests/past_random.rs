@@ -269,19 +269,23 @@ impl Run {
             return;
         }
         let all = view.remembered_below(inode, incarnation).unwrap();
-        let going: Vec<(InodeNo, u32)> = all.iter().map(|one| (one.inode, one.incarnation)).collect();
-        self.log.push(format!("expunge {going:?}, {} as of {:?}", path.display(), at.event()));
+        let to_expunge: Vec<(InodeNo, u32)> = all.iter().map(|one| (one.inode, one.incarnation)).collect();
+        self.log.push(format!("expunge {to_expunge:?}, {} as of {:?}", path.display(), at.event()));
         let before = copy_all(&self.volume);
         for seen in &mut self.seen {
             let then = view.as_of(seen.event);
             let root = seen.root;
-            seen.copy.retain(|path, _| !going.contains(&resolve(&then, root, path).unwrap()));
+            seen.copy.retain(|path, _| !to_expunge.contains(&resolve(&then, root, path).unwrap()));
         }
-        view.expunge(&going).unwrap();
+        view.expunge(&to_expunge).unwrap();
         let kept: Vec<EventNo> = view.events().unwrap().iter().map(|event| event.number).collect();
         self.seen.retain(|seen| {
             let is_kept = kept.contains(&seen.event);
-            assert!(is_kept || going.iter().any(|(inode, _)| *inode == seen.root), "event {}", seen.event);
+            assert!(
+                is_kept || to_expunge.iter().any(|(inode, _)| *inode == seen.root),
+                "event {}",
+                seen.event
+            );
             is_kept
         });
         self.seen.iter().for_each(|seen| seen.compare(&self.volume, "expunged"));
@@ -292,7 +296,7 @@ impl Run {
             self.seen.iter().for_each(|seen| seen.compare(&self.volume, "expunged, and given up"));
         }
         if left > 1 {
-            for (inode, incarnation) in going {
+            for (inode, incarnation) in to_expunge {
                 let left = view.remembered(inode, incarnation).map_or(0, |left| left.versions);
                 assert_eq!(left, 0, "{inode}");
             }
@@ -315,7 +319,7 @@ impl Run {
         }
         self.log.push(format!("roll {root} back to {event}"));
         let (before, all) = (copy(&view, root), copy_all(&self.volume));
-        let place = view.path_now(root).unwrap();
+        let path_now = view.path_now(root).unwrap();
         let plan = Plan { verb: Verb::Rollback, of: None, target: event, others: None };
         let done = view.rollback(&Rights::All, root, &plan, &mut |_| ()).unwrap();
         let after = copy(&view, root);
@@ -325,8 +329,8 @@ impl Run {
         let tail = &self.log[self.log.len().saturating_sub(30)..];
         assert!(differ.is_empty(), "{differ:?} differ: {tail:#?}");
         // Files that also have names elsewhere may have changed there with their attributes.
-        if let Some(place) = place {
-            let below = place.strip_prefix("/").unwrap().to_path_buf();
+        if let Some(path_now) = path_now {
+            let below = path_now.strip_prefix("/").unwrap().to_path_buf();
             let others = |of: &Tree| -> Vec<PathBuf> {
                 of.keys().filter(|path| !path.starts_with(&below)).cloned().collect()
             };

@@ -208,7 +208,7 @@ fn versions_are_made_beside_other_changes() {
     });
     for (t, saved) in saved.iter().enumerate() {
         for (text, time) in saved {
-            let found = view.look_back(root, format!("doc{t}").as_bytes(), &When::At(*time));
+            let found = view.lookup_at(root, format!("doc{t}").as_bytes(), &When::At(*time));
             let node = found.unwrap_or_else(|e| panic!("{text}: {e}"));
             let mut bytes = vec![0; 100];
             let n = node.read(0, &mut bytes).unwrap();

@@ -180,25 +180,25 @@ impl MemoryDevice {
 
     /// The contents of one block, or `None` for a block of zeros that takes no memory.
     pub(crate) fn block(&self, index: u64) -> Option<Arc<Block>> {
-        let place = Place::of(index);
-        let root = self.shards[place.shard].read();
-        stripe(root.as_ref(), self.height, place.stripe)?[place.within].clone()
+        let position = Position::of(index);
+        let root = self.shards[position.shard].read();
+        stripe(root.as_ref(), self.height, position.stripe)?[position.within].clone()
     }
 
     /// Replaces one block without copying it; `None` makes it zeros.
     pub(crate) fn set_block(&self, index: u64, block: Option<Arc<Block>>) {
-        let place = Place::of(index);
-        let mut root = self.shards[place.shard].write();
+        let position = Position::of(index);
+        let mut root = self.shards[position.shard].write();
         if block.is_some() || root.is_some() {
-            stripe_mut(&mut root, self.height, place.stripe)[place.within] = block;
+            stripe_mut(&mut root, self.height, position.stripe)[position.within] = block;
         }
     }
 
     /// Changes some bytes inside one block.
     pub(crate) fn patch(&self, index: u64, within: usize, bytes: &[u8]) {
-        let place = Place::of(index);
-        let mut root = self.shards[place.shard].write();
-        let slot = &mut stripe_mut(&mut root, self.height, place.stripe)[place.within];
+        let position = Position::of(index);
+        let mut root = self.shards[position.shard].write();
+        let slot = &mut stripe_mut(&mut root, self.height, position.stripe)[position.within];
         let block = slot.get_or_insert_with(zeros);
         Arc::make_mut(block)[within..within + bytes.len()].copy_from_slice(bytes);
     }
@@ -211,20 +211,20 @@ impl MemoryDevice {
     }
 
     /// Calls `step` with each stripe that a range touches: its place, and the bytes of the range before it.
-    fn for_stripes(offset: u64, len: usize, mut step: impl FnMut(Place, usize, usize)) {
+    fn for_stripes(offset: u64, len: usize, mut step: impl FnMut(Position, usize, usize)) {
         let mut done = 0;
         while done < len {
-            let place = Place::of((offset + done as u64) / BLOCK_SIZE as u64);
-            let room = (FAN_OUT - place.within) * BLOCK_SIZE;
+            let position = Position::of((offset + done as u64) / BLOCK_SIZE as u64);
+            let room = (FAN_OUT - position.within) * BLOCK_SIZE;
             let now = room.min(len - done);
-            step(place, done, now);
+            step(position, done, now);
             done += now;
         }
     }
 }
 
 /// Where a block hangs.
-struct Place {
+struct Position {
     shard: usize,
     /// The stripe's number within its shard.
     stripe: u64,
@@ -232,10 +232,10 @@ struct Place {
     within: usize,
 }
 
-impl Place {
+impl Position {
     fn of(block: u64) -> Self {
         let stripe = block / FAN_OUT as u64;
-        Place {
+        Position {
             shard: (stripe % SHARDS) as usize,
             stripe: stripe / SHARDS,
             within: (block % FAN_OUT as u64) as usize,
@@ -394,13 +394,13 @@ impl Device for MemoryDevice {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         check_range(self, Operation::Read, offset, checked_len(buf))?;
-        Self::for_stripes(offset, buf.len(), |place, done, len| {
-            let root = self.shards[place.shard].read();
+        Self::for_stripes(offset, buf.len(), |position, done, len| {
+            let root = self.shards[position.shard].read();
             let chunks = buf[done..done + len].chunks_mut(BLOCK_SIZE);
-            match stripe(root.as_ref(), self.height, place.stripe) {
+            match stripe(root.as_ref(), self.height, position.stripe) {
                 None => chunks.for_each(|chunk| chunk.fill(0)),
                 Some(blocks) => {
-                    for (chunk, block) in chunks.zip(&blocks[place.within..]) {
+                    for (chunk, block) in chunks.zip(&blocks[position.within..]) {
                         match block {
                             Some(block) => chunk.copy_from_slice(&block[..]),
                             None => chunk.fill(0),
@@ -414,11 +414,11 @@ impl Device for MemoryDevice {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
         check_range(self, Operation::Write, offset, checked_len(buf))?;
-        Self::for_stripes(offset, buf.len(), |place, done, len| {
-            let mut root = self.shards[place.shard].write();
-            let blocks = stripe_mut(&mut root, self.height, place.stripe);
+        Self::for_stripes(offset, buf.len(), |position, done, len| {
+            let mut root = self.shards[position.shard].write();
+            let blocks = stripe_mut(&mut root, self.height, position.stripe);
             let chunks = buf[done..done + len].chunks(BLOCK_SIZE);
-            for (chunk, slot) in chunks.zip(&mut blocks[place.within..]) {
+            for (chunk, slot) in chunks.zip(&mut blocks[position.within..]) {
                 match slot.as_mut().and_then(Arc::get_mut) {
                     Some(block) => block.copy_from_slice(chunk),
                     None => {

@@ -88,14 +88,14 @@ fn block_devices() {
     assert_eq!(FileDevice::create(&disk.0, SIZE / 2, overwrite).unwrap().size(), SIZE / 2);
     let run = |command: &mut Command| assert!(command.output().unwrap().status.success());
     run(Command::new("mkfs.ext4").arg("-q").arg(&disk.0));
-    let place = directory.path().join("a place");
-    std::fs::create_dir(&place).unwrap();
-    run(Command::new("mount").arg(&disk.0).arg(&place));
+    let mountpoint = directory.path().join("a place");
+    std::fs::create_dir(&mountpoint).unwrap();
+    run(Command::new("mount").arg(&disk.0).arg(&mountpoint));
     let refused = FileDevice::open(&disk.0, OpenOptions::default());
-    run(Command::new("umount").arg(&place));
+    run(Command::new("umount").arg(&mountpoint));
     let expected = DeviceError::Mounted {
         device: disk.0.display().to_string(),
-        mount_point: place.display().to_string(),
+        mount_point: mountpoint.display().to_string(),
     };
     assert_eq!(refused.unwrap_err(), expected);
 }
@@ -215,31 +215,31 @@ fn unaligned_memory(device: &dyn Device) {
 
 fn batches(device: &dyn Device) {
     // Scattered, of different lengths, every third with memory that is not aligned.
-    let places: Vec<u64> = (0..1000).map(|index| (index * 389) % 1000).collect();
-    let data: Vec<_> = places.iter().map(|&place| pattern(place + 10_000, 1)).collect();
-    let mut skewed = vec![vec![0u8; BLOCK_SIZE + 1]; places.len()];
+    let blocks: Vec<u64> = (0..1000).map(|index| (index * 389) % 1000).collect();
+    let data: Vec<_> = blocks.iter().map(|&block| pattern(block + 10_000, 1)).collect();
+    let mut skewed = vec![vec![0u8; BLOCK_SIZE + 1]; blocks.len()];
     for (copy, data) in skewed.iter_mut().zip(&data) {
         copy[1..].copy_from_slice(data);
     }
-    let writes: Vec<_> = places
+    let writes: Vec<_> = blocks
         .iter()
         .enumerate()
-        .map(|(index, &place)| WriteRequest {
-            offset: at(place),
+        .map(|(index, &block)| WriteRequest {
+            offset: at(block),
             data: if index % 3 == 0 { &skewed[index][1..] } else { &data[index] },
         })
         .collect();
     device.write_batch(&writes).unwrap();
-    for (&place, data) in places.iter().zip(&data) {
-        assert_eq!(&read(device, place, 1), data, "block {place} read alone");
+    for (&block, data) in blocks.iter().zip(&data) {
+        assert_eq!(&read(device, block, 1), data, "block {block} read alone");
     }
-    let mut back: Vec<_> = places.iter().map(|_| vec![0u8; 2 * BLOCK_SIZE + 1]).collect();
+    let mut back: Vec<_> = blocks.iter().map(|_| vec![0u8; 2 * BLOCK_SIZE + 1]).collect();
     let mut reads: Vec<_> = back
         .iter_mut()
-        .zip(&places)
+        .zip(&blocks)
         .enumerate()
-        .map(|(index, (buf, &place))| ReadRequest {
-            offset: at(place),
+        .map(|(index, (buf, &block))| ReadRequest {
+            offset: at(block),
             buf: &mut buf[index % 2..][..(1 + index % 2) * BLOCK_SIZE],
         })
         .collect();

@@ -138,20 +138,20 @@ fn enumeration_equals_the_oracle() {
             for point in trace.crash_points(0) {
                 let k = point.after_entry();
                 let Some(expected) = oracle(&trace, k, cell) else { continue };
-                let place = format!("trace of seed {seed}, {tearing:?}, after entry {k}");
+                let what = format!("trace of seed {seed}, {tearing:?}, after entry {k}");
                 if let Some(count) = point.state_count(tearing).filter(|&count| count <= 600) {
                     let produce = |index| point.materialise(Choice::Index(index), tearing).unwrap();
                     let states: BTreeSet<_> =
                         (0..count).map(|index| normal(&trace, &produce(index))).collect();
-                    assert!(states == expected, "{place}: {} of {}", states.len(), expected.len());
+                    assert!(states == expected, "{what}: {} of {}", states.len(), expected.len());
                     let beyond = point.materialise(Choice::Index(count), tearing);
-                    assert!(matches!(beyond, Err(CrashStateError::NoSuchIndex { .. })), "{place}");
+                    assert!(matches!(beyond, Err(CrashStateError::NoSuchIndex { .. })), "{what}");
                     compared += 1;
                 }
                 let sampled = CrashPlan { exhaustive_max: 0, samples: 8, tearing, ..CrashPlan::default() };
                 for choice in point.choices(&sampled) {
                     let medium = point.materialise(choice, tearing).unwrap();
-                    assert!(expected.contains(&normal(&trace, &medium)), "{place}: {choice:?}");
+                    assert!(expected.contains(&normal(&trace, &medium)), "{what}: {choice:?}");
                 }
             }
         }

@@ -85,9 +85,9 @@ fn concurrent_writers() {
             scope.spawn(move || {
                 for round in 1..200u64 {
                     let block = AlignedBuf::from_slice(&[(round % 251) as u8; 4096]);
-                    let place = (round * 4 + thread) % 1024;
-                    device.write_at(at(place), &block).unwrap();
-                    assert_eq!(read(device, place, 1), block);
+                    let index = (round * 4 + thread) % 1024;
+                    device.write_at(at(index), &block).unwrap();
+                    assert_eq!(read(device, index, 1), block);
                     if round % 50 == 0 {
                         let snapshot = device.snapshot().to_bytes();
                         let whole = |block: &[u8]| block.iter().all(|&byte| byte == block[0]);

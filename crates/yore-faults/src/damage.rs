@@ -65,8 +65,8 @@ fn batches(device: &dyn Device) -> (Vec<Batch>, u64) {
     while at < superblock.log_blocks {
         let block = superblock.log_start.0 + at;
         let header = read(device, BlockNo(block));
-        let [log, place] = [32, 72].map(|at| word(&header[..], at));
-        if &header[..8] != b"YORE\x89LB\n" || log != superblock.log_id || place != at {
+        let [log, own_block] = [32, 72].map(|at| word(&header[..], at));
+        if &header[..8] != b"YORE\x89LB\n" || log != superblock.log_id || own_block != at {
             break;
         }
         let blocks = u64::from(u32::from_le_bytes([header[24], header[25], header[26], header[27]]));

@@ -48,9 +48,9 @@ pub fn all(image: &MemoryDevice) -> Seen {
     match Volume::open(Arc::new(image.snapshot()), &options) {
         Ok(volume) => {
             seen.opened[0] = true;
-            let found = look(volume.view(), &mut seen);
+            let found = read_tree(volume.view(), &mut seen);
             drop(found);
-            look_back(volume.view(), &mut seen);
+            lookup_at(volume.view(), &mut seen);
             note(volume.close(), &mut seen);
         }
         Err(error) => drop(note::<()>(Err(error), &mut seen)),
@@ -63,7 +63,7 @@ pub fn all(image: &MemoryDevice) -> Seen {
             note(volume.view().snapshot(volume.view().root(), "", false, true), &mut seen);
             note(volume.sync(), &mut seen);
             empty(volume.view(), &mut seen);
-            look_back(volume.view(), &mut seen);
+            lookup_at(volume.view(), &mut seen);
             forget(volume.view(), &mut seen);
             note(volume.sync(), &mut seen);
             note(volume.close(), &mut seen);
@@ -107,12 +107,12 @@ struct Name {
 }
 
 /// Walks the tree and reads everything; returns the names, directories before their content.
-fn look(view: &View, seen: &mut Seen) -> Vec<Name> {
+fn read_tree(view: &View, seen: &mut Seen) -> Vec<Name> {
     let mut names = Vec::new();
     let mut directories = vec![view.root()];
     let mut known: HashSet<InodeNo> = directories.iter().copied().collect();
     while let Some(directory) = directories.pop() {
-        look_at(view, directory, seen);
+        read_inode(view, directory, seen);
         let mut listed = Vec::new();
         let result = view.readdir(directory, 0, &mut |item| {
             listed.push((item.name.to_vec(), item.kind));
@@ -134,7 +134,7 @@ fn look(view: &View, seen: &mut Seen) -> Vec<Name> {
             if known.insert(inode) {
                 match kind {
                     FileKind::Directory => directories.push(inode),
-                    _ => look_at(view, inode, seen),
+                    _ => read_inode(view, inode, seen),
                 }
             }
             names.push(Name { directory, name, inode, kind });
@@ -144,12 +144,12 @@ fn look(view: &View, seen: &mut Seen) -> Vec<Name> {
 }
 
 /// Walks the past as of each snapshot; if there are many, of the first ones.
-fn look_back(view: &View, seen: &mut Seen) {
+fn lookup_at(view: &View, seen: &mut Seen) {
     let events = note(view.events(), seen).unwrap_or_default();
     let now = Timestamp { seconds: 4_000_000_000, nanos: 0 };
-    note_expected(view.look_back(view.root(), b".", &When::At(now)), seen);
+    note_expected(view.lookup_at(view.root(), b".", &When::At(now)), seen);
     for event in events.iter().take(SNAPSHOTS_MAX) {
-        look(&view.as_of(event.number), seen);
+        read_tree(&view.as_of(event.number), seen);
     }
 }
 
@@ -166,7 +166,7 @@ fn forget(view: &View, seen: &mut Seen) {
 }
 
 /// Reads everything of an inode; of large files only some data.
-fn look_at(view: &View, inode: InodeNo, seen: &mut Seen) {
+fn read_inode(view: &View, inode: InodeNo, seen: &mut Seen) {
     let Some(attr) = note(view.getattr(inode), seen) else { return };
     for name in note(view.listxattr(inode), seen).unwrap_or_default() {
         note(view.getxattr(inode, &name), seen);
@@ -207,7 +207,7 @@ fn read(view: &View, inode: InodeNo, size: u64, seen: &mut Seen) {
 /// Changes everything that exists, in all ways, and creates new files.
 fn work(volume: &Volume, seen: &mut Seen) {
     let view = volume.view();
-    let names = look(view, seen);
+    let names = read_tree(view, seen);
     let root = view.root();
     let caller = Caller::superuser();
     for n in 0..3u64 {
@@ -262,7 +262,7 @@ fn work(volume: &Volume, seen: &mut Seen) {
 /// Removes whatever can be removed.
 fn empty(view: &View, seen: &mut Seen) {
     for _ in 0..2 {
-        for name in look(view, seen).into_iter().rev() {
+        for name in read_tree(view, seen).into_iter().rev() {
             match view.unlink(name.directory, &name.name) {
                 Err(Error::IsADirectory | Error::NotPermitted { .. }) => {
                     note(view.rmdir(name.directory, &name.name), seen);

@@ -54,14 +54,14 @@ pub fn sites(device: &dyn Device) -> Vec<Site> {
     let Ok((superblock, ..)) = decode_slots([&slots[0], &slots[1]]) else { return sites };
     let mut tables = Vec::new();
     for root in superblock.root_zones.iter().flatten() {
-        tables.extend(zone(device, root.place, root.header_slot, &mut sites));
+        tables.extend(zone(device, root.start, root.header_slot, &mut sites));
     }
     for table in tables {
         let table = read(device, table);
         for i in 0..ZONE_TABLE_ENTRIES {
             let entry = ZoneTableRef::new(&table).entry(i);
             if entry.is_present() {
-                zone(device, BlockNo(entry.place.get()), entry.header_slot, &mut sites);
+                zone(device, BlockNo(entry.start.get()), entry.header_slot, &mut sites);
             }
         }
     }
@@ -69,13 +69,13 @@ pub fn sites(device: &dyn Device) -> Vec<Site> {
 }
 
 /// Enters a zone's header and blocks; returns its blocks.
-fn zone(device: &dyn Device, place: BlockNo, header_slot: u8, sites: &mut Vec<Site>) -> Vec<BlockNo> {
-    let at = BlockNo(place.0 + HEADER_SLOTS[usize::from(header_slot & 1)]);
+fn zone(device: &dyn Device, start: BlockNo, header_slot: u8, sites: &mut Vec<Site>) -> Vec<BlockNo> {
+    let at = BlockNo(start.0 + HEADER_SLOTS[usize::from(header_slot & 1)]);
     sites.push(Site { block: at, kind: Some(BlockKind::ZoneHeader) });
     let Ok(header) = ZoneHeader::decode(&read(device, at)) else { return Vec::new() };
     let mapped = |index: usize| u64::from(header.map[index]);
     let slots = (0..ZONE_INDEXES as usize).map(mapped).filter(|slot| *slot >= FIRST_SLOT);
-    let blocks: Vec<BlockNo> = slots.map(|slot| BlockNo(place.0 + slot)).collect();
+    let blocks: Vec<BlockNo> = slots.map(|slot| BlockNo(start.0 + slot)).collect();
     for block in &blocks {
         let kind = BlockKind::from_u8(BlockHeader::of(&read(device, *block)).kind);
         sites.extend(kind.map(|kind| Site { block: *block, kind: Some(kind) }));
@@ -176,8 +176,8 @@ fn table(name: &str, base: usize, fields: &mut Vec<Field>) {
         let pieces = pieces(field.size);
         let single = pieces.len() == 1;
         for (offset, size) in pieces {
-            let place = if single { String::new() } else { format!("+{offset}") };
-            let name = format!("{name} {}{place} at {}", field.name, base);
+            let element = if single { String::new() } else { format!("+{offset}") };
+            let name = format!("{name} {}{element} at {}", field.name, base);
             fields.push(Field { name, offset: base + field.offset + offset, size });
         }
     }

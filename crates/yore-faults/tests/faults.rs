@@ -323,7 +323,7 @@ fn with_lie(image: &MemoryDevice, mut history: History, nth: u64, fault: Fault, 
             let seen = observe(&volume);
             assert!(seen.errors.is_empty() || !clean, "the checker does not see {:?}", seen.errors);
             // Nothing refers to the superblocks: if one is lost, the volume is as of the generation before.
-            let superblock = [device.hook.nth(nth), to].into_iter().flatten().any(|place| place < 8192);
+            let superblock = [device.hook.nth(nth), to].into_iter().flatten().any(|offset| offset < 8192);
             history.judge_damaged(&seen, superblock).unwrap();
             history.judge_damaged_past(&volume, clean && !superblock).unwrap();
         }

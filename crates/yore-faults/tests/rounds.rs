@@ -68,7 +68,7 @@ fn incarnations_begin_anew() {
         let all: Vec<_> = all.iter().map(|one| (one.inode, one.incarnation)).collect();
         drop(gone);
         volume.view().expunge(&all).unwrap();
-        while volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap().looked_at > 0 {}
+        while volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap().examined > 0 {}
         for (n, event) in events.iter().enumerate() {
             let then = Volume::from_view(volume.view().as_of(*event));
             let found = then.read(format!("d/file{n}")).ok();

@@ -38,10 +38,10 @@ impl TablePlace {
     }
 
     /// The place in a header; `None` for 0, which is no place, and for what cannot be one.
-    pub fn decode(place: u16) -> Option<TablePlace> {
-        let (zone, index) = ((place >> Self::INDEX_BITS) as u8, place & ((1 << Self::INDEX_BITS) - 1));
+    pub fn decode(start: u16) -> Option<TablePlace> {
+        let (zone, index) = ((start >> Self::INDEX_BITS) as u8, start & ((1 << Self::INDEX_BITS) - 1));
         let is_place = usize::from(zone) <= EXTRA_ZONES_PER_GROUP && u32::from(index) < ZONE_INDEXES;
-        (place != 0 && is_place).then_some(TablePlace { zone, index })
+        (start != 0 && is_place).then_some(TablePlace { zone, index })
     }
 
     /// Where the header has the place of a table of this kind and number.

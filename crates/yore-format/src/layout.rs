@@ -63,7 +63,7 @@ impl Geometry {
     }
 
     /// Where the group's first zone is.
-    pub fn primary_zone_place(self, group: GroupNo) -> BlockNo {
+    pub fn primary_zone_start(self, group: GroupNo) -> BlockNo {
         if group.0 == 0 {
             BlockNo(ZONE_BLOCKS)
         } else {
@@ -89,11 +89,11 @@ impl Geometry {
         BlockNo(self.data_start(group).0 + u64::from(bit))
     }
 
-    /// Whether a zone may start at `place`: aligned, whole within the volume, not root zone 0.
-    pub fn is_zone_place(self, place: BlockNo) -> bool {
-        place.0.is_multiple_of(ZONE_BLOCKS)
-            && place.0 >= ZONE_BLOCKS
-            && place.0.checked_add(ZONE_BLOCKS).is_some_and(|end| end <= self.blocks)
+    /// Whether a zone may start at `start`: aligned, whole within the volume, not root zone 0.
+    pub fn is_zone_start(self, start: BlockNo) -> bool {
+        start.0.is_multiple_of(ZONE_BLOCKS)
+            && start.0 >= ZONE_BLOCKS
+            && start.0.checked_add(ZONE_BLOCKS).is_some_and(|end| end <= self.blocks)
     }
 
     /// Which table block, and which entry of it, describes a zone.

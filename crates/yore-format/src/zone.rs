@@ -27,7 +27,7 @@ struct RawZoneHeader {
     header: [u8; HEADER_BYTES],
     uuid: [u8; 16],
     volume_blocks: U64,
-    place: U64,
+    start: U64,
     zone: U32,
     group: U32,
     exists: [U64; 8],
@@ -50,7 +50,7 @@ pub struct ZoneHeader {
     /// The volume's length in blocks.
     pub volume_blocks: u64,
     /// First block of the zone.
-    pub place: BlockNo,
+    pub start: BlockNo,
     /// The zone's number.
     pub zone: ZoneNo,
     /// The group it serves.
@@ -80,14 +80,14 @@ impl ZoneHeader {
     pub fn empty(
         uuid: [u8; 16],
         volume_blocks: u64,
-        place: BlockNo,
+        start: BlockNo,
         zone: ZoneNo,
         group: GroupNo,
     ) -> ZoneHeader {
         ZoneHeader {
             uuid,
             volume_blocks,
-            place,
+            start,
             zone,
             group,
             generation: Generation(0),
@@ -113,7 +113,7 @@ impl ZoneHeader {
             header: [0; HEADER_BYTES],
             uuid: self.uuid,
             volume_blocks: self.volume_blocks.into(),
-            place: self.place.0.into(),
+            start: self.start.0.into(),
             zone: self.zone.0.into(),
             group: self.group.0.into(),
             exists: self.exists.map(Into::into),
@@ -166,14 +166,14 @@ impl ZoneHeader {
         let header = ZoneHeader {
             uuid: raw.uuid,
             volume_blocks: raw.volume_blocks.get(),
-            place: BlockNo(raw.place.get()),
+            start: BlockNo(raw.start.get()),
             zone: ZoneNo(raw.zone.get()),
             group: GroupNo(raw.group.get()),
             generation: Generation(BlockHeader::of(block).generation.get()),
             exists: raw.exists.map(|w| w.get()),
             inode_free: Box::new(raw.inode_free),
             extras: raw.extras.map(|e| e.get()),
-            tables: raw.tables.map(|place| place.get()),
+            tables: raw.tables.map(|start| start.get()),
             map: Box::new(raw.map.map(|s| s.get())),
             checks: Box::new(raw.checks.map(|c| c.get())),
         };
@@ -232,7 +232,7 @@ impl ZoneHeader {
         };
         let (counts, checksums) = self.tables.split_at(TABLES_PER_GROUP);
         for (places, feature) in [(counts, Features::TABLES), (checksums, Features::CHECKSUMS)] {
-            if !features.contains(feature) && places.iter().any(|place| *place != 0) {
+            if !features.contains(feature) && places.iter().any(|start| *start != 0) {
                 return bad("reserved bytes", "zero", "something else".into());
             }
         }
@@ -244,13 +244,13 @@ impl ZoneHeader {
         if let Some(two) = places.windows(2).find(|two| two[0] == two[1] && two[0] != 0) {
             return bad("tables", "each at a place of its own", format!("two at {:#x}", two[0]));
         }
-        for place in self.tables.into_iter().filter(|place| *place != 0) {
-            let is_table = TablePlace::decode(place).is_some_and(|TablePlace { zone, index }| match zone {
+        for start in self.tables.into_iter().filter(|start| *start != 0) {
+            let is_table = TablePlace::decode(start).is_some_and(|TablePlace { zone, index }| match zone {
                 0 => index != 0 && self.has(index) && self.inode_free[usize::from(index)] == NOT_INODES,
                 further => self.extras[usize::from(further) - 1] != 0,
             });
             if !is_table {
-                return bad("tables", "places in zones of the group", format!("{place:#x}"));
+                return bad("tables", "places in zones of the group", format!("{start:#x}"));
             }
         }
         Ok(())
@@ -277,12 +277,12 @@ impl ZoneHeader {
 
 /// The layout of a zone header, the block header included.
 pub(crate) fn header_layout() -> crate::StructLayout {
-    crate::tables::layout!("Zone header", RawZoneHeader: header, uuid, volume_blocks, place, zone, group, exists, inode_free, reserved0, extras, map, checks, tables, reserved1)
+    crate::tables::layout!("Zone header", RawZoneHeader: header, uuid, volume_blocks, start, zone, group, exists, inode_free, reserved0, extras, map, checks, tables, reserved1)
 }
 
 /// The layout of an entry of the zone table.
 pub(crate) fn entry_layout() -> crate::StructLayout {
-    crate::tables::layout!("Zone table entry", ZoneTableEntry: place, generation, crc, header_slot, present, free_blocks, free_indexes, free_inodes)
+    crate::tables::layout!("Zone table entry", ZoneTableEntry: start, generation, crc, header_slot, present, free_blocks, free_indexes, free_inodes)
 }
 
 /// What the table holds for a zone.
@@ -290,7 +290,7 @@ pub(crate) fn entry_layout() -> crate::StructLayout {
 #[repr(C)]
 pub struct ZoneTableEntry {
     /// First block of the zone.
-    pub place: U64,
+    pub start: U64,
     /// Generation of the current header.
     pub generation: U64,
     /// Its checksum.
@@ -312,7 +312,7 @@ const _: () = assert!(HEADER_BYTES + ZONE_TABLE_ENTRIES * size_of::<ZoneTableEnt
 impl ZoneTableEntry {
     /// The entry of a zone that does not exist.
     pub const ABSENT: ZoneTableEntry = ZoneTableEntry {
-        place: U64::ZERO,
+        start: U64::ZERO,
         generation: U64::ZERO,
         crc: U32::ZERO,
         header_slot: 0,
@@ -356,7 +356,7 @@ impl<'a> ZoneTableRef<'a> {
                 0 => e == ZoneTableEntry::ABSENT,
                 1 => {
                     e.header_slot <= 1
-                        && e.place.get().is_multiple_of(ZONE_BLOCKS)
+                        && e.start.get().is_multiple_of(ZONE_BLOCKS)
                         && u32::from(e.free_indexes.get()) <= ZONE_INDEXES
                 }
                 _ => false,

@@ -205,8 +205,8 @@ proptest! {
         let _ = (inode.is_file(), inode.slot(), inode.addr().to_string());
         let g = Geometry::new(blocks);
         let _ = (g.bit_of(BlockNo(n)), g.groups());
-        for place in [n, n & !1023, !1023] {
-            prop_assert!(!g.is_zone_place(BlockNo(place)) || place < blocks);
+        for start in [n, n & !1023, !1023] {
+            prop_assert!(!g.is_zone_start(BlockNo(start)) || start < blocks);
         }
     }
 }
@@ -250,7 +250,7 @@ fn superblock() -> Superblock {
         findings_level: 0,
         scrub: Scrub::default(),
         root_zones: vec![
-            Some(RootZone { place: BlockNo(0), generation: Generation(3), crc: 1, header_slot: 0 }),
+            Some(RootZone { start: BlockNo(0), generation: Generation(3), crc: 1, header_slot: 0 }),
             None,
         ],
     }

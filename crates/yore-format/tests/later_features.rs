@@ -50,7 +50,7 @@ fn superblock(features: Features) -> Superblock {
         findings_level: 0,
         scrub: Scrub::default(),
         root_zones: vec![Some(RootZone {
-            place: BlockNo(0),
+            start: BlockNo(0),
             generation: Generation(3),
             crc: 1,
             header_slot: 0,

@@ -66,8 +66,8 @@ prop_compose! {
             root_zones: root_zones
                 .into_iter()
                 .map(|root| {
-                    root.map(|(place, generation, crc, header_slot)| RootZone {
-                        place: BlockNo(place * layout::ZONE_BLOCKS),
+                    root.map(|(start, generation, crc, header_slot)| RootZone {
+                        start: BlockNo(start * layout::ZONE_BLOCKS),
                         generation: Generation(generation),
                         crc,
                         header_slot,
@@ -129,12 +129,12 @@ proptest! {
 
     #[test]
     fn zone_headers_come_back(
-        (uuid, volume_blocks, place) in any::<([u8; 16], u64, u64)>(),
+        (uuid, volume_blocks, start) in any::<([u8; 16], u64, u64)>(),
         (zone, group, generation) in (0u32..1 << 31, any::<u32>(), any::<u64>()),
         slots in btree_map(0usize..510, (4u16..1024, 0u8..18, any::<u32>()), 0..200),
         extras in any::<[u32; 31]>(),
     ) {
-        let mut h = ZoneHeader::empty(uuid, volume_blocks, BlockNo(place), ZoneNo(zone), GroupNo(group));
+        let mut h = ZoneHeader::empty(uuid, volume_blocks, BlockNo(start), ZoneNo(zone), GroupNo(group));
         h.generation = Generation(generation);
         h.extras = extras;
         let mut taken = std::collections::BTreeSet::new();
@@ -157,9 +157,9 @@ proptest! {
     fn table_entries_come_back(entries in btree_map(0usize..144, any::<(u32, u64, u32, bool, [u16; 3])>(), 0..144)) {
         let mut block = ZERO_BLOCK;
         let mut expected = BTreeMap::new();
-        for (i, (place, generation, crc, slot, [blocks, indexes, inodes])) in entries {
+        for (i, (start, generation, crc, slot, [blocks, indexes, inodes])) in entries {
             let entry = ZoneTableEntry {
-                place: (u64::from(place) * 1024).into(),
+                start: (u64::from(start) * 1024).into(),
                 generation: generation.into(),
                 crc: crc.into(),
                 header_slot: slot.into(),

@@ -12,12 +12,12 @@
 //! when the last one goes. `size` counts the entries.
 //!
 //! A change of a directory inside an Op changes the inode in memory only, and the caller stores the inode: an
-//! entry in the inode reaches the medium with it, an entry in a tree with its node. [`Placed::stored`] hides
-//! the difference.
+//! entry in the inode reaches the medium with it, an entry in a tree with its node. [`Unstored::stored`]
+//! hides the difference.
 
 use crate::store::Store;
 use crate::{DirItem, Error, Result};
-use yore_core::btree::{Path, Pins, Placed, Tree, TreeDelta};
+use yore_core::btree::{Path, Pins, Tree, TreeDelta, Unstored};
 use yore_core::inode::InodeState;
 use yore_format::{
     name_cookie, BlockKind, ContentKind, Corruption, DirEntry, EventNo, FileKind, Incarnation, Inode,
@@ -116,7 +116,7 @@ pub(crate) fn list_dots(
 pub(crate) struct Spot {
     cookie: u64,
     /// `None` if the change must find the way anew; then the pins keep the nodes.
-    way: Option<Box<Path>>,
+    path: Option<Box<Path>>,
 }
 
 impl Spot {
@@ -127,7 +127,7 @@ impl Spot {
 }
 
 /// What the look-up of a name to be changed has found.
-pub(crate) enum Looked {
+pub(crate) enum Lookup {
     /// There is such an entry; ready for [`remove`] and [`repoint`].
     Taken(Found, Spot),
     /// There is none; ready for [`insert`], which may need this many blocks.
@@ -145,14 +145,14 @@ pub(crate) const FULL: Error = Error::HashFull { what: "names in the directory" 
 ///
 /// # Errors
 /// Corruption; the device.
-pub(crate) fn look(
+pub(crate) fn lookup_to_change(
     store: &Store,
     dir: &InodeState,
     no: InodeNo,
     name: &[u8],
     pins: &mut Pins,
-) -> Result<Looked> {
-    look_in(&store.meta, &store.hash_seed, &dir.inode, no, name, pins)
+) -> Result<Lookup> {
+    lookup_in(&store.meta, &store.hash_seed, &dir.inode, no, name, pins)
 }
 
 /// Adds an entry at a free spot.
@@ -163,12 +163,12 @@ pub(crate) fn insert(
     no: InodeNo,
     spot: Spot,
     entry: &DirEntry<'_>,
-) -> Placed {
+) -> Unstored {
     insert_in(op, &mut dir.inode, no, spot, entry, store.number())
 }
 
 /// Removes the entry at a spot.
-pub(crate) fn remove(op: &mut Op<'_>, dir: &mut InodeState, no: InodeNo, spot: Spot) -> Placed {
+pub(crate) fn remove(op: &mut Op<'_>, dir: &mut InodeState, no: InodeNo, spot: Spot) -> Unstored {
     remove_in(op, &mut dir.inode, no, spot)
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn repoint(
     no: InodeNo,
     spot: Spot,
     entry: &DirEntry<'_>,
-) -> Placed {
+) -> Unstored {
     repoint_in(op, &mut dir.inode, no, spot, entry)
 }
 
@@ -205,20 +205,20 @@ fn find_in(meta: &Meta, seed: &[u8; 16], inode: &Inode, no: InodeNo, name: &[u8]
     Ok(found.transpose()?)
 }
 
-fn look_in(
+fn lookup_in(
     meta: &Meta,
     seed: &[u8; 16],
     inode: &Inode,
     no: InodeNo,
     name: &[u8],
     pins: &mut Pins,
-) -> Result<Looked> {
+) -> Result<Lookup> {
     let first = name_cookie(seed, name);
     if inode.content_kind != ContentKind::Tree {
-        return look_inline(inode, no, name, first);
+        return lookup_inline(inode, no, name, first);
     }
     let (tree, last) = (tree(inode, no), first | RUN);
-    let seen = tree.way(meta, &first.to_be_bytes(), pins, |leaf| {
+    let seen = tree.path_to(meta, &first.to_be_bytes(), pins, |leaf| {
         let mut free = first;
         for (key, value) in leaf.cells() {
             let cookie = cookie_of(key);
@@ -235,15 +235,15 @@ fn look_in(
         Ok((free <= last && leaf.holds(&last.to_be_bytes())).then(|| (free.to_be_bytes(), Err(free))))
     })?;
     match seen {
-        Some((way, Ok(found))) => Ok(Looked::Taken(found, Spot { cookie: found.cookie, way: Some(way) })),
-        Some((way, Err(cookie))) => {
-            Ok(Looked::Free(Spot { cookie, way: Some(way) }, tree.blocks_for_inserts(1)))
+        Some((path, Ok(found))) => Ok(Lookup::Taken(found, Spot { cookie: found.cookie, path: Some(path) })),
+        Some((path, Err(cookie))) => {
+            Ok(Lookup::Free(Spot { cookie, path: Some(path) }, tree.blocks_for_inserts(1)))
         }
-        None => look_at_run(meta, &tree, no, name, first, pins),
+        None => lookup_in_run(meta, &tree, no, name, first, pins),
     }
 }
 
-fn look_inline(inode: &Inode, no: InodeNo, name: &[u8], first: u64) -> Result<Looked> {
+fn lookup_inline(inode: &Inode, no: InodeNo, name: &[u8], first: u64) -> Result<Lookup> {
     let (mut free, mut found) = (first, None);
     let mut bytes = COOKIE_BYTES + yore_format::DIRENT_FIXED_BYTES + name.len();
     // Reads to the end, even if the name is found early: a change moves what follows.
@@ -256,20 +256,20 @@ fn look_inline(inode: &Inode, no: InodeNo, name: &[u8], first: u64) -> Result<Lo
         free += u64::from(cookie == free);
     }
     Ok(match found {
-        Some(found) => Looked::Taken(found, Spot { cookie: found.cookie, way: None }),
-        None => Looked::Free(Spot { cookie: free, way: None }, u32::from(bytes > INLINE_BYTES)),
+        Some(found) => Lookup::Taken(found, Spot { cookie: found.cookie, path: None }),
+        None => Lookup::Free(Spot { cookie: free, path: None }, u32::from(bytes > INLINE_BYTES)),
     })
 }
 
-/// As [`look_in`], for a run of any length in any number of leaves.
-fn look_at_run(
+/// As [`lookup_in`], for a run of any length in any number of leaves.
+fn lookup_in_run(
     meta: &Meta,
     tree: &Tree,
     no: InodeNo,
     name: &[u8],
     first: u64,
     pins: &mut Pins,
-) -> Result<Looked> {
+) -> Result<Lookup> {
     let last = first | RUN;
     let mut free = first;
     let found = tree.find(meta, &first.to_be_bytes(), &last.to_be_bytes(), |key, value| {
@@ -279,14 +279,14 @@ fn look_at_run(
     })?;
     let found = found.transpose()?;
     if found.is_none() && free > last {
-        return Ok(Looked::Full);
+        return Ok(Lookup::Full);
     }
     let cookie = found.map_or(free, |found| found.cookie);
     tree.prepare(meta, &cookie.to_be_bytes(), &cookie.to_be_bytes(), pins)?;
-    let spot = Spot { cookie, way: None };
+    let spot = Spot { cookie, path: None };
     Ok(match found {
-        Some(found) => Looked::Taken(found, spot),
-        None => Looked::Free(spot, tree.blocks_for_inserts(1)),
+        Some(found) => Lookup::Taken(found, spot),
+        None => Lookup::Free(spot, tree.blocks_for_inserts(1)),
     })
 }
 
@@ -319,7 +319,7 @@ fn insert_in(
     spot: Spot,
     entry: &DirEntry<'_>,
     birth: EventNo,
-) -> Placed {
+) -> Unstored {
     inode.size += 1;
     let key = spot.cookie.to_be_bytes();
     let mut bytes = [0; COOKIE_BYTES + yore_format::DIRENT_FIXED_BYTES + yore_format::NAME_MAX];
@@ -328,8 +328,8 @@ fn insert_in(
     entry.encode_into(&mut item[COOKIE_BYTES..]);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
-        let delta = tree.insert_at(op, spot.way, &key, &item[COOKIE_BYTES..], birth);
-        return keep(inode, &tree, delta);
+        let delta = tree.insert_at(op, spot.path, &key, &item[COOKIE_BYTES..], birth);
+        return store_tree(inode, &tree, delta);
     }
     let old = inode.inline();
     if old.len() + item.len() <= INLINE_BYTES {
@@ -341,7 +341,7 @@ fn insert_in(
         all[at + len..old.len() + len].copy_from_slice(&old[at..]);
         let end = old.len() + len;
         inode.set_inline(&all[..end]);
-        return Placed::Inside;
+        return Unstored::Inside;
     }
     let mut tree = Tree::empty(BlockKind::Directory, no, inode.incarnation);
     let mut moved: Option<TreeDelta> = None;
@@ -351,38 +351,38 @@ fn insert_in(
     }
     let delta = tree.insert(op, &key, &item[COOKIE_BYTES..], birth);
     let delta = delta.after(op, moved);
-    keep(inode, &tree, delta)
+    store_tree(inode, &tree, delta)
 }
 
-fn remove_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot) -> Placed {
+fn remove_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot) -> Unstored {
     // A wrong count is for the checker to find. It must not stop anybody from emptying the directory.
     inode.size = inode.size.saturating_sub(1);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
-        let delta = tree.remove_at(op, spot.way, &spot.cookie.to_be_bytes());
-        return keep(inode, &tree, delta);
+        let delta = tree.remove_at(op, spot.path, &spot.cookie.to_be_bytes());
+        return store_tree(inode, &tree, delta);
     }
     let range = inline_range(inode, spot.cookie);
     let (end, len) = (inode.inline().len(), range.len());
     let mut bytes = inode.content;
     bytes.copy_within(range.end..end, range.start);
     inode.set_inline(&bytes[..end - len]);
-    Placed::Inside
+    Unstored::Inside
 }
 
-fn repoint_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot, entry: &DirEntry<'_>) -> Placed {
+fn repoint_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot, entry: &DirEntry<'_>) -> Unstored {
     let mut bytes = [0; yore_format::DIRENT_FIXED_BYTES + yore_format::NAME_MAX];
     let value = &mut bytes[..entry.encoded_len()];
     entry.encode_into(value);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
-        let delta = tree.replace_at(op, spot.way, &spot.cookie.to_be_bytes(), value);
-        return keep(inode, &tree, delta);
+        let delta = tree.replace_at(op, spot.path, &spot.cookie.to_be_bytes(), value);
+        return store_tree(inode, &tree, delta);
     }
     let range = inline_range(inode, spot.cookie);
     assert_eq!(range.len(), COOKIE_BYTES + value.len(), "another name under the same cookie");
     inode.content[range][COOKIE_BYTES..].copy_from_slice(value);
-    Placed::Inside
+    Unstored::Inside
 }
 
 /// The directory's tree, if its content is a tree.
@@ -395,14 +395,14 @@ fn tree(inode: &Inode, no: InodeNo) -> Tree {
 }
 
 /// Stores the changed tree in the inode.
-fn keep(inode: &mut Inode, tree: &Tree, delta: TreeDelta) -> Placed {
+fn store_tree(inode: &mut Inode, tree: &Tree, delta: TreeDelta) -> Unstored {
     if tree.is_empty() {
         inode.set_inline(&[]);
     } else {
         inode.set_tree_root(tree.root, tree.level);
     }
     inode.blocks = inode.blocks.saturating_add_signed(i64::from(delta.nodes));
-    Placed::InTree(delta)
+    Unstored::InTree(delta)
 }
 
 fn cookie_of(key: &[u8]) -> u64 {

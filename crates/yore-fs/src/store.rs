@@ -103,10 +103,10 @@ impl Store {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn kept(&self, state: &InodeState, no: InodeNo) -> Result<EventNo> {
-        match state.known_kept() {
-            Some(kept) => Ok(kept),
-            None => Ok(state.learn_kept(self.past.kept(&self.meta, no)?)),
+    pub(crate) fn recorded_until(&self, state: &InodeState, no: InodeNo) -> Result<EventNo> {
+        match state.known_recorded() {
+            Some(recorded_until) => Ok(recorded_until),
+            None => Ok(state.learn_recorded(self.past.recorded_until(&self.meta, no)?)),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::store::Store;
 use crate::{Error, Result};
-use yore_core::btree::{Placed, Tree, TreeDelta};
+use yore_core::btree::{Tree, TreeDelta, Unstored};
 use yore_core::inode::InodeState;
 use yore_format::{
     decode_symlink_chunk, BlockKind, ContentKind, Corruption, EventNo, Inode, InodeNo, NodeRef, INLINE_BYTES,
@@ -29,15 +29,15 @@ pub(crate) fn store(
     state: &mut InodeState,
     no: InodeNo,
     target: &[u8],
-) -> Placed {
+) -> Unstored {
     store_in(op, &mut state.inode, no, target, store.number())
 }
 
-fn store_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, target: &[u8], birth: EventNo) -> Placed {
+fn store_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, target: &[u8], birth: EventNo) -> Unstored {
     inode.size = target.len() as u64;
     if target.len() <= INLINE_BYTES {
         inode.set_inline(target);
-        return Placed::Inside;
+        return Unstored::Inside;
     }
     let mut tree = Tree::empty(BlockKind::Symlink, no, inode.incarnation);
     let mut all: Option<TreeDelta> = None;
@@ -48,7 +48,7 @@ fn store_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, target: &[u8], birt
     let delta = all.expect("a long target has chunks");
     inode.set_tree_root(tree.root, tree.level);
     inode.blocks = inode.blocks.saturating_add_signed(i64::from(delta.nodes));
-    Placed::InTree(delta)
+    Unstored::InTree(delta)
 }
 
 /// The target.

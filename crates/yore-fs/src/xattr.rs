@@ -16,7 +16,7 @@ pub(crate) mod acl;
 mod acls;
 mod free;
 mod name;
-mod place;
+mod plan;
 mod read;
 
 #[cfg(test)]
@@ -26,20 +26,20 @@ mod tests;
 
 pub(crate) use acls::{inherit, permits};
 pub(crate) use free::{free_step, free_trees, prepare_free_trees};
-pub(crate) use place::tree;
+pub(crate) use plan::tree;
 pub(crate) use read::{get, list};
 
 use self::acl::Acl;
 pub(crate) use self::acl::Inherited;
 use self::name::{Name, ACCESS, CAPABILITY, DEFAULT};
-use self::place::{cells, chunks_of, keep, Place, Plan, CELL_BYTES, SLOT};
-use self::read::place;
+use self::plan::{cells, chunks_of, store_tree, Attributes, Plan, CELL_BYTES, SLOT};
+use self::read::attributes;
 use crate::file::{self, Room};
 use crate::history::preserve;
 use crate::store::Store;
 use crate::{Error, Result, SetXattrMode};
 use std::sync::Arc;
-use yore_core::btree::{Pins, Placed, Tree, TreeDelta};
+use yore_core::btree::{Pins, Tree, TreeDelta, Unstored};
 use yore_core::extent::birth;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::{
@@ -82,10 +82,10 @@ pub(crate) fn set(
     }
     let acl = Acl::decode(value)?;
     change(store, cell, name, USUAL_BLOCKS, &mut |state| {
-        let meant = acl.as_ref().filter(|_| name.name == ACCESS);
-        let permissions = meant.map(|acl| state.inode.mode & 0o7000 | acl.permissions());
-        let kept = acl.as_ref().filter(|acl| name.name == DEFAULT || !acl.is_minimal());
-        Ok(Wish { value: kept.map(Acl::encode), mode: SetXattrMode::Any, permissions })
+        let setting = acl.as_ref().filter(|_| name.name == ACCESS);
+        let permissions = setting.map(|acl| state.inode.mode & 0o7000 | acl.permissions());
+        let stored = acl.as_ref().filter(|acl| name.name == DEFAULT || !acl.is_minimal());
+        Ok(Wish { value: stored.map(Acl::encode), mode: SetXattrMode::Any, permissions })
     })
 }
 
@@ -151,18 +151,18 @@ impl file::GoesWithTruncation for CapabilityGoes<'_> {
             return Ok(0);
         }
         let mut pins = Pins::new();
-        let kept = self.store.kept(state, self.no)?;
-        let place = Place { kept, ..place(self.store, state, self.no) };
-        let plan = place.plan(CAPABILITY, None, SetXattrMode::Any, &mut pins)?;
+        let recorded_until = self.store.recorded_until(state, self.no)?;
+        let attributes = Attributes { recorded_until, ..attributes(self.store, state, self.no) };
+        let plan = attributes.plan(CAPABILITY, None, SetXattrMode::Any, &mut pins)?;
         let blocks = plan.blocks;
-        self.ready = Some((plan, kept, pins));
+        self.ready = Some((plan, recorded_until, pins));
         Ok(blocks)
     }
 
-    fn apply(&mut self, op: &mut Op<'_>, state: &mut InodeState) -> Placed {
+    fn apply(&mut self, op: &mut Op<'_>, state: &mut InodeState) -> Unstored {
         match self.ready.take() {
-            Some((plan, kept, _pins)) => plan.apply(op, &mut state.inode, birth(kept)),
-            None => Placed::Inside,
+            Some((plan, recorded_until, _pins)) => plan.apply(op, &mut state.inode, birth(recorded_until)),
+            None => Unstored::Inside,
         }
     }
 }
@@ -187,7 +187,7 @@ pub(crate) fn store_inherited(
     state: &mut InodeState,
     no: InodeNo,
     inherited: &Inherited,
-) -> Placed {
+) -> Unstored {
     store_inherited_in(op, &store.hash_seed, &mut state.inode, no, inherited, store.number())
 }
 
@@ -198,7 +198,7 @@ fn store_inherited_in(
     no: InodeNo,
     inherited: &Inherited,
     birth: EventNo,
-) -> Placed {
+) -> Unstored {
     let mut tree = Tree::empty(BlockKind::Xattrs, no, inode.incarnation);
     let mut all: Option<TreeDelta> = None;
     for (name, value) in each(inherited) {
@@ -213,8 +213,8 @@ fn store_inherited_in(
         inode.flags |= name.flag();
     }
     match all {
-        Some(delta) => keep(inode, &tree, delta),
-        None => Placed::Inside,
+        Some(delta) => store_tree(inode, &tree, delta),
+        None => Unstored::Inside,
     }
 }
 
@@ -258,7 +258,7 @@ fn change_also(
             if frees { store.reserve_freely(near, blocks)? } else { store.reserve(near, blocks)? };
         let mut state = cell.state.write();
         state.check_alive()?;
-        if preserve::must_keep(store, cell, &state)? {
+        if preserve::must_preserve(store, cell, &state)? {
             drop((state, reserved));
             preserve::preserve(store, cell, if frees { Room::Reserve } else { Room::Free })?;
             continue;
@@ -268,9 +268,9 @@ fn change_also(
             return Err(Error::NotPermitted { what: "this kind of file cannot have such an attribute" });
         }
         let mut pins = Pins::new();
-        let kept = store.kept(&state, cell.no)?;
-        let place = Place { kept, ..place(store, &state, cell.no) };
-        let plan = place.plan(name, wish.value.as_deref(), wish.mode, &mut pins)?;
+        let recorded_until = store.recorded_until(&state, cell.no)?;
+        let attributes = Attributes { recorded_until, ..attributes(store, &state, cell.no) };
+        let plan = attributes.plan(name, wish.value.as_deref(), wish.mode, &mut pins)?;
         if plan.blocks > blocks {
             blocks = plan.blocks;
             continue;
@@ -288,9 +288,9 @@ fn change_also(
         let mut op = store.meta.begin(reserved);
         // Not the present number: an event may have been taken since this looked at the inode, and that event
         // sees the attribute.
-        let placed = plan.apply(&mut op, &mut state.inode, birth(kept));
+        let unstored = plan.apply(&mut op, &mut state.inode, birth(recorded_until));
         let stored = store_inode(&mut op, cell, &state);
-        placed.stored(&mut op, stored);
+        unstored.stored(&mut op, stored);
         return Ok(());
     }
 }

@@ -266,7 +266,7 @@ impl Run {
         let text = yore_fs::time::print(time, one.last.next.or_else(|| Some(now())), &zone);
         let printed = yore_fs::time::parse(&text, now(), &zone).unwrap();
         for at in [When::At(time), printed] {
-            let node = match view.look_back(directory, &one.path, &at) {
+            let node = match view.lookup_at(directory, &one.path, &at) {
                 Ok(node) => node,
                 Err(e) => panic!("{when} cannot be seen at {at:?} ({text}): {e}: {one:#?}: {:#?}", self.log),
             };
@@ -299,23 +299,23 @@ impl Run {
             assert_eq!(is_listed, !gone.moved, "{path:?} in {now:?}: {newest:#?}: {:#?}", self.log);
         }
         if of_root && !self.before.contains_key(path) {
-            self.check_way(path);
+            self.check_path(path);
         }
     }
 
     /// A path from the root directory is gone: each name on it, up to the last, is seen at the time with
     /// which its log begins.
-    fn check_way(&self, path: &Path) {
+    fn check_path(&self, path: &Path) {
         let view = self.volume.view();
         let mut node = view.node(view.root(), None).unwrap();
-        let mut way = PathBuf::new();
+        let mut prefix = PathBuf::new();
         for name in path.iter() {
-            way.push(name);
-            if let Ok(found) = self.volume.node(&way) {
+            prefix.push(name);
+            if let Ok(found) = self.volume.node(&prefix) {
                 node = found;
                 continue;
             }
-            let newest = newest(view, view.root(), way.as_os_str().as_bytes());
+            let newest = newest(view, view.root(), prefix.as_os_str().as_bytes());
             // The name above last meant a file.
             if matches!(newest, Err(Error::NotADirectory)) {
                 return;
@@ -323,14 +323,20 @@ impl Run {
             // The last directory that was seen above may have had no such name, while another one before it
             // had.
             let Ok(newest) = newest else { return };
-            let last = newest.last.as_ref().unwrap_or_else(|| panic!("{way:?}: not seen: {:#?}", self.log));
+            let last =
+                newest.last.as_ref().unwrap_or_else(|| panic!("{prefix:?}: not seen: {:#?}", self.log));
             let (time, event) = (last.event.row.time, last.event.number);
-            let found = view.of(&node).look_back(node.inode(), name.as_bytes(), &When::At(time));
-            node =
-                found.unwrap_or_else(|e| panic!("{way:?} as of {event}: {e}: {newest:#?}: {:#?}", self.log));
+            let found = view.of(&node).lookup_at(node.inode(), name.as_bytes(), &When::At(time));
+            node = found
+                .unwrap_or_else(|e| panic!("{prefix:?} as of {event}: {e}: {newest:#?}: {:#?}", self.log));
             let found = (node.inode(), node.attr().incarnation, node.event());
-            assert_eq!(found, (newest.inode, newest.incarnation.0, Some(event)), "{way:?}: {:#?}", self.log);
-            self.is_as_known(&node, name.as_bytes(), event, &format!("{way:?}"));
+            assert_eq!(
+                found,
+                (newest.inode, newest.incarnation.0, Some(event)),
+                "{prefix:?}: {:#?}",
+                self.log
+            );
+            self.is_as_known(&node, name.as_bytes(), event, &format!("{prefix:?}"));
         }
     }
 }

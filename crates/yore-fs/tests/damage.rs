@@ -421,11 +421,11 @@ fn extents_in_zones_and_the_log() {
     let no = inode_of(&device, "a");
     let superblock = chain_superblock(&device);
     let further = further_zone(&device);
-    let mut places = vec![("the group's first zone", 1024 + 10), ("a further zone", further + 20)];
+    let mut starts = vec![("the group's first zone", 1024 + 10), ("a further zone", further + 20)];
     if superblock.log_blocks > 0 {
-        places.push(("the log", superblock.log_start.0));
+        starts.push(("the log", superblock.log_start.0));
     }
-    for (what, start) in places {
+    for (what, start) in starts {
         let device = device.snapshot();
         let (extent, _) = extent_of(&device, no);
         plant_inode(&device, no, |inode| {
@@ -536,10 +536,10 @@ fn chain_superblock(device: &MemoryDevice) -> yore_format::Superblock {
 /// A zone that is neither a root zone nor a group's first.
 fn further_zone(device: &MemoryDevice) -> u64 {
     let mut block = Box::new([0; BLOCK_SIZE]);
-    let places = (2 * 1024..SIZE / BLOCK_SIZE as u64).step_by(1024);
-    let mut zones = places.filter(|place| {
+    let starts = (2 * 1024..SIZE / BLOCK_SIZE as u64).step_by(1024);
+    let mut zones = starts.filter(|start| {
         [2, 3].iter().any(|slot| {
-            device.read_at((place + slot) * BLOCK_SIZE as u64, &mut block[..]).unwrap();
+            device.read_at((start + slot) * BLOCK_SIZE as u64, &mut block[..]).unwrap();
             BlockHeader::of(&block).kind == BlockKind::ZoneHeader as u8 && verify_checksum(&block).is_ok()
         })
     });

@@ -207,7 +207,7 @@ fn intervals_make_no_versions_of_it() {
     };
     seen(&volume);
     let at = events.iter().find(|event| event.number == first).unwrap().row.time;
-    let found = volume.view().look_back(d, b"x.swp", &When::At(at)).and_then(|node| {
+    let found = volume.view().lookup_at(d, b"x.swp", &When::At(at)).and_then(|node| {
         let mut byte = [0];
         node.read(0, &mut byte).map(|_| ())
     });

@@ -96,7 +96,7 @@ fn nothing_is_left_of_a_file() {
     let after = free(&volume);
     // The blocks that remain are nodes of trees.
     assert!(before - after < 70, "{before} {after}");
-    assert_eq!(volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap().looked_at, 0);
+    assert_eq!(volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap().examined, 0);
 }
 
 /// As soon as expunging begins, lists of what is gone leave out the file, and show what its name meant

@@ -20,7 +20,7 @@ fn when(text: &str) -> When {
 }
 
 /// The event that a time means in a directory.
-fn meant(view: &View, volume: &Volume, path: &str, text: &str) -> Result<EventNo, Error> {
+fn resolve(view: &View, volume: &Volume, path: &str, text: &str) -> Result<EventNo, Error> {
     view.event_for(inode(volume, path), &when(text))
 }
 
@@ -33,7 +33,7 @@ fn snapshots_of_a_directory_are_counted_from_the_last() {
     volume.create_dir_all("a/b").unwrap();
     volume.create_dir("other").unwrap();
     let view = volume.view();
-    assert!(matches!(meant(view, &volume, "a", "last"), Err(Error::NotFound)), "there is none");
+    assert!(matches!(resolve(view, &volume, "a", "last"), Err(Error::NotFound)), "there is none");
     let all = [
         event(&volume, "/", ""),
         event(&volume, "a", ""),
@@ -43,13 +43,13 @@ fn snapshots_of_a_directory_are_counted_from_the_last() {
     event(&volume, "other", "");
     view.undo_point(inode(&volume, "a"), "before-rollback-1", false, false).unwrap();
     let of = |path: &str| -> Vec<EventNo> {
-        let found = (1..9).map(|n| meant(view, &volume, path, &format!("-{n}")));
+        let found = (1..9).map(|n| resolve(view, &volume, path, &format!("-{n}")));
         found.take_while(|found| !matches!(found, Err(Error::NotFound))).map(Result::unwrap).collect()
     };
     assert_eq!(of("/"), [all[3], all[0]]);
     assert_eq!(of("a"), [all[3], all[1], all[0]]);
     assert_eq!(of("a/b"), [all[3], all[2], all[1], all[0]]);
-    assert_eq!(meant(view, &volume, "a/b", "last").unwrap(), all[3]);
+    assert_eq!(resolve(view, &volume, "a/b", "last").unwrap(), all[3]);
     view.forget(&[all[2]]).unwrap();
     assert_eq!(of("a/b"), [all[3], all[1], all[0]]);
     // As of an event they are counted from there.
@@ -111,7 +111,7 @@ fn each_directory_has_names_of_its_own() {
         assert_eq!(read(&format!("{agent}/.@step-1/deep/file")), then);
     }
     let view = volume.view();
-    assert!(matches!(meant(view, &volume, "/", "step-1"), Err(Error::NotFound)), "none is of the root");
+    assert!(matches!(resolve(view, &volume, "/", "step-1"), Err(Error::NotFound)), "none is of the root");
     let again = view.snapshot(inode(&volume, "agent1"), "step-1", false, false);
     assert!(matches!(again, Err(Error::Exists)), "{again:?}");
     // A directory above has one, too: below agent1 the name still means agent1's own, and elsewhere the one
@@ -121,11 +121,11 @@ fn each_directory_has_names_of_its_own() {
     assert_eq!(read("agent1/deep/file@step-1"), "agent1 at step 1");
     assert_eq!(read("agent1@step-1/deep/file"), "agent1 at step 1");
     assert_eq!(read(".@step-1/agent1/deep/file"), "later");
-    assert_eq!(meant(view, &volume, "/", "step-1").unwrap(), all);
+    assert_eq!(resolve(view, &volume, "/", "step-1").unwrap(), all);
     // When it is forgotten, the name means the one above.
-    let own = meant(view, &volume, "agent1", "step-1").unwrap();
+    let own = resolve(view, &volume, "agent1", "step-1").unwrap();
     view.forget(&[own]).unwrap();
-    assert_eq!(meant(view, &volume, "agent1", "step-1").unwrap(), all);
+    assert_eq!(resolve(view, &volume, "agent1", "step-1").unwrap(), all);
     // A directory that was moved since is found in the snapshot of where it was.
     volume.rename("agent2/deep", "moved").unwrap();
     view.forget(&[all]).unwrap();
@@ -155,12 +155,12 @@ fn a_snapshot_is_renamed() {
     assert_eq!(view.describe(number, None, Some("")).unwrap().row.more.description, "");
     event(&volume, "/", "old");
     assert_eq!(view.describe(other, Some(""), None).unwrap().row.name, "");
-    assert!(matches!(meant(view, &volume, "/", "other"), Err(Error::NotFound)));
+    assert!(matches!(resolve(view, &volume, "/", "other"), Err(Error::NotFound)));
     // Names can be exchanged through a third one, any number of times.
     for i in 0..200 {
         view.describe(number, Some(&format!("name {i}")), None).unwrap();
     }
-    assert_eq!(meant(view, &volume, "/", "name 199").unwrap(), number);
+    assert_eq!(resolve(view, &volume, "/", "name 199").unwrap(), number);
     let undo = view.undo_point(view.root(), "before-rollback-9", false, false).unwrap().number;
     assert!(view.describe(undo, Some("mine"), None).is_err(), "its name says what can be undone");
     let user = User { uid: 7, limits: None };

@@ -43,7 +43,7 @@ fn save(view: &View, file: InodeNo, text: &str) -> Option<Timestamp> {
 
 /// What a name meant at a time.
 fn then(view: &View, directory: InodeNo, name: &str, time: Timestamp) -> Result<String, Error> {
-    let node = view.look_back(directory, name.as_bytes(), &When::At(time))?;
+    let node = view.lookup_at(directory, name.as_bytes(), &When::At(time))?;
     let mut bytes = vec![0; node.attr().size as usize];
     let n = node.read(0, &mut bytes)?;
     Ok(String::from_utf8(bytes[..n].to_vec()).unwrap())
@@ -96,7 +96,7 @@ fn each_close_makes_a_version() {
     for (i, time) in times.iter().enumerate() {
         assert_eq!(then(&view, root, "a", *time).unwrap(), format!("version {i}"));
     }
-    assert!(view.look_back(root, b"b", &When::At(times[149])).is_err(), "no event of it");
+    assert!(view.lookup_at(root, b"b", &When::At(times[149])).is_err(), "no event of it");
     // Other files do not get more versions because of that: their history is their own.
     assert!(view
         .events()
@@ -162,7 +162,7 @@ fn an_editors_saves_are_versions_of_the_name() {
     let view = open(&device);
     for (i, time) in times.iter().enumerate() {
         assert_eq!(then(&view, root, "doc", *time).unwrap(), format!("draft {i}"));
-        let swap = view.look_back(root, b".doc.swp", &When::At(*time));
+        let swap = view.lookup_at(root, b".doc.swp", &When::At(*time));
         assert!(matches!(swap, Err(Error::NotFound)), "it had been renamed by then");
     }
     let mut gone = Vec::new();

@@ -57,7 +57,7 @@ impl ProcessPins {
 
 impl PinSlot {
     /// Keeps the pin. EAGAIN if no thread can be started for it.
-    pub(crate) fn keep(self, pin: Pin) -> Result<(), Errno> {
+    pub(crate) fn put(self, pin: Pin) -> Result<(), Errno> {
         let PinSlot { process: Some(process), end, count } = self else { return Ok(()) };
         let work = move || {
             let mut ends = [PollFd::new(&process, PollFlags::IN), PollFd::new(&end, PollFlags::empty())];
@@ -84,7 +84,7 @@ mod tests {
 
     fn kept(process_pins: &ProcessPins, view: &View, by: &Child) -> EventNo {
         let event = view.snapshot(view.root(), "", false, false).unwrap().number;
-        process_pins.slot(by.id()).unwrap().keep(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
+        process_pins.slot(by.id()).unwrap().put(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
         assert!(matches!(view.forget(&[event]), Err(Error::Pinned { .. })));
         event
     }
@@ -117,9 +117,9 @@ mod tests {
         is_forgotten_soon(view, event);
 
         let process_pins = ProcessPins::default();
-        let places: Vec<PinSlot> = (0..MOST).map(|_| process_pins.slot(process.id()).unwrap()).collect();
+        let slots: Vec<PinSlot> = (0..MOST).map(|_| process_pins.slot(process.id()).unwrap()).collect();
         assert_eq!(process_pins.slot(process.id()).err().map(|e| e.code()), Some(libc::EAGAIN));
-        drop(places);
+        drop(slots);
         assert!(process_pins.slot(process.id()).is_ok());
         process.kill().unwrap();
         process.wait().unwrap();
@@ -132,7 +132,7 @@ mod tests {
         let view = volume.view();
         let event = view.snapshot(view.root(), "", false, false).unwrap().number;
         let process_pins = ProcessPins::default();
-        process_pins.slot(0).unwrap().keep(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
+        process_pins.slot(0).unwrap().put(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
         view.forget(&[event]).unwrap();
     }
 }

@@ -124,7 +124,7 @@ impl Filesystem for Server {
             Err(Error::NotFound) if self.is_snapdir(parent, name) => Ok(None),
             found => found.map(Some),
         };
-        let then = |of: &[u8], when: &When| self.look_back_for(request, &view, directory, of, when);
+        let then = |of: &[u8], when: &When| self.lookup_when(request, &view, directory, of, when);
         match yore_fs::resolve_name(name, literal, then) {
             Ok(Resolved::Literal(None)) => self.snapdir_entry(reply),
             Ok(Resolved::Literal(Some(node))) if PastNodes::is_past(parent.0) => {

@@ -50,7 +50,7 @@ fn contents_survive_a_remount() {
 /// Opens with every combination that a program uses, with and without open requests. Truncation matters most:
 /// a kernel that opens without asking must send it separately.
 #[test]
-fn opening() {
+fn files_are_opened_as_asked() {
     both(|m| {
         let path = m.path("f");
         fs::write(&path, b"0123456789").unwrap();
@@ -489,17 +489,17 @@ fn times_of_access() {
     both(|m| {
         let path = m.path("mailbox");
         // One size is whole pages, which are all in the cache when they are written; the other is not.
-        for (size, looks) in [(4096, false), (4096, true), (5000, false), (5000, true), (100_000, true)] {
+        for (size, stats) in [(4096, false), (4096, true), (5000, false), (5000, true), (100_000, true)] {
             fs::write(&path, vec![b'm'; size]).unwrap();
             let read = || fs::metadata(&path).map(|at| (at.atime(), at.atime_nsec())).unwrap();
             let changed = || fs::metadata(&path).map(|at| (at.mtime(), at.mtime_nsec())).unwrap();
             for round in 0..3 {
-                if looks {
+                if stats {
                     assert!(read() <= changed(), "{size} bytes, round {round}");
                 }
                 let text = fs::read(&path).unwrap();
                 let first = read();
-                assert!(first > changed(), "{size} bytes, looked at {looks}, round {round}");
+                assert!(first > changed(), "{size} bytes, looked at {stats}, round {round}");
                 assert!(fs::read(&path).unwrap() == text && read() == first);
                 OpenOptions::new().append(true).open(&path).unwrap().write_all(b"new mail").unwrap();
             }

@@ -46,7 +46,7 @@ fn refusals_leave_the_view_open() {
 
 /// One mount on top of another is refused, and the error names what is there.
 #[test]
-fn a_mounted_place_is_refused() {
+fn a_mounted_directory_is_refused() {
     let Some(m) = Mounted::new() else { return };
     match mount(view(), &MountConfig::new(m.root(), "second")).err().unwrap() {
         MountError::AlreadyMounted { source_name, .. } => assert_eq!(source_name, "memory, \\tested"),

@@ -205,16 +205,15 @@ fn the_past_of_owners() {
     ok(&dir, &format!("echo mine > d/mine && chmod 755 d/mine && chown {NOBODY} d d/mine"));
     let event = snapshot(&mounted, "then");
     let beside = Beside::new(&mounted, event, change);
-    for place in [dir.join("d@then"), beside.root().join("d")] {
-        let place = place.display();
-        assert_eq!(ok(&dir, &format!("cd {place} && stat -c %a . f mine")), "700\n600\n700\n");
-        assert_eq!(ok(&dir, &format!("ls -l {place} | grep -c +; true")).trim(), "0");
-        assert_eq!(ok(&dir, &format!("getfattr -d -m - {place}/f 2>&1")).trim(), "");
-        assert!(
-            ok(&dir, &format!("getfacl -cp {place}/f 2>&1")).starts_with("user::rw-\ngroup::---\nother::---")
-        );
-        assert!(!shell_as(NOBODY, &format!("cat {place}/f")).0);
-        assert!(!shell_as(4711, &format!("cat {place}/mine {place}/f")).0);
+    for directory in [dir.join("d@then"), beside.root().join("d")] {
+        let directory = directory.display();
+        assert_eq!(ok(&dir, &format!("cd {directory} && stat -c %a . f mine")), "700\n600\n700\n");
+        assert_eq!(ok(&dir, &format!("ls -l {directory} | grep -c +; true")).trim(), "0");
+        assert_eq!(ok(&dir, &format!("getfattr -d -m - {directory}/f 2>&1")).trim(), "");
+        assert!(ok(&dir, &format!("getfacl -cp {directory}/f 2>&1"))
+            .starts_with("user::rw-\ngroup::---\nother::---"));
+        assert!(!shell_as(NOBODY, &format!("cat {directory}/f")).0);
+        assert!(!shell_as(4711, &format!("cat {directory}/mine {directory}/f")).0);
     }
     assert!(shell_as(4711, &format!("cat {}/d/f", dir.display())).0, "the present is as it is");
     assert_eq!(shell_as(NOBODY, &format!("cat {}/d@then/mine", dir.display())).1, "mine\n");

@@ -46,8 +46,8 @@ impl Anchors {
     fn write(&self, anchor: Anchor) -> Result<(), LogError> {
         let mut block = AlignedBuf::zeroed(1);
         anchor.seal(&mut block);
-        let place = self.first_block + anchor.generation.get() % ANCHOR_BLOCKS;
-        self.device.write_at(place * BLOCK_SIZE as u64, &block)?;
+        let anchor_block = self.first_block + anchor.generation.get() % ANCHOR_BLOCKS;
+        self.device.write_at(anchor_block * BLOCK_SIZE as u64, &block)?;
         Ok(self.device.flush()?)
     }
 

@@ -218,7 +218,7 @@ impl BatchHeader {
 
 /// A record within a batch: where its contents are, and where the next record begins.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RecordPlace {
+pub(crate) struct RecordSpan {
     pub number: u64,
     pub time: u64,
     pub start: usize,
@@ -226,10 +226,10 @@ pub(crate) struct RecordPlace {
     pub next: usize,
 }
 
-impl RecordPlace {
+impl RecordSpan {
     /// The record `number` at `at` of a batch whose records end at `end`; `None` if what is there is
     /// something else.
-    pub fn find(batch: &[u8], at: usize, end: usize, number: u64) -> Option<RecordPlace> {
+    pub fn find(batch: &[u8], at: usize, end: usize, number: u64) -> Option<RecordSpan> {
         let rest = batch.get(at..end)?;
         let (header, contents) = RecordHeader::read_from_prefix(rest).ok()?;
         let length = header.length.get() as usize;
@@ -241,7 +241,7 @@ impl RecordPlace {
             return None;
         }
         let start = at + RECORD_HEADER_BYTES;
-        Some(RecordPlace { number, time: header.time.get(), start, length, next: start + padded })
+        Some(RecordSpan { number, time: header.time.get(), start, length, next: start + padded })
     }
 
     /// The record, in the batch that it was found in.

@@ -324,7 +324,7 @@ impl Log {
             if let Some(batch) = state.sealed.pop_front() {
                 state.durable = batch.end_number;
                 state.durable_sequence = batch.at.sequence + 1;
-                state.keep_spare(batch.buffer);
+                state.recycle(batch.buffer);
             }
             self.written.notify_all();
         }
@@ -565,7 +565,7 @@ impl State {
 
     /// Keeps a buffer for the next batch, unless a reader still has it, it is very large, or there are
     /// enough.
-    fn keep_spare(&mut self, mut buffer: Arc<AlignedBuf>) {
+    fn recycle(&mut self, mut buffer: Arc<AlignedBuf>) {
         if self.spare.len() < 2 && buffer.len() <= SPARE_BYTES_MAX && Arc::get_mut(&mut buffer).is_some() {
             self.spare.push(buffer);
         }

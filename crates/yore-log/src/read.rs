@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use yore_device::{AlignedBuf, BLOCK_SIZE};
 
-use crate::layout::{BatchHeader, Found, RecordPlace, BATCH_HEADER_BYTES};
+use crate::layout::{BatchHeader, Found, RecordSpan, BATCH_HEADER_BYTES};
 use crate::log::{Log, State};
 use crate::recover::{damaged, Entry};
 use crate::{LogError, Lsn, OwnedRecord, Position};
@@ -28,7 +28,7 @@ struct Batch {
 }
 
 /// Where a batch can be found.
-enum Place {
+enum BatchSource {
     Memory(Batch),
     Medium(Entry),
 }
@@ -44,11 +44,11 @@ impl Log {
         let batch = self.batch_of(number)?;
         let mut at = BATCH_HEADER_BYTES;
         for n in batch.number..batch.end_number {
-            let place = self.find(&batch, at, n)?;
+            let span = self.find(&batch, at, n)?;
             if n == number.0 {
-                return Ok(place.record(&batch.buffer).to_owned());
+                return Ok(span.record(&batch.buffer).to_owned());
             }
-            at = place.next;
+            at = span.next;
         }
         Err(damaged(&self.ring, batch.block, number, "its batch has other records"))
     }
@@ -96,16 +96,16 @@ impl Log {
         }
     }
 
-    fn find(&self, batch: &Batch, at: usize, number: u64) -> Result<RecordPlace, LogError> {
-        RecordPlace::find(&batch.buffer, at, batch.length, number)
+    fn find(&self, batch: &Batch, at: usize, number: u64) -> Result<RecordSpan, LogError> {
+        RecordSpan::find(&batch.buffer, at, batch.length, number)
             .ok_or_else(|| damaged(&self.ring, batch.block, Lsn(number), "a record contradicts its batch"))
     }
 
     /// The batch that holds a record.
     fn batch_of(&self, number: Lsn) -> Result<Batch, LogError> {
-        let entry = match self.place_of(number)? {
-            Place::Memory(batch) => return Ok(batch),
-            Place::Medium(entry) => entry,
+        let entry = match self.source_of(number)? {
+            BatchSource::Memory(batch) => return Ok(batch),
+            BatchSource::Medium(entry) => entry,
         };
         let mut buffer = AlignedBuf::zeroed(entry.blocks as usize);
         self.ring.read(entry.block.into(), &mut buffer)?;
@@ -127,7 +127,7 @@ impl Log {
         }
     }
 
-    fn place_of(&self, number: Lsn) -> Result<Place, LogError> {
+    fn source_of(&self, number: Lsn) -> Result<BatchSource, LogError> {
         let state = self.state();
         check_kept(&state, number)?;
         let next = state.next_number();
@@ -138,7 +138,7 @@ impl Log {
             // The buffer is still being filled.
             let gathered = &state.gathered;
             let copy = AlignedBuf::from_slice(&gathered.buffer[..gathered.length]);
-            return Ok(Place::Memory(Batch {
+            return Ok(BatchSource::Memory(Batch {
                 buffer: Arc::new(copy),
                 length: gathered.length,
                 number: state.at.number.0,
@@ -147,7 +147,7 @@ impl Log {
             }));
         }
         if let Some(batch) = state.sealed.iter().find(|b| (b.at.number..b.end_number).contains(&number)) {
-            return Ok(Place::Memory(Batch {
+            return Ok(BatchSource::Memory(Batch {
                 buffer: batch.buffer.clone(),
                 length: batch.blocks as usize * BLOCK_SIZE,
                 number: batch.at.number.0,
@@ -155,7 +155,7 @@ impl Log {
                 block: batch.at.block,
             }));
         }
-        entry_of(&state, number).map(Place::Medium)
+        entry_of(&state, number).map(BatchSource::Medium)
     }
 
     /// Why a batch is not what the index says: it was released meanwhile, or is damaged.
@@ -205,9 +205,9 @@ impl Records<'_> {
                 (batch, at)
             }
         };
-        let place = self.log.find(&batch, at, self.next.0)?;
-        let record = place.record(&batch.buffer).to_owned();
-        at = place.next;
+        let span = self.log.find(&batch, at, self.next.0)?;
+        let record = span.record(&batch.buffer).to_owned();
+        at = span.next;
         self.batch = Some((batch, at));
         Ok(record)
     }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use yore_device::Device;
 
-use crate::layout::{BatchHeader, Found, RecordPlace, BATCH_BYTES_MAX, BATCH_HEADER_BYTES};
+use crate::layout::{BatchHeader, Found, RecordSpan, BATCH_BYTES_MAX, BATCH_HEADER_BYTES};
 use crate::ring::{Ring, Stream};
 use crate::{LogError, LogId, Lsn, Position, Record, Region};
 
@@ -142,7 +142,7 @@ impl<D: Device> Recovered<D> {
     /// [`LogError::Device`]: it cannot be read. Whoever asks again gets the same error.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, LogError> {
         match self.advance() {
-            Ok(Some((current, place))) => Ok(Some(place.record(self.stream.get(current.at, current.blocks)))),
+            Ok(Some((current, span))) => Ok(Some(span.record(self.stream.get(current.at, current.blocks)))),
             Ok(None) => Ok(None),
             Err(error) => {
                 self.state = State::Failed(error.clone());
@@ -161,7 +161,7 @@ impl<D: Device> Recovered<D> {
     }
 
     /// Finds the next record to give.
-    fn advance(&mut self) -> Result<Option<(Current, RecordPlace)>, LogError> {
+    fn advance(&mut self) -> Result<Option<(Current, RecordSpan)>, LogError> {
         match &self.state {
             State::Walking => {}
             State::Ended => return Ok(None),
@@ -174,16 +174,16 @@ impl<D: Device> Recovered<D> {
                     break;
                 }
                 let batch = self.stream.get(current.at, current.blocks);
-                let Some(place) = RecordPlace::find(batch, current.offset, current.length, current.number)
+                let Some(span) = RecordSpan::find(batch, current.offset, current.length, current.number)
                 else {
                     let block = self.stream.block(current.at);
                     let number = Lsn(current.number);
                     return Err(damaged(self.stream.ring(), block, number, "a record contradicts its batch"));
                 };
-                (current.offset, current.number) = (place.next, place.number + 1);
+                (current.offset, current.number) = (span.next, span.number + 1);
                 self.current = Some(current);
-                if place.number >= self.end.oldest.number.0 {
-                    return Ok(Some((current, place)));
+                if span.number >= self.end.oldest.number.0 {
+                    return Ok(Some((current, span)));
                 }
             }
             if !self.next_batch()? {

@@ -94,28 +94,28 @@ fn judge(
     notes: &[Note],
     sessions: &[(u64, u64)],
     alike: bool,
-    place: &str,
+    context: &str,
 ) -> End {
     let device = Arc::new(medium.snapshot());
     let (records, end) =
-        read(device.clone(), region, note.anchor).unwrap_or_else(|error| panic!("{place}: {error}"));
+        read(device.clone(), region, note.anchor).unwrap_or_else(|error| panic!("{context}: {error}"));
     let first = note.anchor.number.0;
     let next = end.position.number.0;
-    assert!(records.iter().map(|r| r.number.0).eq(first..next), "{place}: {records:?}");
-    assert!(next >= note.forced.max(first), "{place}: only up to {next}, {} were forced", note.forced);
+    assert!(records.iter().map(|r| r.number.0).eq(first..next), "{context}: {records:?}");
+    assert!(next >= note.forced.max(first), "{context}: only up to {next}, {} were forced", note.forced);
     // The mark after an append may not have come yet.
     let appended = notes.last().expect("a note").appended;
-    assert!(next <= appended.max(first), "{place}: {next} of {appended}");
+    assert!(next <= appended.max(first), "{context}: {next} of {appended}");
     for record in &records {
         let number = record.number.0;
         let (_, session) = *sessions.iter().rfind(|(from, _)| *from <= number).expect("a session");
         assert!(
             record.contents == body(number, session, alike),
-            "{place}: record {number} is of another session"
+            "{context}: record {number} is of another session"
         );
     }
     // Recovery wrote nothing, and finds the same again.
-    assert!(device.first_difference(medium).is_none(), "{place}");
+    assert!(device.first_difference(medium).is_none(), "{context}");
     end
 }
 
@@ -135,17 +135,17 @@ fn crash_and_crash_again(seed: u64, alike: bool, tearing: Tearing) -> u64 {
         CrashPlan { exhaustive_max: 20, samples: 10, seed, tearing, at_marks: false, ..CrashPlan::default() };
     let mut judged = 0;
     for case in trace.crash_states(&plan) {
-        let place = format!("seed {seed} alike {alike} {}", case.state());
+        let context = format!("seed {seed} alike {alike} {}", case.state());
         let at = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
         let note = notes[at];
         let medium = case.materialise();
         let sessions = [(0, 1)];
-        let end = judge(&medium, region, &note, &notes, &sessions, alike, &place);
+        let end = judge(&medium, region, &note, &notes, &sessions, alike, &context);
         judged += 1;
         if random.below(6) != 0 {
             continue;
         }
-        judged += second(&medium, region, note, end, alike, &mut random, &sessions, &place, 2);
+        judged += second(&medium, region, note, end, alike, &mut random, &sessions, &context, 2);
     }
     judged
 }
@@ -180,13 +180,14 @@ fn second(
     let mut sessions = before.to_vec();
     sessions.push((found, session));
     for case in trace.crash_states(&plan) {
-        let place = format!("{outer} session {session} {}", case.state());
+        let context = format!("{outer} session {session} {}", case.state());
         let at = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
         let medium = case.materialise();
-        let end = judge(&medium, region, &notes[at], &notes, &sessions, alike, &place);
+        let end = judge(&medium, region, &notes[at], &notes, &sessions, alike, &context);
         judged += 1;
         if session < 4 && random.below(12) == 0 {
-            judged += second(&medium, region, notes[at], end, alike, random, &sessions, &place, session + 1);
+            judged +=
+                second(&medium, region, notes[at], end, alike, random, &sessions, &context, session + 1);
         }
     }
     judged
@@ -374,18 +375,22 @@ fn a_log_file_survives_crashes() {
         for case in
             trace.crash_states(&CrashPlan { exhaustive_max: 16, samples: 8, seed, ..CrashPlan::default() })
         {
-            let place = format!("seed {seed} {}", case.state());
+            let context = format!("seed {seed} {}", case.state());
             let at = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
             let (oldest, durable) = promised[at];
             let (oldest_max, _) = promised[(at + 1).min(promised.len() - 1)];
             let device = Arc::new(case.materialise());
-            let log = LogFile::mount(device.clone(), region).unwrap_or_else(|e| panic!("{place}: {e}"));
-            let records: Vec<_> = log.iter().map(|r| r.unwrap_or_else(|e| panic!("{place}: {e}"))).collect();
+            let log = LogFile::mount(device.clone(), region).unwrap_or_else(|e| panic!("{context}: {e}"));
+            let records: Vec<_> =
+                log.iter().map(|r| r.unwrap_or_else(|e| panic!("{context}: {e}"))).collect();
             let next = log.log().next_number().0;
             let first = log.log().oldest().number.0;
-            assert!((oldest..=oldest_max).contains(&first) && next >= durable, "{place}: {first}..{next}");
-            assert!(records.iter().map(|r| r.number.0).eq(first..next), "{place}");
-            assert!(records.iter().all(|r| r.contents == contents(r.number.0, r.contents.len())), "{place}");
+            assert!((oldest..=oldest_max).contains(&first) && next >= durable, "{context}: {first}..{next}");
+            assert!(records.iter().map(|r| r.number.0).eq(first..next), "{context}");
+            assert!(
+                records.iter().all(|r| r.contents == contents(r.number.0, r.contents.len())),
+                "{context}"
+            );
             log.trim(Lsn(next)).unwrap();
             assert_eq!(log.append_sync(&[b"on"]).unwrap(), Lsn(next));
         }
@@ -462,17 +467,17 @@ fn every_short_history_survives_every_crash() {
         for case in trace.crash_states(&plan) {
             let at = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
             let note = notes[at];
-            let place = || format!("{history:?} {}", case.state());
+            let context = || format!("{history:?} {}", case.state());
             let (records, end) = read(Arc::new(case.materialise()), region, note.anchor)
-                .unwrap_or_else(|error| panic!("{}: {error}", place()));
+                .unwrap_or_else(|error| panic!("{}: {error}", context()));
             let (first, next) = (note.anchor.number.0, end.position.number.0);
-            assert!(records.iter().map(|r| r.number.0).eq(first..next), "{}", place());
-            assert!(next >= note.forced, "{}: {next} of {}", place(), note.forced);
+            assert!(records.iter().map(|r| r.number.0).eq(first..next), "{}", context());
+            assert!(next >= note.forced, "{}: {next} of {}", context(), note.forced);
             for record in &records {
                 let number = record.number.0;
                 let (_, session) = *sessions.iter().rfind(|(from, _)| *from <= number).expect("a session");
                 let body = contents(number ^ session << 32, record.contents.len());
-                assert!(body == record.contents, "{}: record {number} is of another session", place());
+                assert!(body == record.contents, "{}: record {number} is of another session", context());
             }
             judged += 1;
         }

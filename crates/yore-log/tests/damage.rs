@@ -42,16 +42,16 @@ fn walk(device: Arc<dyn Device>, region: Region, from: Position) -> (u64, Result
 fn written(device: Arc<dyn Device>, region: Region, start: Position, batches: u64) -> (Log, Vec<(u64, u64)>) {
     let log = Log::open(device, region, ID, 1, End::at(start)).unwrap();
     // The start of the session.
-    let mut places = vec![(region.first_block + start.block, 1)];
+    let mut written_at = vec![(region.first_block + start.block, 1)];
     for n in 0..batches {
         let length = [100, 5000, 4096, 30, 9000][n as usize % 5];
         log.append(&[&contents(n, length)]).unwrap();
         log.append(&[b"small"]).unwrap();
         let at = log.position();
-        places.push((region.first_block + at.block, at.number.0 - 2));
+        written_at.push((region.first_block + at.block, at.number.0 - 2));
         log.force_all().unwrap();
     }
-    (log, places)
+    (log, written_at)
 }
 
 /// Any bit that flips in any batch but the last is damage at that batch, and the records before it are given.
@@ -62,14 +62,14 @@ fn a_flipped_bit_is_damage() {
     let device = Arc::new(MemoryDevice::new(20 * BLOCK_SIZE as u64));
     // Around the end of the ring.
     let start = Position { block: 12, ..Position::start(ID) };
-    let (log, places) = written(device.clone(), region, start, 5);
+    let (log, written_at) = written(device.clone(), region, start, 5);
     let end_block = region.first_block + log.position().block;
-    for (n, &(block, number)) in places.iter().enumerate() {
-        let next = places.get(n + 1).map_or(end_block, |place| place.0);
+    for (n, &(block, number)) in written_at.iter().enumerate() {
+        let next = written_at.get(n + 1).map_or(end_block, |position| position.0);
         let length = (next + region.blocks - block) % region.blocks;
         for byte in (0..length * BLOCK_SIZE as u64).step_by(7) {
-            let place = (block - region.first_block + byte / BLOCK_SIZE as u64) % region.blocks;
-            let offset = (place + region.first_block) * BLOCK_SIZE as u64;
+            let position = (block - region.first_block + byte / BLOCK_SIZE as u64) % region.blocks;
+            let offset = (position + region.first_block) * BLOCK_SIZE as u64;
             let damaged = device.snapshot();
             let mut bytes = [0; BLOCK_SIZE];
             damaged.read_at(offset, &mut bytes).unwrap();
@@ -79,11 +79,11 @@ fn a_flipped_bit_is_damage() {
             assert_eq!(count, number - 1, "batch {n} byte {byte}");
             match end {
                 Ok(end) => {
-                    assert_eq!(n, places.len() - 1, "batch {n} byte {byte}");
+                    assert_eq!(n, written_at.len() - 1, "batch {n} byte {byte}");
                     assert_eq!(end.position.number, Lsn(number));
                 }
                 Err(LogError::Damaged { block: found, number: at, .. }) => {
-                    assert!(n < places.len() - 1);
+                    assert!(n < written_at.len() - 1);
                     assert_eq!((found, at), (block, Lsn(number)), "batch {n} byte {byte}");
                 }
                 Err(other) => panic!("{other}"),
@@ -142,10 +142,10 @@ fn a_torn_batch_after_a_damaged_one_is_damage() {
     let region = Region { first_block: 0, blocks: 16 };
     let device = Arc::new(MemoryDevice::new(16 * BLOCK_SIZE as u64));
     let start = Position::start(ID);
-    let (log, places) = written(device.clone(), region, start, 3);
+    let (log, written_at) = written(device.clone(), region, start, 3);
     drop(log);
     let mut block = [0; BLOCK_SIZE];
-    for (block_number, byte) in [(places[2].0, 600), (places[3].0, 600)] {
+    for (block_number, byte) in [(written_at[2].0, 600), (written_at[3].0, 600)] {
         device.read_at(block_number * BLOCK_SIZE as u64, &mut block).unwrap();
         block[byte] ^= 1;
         device.write_at(block_number * BLOCK_SIZE as u64, &block).unwrap();
@@ -186,8 +186,8 @@ fn a_stale_position_is_damage() {
 fn reading_by_number_verifies() {
     let region = Region { first_block: 0, blocks: 16 };
     let device = Arc::new(MemoryDevice::new(16 * BLOCK_SIZE as u64));
-    let (log, places) = written(device.clone(), region, Position::start(ID), 4);
-    let (block, number) = places[2];
+    let (log, written_at) = written(device.clone(), region, Position::start(ID), 4);
+    let (block, number) = written_at[2];
     let mut bytes = [0; BLOCK_SIZE];
     device.read_at(block * BLOCK_SIZE as u64, &mut bytes).unwrap();
     bytes[200] ^= 4;
@@ -267,11 +267,11 @@ proptest! {
         let region = Region { first_block: 0, blocks: 12 };
         let device = Arc::new(MemoryDevice::new(12 * BLOCK_SIZE as u64));
         let start = Position { block: random.below(12), ..Position::start(ID) };
-        let (log, places) = written(device.clone(), region, start, 1 + random.below(4));
+        let (log, written_at) = written(device.clone(), region, start, 1 + random.below(4));
         drop(log);
         let mut bytes = device.to_bytes();
         for _ in 0..changes {
-            let block = places[random.below(places.len() as u64) as usize].0 as usize;
+            let block = written_at[random.below(written_at.len() as u64) as usize].0 as usize;
             // In the header, or in the first record's.
             let at = block * BLOCK_SIZE + random.below(104) as usize;
             bytes[at] = match extreme { true => 0xff * random.below(2) as u8, false => random.next() as u8 };

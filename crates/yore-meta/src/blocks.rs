@@ -65,7 +65,7 @@ impl Blocks {
                 None => Err(missing(addr, "a block that was never written").into()),
             };
         }
-        let at = BlockNo(zone.place.0 + u64::from(slot));
+        let at = BlockNo(zone.start.0 + u64::from(slot));
         let block = self.base.medium.read_block(at)?;
         let still_there = || zone.copy_of(addr.index()) == Some((slot, check));
         if let Err(c) = self.base.medium.verify_copy(&block, check, addr, at) {

@@ -84,22 +84,22 @@ impl Maker<'_> {
             self.write(at, &ZERO_BLOCK)?;
         }
         self.device.flush()?;
-        let (zone_place, root_place) = (self.geometry.primary_zone_place(GroupNo(0)), BlockNo(0));
+        let (zone_start, root_start) = (self.geometry.primary_zone_start(GroupNo(0)), BlockNo(0));
         let usable = self.geometry.data_blocks(GroupNo(0)) as u32;
-        let log = self.make_log(zone_place, usable)?;
+        let log = self.make_log(zone_start, usable)?;
         let log_blocks = log.map_or(0, |(region, ..)| region.blocks) as u32;
         let used = ZONE_BLOCKS as u32 + log_blocks;
         let free = usable - used;
 
         let mut bitmap = self.block(BlockKind::Bitmap, MetaAddr::new(ZoneNo(0), 0));
         BitmapMut::init(&mut bitmap, usable).set(0, used, true);
-        let bitmap_check = self.write_sealed(BlockNo(zone_place.0 + FIRST_SLOT), &mut bitmap)?;
+        let bitmap_check = self.write_sealed(BlockNo(zone_start.0 + FIRST_SLOT), &mut bitmap)?;
         let mut inodes = self.block(BlockKind::Inodes, MetaAddr::new(ZoneNo(0), 1));
         self.root_directory().encode(Inode::slot_mut(&mut inodes, 0).0);
-        let inodes_check = self.write_sealed(BlockNo(zone_place.0 + FIRST_SLOT + 1), &mut inodes)?;
+        let inodes_check = self.write_sealed(BlockNo(zone_start.0 + FIRST_SLOT + 1), &mut inodes)?;
 
         let mut header =
-            ZoneHeader::empty(self.options.uuid, self.geometry.blocks, zone_place, ZoneNo(0), GroupNo(0));
+            ZoneHeader::empty(self.options.uuid, self.geometry.blocks, zone_start, ZoneNo(0), GroupNo(0));
         header.exists[0] = 0b11;
         header.map[0] = FIRST_SLOT as u16;
         header.map[1] = FIRST_SLOT as u16 + 1;
@@ -109,7 +109,7 @@ impl Maker<'_> {
 
         let mut table = self.block(BlockKind::ZoneTable, MetaAddr::new(ZoneNo::root(0), 0));
         let entry = ZoneTableEntry {
-            place: zone_place.0.into(),
+            start: zone_start.0.into(),
             generation: self.generation.0.into(),
             crc: crc.into(),
             header_slot: 0,
@@ -119,11 +119,11 @@ impl Maker<'_> {
             free_inodes: (INODES_PER_BLOCK as u16 - 1).into(),
         };
         ZoneTableMut::new(&mut table).set(0, entry);
-        let table_check = self.write_sealed(BlockNo(root_place.0 + FIRST_SLOT), &mut table)?;
+        let table_check = self.write_sealed(BlockNo(root_start.0 + FIRST_SLOT), &mut table)?;
         let mut root = ZoneHeader::empty(
             self.options.uuid,
             self.geometry.blocks,
-            root_place,
+            root_start,
             ZoneNo::root(0),
             GroupNo(0),
         );
@@ -133,7 +133,7 @@ impl Maker<'_> {
         let crc = self.write_header(&root)?;
 
         let unused: u64 = (1..self.geometry.groups()).map(|g| self.geometry.data_blocks(GroupNo(g))).sum();
-        let root = RootZone { place: root_place, generation: self.generation, crc, header_slot: 0 };
+        let root = RootZone { start: root_start, generation: self.generation, crc, header_slot: 0 };
         let mut superblock = self.superblock(root, u64::from(free) + unused);
         if let Some((region, id, position)) = log {
             superblock.log_start = BlockNo(region.first_block);
@@ -165,7 +165,7 @@ impl Maker<'_> {
                 most * 4
             )));
         }
-        let region = region::place(zone, blocks);
+        let region = region::behind(zone, blocks);
         let id = LogId(u64::from_le_bytes(self.options.uuid[8..].try_into().expect("eight bytes")));
         Ok(Some((region, id, region::format(self.device, region, id)?)))
     }
@@ -250,7 +250,7 @@ impl Maker<'_> {
 
     fn write_header(&self, header: &ZoneHeader) -> Result<u32> {
         let (block, crc) = header.encode(self.generation);
-        self.write(BlockNo(header.place.0 + HEADER_SLOTS[0]), &block)?;
+        self.write(BlockNo(header.start.0 + HEADER_SLOTS[0]), &block)?;
         Ok(crc)
     }
 

@@ -29,11 +29,11 @@ pub enum Mutation {
     /// A rename over a file does not write the new file's data first (R12).
     RenameBeforeData,
     /// What versions name is written over and freed as if it belonged to the present alone (P3).
-    KeptReused,
+    RecordedReused,
     /// An inode that has a version is changed after another event without keeping it again (P1).
-    KeptOnce,
+    RecordedOnce,
     /// A version is kept before the file's data is written back (P4).
-    KeptBeforeData,
+    RecordedBeforeData,
     /// A snapshot that is waited for is not waited for.
     SnapshotNotForced,
     /// A version that kept events have seen is given up with others (V9).

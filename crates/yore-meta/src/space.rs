@@ -270,23 +270,23 @@ pub(crate) fn taken_block(
         (start.0 < from.saturating_add(blocks) && from < end).then(|| BlockNo(from.max(start.0)))
     };
     let (medium, zones) = (&blocks.base.medium, &blocks.zones);
-    let (first, found) = (medium.geometry().primary_zone_place(group), medium.found());
+    let (first, found) = (medium.geometry().primary_zone_start(group), medium.found());
     let fixed = meets(first.0, ZONE_BLOCKS).or_else(|| meets(found.log_start.0, found.log_blocks));
     if fixed.is_some() {
         return Ok(fixed);
     }
     let Some(primary) = zones.get(&blocks.base, ZoneNo::primary(group))? else { return Ok(None) };
     for no in primary.extras() {
-        let place = match zones.loaded(no) {
-            Some(zone) => zone.place.0,
-            None => zones.table.entry(medium, no)?.place.get(),
+        let start = match zones.loaded(no) {
+            Some(zone) => zone.start.0,
+            None => zones.table.entry(medium, no)?.start.get(),
         };
-        if let Some(block) = meets(place, ZONE_BLOCKS).filter(|_| place != 0) {
+        if let Some(block) = meets(start, ZONE_BLOCKS).filter(|_| start != 0) {
             return Ok(Some(block));
         }
     }
     if zones.table.root_count() > 1 {
-        return Ok(zones.table.find_root(|place| meets(place.0, ZONE_BLOCKS)));
+        return Ok(zones.table.find_root(|start| meets(start.0, ZONE_BLOCKS)));
     }
     Ok(None)
 }

@@ -187,7 +187,7 @@ fn files_noted_with_their_size_alone_are_counted() {
     assert!(note_page(&meta, 100, 1));
 }
 
-/// Whether a flush came between the write of data at `place` and the log's record after it.
+/// Whether a flush came between the write of data at `elsewhere` and the log's record after it.
 fn is_flushed_before_the_record(take_back: impl Fn(&Meta)) -> bool {
     let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(64 << 20)));
     make(&*device, 64);
@@ -196,12 +196,13 @@ fn is_flushed_before_the_record(take_back: impl Fn(&Meta)) -> bool {
     assert!(note_page(&meta, 100, 1));
     meta.force().unwrap();
     device.restart_trace();
-    let place = (16_000 * BLOCK_SIZE) as u64;
-    device.write_at(place, &[1; BLOCK_SIZE]).unwrap();
+    let elsewhere = (16_000 * BLOCK_SIZE) as u64;
+    device.write_at(elsewhere, &[1; BLOCK_SIZE]).unwrap();
     take_back(&meta);
     meta.force().unwrap();
     let trace = device.trace();
-    let is_log = |entry: &TraceEntry| matches!(entry, TraceEntry::Write { offset, .. } if *offset != place);
+    let is_log =
+        |entry: &TraceEntry| matches!(entry, TraceEntry::Write { offset, .. } if *offset != elsewhere);
     let record = trace.entries().iter().position(is_log).expect("what was taken back is in a record");
     trace.entries()[..record].contains(&TraceEntry::Flush)
 }

@@ -2,7 +2,7 @@
 
 use super::host::make_image;
 use super::kind::RivalKind;
-use super::state::{Keeper, Measured, Rival};
+use super::state::{Measured, Rival, ServedBy};
 use crate::target::LibraryTarget;
 use crate::{BenchError, Result};
 use std::path::Path;
@@ -48,7 +48,7 @@ impl Rival {
     pub(super) fn attach_library(&mut self) -> Result<()> {
         assert!(matches!(self.kind, RivalKind::Library | RivalKind::LibraryNone));
         self.measured = Measured::Library(LibraryTarget::new(open(&self.image())?));
-        self.keeper = Keeper::Library;
+        self.served_by = ServedBy::Library;
         Ok(())
     }
 }

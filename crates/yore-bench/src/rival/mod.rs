@@ -23,7 +23,7 @@ pub(crate) use state::Rival;
 
 use crate::target::{SystemTarget, Target};
 use crate::{BenchError, Result};
-use state::{Keeper, Measured};
+use state::{Measured, ServedBy};
 use std::path::PathBuf;
 
 /// A workload that runs on any target, like a closure that is generic over its argument.
@@ -42,7 +42,7 @@ impl Rival {
             env: env.clone(),
             dir,
             measured: Measured::Nothing,
-            keeper: Keeper::Nothing,
+            served_by: ServedBy::Nothing,
             version: None,
         };
         make_directory(&rival.mountpoint())?;
@@ -141,22 +141,22 @@ impl Rival {
         }
         drop(measured);
         // If unmounting fails, it stays until this is dropped, which removes it by force.
-        let mut keeper = std::mem::replace(&mut self.keeper, Keeper::Nothing);
-        let ended = match &mut keeper {
-            Keeper::Library | Keeper::Nothing => Ok(()),
-            Keeper::Daemon => self.detach_mount(),
-            Keeper::Child(child) => self.detach_child(child),
-            Keeper::Kernel => system::unmount(&self.mountpoint()),
-            Keeper::Session(session) => {
+        let mut served_by = std::mem::replace(&mut self.served_by, ServedBy::Nothing);
+        let ended = match &mut served_by {
+            ServedBy::Library | ServedBy::Nothing => Ok(()),
+            ServedBy::Daemon => self.detach_mount(),
+            ServedBy::Child(child) => self.detach_child(child),
+            ServedBy::Kernel => system::unmount(&self.mountpoint()),
+            ServedBy::Session(session) => {
                 session.handle().unmount(yore_fuse::UnmountHow::Idle).map_err(Into::into)
             }
         };
         if let Err(error) = ended {
-            self.keeper = keeper;
+            self.served_by = served_by;
             return Err(error);
         }
-        match keeper {
-            Keeper::Session(session) => session.wait().map(drop).map_err(Into::into),
+        match served_by {
+            ServedBy::Session(session) => session.wait().map(drop).map_err(Into::into),
             _ => Ok(()),
         }
     }
@@ -167,11 +167,11 @@ impl Drop for Rival {
     /// directory would then delete the content of the mount.
     fn drop(&mut self) {
         self.measured = Measured::Nothing;
-        match std::mem::replace(&mut self.keeper, Keeper::Nothing) {
+        match std::mem::replace(&mut self.served_by, ServedBy::Nothing) {
             // These end when they are dropped.
-            Keeper::Library | Keeper::Session(_) | Keeper::Nothing => {}
-            Keeper::Daemon | Keeper::Kernel => system::unmount_by_force(&self.mountpoint()),
-            Keeper::Child(mut child) => {
+            ServedBy::Library | ServedBy::Session(_) | ServedBy::Nothing => {}
+            ServedBy::Daemon | ServedBy::Kernel => system::unmount_by_force(&self.mountpoint()),
+            ServedBy::Child(mut child) => {
                 system::unmount_by_force(&self.mountpoint());
                 let _ = child.kill();
                 let _ = child.wait();

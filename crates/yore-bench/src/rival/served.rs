@@ -1,7 +1,7 @@
 //! File systems served through FUSE: Yore's mount, the transport bound, fuse2fs.
 
 use super::kind::Serving;
-use super::state::{Keeper, Rival};
+use super::state::{Rival, ServedBy};
 use super::{library, system};
 use crate::{program, BenchError, MemoryFuse, Result};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,7 +22,7 @@ impl Rival {
         match &self.env.serving {
             Serving::InProcess => {
                 let config = MountConfig::new(&mountpoint, image.display().to_string());
-                self.keeper = Keeper::Session(mount(library::open(&image)?, &config)?);
+                self.served_by = ServedBy::Session(mount(library::open(&image)?, &config)?);
             }
             Serving::Program(yore) => {
                 let log = self.dir.join("log");
@@ -34,7 +34,7 @@ impl Rival {
                     program::command(yore).arg("mount").arg(&image).arg(&mountpoint).arg("-o").arg(options),
                     "fuse3",
                 )?;
-                self.keeper = Keeper::Daemon;
+                self.served_by = ServedBy::Daemon;
             }
         }
         Ok(())
@@ -55,7 +55,7 @@ impl Rival {
     /// # Errors
     /// [`BenchError::Impossible`] if none of its own does.
     pub(crate) fn server(&self) -> Result<u32> {
-        if let Keeper::Child(child) = &self.keeper {
+        if let ServedBy::Child(child) = &self.served_by {
             return Ok(child.id());
         }
         let Serving::Program(yore) = &self.env.serving else {
@@ -79,7 +79,7 @@ impl Rival {
             Serving::InProcess => {
                 let config = MountConfig::new(&mountpoint, "memory");
                 let session = mount_filesystem(MemoryFuse::new(&config), &config)?;
-                self.keeper = Keeper::Session(session);
+                self.served_by = ServedBy::Session(session);
             }
             Serving::Program(yore) => {
                 let mut command = program::command(yore);
@@ -91,7 +91,7 @@ impl Rival {
                         .read_line(&mut line)
                         .map_err(BenchError::system("hearing of the mount"))?;
                 }
-                self.keeper = Keeper::Child(child);
+                self.served_by = ServedBy::Child(child);
                 if line.trim() != READY {
                     let said = "it ended without mounting (its message is above)".to_string();
                     return Err(BenchError::Command { command: "yore bench serve-memory".into(), said });
@@ -118,7 +118,7 @@ impl Rival {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        self.keeper = Keeper::Child(child);
+        self.served_by = ServedBy::Child(child);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ pub(super) enum Measured {
 }
 
 /// What keeps a file system available.
-pub(super) enum Keeper {
+pub(super) enum ServedBy {
     Library,
     Session(yore_fuse::Session),
     Daemon,
@@ -29,7 +29,7 @@ pub(crate) struct Rival {
     /// For this rival alone: the image and the mount point are in it.
     pub(super) dir: PathBuf,
     pub(super) measured: Measured,
-    pub(super) keeper: Keeper,
+    pub(super) served_by: ServedBy,
     pub(super) version: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::host::{make_image, need_root, version_of};
 use super::kind::RivalKind;
-use super::state::{Keeper, Rival};
+use super::state::{Rival, ServedBy};
 use crate::{program, BenchError, Result};
 use rustix::mount::UnmountFlags;
 use std::path::Path;
@@ -54,7 +54,7 @@ impl Rival {
         let mut mount = program::command("mount");
         mount.args(["-t", name, "-o", "loop"]).arg(self.image()).arg(self.mountpoint());
         program::run(&mut mount, "mount")?;
-        self.keeper = Keeper::Kernel;
+        self.served_by = ServedBy::Kernel;
         Ok(())
     }
 }

@@ -325,10 +325,10 @@ mod tests {
     /// 1,000 blocks in sequence, and at random places of 100 GiB.
     fn both(mut new: impl FnMut() -> Box<dyn Model>, write: bool) -> (f64, f64) {
         let mut random = rand::rngs::StdRng::seed_from_u64(1);
-        let mut run = |place: &mut dyn FnMut(u64) -> u64| {
+        let mut run = |offset_of: &mut dyn FnMut(u64) -> u64| {
             let mut model = new();
             for i in 0..1000 {
-                let range = Range { offset: place(i) * BLOCK, len: BLOCK };
+                let range = Range { offset: offset_of(i) * BLOCK, len: BLOCK };
                 match write {
                     true => model.write(&[range]),
                     false => model.read(&[range]),

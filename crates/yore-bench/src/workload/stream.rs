@@ -43,7 +43,7 @@ impl Stream {
     }
 
     /// The places, in small blocks.
-    fn places(&self) -> Vec<u64> {
+    fn offsets(&self) -> Vec<u64> {
         let blocks = (self.pieces() * (LARGE / SMALL)) as u64;
         let mut random = StdRng::seed_from_u64(self.seed);
         (0..self.random).map(|_| random.random_range(0..blocks) * SMALL as u64).collect()
@@ -118,7 +118,7 @@ impl OnTarget for Run<'_> {
     type Output = f64;
 
     fn on<T: Target>(self, target: &T) -> Result<f64> {
-        let (pieces, places) = (self.stream.pieces(), self.stream.places());
+        let (pieces, offsets) = (self.stream.pieces(), self.stream.offsets());
         let root = target.root()?;
         match self.step {
             Step::Write => {
@@ -137,13 +137,13 @@ impl OnTarget for Run<'_> {
             Step::RandomRead => {
                 let mut buffer = vec![0; SMALL];
                 let file = target.open(&root, NAME)?;
-                timed(places.len(), |i| full(target.read_at(&file, places[i], &mut buffer)?, SMALL))
+                timed(offsets.len(), |i| full(target.read_at(&file, offsets[i], &mut buffer)?, SMALL))
             }
             Step::RandomWrite => {
                 let data = noise(SMALL, self.stream.seed + 1);
                 let file = target.open(&root, NAME)?;
-                timed(places.len() + 1, |i| match places.get(i) {
-                    Some(place) => target.write_at(&file, *place, &data),
+                timed(offsets.len() + 1, |i| match offsets.get(i) {
+                    Some(offset) => target.write_at(&file, *offset, &data),
                     None => target.fsync(&file),
                 })
             }

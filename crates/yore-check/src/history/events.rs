@@ -31,7 +31,7 @@ struct Rollback {
     /// Suspended: since then anything may have happened to the directory.
     stopped: bool,
     intent: RollbackIntent,
-    place: MetaAddr,
+    addr: MetaAddr,
 }
 
 /// The time of an event, and where its row stands.
@@ -39,7 +39,7 @@ struct Event {
     number: EventNo,
     time: Timestamp,
     root: InodeNo,
-    place: MetaAddr,
+    addr: MetaAddr,
 }
 
 impl Checker<'_> {
@@ -97,17 +97,17 @@ impl Checker<'_> {
     fn event(
         &mut self,
         tree: HistoryTree,
-        place: MetaAddr,
+        addr: MetaAddr,
         number: EventNo,
         event: EventRow,
         events: &mut Events,
     ) -> bool {
-        self.check_event(tree, place, number, &event);
+        self.check_event(tree, addr, number, &event);
         let EventRow { time, kind, state, held, root, root_incarnation: incarnation, name, more } = event;
         if !more.is_empty() {
-            self.needs(WriteFeatures::EXTENDED_PAST, "an event with further fields", place, root);
+            self.needs(WriteFeatures::EXTENDED_PAST, "an event with further fields", addr, root);
         }
-        events.times.push(Event { number, time, root, place });
+        events.times.push(Event { number, time, root, addr });
         if tree == HistoryTree::Forgotten {
             return true;
         }
@@ -117,11 +117,11 @@ impl Checker<'_> {
             let intent = match RollbackIntent::decode(&name) {
                 Ok(intent) => intent,
                 Err(c) => {
-                    self.damaged_cell(c, place);
+                    self.damaged_cell(c, addr);
                     return false;
                 }
             };
-            events.rollbacks.push(Rollback { number, root, incarnation, stopped: held, intent, place });
+            events.rollbacks.push(Rollback { number, root, incarnation, stopped: held, intent, addr });
         }
         if kind == EventKind::Expunge {
             let last = self.history.expunged.entry((root, incarnation)).or_default();
@@ -136,7 +136,7 @@ impl Checker<'_> {
             let of = self.sb.features.contains(WriteFeatures::EXTENDED_PAST).then_some((root, incarnation));
             if let Some(other) = events.names.insert((of, name.clone()), number) {
                 let found = format!("{name:?} of the events {other} and {number}");
-                self.add(Finding::new(Problem::EventName, "one event of a name", found).at(place).of(root));
+                self.add(Finding::new(Problem::EventName, "one event of a name", found).at(addr).of(root));
             }
         }
         true
@@ -146,15 +146,15 @@ impl Checker<'_> {
     /// directory exists.
     fn rollbacks(&mut self, all: &[Rollback], kept: &BTreeMap<EventNo, (InodeNo, EventKind)>) {
         for of in all {
-            let Rollback { number, root, incarnation, stopped, intent, place } = of;
+            let Rollback { number, root, incarnation, stopped, intent, addr } = of;
             let is_there = |event: &EventNo| event < number && kept.contains_key(event);
             if let Some(missing) = intent.needs().find(|event| !is_there(event)) {
                 let finding = Finding::new(Problem::RollbackEvent, "a kept event before it", missing.0);
-                self.add(finding.at(*place).of(*root));
+                self.add(finding.at(*addr).of(*root));
             } else if kept.get(&intent.before) != Some(&(*root, EventKind::Undo)) {
                 let expected = "an event of the same directory, to undo it, before it";
                 let finding = Finding::new(Problem::RollbackEvent, expected, intent.before.0);
-                self.add(finding.at(*place).of(*root));
+                self.add(finding.at(*addr).of(*root));
             }
             if *stopped || self.is_hidden(*root) {
                 continue;
@@ -165,16 +165,16 @@ impl Checker<'_> {
                 None => "no inode in use".to_string(),
             };
             let finding = Finding::new(Problem::RollbackRoot, format!("a directory of {incarnation}"), found);
-            self.add(finding.at(*place).of(*root));
+            self.add(finding.at(*addr).of(*root));
         }
     }
 
     /// Checks an event by itself.
-    fn check_event(&mut self, tree: HistoryTree, place: MetaAddr, number: EventNo, event: &EventRow) {
+    fn check_event(&mut self, tree: HistoryTree, addr: MetaAddr, number: EventNo, event: &EventRow) {
         let next = self.sb.next_number;
         if number.0 == 0 || number >= next {
             let finding = Finding::new(Problem::EventNumber, format!("from 1 to below {next}"), number.0);
-            self.add(finding.at(place).of(event.root));
+            self.add(finding.at(addr).of(event.root));
         }
         let (right, expected) = match (tree, event.kind) {
             // Nobody can look at it from the beginning, and nothing remembers it in the end.
@@ -186,9 +186,9 @@ impl Checker<'_> {
         };
         if !right {
             let found = format!("event {number}, {}", state_name(event.state));
-            self.add(Finding::new(Problem::EventState, expected, found).at(place).of(event.root));
+            self.add(Finding::new(Problem::EventState, expected, found).at(addr).of(event.root));
         }
-        self.check_incarnation(event.root_incarnation, event.root, place);
+        self.check_incarnation(event.root_incarnation, event.root, addr);
     }
 
     /// Compares numbers and times over both trees of events.
@@ -198,14 +198,14 @@ impl Checker<'_> {
         for (before, event) in events.iter().zip(events.iter().skip(1)) {
             let finding = if before.number == event.number {
                 let expected = format!("one event {}", event.number);
-                Finding::new(Problem::EventTwice, expected, format!("another one at {}", before.place))
+                Finding::new(Problem::EventTwice, expected, format!("another one at {}", before.addr))
             } else if before.time >= event.time {
                 let expected = format!("later than {}", text(before.time));
                 Finding::new(Problem::EventTime, expected, text(event.time))
             } else {
                 continue;
             };
-            self.add(finding.at(event.place).of(event.root));
+            self.add(finding.at(event.addr).of(event.root));
         }
     }
 }

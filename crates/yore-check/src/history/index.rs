@@ -28,9 +28,9 @@ impl Checker<'_> {
         keys.dedup();
         let mut wanted = keys.into_iter().peekable();
         let mut missing = Vec::new();
-        let mut place = MetaAddr::NONE;
+        let mut addr = MetaAddr::NONE;
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
-            place = leaf.addr;
+            addr = leaf.addr;
             for i in 0..leaf.count() {
                 let (key, value) = leaf.wide_cell(i);
                 if !value.is_empty() {
@@ -55,20 +55,20 @@ impl Checker<'_> {
         if walk.is_some_and(|walk| !walk.complete) {
             return Ok(());
         }
-        missing.extend(wanted.map(|key| (key, place)));
-        for (key, place) in missing {
+        missing.extend(wanted.map(|key| (key, addr)));
+        for (key, addr) in missing {
             let mut finding = Finding::new(problem, shown(&key), "no such key");
-            finding.place = (!place.is_none()).then_some(place);
+            finding.addr = (!addr.is_none()).then_some(addr);
             self.add(finding);
         }
         Ok(())
     }
 
     /// Whether the inode or directory of a change belongs to this shard. In a tree without shards any does.
-    fn is_in_shard(&mut self, key: &[u8], shard: Option<usize>, place: MetaAddr) -> bool {
+    fn is_in_shard(&mut self, key: &[u8], shard: Option<usize>, addr: MetaAddr) -> bool {
         let (Some(shard), Ok([_, inode, cookie])) = (shard, key_parts(key)) else { return true };
         let right = if cookie == 0 { version_shard } else { name_shard };
-        self.check_shard(InodeNo(inode), right, shard, place)
+        self.check_shard(InodeNo(inode), right, shard, addr)
     }
 
     pub(super) fn check_shard(
@@ -76,12 +76,12 @@ impl Checker<'_> {
         inode: InodeNo,
         right: fn(InodeNo) -> usize,
         shard: usize,
-        place: MetaAddr,
+        addr: MetaAddr,
     ) -> bool {
         let right = right(inode);
         if right != shard {
             let (expected, found) = (format!("in shard {right}"), format!("in shard {shard}"));
-            self.add(Finding::new(Problem::HistoryShard, expected, found).at(place).of(inode));
+            self.add(Finding::new(Problem::HistoryShard, expected, found).at(addr).of(inode));
         }
         right == shard
     }

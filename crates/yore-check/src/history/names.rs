@@ -28,7 +28,7 @@ struct Life {
     birth: EventNo,
     death: EventNo,
     cookie: u64,
-    place: MetaAddr,
+    addr: MetaAddr,
 }
 
 impl Checker<'_> {
@@ -67,39 +67,39 @@ impl Checker<'_> {
     fn past_name(
         &mut self,
         run: &mut Run,
-        place: MetaAddr,
+        addr: MetaAddr,
         directory: InodeNo,
         cookie: u64,
         name: &PastName<'_>,
     ) {
         let PastName { death, entry } = name;
-        self.check_number("death of a name", *death, place, directory);
-        self.check_incarnation(entry.incarnation, entry.inode, place);
+        self.check_number("death of a name", *death, addr, directory);
+        self.check_incarnation(entry.incarnation, entry.inode, addr);
         let base = name_cookie(&self.sb.hash_seed, entry.name);
         if !(base..base + COLLISIONS).contains(&cookie) {
             let shown = String::from_utf8_lossy(entry.name);
             let expected = format!("{base:#x} and up to 255 more for {shown:?}");
             let finding = Finding::new(Problem::EntryKey, expected, format!("{cookie:#x}"));
-            self.add(finding.at(place).of(directory));
+            self.add(finding.at(addr).of(directory));
         }
         if (directory, base) != (run.directory, run.base) {
             self.end_of_run(run);
             (run.directory, run.base) = (directory, base);
         }
-        self.cookie_is_free(run, place, (directory, cookie), entry.birth);
+        self.cookie_is_free(run, addr, (directory, cookie), entry.birth);
         run.before = (directory, cookie, *death);
         let name = entry.name.to_vec();
-        run.lives.push(Life { name, birth: entry.birth, death: *death, cookie, place });
+        run.lives.push(Life { name, birth: entry.birth, death: *death, cookie, addr });
     }
 
     /// Checks that a cookie stands for one name at a time. Cells of one cookie follow each other in the order
     /// of births.
-    fn cookie_is_free(&mut self, run: &Run, place: MetaAddr, key: (InodeNo, u64), birth: EventNo) {
+    fn cookie_is_free(&mut self, run: &Run, addr: MetaAddr, key: (InodeNo, u64), birth: EventNo) {
         let (directory, cookie, end) = run.before;
         if (directory, cookie) == key && end > birth {
             let expected = format!("a name {cookie:#x} born at {end} or later");
             let finding = Finding::new(Problem::PastNameOrder, expected, birth.0);
-            self.add(finding.at(place).of(directory));
+            self.add(finding.at(addr).of(directory));
         }
     }
 
@@ -107,7 +107,7 @@ impl Checker<'_> {
     fn end_of_run(&mut self, run: &mut Run) {
         run.lives.sort();
         let mut before: Option<(Vec<u8>, u64, EventNo)> = None;
-        for Life { name, birth, death, cookie, place } in run.lives.drain(..) {
+        for Life { name, birth, death, cookie, addr } in run.lives.drain(..) {
             let overlaps = |(other, under, end): &(Vec<u8>, u64, EventNo)| {
                 *other == name && *under != cookie && *end > birth
             };
@@ -115,7 +115,7 @@ impl Checker<'_> {
                 let shown = String::from_utf8_lossy(&name);
                 let (expected, found) = (format!("{shown:?} born at {end} or later"), birth.0);
                 let finding = Finding::new(Problem::PastNameOrder, expected, found);
-                self.add(finding.at(place).of(run.directory));
+                self.add(finding.at(addr).of(run.directory));
             }
             let deaths = self.history.deaths.entry(run.directory).or_default();
             let by_cookie = deaths.by_cookie.entry(cookie).or_default();
@@ -130,7 +130,7 @@ impl Checker<'_> {
     pub(crate) fn check_past_names(
         &mut self,
         directory: InodeNo,
-        place: MetaAddr,
+        addr: MetaAddr,
         cookie: u64,
         entry: &DirEntry<'_>,
     ) {
@@ -142,7 +142,7 @@ impl Checker<'_> {
             let shown = String::from_utf8_lossy(entry.name);
             let expected = format!("{shown:?} born at {death} or later");
             let finding = Finding::new(Problem::PastNameOrder, expected, entry.birth.0);
-            self.add(finding.at(place).of(directory));
+            self.add(finding.at(addr).of(directory));
         }
     }
 }

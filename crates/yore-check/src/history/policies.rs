@@ -45,10 +45,10 @@ impl Checker<'_> {
         for known in &self.inodes {
             let row = rows.get(&known.number).filter(|(incarnation, _)| *incarnation == known.incarnation);
             match (known.has_policy, row) {
-                (false, Some((_, place))) => {
+                (false, Some((_, addr))) => {
                     let finding =
                         Finding::new(Problem::Policy, "an inode that says that it has one", "it has none");
-                    findings.push(finding.at(*place).of(known.number));
+                    findings.push(finding.at(*addr).of(known.number));
                 }
                 (true, None) if complete => {
                     let finding = Finding::new(Problem::Policy, "a policy of the inode", "none");

@@ -35,7 +35,7 @@ impl Checker<'_> {
                         self.version(inode, &version, shard, leaf.addr);
                         let Version { end, inode: was } = version;
                         ends.keys[version_shard(inode)].push(version_end_key(end, inode));
-                        let past = Past { end, inode: was, place: leaf.addr };
+                        let past = Past { end, inode: was, addr: leaf.addr };
                         self.history.versions.entry(inode).or_default().push(past);
                     }
                     Err(c) => {
@@ -49,10 +49,10 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn version(&mut self, inode: InodeNo, version: &Version, shard: usize, place: MetaAddr) {
-        self.check_shard(inode, version_shard, shard, place);
-        self.check_number("end of a version", version.end, place, inode);
-        self.check_incarnation(version.inode.incarnation, inode, place);
+    fn version(&mut self, inode: InodeNo, version: &Version, shard: usize, addr: MetaAddr) {
+        self.check_shard(inode, version_shard, shard, addr);
+        self.check_number("end of a version", version.end, addr, inode);
+        self.check_incarnation(version.inode.incarnation, inode, addr);
     }
 
     /// Compares the trees of changes with the ends of versions and past names.
@@ -81,12 +81,12 @@ impl Checker<'_> {
         of: (InodeNo, Incarnation),
         birth: EventNo,
         what: &str,
-        place: MetaAddr,
+        addr: MetaAddr,
     ) {
         let since = self.history.expunged.get(&of).copied();
         if let Some(since) = since.filter(|since| birth < *since) {
             let expected = format!("{what} born at {since} or later");
-            self.add(Finding::new(Problem::Expunged, expected, birth.0).at(place).of(of.0));
+            self.add(Finding::new(Problem::Expunged, expected, birth.0).at(addr).of(of.0));
         }
     }
 }

@@ -48,8 +48,8 @@ impl Checker<'_> {
     }
 
     /// Reports a cell that cannot be decoded.
-    pub(crate) fn damaged_cell(&mut self, c: Box<Corruption>, place: MetaAddr) {
-        self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c.at(place)));
+    pub(crate) fn damaged_cell(&mut self, c: Box<Corruption>, addr: MetaAddr) {
+        self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c.at(addr)));
     }
 }
 

@@ -15,7 +15,7 @@ pub fn mend(device: &dyn Device) {
     let slots = [0, 1].map(|slot| read(device, BlockNo(slot)).expect("a volume has superblocks"));
     let Ok((mut superblock, slot, _)) = decode_slots([&slots[0], &slots[1]]) else { return };
     for root in superblock.root_zones.iter_mut().flatten() {
-        if let Some((crc, generation)) = mend_zone(device, root.place, root.header_slot, true) {
+        if let Some((crc, generation)) = mend_zone(device, root.start, root.header_slot, true) {
             (root.crc, root.generation) = (crc, generation);
         }
     }
@@ -25,15 +25,15 @@ pub fn mend(device: &dyn Device) {
 /// Mends a zone, of root zones the zones below first; returns what its header is known by.
 fn mend_zone(
     device: &dyn Device,
-    place: BlockNo,
+    start: BlockNo,
     header_slot: u8,
     is_root: bool,
 ) -> Option<(u32, Generation)> {
-    let at = BlockNo(place.0.checked_add(HEADER_SLOTS[usize::from(header_slot & 1)])?);
+    let at = BlockNo(start.0.checked_add(HEADER_SLOTS[usize::from(header_slot & 1)])?);
     let mut block = read(device, at)?;
     if let Ok(mut header) = ZoneHeader::decode(&block) {
         for index in (0..ZONE_INDEXES as usize).filter(|i| header.map[*i] != 0) {
-            let slot = BlockNo(place.0 + u64::from(header.map[index]));
+            let slot = BlockNo(start.0 + u64::from(header.map[index]));
             if is_root {
                 mend_table(device, slot);
             }
@@ -60,7 +60,7 @@ fn mend_table(device: &dyn Device, at: BlockNo) {
             continue;
         }
         if let Some((crc, generation)) =
-            mend_zone(device, BlockNo(entry.place.get()), entry.header_slot, false)
+            mend_zone(device, BlockNo(entry.start.get()), entry.header_slot, false)
         {
             (entry.crc, entry.generation) = (crc.into(), generation.0.into());
             ZoneTableMut::new(&mut table).set(i, entry);

@@ -25,7 +25,7 @@ type Hook<T> = Box<dyn Fn(&mut T)>;
 type After = Box<dyn Fn(&MemoryDevice)>;
 
 pub struct ZoneModel {
-    pub place: BlockNo,
+    pub start: BlockNo,
     pub group: GroupNo,
     pub blocks: BTreeMap<u16, Box<Block>>,
     pub extras: [u32; EXTRA_ZONES_PER_GROUP],
@@ -152,20 +152,20 @@ impl Builder {
         }
     }
 
-    pub fn add_zone(&mut self, number: u32, place: u64, group: u32) {
+    pub fn add_zone(&mut self, number: u32, start: u64, group: u32) {
         if number & 1 == 1 {
-            self.used.push((BlockNo(place), ZONE_BLOCKS));
+            self.used.push((BlockNo(start), ZONE_BLOCKS));
             let extras = &mut self.zones.get_mut(&(group * 2)).unwrap().extras;
             *extras.iter_mut().find(|e| **e == 0).unwrap() = number;
         }
-        let (place, group) = (BlockNo(place), GroupNo(group));
+        let (start, group) = (BlockNo(start), GroupNo(group));
         let mut blocks = BTreeMap::new();
         if number & 1 == 0 {
             // Its bits are filled in at the end.
             let addr = MetaAddr::new(ZoneNo(number), 0);
             blocks.insert(0, block(BlockKind::Bitmap, 0, addr, InodeNo::NONE, 0));
         }
-        self.zones.insert(number, ZoneModel { place, group, blocks, extras: [0; EXTRA_ZONES_PER_GROUP] });
+        self.zones.insert(number, ZoneModel { start, group, blocks, extras: [0; EXTRA_ZONES_PER_GROUP] });
     }
 
     /// `len` data blocks of group 0, which become used.
@@ -292,7 +292,7 @@ impl Builder {
 
     /// The header of a zone, as its blocks are.
     fn header(&self, number: u32, zone: &ZoneModel) -> ZoneHeader {
-        let mut h = ZoneHeader::empty(UUID, self.sb.volume_blocks, zone.place, ZoneNo(number), zone.group);
+        let mut h = ZoneHeader::empty(UUID, self.sb.volume_blocks, zone.start, ZoneNo(number), zone.group);
         h.extras = zone.extras;
         for (nth, (index, block)) in zone.blocks.iter().enumerate() {
             let i = usize::from(*index);
@@ -314,7 +314,7 @@ impl Builder {
             _ => 0,
         };
         ZoneTableEntry {
-            place: zone.place.0.into(),
+            start: zone.start.0.into(),
             generation: GENERATION.0.into(),
             crc: 0.into(),
             header_slot: 1,
@@ -343,16 +343,16 @@ impl Builder {
 
     /// Writes the volume.
     pub fn finish(self) -> MemoryDevice {
-        self.finish_with_places().0
+        self.finish_with_written().0
     }
 
     /// Writes the volume. Also tells the physical blocks in use: superblocks, current headers, table, and
     /// every existing block.
-    pub fn finish_with_places(mut self) -> (MemoryDevice, Vec<u64>) {
+    pub fn finish_with_written(mut self) -> (MemoryDevice, Vec<u64>) {
         self.fill_past();
-        let mut places = vec![0, 1, 2, 10];
+        let mut written = vec![0, 1, 2, 10];
         for root in self.sb.root_zones.iter().skip(1).flatten() {
-            places.push(root.place.0 + HEADER_SLOTS[usize::from(root.header_slot)]);
+            written.push(root.start.0 + HEADER_SLOTS[usize::from(root.header_slot)]);
         }
         self.fill_inodes();
         self.fill_bitmaps();
@@ -385,27 +385,27 @@ impl Builder {
                     check = seal(&mut block, if changed == generation { GENERATION } else { changed });
                 }
                 header.checks[usize::from(*index)] = check;
-                write(&device, zone.place.0 + u64::from(header.map[usize::from(*index)]), &block);
+                write(&device, zone.start.0 + u64::from(header.map[usize::from(*index)]), &block);
             }
             for (_, hook) in self.on_header.iter().filter(|(n, _)| *n == number) {
                 hook(&mut header);
             }
             let (bytes, crc) = header.encode(GENERATION);
             entry.crc = crc.into();
-            write(&device, zone.place.0 + HEADER_SLOTS[1], &bytes);
+            write(&device, zone.start.0 + HEADER_SLOTS[1], &bytes);
             for (_, hook) in self.on_entry.iter().filter(|(n, _)| *n == number) {
                 hook(&mut entry);
             }
             ZoneTableMut::new(&mut table).set(number as usize, entry);
-            places.push(zone.place.0 + HEADER_SLOTS[1]);
+            written.push(zone.start.0 + HEADER_SLOTS[1]);
             let slots = (0..zone.blocks.len() as u64).map(|nth| FIRST_SLOT + 2 * nth);
-            places.extend(slots.map(|slot| zone.place.0 + slot));
+            written.extend(slots.map(|slot| zone.start.0 + slot));
         }
         self.finish_roots(&device, &mut table, &mut sb);
         for hook in &self.after {
             hook(&device);
         }
-        (device, places)
+        (device, written)
     }
 
     /// Root zones: number 0 with the table; others, whose places the superblock already has, are empty.
@@ -416,11 +416,11 @@ impl Builder {
         let check = seal(table, GENERATION);
         write(device, 10, table);
         sb.root_zones[0] =
-            Some(RootZone { place: BlockNo(0), generation: GENERATION, crc: 0, header_slot: 0 });
+            Some(RootZone { start: BlockNo(0), generation: GENERATION, crc: 0, header_slot: 0 });
         for n in 0..sb.root_zones.len() as u32 {
             let Some(root) = &mut sb.root_zones[n as usize] else { continue };
             let number = ZoneNo::root(n);
-            let mut header = ZoneHeader::empty(UUID, self.sb.volume_blocks, root.place, number, GroupNo(0));
+            let mut header = ZoneHeader::empty(UUID, self.sb.volume_blocks, root.start, number, GroupNo(0));
             if n == 0 {
                 header.exists[0] = 1;
                 header.map[0] = 10;
@@ -431,8 +431,8 @@ impl Builder {
             }
             let (bytes, crc) = header.encode(GENERATION);
             (root.crc, root.generation) = (crc, GENERATION);
-            if root.place.0 + ZONE_BLOCKS <= self.sb.volume_blocks {
-                write(device, root.place.0 + HEADER_SLOTS[usize::from(root.header_slot)], &bytes);
+            if root.start.0 + ZONE_BLOCKS <= self.sb.volume_blocks {
+                write(device, root.start.0 + HEADER_SLOTS[usize::from(root.header_slot)], &bytes);
             }
         }
         sb.zones = (self.zones.len() + sb.root_zones.iter().flatten().count()) as u32;

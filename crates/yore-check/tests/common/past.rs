@@ -80,7 +80,7 @@ impl Builder {
     }
 
     /// Keeps what the inode in use is, as what it was from its birth to `end`, when it changed.
-    pub fn keep(&mut self, inode: u64, end: u64) {
+    pub fn add_version(&mut self, inode: u64, end: u64) {
         let mut was = self.inodes[&InodeNo(inode)].clone();
         if was.is_directory() {
             was.set_inline(b"");
@@ -253,10 +253,10 @@ pub fn past() -> Builder {
     gone(&mut b);
     reused(&mut b);
     // The whole content is as it was; something else of the inode changed.
-    b.keep(BIG, 6);
-    b.keep(LONG, 7);
-    b.keep(ROOT, 5);
-    b.keep(DIRECTORY, 5);
+    b.add_version(BIG, 6);
+    b.add_version(LONG, 7);
+    b.add_version(ROOT, 5);
+    b.add_version(DIRECTORY, 5);
     names(&mut b);
     policies(&mut b);
     b.past.held = (2 + 5 + 3 + 4 + 2, 8 + 1);

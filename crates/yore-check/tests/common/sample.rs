@@ -36,7 +36,7 @@ pub fn sound() -> Builder {
     b.used.push((BlockNo(root1), ZONE_BLOCKS));
     b.sb.root_zones.push(None);
     b.sb.root_zones.push(Some(RootZone {
-        place: BlockNo(root1),
+        start: BlockNo(root1),
         generation: GENERATION,
         crc: 0,
         header_slot: 1,

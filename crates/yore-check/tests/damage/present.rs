@@ -28,7 +28,7 @@ pub(super) const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
     }),
     ("root zone 0 is absent", &[RootZoneZero], |b| superblock(b, |sb| sb.root_zones[0] = None)),
     ("root zone 0 is elsewhere", &[RootZoneZero, ZoneHeaderDamaged], |b| {
-        superblock(b, |sb| sb.root_zones[0].as_mut().unwrap().place = BlockNo(2 * ZONE_BLOCKS))
+        superblock(b, |sb| sb.root_zones[0].as_mut().unwrap().start = BlockNo(2 * ZONE_BLOCKS))
     }),
     ("the superblock has another checksum for root zone 0", &[ZoneHeaderStale], |b| {
         superblock(b, |sb| sb.root_zones[0].as_mut().unwrap().crc ^= 1)
@@ -41,13 +41,13 @@ pub(super) const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
     }),
     ("a zone header is damaged", &[ZoneHeaderDamaged], |b| raw(b, GROUP_BLOCKS + 3, |h| h[900] ^= 4)),
     ("a zone's place is not aligned to zones", &[ZonePlace], |b| {
-        entry(b, 1, |e| e.place = (BLOCKS - 1024 + 1024).into())
+        entry(b, 1, |e| e.start = (BLOCKS - 1024 + 1024).into())
     }),
     ("a zone's place is at the end of all numbers", &[ZonePlace], |b| {
-        entry(b, 1, |e| e.place = (!1023).into())
+        entry(b, 1, |e| e.start = (!1023).into())
     }),
     ("a first zone is not at its group's start", &[ZonePlace], |b| {
-        entry(b, 2, |e| e.place = (GROUP_BLOCKS + ZONE_BLOCKS).into())
+        entry(b, 2, |e| e.start = (GROUP_BLOCKS + ZONE_BLOCKS).into())
     }),
     ("a first zone of a group beyond the volume", &[ZonePlace], |b| {
         b.on_table.push(Box::new(|t| {
@@ -56,7 +56,7 @@ pub(super) const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
         }));
         superblock(b, |sb| (sb.zone_number_limit, sb.zones) = (10, 6))
     }),
-    ("a header says another place", &[ZoneHeaderField], |b| header(b, 2, |h| h.place.0 += 1024)),
+    ("a header says another place", &[ZoneHeaderField], |b| header(b, 2, |h| h.start.0 += 1024)),
     ("a header says another volume", &[ZoneHeaderField], |b| header(b, 2, |h| h.uuid[8] ^= 1)),
     ("a header says another size of the volume", &[ZoneHeaderField], |b| {
         header(b, 2, |h| h.volume_blocks -= 1)

@@ -221,7 +221,7 @@ pub struct Forget {
     pub progress: Progress,
     // The last one: what follows would come under its heading.
     #[command(flatten)]
-    pub keep: Retention,
+    pub retention: Retention,
 }
 
 /// `expunge`

@@ -21,14 +21,14 @@ pub fn run(args: &args::Describe) -> Outcome {
             "what is to be said of it? Give it a name (-n NAME) or a description (-m TEXT)",
         ));
     }
-    let places = find_all(std::slice::from_ref(&args.path))?;
+    let targets = find_all(std::slice::from_ref(&args.path))?;
     // Opening a volume for writing changes it, so what can be known to fail fails before.
-    let row = with_opened(&places, Access::Read, |opened| match args.number {
+    let row = with_opened(&targets, Access::Read, |opened| match args.number {
         Some(number) => opened[0].numbered("describe", number),
         None => opened[0].snapshot("describe", &Clock::new(false)),
     })?;
     let saying = Saying { name: args.name.clone(), description: args.message.clone(), ..Saying::default() };
-    with_opened(&places, Access::Write, |opened| {
+    with_opened(&targets, Access::Write, |opened| {
         let shown = opened[0].name();
         opened[0].describe(&row.event, saying).map_err(|error| {
             let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);

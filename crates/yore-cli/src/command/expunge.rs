@@ -5,7 +5,7 @@
 //! operand after the other, each as a whole. A typing error must not destroy what nothing brings back.
 
 use super::forget::{give_back, mounted_on, named, say_freed};
-use super::snapshot::Place;
+use super::snapshot::Location;
 use crate::args;
 use crate::live;
 use crate::output::{human, json_name, kind_name, Clock, List};
@@ -25,7 +25,7 @@ use yore_fs::{Error, EventNo, ListedEvent};
 
 /// An operand: the directory that has the name, and the name, which may have a time.
 struct Operand {
-    place: Place,
+    location: Location,
     name: OsString,
     shown: String,
 }
@@ -43,11 +43,11 @@ impl Operand {
         };
         let (name, parent) = (name.to_os_string(), path.parent().filter(|path| !path.as_os_str().is_empty()));
         let parent = parent.unwrap_or(Path::new("."));
-        let place = match &on {
-            Some(on) => Place::Free(OnVolume { path: parent.into(), ..on.clone() }),
-            None => Place::of_mount(parent)?,
+        let location = match &on {
+            Some(on) => Location::Free(OnVolume { path: parent.into(), ..on.clone() }),
+            None => Location::of_mount(parent)?,
         };
-        Ok(Operand { place, name, shown })
+        Ok(Operand { location, name, shown })
     }
 
     fn named(&self, args: &args::Expunge) -> Named {
@@ -55,15 +55,15 @@ impl Operand {
     }
 
     /// What its history is.
-    fn look(&self, args: &args::Expunge) -> anyhow::Result<(Known, Vec<KnownFile>)> {
-        let found = self.place.ask(Access::Read, |client| Ok(client.history_of(&self.named(args))?));
+    fn find_files(&self, args: &args::Expunge) -> anyhow::Result<(Known, Vec<KnownFile>)> {
+        let found = self.location.ask(Access::Read, |client| Ok(client.history_of(&self.named(args))?));
         found.map_err(|error| self.explain(error))
     }
 
     /// Gives it up; how much space that freed, if that is known when this returns.
     fn expunge(&self, args: &args::Expunge) -> anyhow::Result<Option<u64>> {
         let progress = Progress::without_end(args.progress)?;
-        let done = self.place.ask_with(Access::Write, |client, volume| {
+        let done = self.location.ask_with(Access::Write, |client, volume| {
             client.expunge(&self.named(args))?;
             volume.map(|volume| give_back(volume, progress)).transpose()
         });
@@ -72,7 +72,7 @@ impl Operand {
 
     /// Erases what is left on its volume of all that is gone; how many free blocks were left out.
     fn shred(&self) -> anyhow::Result<u64> {
-        let done = self.place.ask(Access::Write, |client| Ok(client.shred()?));
+        let done = self.location.ask(Access::Write, |client| Ok(client.shred()?));
         done.with_context(|| {
             format!(
                 "{}: its history is given up, but not erased; --shred does that also later, of any file",
@@ -84,12 +84,12 @@ impl Operand {
     /// A snapshot of the volume, or a version of the file, and how it is named; as far as it can be found.
     fn name_of(&self, event: u64) -> (Option<ListedEvent>, Option<String>) {
         let (from, name) = (EventNo(event), self.name.as_bytes());
-        let root = Place::find(self.place.root().as_os_str());
+        let root = Location::find(self.location.root().as_os_str());
         let of_root = root.and_then(|root| root.ask(Access::Read, |client| Ok(client.snapshots(from)?)));
-        let of_file = self.place.ask(Access::Read, |client| Ok(client.versions(name, from)?));
+        let of_file = self.location.ask(Access::Read, |client| Ok(client.versions(name, from)?));
         let mut rows = [of_root, of_file].into_iter().flatten().flat_map(|page| page.rows);
         let row = rows.find(|row| row.event.number == from);
-        let named = row.as_ref().and_then(|row| named(&self.place, row, &Clock::new(false)));
+        let named = row.as_ref().and_then(|row| named(&self.location, row, &Clock::new(false)));
         (row, named)
     }
 
@@ -126,7 +126,7 @@ impl Operand {
             Some(Error::Pinned { event }) => match self.name_of(*event) {
                 (Some(row), Some(named)) => anyhow::anyhow!(
                     "cannot expunge {shown}: the snapshot {named} has seen it; {}",
-                    mounted_on(&row, &self.place)
+                    mounted_on(&row, &self.location)
                 ),
                 _ => anyhow::anyhow!(
                     "cannot expunge {shown}: snapshot {event} is mounted and has seen it; unmount that first"
@@ -148,7 +148,8 @@ impl Operand {
 /// Gives up all history of files.
 pub fn run(args: &args::Expunge) -> Outcome {
     let operands = args.paths.iter().map(|path| Operand::find(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    let found = operands.iter().map(|operand| operand.look(args)).collect::<anyhow::Result<Vec<_>>>()?;
+    let found =
+        operands.iter().map(|operand| operand.find_files(args)).collect::<anyhow::Result<Vec<_>>>()?;
     if args.dry_run {
         print(args, &operands, &found)?;
         return Ok(status::OK);
@@ -185,8 +186,8 @@ pub fn run(args: &args::Expunge) -> Outcome {
 fn watch(operands: &[Operand], progress: args::Progress) -> anyhow::Result<()> {
     let mut mounts = HashSet::new();
     for operand in operands {
-        let Place::Mounted { dir, .. } = &operand.place else { continue };
-        if mounts.insert(operand.place.root()) {
+        let Location::Mounted { dir, .. } = &operand.location else { continue };
+        if mounts.insert(operand.location.root()) {
             while_given_back(dir, progress)?;
         }
     }
@@ -197,7 +198,7 @@ fn watch(operands: &[Operand], progress: args::Progress) -> anyhow::Result<()> {
 fn shred_all(operands: &[Operand]) -> anyhow::Result<()> {
     let mut volumes = HashSet::new();
     for operand in operands {
-        if volumes.insert(operand.place.root()) {
+        if volumes.insert(operand.location.root()) {
             let left = operand.shred()?;
             anyhow::ensure!(
                 left == 0,

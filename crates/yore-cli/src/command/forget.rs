@@ -11,7 +11,7 @@
 //! background. If a signal or a crash interrupts this, the next mount or the next `forget` does the rest.
 
 use super::files::on_volume;
-use super::snapshot::{is_file_on_mount, json_row, print_rows, Line, Place};
+use super::snapshot::{is_file_on_mount, json_row, print_rows, Line, Location};
 use crate::args;
 use crate::asked::Asked;
 use crate::live;
@@ -42,16 +42,16 @@ const CHOICES: &str =
 
 /// Finds what an operand names. If the operand is a volume or a mount point with an `@`, the time behind the
 /// `@` is one of its root directory.
-pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
+pub fn find(operand: &OsStr) -> anyhow::Result<Location> {
     let path = Path::new(operand);
     if fs::symlink_metadata(path).is_ok() || OnVolume::split(operand).is_some() {
-        return Place::find(operand);
+        return Location::find(operand);
     }
     match split_root(path) {
-        None => Place::find(operand),
-        Some((root, past)) => match Place::find(root.as_os_str())? {
-            Place::Mounted { path, .. } => Place::of_mount(&path.join(past)),
-            Place::Free(on) => Ok(Place::Free(OnVolume { path: Path::new("/").join(past), ..on })),
+        None => Location::find(operand),
+        Some((root, past)) => match Location::find(root.as_os_str())? {
+            Location::Mounted { path, .. } => Location::of_mount(&path.join(past)),
+            Location::Free(on) => Ok(Location::Free(OnVolume { path: Path::new("/").join(past), ..on })),
         },
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
 
 /// What an operand names.
 pub(super) struct Target {
-    place: Place,
+    location: Location,
     /// On a mount, a file in that directory. On a volume, only opening it shows whether the path is a file.
     file: Option<OsString>,
 }
@@ -90,16 +90,16 @@ pub(super) struct Target {
 impl Target {
     fn find(operand: &OsStr) -> anyhow::Result<Target> {
         match file_on_mount(operand) {
-            Some((parent, name)) => Ok(Target { place: Place::of_mount(&parent)?, file: Some(name) }),
-            None => Ok(Target { place: find(operand)?, file: None }),
+            Some((parent, name)) => Ok(Target { location: Location::of_mount(&parent)?, file: Some(name) }),
+            None => Ok(Target { location: find(operand)?, file: None }),
         }
     }
 
     /// As messages name it.
     fn name(&self) -> String {
-        match (&self.place, &self.file) {
-            (Place::Mounted { path, .. }, Some(file)) => path.join(file).display().to_string(),
-            (place, _) => place.name(),
+        match (&self.location, &self.file) {
+            (Location::Mounted { path, .. }, Some(file)) => path.join(file).display().to_string(),
+            (location, _) => location.name(),
         }
     }
 }
@@ -133,10 +133,10 @@ pub(super) struct Opened<'a> {
 
 impl<'a> Opened<'a> {
     fn of(target: &'a Target, volume: Option<&'a Volume>) -> anyhow::Result<Opened<'a>> {
-        let asked = match (&target.place, volume) {
-            (Place::Mounted { dir, .. }, _) => Asked::on_mount(dir, target.file.as_deref()),
-            (Place::Free(on), Some(volume)) => Asked::here(volume, &on.path)?,
-            (Place::Free(on), None) => anyhow::bail!("{} is not open", on.volume.display()),
+        let asked = match (&target.location, volume) {
+            (Location::Mounted { dir, .. }, _) => Asked::on_mount(dir, target.file.as_deref()),
+            (Location::Free(on), Some(volume)) => Asked::here(volume, &on.path)?,
+            (Location::Free(on), None) => anyhow::bail!("{} is not open", on.volume.display()),
         };
         Ok(Opened { target, asked, volume })
     }
@@ -147,8 +147,8 @@ impl<'a> Opened<'a> {
 
     /// Adds the name to the error that nothing was found.
     fn found<T>(&self, found: yore_fs::Result<T>) -> anyhow::Result<T> {
-        found.map_err(|error| match (&error, &self.target.place) {
-            (Error::NotFound, Place::Free(on)) => error.on_path("cannot find", bytes_of(&on.path)).into(),
+        found.map_err(|error| match (&error, &self.target.location) {
+            (Error::NotFound, Location::Free(on)) => error.on_path("cannot find", bytes_of(&on.path)).into(),
             (Error::NotFound, _) => error.on_path("cannot find", self.name().as_bytes()).into(),
             _ => error.into(),
         })
@@ -161,7 +161,7 @@ impl<'a> Opened<'a> {
 
     /// The user who asks, if the mount lets that user forget only snapshots that nobody else took.
     fn ordinary_user(&self) -> Option<u32> {
-        let Place::Mounted { path, .. } = &self.target.place else { return None };
+        let Location::Mounted { path, .. } = &self.target.location else { return None };
         let user = rustix::process::geteuid().as_raw();
         let may_all = user == 0 || live::mount_at(path).is_some_and(|mount| mount.user == user);
         (!may_all).then_some(user)
@@ -205,7 +205,7 @@ impl<'a> Opened<'a> {
         if row.own {
             return Ok(row);
         }
-        let of = match (&row.path, named(&self.target.place, &row, clock)) {
+        let of = match (&row.path, named(&self.target.location, &row, clock)) {
             (Some(path), Some(named)) => {
                 format!("{}; to {verb} that one, with all that is in it, name {named}", path.display())
             }
@@ -246,29 +246,29 @@ fn refused(error: Error) -> anyhow::Error {
 
 /// Opens all targets, which are on one volume or mount, and does some work with them.
 pub(super) fn with_opened<T>(
-    places: &[Target],
+    targets: &[Target],
     access: Access,
     work: impl FnOnce(&[Opened<'_>]) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     fn opened<'a>(targets: &'a [Target], volume: Option<&'a Volume>) -> anyhow::Result<Vec<Opened<'a>>> {
         targets.iter().map(|target| Opened::of(target, volume)).collect()
     }
-    let Some(Place::Free(first)) = places.first().map(|target| &target.place) else {
-        return work(&opened(places, None)?);
+    let Some(Location::Free(first)) = targets.first().map(|target| &target.location) else {
+        return work(&opened(targets, None)?);
     };
     if is_file_on_mount(&first.volume) {
         anyhow::bail!("{} is not a directory; name the one that it is in", first.volume.display());
     }
-    on_volume(&first.volume, access, |volume| work(&opened(places, Some(volume))?))
+    on_volume(&first.volume, access, |volume| work(&opened(targets, Some(volume))?))
 }
 
 /// Finds all operands. They must be on one volume, so that the command does all of its work or nothing.
 pub(super) fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
-    let places = operands.iter().map(|operand| Target::find(operand)).collect::<anyhow::Result<Vec<_>>>()?;
-    for pair in places.windows(2) {
-        let same = match (&pair[0].place, &pair[1].place) {
-            (Place::Free(a), Place::Free(b)) => a.volume == b.volume,
-            (Place::Mounted { dir: a, .. }, Place::Mounted { dir: b, .. }) => device(a)? == device(b)?,
+    let targets = operands.iter().map(|operand| Target::find(operand)).collect::<anyhow::Result<Vec<_>>>()?;
+    for pair in targets.windows(2) {
+        let same = match (&pair[0].location, &pair[1].location) {
+            (Location::Free(a), Location::Free(b)) => a.volume == b.volume,
+            (Location::Mounted { dir: a, .. }, Location::Mounted { dir: b, .. }) => device(a)? == device(b)?,
             _ => false,
         };
         if !same {
@@ -279,7 +279,7 @@ pub(super) fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
             )));
         }
     }
-    Ok(places)
+    Ok(targets)
 }
 
 fn device(dir: &File) -> anyhow::Result<u64> {
@@ -292,14 +292,14 @@ pub fn hold(args: &args::Hold, held: bool) -> Outcome {
     if !held && args.message.is_some() {
         return Err(status::usage("what is released has no reason; -m is for `yore hold`"));
     }
-    let places = find_all(std::slice::from_ref(&args.path))?;
+    let targets = find_all(std::slice::from_ref(&args.path))?;
     // Opening a volume for writing changes it, so what can be known to fail fails before.
     let clock = Clock::new(false);
-    let row = with_opened(&places, Access::Read, |opened| match args.number {
+    let row = with_opened(&targets, Access::Read, |opened| match args.number {
         Some(number) => opened[0].numbered(verb, number),
         None => opened[0].snapshot(verb, &clock),
     })?;
-    with_opened(&places, Access::Write, |opened| {
+    with_opened(&targets, Access::Write, |opened| {
         let reason = held.then(|| args.message.clone().unwrap_or_default());
         let saying = Saying { hold: Some(reason), ..Saying::default() };
         opened[0]
@@ -333,7 +333,7 @@ struct Choice {
 
 impl Choice {
     fn of(args: &args::Forget) -> anyhow::Result<Option<Choice>> {
-        let keep = &args.keep;
+        let keep = &args.retention;
         let counts = [keep.last, keep.hourly, keep.daily, keep.weekly, keep.monthly, keep.yearly];
         if counts == [None; 6] && keep.within.is_none() && args.before.is_none() {
             let alone = [("--below", args.below), ("--names", args.names), ("--after", args.after.is_some())];
@@ -440,17 +440,17 @@ fn check_free(row: ListedEvent, name: &str, opened: &Opened<'_>) -> anyhow::Resu
         !row.event.row.held,
         "cannot forget {name}: it is held; release it first (yore release {name})"
     );
-    anyhow::ensure!(!row.mounted, "cannot forget {name}: {}", mounted_on(&row, &opened.target.place));
+    anyhow::ensure!(!row.mounted, "cannot forget {name}: {}", mounted_on(&row, &opened.target.location));
     Ok(Judged { row, reasons: Vec::new() })
 }
 
 /// How a command names a snapshot of a place's volume: by the directory or file that the event is of, as of
 /// its name or time. `None` if that directory or file is gone.
-pub(super) fn named(place: &Place, row: &ListedEvent, clock: &Clock) -> Option<String> {
+pub(super) fn named(location: &Location, row: &ListedEvent, clock: &Clock) -> Option<String> {
     let path = row.path.as_deref()?;
-    let root = match place {
-        Place::Mounted { path, .. } => live::mount_at(path)?.directory.display().to_string(),
-        Place::Free(on) => format!("{}:", on.volume.display()),
+    let root = match location {
+        Location::Mounted { path, .. } => live::mount_at(path)?.directory.display().to_string(),
+        Location::Free(on) => format!("{}:", on.volume.display()),
     };
     let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
     // A name means this snapshot whatever is taken later; a time might not.
@@ -462,12 +462,12 @@ pub(super) fn named(place: &Place, row: &ListedEvent, clock: &Clock) -> Option<S
 }
 
 /// Where a snapshot is mounted by itself, and what to do.
-pub(super) fn mounted_on(row: &ListedEvent, place: &Place) -> String {
-    let directory = match place {
-        Place::Mounted { path, .. } => live::mount_at(path)
+pub(super) fn mounted_on(row: &ListedEvent, location: &Location) -> String {
+    let directory = match location {
+        Location::Mounted { path, .. } => live::mount_at(path)
             .and_then(|mount| live::daemon_at(&mount.directory))
             .and_then(|daemon| daemon.snapshots.into_iter().find(|of| of.number == row.event.number.0)),
-        Place::Free(_) => None,
+        Location::Free(_) => None,
     };
     match directory {
         Some(of) => format!(
@@ -491,17 +491,17 @@ pub fn forget(args: &args::Forget) -> Outcome {
     if let Some(operand) = args.paths.iter().find(|operand| named && !has_time(operand)) {
         return Err(no_time("forget", &operand.to_string_lossy()));
     }
-    let places = find_all(&args.paths)?;
+    let targets = find_all(&args.paths)?;
     let clock = Clock::new(args.utc);
     // Opening a volume for writing changes it, so what can be known to fail fails before.
-    let judged = with_opened(&places, Access::Read, |opened| judge(opened, args, choice.as_ref(), &clock))?;
+    let judged = with_opened(&targets, Access::Read, |opened| judge(opened, args, choice.as_ref(), &clock))?;
     if args.dry_run {
         print(args, &judged.iter().collect::<Vec<_>>(), &clock)?;
         return Ok(status::OK);
     }
     let forgotten: Vec<&Judged> = judged.iter().filter(|judged| judged.reasons.is_empty()).collect();
     let progress = Progress::without_end(args.progress)?;
-    with_opened(&places, Access::Write, |opened| {
+    with_opened(&targets, Access::Write, |opened| {
         let numbers: Vec<EventNo> = forgotten.iter().map(|judged| judged.row.event.number).collect();
         if let Some(first) = opened.first().filter(|_| !numbers.is_empty()) {
             let names = opened.iter().map(Opened::name).collect::<Vec<_>>().join(", ");
@@ -516,7 +516,7 @@ pub fn forget(args: &args::Forget) -> Outcome {
         if !forgotten.is_empty() && !args.json {
             say_freed(freed)?;
         }
-        if let Some(Place::Mounted { path, .. }) = opened.first().map(|first| &first.target.place) {
+        if let Some(Location::Mounted { path, .. }) = opened.first().map(|first| &first.target.location) {
             // A path with a time leads nowhere any more, so the command asks the mount point.
             let there = path.ancestors().find(|above| above.is_dir()).and_then(live::mount_at);
             if let Some(root) = there.and_then(|mount| File::open(mount.directory).ok()) {

@@ -1,6 +1,6 @@
 //! `history`: how much history a full volume keeps, and what it gave up.
 
-use super::snapshot::Place;
+use super::snapshot::Location;
 use crate::args;
 use crate::output::{human, json_time, now, Clock, List, Names, Out};
 use crate::status::{self, Outcome};
@@ -55,12 +55,12 @@ fn floor_text(seconds: u64) -> String {
 
 /// Shows the rules, after changing them if requested.
 pub fn run(args: &args::History) -> Outcome {
-    let place = Place::find(&args.path)?;
-    let cannot = || format!("cannot change how much history {} keeps", place.name());
+    let location = Location::find(&args.path)?;
+    let cannot = || format!("cannot change how much history {} keeps", location.name());
     let floor = args.floor.as_deref();
     let changes = changed(yore_fs::DEFAULT_RULES, floor, args.share)?.is_some();
     let access = if changes { Access::Write } else { Access::Read };
-    let rules = place.ask(access, |client| {
+    let rules = location.ask(access, |client| {
         let rules = client.space_rules()?;
         let Some(rules) = changed(rules, floor, args.share)? else { return Ok(rules) };
         client.set_space_rules(rules).with_context(cannot)?;
@@ -82,15 +82,15 @@ pub fn run(args: &args::History) -> Outcome {
 }
 
 /// What the volume gave up because it was full.
-pub fn rows_of(place: &Place) -> anyhow::Result<Vec<OperationRow>> {
-    let rows = place.ask(Access::Read, |client| Ok(client.given_up()?))?;
+pub fn rows_of(location: &Location) -> anyhow::Result<Vec<OperationRow>> {
+    let rows = location.ask(Access::Read, |client| Ok(client.given_up()?))?;
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
 /// Lists what the volume gave up.
 pub fn forgotten(args: &args::Snapshots) -> Outcome {
-    let (place, listing) = (Place::find(&args.path)?, args.listing);
-    let rows = rows_of(&place).with_context(|| format!("cannot list what {} gave up", place.name()))?;
+    let (location, listing) = (Location::find(&args.path)?, args.listing);
+    let rows = rows_of(&location).with_context(|| format!("cannot list what {} gave up", location.name()))?;
     let (clock, names) = (Clock::new(listing.utc), Names::load());
     let mut list = List::new(listing);
     for row in &rows {

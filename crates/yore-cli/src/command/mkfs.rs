@@ -35,7 +35,7 @@ enum Ground {
 /// Makes a volume.
 pub fn run(args: &args::Mkfs) -> Outcome {
     let name = args.volume.display();
-    let ground = look(&args.volume)?;
+    let ground = examine(&args.volume)?;
     let size = size(args, &ground)?;
     if !args.force && !matches!(ground, Ground::Nothing) {
         refuse_what_is_there(&args.volume, matches!(ground, Ground::File(_)))?;
@@ -101,7 +101,7 @@ pub fn run(args: &args::Mkfs) -> Outcome {
     Ok(status::OK)
 }
 
-fn look(volume: &Path) -> anyhow::Result<Ground> {
+fn examine(volume: &Path) -> anyhow::Result<Ground> {
     let name = volume.display();
     match fs::metadata(volume) {
         Ok(found) if found.is_file() => Ok(Ground::File(found.len())),

@@ -1,7 +1,7 @@
 //! `operations`: who did what to the past, and what undoes it.
 
 use super::files::on_volume;
-use super::snapshot::Place;
+use super::snapshot::Location;
 use crate::args;
 use crate::live;
 use crate::output::{human, json_name, json_time, printable, Clock, List, Names};
@@ -28,10 +28,10 @@ struct Found {
 
 /// Lists them, the latest first.
 pub fn run(args: &args::Operations) -> Outcome {
-    let place = Place::find(&args.path)?;
-    let found = match &place {
-        Place::Mounted { dir, path } => found(&Mounted(dir), on_mount(path)?)?,
-        Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
+    let location = Location::find(&args.path)?;
+    let found = match &location {
+        Location::Mounted { dir, path } => found(&Mounted(dir), on_mount(path)?)?,
+        Location::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
             let node = volume.node(&on.path)?;
             let below = volume.view().path_now(node.inode())?.unwrap_or_else(|| on.path.clone());
             let client = Here::new(&volume.view().of(&node), node.inode());
@@ -61,7 +61,7 @@ fn on_mount(path: &Path) -> anyhow::Result<(String, PathBuf)> {
 struct Line {
     row: OperationRow,
     /// Where, as commands name it.
-    place: String,
+    full_path: String,
     undo: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl Found {
         let mut lines = Vec::new();
         for (_, row) in rows {
             let path = PathBuf::from(OsStr::from_bytes(&row.path));
-            let place = match front.ends_with(':') || row.path != b"/" {
+            let full_path = match front.ends_with(':') || row.path != b"/" {
                 true => format!("{front}{}", path.display()),
                 false => front.clone(),
             };
@@ -84,9 +84,9 @@ impl Found {
                     OperationKind::Resize if std::mem::replace(&mut resized, true) => None,
                     OperationKind::Resize => resize_back(&row, &front),
                     _ if row.path.is_empty() => None,
-                    _ => undo(&row, &place, &kept, is_last),
+                    _ => undo(&row, &full_path, &kept, is_last),
                 };
-                lines.push(Line { row, place, undo });
+                lines.push(Line { row, full_path, undo });
             }
             if lines.len() == most {
                 break;
@@ -102,8 +102,13 @@ fn is_put_back(kind: OperationKind) -> bool {
 }
 
 /// The command that undoes it, if one does.
-fn undo(row: &OperationRow, place: &str, kept: &BTreeMap<u64, EventRow>, is_last: bool) -> Option<String> {
-    let (shown, number) = (quoted(place), row.first.0);
+fn undo(
+    row: &OperationRow,
+    full_path: &str,
+    kept: &BTreeMap<u64, EventRow>,
+    is_last: bool,
+) -> Option<String> {
+    let (shown, number) = (quoted(full_path), row.first.0);
     let event = kept.get(&number);
     match row.kind {
         OperationKind::Snapshot => event.map(|_| format!("yore forget --number {number} {shown}")),
@@ -122,7 +127,8 @@ fn undo(row: &OperationRow, place: &str, kept: &BTreeMap<u64, EventRow>, is_last
         OperationKind::Undo if is_last => Some(format!("yore redo {shown}")),
         kind if is_put_back(kind) && is_last => Some(format!("yore undo {shown}")),
         kind if is_put_back(kind) => {
-            let directory = if place.ends_with('/') { place.to_string() } else { format!("{place}/") };
+            let directory =
+                if full_path.ends_with('/') { full_path.to_string() } else { format!("{full_path}/") };
             event.map(|_| format!("yore rollback {}", quoted(&format!("{directory}.@before-{}", row.note))))
         }
         _ => None,
@@ -189,7 +195,7 @@ fn print(listing: args::Listing, lines: &[Line]) -> anyhow::Result<()> {
         let note = Some(note(row)).filter(|note| !note.is_empty());
         let note = note.map(|note| format!("  {}", printable(note.as_bytes()))).unwrap_or_default();
         let undo = line.undo.as_ref().map(|undo| format!("  undo: {undo}")).unwrap_or_default();
-        list.entry(&before, line.place.as_bytes(), &format!("{note}{undo}"), || {
+        list.entry(&before, line.full_path.as_bytes(), &format!("{note}{undo}"), || {
             let mut value = json!({
                 "time": json_time(row.time),
                 "uid": if row.uid == u32::MAX { serde_json::Value::Null } else { json!(row.uid) },

@@ -1,7 +1,7 @@
 //! `policy`: shows and sets when versions are made and how long they are kept.
 
 use super::files::on_volume;
-use super::snapshot::{is_file_on_mount, too_many, Place};
+use super::snapshot::{is_file_on_mount, too_many, Location};
 use crate::args;
 use crate::output::{bytes_of, json_name, now, printable, Out};
 use crate::status::{self, Outcome};
@@ -244,10 +244,10 @@ fn refused(error: Error) -> anyhow::Error {
 }
 
 /// Where the operand leads; unlike others, policies are of files, too.
-fn find(operand: &OsStr) -> anyhow::Result<Place> {
+fn find(operand: &OsStr) -> anyhow::Result<Location> {
     match is_file_on_mount(Path::new(operand)) {
-        true => Place::of_mount(Path::new(operand)),
-        false => Place::find(operand),
+        true => Location::of_mount(Path::new(operand)),
+        false => Location::find(operand),
     }
 }
 
@@ -341,7 +341,7 @@ fn whence(own: bool, by: &Option<Vec<u8>>) -> String {
 
 /// All policies of a volume that is not mounted.
 fn all(args: &args::Policy) -> Outcome {
-    let Place::Free(on) = find(&args.path)? else {
+    let Location::Free(on) = find(&args.path)? else {
         return Err(status::usage("--all lists the policies of a volume that is not mounted"));
     };
     let rows = on_volume(&on.volume, Access::Read, |volume| rows(volume.view()))?;

@@ -10,7 +10,7 @@ mod one;
 mod operation;
 mod paths;
 
-use super::look::log::from_what_is_there;
+use super::query::log::from_what_is_there;
 use crate::args;
 use crate::output::{bytes_of, printable};
 use crate::status::{self, Outcome};
@@ -61,8 +61,8 @@ fn split(ground: &Ground, then: &Path) -> anyhow::Result<PathBuf> {
 /// Puts files and directories back.
 pub fn restore(args: &args::Restore) -> Outcome {
     for operand in &args.paths {
-        let place = Where::find(operand)?;
-        place.with(access(args.dry_run), |ground, then| match &args.to {
+        let location = Where::find(operand)?;
+        location.with(access(args.dry_run), |ground, then| match &args.to {
             None => restore_one(ground, then, args),
             Some(to) => restore_to(ground, then, to, args),
         })?;
@@ -122,7 +122,7 @@ fn put(
     };
     ground.check_writable(concerned)?;
     ground.check_nothing_mounted_below(concerned)?;
-    let _source = ground.keep(then)?;
+    let _source = ground.pin_source(then)?;
     ground.check_room(concerned, putter.room(then, now)?)?;
     operation::run(ground, concerned, verb, || {
         putter.expect(&[then])?;
@@ -179,7 +179,7 @@ fn restore_directory(
     }
     ground.check_nothing_mounted_below(now)?;
     ground.check_writable(now)?;
-    let _source = ground.keep(then)?;
+    let _source = ground.pin_source(then)?;
     let mut room = 0u64;
     for one in wanted.iter().filter(|one| one.kind != FileKind::Directory || whole.contains(&one.path)) {
         room = room.saturating_add(putter.room(&below(then, &one.path), &below(now, &one.path))?);
@@ -217,7 +217,7 @@ fn restore_directory(
 fn restore_to(ground: &Ground, then: &Path, to: &OsStr, args: &args::Restore) -> anyhow::Result<()> {
     let now = split(ground, then)?;
     let here = match (Where::find(&args.paths[0])?, Where::find(to)) {
-        (Where::Mounted(place), Ok(Where::Mounted(dest))) if is_same_mount(&place, &dest) => dest,
+        (Where::Mounted(location), Ok(Where::Mounted(dest))) if is_same_mount(&location, &dest) => dest,
         (Where::Free(on), Ok(Where::Free(dest))) if on.volume == dest.volume => dest.path,
         _ => return elsewhere::put(ground, then, name_of(&now)?, to, args),
     };
@@ -295,7 +295,7 @@ pub fn rollback(args: &args::Rollback) -> Outcome {
 
 /// The differences below a directory from what it was, without those that nobody could see.
 fn differences(ground: &Ground, now: &Path, then: &Path, target: EventNo) -> anyhow::Result<Vec<Difference>> {
-    let putter = Putter::only_looking(ground)?;
+    let putter = Putter::dry_run_only(ground)?;
     real(&ground.diff(now, Some(target), None)?, |path| {
         Ok(putter.compare(&below(then, path), &below(now, path))? == Done::Nothing)
     })

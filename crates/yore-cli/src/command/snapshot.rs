@@ -30,34 +30,34 @@ use yore_fs::{Error, EventKind, EventNo, ListedEvent, Timestamp, Volume};
 const REACH: Duration = Duration::from_millis(10);
 
 /// Where the directory is.
-pub enum Place {
+pub enum Location {
     /// On a mount.
     Mounted { dir: File, path: PathBuf },
     /// On a volume that this process opens.
     Free(OnVolume),
 }
 
-impl Place {
+impl Location {
     /// What an operand names: a directory of a mount, `VOL:/PATH`, or a volume, which may be mounted.
-    pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
+    pub fn find(operand: &OsStr) -> anyhow::Result<Location> {
         let path = Path::new(operand);
         let found = match (fs::metadata(path), OnVolume::split(operand)) {
             (Ok(found), _) => found,
-            (Err(_), Some(on)) => return Ok(Place::Free(on)),
+            (Err(_), Some(on)) => return Ok(Location::Free(on)),
             (Err(error), None) => return Err(not_there(path, error)),
         };
         if found.is_dir() {
-            return Place::of_mount(path);
+            return Location::of_mount(path);
         }
         live::wait_until_closed(path);
         match live::mount_of(path) {
-            Some(mount) => Place::of_mount(&mount.directory),
-            None => Ok(Place::Free(OnVolume { volume: path.into(), path: "/".into() })),
+            Some(mount) => Location::of_mount(&mount.directory),
+            None => Ok(Location::Free(OnVolume { volume: path.into(), path: "/".into() })),
         }
     }
 
     /// What a directory of a mount is.
-    pub fn of_mount(path: &Path) -> anyhow::Result<Place> {
+    pub fn of_mount(path: &Path) -> anyhow::Result<Location> {
         let name = path.display();
         fs::metadata(path).map_err(|error| not_there(path, error))?;
         anyhow::ensure!(
@@ -65,7 +65,7 @@ impl Place {
             "{name} is not on a mounted volume; name a directory that is, or a volume (volume.yore, volume.yore:/letters)"
         );
         let dir = opened::file_or_directory(path).with_context(|| format!("cannot open {name}"))?;
-        Ok(Place::Mounted { dir, path: path.into() })
+        Ok(Location::Mounted { dir, path: path.into() })
     }
 
     /// Asks about the directory.
@@ -85,8 +85,8 @@ impl Place {
         work: impl FnOnce(&dyn Client, Option<&Volume>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         match self {
-            Place::Mounted { dir, .. } => work(&Mounted(dir), None),
-            Place::Free(on) => {
+            Location::Mounted { dir, .. } => work(&Mounted(dir), None),
+            Location::Free(on) => {
                 on_volume(&on.volume, access, |volume| work(&here(volume, &on.path)?, Some(volume)))
             }
         }
@@ -95,8 +95,10 @@ impl Place {
     /// The root directory of what it is on: the mount point, or the file of the volume.
     pub fn root(&self) -> PathBuf {
         match self {
-            Place::Mounted { path, .. } => live::mount_at(path).map_or(path.clone(), |mount| mount.directory),
-            Place::Free(on) => on.volume.clone(),
+            Location::Mounted { path, .. } => {
+                live::mount_at(path).map_or(path.clone(), |mount| mount.directory)
+            }
+            Location::Free(on) => on.volume.clone(),
         }
     }
 
@@ -107,8 +109,8 @@ impl Place {
         work: impl FnOnce(Paths<'_>, &dyn Side) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         match self {
-            Place::Mounted { .. } => work(Paths::ON_MOUNTS, &side::Host),
-            Place::Free(on) => {
+            Location::Mounted { .. } => work(Paths::ON_MOUNTS, &side::Host),
+            Location::Free(on) => {
                 let side =
                     |volume: &Volume| side::OnVolume { volume: volume.clone(), name: on.volume.clone() };
                 on_volume(&on.volume, access, |volume| work(Paths::on(Some(volume)), &side(volume)))
@@ -119,16 +121,16 @@ impl Place {
     /// The directory's path there.
     pub fn path(&self) -> &Path {
         match self {
-            Place::Mounted { path, .. } => path,
-            Place::Free(on) => &on.path,
+            Location::Mounted { path, .. } => path,
+            Location::Free(on) => &on.path,
         }
     }
 
     /// Whether the paths of both lead to the same volume, as far as that is known before it is opened.
-    pub fn is_beside(&self, other: &Place) -> bool {
+    pub fn is_beside(&self, other: &Location) -> bool {
         match (self, other) {
-            (Place::Mounted { .. }, Place::Mounted { .. }) => true,
-            (Place::Free(on), Place::Free(other)) => on.volume == other.volume,
+            (Location::Mounted { .. }, Location::Mounted { .. }) => true,
+            (Location::Free(on), Location::Free(other)) => on.volume == other.volume,
             _ => false,
         }
     }
@@ -136,8 +138,8 @@ impl Place {
     /// As messages name it.
     pub fn name(&self) -> String {
         match self {
-            Place::Mounted { path, .. } => path.display().to_string(),
-            Place::Free(on) => format!("{}:{}", on.volume.display(), on.path.display()),
+            Location::Mounted { path, .. } => path.display().to_string(),
+            Location::Free(on) => format!("{}:{}", on.volume.display(), on.path.display()),
         }
     }
 }
@@ -191,14 +193,14 @@ pub fn snapshot(args: &args::Snapshot) -> Outcome {
         wait: !args.no_wait,
         ..Take::default()
     };
-    let place = Place::find(&args.path)?;
-    let listed = place.ask(Access::Write, |client| {
-        let cannot = || format!("cannot take a snapshot of {}", place.name());
+    let location = Location::find(&args.path)?;
+    let listed = location.ask(Access::Write, |client| {
+        let cannot = || format!("cannot take a snapshot of {}", location.name());
         let (number, time) = client.take(new).with_context(cannot)?;
         wait_until_past(time, Instant::now());
         named_for_ever(client.snapshots(number)?.rows, number)
     });
-    let listed = listed.map_err(|error| explain(error, &place, name))?;
+    let listed = listed.map_err(|error| explain(error, &location, name))?;
     let clock = Clock::new(args.utc);
     let mut out = Out::new();
     match args.json {
@@ -240,10 +242,10 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
 }
 
 /// Adds the next step to why there is no snapshot.
-fn explain(error: anyhow::Error, place: &Place, name: &str) -> anyhow::Error {
-    let shown = place.name();
+fn explain(error: anyhow::Error, location: &Location, name: &str) -> anyhow::Error {
+    let shown = location.name();
     let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
-    match (root, place) {
+    match (root, location) {
         (Some(Error::Exists), _) => anyhow::anyhow!(
             "cannot take a snapshot of {shown}: it has a snapshot named `{name}`; choose another name \
              (`yore snapshots` lists those that are taken)"
@@ -256,15 +258,15 @@ fn explain(error: anyhow::Error, place: &Place, name: &str) -> anyhow::Error {
         (Some(Error::NotADirectory), _) => {
             anyhow::anyhow!("cannot take a snapshot of {shown}: not a directory; name the one that it is in")
         }
-        (Some(Error::ReadOnly), Place::Free(_)) => anyhow::anyhow!(
+        (Some(Error::ReadOnly), Location::Free(_)) => anyhow::anyhow!(
             "cannot take a snapshot of {shown}: it is of the past, which does not change any more; name the directory \
              as it is now"
         ),
-        (Some(Error::ReadOnly), Place::Mounted { .. }) => anyhow::anyhow!(
+        (Some(Error::ReadOnly), Location::Mounted { .. }) => anyhow::anyhow!(
             "cannot take a snapshot of {shown}: it is mounted read-only, or of the past; mount the volume for writing, \
              or name the directory as it is now"
         ),
-        (None, Place::Free(on)) if is_file_on_mount(&on.volume) => {
+        (None, Location::Free(on)) if is_file_on_mount(&on.volume) => {
             anyhow::anyhow!("cannot take a snapshot of {}: not a directory; name the one that it is in", on.volume.display())
         }
         _ => error,
@@ -279,18 +281,20 @@ pub fn is_file_on_mount(path: &Path) -> bool {
 
 /// Lists snapshots.
 pub fn snapshots(args: &args::Snapshots) -> Outcome {
-    let place = Place::find(&args.path)?;
-    let rows = place.ask(Access::Read, |client| {
+    let location = Location::find(&args.path)?;
+    let rows = location.ask(Access::Read, |client| {
         client.all_snapshots().map_err(|error| match error.root() {
             Error::NotADirectory => anyhow::anyhow!(
                 "cannot list the snapshots of {}: not a directory; name the one that it is in",
-                place.name()
+                location.name()
             ),
-            _ => anyhow::Error::new(error).context(format!("cannot list the snapshots of {}", place.name())),
+            _ => {
+                anyhow::Error::new(error).context(format!("cannot list the snapshots of {}", location.name()))
+            }
         })
     });
-    let rows = rows.map_err(|error| match &place {
-        Place::Free(on) if is_file_on_mount(&on.volume) && !error.chain().any(|e| e.is::<Error>()) => {
+    let rows = rows.map_err(|error| match &location {
+        Location::Free(on) if is_file_on_mount(&on.volume) && !error.chain().any(|e| e.is::<Error>()) => {
             anyhow::anyhow!("{} is not a directory; name the one that it is in", on.volume.display())
         }
         _ => error,
@@ -319,9 +323,9 @@ pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
             let dir = File::open(parent.unwrap_or(Path::new(".")))?;
             all(&Asked::on_mount(dir, path.file_name()))?
         }
-        false => match Place::find(operand)? {
-            Place::Mounted { dir, .. } => all(&Asked::on_mount(dir, None))?,
-            Place::Free(on) => {
+        false => match Location::find(operand)? {
+            Location::Mounted { dir, .. } => all(&Asked::on_mount(dir, None))?,
+            Location::Free(on) => {
                 on_volume(&on.volume, Access::Read, |volume| all(&Asked::here(volume, &on.path)?))?
             }
         },

@@ -25,7 +25,7 @@ pub struct Medium<'a> {
 /// A zone's header and which of its copies it is.
 pub struct FoundZone {
     pub header: ZoneHeader,
-    pub place: BlockNo,
+    pub start: BlockNo,
     pub slot: u8,
     /// What contradicts it, if anything.
     pub notes: Vec<String>,
@@ -34,7 +34,7 @@ pub struct FoundZone {
 /// A metadata block, verified or not.
 pub struct FoundBlock {
     pub bytes: Box<Block>,
-    pub place: BlockNo,
+    pub at: BlockNo,
     /// The checksum that its zone's header has for it.
     check: u32,
 }
@@ -86,15 +86,15 @@ impl<'a> Medium<'a> {
     }
 
     /// What is wrong with a metadata block.
-    pub fn verify(&self, block: &Block, addr: MetaAddr, place: BlockNo) -> Result<(), Box<Corruption>> {
-        verify_header(block, addr, self.superblock.volume_tag(), place)
+    pub fn verify(&self, block: &Block, addr: MetaAddr, at: BlockNo) -> Result<(), Box<Corruption>> {
+        verify_header(block, addr, self.superblock.volume_tag(), at)
     }
 
     /// What is wrong with a block that its zone's header leads to: beside the above, that it is another
     /// version.
     pub fn verify_copy(&self, found: &FoundBlock, addr: MetaAddr) -> Result<(), Box<Corruption>> {
-        self.verify(&found.bytes, addr, found.place)?;
-        verify_version(&found.bytes, found.check, addr, found.place)
+        self.verify(&found.bytes, addr, found.at)?;
+        verify_version(&found.bytes, found.check, addr, found.at)
     }
 
     /// The zone table's entry for a zone.
@@ -147,24 +147,24 @@ impl<'a> Medium<'a> {
 
     /// The current header of a zone; `None` if there is no such zone.
     pub fn zone(&self, zone: ZoneNo) -> anyhow::Result<Option<FoundZone>> {
-        let (place, slot, generation, crc) = if zone.is_root() {
+        let (start, slot, generation, crc) = if zone.is_root() {
             let number = (zone.0 & !ZoneNo::ROOT_FLAG) as usize;
             let Some(root) = self.superblock.root_zones.get(number).copied().flatten() else {
                 return Ok(None);
             };
-            (root.place, root.header_slot, root.generation.0, root.crc)
+            (root.start, root.header_slot, root.generation.0, root.crc)
         } else {
             let entry = self.entry(zone)?;
             if !entry.is_present() {
                 return Ok(None);
             }
-            (BlockNo(entry.place.get()), entry.header_slot, entry.generation.get(), entry.crc.get())
+            (BlockNo(entry.start.get()), entry.header_slot, entry.generation.get(), entry.crc.get())
         };
         let mut notes = Vec::new();
         let slot = slot & 1;
         // The other copy is better than nothing.
         for slot in [slot, 1 - slot] {
-            let at = BlockNo(place.0.saturating_add(HEADER_SLOTS[usize::from(slot)]));
+            let at = BlockNo(start.0.saturating_add(HEADER_SLOTS[usize::from(slot)]));
             let block = match self.read(at) {
                 Ok(block) => block,
                 Err(error) => {
@@ -183,7 +183,7 @@ impl<'a> Medium<'a> {
             let decoded =
                 self.verify(&block, ZoneHeader::addr(zone), at).and_then(|()| ZoneHeader::decode(&block));
             match decoded {
-                Ok(header) => return Ok(Some(FoundZone { header, place, slot, notes })),
+                Ok(header) => return Ok(Some(FoundZone { header, start, slot, notes })),
                 Err(wrong) => notes.push(format!("header slot {slot}: {wrong}")),
             }
         }
@@ -197,9 +197,9 @@ impl<'a> Medium<'a> {
         if slot == 0 {
             return Ok(None);
         }
-        let place = BlockNo(zone.place.0 + u64::from(slot));
+        let at = BlockNo(zone.start.0 + u64::from(slot));
         let check = zone.header.checks[usize::from(addr.index())];
-        Ok(Some(FoundBlock { bytes: self.read(place)?, place, check }))
+        Ok(Some(FoundBlock { bytes: self.read(at)?, at, check }))
     }
 
     /// Where a group's bitmap is.

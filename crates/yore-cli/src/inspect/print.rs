@@ -50,7 +50,7 @@ fn superblock_fields(out: &mut Out, found: &Superblock) -> anyhow::Result<()> {
         let root = (*root)?;
         Some(format!(
             "{i}: at block {}, header slot {}, generation {}",
-            root.place, root.header_slot, root.generation
+            root.start, root.header_slot, root.generation
         ))
     });
     let fields = [
@@ -115,13 +115,13 @@ pub fn zones(out: &mut Out, medium: &Medium) -> Sound {
     let (zones, wrong) = medium.zones()?;
     out.line("    zone   group      block  slot  generation  free indexes  free inodes  free blocks")?;
     for (zone, entry) in &zones {
-        let place = BlockNo(entry.place.get());
+        let start = BlockNo(entry.start.get());
         let free = if zone.is_primary() { entry.free_blocks.to_string() } else { "-".to_string() };
         out.line(format_args!(
             "{:>8} {:>7} {:>10} {:>5} {:>11} {:>13} {:>12} {:>12}",
             zone.0,
-            medium.geometry.group_of(place),
-            place,
+            medium.geometry.group_of(start),
+            start,
             entry.header_slot,
             entry.generation,
             entry.free_indexes,
@@ -137,13 +137,13 @@ pub fn zone(out: &mut Out, medium: &Medium, number: ZoneNo, raw: bool) -> Sound 
     let Some(found) = medium.zone(number)? else {
         anyhow::bail!("there is no zone {} on this volume (`zones` lists them)", zone_name(number));
     };
-    let FoundZone { header, place, slot, notes: wrong } = &found;
+    let FoundZone { header, start, slot, notes: wrong } = &found;
     out.line(format_args!("zone {}, header slot {slot}", zone_name(number)))?;
-    field(out, "place", &format!("blocks {place} to {}", place.0 + ZONE_BLOCKS - 1))?;
+    field(out, "place", &format!("blocks {start} to {}", start.0 + ZONE_BLOCKS - 1))?;
     zone_fields(out, header)?;
     if raw {
         let at = yore_format::layout::HEADER_SLOTS[usize::from(*slot)];
-        dump(out, &medium.read(BlockNo(place.0 + at))?[..])?;
+        dump(out, &medium.read(BlockNo(start.0 + at))?[..])?;
     }
     notes(out, wrong)
 }
@@ -246,12 +246,12 @@ pub fn inode(out: &mut Out, medium: &Medium, number: InodeNo, raw: bool) -> Soun
     };
     let mut wrong = Vec::new();
     wrong.extend(medium.verify_copy(&found, addr).err().map(|w| w.to_string()));
-    let (block, place) = (found.bytes, found.place);
+    let (block, at) = (found.bytes, found.at);
     if BlockHeader::of(&block).kind != BlockKind::Inodes as u8 {
         wrong.push(format!("block {addr} holds no inodes"));
         return notes(out, &wrong);
     }
-    out.line(format_args!("inode {number}: block {addr} at {place}, slot {}", number.slot()))?;
+    out.line(format_args!("inode {number}: block {addr} at {at}, slot {}", number.slot()))?;
     match Inode::decode(Inode::slot(&block, number.slot())) {
         Err(problem) => wrong.push(problem.of(number).to_string()),
         Ok(inode) if inode.mode == 0 => {
@@ -360,10 +360,10 @@ pub fn meta(out: &mut Out, medium: &Medium, addr: MetaAddr, raw: bool) -> Sound 
         );
     };
     let problem = medium.verify_copy(&found, addr).err();
-    let (block, place) = (found.bytes, found.place);
-    out.line(format_args!("metadata block {addr} at block {place}"))?;
+    let (block, at) = (found.bytes, found.at);
+    out.line(format_args!("metadata block {addr} at block {at}"))?;
     // An older version can be shown as well as the newest.
-    let readable = problem.is_none() || medium.verify(&block, addr, place).is_ok();
+    let readable = problem.is_none() || medium.verify(&block, addr, at).is_ok();
     let sound = metadata_block(out, &block, readable)?;
     if raw {
         dump(out, &block[..])?;
@@ -433,7 +433,7 @@ fn metadata_block(out: &mut Out, block: &Block, verified: bool) -> Sound {
                 if entry.is_present() {
                     out.line(format_args!(
                         "    entry {i}: at block {}, header slot {}, generation {}",
-                        entry.place, entry.header_slot, entry.generation
+                        entry.start, entry.header_slot, entry.generation
                     ))?;
                 }
             }

@@ -14,8 +14,8 @@ use yore_format::{
 /// The device cannot be read, or is too short for a volume.
 pub fn slots(device: &dyn Device) -> anyhow::Result<[Box<Block>; 2]> {
     let mut slots = [Box::new(ZERO_BLOCK), Box::new(ZERO_BLOCK)];
-    for (place, block) in SUPERBLOCKS.iter().zip(&mut slots) {
-        device.read_at(place.0 * BLOCK_SIZE as u64, &mut block[..])?;
+    for (at, block) in SUPERBLOCKS.iter().zip(&mut slots) {
+        device.read_at(at.0 * BLOCK_SIZE as u64, &mut block[..])?;
     }
     Ok(slots)
 }

@@ -94,7 +94,7 @@ pub struct Seen {
 
 impl Seen {
     /// The process with this number, if it lives.
-    pub fn look(pid: u32) -> Option<Seen> {
+    pub fn of(pid: u32) -> Option<Seen> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(CWD, format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
         let mut seen = Seen { directory, pid, user: 0 };
@@ -148,11 +148,11 @@ impl Seen {
             // Files elsewhere may have that name, too. A descriptor that opens nothing shows where this one
             // lies.
             let flags = OFlags::PATH | OFlags::CLOEXEC;
-            let place = rustix::fs::openat(&self.directory, &path, flags, Mode::empty()).ok()?;
-            let found = status_from_memory(&place, "", AtFlags::EMPTY_PATH)?;
+            let file = rustix::fs::openat(&self.directory, &path, flags, Mode::empty()).ok()?;
+            let found = status_from_memory(&file, "", AtFlags::EMPTY_PATH)?;
             let is_memory = Some((found.stx_dev_major, found.stx_dev_minor)) == device_of_memory()
                 && FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
-            is_memory.then(|| File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()).flatten()
+            is_memory.then(|| File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()).flatten()
         })
     }
 }
@@ -238,7 +238,7 @@ mod tests {
         let path = scratch.path().join("memfd:yore-test (deleted)");
         let file = File::options().write(true).create(true).truncate(true).open(&path).unwrap();
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-        let own = Seen::look(std::process::id()).unwrap();
+        let own = Seen::of(std::process::id()).unwrap();
         assert_eq!(own.user, rustix::process::getuid().as_raw());
         let identity = crate::live::identity(&path).unwrap();
         assert!(own.held().contains(&LockedFile { identity, owner: own.user, writable: true }));

@@ -69,12 +69,12 @@ impl Patience<'_> {
     /// Whether somebody has the mount still.
     fn connection_lasts(&self) -> bool {
         let listed = format!("/sys/fs/fuse/connections/{}", self.mount.connection);
-        Path::new(&listed).exists() || !self.keepers().is_empty()
+        Path::new(&listed).exists() || !self.other_users().is_empty()
     }
 
     /// Processes in other namespaces that have the mount, one for each namespace, as far as they may be
     /// looked at.
-    fn keepers(&self) -> Vec<(u32, String)> {
+    fn other_users(&self) -> Vec<(u32, String)> {
         let device = (0, self.mount.connection);
         let has_it = |table: Vec<mounts::Mount>| table.iter().any(|mount| mount.device == device);
         let mut namespaces = vec![namespace("self")];
@@ -96,14 +96,15 @@ impl Patience<'_> {
     }
 
     fn why_it_lasts(&self) -> String {
-        let keepers = self.keepers();
-        let who = match keepers.as_slice() {
+        let other_users = self.other_users();
+        let who = match other_users.as_slice() {
             [] => {
                 "a process in another namespace of mounts (a container, perhaps) keeps the mount".to_string()
             }
             [(pid, name)] => format!("process {pid} ({name}) in another namespace of mounts keeps it"),
-            keepers => {
-                let all: Vec<String> = keepers.iter().map(|(pid, name)| format!("{pid} ({name})")).collect();
+            other_users => {
+                let all: Vec<String> =
+                    other_users.iter().map(|(pid, name)| format!("{pid} ({name})")).collect();
                 format!("processes {} in other namespaces of mounts keep it", all.join(", "))
             }
         };

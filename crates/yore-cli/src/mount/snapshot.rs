@@ -83,7 +83,7 @@ impl At {
             }
             _ => (view.clone(), view.root(), &b"."[..]),
         };
-        let node = match seen.look_back(directory, name, &self.when()) {
+        let node = match seen.lookup_at(directory, name, &self.when()) {
             Ok(node) => node,
             Err(Error::NotFound) => return Err(self.absent(&volume)),
             Err(error) => return Err(error.on_path("cannot find", &self.path).into()),
@@ -134,7 +134,7 @@ impl At {
                 "{cannot}: there are no snapshots of this volume; take one with `yore snapshot`"
             );
         }
-        let place = |path: &Option<PathBuf>| match path {
+        let shown = |path: &Option<PathBuf>| match path {
             Some(path) => path.display().to_string(),
             None => "a directory that is gone".to_string(),
         };
@@ -142,7 +142,7 @@ impl At {
             return match rows.iter().find(|row| row.event.row.name == *name) {
                 Some(row) => anyhow::anyhow!(
                     "{cannot}: that snapshot is of {}, and does not show {path}; mount that directory (VOL:/PATH)",
-                    place(&row.path)
+                    shown(&row.path)
                 ),
                 None => {
                     let names = rows.iter().map(|row| row.event.row.name.as_str()).filter(|name| !name.is_empty());
@@ -167,7 +167,7 @@ impl At {
             Some([]) => anyhow::anyhow!(
                 "{cannot}: no snapshot shows it. Those that there are are of other directories, as {}; mount one of these \
                  (VOL:/PATH)",
-                place(&rows[0].path)
+                shown(&rows[0].path)
             ),
             Some([first, ..]) if matches!(self.when(), When::At(time) if time < first.event.row.time) => {
                 anyhow::anyhow!(

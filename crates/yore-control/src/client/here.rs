@@ -1,7 +1,7 @@
 //! The client of a volume that this process has open.
 
 use super::methods::Client;
-use crate::{answer, Answer, Host, Kept, Ongoing, Request, Who};
+use crate::{answer, Answer, Host, Ongoing, Pinning, Request, Who};
 use parking_lot::Mutex;
 use yore_fs::{Access, InodeNo, Pin, Result, UserLimits, View};
 
@@ -21,7 +21,7 @@ struct Pins {
 }
 
 impl Host for Pins {
-    fn room(&self) -> Result<Kept<'_>> {
+    fn room(&self) -> Result<Pinning<'_>> {
         Ok(Box::new(|pin| {
             self.pins.lock().push(pin);
             Ok(())

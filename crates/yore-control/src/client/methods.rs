@@ -2,8 +2,8 @@
 
 use super::watched::{self, Watch};
 use crate::{
-    Answer, HistoryBytes, Identity, Known, KnownFile, Look, Looked, Named, Page, PolicyHere, Request, Saying,
-    Stopped, Take, FORGET_MAX,
+    Answer, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult, Request,
+    Saying, Stopped, Take, FORGET_MAX,
 };
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 #[cfg(doc)]
@@ -111,14 +111,15 @@ pub trait Client: Sync {
         Ok(page(self.ask(&Request::Last)?)?.rows.into_iter().next())
     }
 
-    /// Asks about the past, and tells how far the answer is until it is there. `look` makes the question of
+    /// Asks about the past, and tells how far the answer is until it is there. `query` makes the question of
     /// its name.
     ///
     /// # Errors
-    /// As [`Look`]; so for all that look here.
-    fn look(&self, watch: Watch<'_>, look: &dyn Fn(u64) -> Look) -> Result<Looked> {
-        match watched::ask(&|request| self.ask(request), watch, &|question| Request::Look(look(question)))? {
-            Answer::Looked(looked) => Ok(looked),
+    /// As [`Query`]; so for all that look here.
+    fn query(&self, watch: Watch<'_>, query: &dyn Fn(u64) -> Query) -> Result<QueryResult> {
+        match watched::ask(&|request| self.ask(request), watch, &|question| Request::Query(query(question)))?
+        {
+            Answer::QueryResult(query_results) => Ok(query_results),
             _ => Err(misunderstood()),
         }
     }
@@ -128,8 +129,8 @@ pub trait Client: Sync {
     /// # Errors
     /// [`Error::NotADirectory`].
     fn identity(&self) -> Result<Identity> {
-        match self.look(None, &|_| Look::Identity)? {
-            Looked::Identity(identity) => Ok(identity),
+        match self.query(None, &|_| Query::Identity)? {
+            QueryResult::Identity(identity) => Ok(identity),
             _ => Err(misunderstood()),
         }
     }
@@ -139,8 +140,8 @@ pub trait Client: Sync {
     /// # Errors
     /// As [`View::diff`].
     fn diff(&self, from: Option<EventNo>, to: Option<EventNo>) -> Result<Vec<Difference>> {
-        match self.look(None, &|_| Look::Diff { from, to })? {
-            Looked::Differences(found) => Ok(found),
+        match self.query(None, &|_| Query::Diff { from, to })? {
+            QueryResult::Differences(found) => Ok(found),
             _ => Err(misunderstood()),
         }
     }
@@ -155,8 +156,8 @@ pub trait Client: Sync {
         to: Option<EventNo>,
         watch: Watch<'_>,
     ) -> Result<Vec<Difference>> {
-        match self.look(watch, &|question| Look::Compare { from, to, question })? {
-            Looked::Differences(found) => Ok(found),
+        match self.query(watch, &|question| Query::Compare { from, to, question })? {
+            QueryResult::Differences(found) => Ok(found),
             _ => Err(misunderstood()),
         }
     }
@@ -167,8 +168,8 @@ pub trait Client: Sync {
     /// # Errors
     /// [`Error::NotFound`] if no snapshot has seen the name.
     fn log(&self, name: &[u8], most: Option<u32>) -> Result<Vec<Logged>> {
-        match self.look(None, &|_| Look::Log { name: name.to_vec(), most })? {
-            Looked::Log(found) => Ok(found),
+        match self.query(None, &|_| Query::Log { name: name.to_vec(), most })? {
+            QueryResult::Log(found) => Ok(found),
             _ => Err(misunderstood()),
         }
     }
@@ -178,8 +179,8 @@ pub trait Client: Sync {
     /// # Errors
     /// As [`View::deleted`].
     fn deleted(&self, recursive: bool, watch: Watch<'_>) -> Result<Vec<Deleted>> {
-        match self.look(watch, &|question| Look::Deleted { recursive, question })? {
-            Looked::Deleted(found) => Ok(found),
+        match self.query(watch, &|question| Query::Deleted { recursive, question })? {
+            QueryResult::Deleted(found) => Ok(found),
             _ => Err(misunderstood()),
         }
     }
@@ -187,10 +188,10 @@ pub trait Client: Sync {
     /// What only history holds of the whole volume.
     ///
     /// # Errors
-    /// As [`Look::HistoryBytes`].
+    /// As [`Query::HistoryBytes`].
     fn history_bytes(&self) -> Result<HistoryBytes> {
-        match self.look(None, &|_| Look::HistoryBytes)? {
-            Looked::HistoryBytes(bytes) => Ok(bytes),
+        match self.query(None, &|_| Query::HistoryBytes)? {
+            QueryResult::HistoryBytes(bytes) => Ok(bytes),
             _ => Err(misunderstood()),
         }
     }
@@ -200,8 +201,8 @@ pub trait Client: Sync {
     /// # Errors
     /// As [`View::usage`].
     fn usage(&self) -> Result<(UsageTotals, Vec<EventUsage>)> {
-        match self.look(None, &|_| Look::Usage)? {
-            Looked::Usage(totals, events) => Ok((totals, events)),
+        match self.query(None, &|_| Query::Usage)? {
+            QueryResult::Usage(totals, events) => Ok((totals, events)),
             _ => Err(misunderstood()),
         }
     }
@@ -211,8 +212,8 @@ pub trait Client: Sync {
     /// # Errors
     /// As [`Client::log`].
     fn usage_of(&self, name: &[u8]) -> Result<(UsageTotals, Vec<StateUsage>)> {
-        match self.look(None, &|_| Look::UsageOf { name: name.to_vec() })? {
-            Looked::UsageOf(totals, states) => Ok((totals, states)),
+        match self.query(None, &|_| Query::UsageOf { name: name.to_vec() })? {
+            QueryResult::UsageOf(totals, states) => Ok((totals, states)),
             _ => Err(misunderstood()),
         }
     }
@@ -256,7 +257,7 @@ pub trait Client: Sync {
     ///
     /// # Errors
     /// As [`Request::Pin`].
-    fn keep(&self) -> Result<bool> {
+    fn pin(&self) -> Result<bool> {
         match self.ask(&Request::Pin)? {
             Answer::Pinned(kept) => Ok(kept),
             _ => Err(misunderstood()),

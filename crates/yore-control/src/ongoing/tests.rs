@@ -16,7 +16,7 @@ fn long(rows: usize) -> Result<Answer> {
         before: None,
         after: None,
     });
-    Ok(Answer::Looked(crate::Looked::Differences(rows.collect())))
+    Ok(Answer::QueryResult(crate::QueryResult::Differences(rows.collect())))
 }
 
 /// The first part of an answer: its key, the whole length, its bytes.
@@ -49,7 +49,7 @@ fn parts_are_the_answer() {
         all.extend(bytes);
     }
     assert_eq!(decode_parts(&all).unwrap().unwrap(), answer.unwrap());
-    assert!(ongoing.answers.lock().kept.is_empty(), "what was read is not kept");
+    assert!(ongoing.answers.lock().stored.is_empty(), "what was read is not kept");
 }
 
 /// What is short is one message, and nothing of it is kept; what is too long for any answer is refused, and
@@ -61,7 +61,7 @@ fn short_and_too_long() {
     assert!(matches!(decode_answer(&ongoing.encode(0, &long(1000))).unwrap(), Err(Error::Refused(_))));
     let error = Err(Error::Refused("x".repeat(BYTES)));
     assert!(matches!(decode_answer(&ongoing.encode(0, &error)).unwrap(), Err(Error::Refused(_))));
-    assert!(ongoing.answers.lock().kept.is_empty());
+    assert!(ongoing.answers.lock().stored.is_empty());
     let mut rows = ongoing.rows();
     while rows.push([7u8; 32]).is_continue() {}
     assert_eq!(rows.len(), 100_000 / 32 + 1);
@@ -76,7 +76,7 @@ fn few_are_kept() {
     for _ in 0..20 {
         first(&ongoing, 0, &long(400));
     }
-    assert_eq!(ongoing.answers.lock().kept.len(), KEPT_MOST);
+    assert_eq!(ongoing.answers.lock().stored.len(), STORED_MOST);
     assert!(matches!(ongoing.part(9, key, bytes.len() as u64), Err(Error::Stale)));
 }
 

@@ -20,15 +20,15 @@ fn of_owner(
     named: &Named,
 ) -> Result<(Vec<Remembered>, usize)> {
     check_name(&named.name)?;
-    let look = || view.history_of(directory, &named.name, named.below, named.others);
+    let query = || view.history_of(directory, &named.name, named.below, named.others);
     if who.may_all {
-        return look();
+        return query();
     }
     let is_owner = |found: &(Vec<Remembered>, usize)| found.0.iter().all(|file| file.owners == [who.uid]);
     let is_mine = |node: &yore_fs::Node| node.attr().uid == who.uid;
     let found = match (named.below, view.named(directory, &named.name)) {
         (true, Ok(node)) if !is_mine(&node) => return Err(NOT_YOURS),
-        (_, Ok(_)) => look(),
+        (_, Ok(_)) => query(),
         (_, Err(error)) => Err(error),
     };
     match found {
@@ -53,14 +53,14 @@ pub(super) fn history_of(
 ) -> Result<Answer> {
     let (files, others) = of_owner(view, directory, who, of)?;
     let known = Known::of(&files, others);
-    let rows = (0u64..).zip(files).filter(|(place, _)| *place >= from).map(|(place, file)| {
+    let rows = (0u64..).zip(files).filter(|(index, _)| *index >= from).map(|(index, file)| {
         let file = KnownFile::from(file);
         // Leaves out a path that would not fit into any answer.
-        (place, if fits(&file) { file } else { KnownFile { path: Vec::new(), ..file } })
+        (index, if fits(&file) { file } else { KnownFile { path: Vec::new(), ..file } })
     });
     let (rows, left) = fitting(rows);
     let rows = rows.into_iter().map(|(_, row)| row).collect();
-    Ok(Answer::HistoryOf { known, rows, next: left.map(|(place, _)| place) })
+    Ok(Answer::HistoryOf { known, rows, next: left.map(|(index, _)| index) })
 }
 
 /// Gives that history up.

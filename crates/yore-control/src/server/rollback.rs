@@ -70,8 +70,8 @@ pub(super) fn unfinished(view: &View, who: &Who<'_>, from: u64) -> Result<Answer
             rows.push(if fits(&row) { row } else { (row.0, None) });
         }
     }
-    let wanted = (0u64..).zip(rows).filter(|(place, _)| *place >= from);
+    let wanted = (0u64..).zip(rows).filter(|(index, _)| *index >= from);
     let (rows, left) = fitting(wanted);
-    let next = left.map(|(place, _)| place);
+    let next = left.map(|(index, _)| index);
     Ok(Answer::UnfinishedRollbacks { rows: rows.into_iter().map(|(_, row)| row).collect(), next })
 }

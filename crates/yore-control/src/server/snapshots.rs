@@ -65,8 +65,8 @@ pub(super) fn take(view: &View, directory: InodeNo, who: &Who<'_>, new: &Take) -
     let room = if new.stays { Some(who.host.room()?) } else { None };
     let user = who.user();
     let event = view.take_snapshot(directory, &NewSnapshot { user: Some(&user), ..new.new_snapshot() })?;
-    if let Some(keep) = room {
-        keep(view.pin(event.number, PinnedBy::Work)?)?;
+    if let Some(pin_it) = room {
+        pin_it(view.pin(event.number, PinnedBy::Work)?)?;
     }
     let doing = who.doing(view);
     doing.note(doing.taking(&event)?);

@@ -2,7 +2,7 @@
 
 use super::snapshots::page;
 use super::*;
-use crate::{Client, Here, Look, Ongoing, Saying, Take, FORGET_MAX};
+use crate::{Client, Here, Ongoing, Query, Saying, Take, FORGET_MAX};
 
 mod expunge;
 mod policies;
@@ -28,7 +28,7 @@ fn view() -> View {
 struct Full(Ongoing);
 
 impl Host for Full {
-    fn room(&self) -> Result<Kept<'_>> {
+    fn room(&self) -> Result<Pinning<'_>> {
         Err(Error::Refused("full".into()))
     }
 
@@ -325,9 +325,9 @@ fn what_is_read_is_kept() {
     let view = view();
     let number = view.snapshot(view.root(), "", false, false).unwrap().number;
     let past = view.as_of(number);
-    assert!(!by(&past, view.root(), 9).keep().unwrap());
+    assert!(!by(&past, view.root(), 9).pin().unwrap());
     let here = Here::new(&past, view.root());
-    assert!(here.keep().unwrap() && !Here::new(&view, view.root()).keep().unwrap());
+    assert!(here.pin().unwrap() && !Here::new(&view, view.root()).pin().unwrap());
     assert!(matches!(view.forget(&[number]), Err(Error::Pinned { .. })));
     drop(here);
     view.forget(&[number]).unwrap();
@@ -389,35 +389,35 @@ fn what_was_is_told() {
 /// Those who could take no snapshot of the directory learn nothing of its past but which one it is, and
 /// nothing of what is not there either.
 #[test]
-fn who_may_look() {
+fn who_may_query() {
     let view = view();
     let first = view.snapshot(view.root(), "", false, false).unwrap().number;
     let file = view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
-    let looks = || {
+    let queries = || {
         let name = || b"f".to_vec();
         let (from, to, question) = (Some(first), None, 0);
         vec![
-            Look::Diff { from, to },
-            Look::Compare { from, to, question },
-            Look::Log { name: name(), most: None },
-            Look::Log { name: b"absent".to_vec(), most: None },
-            Look::Deleted { recursive: false, question },
-            Look::Usage,
-            Look::UsageOf { name: name() },
-            Look::UsageOf { name: b"absent".to_vec() },
+            Query::Diff { from, to },
+            Query::Compare { from, to, question },
+            Query::Log { name: name(), most: None },
+            Query::Log { name: b"absent".to_vec(), most: None },
+            Query::Deleted { recursive: false, question },
+            Query::Usage,
+            Query::UsageOf { name: name() },
+            Query::UsageOf { name: b"absent".to_vec() },
         ]
     };
-    for look in looks() {
-        let is_absent = format!("{look:?}").contains("97, 98");
+    for query in queries() {
+        let is_absent = format!("{query:?}").contains("97, 98");
         for uid in [0, 1] {
-            match by(&view, view.root(), uid).ask(&Request::Look(look.clone())) {
+            match by(&view, view.root(), uid).ask(&Request::Query(query.clone())) {
                 Ok(_) if !is_absent => {}
                 Err(Error::NotFound) if is_absent => {}
-                other => panic!("{look:?} by {uid}: {other:?}"),
+                other => panic!("{query:?} by {uid}: {other:?}"),
             }
         }
-        let refused = by(&view, view.root(), 4711).ask(&Request::Look(look.clone()));
-        assert!(matches!(refused, Err(Error::NotPermitted { .. })), "{look:?}: {refused:?}");
+        let refused = by(&view, view.root(), 4711).ask(&Request::Query(query.clone()));
+        assert!(matches!(refused, Err(Error::NotPermitted { .. })), "{query:?}: {refused:?}");
     }
     let stranger = by(&view, view.root(), 4711);
     assert_eq!(stranger.identity().unwrap().inode, view.root());

@@ -31,7 +31,7 @@ pub struct Who<'a> {
 }
 
 /// Pins a snapshot when it is taken.
-pub type Kept<'a> = Box<dyn FnOnce(Pin) -> Result<()> + 'a>;
+pub type Pinning<'a> = Box<dyn FnOnce(Pin) -> Result<()> + 'a>;
 
 /// Services that only the serving process can provide.
 pub trait Host {
@@ -39,7 +39,7 @@ pub trait Host {
     ///
     /// # Errors
     /// There is no room. Then nothing has been taken yet.
-    fn room(&self) -> Result<Kept<'_>>;
+    fn room(&self) -> Result<Pinning<'_>>;
 
     /// Whether the host is about to end, so that long work is broken off.
     fn is_over(&self) -> bool;

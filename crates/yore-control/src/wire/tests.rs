@@ -5,7 +5,9 @@ mod samples;
 use super::*;
 use crate::{Page, Saying, Take};
 use proptest::prelude::*;
-use samples::{all_answers, all_requests, answers, device_errors, errors, looked, looks, requests, row};
+use samples::{
+    all_answers, all_requests, answers, device_errors, errors, queries, query_results, requests, row,
+};
 use serde::de::{Deserialize, Deserializer, Visitor};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -78,8 +80,8 @@ fn everything_arrives() {
     is_complete(&device_errors());
     is_complete(&errors());
     is_complete(&requests());
-    is_complete(&looks());
-    is_complete(&looked());
+    is_complete(&queries());
+    is_complete(&query_results());
     is_complete(&answers());
     let devices = device_errors().into_iter().map(Error::Device);
     for error in errors().into_iter().chain(devices) {

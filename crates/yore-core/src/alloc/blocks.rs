@@ -1,6 +1,6 @@
 //! Taking blocks for data, entering them in bitmaps, and freeing them.
 
-use super::groups::{bitmap, mark, KeptGroups};
+use super::groups::{bitmap, mark, PinnedGroups};
 use super::space::{Alloc, Run, GROUPS_TRIED, REGION};
 use crate::{Error, Result};
 use std::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ impl Alloc {
                     Some((group, bit)) if group.0 == no => Some(bit),
                     _ => None,
                 };
-                let Some(run) = self.look(meta, GroupNo(no), bit, want, withheld)? else { continue };
+                let Some(run) = self.search_group(meta, GroupNo(no), bit, want, withheld)? else { continue };
                 found = true;
                 if run.len >= want.min(RUN_GOOD) || (bit.is_some() && run.start == goal) {
                     best = Some(run);
@@ -95,7 +95,7 @@ impl Alloc {
     }
 
     /// The run that the group has to offer.
-    fn look(
+    fn search_group(
         &self,
         meta: &Meta,
         no: GroupNo,
@@ -140,7 +140,7 @@ impl Alloc {
 
     /// Enters taken blocks in the bitmap. Called inside an Op, after [`Alloc::prepare_commit`].
     pub(crate) fn commit(&self, op: &mut Op<'_>, run: Run) -> Change {
-        let (no, bit) = self.place(run).expect("taken blocks are data blocks");
+        let (no, bit) = self.group_and_bit(run).expect("taken blocks are data blocks");
         let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
         let change = mark(op, &frame, bit, run.len, true);
         op.count_free_blocks(no, -i64::from(run.len));
@@ -151,7 +151,7 @@ impl Alloc {
     /// Frees blocks. Called inside an Op, after [`Alloc::prepare_free`]. They are available once the Op's
     /// generation is complete.
     pub fn free(&self, op: &mut Op<'_>, run: Run) -> Change {
-        let (no, bit) = self.place(run).expect("prepared blocks are data blocks");
+        let (no, bit) = self.group_and_bit(run).expect("prepared blocks are data blocks");
         let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
         self.loaded(no).state.lock().owe(run.len);
         let change = mark(op, &frame, bit, run.len, false);
@@ -166,9 +166,9 @@ impl Alloc {
     pub fn give_back_zones(&self, meta: &Meta) -> Result<()> {
         let _grow = self.grow.lock();
         while let Some(zone) = meta.take_empty_zone() {
-            let run = Run { start: zone.place(), len: ZONE_BLOCKS as u32 };
-            let mut kept = KeptGroups::default();
-            self.prepare_free(meta, run, &mut kept)?;
+            let run = Run { start: zone.start(), len: ZONE_BLOCKS as u32 };
+            let mut pinned = PinnedGroups::default();
+            self.prepare_free(meta, run, &mut pinned)?;
             let mut op = meta.begin(Reserved::none());
             op.remove_zone(&zone);
             self.free(&mut op, run);

@@ -11,7 +11,7 @@
 //! is loaded only if bitmap and summary count the same, and before an Op [`Alloc::prepare_commit`] and
 //! [`Alloc::prepare_free`] check every bit that it will change. If two extents name the same block, both
 //! would pass that check as long as neither has freed it. Therefore a run that is about to be freed is
-//! *claimed* until the [`KeptGroups`] that prepared it goes, and a claimed block cannot be claimed again.
+//! *claimed* until the [`PinnedGroups`] that prepared it goes, and a claimed block cannot be claimed again.
 
 use super::runs::Availability;
 use super::space::{Alloc, Group, Run, REGION, SHARDS};
@@ -33,12 +33,12 @@ const LOADED_PER_SHARD: usize = 256;
 /// Groups and their bitmaps kept in memory for an Op, and the claims on what it frees
 /// (`Alloc::prepare_commit`, [`Alloc::prepare_free`]). It outlives the Op.
 #[derive(Default)]
-pub struct KeptGroups {
+pub struct PinnedGroups {
     groups: Vec<(GroupNo, Arc<Group>, Frame)>,
     claims: Vec<(Arc<Group>, (u32, u32))>,
 }
 
-impl Drop for KeptGroups {
+impl Drop for PinnedGroups {
     fn drop(&mut self) {
         for (group, claim) in &self.claims {
             let mut claims = group.claims.lock();
@@ -53,9 +53,9 @@ impl Alloc {
     ///
     /// # Errors
     /// `Corruption` if it is not free; reading the bitmap may fail.
-    pub(crate) fn prepare_commit(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
-        let (no, bit) = self.place(run)?;
-        let (_, frame) = self.keep(meta, no, kept)?;
+    pub(crate) fn prepare_commit(&self, meta: &Meta, run: Run, pinned: &mut PinnedGroups) -> Result<()> {
+        let (no, bit) = self.group_and_bit(run)?;
+        let (_, frame) = self.pin_group(meta, no, pinned)?;
         Ok(check_bits(&self.geometry(), no, &frame, bit, run.len, false)?)
     }
 
@@ -64,9 +64,9 @@ impl Alloc {
     /// # Errors
     /// `Corruption` if data cannot have such a run, if some of it is free in the bitmap, or if somebody else
     /// is about to free it; reading the bitmap may fail.
-    pub fn prepare_free(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
-        let (no, bit) = self.place(run)?;
-        let (group, frame) = self.keep(meta, no, kept)?;
+    pub fn prepare_free(&self, meta: &Meta, run: Run, pinned: &mut PinnedGroups) -> Result<()> {
+        let (no, bit) = self.group_and_bit(run)?;
+        let (group, frame) = self.pin_group(meta, no, pinned)?;
         let mut claims = group.claims.lock();
         if let Some((first, _)) = claims.iter().find(|(b, n)| *b < bit + run.len && bit < b + n) {
             let block = self.geometry().block_of(no, bit.max(*first));
@@ -77,21 +77,21 @@ impl Alloc {
         check_bits(&self.geometry(), no, &frame, bit, run.len, true)?;
         claims.push((bit, run.len));
         drop(claims);
-        kept.claims.push((group, (bit, run.len)));
+        pinned.claims.push((group, (bit, run.len)));
         Ok(())
     }
 
-    pub(super) fn keep(
+    pub(super) fn pin_group(
         &self,
         meta: &Meta,
         no: GroupNo,
-        kept: &mut KeptGroups,
+        pinned: &mut PinnedGroups,
     ) -> Result<(Arc<Group>, Frame)> {
-        if let Some((_, group, frame)) = kept.groups.iter().find(|(kept, _, _)| *kept == no) {
+        if let Some((_, group, frame)) = pinned.groups.iter().find(|(pinned, _, _)| *pinned == no) {
             return Ok((group.clone(), frame.clone()));
         }
         let (group, frame) = self.load(meta, no)?;
-        kept.groups.push((no, group.clone(), frame.clone()));
+        pinned.groups.push((no, group.clone(), frame.clone()));
         Ok((group, frame))
     }
 
@@ -169,7 +169,7 @@ impl Alloc {
     }
 
     pub(super) fn initialise_locked(&self, meta: &Meta, no: GroupNo) -> Result<bool> {
-        if self.geometry().primary_zone_place(no).0 >= self.closed_from.load(Ordering::Acquire) {
+        if self.geometry().primary_zone_start(no).0 >= self.closed_from.load(Ordering::Acquire) {
             return Ok(false);
         }
         match meta.prepare_group(no) {
@@ -202,7 +202,7 @@ impl Alloc {
     }
 
     pub(super) fn hand_out(&self, run: Run) {
-        let (no, bit) = self.place(run).expect("blocks given back are data blocks");
+        let (no, bit) = self.group_and_bit(run).expect("blocks given back are data blocks");
         let group = self.loaded(no);
         {
             let mut state = group.state.lock();

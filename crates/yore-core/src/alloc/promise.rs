@@ -26,7 +26,7 @@ impl Promise<'_> {
 
     /// Takes `blocks` of the promise out of this value: from now on the caller keeps count of them, and calls
     /// [`Alloc::release`] or spends them.
-    pub fn keep(&mut self, blocks: u64) {
+    pub fn take_out(&mut self, blocks: u64) {
         self.left = self.left.checked_sub(blocks).expect("no more is kept than was promised");
     }
 }

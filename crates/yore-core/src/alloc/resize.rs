@@ -10,7 +10,7 @@
 //! when they come back. These blocks do not count as free when room is promised, so every promise is of
 //! blocks before the end. [`ClosedEnd::truncate`] checks that every block beyond is taken, and makes the Op.
 
-use super::groups::{check_bits, mark, KeptGroups};
+use super::groups::{check_bits, mark, PinnedGroups};
 use super::promise::{index_room, nodes_for, NODES_SPARE};
 use super::space::{Alloc, Run, REGION};
 use crate::{Error, Result};
@@ -38,10 +38,10 @@ impl Alloc {
         let added = new_end - end;
         let unused: u64 = (old.groups()..new.groups()).map(|group| new.data_blocks(GroupNo(group))).sum();
         let is_used = meta.group_summary(last)?.initialised;
-        let mut kept = KeptGroups::default();
+        let mut pinned = PinnedGroups::default();
         let loaded = match is_used && added > 0 {
             true => {
-                let (group, frame) = self.keep(meta, last, &mut kept)?;
+                let (group, frame) = self.pin_group(meta, last, &mut pinned)?;
                 check_bits(&new, last, &frame, end, added, true)?;
                 Some((group, frame))
             }
@@ -236,7 +236,7 @@ impl ClosedEnd<'_> {
         let (alloc, meta, new) = (self.alloc, self.meta, self.new);
         let _grow = alloc.grow.lock();
         let last = GroupNo(new.groups() - 1);
-        let mut kept = KeptGroups::default();
+        let mut pinned = PinnedGroups::default();
         let mut tail = None;
         for group in self.groups() {
             let (from, to) = self.part(group);
@@ -244,7 +244,7 @@ impl ClosedEnd<'_> {
                 continue;
             }
             self.check_taken(group, to - from)?;
-            let (loaded, frame) = alloc.keep(meta, group, &mut kept)?;
+            let (loaded, frame) = alloc.pin_group(meta, group, &mut pinned)?;
             check_bits(&self.old, group, &frame, from, to - from, false)?;
             if group == last {
                 tail = Some((loaded, frame, from, to - from));

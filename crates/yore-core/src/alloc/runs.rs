@@ -40,7 +40,7 @@ impl Availability {
         }
         let available = words.iter().map(|w| w.count_ones()).sum();
         let mut new = Availability { words, available, withheld: None, outstanding: 0, cursor: 0 };
-        new.withheld = new.zone_place(0..BITS_PER_GROUP);
+        new.withheld = new.find_zone_start(0..BITS_PER_GROUP);
         new
     }
 
@@ -104,7 +104,7 @@ impl Availability {
 
     /// Takes 1,024 aligned blocks for a zone.
     pub(super) fn take_zone(&mut self) -> Option<u32> {
-        let bit = self.withheld.or_else(|| self.zone_place(0..BITS_PER_GROUP))?;
+        let bit = self.withheld.or_else(|| self.find_zone_start(0..BITS_PER_GROUP))?;
         self.set(bit, ZONE_BITS, false);
         self.outstanding += ZONE_BITS;
         Some(bit)
@@ -114,7 +114,7 @@ impl Availability {
     pub(super) fn put_back(&mut self, bit: u32, len: u32) {
         self.set(bit, len, true);
         if self.withheld.is_none() {
-            self.withheld = self.zone_place(bit..bit + len);
+            self.withheld = self.find_zone_start(bit..bit + len);
         }
     }
 
@@ -145,7 +145,7 @@ impl Availability {
             self.available -= len;
             if self.withheld.is_some_and(|w| bit < w + ZONE_BITS && w < bit + len) {
                 self.withheld = None;
-                self.withheld = self.zone_place(0..BITS_PER_GROUP);
+                self.withheld = self.find_zone_start(0..BITS_PER_GROUP);
             }
         }
     }
@@ -187,7 +187,7 @@ impl Availability {
     }
 
     /// The last aligned, wholly available run of 1,024 that touches `within`.
-    fn zone_place(&self, within: Range<u32>) -> Option<u32> {
+    fn find_zone_start(&self, within: Range<u32>) -> Option<u32> {
         let (first, last) = (within.start / ZONE_BITS, within.end.div_ceil(ZONE_BITS));
         (first..last).rev().map(|z| z * ZONE_BITS).find(|bit| {
             let words = *bit as usize / 64..(*bit + ZONE_BITS) as usize / 64;

@@ -107,7 +107,7 @@ impl Alloc {
     ///
     /// # Errors
     /// `Corruption` if the run does not lie wholly in the data area of one group.
-    pub(crate) fn place(&self, run: Run) -> Result<(GroupNo, u32)> {
+    pub(crate) fn group_and_bit(&self, run: Run) -> Result<(GroupNo, u32)> {
         match (self.geometry().bit_of(run.start), self.geometry().bit_of(BlockNo(run.end() - 1))) {
             (Some((first, bit)), Some((last, _))) if first == last => Ok((first, bit)),
             _ => Err(Corruption::new(

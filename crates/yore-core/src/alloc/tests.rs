@@ -25,15 +25,15 @@ fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
 }
 
 fn enter(meta: &Meta, alloc: &Alloc, run: Run) {
-    let mut kept = KeptGroups::default();
-    alloc.prepare_commit(meta, run, &mut kept).unwrap();
+    let mut pinned = PinnedGroups::default();
+    alloc.prepare_commit(meta, run, &mut pinned).unwrap();
     let mut op = meta.begin(Reserved::none());
     alloc.commit(&mut op, run);
 }
 
 fn free(meta: &Meta, alloc: &Alloc, run: Run) {
-    let mut kept = KeptGroups::default();
-    alloc.prepare_free(meta, run, &mut kept).unwrap();
+    let mut pinned = PinnedGroups::default();
+    alloc.prepare_free(meta, run, &mut pinned).unwrap();
     let mut op = meta.begin(Reserved::none());
     alloc.free(&mut op, run);
 }
@@ -55,7 +55,7 @@ fn promises_are_kept() {
         left -= u64::from(run.len);
         runs.push(run);
     }
-    promise.keep(blocks);
+    promise.take_out(blocks);
     drop(promise);
     let mut sorted = runs.clone();
     sorted.sort_by_key(|r| r.start);
@@ -64,7 +64,7 @@ fn promises_are_kept() {
     free(&meta, &alloc, runs[0]);
     let mut promise = alloc.promise(&meta, GroupNo(0), u64::from(runs[0].len)).unwrap();
     let again = alloc.take(&meta, runs[0].start, runs[0].len).unwrap();
-    promise.keep(u64::from(again.len));
+    promise.take_out(u64::from(again.len));
     assert!(meta.begin(Reserved::none()).generation() > generation, "reused before a commit");
     alloc.untake(again);
     alloc.release(u64::from(again.len));
@@ -95,7 +95,7 @@ fn impossible_runs_are_corruption() {
     let (meta, alloc) = open(300 << 20);
     for (start, len) in [(0, 1), (500, 1), (32_760, 20), (1 << 40, 5), (u64::MAX - 2, 1)] {
         let run = Run { start: BlockNo(start), len };
-        assert!(matches!(alloc.place(run), Err(Error::Corruption(_))), "{run:?}");
+        assert!(matches!(alloc.group_and_bit(run), Err(Error::Corruption(_))), "{run:?}");
     }
     meta.close().unwrap();
 }

@@ -8,8 +8,8 @@
 //! - a merge: the left node with the right one's cells → the right one's cell gone from the parent → the
 //!   right node free.
 //! - a node that became empty: its cell gone from the parent → the node free.
-//! - a new root: its image → the pointer that the tree's keeper stores → the old root trimmed or free. The
-//!   keeper's change is known only later, so both ends wait in the [`TreeDelta`].
+//! - a new root: its image → the pointer that the tree's owner stores → the old root trimmed or free. The
+//!   owner's change is known only later, so both ends wait in the [`TreeDelta`].
 
 use super::delta::{Links, TreeDelta};
 use super::nodes::{birth_of, trim, with_node};
@@ -54,7 +54,7 @@ impl Tree {
         self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Halves }).0
     }
 
-    /// As [`Tree::insert`]; the caller may already know the way to the key from [`Tree::way`].
+    /// As [`Tree::insert`]; the caller may already know the way to the key from [`Tree::path_to`].
     pub fn insert_at(
         &mut self,
         op: &mut Op<'_>,
@@ -80,7 +80,7 @@ impl Tree {
         self.replace_at(op, None, key, value)
     }
 
-    /// As [`Tree::replace`]; the caller may already know the way to the key from [`Tree::way`].
+    /// As [`Tree::replace`]; the caller may already know the way to the key from [`Tree::path_to`].
     pub fn replace_at(
         &mut self,
         op: &mut Op<'_>,
@@ -118,7 +118,7 @@ impl Tree {
         self.remove_at(op, None, key)
     }
 
-    /// As [`Tree::remove`]; the caller may already know the way to the key from [`Tree::way`].
+    /// As [`Tree::remove`]; the caller may already know the way to the key from [`Tree::path_to`].
     pub fn remove_at(&mut self, op: &mut Op<'_>, path: Option<Box<Path>>, key: &[u8]) -> TreeDelta {
         let mut links = Links::default();
         let path = self.follow(op, path, key, &mut links);
@@ -163,7 +163,7 @@ impl Tree {
         cell: Cell<'_>,
         links: &mut Links,
     ) -> (MetaAddr, Change) {
-        let Step { frame: left, place, .. } = path.at(level);
+        let Step { frame: left, position, .. } = path.at(level);
         let insert = |op: &mut Op<'_>, index| {
             op.change(left, |page| page.apply(|b| NodeMut::new(b).insert(index, cell.key, cell.value))).1
         };
@@ -172,7 +172,7 @@ impl Tree {
         }
         let old: Block = *left.read();
         let node = NodeRef::new(&old);
-        let split = choose_split(node, index, &cell, place.upper.is_none());
+        let split = choose_split(node, index, &cell, position.upper.is_none());
         // The place of the split counts the new cell; `from` does not.
         let goes_left = index < split;
         let from = if goes_left { split - 1 } else { split };

@@ -1,4 +1,4 @@
-//! What the keeper of a tree's root must know of a change: how many nodes came or went, and what must reach
+//! What the owner of a tree's root must know of a change: how many nodes came or went, and what must reach
 //! the medium before or after the pointer to the root. Everything that waits for the pointer is chained, so
 //! two edges order all of it.
 
@@ -68,7 +68,7 @@ impl TreeDelta {
         }
     }
 
-    /// Orders the change with which the keeper stored the root's address against the changes of the nodes.
+    /// Orders the change with which the owner stored the root's address against the changes of the nodes.
     /// Call it once that address is stored.
     pub fn stored(&self, op: &mut Op<'_>, pointer: Change) {
         if let Some(image) = self.links.image {
@@ -84,19 +84,19 @@ impl TreeDelta {
 /// stored.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
-pub enum Placed {
+pub enum Unstored {
     /// It lies in the inode.
     Inside,
     /// It lies in the tree.
     InTree(TreeDelta),
 }
 
-impl Placed {
+impl Unstored {
     /// Call this with the change that stored the inode. Returns the change that carries what was meant.
     pub fn stored(self, op: &mut Op<'_>, inode: Change) -> Change {
         match self {
-            Placed::Inside => inode,
-            Placed::InTree(delta) => {
+            Unstored::Inside => inode,
+            Unstored::InTree(delta) => {
                 delta.stored(op, inode);
                 delta.change
             }

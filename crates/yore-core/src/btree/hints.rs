@@ -34,8 +34,8 @@ impl LeafHints {
     /// Takes out the leaf whose bounds hold a key.
     fn take(&mut self, key: &[u8]) -> Option<Step> {
         let at = self.0.iter().rposition(|step| {
-            let place = &step.place;
-            *place.lower <= *key && place.is_below_upper(key)
+            let position = &step.position;
+            *position.lower <= *key && position.is_below_upper(key)
         })?;
         Some(self.0.remove(at))
     }
@@ -56,13 +56,13 @@ enum Home {
     Leaf(Step),
     /// At the end of this way (`None`: the way is not known, or the tree is empty), and how to split the leaf
     /// if it is full.
-    Way(Option<Box<Path>>, Fill),
+    Path(Option<Box<Path>>, Fill),
 }
 
 impl InsertPosition {
     /// A position that is found only when the cell is inserted.
     pub fn unknown() -> InsertPosition {
-        InsertPosition(Home::Way(None, Fill::Halves))
+        InsertPosition(Home::Path(None, Fill::Halves))
     }
 }
 
@@ -72,7 +72,7 @@ impl Tree {
     /// # Errors
     /// `Corruption` if the key is there; damage and device errors.
     pub fn insert_position(&self, meta: &Meta, key: &[u8]) -> Result<InsertPosition> {
-        Ok(InsertPosition(Home::Way(self.way_to_new(meta, key)?, Fill::Halves)))
+        Ok(InsertPosition(Home::Path(self.path_to_new(meta, key)?, Fill::Halves)))
     }
 
     /// As [`Tree::insert_position`], for a cell with a value of `bytes` bytes, near which other cells may
@@ -104,7 +104,7 @@ impl Tree {
                 return Ok(InsertPosition(Home::Leaf(step)));
             }
         }
-        Ok(InsertPosition(Home::Way(self.way_to_new(meta, key)?, fill)))
+        Ok(InsertPosition(Home::Path(self.path_to_new(meta, key)?, fill)))
     }
 
     /// Inside an Op: adds a cell at its insert position. The tree has not changed since the position was
@@ -129,7 +129,7 @@ impl Tree {
                 }
                 Links::default().around(change)
             }
-            Home::Way(path, fill) => {
+            Home::Path(path, fill) => {
                 let (delta, path) = self.insert_cell(op, path, Cell { key, value, birth, fill });
                 if let Some(hints) = hints {
                     // A leaf that was split has other bounds now.
@@ -145,18 +145,18 @@ impl Tree {
 
     /// Whether a walk leads to the leaf where a cell is about to go, as far as the nodes on it are in memory.
     fn leads_to(&self, op: &mut Op<'_>, key: &[u8], to: &Step) -> bool {
-        let mut place = self.root_place(key.len());
+        let mut position = self.root_position(key.len());
         loop {
-            let Some(frame) = op.cached(place.addr) else { return true };
+            let Some(frame) = op.cached(position.addr) else { return true };
             let page = frame.read();
             let node = NodeRef::new(&page);
-            if place.level == 0 {
-                let same = place.lower[..] == to.place.lower[..]
-                    && place.upper.as_deref() == to.place.upper.as_deref();
+            if position.level == 0 {
+                let same = position.lower[..] == to.position.lower[..]
+                    && position.upper.as_deref() == to.position.upper.as_deref();
                 return same && frame.addr() == to.frame.addr() && node.search(key) == Err(to.index);
             }
-            match place.child(node, node.child_for(key)) {
-                Ok(next) => place = next,
+            match position.child(node, node.child_for(key)) {
+                Ok(next) => position = next,
                 Err(_) => return false,
             }
         }

@@ -52,7 +52,7 @@ impl Tree {
     /// Frees a node that the tree has no longer, unless the past holds it.
     pub(super) fn free_node(&self, op: &mut Op<'_>, frame: &Frame, links: &mut Links) -> Option<Change> {
         links.nodes -= 1;
-        if self.is_kept(frame) {
+        if self.is_recorded(frame) {
             let_go(op, 1);
             return None;
         }
@@ -60,8 +60,8 @@ impl Tree {
     }
 
     /// Whether the past holds a node, too.
-    pub(super) fn is_kept(&self, frame: &Frame) -> bool {
-        self.kept.0 > 0 && birth_of(frame) <= self.kept
+    pub(super) fn is_recorded(&self, frame: &Frame) -> bool {
+        self.recorded_until.0 > 0 && birth_of(frame) <= self.recorded_until
     }
 
     /// The node as the present's own: the node itself, or a copy. The parent (or, without a parent, whoever
@@ -73,13 +73,13 @@ impl Tree {
         parent: Option<(&Frame, usize)>,
         links: &mut Links,
     ) -> Frame {
-        if !self.is_kept(&frame) {
+        if !self.is_recorded(&frame) {
             return frame;
         }
         let_go(op, 1);
         let old: Block = *frame.read();
         let level = NodeRef::new(&old).level();
-        let birth = EventNo(self.kept.0 + 1);
+        let birth = EventNo(self.recorded_until.0 + 1);
         let (copy, image) =
             self.new_block(op, level, birth, |b| b[WHOLE_BODY].copy_from_slice(&old[WHOLE_BODY]));
         match parent {
@@ -119,7 +119,8 @@ impl Tree {
         if path.level() != self.level || path.at(self.level).frame.addr() != self.root {
             return false;
         }
-        if self.kept.0 > 0 && (0..=self.level).any(|level| self.is_kept(&path.at(level).frame)) {
+        if self.recorded_until.0 > 0 && (0..=self.level).any(|level| self.is_recorded(&path.at(level).frame))
+        {
             return false;
         }
         for level in (1..=self.level).rev() {
@@ -142,43 +143,43 @@ impl Tree {
     /// split, merge or removal left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
     fn walk_to(&mut self, op: &mut Op<'_>, key: &[u8], links: &mut Links) -> Box<Path> {
         let mut path = Path::of(self.level);
-        let mut place = self.root_place(key.len());
+        let mut position = self.root_position(key.len());
         loop {
-            let frame = self.cached(op, place.addr);
-            let frame = match place.level < self.level {
+            let frame = self.cached(op, position.addr);
+            let frame = match position.level < self.level {
                 true => {
-                    let above = path.at(place.level + 1);
+                    let above = path.at(position.level + 1);
                     self.own(op, frame, Some((&above.frame, above.index)), links)
                 }
                 false => self.own(op, frame, None, links),
             };
-            place.addr = frame.addr();
+            position.addr = frame.addr();
             let (count, sound, low) = with_node(&frame, |node| {
-                let high_first = place.level > 0 && *key < *node.key(0);
-                (node.count(), place.cells_that_count(node), high_first)
+                let high_first = position.level > 0 && *key < *node.key(0);
+                (node.count(), position.cells_that_count(node), high_first)
             });
             if sound < count {
                 trim(op, &frame, sound);
             }
             if low {
-                op.change(&frame, |page| page.apply(|b| NodeMut::new(b).set_key(0, &place.lower)));
+                op.change(&frame, |page| page.apply(|b| NodeMut::new(b).set_key(0, &position.lower)));
             }
             let (index, next) = {
                 let page = frame.read();
                 let node = NodeRef::new(&page);
-                if place.level == 0 {
+                if position.level == 0 {
                     let at = node.search(key);
                     path.found = at.is_ok();
                     let (Ok(index) | Err(index)) = at;
                     (index, None)
                 } else {
                     let index = node.child_for(key);
-                    (index, Some(place.child(node, index).expect("verified when it was read")))
+                    (index, Some(position.child(node, index).expect("verified when it was read")))
                 }
             };
-            path.set(Step { frame, place, index });
+            path.set(Step { frame, position, index });
             match next {
-                Some(next) => place = next,
+                Some(next) => position = next,
                 None => return path,
             }
         }

@@ -39,22 +39,26 @@ impl std::ops::Deref for Key {
 
 /// The position of a walk: a node's address, and what its parent says of the node.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct NodePosition {
     pub(super) addr: MetaAddr,
     pub(super) level: u8,
     pub(super) lower: Key,
     pub(super) upper: Option<Key>,
 }
 
-impl Place {
+impl NodePosition {
     /// Child `i` of the branch `node`, which is at this place.
-    pub(super) fn child(&self, node: NodeRef<'_>, i: usize) -> std::result::Result<Place, Box<Corruption>> {
+    pub(super) fn child(
+        &self,
+        node: NodeRef<'_>,
+        i: usize,
+    ) -> std::result::Result<NodePosition, Box<Corruption>> {
         let lower = if i == 0 { self.lower } else { Key::new(node.key(i)) };
         let mut upper = self.upper;
         if i + 1 < node.count() && upper.is_none_or(|u| *node.key(i + 1) < *u) {
             upper = Some(Key::new(node.key(i + 1)));
         }
-        Ok(Place { addr: node.child(i)?, level: self.level - 1, lower, upper })
+        Ok(NodePosition { addr: node.child(i)?, level: self.level - 1, lower, upper })
     }
 
     pub(super) fn is_below_upper(&self, key: &[u8]) -> bool {
@@ -82,7 +86,7 @@ impl Place {
 /// A node on the way to a key, with the index of the child taken, or of the key's place in the leaf.
 pub(super) struct Step {
     pub(super) frame: Frame,
-    pub(super) place: Place,
+    pub(super) position: NodePosition,
     pub(super) index: usize,
 }
 
@@ -123,7 +127,7 @@ impl Path {
     }
 
     pub(super) fn set(&mut self, step: Step) {
-        let level = usize::from(step.place.level);
+        let level = usize::from(step.position.level);
         *if level < NEAR { &mut self.near[level] } else { &mut self.far[level - NEAR] } = Some(step);
     }
 
@@ -149,7 +153,7 @@ impl Pins {
     }
 
     /// Keeps this block, too.
-    pub(crate) fn keep(&mut self, frame: &Frame) {
+    pub(crate) fn add(&mut self, frame: &Frame) {
         if !self.0.iter().rev().any(|f| f.addr() == frame.addr()) {
             self.0.push(frame.clone());
         }

@@ -1,31 +1,31 @@
 //! The half of a change that can fail: it reads, checks and keeps in memory what the change can touch, and
 //! computes how many blocks the change can need.
 
-use super::path::{Key, Path, Pins, Place, Step, KEY_BYTES_MAX};
+use super::path::{Key, NodePosition, Path, Pins, Step, KEY_BYTES_MAX};
 use super::read::{CellRef, Side};
 use super::tree::Tree;
 use crate::Result;
 use yore_format::{Corruption, EventNo, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Frame, Meta};
 
-/// What [`Tree::way`] shows of the leaf that it has come to.
+/// What [`Tree::path_to`] shows of the leaf that it has come to.
 pub struct Leaf<'a> {
     node: NodeRef<'a>,
-    place: &'a Place,
+    position: &'a NodePosition,
     key: &'a [u8; 8],
 }
 
 impl<'a> Leaf<'a> {
     /// The cells from the key on, as far as this leaf goes.
     pub fn cells(&self) -> impl Iterator<Item = CellRef<'a>> {
-        let (node, end) = (self.node, self.place.cells_that_count(self.node));
+        let (node, end) = (self.node, self.position.cells_that_count(self.node));
         let (Ok(start) | Err(start)) = node.search(self.key);
         (start..end).map(move |i| (node.key(i), node.value(i)))
     }
 
     /// Whether keys up to `last` belong to this leaf.
     pub fn holds(&self, last: &[u8; 8]) -> bool {
-        self.place.is_below_upper(last)
+        self.position.is_below_upper(last)
     }
 }
 
@@ -39,12 +39,12 @@ impl Tree {
         }
         let mut from = Key::new(first);
         loop {
-            let (frame, place) = self.leaf(meta, &from, Side::Holding, Some(pins))?;
-            let may_empty = !place.has_beside(NodeRef::new(&frame.read()), first, last);
-            if may_empty && *place.lower <= *first && !place.lower.is_zero() {
-                self.leaf(meta, &place.lower, Side::Before, Some(pins))?;
+            let (frame, position) = self.leaf(meta, &from, Side::Holding, Some(pins))?;
+            let may_empty = !position.has_beside(NodeRef::new(&frame.read()), first, last);
+            if may_empty && *position.lower <= *first && !position.lower.is_zero() {
+                self.leaf(meta, &position.lower, Side::Before, Some(pins))?;
             }
-            match place.upper {
+            match position.upper {
                 Some(upper) if *upper <= *last => from = upper,
                 Some(upper) if may_empty => {
                     self.leaf(meta, &upper, Side::Holding, Some(pins))?;
@@ -63,17 +63,17 @@ impl Tree {
         let width = self.key_width(meta)?;
         let (mut key, mut side) = (Key::new(&[0xff; KEY_BYTES_MAX][..width]), Side::Holding);
         for _ in 0..leaves {
-            let (_, place) = self.leaf(meta, &key, side, Some(pins))?;
-            if place.lower.is_zero() {
+            let (_, position) = self.leaf(meta, &key, side, Some(pins))?;
+            if position.lower.is_zero() {
                 break;
             }
-            (key, side) = (place.lower, Side::Before);
+            (key, side) = (position.lower, Side::Before);
         }
-        if self.kept.0 > 0 && self.level > 1 {
+        if self.recorded_until.0 > 0 && self.level > 1 {
             // What the past holds goes with everything below it, and those nodes are counted then.
             self.visit(meta, &mut |node| {
-                pins.keep(node.frame);
-                Ok(node.place.level > 1)
+                pins.add(node.frame);
+                Ok(node.position.level > 1)
             })?;
         }
         Ok(())
@@ -88,7 +88,7 @@ impl Tree {
     /// How many blocks `n` changes can need because nodes on the way belong to the past: for copies of these
     /// nodes, and of the left spine beside a first child that goes.
     pub fn blocks_for_copies(&self, n: u32) -> u32 {
-        match self.kept {
+        match self.recorded_until {
             EventNo(0) => 0,
             _ if self.is_empty() => 0,
             _ => n * (2 * u32::from(self.level) + 1),
@@ -107,33 +107,33 @@ impl Tree {
     }
 
     /// The way to `key`, for a change that [`Tree::insert_at`] or one of its sisters makes once an Op is
-    /// open. It also keeps in memory what [`Tree::prepare`] would keep beside it. `look` sees the leaf once,
-    /// with the index at which `key` is or would be, and the number of cells that count. It may return
-    /// another key of the same leaf; then the way leads to that key. `None`: the tree is empty, or `look`
+    /// open. It also keeps in memory what [`Tree::prepare`] would keep beside it. `inspect` sees the leaf
+    /// once, with the index at which `key` is or would be, and the number of cells that count. It may return
+    /// another key of the same leaf; then the way leads to that key. `None`: the tree is empty, or `inspect`
     /// returned `None`.
-    pub fn way<R>(
+    pub fn path_to<R>(
         &self,
         meta: &Meta,
         key: &[u8; 8],
         pins: &mut Pins,
-        look: impl FnOnce(&Leaf<'_>) -> Result<Option<([u8; 8], R)>>,
+        inspect: impl FnOnce(&Leaf<'_>) -> Result<Option<([u8; 8], R)>>,
     ) -> Result<Option<(Box<Path>, R)>> {
         if self.is_empty() {
             return Ok(None);
         }
         let mut path = Path::of(self.level);
-        let (frame, place) = self.descend(meta, key, &mut path)?;
+        let (frame, position) = self.descend(meta, key, &mut path)?;
         let page = frame.read();
         let node = NodeRef::new(&page);
-        let Some((key, seen)) = look(&Leaf { node, place: &place, key })? else { return Ok(None) };
+        let Some((key, seen)) = inspect(&Leaf { node, position: &position, key })? else { return Ok(None) };
         let at = node.search(&key);
         path.found = at.is_ok();
         let (Ok(index) | Err(index)) = at;
-        let may_empty = !place.has_beside(node, &key, &key);
+        let may_empty = !position.has_beside(node, &key, &key);
         drop(page);
-        path.set(Step { frame, place, index });
+        path.set(Step { frame, position, index });
         if may_empty {
-            self.keep_neighbours(meta, &place, pins)?;
+            self.pin_neighbours(meta, &position, pins)?;
         }
         Ok(Some((path, seen)))
     }
@@ -143,50 +143,50 @@ impl Tree {
     ///
     /// # Errors
     /// `Corruption` if the key is there; damage and device errors.
-    pub(super) fn way_to_new(&self, meta: &Meta, key: &[u8]) -> Result<Option<Box<Path>>> {
+    pub(super) fn path_to_new(&self, meta: &Meta, key: &[u8]) -> Result<Option<Box<Path>>> {
         if self.is_empty() {
             return Ok(None);
         }
         let mut path = Path::of(self.level);
-        let (frame, place) = self.descend(meta, key, &mut path)?;
+        let (frame, position) = self.descend(meta, key, &mut path)?;
         let at = NodeRef::new(&frame.read()).search(key);
         let Err(index) = at else {
             let found = format!("{key:02x?}");
             return Err(Corruption::new(self.kind.name(), "key", "not there yet", found).into());
         };
-        path.set(Step { frame, place, index });
+        path.set(Step { frame, position, index });
         Ok(Some(path))
     }
 
     /// Walks to the leaf that holds a key, and enters the branches into the path.
-    fn descend(&self, meta: &Meta, key: &[u8], path: &mut Path) -> Result<(Frame, Place)> {
+    fn descend(&self, meta: &Meta, key: &[u8], path: &mut Path) -> Result<(Frame, NodePosition)> {
         self.check_level()?;
-        let mut place = self.root_place(key.len());
+        let mut position = self.root_position(key.len());
         loop {
-            let frame = meta.read_any(place.addr)?;
+            let frame = meta.read_any(position.addr)?;
             let page = frame.read();
-            let node = self.checked(&page, &place, key.len())?;
-            path.sound &= place.cells_that_count(node) == node.count();
-            if place.level == 0 {
+            let node = self.checked(&page, &position, key.len())?;
+            path.sound &= position.cells_that_count(node) == node.count();
+            if position.level == 0 {
                 drop(page);
-                return Ok((frame, place));
+                return Ok((frame, position));
             }
             path.sound &= *key >= *node.key(0);
             let index = node.child_for(key);
-            let next = place.child(node, index)?;
+            let next = position.child(node, index)?;
             drop(page);
-            path.set(Step { frame, place, index });
-            place = next;
+            path.set(Step { frame, position, index });
+            position = next;
         }
     }
 
-    /// Keeps in memory the leaves beside the one at `place`: if all its cells go, one of them takes over its
-    /// keys.
-    fn keep_neighbours(&self, meta: &Meta, place: &Place, pins: &mut Pins) -> Result<()> {
-        if !place.lower.is_zero() {
-            self.leaf(meta, &place.lower, Side::Before, Some(pins))?;
+    /// Keeps in memory the leaves beside the one at `position`: if all its cells go, one of them takes over
+    /// its keys.
+    fn pin_neighbours(&self, meta: &Meta, position: &NodePosition, pins: &mut Pins) -> Result<()> {
+        if !position.lower.is_zero() {
+            self.leaf(meta, &position.lower, Side::Before, Some(pins))?;
         }
-        if let Some(upper) = place.upper {
+        if let Some(upper) = position.upper {
             self.leaf(meta, &upper, Side::Holding, Some(pins))?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Reading a tree.
 
-use super::path::{Key, Pins, Place};
+use super::path::{Key, NodePosition, Pins};
 use super::tree::Tree;
 use crate::Result;
 use yore_format::{Block, BlockHeader, EventNo, NodeRef};
@@ -28,14 +28,14 @@ pub struct Visited<'a> {
     /// Its birth.
     pub birth: EventNo,
     node: NodeRef<'a>,
-    pub(super) place: &'a Place,
+    pub(super) position: &'a NodePosition,
 }
 
 impl<'a> Visited<'a> {
     /// The cells of a leaf; nothing for a branch.
     pub fn cells(&self) -> impl Iterator<Item = CellRef<'a>> {
         let node = self.node;
-        let count = if self.place.level == 0 { self.place.cells_that_count(node) } else { 0 };
+        let count = if self.position.level == 0 { self.position.cells_that_count(node) } else { 0 };
         (0..count).map(move |i| (node.key(i), node.value(i)))
     }
 }
@@ -67,20 +67,20 @@ impl Tree {
         }
         let mut from = Key::new(first);
         loop {
-            let (frame, place) = self.leaf(meta, &from, Side::Holding, None)?;
+            let (frame, position) = self.leaf(meta, &from, Side::Holding, None)?;
             let page = frame.read();
             let node = NodeRef::new(&page);
             let (Ok(start) | Err(start)) = node.search(&from);
             for i in start..node.count() {
                 let key = node.key(i);
-                if key > last || !place.is_below_upper(key) {
+                if key > last || !position.is_below_upper(key) {
                     break;
                 }
                 if let Some(found) = f(key, node.value(i)) {
                     return Ok(Some(found));
                 }
             }
-            match place.upper {
+            match position.upper {
                 Some(upper) if *upper <= *last => from = upper,
                 _ => return Ok(None),
             }
@@ -94,7 +94,7 @@ impl Tree {
         }
         let (mut key, mut side) = (Key::new(key), Side::Holding);
         loop {
-            let (frame, place) = self.leaf(meta, &key, side, None)?;
+            let (frame, position) = self.leaf(meta, &key, side, None)?;
             let page = frame.read();
             let node = NodeRef::new(&page);
             let end = match node.search(&key) {
@@ -105,10 +105,10 @@ impl Tree {
                 return Ok(f(Some((node.key(end - 1), node.value(end - 1)))));
             }
             // Lower bounds get strictly smaller, so this ends; in a sound tree the next leaf has a cell (T4).
-            if place.lower.is_zero() {
+            if position.lower.is_zero() {
                 return Ok(f(None));
             }
-            (key, side) = (place.lower, Side::Before);
+            (key, side) = (position.lower, Side::Before);
         }
     }
 
@@ -120,20 +120,20 @@ impl Tree {
         }
         let mut from = Key::new(from);
         loop {
-            let (frame, place) = self.leaf(meta, &from, Side::Holding, None)?;
+            let (frame, position) = self.leaf(meta, &from, Side::Holding, None)?;
             let page: Block = *frame.read();
             drop(frame);
             let node = NodeRef::new(&page);
             let (Ok(start) | Err(start)) = node.search(&from);
             for i in start..node.count() {
-                if !place.is_below_upper(node.key(i)) {
+                if !position.is_below_upper(node.key(i)) {
                     break;
                 }
                 if !each(node.key(i), node.value(i))? {
                     return Ok(());
                 }
             }
-            match place.upper {
+            match position.upper {
                 Some(upper) => from = upper,
                 None => return Ok(()),
             }
@@ -148,15 +148,15 @@ impl Tree {
             return Ok(());
         }
         self.check_level()?;
-        let mut left = vec![self.root_place(self.key_width(meta)?)];
-        while let Some(place) = left.pop() {
-            let frame = meta.read_any(place.addr)?;
+        let mut left = vec![self.root_position(self.key_width(meta)?)];
+        while let Some(position) = left.pop() {
+            let frame = meta.read_any(position.addr)?;
             let page: Block = *frame.read();
-            let node = self.checked(&page, &place, place.lower.len())?;
+            let node = self.checked(&page, &position, position.lower.len())?;
             let birth = EventNo(BlockHeader::of(&page).birth.get());
-            if each(&Visited { frame: &frame, birth, node, place: &place })? && place.level > 0 {
-                for i in (0..place.cells_that_count(node)).rev() {
-                    left.push(place.child(node, i)?);
+            if each(&Visited { frame: &frame, birth, node, position: &position })? && position.level > 0 {
+                for i in (0..position.cells_that_count(node)).rev() {
+                    left.push(position.child(node, i)?);
                 }
             }
         }
@@ -170,29 +170,29 @@ impl Tree {
         key: &[u8],
         side: Side,
         mut pins: Option<&mut Pins>,
-    ) -> Result<(Frame, Place)> {
+    ) -> Result<(Frame, NodePosition)> {
         self.check_level()?;
-        let mut place = self.root_place(key.len());
+        let mut position = self.root_position(key.len());
         loop {
-            let frame = meta.read_any(place.addr)?;
+            let frame = meta.read_any(position.addr)?;
             let next = {
                 let page = frame.read();
-                let node = self.checked(&page, &place, key.len())?;
-                match (place.level, side) {
+                let node = self.checked(&page, &position, key.len())?;
+                match (position.level, side) {
                     (0, _) => None,
-                    (_, Side::Holding) => Some(place.child(node, node.child_for(key))?),
+                    (_, Side::Holding) => Some(position.child(node, node.child_for(key))?),
                     (_, Side::Before) => {
                         let (Ok(i) | Err(i)) = node.search(key);
-                        Some(place.child(node, i.saturating_sub(1))?)
+                        Some(position.child(node, i.saturating_sub(1))?)
                     }
                 }
             };
             if let Some(pins) = pins.as_deref_mut() {
-                pins.keep(&frame);
+                pins.add(&frame);
             }
             match next {
-                Some(next) => place = next,
-                None => return Ok((frame, place)),
+                Some(next) => position = next,
+                None => return Ok((frame, position)),
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use super::delta::{Links, TreeDelta};
 use super::nodes::{first_child, let_go, with_node};
-use super::path::{Key, Path, Place, Step, KEY_BYTES_MAX};
+use super::path::{Key, NodePosition, Path, Step, KEY_BYTES_MAX};
 use super::tree::Tree;
 use yore_format::{Block, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Change, Frame, Op};
@@ -36,7 +36,7 @@ impl Tree {
     /// Counts the nodes below a node of the past that the tree is about to lose. They all belong to the past,
     /// too.
     fn let_go_below(&self, op: &mut Op<'_>, frame: &Frame, level: u8, links: &mut Links) {
-        if level > 0 && self.is_kept(frame) {
+        if level > 0 && self.is_recorded(frame) {
             let below = self.nodes_below(op, frame, level);
             links.nodes -= below;
             let_go(op, below);
@@ -60,18 +60,18 @@ impl Tree {
     /// of that node.
     fn last_own(&self, op: &mut Op<'_>) -> (Box<Path>, u8) {
         let mut path = Path::of(self.level);
-        let mut place = self.root_place(KEY_BYTES_MAX);
+        let mut position = self.root_position(KEY_BYTES_MAX);
         loop {
-            let frame = self.cached(op, place.addr);
-            let level = place.level;
+            let frame = self.cached(op, position.addr);
+            let level = position.level;
             let (index, next) = with_node(&frame, |node| {
                 let last = node.count().saturating_sub(1);
-                let goes_on = level > 0 && !self.is_kept(&frame);
-                (last, goes_on.then(|| place.child(node, last).expect("verified when it was read")))
+                let goes_on = level > 0 && !self.is_recorded(&frame);
+                (last, goes_on.then(|| position.child(node, last).expect("verified when it was read")))
             });
-            path.set(Step { frame, place, index });
+            path.set(Step { frame, position, index });
             match next {
-                Some(next) => place = next,
+                Some(next) => position = next,
                 None => return (path, level),
             }
         }
@@ -163,18 +163,18 @@ impl Tree {
     /// Merges the node of `level` on the path with a sibling under the same parent, if a sibling is in memory
     /// and fits.
     fn merge(&mut self, op: &mut Op<'_>, path: &Path, level: u8, links: &mut Links) -> bool {
-        let Step { frame: parent, index, place } = path.at(level + 1);
+        let Step { frame: parent, index, position } = path.at(level + 1);
         let node = &path.at(level).frame;
         let siblings = [index.checked_add(1), index.checked_sub(1)];
         for sibling in siblings.into_iter().flatten() {
-            let Some(other) = self.sibling(op, parent, place, sibling) else { continue };
+            let Some(other) = self.sibling(op, parent, position, sibling) else { continue };
             let together = with_node(node, |n| n.used_bytes()) + with_node(&other, |n| n.used_bytes());
             if together > MERGED_MOST {
                 continue;
             }
             let (left, right, gone) =
                 if sibling > *index { (node, &other, sibling) } else { (&other, node, *index) };
-            if self.is_kept(left) {
+            if self.is_recorded(left) {
                 continue;
             }
             let moved: Block = *right.read();
@@ -199,21 +199,21 @@ impl Tree {
     }
 
     /// Child `i` of a branch, if it is in memory, belongs there, and has only keys that count (T1).
-    fn sibling(&self, op: &mut Op<'_>, parent: &Frame, place: &Place, i: usize) -> Option<Frame> {
+    fn sibling(&self, op: &mut Op<'_>, parent: &Frame, position: &NodePosition, i: usize) -> Option<Frame> {
         let page = parent.read();
         let node = NodeRef::new(&page);
         if i >= node.count() {
             return None;
         }
-        let place = place.child(node, i).ok()?;
-        let frame = op.cached(place.addr)?;
+        let position = position.child(node, i).ok()?;
+        let frame = op.cached(position.addr)?;
         let sound = {
             let page = frame.read();
             let node = NodeRef::new(&page);
-            self.expect(place.level).check(&page).is_ok()
-                && self.check(node, &place, place.lower.len()).is_ok()
+            self.expect(position.level).check(&page).is_ok()
+                && self.check(node, &position, position.lower.len()).is_ok()
                 && node.count() > 0
-                && place.is_below_upper(node.key(node.count() - 1))
+                && position.is_below_upper(node.key(node.count() - 1))
         };
         sound.then_some(frame)
     }

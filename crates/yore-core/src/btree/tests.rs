@@ -55,21 +55,21 @@ impl Drop for Seed {
 fn verify(meta: &Meta, tree: &Tree, expected: &BTreeMap<u64, Vec<u8>>) -> (i32, usize) {
     let (mut nodes, mut used, mut cells) = (0, 0, Vec::new());
     if !tree.is_empty() {
-        let mut todo = vec![tree.root_place(8)];
-        while let Some(place) = todo.pop() {
+        let mut todo = vec![tree.root_position(8)];
+        while let Some(position) = todo.pop() {
             nodes += 1;
-            let frame = meta.read_any(place.addr).unwrap();
+            let frame = meta.read_any(position.addr).unwrap();
             let page = frame.read();
-            let node = tree.checked(&page, &place, 8).unwrap();
+            let node = tree.checked(&page, &position, 8).unwrap();
             node.verify().unwrap();
             assert!(node.count() > 0, "T4");
             for i in 0..node.count() {
-                assert!(*node.key(i) >= *place.lower && place.is_below_upper(node.key(i)), "T1");
+                assert!(*node.key(i) >= *position.lower && position.is_below_upper(node.key(i)), "T1");
             }
-            if place.level > 0 {
-                assert_eq!(*node.key(0), *place.lower, "T2");
-                assert!(node.count() > 1 || place.addr != tree.root, "T4: a root of one child");
-                todo.extend((0..node.count()).rev().map(|i| place.child(node, i).unwrap()));
+            if position.level > 0 {
+                assert_eq!(*node.key(0), *position.lower, "T2");
+                assert!(node.count() > 1 || position.addr != tree.root, "T4: a root of one child");
+                todo.extend((0..node.count()).rev().map(|i| position.child(node, i).unwrap()));
             } else {
                 used += node.used_bytes();
                 cells.extend(

@@ -1,6 +1,6 @@
 //! A tree, known by its root, and the checks of a node that was read.
 
-use super::path::{Key, Place};
+use super::path::{Key, NodePosition};
 use crate::Result;
 use yore_format::{
     Block, BlockKind, Corruption, EventNo, Expect, Incarnation, InodeNo, MetaAddr, NodeRef,
@@ -31,18 +31,18 @@ pub struct Tree {
     /// The owner's incarnation.
     pub incarnation: Incarnation,
     /// The past holds nodes that were born at this number or before, too.
-    pub kept: EventNo,
+    pub recorded_until: EventNo,
 }
 
 impl Tree {
     /// A tree without cells.
     pub fn empty(kind: BlockKind, owner: InodeNo, incarnation: Incarnation) -> Tree {
-        Tree { root: MetaAddr::NONE, level: 0, kind, owner, incarnation, kept: EventNo(0) }
+        Tree { root: MetaAddr::NONE, level: 0, kind, owner, incarnation, recorded_until: EventNo(0) }
     }
 
-    /// The same tree, where nodes born at `kept` or before belong to versions of its owner, too.
-    pub fn keeping(self, kept: EventNo) -> Tree {
-        Tree { kept, ..self }
+    /// The same tree, where nodes born at `recorded_until` or before belong to versions of its owner, too.
+    pub fn with_recorded(self, recorded_until: EventNo) -> Tree {
+        Tree { recorded_until, ..self }
     }
 
     /// The tree with this root, where the level is not stored beside the root's address.
@@ -82,8 +82,8 @@ impl Tree {
         Expect { kind: self.kind, owner: self.owner, incarnation: self.incarnation, level: Some(level) }
     }
 
-    pub(super) fn root_place(&self, key_width: usize) -> Place {
-        Place { addr: self.root, level: self.level, lower: Key::zero(key_width), upper: None }
+    pub(super) fn root_position(&self, key_width: usize) -> NodePosition {
+        NodePosition { addr: self.root, level: self.level, lower: Key::zero(key_width), upper: None }
     }
 
     pub(super) fn check_level(&self) -> Result<()> {
@@ -97,32 +97,32 @@ impl Tree {
     pub(super) fn checked<'p>(
         &self,
         page: &'p Block,
-        place: &Place,
+        position: &NodePosition,
         key_width: usize,
     ) -> std::result::Result<NodeRef<'p>, Box<Corruption>> {
-        self.expect(place.level).check(page).map_err(|c| c.at(place.addr))?;
+        self.expect(position.level).check(page).map_err(|c| c.at(position.addr))?;
         let node = NodeRef::new(page);
-        self.check(node, place, key_width)?;
+        self.check(node, position, key_width)?;
         Ok(node)
     }
 
     pub(super) fn check(
         &self,
         node: NodeRef<'_>,
-        place: &Place,
+        position: &NodePosition,
         key_width: usize,
     ) -> std::result::Result<(), Box<Corruption>> {
         if node.key_width() != key_width {
-            return Err(self.corrupt(place.addr, "key width", key_width, node.key_width()));
+            return Err(self.corrupt(position.addr, "key width", key_width, node.key_width()));
         }
         if node.count() == 0 {
             return Ok(());
         }
         let first = node.key(0);
-        if *first < *place.lower || (place.level > 0 && !place.is_below_upper(first)) {
-            let upper = place.upper.map_or("no bound".into(), |u| format!("{:02x?}", &*u));
-            let bounds = format!("from {:02x?} to {upper}, as the parent says", &*place.lower);
-            return Err(self.corrupt(place.addr, "first key", bounds, format!("{first:02x?}")));
+        if *first < *position.lower || (position.level > 0 && !position.is_below_upper(first)) {
+            let upper = position.upper.map_or("no bound".into(), |u| format!("{:02x?}", &*u));
+            let bounds = format!("from {:02x?} to {upper}, as the parent says", &*position.lower);
+            return Err(self.corrupt(position.addr, "first key", bounds, format!("{first:02x?}")));
         }
         Ok(())
     }

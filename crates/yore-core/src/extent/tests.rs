@@ -14,7 +14,7 @@ fn edit(extents: &[(u64, u64, u32)]) -> Edit {
         after: list,
         whole: true,
         limit: u64::MAX,
-        kept: EventNo(0),
+        recorded_until: EventNo(0),
         birth: EventNo(1),
         lost: 0,
         freed: Vec::new(),
@@ -54,7 +54,7 @@ fn removing_frees_what_may_be_freed() {
     assert_eq!(e.after, [(0, value(5000, 5, false)), (25, value(6005, 5, false))]);
     assert_eq!(e.freed, [run(5005, 5), run(6000, 5)]);
     e.after[0].1.shared = true;
-    e.kept = EventNo(1);
+    e.recorded_until = EventNo(1);
     e.remove(0, 30);
     assert!(e.after.is_empty());
     assert_eq!(e.freed.len(), 2);

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::generate::{sequence, Profile};
-use crate::op::{Name, Place, Target};
+use crate::op::{EntryPath, Name, Target};
 use crate::runner::Runner;
 use crate::subject::ModelSubject;
 use yore_fs::{Caller, FileKind, RenameMode, SetAttr};
@@ -14,8 +14,8 @@ fn name(text: &str) -> Name {
     Name::from(text.as_bytes())
 }
 
-fn place(text: &str) -> Place {
-    Place { directory: Target::Path(vec![]), name: name(text) }
+fn entry_path(text: &str) -> EntryPath {
+    EntryPath { directory: Target::Path(vec![]), name: name(text) }
 }
 
 fn path(text: &str) -> Target {
@@ -24,7 +24,7 @@ fn path(text: &str) -> Target {
 
 fn create(text: &str) -> Op {
     let caller = Caller::superuser();
-    Op::Create { at: place(text), kind: FileKind::Regular, permissions: 0o644, rdev: 0, caller }
+    Op::Create { at: entry_path(text), kind: FileKind::Regular, permissions: 0o644, rdev: 0, caller }
 }
 
 fn write(text: &str, offset: u64, len: usize, tag: u64) -> Op {
@@ -41,7 +41,7 @@ fn fsync(text: &str) -> Op {
 }
 
 fn rename(from: &str, to: &str) -> Op {
-    Op::Rename { from: place(from), to: place(to), mode: RenameMode::Replace }
+    Op::Rename { from: entry_path(from), to: entry_path(to), mode: RenameMode::Replace }
 }
 
 /// The model's history of these operations.

@@ -18,7 +18,7 @@ mod names;
 
 pub use data::{Block, FileData, BLOCK};
 
-use crate::op::{Name, Place, Target, SLOTS};
+use crate::op::{EntryPath, Name, Target, SLOTS};
 use crate::outcome::{Kind, Kinds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -287,7 +287,7 @@ impl State {
 
     /// Looks a name up.
     pub(crate) fn find(&self, directory: Ino, name: &[u8]) -> Result<Ino, Kinds> {
-        let mut bad = self.bad_place(directory, name);
+        let mut bad = self.bad_name(directory, name);
         if !bad.is_empty() {
             return Err(bad);
         }
@@ -299,7 +299,7 @@ impl State {
     }
 
     /// Checks a name in a directory, without looking it up.
-    fn bad_place(&self, directory: Ino, name: &[u8]) -> Kinds {
+    fn bad_name(&self, directory: Ino, name: &[u8]) -> Kinds {
         let mut bad = Kinds::default();
         let inode = self.see(directory);
         bad.add_if(inode.kind != FileKind::Directory, Kind::NotADirectory);
@@ -310,9 +310,9 @@ impl State {
     }
 
     /// The directory of a place, and the inode that has the name there now.
-    fn place(&self, at: &Place) -> Result<(Ino, Option<Ino>), Unresolved> {
+    fn resolve_entry(&self, at: &EntryPath) -> Result<(Ino, Option<Ino>), Unresolved> {
         let directory = self.resolve(&at.directory)?;
-        let bad = self.bad_place(directory, &at.name);
+        let bad = self.bad_name(directory, &at.name);
         if !bad.is_empty() {
             return Err(Unresolved::Fails(bad));
         }

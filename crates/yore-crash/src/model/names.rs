@@ -2,7 +2,7 @@
 
 use super::{Body, Effects, FileData, Ino, Inode, State, Time, Unresolved};
 use crate::model::expect::Expect;
-use crate::op::{Name, Place};
+use crate::op::{EntryPath, Name};
 use crate::outcome::{Kind, Kinds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl State {
     /// A new inode under a new name; for directories `permissions` are without set-id bits.
     pub(super) fn make(
         &mut self,
-        at: &Place,
+        at: &EntryPath,
         new: New<'_>,
         effects: &mut Effects,
     ) -> Result<Expect, Unresolved> {
@@ -37,7 +37,7 @@ impl State {
         if let Body::Symlink(target) = &body {
             bad.add_if(target.len() > LINK_TARGET_MAX, Kind::NameTooLong);
         }
-        let (directory, existing) = self.place(at).map_err(|why| why.or(bad))?;
+        let (directory, existing) = self.resolve_entry(at).map_err(|why| why.or(bad))?;
         bad.add_if(existing.is_some(), Kind::Exists);
         bad.add_if(self.see(directory).links == 0, Kind::NotFound);
         if !bad.is_empty() {
@@ -92,11 +92,16 @@ impl State {
         Ok(Expect::Created(ino))
     }
 
-    pub(super) fn link(&mut self, ino: Ino, at: &Place, effects: &mut Effects) -> Result<Expect, Unresolved> {
+    pub(super) fn link(
+        &mut self,
+        ino: Ino,
+        at: &EntryPath,
+        effects: &mut Effects,
+    ) -> Result<Expect, Unresolved> {
         let mut bad = Kinds::default();
         bad.add_if(self.is_directory(ino), Kind::NotPermitted);
         bad.add_if(self.see(ino).links == 0, Kind::NotFound);
-        let (directory, existing) = self.place(at).map_err(|why| why.or(bad))?;
+        let (directory, existing) = self.resolve_entry(at).map_err(|why| why.or(bad))?;
         bad.add_if(self.see(directory).links == 0, Kind::NotFound);
         bad.add_if(existing.is_some(), Kind::Exists);
         if !bad.is_empty() {
@@ -109,8 +114,8 @@ impl State {
         Ok(Expect::Found(ino))
     }
 
-    pub(super) fn unlink(&mut self, at: &Place, effects: &mut Effects) -> Result<Expect, Unresolved> {
-        let (directory, existing) = self.place(at)?;
+    pub(super) fn unlink(&mut self, at: &EntryPath, effects: &mut Effects) -> Result<Expect, Unresolved> {
+        let (directory, existing) = self.resolve_entry(at)?;
         let Some(ino) = existing else {
             return Ok(Expect::Fails(Kinds::of(&[Kind::NotFound])));
         };
@@ -123,8 +128,8 @@ impl State {
         Ok(Expect::Done)
     }
 
-    pub(super) fn rmdir(&mut self, at: &Place, effects: &mut Effects) -> Result<Expect, Unresolved> {
-        let (directory, existing) = self.place(at)?;
+    pub(super) fn rmdir(&mut self, at: &EntryPath, effects: &mut Effects) -> Result<Expect, Unresolved> {
+        let (directory, existing) = self.resolve_entry(at)?;
         let Some(ino) = existing else {
             return Ok(Expect::Fails(Kinds::of(&[Kind::NotFound])));
         };
@@ -154,16 +159,16 @@ impl State {
 
     pub(super) fn rename(
         &mut self,
-        from: &Place,
-        to: &Place,
+        from: &EntryPath,
+        to: &EntryPath,
         mode: RenameMode,
         effects: &mut Effects,
     ) -> Result<Expect, Unresolved> {
-        let (source_directory, source) = match self.place(from) {
-            Ok(place) => place,
+        let (source_directory, source) = match self.resolve_entry(from) {
+            Ok(found) => found,
             // The other place may be wrong as well, and either error is right.
             Err(Unresolved::Fails(mut bad)) => {
-                match self.place(to) {
+                match self.resolve_entry(to) {
                     Err(Unresolved::Fails(more)) => bad.add(more),
                     Err(Unresolved::Skip) => return Err(Unresolved::Skip),
                     Ok((directory, existing)) => {
@@ -176,8 +181,8 @@ impl State {
             }
             Err(skip) => return Err(skip),
         };
-        let (target_directory, target) = match self.place(to) {
-            Ok(place) => place,
+        let (target_directory, target) = match self.resolve_entry(to) {
+            Ok(found) => found,
             Err(Unresolved::Fails(mut bad)) => {
                 bad.add_if(source.is_none(), Kind::NotFound);
                 return Ok(Expect::Fails(bad));

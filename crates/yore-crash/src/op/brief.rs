@@ -1,6 +1,6 @@
 //! Operations written briefly: by paths such as `/d/a`, as the superuser.
 
-use super::{Name, Op, Place, Target};
+use super::{EntryPath, Name, Op, Target};
 use std::sync::Arc;
 use yore_fs::{Caller, FileKind};
 
@@ -14,21 +14,21 @@ pub fn path(text: &str) -> Target {
 }
 
 /// The name that a path ends with, in its directory.
-pub fn place(text: &str) -> Place {
+pub fn entry_path(text: &str) -> EntryPath {
     let mut names = names(text);
     let name = names.pop().unwrap_or_else(|| Arc::from(&b""[..]));
-    Place { directory: Target::Path(names), name }
+    EntryPath { directory: Target::Path(names), name }
 }
 
 /// Makes a regular file.
 pub fn create(at: &str) -> Op {
     let caller = Caller::superuser();
-    Op::Create { at: place(at), kind: FileKind::Regular, permissions: 0o644, rdev: 0, caller }
+    Op::Create { at: entry_path(at), kind: FileKind::Regular, permissions: 0o644, rdev: 0, caller }
 }
 
 /// Makes a directory.
 pub fn mkdir(at: &str) -> Op {
-    Op::Mkdir { at: place(at), permissions: 0o755, caller: Caller::superuser() }
+    Op::Mkdir { at: entry_path(at), permissions: 0o755, caller: Caller::superuser() }
 }
 
 /// Writes `len` bytes that `tag` distinguishes from others.

@@ -3,7 +3,7 @@
 use super::interface::Subject;
 use super::walk::{list, observe};
 use crate::model::Identity;
-use crate::op::{forgotten, payload, Name, Op, Place, Target, SLOTS};
+use crate::op::{forgotten, payload, EntryPath, Name, Op, Target, SLOTS};
 use crate::outcome::Outcome;
 use crate::tree::Tree;
 use std::ops::ControlFlow;
@@ -93,8 +93,8 @@ impl ViewSubject {
         }
     }
 
-    fn directory(&self, place: &Place) -> Result<(InodeNo, Option<Node>), Error> {
-        self.resolve(&place.directory)
+    fn directory(&self, entry_path: &EntryPath) -> Result<(InodeNo, Option<Node>), Error> {
+        self.resolve(&entry_path.directory)
     }
 
     /// Operations on names.
@@ -236,17 +236,18 @@ impl ViewSubject {
     }
 
     fn expunge(&mut self, path: &[Name], which: Option<usize>, left: bool) -> Result<Outcome, Error> {
-        let going = self.going(path, which)?;
-        if !going.is_empty() {
-            let files: Vec<_> = going.iter().map(|(no, incarnation)| (InodeNo(*no), *incarnation)).collect();
+        let to_expunge = self.to_expunge(path, which)?;
+        if !to_expunge.is_empty() {
+            let files: Vec<_> =
+                to_expunge.iter().map(|(no, incarnation)| (InodeNo(*no), *incarnation)).collect();
             self.view.expunge(&files)?;
         }
-        self.snapshots.expunged.push(going);
+        self.snapshots.expunged.push(to_expunge);
         self.give_up(left)
     }
 
     /// The file or directory to which a path led, and everything that was ever named below it.
-    fn going(&self, path: &[Name], which: Option<usize>) -> Result<Vec<Identity>, Error> {
+    fn to_expunge(&self, path: &[Name], which: Option<usize>) -> Result<Vec<Identity>, Error> {
         let (kept, taken) = (&self.snapshots.kept, &self.snapshots.taken);
         let event = which.filter(|_| !kept.is_empty()).map(|which| taken[kept[which % kept.len()]]);
         let view = event.map_or_else(|| self.view.clone(), |event| self.view.as_of(event));
@@ -263,9 +264,9 @@ impl ViewSubject {
         }
         let Some(file) = found.filter(|_| at != self.root) else { return Ok(Vec::new()) };
         let all = self.view.remembered_below(at, file.1)?;
-        let going: Vec<Identity> = all.iter().map(|one| (one.inode.0, one.incarnation)).collect();
-        match going.contains(&file) {
-            true => Ok(going),
+        let to_expunge: Vec<Identity> = all.iter().map(|one| (one.inode.0, one.incarnation)).collect();
+        match to_expunge.contains(&file) {
+            true => Ok(to_expunge),
             false => Err(Error::Invalid { what: "what is remembered below a file is without the file" }),
         }
     }

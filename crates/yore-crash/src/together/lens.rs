@@ -1,6 +1,6 @@
 //! The part of a volume that one of several threads changes: its operations there, and what is seen of it.
 
-use crate::op::{Name, Op, Place, Target};
+use crate::op::{EntryPath, Name, Op, Target};
 use crate::tree::{Inside, Tree};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,12 +81,13 @@ impl Lens {
         }
     }
 
-    fn place(&self, place: Place) -> Place {
-        match &place.directory {
-            Target::Path(names) if names.is_empty() && is_shared(&place.name) => {
-                Place { directory: Target::Path(vec![self.shared.clone()]), name: self.name(&place.name) }
-            }
-            _ => Place { directory: self.target(place.directory), name: place.name },
+    fn entry_path(&self, entry_path: EntryPath) -> EntryPath {
+        match &entry_path.directory {
+            Target::Path(names) if names.is_empty() && is_shared(&entry_path.name) => EntryPath {
+                directory: Target::Path(vec![self.shared.clone()]),
+                name: self.name(&entry_path.name),
+            },
+            _ => EntryPath { directory: self.target(entry_path.directory), name: entry_path.name },
         }
     }
 
@@ -94,15 +95,19 @@ impl Lens {
     pub(super) fn map(&self, op: Op) -> Op {
         match op {
             Op::Create { at, kind, permissions, rdev, caller } => {
-                Op::Create { at: self.place(at), kind, permissions, rdev, caller }
+                Op::Create { at: self.entry_path(at), kind, permissions, rdev, caller }
             }
-            Op::Mkdir { at, permissions, caller } => Op::Mkdir { at: self.place(at), permissions, caller },
-            Op::Symlink { at, to, caller } => Op::Symlink { at: self.place(at), to, caller },
-            Op::Link { target, at } => Op::Link { target: self.target(target), at: self.place(at) },
-            Op::Unlink { at } => Op::Unlink { at: self.place(at) },
-            Op::Rmdir { at } => Op::Rmdir { at: self.place(at) },
-            Op::Rename { from, to, mode } => Op::Rename { from: self.place(from), to: self.place(to), mode },
-            Op::Lookup { at } => Op::Lookup { at: self.place(at) },
+            Op::Mkdir { at, permissions, caller } => {
+                Op::Mkdir { at: self.entry_path(at), permissions, caller }
+            }
+            Op::Symlink { at, to, caller } => Op::Symlink { at: self.entry_path(at), to, caller },
+            Op::Link { target, at } => Op::Link { target: self.target(target), at: self.entry_path(at) },
+            Op::Unlink { at } => Op::Unlink { at: self.entry_path(at) },
+            Op::Rmdir { at } => Op::Rmdir { at: self.entry_path(at) },
+            Op::Rename { from, to, mode } => {
+                Op::Rename { from: self.entry_path(from), to: self.entry_path(to), mode }
+            }
+            Op::Lookup { at } => Op::Lookup { at: self.entry_path(at) },
             Op::Readlink { target } => Op::Readlink { target: self.target(target) },
             Op::Readdir { target, batch } => Op::Readdir { target: self.target(target), batch },
             Op::Read { target, offset, len } => Op::Read { target: self.target(target), offset, len },

@@ -67,7 +67,7 @@ impl Named {
         if !view.getattr(self.directory).is_ok_and(|attr| attr.incarnation == self.incarnation) {
             return; // Nobody can ask there any more.
         }
-        let found = view.look_back(self.directory, &self.name, &When::At(self.time));
+        let found = view.lookup_at(self.directory, &self.name, &When::At(self.time));
         let found = found.map(|node| (node.inode(), node.event()));
         let name = String::from_utf8_lossy(&self.name);
         let expected = (seen.root, Some(seen.event));

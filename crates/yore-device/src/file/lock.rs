@@ -131,20 +131,20 @@ fn is_lock_line(line: &str) -> bool {
 /// The process that took the lock, by the host's list of locks, if it still exists.
 fn taker(device: &Metadata) -> Option<u32> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    let place =
+    let file_id =
         format!("{:02x}:{:02x}:{}", libc::major(device.dev()), libc::minor(device.dev()), device.ino());
     locks.lines().find_map(|line| {
-        let pid = taker_in_line(line, &place)?;
+        let pid = taker_in_line(line, &file_id)?;
         Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
     })
 }
 
 /// The process in a line such as `1: FLOCK ADVISORY WRITE 5021 fe:00:9978199 0 EOF`, if it is about this
 /// place and about a holder, not a waiter (`1: -> FLOCK …`).
-fn taker_in_line(line: &str, place: &str) -> Option<u32> {
+fn taker_in_line(line: &str, file_id: &str) -> Option<u32> {
     let words: Vec<_> = line.split_ascii_whitespace().collect();
     match words[..] {
-        [_, "FLOCK", _, _, pid, found, ..] if found == place => pid.parse().ok(),
+        [_, "FLOCK", _, _, pid, found, ..] if found == file_id => pid.parse().ok(),
         _ => None,
     }
 }

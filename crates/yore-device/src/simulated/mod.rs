@@ -152,19 +152,19 @@ impl SimulatedDevice {
 
     /// Stores one admitted write.
     fn store(&self, offset: u64, data: Arc<[u8]>) -> Result<(), DeviceError> {
-        let place = match self.admit(Operation::Write, offset, data.len() as u64)? {
+        let actual = match self.admit(Operation::Write, offset, data.len() as u64)? {
             None => offset,
             Some(Fault::MisdirectedWrite { to, .. }) => to,
             // Lost: reported as done, never stored.
             Some(_) => return Ok(()),
         };
-        if place.checked_add(data.len() as u64).is_none_or(|end| end > self.size()) {
+        if actual.checked_add(data.len() as u64).is_none_or(|end| end > self.size()) {
             // Misdirected beyond the end: lost.
             return Ok(());
         }
         let mut trace = self.trace.lock();
-        self.image.write_at(place, &data)?;
-        trace.push(TraceEntry::Write { offset: place, data });
+        self.image.write_at(actual, &data)?;
+        trace.push(TraceEntry::Write { offset: actual, data });
         Ok(())
     }
 }

@@ -62,12 +62,12 @@ impl Version {
             return bad("length", expected.to_string(), bytes.len().to_string());
         }
         let mut slot = [0; INODE_BYTES];
-        let places = slot.chunks_exact_mut(WORD).enumerate().filter(|(i, _)| there & (1 << i) != 0);
-        for ((_, place), word) in places.zip(words.chunks_exact(WORD)) {
+        let targets = slot.chunks_exact_mut(WORD).enumerate().filter(|(i, _)| there & (1 << i) != 0);
+        for ((_, target), word) in targets.zip(words.chunks_exact(WORD)) {
             if word == [0; WORD] {
                 return bad("words", "none that is zero".into(), "one".into());
             }
-            place.copy_from_slice(word);
+            target.copy_from_slice(word);
         }
         let end = EventNo(u64::from_le_bytes(*end));
         let inode = Inode::decode(&slot).map_err(|c| c.of(no))?;

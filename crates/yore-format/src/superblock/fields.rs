@@ -143,7 +143,7 @@ pub struct Scrub {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootZone {
     /// First block of the zone.
-    pub place: BlockNo,
+    pub start: BlockNo,
     /// Generation in the current header.
     pub generation: Generation,
     /// Checksum of the current header.

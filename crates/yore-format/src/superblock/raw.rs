@@ -78,7 +78,7 @@ const _: () = assert!(std::mem::offset_of!(RawSuperblock, minor) == MINOR.start)
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct RawRootZone {
-    place: U64,
+    start: U64,
     generation: U64,
     crc: U32,
     header_slot: u8,
@@ -167,7 +167,7 @@ impl RawSuperblock {
         root_zones: impl FnOnce(usize, Geometry) -> Result<Vec<Option<RootZone>>, Box<Corruption>>,
     ) -> Result<Superblock, Box<Corruption>> {
         let features = self.known_features(known)?;
-        self.check_place(slot)?;
+        self.check_slot(slot)?;
         let (engine, state) = self.engine_and_state()?;
         let geometry = self.geometry()?;
         self.check_roots()?;
@@ -270,7 +270,7 @@ impl RawSuperblock {
     }
 
     /// Checks that the superblock was written to this slot.
-    fn check_place(&self, slot: u32) -> Result<(), Box<Corruption>> {
+    fn check_slot(&self, slot: u32) -> Result<(), Box<Corruption>> {
         if self.slot.get() != slot {
             return bad("slot", slot, self.slot);
         }
@@ -388,7 +388,7 @@ impl RawRootZone {
     /// The entry of a root zone that exists.
     pub(super) fn of(root: &RootZone) -> RawRootZone {
         RawRootZone {
-            place: root.place.0.into(),
+            start: root.start.0.into(),
             generation: root.generation.0.into(),
             crc: root.crc.into(),
             header_slot: root.header_slot,
@@ -403,11 +403,11 @@ impl RawRootZone {
         i: usize,
         geometry: Geometry,
     ) -> Result<Option<RootZone>, Box<Corruption>> {
-        let place = BlockNo(self.place.get());
+        let start = BlockNo(self.start.get());
         match (self.present, self.header_slot) {
             (0, _) => Ok(None),
-            (1, 0 | 1) if geometry.is_zone_place(place) || (i == 0 && place.0 == 0) => Ok(Some(RootZone {
-                place,
+            (1, 0 | 1) if geometry.is_zone_start(start) || (i == 0 && start.0 == 0) => Ok(Some(RootZone {
+                start,
                 generation: Generation(self.generation.get()),
                 crc: self.crc.get(),
                 header_slot: self.header_slot,
@@ -415,7 +415,7 @@ impl RawRootZone {
             _ => bad(
                 "root zone",
                 "absent, or a place and a header slot",
-                format!("zone {i}: place {place}, present {}, slot {}", self.present, self.header_slot),
+                format!("zone {i}: place {start}, present {}, slot {}", self.present, self.header_slot),
             ),
         }
     }
@@ -428,5 +428,5 @@ pub(crate) fn layout() -> StructLayout {
 
 /// The layout of a root zone's entry.
 pub(crate) fn root_zone_layout() -> StructLayout {
-    crate::tables::layout!("Root zone entry", RawRootZone: place, generation, crc, header_slot, present, reserved)
+    crate::tables::layout!("Root zone entry", RawRootZone: start, generation, crc, header_slot, present, reserved)
 }

@@ -275,10 +275,10 @@ impl View {
     /// What a name means in a directory of this view that may have a time ([`crate::resolve_name`]).
     ///
     /// # Errors
-    /// As [`View::lookup`] and [`View::look_back`].
+    /// As [`View::lookup`] and [`View::lookup_at`].
     pub fn named(&self, directory: InodeNo, name: &[u8]) -> Result<Node> {
         let literal = || self.lookup(directory, name);
-        at_time::resolve_name(name, literal, |of, when| self.look_back(directory, of, when))?.found()
+        at_time::resolve_name(name, literal, |of, when| self.lookup_at(directory, of, when))?.found()
     }
 
     /// What the history knows of a file. O(versions).

@@ -129,9 +129,9 @@ impl View {
     /// [`Error::NotFound`], [`Error::IsADirectory`].
     pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
         let _passage = self.enter_names(&[(directory, name)])?;
-        let naming = NameChange::of(self.live()?, directory, name, self.behalf())?;
+        let name_change = NameChange::of(self.live()?, directory, name, self.behalf())?;
         self.change(|store| ops::remove(store, directory, name, Remove::File))?;
-        naming.changed(self.store())
+        name_change.changed(self.store())
     }
 
     /// Removes an empty directory.

@@ -46,7 +46,7 @@ pub(crate) fn shorten(view: &View, bytes: u64, told: &mut dyn FnMut(u64, u64)) -
     let closed = store.alloc.close_end(&store.meta, new)?;
     let beyond = closed.beyond()?;
     if beyond.data + beyond.metadata > 0 {
-        let found = Found::look(view, new)?;
+        let found = Found::survey(view, new)?;
         if found.stays(&beyond) {
             drop(closed);
             return Err(Error::Refused(found.text(view, &beyond)?));
@@ -140,7 +140,7 @@ struct Found {
 }
 
 impl Found {
-    fn look(view: &View, new: Geometry) -> Result<Found> {
+    fn survey(view: &View, new: Geometry) -> Result<Found> {
         let store = view.store();
         let end = new.blocks;
         let mut found = Found::default();
@@ -231,16 +231,16 @@ fn named(view: &View, inodes: &[InodeNo]) -> Result<String> {
 
 /// Whether an inode, or the root of one of its trees, lies at block `end` of the volume or beyond.
 fn lies_beyond(store: &Store, cell: &InodeCell, end: u64) -> Result<bool> {
-    let mut places = vec![cell.no.addr()];
+    let mut addrs = vec![cell.no.addr()];
     {
         let state = cell.state.read();
         if state.inode.content_kind == ContentKind::Tree {
-            places.push(state.inode.tree_root());
+            addrs.push(state.inode.tree_root());
         }
-        places.extend(Some(state.inode.xattr_root).filter(|root| !root.is_none()));
+        addrs.extend(Some(state.inode.xattr_root).filter(|root| !root.is_none()));
     }
-    for place in places {
-        if store.meta.zone_of(place)?.0 >= end {
+    for addr in addrs {
+        if store.meta.zone_of(addr)?.0 >= end {
             return Ok(true);
         }
     }

@@ -20,15 +20,15 @@ fn entry(name: &[u8], inode: u64) -> DirEntry<'_> {
 }
 
 fn free(ground: &Ground, dir: &Inode, name: &[u8], pins: &mut Pins) -> (Spot, u32) {
-    match look_in(&ground.meta, &SEED, dir, NO, name, pins).unwrap() {
-        Looked::Free(spot, blocks) => (spot, blocks),
+    match lookup_in(&ground.meta, &SEED, dir, NO, name, pins).unwrap() {
+        Lookup::Free(spot, blocks) => (spot, blocks),
         _ => panic!("{name:?} is not free"),
     }
 }
 
 fn taken(ground: &Ground, dir: &Inode, name: &[u8], pins: &mut Pins) -> Spot {
-    match look_in(&ground.meta, &SEED, dir, NO, name, pins).unwrap() {
-        Looked::Taken(found, spot) => {
+    match lookup_in(&ground.meta, &SEED, dir, NO, name, pins).unwrap() {
+        Lookup::Taken(found, spot) => {
             assert_eq!(found.cookie, spot.cookie());
             spot
         }
@@ -59,7 +59,7 @@ fn delete_at(ground: &mut Ground, dir: &mut Inode, cookie: u64) {
     tree(dir, NO).prepare(&ground.meta, &key, &key, &mut pins).unwrap();
     let reserved = ground.reserve(0);
     let mut op = ground.meta.begin(reserved);
-    let _ = remove_in(&mut op, dir, NO, Spot { cookie, way: None });
+    let _ = remove_in(&mut op, dir, NO, Spot { cookie, path: None });
 }
 
 fn all(ground: &Ground, dir: &Inode, after: u64) -> Vec<(u64, Vec<u8>, u64)> {
@@ -171,7 +171,7 @@ fn names_of_one_hash_share_its_run() {
         };
         let reserved = ground.reserve(blocks);
         let mut op = ground.meta.begin(reserved);
-        let spot = Spot { cookie, way: None };
+        let spot = Spot { cookie, path: None };
         let _ = insert_in(&mut op, dir, NO, spot, &entry(name, 60), EventNo(3));
     };
     for n in 0..255 {
@@ -191,8 +191,8 @@ fn names_of_one_hash_share_its_run() {
     for n in [0, 7, 254, 255] {
         plant(&mut ground, &mut dir, first + n, format!("again {n}").as_bytes());
     }
-    let full = look_in(&ground.meta, &SEED, &dir, NO, name, &mut Pins::new()).unwrap();
-    assert!(matches!(full, Looked::Full));
+    let full = lookup_in(&ground.meta, &SEED, &dir, NO, name, &mut Pins::new()).unwrap();
+    assert!(matches!(full, Lookup::Full));
 }
 
 /// Whatever bytes the content area holds, every call returns.
@@ -213,7 +213,7 @@ fn damaged_entries_in_the_inode_give_errors() {
         let results = [
             find_in(&ground.meta, &SEED, &damaged, NO, b"none").is_err(),
             list_in(&ground.meta, &damaged, NO, 0, &mut |_, _| Ok(true)).is_err(),
-            look_in(&ground.meta, &SEED, &damaged, NO, b"n", &mut Pins::new()).is_err(),
+            lookup_in(&ground.meta, &SEED, &damaged, NO, b"n", &mut Pins::new()).is_err(),
         ];
         assert!(results.iter().all(|r| *r == results[0]));
         errors += u32::from(results[0]);

@@ -36,7 +36,13 @@ const WINDOW_MOST: u32 = 1024;
 
 /// Called before the pages `first..end` of a file are read: has the pages behind them read ahead. Returns how
 /// many of these the caller must read together with its own.
-pub(super) fn look_ahead(store: &Core, cell: &InodeCell, state: &InodeState, first: u32, end: u32) -> u32 {
+pub(super) fn read_ahead_end(
+    store: &Core,
+    cell: &InodeCell,
+    state: &InodeState,
+    first: u32,
+    end: u32,
+) -> u32 {
     let cache = &store.files.pages;
     let window = state.data.ahead.learn(first, end, cache.window_most(WINDOW_MOST));
     if window < WINDOW_ASYNC {

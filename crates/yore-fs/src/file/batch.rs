@@ -126,7 +126,7 @@ pub(super) fn destinations(
 ) -> Result<Vec<Destination>> {
     let mut known: Option<(u64, Mapping)> = None;
     let mut found = Vec::with_capacity(pages.len());
-    let kept = store.kept(state, cell.no)?;
+    let recorded_until = store.recorded_until(state, cell.no)?;
     for block in pages.iter().map(|p| u64::from(*p)) {
         if known.is_none_or(|(first, m)| block - first >= m.len) {
             known = Some((block, map_block(store, cell.no, state, block)?));
@@ -134,7 +134,7 @@ pub(super) fn destinations(
         let (first, mapping) = known.expect("just looked up");
         found.push(match mapping.extent {
             Some(e) if e.unwritten => Destination::Unwritten(BlockNo(e.start.0 + block - first)),
-            Some(e) if is_own(kept, &e) => Destination::InPlace(BlockNo(e.start.0 + block - first)),
+            Some(e) if is_own(recorded_until, &e) => Destination::InPlace(BlockNo(e.start.0 + block - first)),
             _ => Destination::New,
         });
     }

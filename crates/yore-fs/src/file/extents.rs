@@ -6,7 +6,7 @@ use super::map::pages_for;
 use crate::Result;
 use std::ops::Range;
 use std::sync::Arc;
-use yore_core::alloc::KeptGroups;
+use yore_core::alloc::PinnedGroups;
 use yore_core::btree::Pins;
 use yore_core::extent::{self, Edit};
 use yore_core::inode::{store_inode, InodeCell, InodeState};
@@ -23,8 +23,8 @@ pub(super) fn apply(
     then: impl FnOnce(&mut InodeState),
 ) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
-    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+    let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
+    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
     then(state);
@@ -51,15 +51,22 @@ pub(super) fn finish_doomed(store: &impl History, cell: &Arc<InodeCell>) -> Resu
 pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
     let mut edit = {
         let state = cell.state.read();
-        Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, range.start, range.end)?
+        Edit::load(
+            &store.meta,
+            cell.no,
+            &state.inode,
+            store.recorded_until(&state, cell.no)?,
+            range.start,
+            range.end,
+        )?
     };
     let limit = edit.limit();
     edit.remove(range.start, limit);
     let done = limit >= range.end;
     let unlist = done && cell.state.read().data.listed;
     let orphans = unlist.then(|| store.orphans.lock());
-    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+    let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
+    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
     let position = orphans
         .as_ref()
         .map(|orphans| orphans.prepare_remove(&store.meta, cell.no, &mut pins))
@@ -126,7 +133,14 @@ pub(super) fn make_unwritten(store: &impl History, cell: &Arc<InodeCell>) -> Res
     while at < range.end {
         let mut edit = {
             let state = cell.state.read();
-            Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, at, range.end)?
+            Edit::load(
+                &store.meta,
+                cell.no,
+                &state.inode,
+                store.recorded_until(&state, cell.no)?,
+                at,
+                range.end,
+            )?
         };
         let limit = edit.limit();
         edit.set_unwritten(at, limit);

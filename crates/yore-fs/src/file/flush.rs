@@ -25,7 +25,7 @@ use super::noted;
 use crate::Result;
 use std::io::IoSlice;
 use std::sync::Arc;
-use yore_core::alloc::{KeptGroups, Run};
+use yore_core::alloc::{PinnedGroups, Run};
 use yore_core::btree::Pins;
 use yore_core::extent::Edit;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
@@ -212,10 +212,10 @@ pub(super) fn write_parts(store: &impl History, parts: &mut [Part<'_>]) {
         if part.batch.is_in_place() {
             renewed = renewed.max(part.cell.cover.excluded.renewed());
         }
-        let placed = placement.writes.len();
-        part.result = placement.place(store, part.cell, &part.batch, &mut part.pieces);
+        let before = placement.writes.len();
+        part.result = placement.allocate(store, part.cell, &part.batch, &mut part.pieces);
         if part.result.is_err() {
-            placement.writes.truncate(placed);
+            placement.writes.truncate(before);
         }
     }
     let written = store.settle_renewed(renewed);
@@ -256,8 +256,8 @@ fn settle(store: &Core, part: &Part<'_>) {
                 pages.end_writing(index);
                 spare += u64::from(unspent);
             } else {
-                let kept = pages.undo_writing(index, unspent);
-                spare += u64::from(unspent && !kept);
+                let recorded_until = pages.undo_writing(index, unspent);
+                spare += u64::from(unspent && !recorded_until);
             }
         }
     }
@@ -267,7 +267,7 @@ fn settle(store: &Core, part: &Part<'_>) {
 
 impl<'a> Placement<'a> {
     /// Decides where the pages of a batch go, and takes blocks; adds to `pieces` what an Op is to enter.
-    fn place(
+    fn allocate(
         &mut self,
         store: &Core,
         cell: &InodeCell,
@@ -282,13 +282,13 @@ impl<'a> Placement<'a> {
                     pieces.push(Piece::Written(first, first + len));
                     self.writes.push((start, &segment.bytes));
                 }
-                Destination::New => self.place_new(store, cell, segment, pieces)?,
+                Destination::New => self.allocate_new(store, cell, segment, pieces)?,
             }
         }
         Ok(())
     }
 
-    fn place_new(
+    fn allocate_new(
         &mut self,
         store: &Core,
         cell: &InodeCell,
@@ -424,8 +424,8 @@ fn enter(
     while !pieces.is_empty() {
         let (edit, count) = plan(store, cell, pieces)?;
         let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
-        let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
-        edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+        let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
+        edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
         let mut guard = cell.state.write();
         let state = &mut *guard;
         store.meta.note_data_named();
@@ -461,7 +461,7 @@ fn plan(store: &impl History, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Resu
         &store.meta,
         cell.no,
         &state.inode,
-        store.kept(&state, cell.no)?,
+        store.recorded_until(&state, cell.no)?,
         pieces[0].first(),
         last,
     )?;

@@ -26,13 +26,13 @@ pub(crate) trait History: Deref<Target = Core> {
     ///
     /// # Errors
     /// Damage and device errors.
-    fn kept(&self, state: &InodeState, no: InodeNo) -> Result<EventNo>;
+    fn recorded_until(&self, state: &InodeState, no: InodeNo) -> Result<EventNo>;
 
     /// Whether the inode must be preserved before it changes.
     ///
     /// # Errors
     /// Damage and device errors.
-    fn must_keep(&self, cell: &InodeCell, state: &InodeState) -> Result<bool>;
+    fn must_preserve(&self, cell: &InodeCell, state: &InodeState) -> Result<bool>;
 
     /// Keeps the inode as it is, if an event has seen it so. The caller holds none of its locks.
     ///
@@ -66,7 +66,7 @@ pub(super) fn lock_preserved<'c>(
     loop {
         let state = cell.state.write();
         check_alive(&state)?;
-        if !store.must_keep(cell, &state)? {
+        if !store.must_preserve(cell, &state)? {
             return Ok(state);
         }
         drop(state);

@@ -115,7 +115,7 @@ fn allocate(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) 
             return Err(Error::NoSpace); // Cannot be: all holes were counted, and io is held.
         }
         let run = store.alloc.take(&store.meta, goal, want)?;
-        promise.keep(u64::from(run.len));
+        promise.take_out(u64::from(run.len));
         if let Err(e) = enter_unwritten(store, cell, at, run) {
             store.alloc.untake(run);
             store.alloc.release(u64::from(run.len));
@@ -134,7 +134,7 @@ fn enter_unwritten(store: &impl History, cell: &InodeCell, at: u64, run: Run) ->
             &store.meta,
             cell.no,
             &state.inode,
-            store.kept(&state, cell.no)?,
+            store.recorded_until(&state, cell.no)?,
             at,
             at + u64::from(run.len),
         )?

@@ -26,9 +26,9 @@ pub(crate) fn missing(
     let offset = if append { state.inode.size } else { offset };
     let range = span(offset, len);
     // Once the version is kept, it has all blocks that exist.
-    let none_is_own = store.must_keep(cell, &state)?;
-    let kept = store.kept(&state, cell.no)?;
-    let has = |value: &ExtentValue| value.unwritten || (!none_is_own && is_own(kept, value));
+    let none_is_own = store.must_preserve(cell, &state)?;
+    let recorded_until = store.recorded_until(&state, cell.no)?;
+    let has = |value: &ExtentValue| value.unwritten || (!none_is_own && is_own(recorded_until, value));
     let without = pages_without(store, cell, &state.inode, range, &has)?;
     Ok(without.saturating_sub(promised(&state, range)))
 }

@@ -1,6 +1,6 @@
 //! Reading: from cached pages; runs that are missing come from the device.
 
-use super::ahead::look_ahead;
+use super::ahead::read_ahead_end;
 use super::map::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
 use crate::Result;
 use yore_core::datacache::read_run;
@@ -45,7 +45,7 @@ fn read_chunk(store: &Core, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> Re
         return Ok(len);
     }
     let (mut at, end) = (offset, offset + len as u64);
-    let ahead = look_ahead(store, cell, &state, page_of(offset), pages_for(end));
+    let ahead = read_ahead_end(store, cell, &state, page_of(offset), pages_for(end));
     while at < end {
         let rest = &mut buf[(at - offset) as usize..];
         let copied = match copy_cached(&state, at, rest) {

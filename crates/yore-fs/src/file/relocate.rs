@@ -36,9 +36,9 @@ pub(crate) fn blocks(store: &impl History, cell: &InodeCell, each: &mut dyn FnMu
     if state.gone || !state.inode.is_regular() || !has_extents {
         return Ok(());
     }
-    let kept = store.kept(&state, cell.no)?;
+    let recorded_until = store.recorded_until(&state, cell.no)?;
     extent::each(&store.meta, cell.no, &state.inode, 0, &mut |(_, value)| {
-        each(Run { start: value.start, len: value.len }, is_own(kept, &value));
+        each(Run { start: value.start, len: value.len }, is_own(recorded_until, &value));
         Ok(true)
     })
 }
@@ -66,7 +66,7 @@ pub(crate) fn relocate(
             return Err(Error::NoSpace);
         }
         let run = store.alloc.take(&store.meta, goal(store, cell, first, end)?, want)?;
-        promise.keep(u64::from(run.len));
+        promise.take_out(u64::from(run.len));
         if let Err(e) = move_piece(store, cell, piece, run) {
             store.alloc.untake(run);
             store.alloc.release(u64::from(run.len));
@@ -81,14 +81,14 @@ pub(crate) fn relocate(
 /// The first piece of an extent at or after file block `at` that lies beyond the end and can move.
 fn next_beyond(store: &impl History, cell: &InodeCell, at: u64, end: BlockNo) -> Result<Option<Extent>> {
     let state = cell.state.read();
-    let kept = store.kept(&state, cell.no)?;
+    let recorded_until = store.recorded_until(&state, cell.no)?;
     let mut found = None;
     if state.gone || matches!(state.inode.content_kind, ContentKind::Empty | ContentKind::Inline) {
         return Ok(None);
     }
     extent::each(&store.meta, cell.no, &state.inode, at, &mut |(key, value)| {
         let skip = at.saturating_sub(key).max(end.0.saturating_sub(value.start.0));
-        if skip >= u64::from(value.len) || !is_own(kept, &value) {
+        if skip >= u64::from(value.len) || !is_own(recorded_until, &value) {
             return Ok(true);
         }
         let (mut rest, start) = (value, BlockNo(value.start.0 + skip));
@@ -120,8 +120,8 @@ fn move_piece(store: &impl History, cell: &InodeCell, (first, value): Extent, to
     }
     let mut edit = {
         let state = cell.state.read();
-        let kept = store.kept(&state, cell.no)?;
-        Edit::load(&store.meta, cell.no, &state.inode, kept, first, first + u64::from(to.len))?
+        let recorded_until = store.recorded_until(&state, cell.no)?;
+        Edit::load(&store.meta, cell.no, &state.inode, recorded_until, first, first + u64::from(to.len))?
     };
     edit.put(first, to, value.unwritten);
     apply(store, cell, edit, |_| store.meta.note_data_named())

@@ -515,13 +515,13 @@ fn a_crash_leaves_a_prefix() {
 /// locks.
 fn left_of(memory: &MemoryDevice, file: &InodeCell) -> Vec<u8> {
     let crashed: Arc<dyn Device> = Arc::new(memory.snapshot());
-    let look = || {
+    let observe = || {
         let after = open(&crashed, MIB);
         let found = contents(&after, &after.cell(file.no).unwrap());
         after.close().unwrap();
         found
     };
-    std::thread::scope(|scope| scope.spawn(look).join().unwrap())
+    std::thread::scope(|scope| scope.spawn(observe).join().unwrap())
 }
 
 /// A file was fsynced, so the log had it, and then appended to. Between the Op of its write-back that stored

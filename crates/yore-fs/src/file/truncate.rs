@@ -17,8 +17,8 @@ use super::map::{check_alive, page_of, pages_for, Touch, PAGE};
 use super::{noted, write};
 use crate::{Error, Result};
 use std::sync::Arc;
-use yore_core::alloc::KeptGroups;
-use yore_core::btree::{Pins, Placed};
+use yore_core::alloc::PinnedGroups;
+use yore_core::btree::{Pins, Unstored};
 use yore_core::extent::Edit;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::Core;
@@ -38,7 +38,7 @@ pub(crate) trait GoesWithTruncation {
     fn prepare(&mut self, state: &InodeState) -> Result<u32>;
 
     /// Removes it, inside the Op. The caller stores the inode.
-    fn apply(&mut self, op: &mut Op<'_>, state: &mut InodeState) -> Placed;
+    fn apply(&mut self, op: &mut Op<'_>, state: &mut InodeState) -> Unstored;
 }
 
 /// Nothing goes with the truncation.
@@ -51,8 +51,8 @@ impl GoesWithTruncation for () {
         Ok(0)
     }
 
-    fn apply(&mut self, _: &mut Op<'_>, _: &mut InodeState) -> Placed {
-        Placed::Inside
+    fn apply(&mut self, _: &mut Op<'_>, _: &mut InodeState) -> Unstored {
+        Unstored::Inside
     }
 }
 
@@ -178,14 +178,21 @@ fn shrink(
     let mut edit = {
         let state = cell.state.read();
         check_alive(&state)?;
-        Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, from, BLOCKS_END)?
+        Edit::load(
+            &store.meta,
+            cell.no,
+            &state.inode,
+            store.recorded_until(&state, cell.no)?,
+            from,
+            BLOCKS_END,
+        )?
     };
     let limit = edit.limit();
     edit.remove(from, limit);
     let more = limit < BLOCKS_END;
     let orphans = more.then(|| store.orphans.lock());
-    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+    let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
+    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
     let mut blocks = edit.blocks();
     // Whoever removes the last name needs the orphans lock, or io.
     let listing = orphans.as_ref().filter(|_| cell.state.read().inode.links > 0);
@@ -198,7 +205,7 @@ fn shrink(
     let reserved = store.reserve_freely(store.near(cell.no), blocks + spare)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
-    if store.must_keep(cell, state)? {
+    if store.must_preserve(cell, state)? {
         return Ok(Shrunk::HadEvent);
     }
     let needed = goes.prepare(state)?;
@@ -243,8 +250,8 @@ fn truncate_memory(store: &Core, state: &mut InodeState, size: u64) {
     state.data.medium_size = state.data.medium_size.min(size);
     state.data.stored_size = state.data.stored_size.min(size);
     if state.inode.content_kind == ContentKind::Inline {
-        let kept = state.inode.inline().len().min(size as usize);
-        let content = state.inode.inline()[..kept].to_vec();
+        let left = state.inode.inline().len().min(size as usize);
+        let content = state.inode.inline()[..left].to_vec();
         state.inode.set_inline(&content);
     }
     if size == 0 {

@@ -60,7 +60,7 @@ fn write_chunk(
         store.files.pages.make_room(room);
         let mut state = cell.state.write();
         check_alive(&state)?;
-        if store.must_keep(cell, &state)? {
+        if store.must_preserve(cell, &state)? {
             drop(state);
             store.preserve(cell, Room::Free)?;
             continue;
@@ -129,7 +129,7 @@ pub(super) struct Plan<'a> {
 
 impl Plan<'_> {
     /// Keeps the page if it is cached.
-    fn keep_cached(&mut self, state: &InodeState, index: u32) -> bool {
+    fn hold_cached(&mut self, state: &InodeState, index: u32) -> bool {
         let bytes = state.data.cached().and_then(|mut pages| pages.get(index).map(|p| p.bytes.clone()));
         let cached = bytes.is_some();
         self.dirty.extend(bytes.map(|b| (index, b)));
@@ -140,7 +140,7 @@ impl Plan<'_> {
     pub(super) fn enter(self, store: &impl History, state: &mut InodeState) -> Vec<u32> {
         let mut pages = state.data.pages(&store.files.pages);
         if let Some(mut blocks) = self.blocks {
-            blocks.keep(self.promise.len() as u64);
+            blocks.take_out(self.promise.len() as u64);
         }
         let loaded = self.load.into_iter().map(|(index, bytes)| (index, Bytes::new(bytes)));
         for (index, bytes) in loaded.chain(self.dirty) {
@@ -245,8 +245,8 @@ fn prepare_growth(
             let mapping = map_block(store, cell.no, state, u64::from(last))?;
             if mapping.is_written() {
                 make_dirty(store, cell, state, last, plan)?;
-                let kept = store.kept(state, cell.no)?;
-                if !mapping.extent.is_some_and(|e| is_own(kept, &e)) {
+                let recorded_until = store.recorded_until(state, cell.no)?;
+                if !mapping.extent.is_some_and(|e| is_own(recorded_until, &e)) {
                     plan.promise.push(last);
                 }
             }
@@ -286,7 +286,7 @@ fn make_dirty(
     index: u32,
     plan: &mut Plan<'_>,
 ) -> Result<()> {
-    if !plan.keep_cached(state, index) {
+    if !plan.hold_cached(state, index) {
         let page = load_page(store, cell, state, index)?;
         plan.load.push((index, page.unwrap_or_else(|| AlignedBuf::zeroed(1))));
     }
@@ -334,15 +334,15 @@ fn prepare_page(
             mapping
         }
     };
-    let kept = store.kept(state, cell.no)?;
-    let has_block = mapping.extent.is_some_and(|e| is_own(kept, &e));
+    let recorded_until = store.recorded_until(state, cell.no)?;
+    let has_block = mapping.extent.is_some_and(|e| is_own(recorded_until, &e));
     // Pages that growth made dirty lie before the pages that are written, which come here in order: none is
     // in the plan yet.
     debug_assert!(!plan.promise.contains(&index) && !plan.load.iter().any(|(i, _)| *i == index));
     if !has_block && !stays_small {
         plan.promise.push(index);
     }
-    if !plan.keep_cached(state, index) {
+    if !plan.hold_cached(state, index) {
         let page = match whole {
             Some([]) => None,
             Some(data) => {

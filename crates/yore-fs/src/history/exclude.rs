@@ -26,7 +26,7 @@
 //! leave the name out.
 //!
 //! **Looking.** Whether an inode is excluded depends on all names upwards. Each directory in memory remembers
-//! its place, and each file whether it is excluded, until patterns change or a directory is renamed. To find
+//! its scope, and each file whether it is excluded, until patterns change or a directory is renamed. To find
 //! it out, the search locks one directory after the other. A caller that holds a lock that comes after those
 //! of directories only tries these locks, and takes an inode it cannot decide about for not excluded: that
 //! keeps too much, never too little.
@@ -36,7 +36,7 @@ use crate::{dir, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_core::inode::{InodeCell, DEPTH_MAX};
-use yore_core::memo::{Known as Excluded, Place};
+use yore_core::memo::{ExclusionScope, Known as Excluded};
 use yore_format::{Inode, Policy};
 
 /// Whether the search waits for the locks of directories.
@@ -81,23 +81,23 @@ fn above(store: &Store, cell: &InodeCell) -> Result<Option<Arc<InodeCell>>> {
     }
 }
 
-/// The place of a directory; `None` if it cannot be found out. O(1), or O(depth) after a directory was
+/// The scope of a directory; `None` if it cannot be found out. O(1), or O(depth) after a directory was
 /// renamed or patterns changed.
-fn place(store: &Store, directory: &Arc<InodeCell>, wait: Wait) -> Result<Option<Arc<Place>>> {
+fn scope_in(store: &Store, directory: &Arc<InodeCell>, wait: Wait) -> Result<Option<Arc<ExclusionScope>>> {
     let epoch = store.past.exclusion_epoch();
     let (mut path, mut at) = (Vec::new(), directory.clone());
     let mut found = loop {
-        if let Some(Excluded::Directory(place)) = at.cover.excluded.get(epoch) {
-            break place;
+        if let Some(Excluded::Directory(scope)) = at.cover.excluded.get(epoch) {
+            break scope;
         }
         let followed = at.cover.excluded.followed();
         if let Some(patterns) = store.past.patterns(&store.meta, &at)? {
-            let place = Arc::new(Place::deciding(at.no, patterns));
-            at.cover.excluded.set(epoch, followed, Excluded::Directory(place.clone()));
-            break place;
+            let scope = Arc::new(ExclusionScope::deciding(at.no, patterns));
+            at.cover.excluded.set(epoch, followed, Excluded::Directory(scope.clone()));
+            break scope;
         }
         if at.no == InodeNo::ROOT {
-            break Arc::new(Place::undecided());
+            break Arc::new(ExclusionScope::undecided());
         }
         let Some(up) = above(store, &at)?.filter(|_| path.len() < DEPTH_MAX) else { return Ok(None) };
         let Some(name) = name_in(store, &up, &at, wait)? else { return Ok(None) };
@@ -118,18 +118,18 @@ fn find_out(store: &Store, cell: &Arc<InodeCell>, is_directory: bool, wait: Wait
         return Ok(Some(known.excluded()));
     }
     if is_directory {
-        return Ok(place(store, cell, wait)?.map(|place| place.excluded));
+        return Ok(scope_in(store, cell, wait)?.map(|scope| scope.excluded));
     }
     let followed = cell.cover.excluded.followed();
     let excluded = match store.past.patterns(&store.meta, cell)? {
         Some(_) => false,
         None => {
             let Some(up) = above(store, cell)? else { return Ok(None) };
-            let Some(place) = place(store, &up, wait)? else { return Ok(None) };
-            match place.decided_by() {
+            let Some(scope) = scope_in(store, &up, wait)? else { return Ok(None) };
+            match scope.decided_by() {
                 None => false,
                 Some(_) => match name_in(store, &up, cell, wait)? {
-                    Some(name) => place.excludes(&name, false),
+                    Some(name) => scope.excludes(&name, false),
                     None => return Ok(None),
                 },
             }
@@ -140,7 +140,7 @@ fn find_out(store: &Store, cell: &Arc<InodeCell>, is_directory: bool, wait: Wait
 }
 
 /// Whether a policy decides about an inode by its name: it has exactly one name, and that is known.
-fn has_place(inode: &Inode) -> bool {
+fn is_excludable(inode: &Inode) -> bool {
     inode.is_directory() || (inode.links == 1 && inode.parent != InodeNo::NONE)
 }
 
@@ -152,11 +152,11 @@ pub(crate) fn is_excluded(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> 
     if !store.past.has_exclusions() {
         return Ok(false);
     }
-    let (has_place, is_directory) = {
+    let (is_excludable, is_directory) = {
         let state = cell.state.read();
-        (!state.gone && has_place(&state.inode), state.inode.is_directory())
+        (!state.gone && is_excludable(&state.inode), state.inode.is_directory())
     };
-    Ok(has_place && find_out(store, cell, is_directory, Wait::Yes)?.unwrap_or(false))
+    Ok(is_excludable && find_out(store, cell, is_directory, Wait::Yes)?.unwrap_or(false))
 }
 
 /// Finds out whether an inode is excluded, before the caller locks it. The caller holds no lock of an inode.
@@ -169,7 +169,7 @@ pub(crate) fn warm(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
 
 /// What memory knows of an inode whose state is locked, without a look at other inodes; `None`: nothing.
 pub(crate) fn known(store: &Store, cell: &InodeCell, inode: &Inode) -> Option<bool> {
-    if !store.past.has_exclusions() || !has_place(inode) {
+    if !store.past.has_exclusions() || !is_excludable(inode) {
         return Some(false);
     }
     cell.cover.excluded.get(store.past.exclusion_epoch()).map(|known| known.excluded())
@@ -182,7 +182,7 @@ pub(crate) fn known(store: &Store, cell: &InodeCell, inode: &Inode) -> Option<bo
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn spares(store: &Store, cell: &Arc<InodeCell>, inode: &Inode) -> Result<bool> {
-    if !store.past.has_exclusions() || !has_place(inode) {
+    if !store.past.has_exclusions() || !is_excludable(inode) {
         return Ok(false);
     }
     if inode.born <= store.past.cover_asked(store, cell, inode)? {
@@ -191,14 +191,14 @@ pub(crate) fn spares(store: &Store, cell: &Arc<InodeCell>, inode: &Inode) -> Res
     Ok(find_out(store, cell, inode.is_directory(), Wait::No)?.unwrap_or(false))
 }
 
-/// The place of a directory whose names are about to change. `None` if nothing is excluded, or if the place
+/// The scope of a directory whose names are about to change. `None` if nothing is excluded, or if the scope
 /// is not known. The caller holds no lock of an inode.
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn place_of(store: &Store, directory: &Arc<InodeCell>) -> Result<Option<Arc<Place>>> {
+pub(crate) fn scope_of(store: &Store, directory: &Arc<InodeCell>) -> Result<Option<Arc<ExclusionScope>>> {
     match store.past.has_exclusions() {
-        true => place(store, directory, Wait::Yes),
+        true => scope_in(store, directory, Wait::Yes),
         false => Ok(None),
     }
 }
@@ -209,12 +209,12 @@ pub(crate) fn place_of(store: &Store, directory: &Arc<InodeCell>) -> Result<Opti
 /// Damage and device errors.
 pub(crate) fn excludes_name(
     store: &Store,
-    place: Option<&Arc<Place>>,
+    scope: Option<&Arc<ExclusionScope>>,
     name: &[u8],
     (cell, inode): (&InodeCell, &Inode),
 ) -> Result<bool> {
-    let Some(place) = place.filter(|_| inode.is_directory() || inode.links == 1) else { return Ok(false) };
-    Ok(place.excludes(name, inode.is_directory()) && store.past.patterns(&store.meta, cell)?.is_none())
+    let Some(scope) = scope.filter(|_| inode.is_directory() || inode.links == 1) else { return Ok(false) };
+    Ok(scope.excludes(name, inode.is_directory()) && store.past.patterns(&store.meta, cell)?.is_none())
 }
 
 /// Before a directory moves to another place: if it was not excluded, a policy at the new place may exclude
@@ -223,8 +223,12 @@ pub(crate) fn excludes_name(
 ///
 /// # Errors
 /// `NoSpace`; damage and device errors.
-pub(crate) fn before_move(store: &Store, cell: &Arc<InodeCell>, to: Option<&Arc<Place>>) -> Result<()> {
-    let Some(by) = to.and_then(|place| place.decided_by()) else { return Ok(()) };
+pub(crate) fn before_move(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    to: Option<&Arc<ExclusionScope>>,
+) -> Result<()> {
+    let Some(by) = to.and_then(|scope| scope.decided_by()) else { return Ok(()) };
     if is_excluded(store, cell)? || store.past.patterns(&store.meta, cell)?.is_some() {
         return Ok(());
     }
@@ -246,7 +250,7 @@ pub(crate) fn before_change_of(store: &Store, cell: &Arc<InodeCell>, policy: &Po
         return Ok(());
     }
     let Some(up) = above(store, cell)? else { return Ok(()) };
-    let by = place(store, &up, Wait::Yes)?.and_then(|place| place.decided_by());
+    let by = scope_in(store, &up, Wait::Yes)?.and_then(|scope| scope.decided_by());
     match by.map(|by| store.cell(by)).transpose() {
         Ok(Some(by)) => store.past.exclude_anew(store, &by),
         Ok(None) | Err(Error::Stale) => Ok(()),

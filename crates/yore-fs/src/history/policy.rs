@@ -277,7 +277,7 @@ fn is_changed(store: &Store, cell: &Arc<InodeCell>, since: Since) -> Result<bool
     }
     match since {
         Since::OwnEvent => Ok(inode.born > store.past.round_own(cell.no, inode.own_event)),
-        Since::AnyEvent => Ok(!store.past.must_keep(store, cell, inode)?),
+        Since::AnyEvent => Ok(!store.past.must_preserve(store, cell, inode)?),
     }
 }
 
@@ -489,11 +489,11 @@ pub(crate) fn retain_in_time(store: &Arc<Store>) -> Result<()> {
         return Ok(());
     }
     let now = (Instant::now(), store.number());
-    let looked = *store.due.retained.lock();
+    let checked_at = *store.due.retained.lock();
     let is_early = |(at, number): (Instant, EventNo)| {
         now.0 < at + RETAIN_EVERY && now.1 .0 < number.0.saturating_add(RETAIN_AFTER)
     };
-    if looked.is_some_and(is_early) {
+    if checked_at.is_some_and(is_early) {
         return Ok(());
     }
     *store.due.retained.lock() = Some(now);
@@ -542,7 +542,7 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
         Ok(true)
     })?;
     let zone = jiff::tz::TimeZone::system();
-    let mut going = Vec::new();
+    let mut to_forget = Vec::new();
     for (root, events) in by_root {
         let in_force = match in_force(store, root) {
             // No policy of its own is left to say something else.
@@ -557,15 +557,15 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
             versions.iter().map(|event| Taken::of(event, store.past.is_pinned(event.number))).collect();
         let reasons = retention::reasons(&rules, false, &taken, &zone)
             .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))?;
-        let before = going.len();
-        going.extend(
+        let before = to_forget.len();
+        to_forget.extend(
             versions.iter().zip(reasons).filter(|(_, why)| why.is_empty()).map(|(event, _)| event.number),
         );
-        if going.len() - before == versions.len() {
-            going.extend(removed.iter().filter(|event| !is_held(&event.row)).map(|event| event.number));
+        if to_forget.len() - before == versions.len() {
+            to_forget.extend(removed.iter().filter(|event| !is_held(&event.row)).map(|event| event.number));
         }
     }
-    for some in going.chunks(FORGET_AT_A_TIME) {
+    for some in to_forget.chunks(FORGET_AT_A_TIME) {
         match forget::begin(store, some) {
             // Somebody held, mounted or forgot one of these events meanwhile: it waits for the next time.
             Ok(())
@@ -573,5 +573,5 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
             Err(e) => return Err(e),
         }
     }
-    Ok(going.len())
+    Ok(to_forget.len())
 }

@@ -33,7 +33,7 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
         let epoch = store.past.epoch();
         let spared = {
             let state = cell.state.read();
-            if !must_keep(store, cell, &state)? {
+            if !must_preserve(store, cell, &state)? {
                 return Ok(());
             }
             exclude::spares(store, cell, &state.inode)?
@@ -54,7 +54,7 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
             Room::Reserve => store.reserve_freely(near, VERSION_BLOCKS)?,
         };
         let mut state = cell.state.write();
-        if !must_keep(store, cell, &state)? {
+        if !must_preserve(store, cell, &state)? {
             return Ok(());
         }
         if has_data && !is_written(&state) {
@@ -62,12 +62,12 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
         }
         let waits = versioning::interval_of(store, cell, &state.inode)?;
         let number = store.number();
-        let ending = vec![OldVersion::new(cell.no, &state.inode, number)];
-        let mut keep = store.past.prepare(store, number, ending, &[])?;
+        let old_versions = vec![OldVersion::new(cell.no, &state.inode, number)];
+        let mut recording = store.past.prepare(store, number, old_versions, &[])?;
         if let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) {
-            let kept = keep.inode(&mut op, cell.no, &mut state).expect("prepared above");
+            let recorded = recording.inode(&mut op, cell.no, &mut state).expect("prepared above");
             let born = store_inode(&mut op, cell, &state);
-            op.before(kept, born);
+            op.before(recorded, born);
             drop(op);
             if let Some(waits) = waits {
                 versioning::note_changed(store, waits);
@@ -82,7 +82,7 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
 fn renew(store: &Store, cell: &Arc<InodeCell>, epoch: u64) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut state = cell.state.write();
-    if !must_keep(store, cell, &state)? {
+    if !must_preserve(store, cell, &state)? {
         return Ok(true);
     }
     if !exclude::spares(store, cell, &state.inode)? {
@@ -101,7 +101,7 @@ fn renew(store: &Store, cell: &Arc<InodeCell>, epoch: u64) -> Result<bool> {
 fn has_data(state: &InodeState) -> bool {
     let is_file = state.inode.is_regular();
     #[cfg(feature = "mutations")]
-    let is_file = is_file && !crate::mutation::is(crate::mutation::Mutation::KeptBeforeData);
+    let is_file = is_file && !crate::mutation::is(crate::mutation::Mutation::RecordedBeforeData);
     is_file
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn before_change(
     with_io: bool,
     number: EventNo,
 ) -> Result<Before> {
-    if !must_keep(store, cell, state)? {
+    if !must_preserve(store, cell, state)? {
         return Ok(Before::Nothing);
     }
     // Whether the inode is excluded has to be found out without locks; if it is, nothing is kept.
@@ -147,24 +147,26 @@ pub(crate) fn before_change(
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn must_keep(store: &Store, cell: &InodeCell, state: &InodeState) -> Result<bool> {
+pub(crate) fn must_preserve(store: &Store, cell: &InodeCell, state: &InodeState) -> Result<bool> {
     if state.gone {
         return Ok(false);
     }
     #[cfg(feature = "mutations")]
-    if crate::mutation::is(crate::mutation::Mutation::KeptOnce) && store.kept(state, cell.no)? > EventNo(0) {
+    if crate::mutation::is(crate::mutation::Mutation::RecordedOnce)
+        && store.recorded_until(state, cell.no)? > EventNo(0)
+    {
         return Ok(false);
     }
-    store.past.must_keep(store, cell, &state.inode)
+    store.past.must_preserve(store, cell, &state.inode)
 }
 
 impl History for Store {
-    fn kept(&self, state: &InodeState, no: InodeNo) -> Result<EventNo> {
-        Store::kept(self, state, no)
+    fn recorded_until(&self, state: &InodeState, no: InodeNo) -> Result<EventNo> {
+        Store::recorded_until(self, state, no)
     }
 
-    fn must_keep(&self, cell: &InodeCell, state: &InodeState) -> Result<bool> {
-        must_keep(self, cell, state)
+    fn must_preserve(&self, cell: &InodeCell, state: &InodeState) -> Result<bool> {
+        must_preserve(self, cell, state)
     }
 
     fn preserve(&self, cell: &Arc<InodeCell>, room: Room) -> Result<()> {

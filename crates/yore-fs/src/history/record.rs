@@ -2,9 +2,9 @@
 //!
 //! Taking an event takes a number and does nothing else ([`Past::event`]). What the event covers is kept at
 //! its first change afterwards. The inode as it was goes to the tree of versions, and the inode in use is
-//! *born* anew, with the number that the next event will take ([`Keep::inode`]). A name that is removed or
-//! comes to mean something else goes to the tree of past names ([`Keep::name`]). So a version or past name
-//! with birth b and end e shows the state as of every event n with b ≤ n < e.
+//! *born* anew, with the number that the next event will take ([`Recording::inode`]). A name that is removed
+//! or comes to mean something else goes to the tree of past names ([`Recording::name`]). So a version or past
+//! name with birth b and end e shows the state as of every event n with b ≤ n < e.
 //!
 //! **P1 Cover** ([`Past::cover`], V4). The cover of an inode is the greatest among its own events
 //! and those of the directory that has its name, and so on upwards. Each inode in memory remembers its cover
@@ -61,7 +61,6 @@ mod exclusions;
 mod expunge;
 mod expunging;
 mod forget;
-mod keep;
 mod lately;
 mod missed;
 mod names;
@@ -72,6 +71,7 @@ mod past;
 mod past_names;
 mod pinned;
 mod policies;
+mod recording;
 mod rollback;
 mod shard;
 mod slot;
@@ -94,10 +94,10 @@ pub(crate) use expunge::ROW_BLOCKS;
 pub(crate) use expunging::Expunge;
 pub use forget::Forgetting;
 pub(crate) use forget::{Ask, Ended};
-pub(crate) use keep::{Keep, OldName, OldVersion};
 pub use missed::MissedVersions;
 pub(crate) use missed::{is_full, Missed};
 pub(crate) use past::{Past, Seeing, VERSION_BLOCKS};
+pub(crate) use recording::{OldName, OldVersion, Recording};
 pub(crate) use take::Taking;
 pub(crate) use unfinished::Unfinished;
 pub(crate) use users::Counted;

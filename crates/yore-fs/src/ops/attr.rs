@@ -69,7 +69,7 @@ pub(super) fn change_inode(store: &Arc<Store>, cell: &Arc<InodeCell>, also: xatt
         let reserved = store.reserve_freely(store.near(cell.no), 0)?;
         let mut state = cell.state.write();
         state.check_alive()?;
-        if preserve::must_keep(store, cell, &state)? {
+        if preserve::must_preserve(store, cell, &state)? {
             drop((state, reserved));
             preserve::preserve(store, cell, Room::Reserve)?;
             continue;

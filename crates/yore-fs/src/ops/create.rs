@@ -3,7 +3,7 @@
 use super::in_use::InUse;
 use super::names::check_name;
 use super::protected::{check_changeable, check_takes_names};
-use crate::dir::{Looked, Spot};
+use crate::dir::{Lookup, Spot};
 use crate::file::Room;
 use crate::history::preserve;
 use crate::store::Store;
@@ -68,16 +68,16 @@ pub(crate) fn create(
         let slot = store.reserve_inode(near)?;
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        if preserve::must_keep(store, &parent, &dir)? {
+        if preserve::must_preserve(store, &parent, &dir)? {
             drop((dir, slot, reserved));
             preserve::preserve(store, &parent, Room::Free)?;
             continue;
         }
         let mut pins = Pins::new();
-        let (spot, for_entry) = match dir::look(store, &dir, directory, name, &mut pins)? {
-            Looked::Taken(..) => return Err(Error::Exists),
-            Looked::Free(spot, blocks) => (spot, blocks),
-            Looked::Full => return Err(dir::FULL),
+        let (spot, for_entry) = match dir::lookup_to_change(store, &dir, directory, name, &mut pins)? {
+            Lookup::Taken(..) => return Err(Error::Exists),
+            Lookup::Free(spot, blocks) => (spot, blocks),
+            Lookup::Full => return Err(dir::FULL),
         };
         check_takes_names(&dir)?;
         let is_dir = new.kind == FileKind::Directory;
@@ -140,13 +140,13 @@ fn enter(
     let taken = op.take_inode(slot);
     op.before(taken, stored);
     let is_dir = entry.kind == FileKind::Directory;
-    let placed = dir::insert(&mut op, store, dir, parent.no, spot, entry);
+    let unstored = dir::insert(&mut op, store, dir, parent.no, spot, entry);
     if is_dir {
         dir.inode.links += 1;
     }
     dir.change_content(state.inode.btime);
     let counted = store_inode(&mut op, parent, dir);
-    let entered = placed.stored(&mut op, counted);
+    let entered = unstored.stored(&mut op, counted);
     op.before(stored, entered);
     if is_dir {
         op.before(counted, entered);
@@ -229,16 +229,16 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         let reserved = store.reserve(store.near(directory), blocks)?;
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        if preserve::must_keep(store, &parent, &dir)? {
+        if preserve::must_preserve(store, &parent, &dir)? {
             drop((dir, reserved));
             preserve::preserve(store, &parent, Room::Free)?;
             continue;
         }
         let mut pins = Pins::new();
-        let (spot, needed) = match dir::look(store, &dir, directory, name, &mut pins)? {
-            Looked::Taken(..) => return Err(Error::Exists),
-            Looked::Free(spot, blocks) => (spot, blocks),
-            Looked::Full => return Err(dir::FULL),
+        let (spot, needed) = match dir::lookup_to_change(store, &dir, directory, name, &mut pins)? {
+            Lookup::Taken(..) => return Err(Error::Exists),
+            Lookup::Free(spot, blocks) => (spot, blocks),
+            Lookup::Full => return Err(dir::FULL),
         };
         check_takes_names(&dir)?;
         let mut state = cell.state.write();
@@ -254,7 +254,7 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
             blocks = needed;
             continue;
         }
-        if preserve::must_keep(store, &cell, &state)? {
+        if preserve::must_preserve(store, &cell, &state)? {
             drop((state, dir, reserved));
             preserve::preserve(store, &cell, Room::Free)?;
             continue;
@@ -271,10 +271,10 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         name_at(&mut state.inode, directory, dir.inode.incarnation, spot.cookie());
         cell.cover.follow(&state.inode);
         let counted = store_inode(&mut op, &cell, &state);
-        let placed = dir::insert(&mut op, store, &mut dir, directory, spot, &entry);
+        let unstored = dir::insert(&mut op, store, &mut dir, directory, spot, &entry);
         dir.change_content(now);
         let stored = store_inode(&mut op, &parent, &dir);
-        let entered = placed.stored(&mut op, stored);
+        let entered = unstored.stored(&mut op, stored);
         op.before(counted, entered);
         drop(op);
         let attr = state.attr(file);

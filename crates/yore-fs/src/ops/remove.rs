@@ -2,22 +2,22 @@
 
 use super::names::check_name;
 use super::protected::check_changeable;
-use crate::dir::{Found, Looked, Spot};
+use crate::dir::{Found, Lookup, Spot};
 use crate::file::Room;
 use crate::history::exclude;
 use crate::history::preserve::{self, Before};
-use crate::history::record::{Keep, OldName};
+use crate::history::record::{OldName, Recording};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_core::alloc::KeptGroups;
+use yore_core::alloc::PinnedGroups;
 use yore_core::btree::{Path, Pins};
 use yore_core::extent::Edit;
 use yore_core::inode::{free_inode, store_inode, InodeCell, InodeState};
 use yore_core::locks::Locked;
-use yore_core::memo::Place;
+use yore_core::memo::ExclusionScope;
 use yore_core::orphan::OrphansGuard;
 use yore_format::{ContentKind, Corruption, EventNo, Incarnation, InodeNo as No, Timestamp};
 use yore_meta::{Change, Op, Reserved};
@@ -89,7 +89,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
     let mut for_version = store.past.blocks_for_version();
     loop {
         let epoch = store.past.epoch();
-        let place = exclude::place_of(store, &call.parent)?;
+        let scope = exclude::scope_of(store, &call.parent)?;
         let blocks = if orphans { ORPHAN_BLOCKS } else { 0 } + store.past.blocks_for_names(1);
         let reserved = match store.reserve_freely(store.near(directory), blocks + for_version) {
             Err(Error::NoSpace) if for_version > 0 => {
@@ -99,7 +99,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             other => other?,
         };
         let with = With { reserved, epoch, orphans, version: for_version > 0 };
-        match call.attempt(with, place.as_ref())? {
+        match call.attempt(with, scope.as_ref())? {
             Outcome::Done(left) => {
                 if let Some(cell) = left {
                     store.let_go(&cell);
@@ -114,20 +114,21 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
 }
 
 impl Call<'_> {
-    /// Locks everything that is involved, and removes the name if nothing else is needed first. `place` is
+    /// Locks everything that is involved, and removes the name if nothing else is needed first. `scope` is
     /// what decides which files are excluded in the directory.
     // The phases of a call are inlined: what they take by value is copied otherwise, some hundred bytes each.
     #[inline(always)]
-    fn attempt(&self, with: With, place: Option<&Arc<Place>>) -> Result<Outcome> {
+    fn attempt(&self, with: With, scope: Option<&Arc<ExclusionScope>>) -> Result<Outcome> {
         let (store, parent, name) = (self.store, &self.parent, self.name);
         let orphans = with.orphans.then(|| store.orphans.lock());
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        if preserve::must_keep(store, parent, &dir)? {
+        if preserve::must_preserve(store, parent, &dir)? {
             return Ok(Outcome::NeedPreserve(parent.clone()));
         }
         let mut pins = Pins::new();
-        let Looked::Taken(found, spot) = dir::look(store, &dir, parent.no, name, &mut pins)? else {
+        let Lookup::Taken(found, spot) = dir::lookup_to_change(store, &dir, parent.no, name, &mut pins)?
+        else {
             return Err(Error::NotFound);
         };
         let cell = store.inodes.get_entry(&store.meta, found.inode, found.incarnation)?;
@@ -144,22 +145,22 @@ impl Call<'_> {
             _ => return Ok(Outcome::NeedPreserve(cell.clone())),
         };
         let removal = removal_of(store, &cell, &state, io);
-        let kept = version.is_some().then(|| EventNo(number.0 - 1));
-        let inode = (&*cell, &*state, kept);
+        let recorded_until = version.is_some().then(|| EventNo(number.0 - 1));
+        let inode = (&*cell, &*state, recorded_until);
         let Some(prepared) = prepare_removal(store, inode, removal, orphans.as_ref(), &mut pins)? else {
             return Ok(Outcome::NeedOrphans);
         };
-        let excluded = exclude::excludes_name(store, place, name, (&cell, &state.inode))?;
+        let excluded = exclude::excludes_name(store, scope, name, (&cell, &state.inode))?;
         let cover = store.past.hold_cover(store, &cell, &mut state.inode, excluded)?;
         let (cookie, entry) = (found.cookie, found.entry(name));
         let old_name = OldName { directory: parent, inode: &dir.inode, cookie, entry, cover, excluded };
-        let ending = version.into_iter().collect();
-        let mut keep = store.past.prepare(store, number, ending, &[old_name])?;
+        let old_versions = version.into_iter().collect();
+        let mut recording = store.past.prepare(store, number, old_versions, &[old_name])?;
         let Some(op) = store.past.begin(&store.meta, with.reserved, with.epoch) else {
             return Ok(Outcome::Again);
         };
         let removal = (prepared, orphans.as_ref());
-        self.change(op, &mut keep, &mut dir, (&cell, &mut state), (found, spot), removal);
+        self.change(op, &mut recording, &mut dir, (&cell, &mut state), (found, spot), removal);
         if let Some(waits) = waits {
             versioning::note_changed(store, waits);
         }
@@ -171,7 +172,7 @@ impl Call<'_> {
     fn change(
         &self,
         mut op: Op<'_>,
-        keep: &mut Keep<'_>,
+        recording: &mut Recording<'_>,
         dir: &mut InodeState,
         (cell, state): (&Arc<InodeCell>, &mut InodeState),
         (found, spot): (Found, Spot),
@@ -179,22 +180,22 @@ impl Call<'_> {
     ) {
         let directory = self.parent.no;
         let is_dir = state.inode.is_directory();
-        let kept = keep.inode(&mut op, cell.no, state);
-        keep.name(&mut op, directory, found.cookie, found.birth);
-        let placed = dir::remove(&mut op, dir, directory, spot);
+        let recorded = recording.inode(&mut op, cell.no, state);
+        recording.name(&mut op, directory, found.cookie, found.birth);
+        let unstored = dir::remove(&mut op, dir, directory, spot);
         let now = crate::clock::now();
         dir.change_content(now);
         if is_dir {
             dir.inode.links -= 1;
         }
         let counted = store_inode(&mut op, &self.parent, dir);
-        let gone = placed.stored(&mut op, counted);
+        let gone = unstored.stored(&mut op, counted);
         op.before(gone, counted);
-        if let Some(kept) = kept {
-            op.before(kept, gone);
+        if let Some(recorded) = recorded {
+            op.before(recorded, gone);
         }
-        let place = (directory, dir.inode.incarnation, found.cookie);
-        lose_name(&mut op, self.store, cell, state, removal, orphans, place, (gone, now));
+        let lost = (directory, dir.inode.incarnation, found.cookie);
+        lose_name(&mut op, self.store, cell, state, removal, orphans, lost, (gone, now));
     }
 }
 
@@ -233,24 +234,24 @@ pub(crate) fn removal_of<'a>(
 pub(crate) struct PreparedRemoval<'a> {
     removal: Removal<'a>,
     /// The extents that go in the same Op.
-    extents: Option<Box<(Edit, KeptGroups)>>,
+    extents: Option<Box<(Edit, PinnedGroups)>>,
     /// An orphan's place in the list.
     position: Option<Box<Path>>,
 }
 
-/// Keeps in memory what the removal needs. `None`: the orphans lock is needed and not held. `kept` is the
-/// number up to which the past will hold the inode's content, if that is higher than now.
+/// Keeps in memory what the removal needs. `None`: the orphans lock is needed and not held. `recorded_until`
+/// is the number up to which the past will hold the inode's content, if that is higher than now.
 #[inline(always)]
 pub(crate) fn prepare_removal<'a>(
     store: &Store,
-    (cell, state, kept): (&InodeCell, &InodeState, Option<EventNo>),
+    (cell, state, recorded_until): (&InodeCell, &InodeState, Option<EventNo>),
     removal: Removal<'a>,
     orphans: Option<&OrphansGuard<'_>>,
     pins: &mut Pins,
 ) -> Result<Option<PreparedRemoval<'a>>> {
     let mut prepared = PreparedRemoval { removal, extents: None, position: None };
     if matches!(prepared.removal, Removal::Freed(_)) && state.inode.content_kind == ContentKind::Extents {
-        match prepare_extents(store, (cell, state, kept), pins) {
+        match prepare_extents(store, (cell, state, recorded_until), pins) {
             Ok(extents) => prepared.extents = Some(Box::new(extents)),
             // The name can go nevertheless. Freeing the rest fails later, and says why.
             Err(Error::Corruption(_)) => prepared.removal = Removal::Orphaned,
@@ -275,22 +276,22 @@ pub(crate) fn prepare_removal<'a>(
 /// The removal of all extents of an inode that holds them itself.
 fn prepare_extents(
     store: &Store,
-    (cell, state, kept): (&InodeCell, &InodeState, Option<EventNo>),
+    (cell, state, recorded_until): (&InodeCell, &InodeState, Option<EventNo>),
     pins: &mut Pins,
-) -> Result<(Edit, KeptGroups)> {
-    let kept = match kept {
-        Some(kept) => kept,
-        None => store.kept(state, cell.no)?,
+) -> Result<(Edit, PinnedGroups)> {
+    let recorded_until = match recorded_until {
+        Some(recorded_until) => recorded_until,
+        None => store.recorded_until(state, cell.no)?,
     };
-    let mut groups = KeptGroups::default();
-    let mut edit = Edit::load(&store.meta, cell.no, &state.inode, kept, 0, u64::MAX)?;
+    let mut groups = PinnedGroups::default();
+    let mut edit = Edit::load(&store.meta, cell.no, &state.inode, recorded_until, 0, u64::MAX)?;
     edit.remove(0, u64::MAX);
     edit.prepare(&store.meta, &store.alloc, pins, &mut groups)?;
     Ok((edit, groups))
 }
 
 /// Inside an Op: the inode loses one name (a directory: its only one) at `now`. The name is the one at
-/// `place`, and `gone` is the change that removed it.
+/// `scope`, and `gone` is the change that removed it.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn lose_name(
     op: &mut Op<'_>,
@@ -299,12 +300,12 @@ pub(crate) fn lose_name(
     state: &mut InodeState,
     prepared: PreparedRemoval<'_>,
     orphans: Option<&OrphansGuard<'_>>,
-    place: (No, Incarnation, u64),
+    lost: (No, Incarnation, u64),
     (gone, now): (Change, Timestamp),
 ) {
     let inode = &mut state.inode;
     inode.links = if inode.is_directory() { 0 } else { inode.links.saturating_sub(1) };
-    if (inode.parent, inode.parent_incarnation, inode.parent_cookie) == place || inode.links == 0 {
+    if (inode.parent, inode.parent_incarnation, inode.parent_cookie) == lost || inode.links == 0 {
         super::create::name_at(inode, No::NONE, Incarnation(0), 0);
     }
     cell.cover.follow(inode);
@@ -317,7 +318,7 @@ pub(crate) fn lose_name(
         Removal::Freed(_io) => {
             file::forget(store, cell, state);
             // Their claims last until the bits have changed.
-            let (edit, _kept) = prepared.extents.map(|extents| *extents).unzip();
+            let (edit, _pinned) = prepared.extents.map(|extents| *extents).unzip();
             let applied = edit.map(|edit| edit.apply(op, &store.alloc, &mut state.inode));
             let freed = free_inode(op, cell, state);
             if let Some(applied) = applied {

@@ -13,18 +13,18 @@ use self::locked::{ancestry, directory, lock_children, Dirs};
 use super::names::check_name;
 use super::protected::{check_changeable, check_takes_names};
 use super::remove::{lose_name, prepare_removal, removal_of};
-use crate::dir::{self, Found, Looked, Spot};
+use crate::dir::{self, Found, Lookup, Spot};
 use crate::file::Room;
 use crate::history::exclude;
 use crate::history::preserve::{self, Before};
-use crate::history::record::{Keep, OldName, OldVersion};
+use crate::history::record::{OldName, OldVersion, Recording};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
 use yore_core::btree::Pins;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
-use yore_core::memo::Place;
+use yore_core::memo::ExclusionScope;
 use yore_core::orphan::OrphansGuard;
 use yore_format::{EventNo, Inode, Timestamp};
 use yore_meta::{Change, Op, Reserved};
@@ -69,8 +69,8 @@ struct Rename<'a> {
     above_from: Vec<InodeNo>,
     above_to: Vec<InodeNo>,
     /// What decides which files are excluded in both.
-    place_from: Option<Arc<Place>>,
-    place_to: Option<Arc<Place>>,
+    scope_from: Option<Arc<ExclusionScope>>,
+    scope_to: Option<Arc<ExclusionScope>>,
     /// The directories whose move is prepared ([`exclude::before_move`]).
     moving: Vec<InodeNo>,
 }
@@ -102,8 +102,8 @@ pub(crate) fn rename(
         mode,
         above_from: Vec::new(),
         above_to: Vec::new(),
-        place_from: None,
-        place_to: None,
+        scope_from: None,
+        scope_to: None,
         moving: Vec::new(),
     };
     let mut settled = None;
@@ -168,7 +168,7 @@ impl Rename<'_> {
         let mut with_orphans = false;
         let mut blocks = USUAL_BLOCKS;
         let epoch = store.past.epoch();
-        self.prepare_places()?;
+        self.prepare_scopes()?;
         let for_names = store.past.blocks_for_names(2);
         // Versions are kept in the same Op, if there is room for so much at once.
         let mut for_versions = 2 * store.past.blocks_for_version();
@@ -199,18 +199,18 @@ impl Rename<'_> {
 
     /// Finds out what decides which files are excluded, and prepares it for directories that will be
     /// somewhere else. No inode is locked.
-    fn prepare_places(&mut self) -> Result<()> {
+    fn prepare_scopes(&mut self) -> Result<()> {
         let store = self.store;
         self.moving.clear();
-        self.place_from = exclude::place_of(store, &self.from)?;
-        self.place_to = match self.same_dir() {
-            true => self.place_from.clone(),
-            false => exclude::place_of(store, &self.to)?,
+        self.scope_from = exclude::scope_of(store, &self.from)?;
+        self.scope_to = match self.same_dir() {
+            true => self.scope_from.clone(),
+            false => exclude::scope_of(store, &self.to)?,
         };
-        if self.place_from.is_none() && self.place_to.is_none() {
+        if self.scope_from.is_none() && self.scope_to.is_none() {
             return Ok(());
         }
-        let moves = [(&self.from, self.name, &self.place_to), (&self.to, self.new_name, &self.place_from)];
+        let moves = [(&self.from, self.name, &self.scope_to), (&self.to, self.new_name, &self.scope_from)];
         let moves = &moves[..if self.mode == RenameMode::Exchange { 2 } else { 1 }];
         for (directory, name, to) in moves {
             let found = dir::find(store, &directory.state.read(), directory.no, name)?;
@@ -229,7 +229,7 @@ impl Rename<'_> {
 
     /// Whether a name now means a directory whose move was not prepared.
     fn is_unprepared(&self, found: &Found) -> bool {
-        let decides = self.place_from.is_some() || self.place_to.is_some();
+        let decides = self.scope_from.is_some() || self.scope_to.is_some();
         decides && found.kind == crate::FileKind::Directory && !self.moving.contains(&found.inode)
     }
 
@@ -297,7 +297,7 @@ impl Rename<'_> {
             return Ok(Outcome::NeedPreserve(directory));
         }
         let mut pins = Pins::new();
-        let names = self.look_up(&mut dirs, &mut pins)?;
+        let names = self.lookup_names(&mut dirs, &mut pins)?;
         if names.target.is_some_and(|target| target.inode == names.source.inode) {
             return Ok(Outcome::Done(None)); // Two names of one file: nothing to do.
         }
@@ -321,10 +321,10 @@ impl Rename<'_> {
         if self.end_version(&child, number, with, &mut versions)?.is_none() {
             return Ok(Outcome::NeedPreserve(cell.clone()));
         }
-        let mut other_kept = None;
+        let mut other_recorded_until = None;
         if let Some(other) = &other {
             match self.end_version(other, number, with, &mut versions)? {
-                Some(ends) => other_kept = ends.then_some(EventNo(number.0 - 1)),
+                Some(ends) => other_recorded_until = ends.then_some(EventNo(number.0 - 1)),
                 None => return Ok(Outcome::NeedPreserve(other.cell.clone())),
             }
         }
@@ -337,7 +337,7 @@ impl Rename<'_> {
         if most > blocks {
             return Ok(Outcome::NeedBlocks(most));
         }
-        let Some(other) = self.prepare_other(other, other_kept, ready.orphans, &mut pins)? else {
+        let Some(other) = self.prepare_other(other, other_recorded_until, ready.orphans, &mut pins)? else {
             return Ok(Outcome::NeedOrphans);
         };
         self.replace(ready, &mut dirs, child, other)
@@ -347,26 +347,28 @@ impl Rename<'_> {
     fn check_directories(&self, dirs: &mut Dirs<'_>) -> Result<Option<Arc<InodeCell>>> {
         dirs.from().check_directory()?;
         dirs.to().check_directory()?;
-        if preserve::must_keep(self.store, &self.from, dirs.from())? {
+        if preserve::must_preserve(self.store, &self.from, dirs.from())? {
             return Ok(Some(self.from.clone()));
         }
-        let must_keep = !self.same_dir() && preserve::must_keep(self.store, &self.to, dirs.to())?;
-        Ok(must_keep.then(|| self.to.clone()))
+        let must_preserve = !self.same_dir() && preserve::must_preserve(self.store, &self.to, dirs.to())?;
+        Ok(must_preserve.then(|| self.to.clone()))
     }
 
     /// Looks both names up. Fails if the call does not allow what it finds.
     #[inline(always)]
-    fn look_up(&self, dirs: &mut Dirs<'_>, pins: &mut Pins) -> Result<Names> {
+    fn lookup_names(&self, dirs: &mut Dirs<'_>, pins: &mut Pins) -> Result<Names> {
         let store = self.store;
-        let Looked::Taken(source, from) = dir::look(store, dirs.from(), self.from.no, self.name, pins)?
+        let Lookup::Taken(source, from) =
+            dir::lookup_to_change(store, dirs.from(), self.from.no, self.name, pins)?
         else {
             return Err(Error::NotFound);
         };
-        let (target, to, blocks) = match dir::look(store, dirs.to(), self.to.no, self.new_name, pins)? {
-            Looked::Taken(target, spot) => (Some(target), Some(spot), 0),
-            Looked::Free(spot, blocks) => (None, Some(spot), blocks),
-            Looked::Full => (None, None, 0),
-        };
+        let (target, to, blocks) =
+            match dir::lookup_to_change(store, dirs.to(), self.to.no, self.new_name, pins)? {
+                Lookup::Taken(target, spot) => (Some(target), Some(spot), 0),
+                Lookup::Free(spot, blocks) => (None, Some(spot), blocks),
+                Lookup::Full => (None, None, 0),
+            };
         match (self.mode, &target) {
             (RenameMode::NoReplace, Some(_)) => Err(Error::Exists),
             (RenameMode::Exchange, None) => Err(Error::NotFound),
@@ -401,7 +403,7 @@ impl Rename<'_> {
         match preserve::before_change(self.store, cell, state, io.is_some(), number)? {
             Before::Nothing => Ok(Some(false)),
             Before::Version(version, wait) if with.versions && self.mode != RenameMode::Exchange => {
-                versions.ending.push(version);
+                versions.old_versions.push(version);
                 versions.waits.extend(wait);
                 Ok(Some(true))
             }
@@ -412,11 +414,11 @@ impl Rename<'_> {
     /// Finds out what covers the names.
     fn cover<'c>(&self, child: &mut Child<'c>, other: &mut Option<Child<'c>>) -> Result<()> {
         let store = self.store;
-        let source = Some((child, &self.place_from, self.name));
-        let target = other.as_mut().map(|other| (other, &self.place_to, self.new_name));
-        for (child, place, name) in [source, target].into_iter().flatten() {
+        let source = Some((child, &self.scope_from, self.name));
+        let target = other.as_mut().map(|other| (other, &self.scope_to, self.new_name));
+        for (child, scope, name) in [source, target].into_iter().flatten() {
             let Child { cell, state, .. } = child;
-            let excluded = exclude::excludes_name(store, place.as_ref(), name, (cell, &state.inode))?;
+            let excluded = exclude::excludes_name(store, scope.as_ref(), name, (cell, &state.inode))?;
             let cover = store.past.hold_cover(store, cell, &mut state.inode, excluded)?;
             child.covered = (cover, excluded);
         }
@@ -429,26 +431,26 @@ impl Rename<'_> {
     fn prepare_other<'c>(
         &self,
         other: Option<Child<'c>>,
-        kept: Option<EventNo>,
+        recorded_until: Option<EventNo>,
         orphans: Option<&OrphansGuard<'_>>,
         pins: &mut Pins,
     ) -> Result<Option<Option<Replaced<'c>>>> {
         let Some(mut other) = other else { return Ok(Some(None)) };
         let removal = removal_of(self.store, other.cell, &other.state, other.io.take());
-        let inode = (&**other.cell, &*other.state, kept);
+        let inode = (&**other.cell, &*other.state, recorded_until);
         let prepared = prepare_removal(self.store, inode, removal, orphans, pins)?;
         Ok(prepared.map(|removal| Some((other, removal))))
     }
 
     /// Prepares for keeping what the names meant, and these versions.
-    fn keep(
+    fn prepare_recording(
         &self,
         dirs: &mut Dirs<'_>,
         number: EventNo,
         versions: Vec<OldVersion>,
         source: &Child<'_>,
         target: Option<&Child<'_>>,
-    ) -> Result<Keep<'_>> {
+    ) -> Result<Recording<'_>> {
         fn old_name<'d>(
             (directory, name): (&'d InodeCell, &'d [u8]),
             inode: &'d Inode,
@@ -491,12 +493,13 @@ impl Rename<'_> {
         let replaces_dir = other.as_ref().is_some_and(Child::is_directory);
         let entry = child.entry(number, self.new_name);
         let cookie = to.cookie();
-        let mut keep = self.keep(dirs, number, versions.ending, &child, other.as_ref())?;
+        let mut recording =
+            self.prepare_recording(dirs, number, versions.old_versions, &child, other.as_ref())?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
-        let kept = keep.inode(&mut op, child.cell.no, &mut child.state);
-        let other_kept = other.as_mut().and_then(|o| keep.inode(&mut op, o.cell.no, &mut o.state));
-        self.keep_names(&mut op, &mut keep, &child, other.as_ref());
-        let placed = match &other {
+        let recorded = recording.inode(&mut op, child.cell.no, &mut child.state);
+        let other_recorded = other.as_mut().and_then(|o| recording.inode(&mut op, o.cell.no, &mut o.state));
+        self.record_names(&mut op, &mut recording, &child, other.as_ref());
+        let unstored = match &other {
             Some(_) => dir::repoint(&mut op, dirs.to(), to_no, to, &entry),
             None => dir::insert(&mut op, store, dirs.to(), to_no, to, &entry),
         };
@@ -506,21 +509,21 @@ impl Rename<'_> {
         dirs.from().inode.links -= u32::from(moves_dir);
         dirs.to().inode.links -= u32::from(replaces_dir);
         let incarnation = dirs.to().inode.incarnation;
-        child.change_place(to_no, incarnation, cookie, now);
+        child.change_parent(to_no, incarnation, cookie, now);
         self.note_moved(moves_dir, child.is_directory());
         let stored = store_inode(&mut op, child.cell, &child.state);
         let (from_stored, to_stored) = self.store_directories(&mut op, dirs, now);
-        let entered = placed.stored(&mut op, to_stored);
+        let entered = unstored.stored(&mut op, to_stored);
         let gone = removed.stored(&mut op, from_stored);
         op.before(entered, stored);
         op.before(entered, gone);
-        for kept in [kept, other_kept].into_iter().flatten() {
-            op.before(kept, entered);
+        for recorded in [recorded, other_recorded].into_iter().flatten() {
+            op.before(recorded, entered);
         }
         let replaced = other.as_ref().map(|other| other.cell.clone());
         if let Some((other, removal)) = other.as_mut().zip(removal) {
-            let place = (to_no, incarnation, cookie);
-            lose_name(&mut op, store, other.cell, &mut other.state, removal, orphans, place, (entered, now));
+            let lost = (to_no, incarnation, cookie);
+            lose_name(&mut op, store, other.cell, &mut other.state, removal, orphans, lost, (entered, now));
         }
         drop(op);
         drop((child, other));
@@ -540,9 +543,9 @@ impl Rename<'_> {
     ) -> Result<Outcome> {
         let store = self.store;
         let Ready { reserved, epoch, number, spots: (from, to), .. } = ready;
-        let mut keep = self.keep(dirs, number, Vec::new(), &child, Some(&other))?;
+        let mut recording = self.prepare_recording(dirs, number, Vec::new(), &child, Some(&other))?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
-        self.keep_names(&mut op, &mut keep, &child, Some(&other));
+        self.record_names(&mut op, &mut recording, &child, Some(&other));
         let there = child.entry(number, self.new_name);
         let first = dir::repoint(&mut op, dirs.to(), self.to.no, to, &there);
         let here = other.entry(number, self.name);
@@ -553,8 +556,8 @@ impl Rename<'_> {
             dirs.from().inode.links = dirs.from().inode.links + b - a;
         }
         let now = crate::clock::now();
-        child.change_place(self.to.no, dirs.to().inode.incarnation, other.name.cookie, now);
-        other.change_place(self.from.no, dirs.from().inode.incarnation, child.name.cookie, now);
+        child.change_parent(self.to.no, dirs.to().inode.incarnation, other.name.cookie, now);
+        other.change_parent(self.from.no, dirs.from().inode.incarnation, child.name.cookie, now);
         self.note_moved(!self.same_dir(), child.is_directory() || other.is_directory());
         store_inode(&mut op, child.cell, &child.state);
         store_inode(&mut op, other.cell, &other.state);
@@ -567,16 +570,16 @@ impl Rename<'_> {
     }
 
     /// Inside the Op: keeps what the names meant, if an event has seen it.
-    fn keep_names(
+    fn record_names(
         &self,
         op: &mut Op<'_>,
-        keep: &mut Keep<'_>,
+        recording: &mut Recording<'_>,
         source: &Child<'_>,
         target: Option<&Child<'_>>,
     ) {
-        keep.name(op, self.from.no, source.name.cookie, source.name.birth);
+        recording.name(op, self.from.no, source.name.cookie, source.name.birth);
         if let Some(target) = target {
-            keep.name(op, self.to.no, target.name.cookie, target.name.birth);
+            recording.name(op, self.to.no, target.name.cookie, target.name.birth);
         }
     }
 

@@ -100,7 +100,7 @@ fn read(
     text: &str,
     now: Timestamp,
     zone: &TimeZone,
-    meant: fn(Stretch) -> Timestamp,
+    to_time: fn(Stretch) -> Timestamp,
 ) -> Result<When, TimeError> {
     let refused = |why| TimeError { text: text.to_owned(), why };
     if !begins_like_a_time(text) {
@@ -115,7 +115,7 @@ fn read(
     }
     let read =
         if point::is_point(&lower) { point::read(&lower, zone) } else { back::read(&lower, now, zone) };
-    read.map(|stretch| When::At(meant(stretch))).map_err(refused)
+    read.map(|stretch| When::At(to_time(stretch))).map_err(refused)
 }
 
 /// `last`, `-1`, `-2`: a snapshot, counted from the last one. `None`: it is no such text.

@@ -36,8 +36,8 @@ fn why(text: &str) -> Why {
 
 #[track_caller]
 fn all_mean(zone: &TimeZone, table: &[(&str, &str)]) {
-    for (text, meant) in table {
-        assert_eq!(read(text, zone), Ok(When::At(utc(meant))), "{text:?} should be {meant}");
+    for (text, expected) in table {
+        assert_eq!(read(text, zone), Ok(When::At(utc(expected))), "{text:?} should be {expected}");
     }
 }
 
@@ -168,16 +168,16 @@ fn times_are_of_the_zone_unless_they_have_an_offset() {
 
 #[test]
 fn samba_writes_utc_to_the_second() {
-    let meant = "2026-11-20T14:05:00.999999999Z";
+    let expected = "2026-11-20T14:05:00.999999999Z";
     all_mean(
         &berlin(),
         &[
-            ("GMT-2026.11.20-14.05.00", meant),
-            ("gmt-2026.11.20-14.05.00", meant),
-            ("@GMT-2026.11.20-14.05.00", meant),
+            ("GMT-2026.11.20-14.05.00", expected),
+            ("gmt-2026.11.20-14.05.00", expected),
+            ("@GMT-2026.11.20-14.05.00", expected),
         ],
     );
-    assert_eq!(print_gmt(utc(meant)), "GMT-2026.11.20-14.05.00");
+    assert_eq!(print_gmt(utc(expected)), "GMT-2026.11.20-14.05.00");
     for text in ["GMT-2026.11.20", "gmt-", "GMT-2026-11-20_14.05", "GMT-2026.11.20-14.05.00.5", "GMT-before"]
     {
         assert!(matches!(why(text), Why::Expected { .. }), "{text}");
@@ -784,8 +784,8 @@ proptest! {
         }
         let then: Zoned = jiff::Timestamp::new(now, 0).unwrap().to_zoned(zone.clone()) - span;
         let read = parse(&text, Timestamp { seconds: now, nanos: 0 }, &zone);
-        let meant = from_nanoseconds(then.timestamp().as_nanosecond()).unwrap();
-        prop_assert_eq!(read, Ok(When::At(meant)), "{}", text);
+        let expected = from_nanoseconds(then.timestamp().as_nanosecond()).unwrap();
+        prop_assert_eq!(read, Ok(When::At(expected)), "{}", text);
     }
 
     #[test]

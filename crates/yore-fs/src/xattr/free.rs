@@ -1,6 +1,6 @@
 //! Freeing the trees of an inode.
 
-use super::place::{keep, tree};
+use super::plan::{store_tree, tree};
 use crate::store::Store;
 use crate::{symlink, Result};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) fn prepare_free_trees(
     let mut trees: Vec<Tree> = std::iter::once(attributes).chain(symlink::tree(&state.inode, no)).collect();
     for tree in &mut trees {
         if !tree.is_empty() {
-            *tree = tree.keeping(store.kept(state, no)?);
+            *tree = tree.with_recorded(store.recorded_until(state, no)?);
         }
         tree.prepare_last(&store.meta, usize::MAX, pins)?;
     }
@@ -79,14 +79,14 @@ pub(crate) fn free_step(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<boo
         return Ok(true);
     }
     let mut pins = Pins::new();
-    let kept = store.kept(&state, cell.no)?;
-    let mut tree = tree(&store.meta, &state.inode, cell.no)?.keeping(kept);
+    let recorded_until = store.recorded_until(&state, cell.no)?;
+    let mut tree = tree(&store.meta, &state.inode, cell.no)?.with_recorded(recorded_until);
     tree.prepare_last(&store.meta, LEAVES_PER_STEP, &mut pins)?;
     let mut op = store.meta.begin(reserved);
     if let Some(delta) = tree.free_last(&mut op, LEAVES_PER_STEP) {
-        let placed = keep(&mut state.inode, &tree, delta);
+        let unstored = store_tree(&mut state.inode, &tree, delta);
         let stored = store_inode(&mut op, cell, &state);
-        placed.stored(&mut op, stored);
+        unstored.stored(&mut op, stored);
     }
     Ok(tree.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Reading attributes.
 
 use super::name::Name;
-use super::place::Place;
+use super::plan::Attributes;
 use crate::store::Store;
 use crate::{Error, Result};
 use yore_core::inode::InodeState;
@@ -13,7 +13,7 @@ use yore_format::{EventNo, InodeNo, XattrNamespace};
 /// [`Error::NoAttribute`]; those of impossible names; corruption; the device.
 pub(crate) fn get(store: &Store, state: &InodeState, no: InodeNo, full: &[u8]) -> Result<Vec<u8>> {
     let name = Name::parse(full)?;
-    place(store, state, no).get(name)?.ok_or(Error::NoAttribute)
+    attributes(store, state, no).get(name)?.ok_or(Error::NoAttribute)
 }
 
 /// An ACL of an inode, encoded.
@@ -23,14 +23,20 @@ pub(crate) fn get_acl(
     no: InodeNo,
     name: &[u8],
 ) -> Result<Option<Vec<u8>>> {
-    place(store, state, no).get(Name { namespace: XattrNamespace::System, name })
+    attributes(store, state, no).get(Name { namespace: XattrNamespace::System, name })
 }
 
 /// The names of all attributes, in no order that means anything.
 pub(crate) fn list(store: &Store, state: &InodeState, no: InodeNo) -> Result<Vec<Vec<u8>>> {
-    place(store, state, no).list()
+    attributes(store, state, no).list()
 }
 
-pub(super) fn place<'a>(store: &'a Store, state: &'a InodeState, no: InodeNo) -> Place<'a> {
-    Place { meta: &store.meta, seed: &store.hash_seed, inode: &state.inode, no, kept: EventNo(0) }
+pub(super) fn attributes<'a>(store: &'a Store, state: &'a InodeState, no: InodeNo) -> Attributes<'a> {
+    Attributes {
+        meta: &store.meta,
+        seed: &store.hash_seed,
+        inode: &state.inode,
+        no,
+        recorded_until: EventNo(0),
+    }
 }

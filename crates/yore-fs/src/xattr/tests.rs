@@ -16,8 +16,8 @@ fn file() -> Inode {
     inode
 }
 
-fn at<'a>(ground: &'a Ground, inode: &'a Inode) -> Place<'a> {
-    Place { meta: &ground.meta, seed: &SEED, inode, no: NO, kept: EventNo(0) }
+fn at<'a>(ground: &'a Ground, inode: &'a Inode) -> Attributes<'a> {
+    Attributes { meta: &ground.meta, seed: &SEED, inode, no: NO, recorded_until: EventNo(0) }
 }
 
 fn put(
@@ -172,7 +172,7 @@ fn damaged_values_give_errors() {
             Some(cell) => tree.replace(&mut op, &key.to_be_bytes(), cell),
             None => tree.remove(&mut op, &key.to_be_bytes()),
         };
-        let _ = keep(inode, &tree, delta);
+        let _ = store_tree(inode, &tree, delta);
     };
     change(&mut ground, &mut inode, slot + 2, None);
     assert!(matches!(at(&ground, &inode).get(name), Err(Error::Corruption(_))));

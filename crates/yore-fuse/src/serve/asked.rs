@@ -10,7 +10,7 @@ use crate::privilege;
 use crate::process_pins::ProcessPins;
 use fuser::{Errno, ReplyIoctl, Request};
 use std::sync::Arc;
-use yore_control::{Host, Kept, Ongoing, Who, Wrong};
+use yore_control::{Host, Ongoing, Pinning, Who, Wrong};
 use yore_fs::rollback::Changed;
 use yore_fs::{Access, Error, EventNo, InodeNo, Remembered, UserLimits, View};
 
@@ -37,16 +37,16 @@ struct InBackground {
 }
 
 /// Reserves room to pin a snapshot for a thread.
-fn room(process_pins: &ProcessPins, thread: u32) -> yore_fs::Result<Kept<'_>> {
+fn room(process_pins: &ProcessPins, thread: u32) -> yore_fs::Result<Pinning<'_>> {
     let too_many = |_: Errno| {
         Error::Refused("too many programs want a snapshot to stay; try again when some have ended".into())
     };
     let slot = process_pins.slot(thread).map_err(too_many)?;
-    Ok(Box::new(move |pin| slot.keep(pin).map_err(too_many)))
+    Ok(Box::new(move |pin| slot.put(pin).map_err(too_many)))
 }
 
 impl Host for AtOnce<'_> {
-    fn room(&self) -> yore_fs::Result<Kept<'_>> {
+    fn room(&self) -> yore_fs::Result<Pinning<'_>> {
         room(&self.0.process_pins, self.1)
     }
 
@@ -73,7 +73,7 @@ impl Host for AtOnce<'_> {
 }
 
 impl Host for InBackground {
-    fn room(&self) -> yore_fs::Result<Kept<'_>> {
+    fn room(&self) -> yore_fs::Result<Pinning<'_>> {
         room(&self.process_pins, self.thread)
     }
 

@@ -103,7 +103,7 @@ impl Server {
     }
 
     /// A name in a node of the past, or the node itself for a handle. A user who comes by names has passed
-    /// [`Server::look_back_for`], and the kernel checks the rest. Nobody has checked anything for a user who
+    /// [`Server::lookup_when`], and the kernel checks the rest. Nobody has checked anything for a user who
     /// comes by a handle.
     pub(super) fn past_lookup(
         &self,
@@ -145,7 +145,7 @@ impl Server {
     /// to it then, with their permissions of then, let the asker pass. The kernel has checked the way as it
     /// is now, and checks the past from there on. `None`: the asker may not reach it, and may not learn
     /// either whether there was such a name.
-    pub(super) fn look_back_for(
+    pub(super) fn lookup_when(
         &self,
         request: &Request,
         view: &View,
@@ -155,7 +155,7 @@ impl Server {
     ) -> yore_fs::Result<Option<Node>> {
         self.saves.settle();
         let access = self.access(request);
-        let found = match view.look_back(directory, name, when) {
+        let found = match view.lookup_at(directory, name, when) {
             Ok(node) => {
                 if access.reaches_inode(node.inode(), Some(directory), node.event())? {
                     return Ok(Some(node));
@@ -205,7 +205,7 @@ impl Server {
             return None;
         }
         let literal = || view.lookup(directory, name);
-        match yore_fs::resolve_name(name, literal, |of, when| view.look_back(directory, of, when)) {
+        match yore_fs::resolve_name(name, literal, |of, when| view.lookup_at(directory, of, when)) {
             Ok(Resolved::AtTime(_)) => Some(with),
             Ok(Resolved::Literal(_) | Resolved::NothingThen | Resolved::Nothing) => None,
             Err(error) => Some(self.number(call, directory, error)),

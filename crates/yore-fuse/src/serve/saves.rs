@@ -103,7 +103,7 @@ impl Inner {
     }
 
     /// Makes versions of those among `files` that are closed; the others wait again, each time longer.
-    fn look_at(&self, files: Vec<(InodeNo, Changed)>) {
+    fn check_files(&self, files: Vec<(InodeNo, Changed)>) {
         for (inode, mut file) in files {
             if file.by == 0 || !has_open(file.by, inode) {
                 self.closed(inode);
@@ -126,7 +126,7 @@ impl Inner {
             let due: Vec<_> =
                 due.into_iter().filter_map(|no| Some((no, waiting.files.remove(&no)?))).collect();
             if !due.is_empty() {
-                parking_lot::MutexGuard::unlocked(&mut waiting, || self.look_at(due));
+                parking_lot::MutexGuard::unlocked(&mut waiting, || self.check_files(due));
                 continue;
             }
             match waiting.files.values().map(|file| file.next).min() {
@@ -170,7 +170,7 @@ impl Saves {
     pub(super) fn settle(&self) {
         if self.are_wanted() {
             let files = std::mem::take(&mut self.inner.waiting.lock().files);
-            self.inner.look_at(files.into_iter().collect());
+            self.inner.check_files(files.into_iter().collect());
         }
     }
 

@@ -53,7 +53,7 @@ impl Server {
             _ => {}
         }
         let found = snapdir::when(name).ok_or(Error::NotFound);
-        let found = found.and_then(|when| self.look_back_for(request, &self.view, self.root, b".", &when));
+        let found = found.and_then(|when| self.lookup_when(request, &self.view, self.root, b".", &when));
         match found {
             Ok(None) => reply.error(Errno::EACCES),
             Ok(Some(node)) => {

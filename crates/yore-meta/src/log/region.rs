@@ -53,6 +53,6 @@ pub(crate) fn format(device: &dyn Device, region: Region, id: LogId) -> Result<P
 
 /// The first block of the log and those after it, where a volume with a log of `blocks` blocks has it: behind
 /// group 0's first zone.
-pub(crate) fn place(zone: BlockNo, blocks: u64) -> Region {
+pub(crate) fn behind(zone: BlockNo, blocks: u64) -> Region {
     Region { first_block: zone.0 + ZONE_BLOCKS, blocks }
 }

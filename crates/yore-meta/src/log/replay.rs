@@ -146,24 +146,24 @@ impl Replay<'_> {
         for block in intents.iter().flat_map(|i| &i.blocks) {
             first.entry(block.addr).or_insert(block.chunks);
         }
-        let mut places: Vec<(BlockNo, MetaAddr, u32)> = Vec::new();
+        let mut targets: Vec<(BlockNo, MetaAddr, u32)> = Vec::new();
         for addr in first.iter().filter(|(_, chunks)| **chunks != u64::MAX).map(|(addr, _)| *addr) {
             let missing = || Corruption::new("intent record", "block", "one that exists", "none").at(addr);
             let zone = self.0.zones.get(&self.0.base, addr.zone())?.ok_or_else(missing)?;
             let (slot, check) =
                 zone.copy_of(addr.index()).filter(|(slot, _)| *slot != 0).ok_or_else(missing)?;
-            places.push((BlockNo(zone.place.0 + u64::from(slot)), addr, check));
+            targets.push((BlockNo(zone.start.0 + u64::from(slot)), addr, check));
         }
-        places.sort_unstable();
-        for places in places.chunks(BATCH) {
-            let mut buffers: Vec<AlignedBuf> = places.iter().map(|_| AlignedBuf::zeroed(1)).collect();
-            let mut reads: Vec<ReadRequest<'_>> = places
+        targets.sort_unstable();
+        for targets in targets.chunks(BATCH) {
+            let mut buffers: Vec<AlignedBuf> = targets.iter().map(|_| AlignedBuf::zeroed(1)).collect();
+            let mut reads: Vec<ReadRequest<'_>> = targets
                 .iter()
                 .zip(&mut buffers)
                 .map(|((at, ..), buf)| ReadRequest { offset: at.0 * BLOCK_SIZE as u64, buf })
                 .collect();
             self.0.base.medium.device().read_batch(&mut reads)?;
-            for ((at, addr, check), buffer) in places.iter().zip(&buffers) {
+            for ((at, addr, check), buffer) in targets.iter().zip(&buffers) {
                 let mut block = Box::new(ZERO_BLOCK);
                 block.copy_from_slice(buffer);
                 self.0.base.medium.verify_copy(&block, *check, *addr, *at)?;
@@ -218,7 +218,7 @@ impl Replay<'_> {
         let (mut frames, mut kinds) = (Vec::new(), BTreeMap::new());
         for (addr, mut block) in blocks.into_iter().filter(|(addr, _)| is_in(addr.index())) {
             seal(&mut block, generation);
-            verify_header(&block, addr, medium.volume_tag(), zone.place)?;
+            verify_header(&block, addr, medium.volume_tag(), zone.start)?;
             kinds.insert(addr.index(), self.count(zone, &block));
             frames.push(new_frame(addr, zone.clone(), *block, generation));
         }

@@ -67,11 +67,11 @@ impl Meta {
         let log = self.found();
         let mut sum = overlap(log.log_start.0, log.log_blocks);
         for zone in zones.of_group(self.base(), group)?.iter().filter(|zone| !zone.no.is_primary()) {
-            sum += overlap(zone.place.0, ZONE_BLOCKS);
+            sum += overlap(zone.start.0, ZONE_BLOCKS);
         }
         // The first root zone lies before the data of the first group.
-        zones.table.find_root(|place| {
-            sum += overlap(place.0, ZONE_BLOCKS);
+        zones.table.find_root(|start| {
+            sum += overlap(start.0, ZONE_BLOCKS);
             None::<BlockNo>
         });
         Ok(sum)
@@ -96,7 +96,7 @@ impl Meta {
     /// Reading the zone table, or the zone, may fail; `Corruption` if there is no such zone.
     pub fn zone_of(&self, addr: MetaAddr) -> Result<BlockNo> {
         match self.rooms.blocks.zones.get(self.base(), addr.zone())? {
-            Some(zone) => Ok(zone.place),
+            Some(zone) => Ok(zone.start),
             None => Err(Corruption::new("block", "zone", "one that the table has", "none").at(addr).into()),
         }
     }

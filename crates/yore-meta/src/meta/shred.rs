@@ -91,7 +91,7 @@ impl Meta {
         let _no_generation = self.writer.pause();
         self.check_writable()?;
         for slots in Slots::of(&zone.copies().map[..]).gaps() {
-            let offset = (zone.place.0 + slots.start) * BLOCK_SIZE as u64;
+            let offset = (zone.start.0 + slots.start) * BLOCK_SIZE as u64;
             self.device().erase(offset, (slots.end - slots.start) * BLOCK_SIZE as u64)?;
         }
         Ok(())

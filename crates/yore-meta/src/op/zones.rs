@@ -28,8 +28,8 @@ impl EmptyZone {
     }
 
     /// Its first block.
-    pub fn place(&self) -> BlockNo {
-        self.0.place
+    pub fn start(&self) -> BlockNo {
+        self.0.start
     }
 }
 
@@ -41,8 +41,8 @@ impl Op<'_> {
     pub fn create_primary_zone(&mut self, group: GroupNo) -> Frame {
         let blocks = &self.rooms.blocks;
         let (geometry, changes) = (blocks.base.medium.geometry(), &blocks.zones.changes);
-        let place = geometry.primary_zone_place(group);
-        let zone = blocks.zones.create(&blocks.base, ZoneNo::primary(group), place, group);
+        let start = geometry.primary_zone_start(group);
+        let zone = blocks.zones.create(&blocks.base, ZoneNo::primary(group), start, group);
         let index = zone.allocate_index(changes, self.generation);
         assert_eq!(index, 0, "a new zone's first block is its bitmap");
         let new = NewBlock {
@@ -69,13 +69,13 @@ impl Op<'_> {
         frame
     }
 
-    /// Makes a further zone of `group` at `place`: 1,024 aligned blocks that the caller has just marked used
+    /// Makes a further zone of `group` at `start`: 1,024 aligned blocks that the caller has just marked used
     /// in the group's bitmap. `primary` keeps the group's first zone in memory.
     ///
     /// # Panics
     /// If the group already has all 31 further zones.
-    pub fn create_zone(&mut self, group: GroupNo, place: BlockNo) {
-        self.rooms.blocks.zones.create_extra(&self.rooms.blocks.base, self.generation, group, place);
+    pub fn create_zone(&mut self, group: GroupNo, start: BlockNo) {
+        self.rooms.blocks.zones.create_extra(&self.rooms.blocks.base, self.generation, group, start);
     }
 
     /// Takes an empty further zone (from [`crate::Meta::take_empty_zone`]) out of its group. The caller frees

@@ -12,7 +12,7 @@ const BATCH_BLOCKS: usize = 512;
 pub(super) struct Gather<'m> {
     medium: &'m Medium,
     buffer: AlignedBuf,
-    places: Vec<BlockNo>,
+    targets: Vec<BlockNo>,
 }
 
 impl<'m> Gather<'m> {
@@ -20,7 +20,7 @@ impl<'m> Gather<'m> {
     /// rest.
     pub(super) fn new(medium: &'m Medium, blocks: usize) -> Gather<'m> {
         let blocks = blocks.clamp(1, BATCH_BLOCKS);
-        Gather { medium, buffer: AlignedBuf::zeroed(blocks), places: Vec::with_capacity(blocks) }
+        Gather { medium, buffer: AlignedBuf::zeroed(blocks), targets: Vec::with_capacity(blocks) }
     }
 
     /// Adds a copy of `block`, sealed for `generation`; returns its checksum.
@@ -34,33 +34,33 @@ impl<'m> Gather<'m> {
     }
 
     fn copy(&mut self, at: BlockNo, block: &Block) -> Result<&mut Block> {
-        if self.places.len() == self.buffer.blocks() {
+        if self.targets.len() == self.buffer.blocks() {
             self.submit()?;
         }
-        let offset = self.places.len() * BLOCK_SIZE;
+        let offset = self.targets.len() * BLOCK_SIZE;
         let copy: &mut Block =
             (&mut self.buffer[offset..offset + BLOCK_SIZE]).try_into().expect("one block of the buffer");
         copy.copy_from_slice(block);
-        self.places.push(at);
+        self.targets.push(at);
         Ok(copy)
     }
 
     pub(super) fn submit(&mut self) -> Result<()> {
         let mut writes: Vec<WriteRequest<'_>> = Vec::new();
         let mut from = 0;
-        while from < self.places.len() {
+        while from < self.targets.len() {
             let mut to = from + 1;
-            while to < self.places.len() && self.places[to].0 == self.places[to - 1].0 + 1 {
+            while to < self.targets.len() && self.targets[to].0 == self.targets[to - 1].0 + 1 {
                 to += 1;
             }
             let data = &self.buffer[from * BLOCK_SIZE..to * BLOCK_SIZE];
-            writes.push(WriteRequest { offset: self.places[from].0 * BLOCK_SIZE as u64, data });
+            writes.push(WriteRequest { offset: self.targets[from].0 * BLOCK_SIZE as u64, data });
             from = to;
         }
         if !writes.is_empty() {
             self.medium.device().write_batch(&writes)?;
         }
-        self.places.clear();
+        self.targets.clear();
         Ok(())
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn freeze(
     }
     changes.hand_over(captured);
     drop(gate);
-    zones.sort_by_key(|z| z.zone.place);
+    zones.sort_by_key(|z| z.zone.start);
     let mut frozen = Frozen { generation, zones, superblock, freed, log: None, outstanding: None };
     let mut appended = Ok(());
     if let Some(FrozenLog { position, outstanding }) = log {
@@ -151,13 +151,13 @@ fn write_zone(
         if !in_place || copies.map[index] == 0 {
             copies.map[index] = used.take_next(&mut copies.rotor);
         }
-        let at = BlockNo(z.zone.place.0 + u64::from(copies.map[index]));
+        let at = BlockNo(z.zone.start.0 + u64::from(copies.map[index]));
         copies.checks[index] = gather.push(at, &block, generation)?;
     }
     let header = ZoneHeader {
         uuid: medium.uuid(),
         volume_blocks: medium.geometry().blocks,
-        place: z.zone.place,
+        start: z.zone.start,
         zone: z.zone.no,
         group: z.zone.group,
         generation,
@@ -171,12 +171,12 @@ fn write_zone(
     };
     let header_slot = if in_place { copies.header_slot } else { 1 - copies.header_slot };
     let (block, crc) = header.encode(generation);
-    let place = BlockNo(z.zone.place.0 + HEADER_SLOTS[usize::from(header_slot)]);
-    gather.push_sealed(place, &block)?;
+    let header_block = BlockNo(z.zone.start.0 + HEADER_SLOTS[usize::from(header_slot)]);
+    gather.push_sealed(header_block, &block)?;
     let ZoneHeader { map, checks, .. } = header;
     z.zone.set_copies(Copies { map, checks, header_slot, rotor: copies.rotor });
     Ok(ZoneTableEntry {
-        place: z.zone.place.0.into(),
+        start: z.zone.start.0.into(),
         generation: generation.0.into(),
         crc: crc.into(),
         header_slot,

@@ -7,15 +7,15 @@ use yore_format::{verify_header, BlockNo, Corruption, GroupNo, ZoneHeader, ZoneN
 
 /// Reads a zone's current header and checks it against what the table (or superblock) says of it.
 pub(crate) fn read_header(base: &Base, no: ZoneNo, entry: &ZoneTableEntry) -> Result<ZoneHeader> {
-    let place = BlockNo(entry.place.get());
+    let start = BlockNo(entry.start.get());
     let wrong = |field, expected: String, found: String| {
         Corruption::new("zone table", field, expected, found).at(ZoneHeader::addr(no))
     };
-    let place_ok = base.medium.geometry().is_zone_place(place) || (no == ZoneNo::root(0) && place.0 == 0);
-    if !place_ok || entry.header_slot > 1 {
-        return Err(wrong("place", "a zone's place".into(), place.to_string()).into());
+    let start_ok = base.medium.geometry().is_zone_start(start) || (no == ZoneNo::root(0) && start.0 == 0);
+    if !start_ok || entry.header_slot > 1 {
+        return Err(wrong("place", "a zone's place".into(), start.to_string()).into());
     }
-    let at = BlockNo(place.0 + HEADER_SLOTS[usize::from(entry.header_slot)]);
+    let at = BlockNo(start.0 + HEADER_SLOTS[usize::from(entry.header_slot)]);
     let block = base.medium.read_block(at)?;
     verify_header(&block, ZoneHeader::addr(no), base.medium.volume_tag(), at)?;
     let header = ZoneHeader::decode(&block)?;
@@ -30,17 +30,17 @@ pub(crate) fn read_header(base: &Base, no: ZoneNo, entry: &ZoneTableEntry) -> Re
         .on(at)
         .into());
     }
-    if header.place != place
+    if header.start != start
         || header.zone != no
-        || (!no.is_root() && header.group != base.medium.geometry().group_of(place))
-        || (no.is_primary() && place != base.medium.geometry().primary_zone_place(GroupNo(no.0 / 2)))
+        || (!no.is_root() && header.group != base.medium.geometry().group_of(start))
+        || (no.is_primary() && start != base.medium.geometry().primary_zone_start(GroupNo(no.0 / 2)))
         || !base.may_have_been_long(header.volume_blocks)
         || header.uuid != base.medium.uuid()
     {
         return Err(wrong(
             "header's identity",
-            format!("zone {no} at {place}, in that group"),
-            format!("zone {} at {} of group {}", header.zone, header.place, header.group),
+            format!("zone {no} at {start}, in that group"),
+            format!("zone {} at {} of group {}", header.zone, header.start, header.group),
         )
         .on(at)
         .into());

@@ -85,9 +85,9 @@ impl Zones {
     }
 
     /// Makes a zone. In an Op.
-    pub(crate) fn create(&self, base: &Base, no: ZoneNo, place: BlockNo, group: GroupNo) -> Arc<Zone> {
+    pub(crate) fn create(&self, base: &Base, no: ZoneNo, start: BlockNo, group: GroupNo) -> Arc<Zone> {
         let medium = &base.medium;
-        let header = ZoneHeader::empty(medium.uuid(), medium.geometry().blocks, place, no, group);
+        let header = ZoneHeader::empty(medium.uuid(), medium.geometry().blocks, start, no, group);
         let zone = Zone::new(&header, 0, 1);
         base.ledger.totals().zones.add(1);
         self.changes.lose();
@@ -98,11 +98,11 @@ impl Zones {
     }
 
     /// Makes a further zone of a group whose first zone is in memory. In an Op.
-    pub(crate) fn create_extra(&self, base: &Base, generation: Generation, group: GroupNo, place: BlockNo) {
+    pub(crate) fn create_extra(&self, base: &Base, generation: Generation, group: GroupNo, start: BlockNo) {
         let no = ZoneNo(self.spare_numbers.lock().pop().expect("a number was prepared for the zone"));
         let primary = self.loaded(ZoneNo::primary(group)).expect("the group's first zone is kept in memory");
         primary.add_extra(&self.changes, generation, no);
-        self.create(base, no, place, group).note_created(&self.changes, generation);
+        self.create(base, no, start, group).note_created(&self.changes, generation);
     }
 
     /// Takes an empty further zone out of the group; the caller frees its blocks.

@@ -19,7 +19,7 @@ use yore_format::{
 
 /// A root zone.
 struct Root {
-    place: BlockNo,
+    start: BlockNo,
     exists: [u64; 8],
     map: Box<[u16; ZONE_INDEXES as usize]>,
     /// The checksum of the copy in each index's slot.
@@ -63,13 +63,13 @@ impl Table {
                 continue;
             };
             let mut entry = ZoneTableEntry::ABSENT;
-            entry.place = root.place.0.into();
+            entry.start = root.start.0.into();
             entry.generation = root.generation.0.into();
             entry.crc = root.crc.into();
             entry.header_slot = root.header_slot;
             entry.present = 1;
             let ZoneHeader { exists, map, checks, .. } = read_header(base, ZoneNo::root(i as u32), &entry)?;
-            roots.push(Some(Root { place: root.place, exists, map, checks, current: Some(*root) }));
+            roots.push(Some(Root { start: root.start, exists, map, checks, current: Some(*root) }));
         }
         *self.roots.lock() = roots;
         Ok(())
@@ -86,7 +86,7 @@ impl Table {
             let roots = self.roots.lock();
             match roots.get(r as usize) {
                 Some(Some(root)) if root.map[usize::from(index)] != 0 => {
-                    let at = BlockNo(root.place.0 + u64::from(root.map[usize::from(index)]));
+                    let at = BlockNo(root.start.0 + u64::from(root.map[usize::from(index)]));
                     Some((at, root.checks[usize::from(index)]))
                 }
                 _ => None,
@@ -132,7 +132,7 @@ impl Table {
 
     /// Calls `f` with the first blocks of the root zones until it gives something.
     pub(crate) fn find_root<R>(&self, f: impl FnMut(BlockNo) -> Option<R>) -> Option<R> {
-        self.roots.lock().iter().flatten().map(|root| root.place).find_map(f)
+        self.roots.lock().iter().flatten().map(|root| root.start).find_map(f)
     }
 
     /// Whether the superblock could name the root zone that a zone's table entry needs.
@@ -141,8 +141,8 @@ impl Table {
         (medium.geometry().table_home(t).0 as usize) < ROOT_ZONES_MAX
     }
 
-    /// Makes a root zone at `place` if the table entry of `zone` has no home. In an Op.
-    pub(crate) fn make_root_for(&self, medium: &Medium, zone: ZoneNo, place: BlockNo) -> bool {
+    /// Makes a root zone at `start` if the table entry of `zone` has no home. In an Op.
+    pub(crate) fn make_root_for(&self, medium: &Medium, zone: ZoneNo, start: BlockNo) -> bool {
         let (t, _) = medium.geometry().table_position(zone);
         let (r, _) = medium.geometry().table_home(t);
         let mut roots = self.roots.lock();
@@ -155,7 +155,7 @@ impl Table {
         }
         let (map, checks) = (Box::new([0; ZONE_INDEXES as usize]), Box::new([0; ZONE_INDEXES as usize]));
         self.root_count.fetch_add(1, Ordering::Relaxed);
-        roots[r as usize] = Some(Root { place, exists: [0; 8], map, checks, current: None });
+        roots[r as usize] = Some(Root { start, exists: [0; 8], map, checks, current: None });
         true
     }
 
@@ -189,7 +189,7 @@ impl Table {
             }
             root.checks[at] = seal(&mut block, generation);
             root.exists[at / 64] |= 1 << (at % 64);
-            ready.push((BlockNo(root.place.0 + u64::from(root.map[at])), block));
+            ready.push((BlockNo(root.start.0 + u64::from(root.map[at])), block));
             headers.insert(r);
         }
         for r in headers {
@@ -217,8 +217,8 @@ impl Root {
     fn next_header(&mut self, medium: &Medium, r: u32, generation: Generation) -> (BlockNo, Box<Block>) {
         let no = ZoneNo::root(r);
         let geometry = medium.geometry();
-        let group = geometry.group_of(self.place);
-        let mut header = ZoneHeader::empty(medium.uuid(), geometry.blocks, self.place, no, group);
+        let group = geometry.group_of(self.start);
+        let mut header = ZoneHeader::empty(medium.uuid(), geometry.blocks, self.start, no, group);
         header.exists = self.exists;
         header.map = self.map.clone();
         header.checks = self.checks.clone();
@@ -228,9 +228,9 @@ impl Root {
             None => 0,
         };
         let (block, crc) = header.encode(generation);
-        let at = BlockNo(self.place.0 + HEADER_SLOTS[usize::from(header_slot)]);
-        debug_assert!(at.0 < self.place.0 + ZONE_BLOCKS);
-        self.current = Some(RootZone { place: self.place, generation, crc, header_slot });
+        let at = BlockNo(self.start.0 + HEADER_SLOTS[usize::from(header_slot)]);
+        debug_assert!(at.0 < self.start.0 + ZONE_BLOCKS);
+        self.current = Some(RootZone { start: self.start, generation, crc, header_slot });
         (at, block)
     }
 }

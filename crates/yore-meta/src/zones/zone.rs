@@ -22,7 +22,7 @@ pub type Frame = cache::Frame<Zone>;
 /// A zone in memory.
 pub struct Zone {
     pub(crate) no: ZoneNo,
-    pub(crate) place: BlockNo,
+    pub(crate) start: BlockNo,
     pub(crate) group: GroupNo,
     /// Never held across the device.
     pub(super) state: Mutex<State>,
@@ -286,7 +286,7 @@ pub(crate) fn count_free_inodes(block: &Block) -> u8 {
 impl Zone {
     pub(crate) fn new(header: &ZoneHeader, free_blocks: u32, header_slot: u8) -> Arc<Zone> {
         let state = Mutex::new(State::from_header(header, free_blocks, header_slot));
-        Arc::new(Zone { no: header.zone, place: header.place, group: header.group, state })
+        Arc::new(Zone { no: header.zone, start: header.start, group: header.group, state })
     }
 
     pub(crate) fn has(&self, index: u16) -> bool {

@@ -170,13 +170,13 @@ impl Live {
         write(2, true)?;
         drop(dirs);
         let (view, image) = volume.into_parts();
-        let place = |name: &str| {
+        let make = |name: &str| {
             let path = run.dir.join(name);
             fs::create_dir(&path).map(|()| path).map_err(failed("making a mount point"))
         };
-        let mountpoint = place("present")?;
+        let mountpoint = make("present")?;
         let most = OTHERS.iter().map(|others| others.mounts()).max().unwrap_or(0);
-        let beside = (0..most).map(|i| place(&format!("past{i}"))).collect::<Result<Vec<_>>>()?;
+        let beside = (0..most).map(|i| make(&format!("past{i}"))).collect::<Result<Vec<_>>>()?;
         let session = yore_fuse::mount(view.clone(), &MountConfig::new(&mountpoint, name_of(&image)))?;
         let root = view.root();
         Ok(Live { session, view, root, event, pool, image, mountpoint, beside })
@@ -218,16 +218,16 @@ impl Live {
     /// Mounts what is to be beside it, and begins to read that.
     fn beside(&self, others: Others) -> Result<Beside> {
         let mut beside = Beside { sessions: Vec::new(), reader: None };
-        for place in &self.beside {
+        for mountpoint in &self.beside {
             let pin = self
                 .view
                 .pin(self.event, PinnedBy::Mount)
                 .map_err(BenchError::library("keeping the snapshot"))?;
-            let config = MountConfig::new(place, format!("{}@{}", name_of(&self.image), self.event.0));
+            let config = MountConfig::new(mountpoint, format!("{}@{}", name_of(&self.image), self.event.0));
             let handle = self.session.handle();
             beside.sessions.push(yore_fuse::mount_snapshot(pin, self.root, &config, Some(&handle))?);
             // It has been used.
-            let target = SystemTarget::new(place)?;
+            let target = SystemTarget::new(mountpoint)?;
             target.list(&target.root()?)?;
         }
         beside.sessions.drain(others.mounts()..).try_for_each(end)?;
@@ -242,8 +242,8 @@ impl Live {
     fn end(self) -> Result<()> {
         end(self.session)?;
         drop(self.view);
-        for place in self.beside.iter().chain([&self.mountpoint]) {
-            fs::remove_dir(place).map_err(failed("removing a mount point"))?;
+        for mountpoint in self.beside.iter().chain([&self.mountpoint]) {
+            fs::remove_dir(mountpoint).map_err(failed("removing a mount point"))?;
         }
         fs::remove_file(&self.image).map_err(failed("removing the image"))
     }

@@ -101,9 +101,9 @@ fn read_all(view: &View, pieces: usize, version: u8) -> Result<f64> {
 
 fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
     let bytes = (pieces * LARGE) as u64;
-    let mut places: Vec<u64> = (0..bytes).step_by(SMALL).collect();
-    places.shuffle(&mut rand::rngs::StdRng::seed_from_u64(run.history.large_bytes));
-    places.truncate((places.len() / SHARE).max(1));
+    let mut offsets: Vec<u64> = (0..bytes).step_by(SMALL).collect();
+    offsets.shuffle(&mut rand::rngs::StdRng::seed_from_u64(run.history.large_bytes));
+    offsets.truncate((offsets.len() / SHARE).max(1));
     let mut lines = [
         Line::new(
             format!("overwriting {pieces} MiB and sync, first after a snapshot / without"),
@@ -111,7 +111,7 @@ fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
             Goal::Ratio(0.95),
         ),
         Line::new(
-            format!("overwriting {} random blocks of it and sync, likewise", places.len()),
+            format!("overwriting {} random blocks of it and sync, likewise", offsets.len()),
             Unit::PerSecond,
             Goal::Ratio(0.8),
         ),
@@ -119,8 +119,8 @@ fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
     let (before, data) = (version(0), version(1));
     for round in run.rounds() {
         let round = round?;
-        for (way, line) in lines.iter_mut().enumerate() {
-            let count = if way == 0 { pieces } else { places.len() };
+        for (order, line) in lines.iter_mut().enumerate() {
+            let count = if order == 0 { pieces } else { offsets.len() };
             let mut seconds: [Vec<f64>; 2] = Default::default();
             for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
                 run.options.check_stop()?;
@@ -132,15 +132,15 @@ fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
                     volume.snapshot(true)?;
                 }
                 let file = volume.target.open(&volume.target.root()?, NAME)?;
-                seconds[side].push(timed(count + 1, |i| match (way, places.get(i)) {
+                seconds[side].push(timed(count + 1, |i| match (order, offsets.get(i)) {
                     _ if i == count => volume.target.sync(),
-                    (1, Some(place)) => volume.target.write_at(&file, *place, &data[..SMALL]),
+                    (1, Some(offset)) => volume.target.write_at(&file, *offset, &data[..SMALL]),
                     _ => volume.target.write_at(&file, (i * LARGE) as u64, &data),
                 })?);
                 drop(file);
                 volume.end()?;
             }
-            let done = if way == 0 { bytes as f64 } else { count as f64 };
+            let done = if order == 0 { bytes as f64 } else { count as f64 };
             for (samples, seconds) in line.samples.iter_mut().zip(&seconds) {
                 samples.push(done / median(seconds));
             }

@@ -195,13 +195,13 @@ impl Work {
         let reasons = reasons(&rules, false, &taken, &jiff::tz::TimeZone::UTC).map_err(wrong)?;
         let judged: Vec<(bool, (EventNo, i64))> =
             reasons.iter().map(|why| !why.is_empty()).zip(self.kept.iter().copied()).collect();
-        let going: Vec<EventNo> =
+        let to_forget: Vec<EventNo> =
             judged.iter().filter(|(stays, _)| !stays).map(|(_, (number, _))| *number).collect();
         self.kept = judged.into_iter().filter(|(stays, _)| *stays).map(|(_, one)| one).collect();
-        if going.is_empty() {
+        if to_forget.is_empty() {
             return Ok(());
         }
-        self.volume.forget(&going)
+        self.volume.forget(&to_forget)
     }
 
     fn directory(&mut self) -> Result<()> {

@@ -42,8 +42,8 @@ fn make(run: &Run<'_>, name: &str, pieces: usize, snapshots: bool) -> Result<(Vo
             first = first.or(Some(event));
         }
         for _ in 0..run.history.changes {
-            let place = random.random_range(0..blocks) * SMALL;
-            volume.target.write_at(&file, place as u64, &data[..SMALL])?;
+            let offset = random.random_range(0..blocks) * SMALL;
+            volume.target.write_at(&file, offset as u64, &data[..SMALL])?;
         }
         // Each version has its own blocks on the medium.
         volume.target.fsync(&file)?;

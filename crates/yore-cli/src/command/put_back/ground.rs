@@ -5,7 +5,7 @@ use crate::args;
 use crate::asked::{here, Paths};
 use crate::command::copy::Copy;
 use crate::command::forget::split_root;
-use crate::command::look::{no_answer, not_both, without_times};
+use crate::command::query::{no_answer, not_both, without_times};
 use crate::live;
 use crate::nearest;
 use crate::side::{Host, OnVolume as VolumeSide, Side};
@@ -185,7 +185,7 @@ impl Ground {
     }
 
     /// Keeps the snapshot as of which a path is seen.
-    pub fn keep(&self, then: &Path) -> anyhow::Result<Source> {
+    pub fn pin_source(&self, then: &Path) -> anyhow::Result<Source> {
         let name = || format!("cannot keep the snapshot of {}", self.name(then));
         let client: Box<dyn Client> = match &self.volume {
             None => {
@@ -206,7 +206,7 @@ impl Ground {
             }
         };
         // If the daemon cannot watch one more process, the snapshot is not pinned, and the command goes on.
-        client.keep().with_context(name)?;
+        client.pin().with_context(name)?;
         Ok(Source(Some(client)))
     }
 

@@ -48,7 +48,7 @@ impl<'g> Putter<'g> {
     }
 
     /// That looks, and puts nothing back.
-    pub fn only_looking(ground: &'g Ground) -> anyhow::Result<Putter<'g>> {
+    pub fn dry_run_only(ground: &'g Ground) -> anyhow::Result<Putter<'g>> {
         Putter::new(ground, args::Progress { quiet: true, progress_fd: None })
     }
 

@@ -1,7 +1,7 @@
 //! Paths below what is put back, and lists of what is done there.
 
 use crate::args;
-use crate::command::look;
+use crate::command::query;
 use crate::output::{bytes_of, json_name, List};
 use anyhow::Context as _;
 use serde_json::json;
@@ -41,7 +41,7 @@ pub fn print(listing: args::Listing, wanted: &[Difference], back: &Back) -> anyh
     let mut done: Vec<Difference> = wanted.iter().map(|one| reversed(one, back)).collect();
     done.sort_by(|a, b| a.path.cmp(&b.path));
     for one in &done {
-        look::line(&mut list, one)?;
+        query::line(&mut list, one)?;
     }
     list.done()
 }

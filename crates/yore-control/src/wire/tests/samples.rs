@@ -3,8 +3,8 @@
 
 use crate::wire::ROWS;
 use crate::{
-    Answer, HistoryBytes, Identity, Known, KnownFile, Look, Looked, Named, Page, PolicyHere, Request, Saying,
-    Stopped, Take,
+    Answer, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult, Request,
+    Saying, Stopped, Take,
 };
 use std::path::PathBuf;
 use yore_device::{DeviceError, Holder, HostError, Operation};
@@ -170,7 +170,7 @@ pub(super) fn requests() -> Vec<Request> {
         Request::Last,
         Request::HowFar { question: Some(7) },
         Request::Rest { key: 3, at: 1 << 30 },
-        Request::Look(Look::Identity),
+        Request::Query(Query::Identity),
         Request::Operations { before: Some(1) },
         Request::Pin,
         Request::SpaceRules,
@@ -252,7 +252,7 @@ pub(super) fn answers() -> Vec<Answer> {
         }),
         Answer::HowFar(Some((1, 1 << 40))),
         Answer::Part { key: 3, length: 1 << 26, bytes: vec![0xff; ROWS] },
-        Answer::Looked(Looked::Differences(Vec::new())),
+        Answer::QueryResult(QueryResult::Differences(Vec::new())),
         Answer::Operations { rows: vec![(3, operation())], next: Some(3) },
         Answer::Pinned(true),
         Answer::SpaceRules(RULES),
@@ -277,17 +277,17 @@ pub(super) fn answers() -> Vec<Answer> {
     ]
 }
 
-pub(super) fn looks() -> Vec<Look> {
+pub(super) fn queries() -> Vec<Query> {
     let (from, to, question) = (Some(EventNo(1)), None, u64::MAX);
     vec![
-        Look::Identity,
-        Look::Diff { from, to },
-        Look::Compare { from, to, question },
-        Look::Log { name: b"d/f\xff@then".to_vec(), most: Some(7) },
-        Look::Deleted { recursive: true, question },
-        Look::HistoryBytes,
-        Look::Usage,
-        Look::UsageOf { name: Vec::new() },
+        Query::Identity,
+        Query::Diff { from, to },
+        Query::Compare { from, to, question },
+        Query::Log { name: b"d/f\xff@then".to_vec(), most: Some(7) },
+        Query::Deleted { recursive: true, question },
+        Query::HistoryBytes,
+        Query::Usage,
+        Query::UsageOf { name: Vec::new() },
     ]
 }
 
@@ -322,7 +322,7 @@ fn logged() -> Logged {
     }
 }
 
-pub(super) fn looked() -> Vec<Looked> {
+pub(super) fn query_results() -> Vec<QueryResult> {
     let Logged { facts, kind, inode, incarnation, what, .. } = logged();
     let retained = |n| Retained { data: n, metadata: n << 20 };
     let totals = UsageTotals { live: 1, history: retained(2), exclusive: retained(3) };
@@ -339,15 +339,15 @@ pub(super) fn looked() -> Vec<Looked> {
         after,
     };
     vec![
-        Looked::Identity(Identity { inode, incarnation, event: Some(EventNo(8)) }),
-        Looked::Differences(vec![
+        QueryResult::Identity(Identity { inode, incarnation, event: Some(EventNo(8)) }),
+        QueryResult::Differences(vec![
             difference(Change::Added, None, None, Some(facts)),
             difference(Change::Removed, None, Some(facts), None),
             difference(Change::Modified, None, Some(facts), Some(facts)),
             difference(Change::Renamed, Some(b"old"), Some(facts), Some(facts)),
         ]),
-        Looked::Log(vec![logged()]),
-        Looked::Deleted(vec![Deleted {
+        QueryResult::Log(vec![logged()]),
+        QueryResult::Deleted(vec![Deleted {
             path: b"p".to_vec(),
             last: seen_by("l"),
             kind,
@@ -355,17 +355,17 @@ pub(super) fn looked() -> Vec<Looked> {
             incarnation,
             facts,
         }]),
-        Looked::HistoryBytes(HistoryBytes { files: retained(1), index: 2 }),
-        Looked::Usage(totals, vec![EventUsage { seen: seen_by("s"), exclusive, with_older, shared }]),
-        Looked::UsageOf(totals, vec![StateUsage { state: logged(), exclusive, with_older, shared }]),
+        QueryResult::HistoryBytes(HistoryBytes { files: retained(1), index: 2 }),
+        QueryResult::Usage(totals, vec![EventUsage { seen: seen_by("s"), exclusive, with_older, shared }]),
+        QueryResult::UsageOf(totals, vec![StateUsage { state: logged(), exclusive, with_older, shared }]),
     ]
 }
 
 /// All samples of requests and answers.
 pub(super) fn all_requests() -> Vec<Request> {
-    requests().into_iter().chain(looks().into_iter().map(Request::Look)).collect()
+    requests().into_iter().chain(queries().into_iter().map(Request::Query)).collect()
 }
 
 pub(super) fn all_answers() -> Vec<Answer> {
-    answers().into_iter().chain(looked().into_iter().map(Answer::Looked)).collect()
+    answers().into_iter().chain(query_results().into_iter().map(Answer::QueryResult)).collect()
 }

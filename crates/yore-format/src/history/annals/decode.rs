@@ -109,7 +109,7 @@ fn take_version(reader: &mut Reader<'_>, row: &AnnalsRow<'_>) -> Read<Inode> {
     let there = |field| fields & field != 0;
     let one_place = match fields & (has::PLACE | has::NO_PLACE) {
         0 => row.name.is_some(),
-        place => place != has::PLACE | has::NO_PLACE,
+        start => start != has::PLACE | has::NO_PLACE,
     };
     if fields & !has::ALL != 0 || !one_place {
         return reader.bad("fields", "known ones, and one place", format!("{fields:#x}"));
@@ -190,11 +190,11 @@ fn take_place(reader: &mut Reader<'_>, row: &AnnalsRow<'_>, inode: &mut Inode, f
     inode.parent_incarnation = Incarnation(reader.signed32(FIELD)?.wrapping_add(row.incarnation.0));
     if fields & has::PLACE != 0 {
         inode.parent_cookie = u64::from_le_bytes(reader.array(FIELD)?);
-        let place = (inode.parent, inode.parent_cookie);
-        let is_none = (place, inode.parent_incarnation.0) == ((InodeNo::NONE, 0), 0);
-        must_differ(reader, FIELD, !is_none && in_name != Some(place))?;
-    } else if let Some(place) = in_name {
-        (inode.parent, inode.parent_cookie) = place;
+        let start = (inode.parent, inode.parent_cookie);
+        let is_none = (start, inode.parent_incarnation.0) == ((InodeNo::NONE, 0), 0);
+        must_differ(reader, FIELD, !is_none && in_name != Some(start))?;
+    } else if let Some(start) = in_name {
+        (inode.parent, inode.parent_cookie) = start;
     }
     Ok(())
 }

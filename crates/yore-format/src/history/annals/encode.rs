@@ -97,10 +97,10 @@ impl AnnalsRow<'_> {
     fn fields_of(&self, inode: &Inode) -> u32 {
         let is_of_name =
             |name: &RowName<'_>| (name.directory, name.cookie) == (inode.parent, inode.parent_cookie);
-        let place = (inode.parent, inode.parent_incarnation.0, inode.parent_cookie);
-        let place = match self.name.as_ref().is_some_and(is_of_name) {
+        let start = (inode.parent, inode.parent_incarnation.0, inode.parent_cookie);
+        let start = match self.name.as_ref().is_some_and(is_of_name) {
             true => 0,
-            false if place == (InodeNo::NONE, 0, 0) => has::NO_PLACE,
+            false if start == (InodeNo::NONE, 0, 0) => has::NO_PLACE,
             false => has::PLACE,
         };
         let fields = [
@@ -112,7 +112,7 @@ impl AnnalsRow<'_> {
             (has::DEVICE, inode.rdev != 0),
             (has::POLICY, inode.has_policy),
         ];
-        fields.into_iter().filter(|(_, there)| *there).fold(place, |all, (field, _)| all | field)
+        fields.into_iter().filter(|(_, there)| *there).fold(start, |all, (field, _)| all | field)
     }
 }
 

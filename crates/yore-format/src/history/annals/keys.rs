@@ -189,9 +189,9 @@ impl NameIndexCell {
         let death = EventNo(number(death));
         let mut reader = Reader::new(WHAT, value);
         let birth = take_age(&mut reader, "birth", death)?;
-        let place = reader.number("sequence and shard")?;
-        let Ok(sequence) = u32::try_from(place >> SHARD_BITS) else {
-            return reader.bad("sequence", "a number of 32 bits", place >> SHARD_BITS);
+        let start = reader.number("sequence and shard")?;
+        let Ok(sequence) = u32::try_from(start >> SHARD_BITS) else {
+            return reader.bad("sequence", "a number of 32 bits", start >> SHARD_BITS);
         };
         reader.end()?;
         Ok(NameIndexCell {
@@ -200,7 +200,7 @@ impl NameIndexCell {
             death,
             birth,
             sequence,
-            shard: place as usize % HISTORY_SHARDS,
+            shard: start as usize % HISTORY_SHARDS,
         })
     }
 }

@@ -82,9 +82,9 @@ impl View {
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such event, or if the name meant nothing then.
-    pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
+    pub fn lookup_at(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
         let _passage = self.enter(directory)?;
-        let (event, inode) = at_time::look_back(self.store(), directory, self.event(), name, when)?;
+        let (event, inode) = at_time::lookup_at(self.store(), directory, self.event(), name, when)?;
         Ok(self.as_of(event).past_node(inode))
     }
 

@@ -77,7 +77,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::set_permissions`].
     pub fn set_symlink_attributes(&self, path: impl AsRef<Path>, set: &SetAttr) -> Result<()> {
-        self.set(path.as_ref(), Links::Keep, set, "cannot set attributes of")
+        self.set(path.as_ref(), Links::NoFollow, set, "cannot set attributes of")
     }
 
     /// The value of an extended attribute (`user.note`), or `None` if there is none with that name.

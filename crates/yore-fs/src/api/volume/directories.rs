@@ -112,7 +112,7 @@ impl Volume {
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.removable(path)
-            .and_then(|(place, name)| self.view.rmdir(place.directory.inode(), &name))
+            .and_then(|(located, name)| self.view.rmdir(located.directory.inode(), &name))
             .map_err(|e| e.on_path("cannot remove directory", bytes_of(path)))
     }
 

@@ -149,22 +149,22 @@ impl OpenOptions {
     /// Finds or creates the inode. If somebody else creates it in the meantime, looks it up again.
     fn node(&self, volume: &Volume, path: &Path) -> Result<Node> {
         let view = volume.view();
-        let links = if self.create_new { Links::Keep } else { Links::Follow };
+        let links = if self.create_new { Links::NoFollow } else { Links::Follow };
         loop {
-            let place = path::locate(view, bytes_of(path), links)?;
-            if place.found.is_some() && self.create_new {
+            let located = path::locate(view, bytes_of(path), links)?;
+            if located.found.is_some() && self.create_new {
                 return Err(Error::Exists);
             }
-            if let Some(node) = place.found {
+            if let Some(node) = located.found {
                 return Ok(node);
             }
             if !self.create && !self.create_new {
                 return Err(Error::NotFound);
             }
-            if place.slash {
+            if located.slash {
                 return Err(Error::IsADirectory);
             }
-            let (directory, name) = place.into_named("it is the root directory")?;
+            let (directory, name) = located.into_named("it is the root directory")?;
             let made = view.of(&directory).create(
                 volume.caller(),
                 directory.inode(),

@@ -1,7 +1,7 @@
 //! An open volume, and the way from paths to inodes on it.
 
 use super::options::process_caller;
-use super::path::{self, bytes_of, Links, Place};
+use super::path::{self, bytes_of, Links, Located};
 use crate::{
     Attr, Caller, Error, MkfsOptions, MountOptions, Node, Result, SetAttr, Statfs, View, VolumeInfo,
 };
@@ -166,54 +166,54 @@ impl Volume {
     /// # Errors
     /// As [`Volume::metadata`].
     pub fn symlink_node(&self, path: impl AsRef<Path>) -> Result<Node> {
-        self.find(path.as_ref(), Links::Keep)
+        self.find(path.as_ref(), Links::NoFollow)
     }
 
     pub(super) fn find(&self, path: &Path, links: Links) -> Result<Node> {
         self.locate(path, links)
-            .and_then(|place| place.found.ok_or(Error::NotFound))
+            .and_then(|located| located.found.ok_or(Error::NotFound))
             .map_err(|e| e.on_path("cannot find", bytes_of(path)))
     }
 
-    pub(super) fn locate(&self, path: &Path, links: Links) -> Result<Place> {
+    pub(super) fn locate(&self, path: &Path, links: Links) -> Result<Located> {
         path::locate(&self.view, bytes_of(path), links)
     }
 
     /// The directory and the name of a path that must exist.
-    pub(super) fn named(&self, path: &Path, root: &'static str) -> Result<(Place, Vec<u8>)> {
-        let place = self.locate(path, Links::Keep)?;
-        let name = place.name(root)?.to_vec();
-        match place.found {
-            Some(_) => Ok((place, name)),
+    pub(super) fn named(&self, path: &Path, root: &'static str) -> Result<(Located, Vec<u8>)> {
+        let located = self.locate(path, Links::NoFollow)?;
+        let name = located.name(root)?.to_vec();
+        match located.found {
+            Some(_) => Ok((located, name)),
             None => Err(Error::NotFound),
         }
     }
 
     /// The directory and the name of a path that is to be removed.
-    pub(super) fn removable(&self, path: &Path) -> Result<(Place, Vec<u8>)> {
-        let (place, name) = self.named(path, "the root directory cannot be removed")?;
-        match &place.found {
+    pub(super) fn removable(&self, path: &Path) -> Result<(Located, Vec<u8>)> {
+        let (located, name) = self.named(path, "the root directory cannot be removed")?;
+        match &located.found {
             Some(node) if node.event().is_some() => Err(Error::ReadOnly),
-            _ => Ok((place, name)),
+            _ => Ok((located, name)),
         }
     }
 
     /// The directory and the name of a path that must not exist yet.
     pub(super) fn vacant(&self, path: &Path) -> Result<(Node, Vec<u8>)> {
-        let place = self.locate(path, Links::Keep)?;
-        match place.found {
+        let located = self.locate(path, Links::NoFollow)?;
+        match located.found {
             Some(_) => Err(Error::Exists),
-            None => place.into_named("it exists"),
+            None => located.into_named("it exists"),
         }
     }
 
     /// As `vacant`, for anything but a directory: the path must not end in a slash.
     pub(super) fn vacant_file(&self, path: &Path) -> Result<(Node, Vec<u8>)> {
-        let place = self.locate(path, Links::Keep)?;
-        match place {
-            Place { found: Some(_), .. } => Err(Error::Exists),
-            Place { slash: true, .. } => Err(Error::NotFound),
-            place => place.into_named("it exists"),
+        let located = self.locate(path, Links::NoFollow)?;
+        match located {
+            Located { found: Some(_), .. } => Err(Error::Exists),
+            Located { slash: true, .. } => Err(Error::NotFound),
+            located => located.into_named("it exists"),
         }
     }
 

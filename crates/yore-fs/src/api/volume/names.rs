@@ -1,7 +1,7 @@
 //! Names: giving, changing and removing them.
 
 use super::handle::Volume;
-use super::path::{bytes_of, Links, Place};
+use super::path::{bytes_of, Links, Located};
 use crate::{Error, Node, RenameMode, Result, View};
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ impl Volume {
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.removable(path)
-            .and_then(|(place, name)| self.view.unlink(place.directory.inode(), &name))
+            .and_then(|(located, name)| self.view.unlink(located.directory.inode(), &name))
             .map_err(|e| e.on_path("cannot remove", bytes_of(path)))
     }
 
@@ -72,13 +72,13 @@ impl Volume {
     }
 
     /// Where a rename leads; only directories may have a trailing slash.
-    fn target_of_rename(&self, source: &Place, to: &Path, root: &'static str) -> Result<(Node, Vec<u8>)> {
-        let place = self.locate(to, Links::Keep)?;
+    fn target_of_rename(&self, source: &Located, to: &Path, root: &'static str) -> Result<(Node, Vec<u8>)> {
+        let located = self.locate(to, Links::NoFollow)?;
         let is_directory = source.found.as_ref().is_some_and(|n| n.attr().kind == FileKind::Directory);
-        if place.slash && !is_directory {
+        if located.slash && !is_directory {
             return Err(Error::NotADirectory);
         }
-        place.into_named(root)
+        located.into_named(root)
     }
 
     /// Gives a file a second name. A symbolic link gets the second name itself; it is not followed.
@@ -172,8 +172,8 @@ impl Volume {
     pub fn canonicalize(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
         self.locate(path, Links::Follow)
-            .and_then(|place| match place.found {
-                Some(_) => Ok(place.path),
+            .and_then(|located| match located.found {
+                Some(_) => Ok(located.path),
                 None => Err(Error::NotFound),
             })
             .map_err(|e| e.on_path("cannot find", bytes_of(path)))

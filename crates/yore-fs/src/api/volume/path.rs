@@ -1,6 +1,6 @@
 //! From a path to inodes.
 //!
-//! One walk serves all calls: it ends at a [`Place`], which is the directory that holds (or would hold) the
+//! One walk serves all calls: it ends at a [`Located`], which is the directory that holds (or would hold) the
 //! last name, the name, and what it means now. The target of a symbolic link is spliced into the list of
 //! components still to go, so that neither the nesting of links nor their length needs recursion; forty links
 //! end the walk.
@@ -24,11 +24,11 @@ const LINKS_MAX: u32 = 40;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
     Follow,
-    Keep,
+    NoFollow,
 }
 
 /// Where a path leads.
-pub(super) struct Place {
+pub(super) struct Located {
     /// The directory of the last name. For a path that ends in `/`, `.` or `..` alone, the directory itself.
     pub directory: Node,
     /// The last name; `None` for the root, `.` and `..`.
@@ -43,7 +43,7 @@ pub(super) struct Place {
     pub path: PathBuf,
 }
 
-impl Place {
+impl Located {
     /// The last name, for calls that change it.
     pub fn name(&self, root: &'static str) -> Result<&[u8]> {
         match &self.last {
@@ -76,7 +76,7 @@ impl Pending {
 }
 
 /// Walks `path` from the root.
-pub(super) fn locate(view: &View, path: &[u8], links: Links) -> Result<Place> {
+pub(super) fn locate(view: &View, path: &[u8], links: Links) -> Result<Located> {
     if path.is_empty() {
         return Err(Error::NotFound);
     }
@@ -183,16 +183,16 @@ impl Walk<'_> {
     }
 
     /// Ends at a name in the directory in which the walk stands.
-    fn end(mut self, name: Vec<u8>, found: Option<Node>) -> Place {
+    fn end(mut self, name: Vec<u8>, found: Option<Node>) -> Located {
         self.names.push(name.clone());
         let path = absolute(&self.names);
-        Place { directory: self.current, last: Some(name), dots: false, found, slash: self.slash, path }
+        Located { directory: self.current, last: Some(name), dots: false, found, slash: self.slash, path }
     }
 
     /// Ends at the directory in which the walk stands: the root, or the end of a path that ended in dots.
-    fn end_at_directory(self, dots: bool) -> Result<Place> {
+    fn end_at_directory(self, dots: bool) -> Result<Located> {
         let found = self.view.of(&self.current).node(self.current.inode(), None)?;
         let path = absolute(&self.names);
-        Ok(Place { directory: self.current, last: None, dots, found: Some(found), slash: self.slash, path })
+        Ok(Located { directory: self.current, last: None, dots, found: Some(found), slash: self.slash, path })
     }
 }

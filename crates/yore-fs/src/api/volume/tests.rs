@@ -96,7 +96,7 @@ fn errors_name_the_path() {
 
 /// Promises the rules of opening, and that new files belong to the caller.
 #[test]
-fn opening() {
+fn files_are_opened_as_asked() {
     let v = volume();
     let open =
         |f: fn(&mut OpenOptions) -> &mut OpenOptions, path: &str| f(&mut OpenOptions::new()).open(&v, path);

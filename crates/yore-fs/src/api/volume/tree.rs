@@ -168,16 +168,16 @@ fn is_above(view: &View, stack: &[Doomed], mut at: usize, found: InodeNo) -> Res
 pub(super) fn remove_all(volume: &Volume, path: &Path, each: &mut dyn FnMut(&Path)) -> Result<()> {
     let view = volume.view();
     let cannot = |error: Error, path: &Path| error.on_path("cannot remove", bytes_of(path));
-    let (place, name) = volume.removable(path).map_err(|error| cannot(error, path))?;
-    let parent = place.directory.inode();
-    let Some(node) = place.found.filter(|node| node.attr().kind == FileKind::Directory) else {
+    let (located, name) = volume.removable(path).map_err(|error| cannot(error, path))?;
+    let parent = located.directory.inode();
+    let Some(node) = located.found.filter(|node| node.attr().kind == FileKind::Directory) else {
         view.unlink(parent, &name).map_err(|error| cannot(error, path))?;
         each(path);
         return Ok(());
     };
     let name = std::ffi::OsStr::from_bytes(&name).to_os_string();
     // The nodes below them keep the parents on the stack in use; this keeps the first one's parent.
-    let _held = place.directory;
+    let _held = located.directory;
     let mut stack = vec![Doomed { parent, name, node, path: path.to_path_buf(), above: 0 }];
     while let Some(top) = stack.last() {
         let Some(listed) = batch(volume, top)? else {

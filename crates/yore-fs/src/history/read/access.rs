@@ -180,9 +180,9 @@ impl Access {
     }
 
     /// Keeps the event from being forgotten during the look.
-    fn during<R>(&self, at: EventNo, look: impl FnOnce() -> Result<R>) -> Result<R> {
+    fn during<R>(&self, at: EventNo, read: impl FnOnce() -> Result<R>) -> Result<R> {
         let _seeing = (at != PRESENT).then(|| self.store.past.see(at)).transpose()?;
-        look()
+        read()
     }
 
     /// Which of a directory and those above it an event is sure to know. Not for callers that keep the event

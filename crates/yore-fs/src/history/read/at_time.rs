@@ -24,10 +24,10 @@ mod when;
 pub(crate) use events::{covers, events, kept_from};
 pub use name::{resolve_name, split_time, Resolved};
 pub(crate) use tree::{
-    attr, each_state, entries, entry_at, entry_named, get_xattr, inode, list_xattrs, lookup, parent, place,
+    attr, each_state, entries, entry_at, entry_named, get_xattr, inode, list_xattrs, lookup, name_of, parent,
     read, read_from, readdir, readlink, seek, with, PastInode, PRESENT,
 };
-pub(crate) use when::{event_for, look_back};
+pub(crate) use when::{event_for, lookup_at};
 
 use crate::file;
 use crate::history::record::{Event, Taking, User};

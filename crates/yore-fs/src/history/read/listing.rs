@@ -43,7 +43,7 @@ pub struct ListedEvent {
 }
 
 /// Where a directory is: its path, and itself with all directories that it is in.
-type Place = Option<(PathBuf, Vec<InodeNo>)>;
+type Ancestry = Option<(PathBuf, Vec<InodeNo>)>;
 
 /// Lists show an event that a policy holds for a time as held.
 fn shown(mut event: Event) -> Event {
@@ -67,21 +67,21 @@ impl View {
         let beyond = events.get(PAGE).map(|event| event.number);
         events.truncate(PAGE);
         let this = (directory, Incarnation(self.getattr(directory)?.incarnation));
-        let (mut places, mut listed) = (HashMap::new(), Vec::new());
+        let (mut ancestries, mut listed) = (HashMap::new(), Vec::new());
         for event in events {
             if event.row.kind.is_of_file() {
                 continue;
             }
             let covers = at_time::covers(self.store(), &event, directory)?;
             let of = (event.row.root, event.row.root_incarnation);
-            if !places.contains_key(&of) {
-                places.insert(of, self.place_of(of.0, of.1)?);
+            if !ancestries.contains_key(&of) {
+                ancestries.insert(of, self.ancestry_of(of.0, of.1)?);
             }
-            let place: &Place = &places[&of];
-            let inside = place.as_ref().is_some_and(|(_, inside)| inside.contains(&directory));
+            let ancestry: &Ancestry = &ancestries[&of];
+            let inside = ancestry.as_ref().is_some_and(|(_, inside)| inside.contains(&directory));
             if covers || inside || directory == self.root() {
                 let next = self.store().past.time_after(&self.store().meta, event.number)?;
-                let path = place.as_ref().map(|(path, _)| path.clone());
+                let path = ancestry.as_ref().map(|(path, _)| path.clone());
                 let (pinned, mounted) = self.uses(event.number);
                 let event = shown(event);
                 listed.push(ListedEvent { event, next, covers, own: of == this, pinned, mounted, path });
@@ -202,7 +202,7 @@ impl View {
             Ok((entry.inode, entry.incarnation, event))
         };
         let then = |of: &[u8], when: &When| {
-            let (event, found) = at_time::look_back(store, directory, event, of, when)?;
+            let (event, found) = at_time::lookup_at(store, directory, event, of, when)?;
             Ok((found.attr.inode, Incarnation(found.attr.incarnation), Some(event)))
         };
         if let Resolved::Literal(found) | Resolved::AtTime(found) =
@@ -242,20 +242,20 @@ impl View {
             Err(e) => return Err(e),
         };
         if attr.kind == crate::FileKind::Directory {
-            return Ok(self.place_of(inode, Incarnation(attr.incarnation))?.map(|(path, _)| path));
+            return Ok(self.ancestry_of(inode, Incarnation(attr.incarnation))?.map(|(path, _)| path));
         }
         let directory = self.store().cell(inode)?.state.read().inode.parent;
         if directory == InodeNo::NONE {
             return Ok(None);
         }
         let above = self.store().cell(directory)?.incarnation;
-        let (above, name) = (self.place_of(directory, above)?, present.name_in(directory, inode)?);
+        let (above, name) = (self.ancestry_of(directory, above)?, present.name_in(directory, inode)?);
         let path = above.zip(name);
         Ok(path.map(|((above, _), name)| above.join(std::ffi::OsStr::from_bytes(&name))))
     }
 
     /// Where a directory is now; `None` if it is gone, is being moved just now, or is no directory.
-    fn place_of(&self, directory: InodeNo, incarnation: Incarnation) -> Result<Place> {
+    fn ancestry_of(&self, directory: InodeNo, incarnation: Incarnation) -> Result<Ancestry> {
         let present = self.present();
         let gone = |e: Error| match e {
             Error::Stale | Error::NotADirectory => Ok(None),

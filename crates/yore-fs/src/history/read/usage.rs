@@ -32,7 +32,7 @@ use yore_format::{EventNo, Incarnation, Version, BLOCK_SIZE, HISTORY_SHARDS};
 /// How many versions are looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;
 /// How many directories' places over time are remembered.
-const PLACES: usize = 4096;
+const SPANS_MOST: usize = 4096;
 
 /// Bytes that only history holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -278,7 +278,7 @@ struct Walk<'s> {
     /// For each of these events, and one more.
     sums: Vec<Sum>,
     /// When directories were at or below the root.
-    places: HashMap<InodeNo, Spans>,
+    spans: HashMap<InodeNo, Spans>,
 }
 
 impl<'s> Walk<'s> {
@@ -293,7 +293,7 @@ impl<'s> Walk<'s> {
         let is_here = |event: &Event| events.binary_search_by_key(&event.number, |here| here.number).is_ok();
         let needed_elsewhere = Needed::of(store, |event| !is_here(event))?;
         let needed = Needed::load(store)?;
-        Ok(Walk { store, root, needed, needed_elsewhere, stays: None, events, sums, places: HashMap::new() })
+        Ok(Walk { store, root, needed, needed_elsewhere, stays: None, events, sums, spans: HashMap::new() })
     }
 
     /// Looks at the versions of a shard.
@@ -374,14 +374,14 @@ impl<'s> Walk<'s> {
         if !has_one_name(inode) || no == InodeNo::ROOT {
             return Ok(Vec::new());
         }
-        let above = self.place(inode.parent)?;
+        let above = self.spans_of(inode.parent)?;
         let both = above.iter().map(|(from, to)| ((*from).max(born), (*to).min(end)));
         Ok(both.filter(|(from, to)| from < to).collect())
     }
 
     /// The spans in which a directory was at or below the root. O(states of it and of those above).
-    fn place(&mut self, directory: InodeNo) -> Result<Spans> {
-        if let Some(known) = self.places.get(&directory) {
+    fn spans_of(&mut self, directory: InodeNo) -> Result<Spans> {
+        if let Some(known) = self.spans.get(&directory) {
             return Ok(known.clone());
         }
         let (mut left, mut met) = (vec![(directory, EventNo(0), PRESENT)], HashSet::new());
@@ -409,11 +409,11 @@ impl<'s> Walk<'s> {
                 None => spans.push((from, to)),
             }
         }
-        if self.places.len() >= PLACES {
-            self.places.clear();
+        if self.spans.len() >= SPANS_MOST {
+            self.spans.clear();
         }
         let spans: Spans = spans.into();
-        self.places.insert(directory, spans.clone());
+        self.spans.insert(directory, spans.clone());
         Ok(spans)
     }
 }

@@ -17,7 +17,7 @@ use crate::{symlink, xattr, Error, InodeNo, Result};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_core::alloc::{KeptGroups, Run};
+use yore_core::alloc::{PinnedGroups, Run};
 use yore_core::btree::Tree;
 use yore_core::extent::{self, Extent};
 use yore_core::retained;
@@ -48,7 +48,7 @@ pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version
         (None, Some(cell)) => alone.content(Some(&cell.state.read().inode))?,
         (None, None) => alone.content(None)?,
     }
-    let mut groups = KeptGroups::default();
+    let mut groups = PinnedGroups::default();
     alone.prepare(&mut groups)?;
     let mut state = cell.as_ref().map(|cell| cell.state.write());
     let in_use = state.as_ref().filter(|_| same.is_some()).map(|state| &state.inode);
@@ -59,7 +59,7 @@ pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version
     let blocks = alone.free(&mut op, removed);
     drop(op);
     if let Some(state) = state.as_mut().filter(|_| is_newest) {
-        state.ask_kept_anew();
+        state.ask_recorded_anew();
     }
     store.versions.forget(no, version.inode.born);
     Ok(blocks)
@@ -130,7 +130,7 @@ impl<'s> Alone<'s> {
         }
         let mut known = Next::default();
         if let Some(inode) = next {
-            self.look_at_next(inode, &mut known)?;
+            self.examine_next(inode, &mut known)?;
         }
         let mut extents: Vec<Extent> = Vec::new();
         let no = self.no;
@@ -152,7 +152,7 @@ impl<'s> Alone<'s> {
         Ok(())
     }
 
-    fn look_at_next(&self, inode: &Inode, known: &mut Next) -> Result<()> {
+    fn examine_next(&self, inode: &Inode, known: &mut Next) -> Result<()> {
         let (no, end) = (self.no, self.version.end);
         let extents = &mut known.extents;
         let mut enter = |extent: Extent| {
@@ -216,7 +216,7 @@ impl<'s> Alone<'s> {
     }
 
     /// Brings into memory, and keeps there, what freeing the blocks changes.
-    fn prepare(&mut self, groups: &mut KeptGroups) -> Result<()> {
+    fn prepare(&mut self, groups: &mut PinnedGroups) -> Result<()> {
         let (meta, alloc) = (&self.store.meta, &self.store.alloc);
         self.runs.sort_unstable_by_key(|run| run.start);
         for run in &self.runs {
@@ -280,7 +280,7 @@ pub(crate) fn let_go(
 /// The parts of an extent that none of `others` has in the same place.
 fn without(extent: &Extent, others: &BTreeMap<u64, Extent>) -> Vec<Run> {
     let (first, end) = (extent.0, extent.0 + u64::from(extent.1.len));
-    let place = |extent: &Extent| extent.1.start.0.wrapping_sub(extent.0);
+    let shift = |extent: &Extent| extent.1.start.0.wrapping_sub(extent.0);
     let (mut runs, mut at) = (Vec::new(), first);
     let mut add = |from: u64, to: u64| {
         if from < to {
@@ -291,7 +291,7 @@ fn without(extent: &Extent, others: &BTreeMap<u64, Extent>) -> Vec<Run> {
     let before = others.range(..first).next_back();
     for (_, other) in before.into_iter().chain(others.range(first..end)) {
         let (from, to) = (other.0.max(at), (other.0 + u64::from(other.1.len)).min(end));
-        if from < to && place(other) == place(extent) {
+        if from < to && shift(other) == shift(extent) {
             add(at, from);
             at = to;
         }

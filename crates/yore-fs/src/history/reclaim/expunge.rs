@@ -227,9 +227,9 @@ struct Work<'w> {
 
 impl Work<'_> {
     /// Asks every so often whether to go on.
-    fn looked_at(&mut self) -> ControlFlow<()> {
-        self.so_far.looked_at += 1;
-        match self.so_far.looked_at % BATCH as u64 {
+    fn examined(&mut self) -> ControlFlow<()> {
+        self.so_far.examined += 1;
+        match self.so_far.examined % BATCH as u64 {
             0 => (self.ask)(self.so_far),
             _ => ControlFlow::Continue(()),
         }
@@ -251,7 +251,7 @@ impl Work<'_> {
             if inode.parent != InodeNo::NONE {
                 self.names_at(file, inode.parent, inode.parent_cookie, (inode.born, end))?;
             }
-            if self.looked_at().is_break() {
+            if self.examined().is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -332,7 +332,7 @@ impl Work<'_> {
                     loose::detach_entry(self.store, &cell, cookie, file)?;
                 }
                 for _ in 0..count {
-                    if self.looked_at().is_break() {
+                    if self.examined().is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
@@ -363,7 +363,7 @@ impl Work<'_> {
                 for (file, name) in found {
                     self.name(&file, &name)?;
                 }
-                self.so_far.looked_at += BATCH as u64;
+                self.so_far.examined += BATCH as u64;
                 if (self.ask)(self.so_far).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -383,7 +383,7 @@ impl Work<'_> {
             }
             self.so_far.blocks += give_up_version(store, file.inode, &version)?;
             self.so_far.given_up += 1;
-            if self.looked_at().is_break() {
+            if self.examined().is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }

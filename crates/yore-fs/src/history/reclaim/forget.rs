@@ -121,8 +121,8 @@ impl Work<'_> {
                 loop {
                     let ended = self.store.past.ended(&self.store.meta, shard, at, last, BATCH)?;
                     for one in &ended {
-                        self.look_at(one)?;
-                        self.so_far.looked_at += 1;
+                        self.examine(one)?;
+                        self.so_far.examined += 1;
                     }
                     let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else {
                         progress.add(last.0.saturating_sub(at.end.0));
@@ -144,12 +144,12 @@ impl Work<'_> {
     fn seen_by(&mut self, file: InodeNo, event: EventNo) -> Result<bool> {
         let (past, meta) = (&self.store.past, &self.store.meta);
         let version = past.version(meta, file, event)?.filter(|version| event < version.end);
-        let place = |inode: &Inode| has_one_name(inode).then_some((inode.parent, inode.parent_cookie));
+        let name_of = |inode: &Inode| has_one_name(inode).then_some((inode.parent, inode.parent_cookie));
         let name = match &version {
-            Some(version) => place(&version.inode),
+            Some(version) => name_of(&version.inode),
             None => match self.store.cell(file) {
                 Ok(cell) => {
-                    Some(cell.state.read()).filter(|s| s.inode.born <= event).and_then(|s| place(&s.inode))
+                    Some(cell.state.read()).filter(|s| s.inode.born <= event).and_then(|s| name_of(&s.inode))
                 }
                 Err(Error::Stale) => None,
                 Err(e) => return Err(e),
@@ -165,13 +165,13 @@ impl Work<'_> {
         let named = name.zip(death).map(|((inode, cookie), end)| Ended { end, inode, cookie });
         let next = self.needed.next();
         for ended in ended.into_iter().chain(named).filter(|ended| ended.end <= next) {
-            self.look_at(&ended)?;
-            self.so_far.looked_at += 1;
+            self.examine(&ended)?;
+            self.so_far.examined += 1;
         }
         Ok(name.is_some())
     }
 
-    fn look_at(&mut self, ended: &Ended) -> Result<()> {
+    fn examine(&mut self, ended: &Ended) -> Result<()> {
         let freed = match ended.cookie {
             0 => self.version(ended)?,
             _ => self.name(ended)?,

@@ -180,7 +180,7 @@ impl Past {
     ///
     /// # Errors
     /// As [`Past::cover`].
-    pub(crate) fn must_keep(&self, store: &Core, cell: &InodeCell, inode: &Inode) -> Result<bool> {
+    pub(crate) fn must_preserve(&self, store: &Core, cell: &InodeCell, inode: &Inode) -> Result<bool> {
         Ok(self.is_any() && inode.born <= self.cover(store, cell, inode)?)
     }
 }

@@ -366,7 +366,7 @@ pub(super) fn check_there(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
 #[non_exhaustive]
 pub struct Forgetting {
     /// Versions and names looked at.
-    pub looked_at: u64,
+    pub examined: u64,
     /// Versions and names given up.
     pub given_up: u64,
     /// Blocks freed, of data and of metadata.

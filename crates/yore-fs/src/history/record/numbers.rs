@@ -22,7 +22,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// One more event is kept.
-    pub(super) fn keep(&mut self, number: EventNo, row: &EventRow) {
+    pub(super) fn insert(&mut self, number: EventNo, row: &EventRow) {
         let file = row.kind.is_of_file().then_some(row.root);
         self.kept.insert(number, file);
         match file {

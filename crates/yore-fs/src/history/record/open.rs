@@ -117,7 +117,7 @@ impl Past {
             match event.row.state {
                 EventState::Kept => {
                     self.users.add(&event.row);
-                    numbers.keep(event.number, &event.row);
+                    numbers.insert(event.number, &event.row);
                 }
                 EventState::Dying => drop(numbers.dead.insert(event.number)),
                 EventState::Forgotten => {

@@ -336,7 +336,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn kept(&self, meta: &Meta, no: InodeNo) -> Result<EventNo> {
+    pub(crate) fn recorded_until(&self, meta: &Meta, no: InodeNo) -> Result<EventNo> {
         if !self.is_any() {
             return Ok(EventNo(0));
         }

@@ -130,7 +130,7 @@ impl Past {
 
     /// Called inside the Op that enters an event: it counts from now on.
     fn note_taken(&self, number: EventNo, row: &EventRow) {
-        self.numbers.write().keep(number, row);
+        self.numbers.write().insert(number, row);
         self.users.add(row);
         self.last.store(number.0, Ordering::Release);
         if row.kind.is_of_file() {

@@ -23,9 +23,9 @@ fn a_name_does_not_end_twice_with_one_number() {
     assert_eq!(event(&volume), number, "what comes between");
     let state = root.state.write();
     let mut pins = Pins::new();
-    let looked = dir::look(store, &state, InodeNo::ROOT, b"a", &mut pins).unwrap();
-    let dir::Looked::Taken(found, _) = looked else { panic!("it is there") };
-    let going = OldName {
+    let found = dir::lookup_to_change(store, &state, InodeNo::ROOT, b"a", &mut pins).unwrap();
+    let dir::Lookup::Taken(found, _) = found else { panic!("it is there") };
+    let old_name = OldName {
         excluded: false,
         directory: &root,
         inode: &state.inode,
@@ -34,6 +34,6 @@ fn a_name_does_not_end_twice_with_one_number() {
         cover: EventNo(0),
     };
     assert_eq!(found.birth, number);
-    let keep = store.past.prepare(store, number, Vec::new(), &[going]).unwrap();
-    assert!(keep.is_empty(), "nobody has seen it");
+    let recording = store.past.prepare(store, number, Vec::new(), &[old_name]).unwrap();
+    assert!(recording.is_empty(), "nobody has seen it");
 }

@@ -162,9 +162,9 @@ pub(super) fn without_still(all: Vec<Difference>) -> Vec<Difference> {
         Change::Renamed => one.kind == FileKind::Directory && !is_moved(one),
         Change::Removed | Change::Modified => false,
     };
-    let going: HashSet<Vec<u8>> = all.iter().filter(goes).map(|one| one.path.clone()).collect();
+    let leaving: HashSet<Vec<u8>> = all.iter().filter(goes).map(|one| one.path.clone()).collect();
     let still = |mut one: Difference| {
-        if is_moved(&one) && !going.contains(parent(&one.path)) {
+        if is_moved(&one) && !leaving.contains(parent(&one.path)) {
             (one.change, one.old_path) = (Change::Modified, None);
             return (!one.what.is_empty()).then_some(one);
         }
@@ -206,11 +206,11 @@ pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference
         for (one, left) in all.iter().zip(&mut is_left).filter(|(_, left)| !**left) {
             let then = back.of(one);
             let is_of = |path: &Vec<u8>| paths.contains(path);
-            let has_no_place = then
+            let has_no_parent = then
                 .as_ref()
                 .is_some_and(|then| ancestors(then).skip(1).any(|above| not_back.contains(above)));
             let is_needed = one.change == Change::Added && needed.contains(&one.path);
-            if is_of(&one.path) || then.as_ref().is_some_and(is_of) || has_no_place || is_needed {
+            if is_of(&one.path) || then.as_ref().is_some_and(is_of) || has_no_parent || is_needed {
                 *left = true;
                 changed = true;
             }

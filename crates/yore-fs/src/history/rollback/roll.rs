@@ -173,8 +173,8 @@ impl Roll {
     /// Damage and device errors.
     pub(super) fn data_blocks(&self) -> Result<u64> {
         let added = self.wanted.iter().filter(|one| one.change == Change::Added);
-        let going: HashSet<&[u8]> = added.map(|one| &one.path[..]).collect();
-        let staying = self.live_names(&going)?;
+        let leaving: HashSet<&[u8]> = added.map(|one| &one.path[..]).collect();
+        let staying = self.live_names(&leaving)?;
         let (mut counted, mut blocks) = (HashSet::new(), 0);
         for one in self.wanted.iter().filter(|one| one.kind == FileKind::Regular) {
             let is_made = match one.change {
@@ -195,7 +195,7 @@ impl Roll {
     /// The first step that fails. What was done stays.
     pub(super) fn run(&mut self) -> Result<()> {
         self.clear()?;
-        self.place()?;
+        self.restore_names()?;
         // This comes before new files are made, which may get the numbers of those that are gone.
         self.live = self.live_names(&HashSet::new())?;
         self.change_files()?;
@@ -213,17 +213,17 @@ impl Roll {
 
     /// Removes what was added and sets aside what was renamed, from the bottom up.
     fn clear(&mut self) -> Result<()> {
-        let is_going = |one: &&Difference| matches!(one.change, Change::Added | Change::Renamed);
-        let mut going: Vec<Difference> = self.wanted.iter().filter(is_going).cloned().collect();
-        going.sort_by_key(|one| std::cmp::Reverse(depth(&one.path)));
-        for one in going {
+        let leaves = |one: &&Difference| matches!(one.change, Change::Added | Change::Renamed);
+        let mut leaving: Vec<Difference> = self.wanted.iter().filter(leaves).cloned().collect();
+        leaving.sort_by_key(|one| std::cmp::Reverse(depth(&one.path)));
+        for one in leaving {
             self.touched.insert(self.back.then(parent(&one.path)));
             match (one.change, &one.old_path) {
                 (Change::Renamed, Some(old)) => {
                     self.set_aside(&one.path, old.clone())?;
                 }
                 _ if one.kind == FileKind::Directory => {
-                    self.keep_what_was_there(&one.path)?;
+                    self.preserve_directory(&one.path)?;
                     self.trees.remove_directory(&one.path)?;
                 }
                 _ => self.trees.remove(&one.path)?,
@@ -249,7 +249,7 @@ impl Roll {
 
     /// Sets aside what is still in a directory that was added. File by file, it looks the same as what was
     /// under the same path in another directory at that time.
-    fn keep_what_was_there(&mut self, dir: &[u8]) -> Result<()> {
+    fn preserve_directory(&mut self, dir: &[u8]) -> Result<()> {
         for name in self.trees.list(dir)? {
             let path = [dir, b"/", &name].concat();
             self.set_aside(&path, path.clone())?;
@@ -258,7 +258,7 @@ impl Roll {
     }
 
     /// Gives directories, and everything that was set aside, their past places, from the top down.
-    fn place(&mut self) -> Result<()> {
+    fn restore_names(&mut self) -> Result<()> {
         let made =
             self.wanted.iter().filter(|one| one.change == Change::Removed && one.kind == FileKind::Directory);
         let mut coming: Vec<(Vec<u8>, Option<usize>)> = made.map(|one| (one.path.clone(), None)).collect();
@@ -319,8 +319,8 @@ impl Roll {
     }
 
     /// For each file that had several names and lost one, a present name below the directory. Names that are
-    /// `going` do not count; but what is in a directory that goes, stays.
-    fn live_names(&self, going: &HashSet<&[u8]>) -> Result<HashMap<InodeNo, Vec<u8>>> {
+    /// `leaving` do not count; but what is in a directory that goes, stays.
+    fn live_names(&self, leaving: &HashSet<&[u8]>) -> Result<HashMap<InodeNo, Vec<u8>>> {
         let gone = self.wanted.iter().filter(|one| one.change == Change::Removed);
         let several = gone.filter(|one| one.before.is_some_and(|before| before.links > 1));
         let files = several.filter(|one| one.kind != FileKind::Directory);
@@ -339,7 +339,7 @@ impl Roll {
                     Some(is) if is.kind == FileKind::Directory => {
                         left.extend(met.insert(is.inode).then_some(path))
                     }
-                    Some(is) if sought.contains(&is.inode) && !going.contains(&path[..]) => {
+                    Some(is) if sought.contains(&is.inode) && !leaving.contains(&path[..]) => {
                         live.insert(is.inode, path);
                     }
                     _ => {}

@@ -130,7 +130,7 @@ impl Trees {
 
     /// The directory that contains, or will contain, the last name of a path. It records that the name
     /// changes.
-    fn place<'p>(&self, path: &'p [u8]) -> Result<(InodeNo, &'p [u8])> {
+    fn parent_of<'p>(&self, path: &'p [u8]) -> Result<(InodeNo, &'p [u8])> {
         let (above, name) = split(path);
         let directory = self.inode(above)?;
         self.note(directory)?;
@@ -151,19 +151,19 @@ impl Trees {
     /// Removes a name of something that is not a directory.
     pub(super) fn remove(&self, path: &[u8]) -> Result<()> {
         self.note(self.inode(path)?)?;
-        let (directory, name) = self.place(path)?;
+        let (directory, name) = self.parent_of(path)?;
         self.now.unlink(directory, name).map_err(|e| e.on_path("cannot remove", path))
     }
 
     /// Removes an empty directory.
     pub(super) fn remove_directory(&self, path: &[u8]) -> Result<()> {
         self.note(self.inode(path)?)?;
-        let (directory, name) = self.place(path)?;
+        let (directory, name) = self.parent_of(path)?;
         self.now.rmdir(directory, name).map_err(|e| e.on_path("cannot remove", path))
     }
 
     fn create(&self, caller: &Caller, path: &[u8], new: &NewFile<'_>) -> Result<InodeNo> {
-        let (directory, name) = self.place(path)?;
+        let (directory, name) = self.parent_of(path)?;
         let made: InUse =
             self.change("cannot make", path, |store| ops::create(store, caller, directory, name, new))?;
         Ok(made.cell.no)
@@ -209,7 +209,7 @@ impl Trees {
     /// Moves something to another path, which must be free.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
         self.note(self.inode(from)?)?;
-        let ((old, name), (new, new_name)) = (self.place(from)?, self.place(to)?);
+        let ((old, name), (new, new_name)) = (self.parent_of(from)?, self.parent_of(to)?);
         let done = self.now.rename(old, name, new, new_name, RenameMode::NoReplace);
         done.map_err(|e| e.on_path("cannot rename", from))
     }
@@ -218,7 +218,7 @@ impl Trees {
     pub(super) fn link(&self, original: &[u8], path: &[u8]) -> Result<()> {
         let inode = self.inode(original)?;
         self.note(inode)?;
-        let (directory, name) = self.place(path)?;
+        let (directory, name) = self.parent_of(path)?;
         self.now.link(inode, directory, name).map(drop).map_err(|e| e.on_path("cannot link", path))
     }
 

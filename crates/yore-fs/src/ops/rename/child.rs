@@ -47,7 +47,7 @@ impl<'a> Child<'a> {
     }
 
     /// Notes in the inode that its name is in another place. The caller stores the inode.
-    pub(super) fn change_place(
+    pub(super) fn change_parent(
         &mut self,
         directory: InodeNo,
         incarnation: Incarnation,
@@ -63,7 +63,7 @@ impl<'a> Child<'a> {
 /// Versions that are kept in the Op of the call, and the intervals that wait for them.
 #[derive(Default)]
 pub(super) struct Versions {
-    pub(super) ending: Vec<OldVersion>,
+    pub(super) old_versions: Vec<OldVersion>,
     pub(super) waits: Vec<(InodeNo, Duration)>,
 }
 

@@ -4,9 +4,9 @@ use super::*;
 
 #[test]
 fn what_is_before_a_time_ends_where_it_begins() {
-    let begins = |zone: &TimeZone, text: &str, meant: &str| {
+    let begins = |zone: &TimeZone, text: &str, expected: &str| {
         let begin = parse_begin(text, utc("2026-11-20T14:05:30Z"), zone);
-        assert_eq!(begin, Ok(When::At(utc(meant))), "{text:?} should begin at {meant}");
+        assert_eq!(begin, Ok(When::At(utc(expected))), "{text:?} should begin at {expected}");
     };
     for (text, begin) in [
         ("2026-11", "2026-11-01T00:00:00Z"),

@@ -1,6 +1,6 @@
 //! Which events a directory and those above it have, and what these events show.
 
-use super::tree::{directory_in_use, parent, place, with};
+use super::tree::{directory_in_use, name_of, parent, with};
 use crate::history::record::Event;
 use crate::store::Store;
 use crate::{dir, Error, InodeNo, Result};
@@ -81,8 +81,8 @@ pub(crate) fn covers(store: &Arc<Store>, event: &Event, directory: InodeNo) -> R
         if at == event.row.root {
             return Ok(true);
         }
-        match place(store, at, event.number)? {
-            Some(place) => at = place.directory,
+        match name_of(store, at, event.number)? {
+            Some(name) => at = name.directory,
             None => return Ok(false),
         }
     }

@@ -286,7 +286,7 @@ pub(crate) fn entry_at(
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn place(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<Option<PastEntry>> {
+pub(crate) fn name_of(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<Option<PastEntry>> {
     let found = with(store, no, event, |_, state| {
         let inode = &state.inode;
         Ok((inode.parent, inode.parent_cookie, inode.incarnation))

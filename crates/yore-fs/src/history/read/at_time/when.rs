@@ -98,7 +98,7 @@ pub(crate) fn event_for(
 ///
 /// # Errors
 /// `NotFound` if there is no such event, or if nothing was there then; damage and device errors.
-pub(crate) fn look_back(
+pub(crate) fn lookup_at(
     store: &Arc<Store>,
     directory: InodeNo,
     from: Option<EventNo>,
@@ -106,8 +106,8 @@ pub(crate) fn look_back(
     when: &When,
 ) -> Result<(EventNo, PastInode)> {
     let asked = match when {
-        When::Last(count) => return look_back_counted(store, directory, from, name, *count),
-        When::Named(event_name) => return look_back_named(store, directory, from, name, event_name),
+        When::Last(count) => return lookup_nth_last(store, directory, from, name, *count),
+        When::Named(event_name) => return lookup_named(store, directory, from, name, event_name),
         When::At(time) => Asked::at(store, *time)?,
     };
     let of_directory = asked.covering(store, directory, from)?;
@@ -138,8 +138,8 @@ pub(crate) fn look_back(
     }
 }
 
-/// As [`look_back`], as of an event that is counted back from the last one.
-fn look_back_counted(
+/// As [`lookup_at`], as of an event that is counted back from the last one.
+fn lookup_nth_last(
     store: &Arc<Store>,
     directory: InodeNo,
     from: Option<EventNo>,
@@ -157,9 +157,9 @@ fn look_back_counted(
     Ok((number, found?))
 }
 
-/// As [`look_back`], as of an event that has a name: an event of the named file or directory itself, or else
+/// As [`lookup_at`], as of an event that has a name: an event of the named file or directory itself, or else
 /// of the nearest directory above.
-fn look_back_named(
+fn lookup_named(
     store: &Arc<Store>,
     directory: InodeNo,
     from: Option<EventNo>,

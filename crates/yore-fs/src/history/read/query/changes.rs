@@ -33,8 +33,8 @@ pub(super) fn changes(store: &Arc<Store>, no: InodeNo, older: EventNo, newer: Ev
             }
             Ok(Some((what, was.xattr_root != state.inode.xattr_root)))
         })?;
-        let Some((mut what, look_at_xattrs)) = found else { continue };
-        if look_at_xattrs && xattrs(store, no, older)? != xattrs(store, no, newer)? {
+        let Some((mut what, compare_xattrs)) = found else { continue };
+        if compare_xattrs && xattrs(store, no, older)? != xattrs(store, no, newer)? {
             what |= What::XATTRS;
         }
         return Ok(what);

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use yore_format::{EventNo, EventState, Incarnation, HISTORY_SHARDS};
 
 /// What looking at one inode counts in the progress.
-const LOOK: u64 = 4096;
+const PAIR_COST: u64 = 4096;
 /// How many ends of versions are looked up at a time.
 const BATCH: usize = 256;
 
@@ -75,10 +75,10 @@ fn find(
         return Ok((Vec::new(), Vec::new()));
     }
     let changed = diff.changed()?;
-    progress.expect(changed.len() as u64 * LOOK);
+    progress.expect(changed.len() as u64 * PAIR_COST);
     for no in changed {
-        skip_gone(diff.look_at(no))?;
-        progress.add(LOOK);
+        skip_gone(diff.compare_inode(no))?;
+        progress.add(PAIR_COST);
     }
     diff.follow_names()?;
     let mut found = diff.finish(with_moved)?;
@@ -198,7 +198,7 @@ impl<'s> Diff<'s> {
     }
 
     /// Enters how an inode that may have changed differs.
-    fn look_at(&mut self, no: InodeNo) -> Result<()> {
+    fn compare_inode(&mut self, no: InodeNo) -> Result<()> {
         let _seeing = self.store.past.see_all(&self.events)?;
         let (Some(was), Some(is)) = (self.facts(no, self.from.event)?, self.facts(no, self.to.event)?) else {
             return Ok(());
@@ -241,8 +241,8 @@ impl<'s> Diff<'s> {
     /// Whether a file that has one name can be reached by it.
     fn is_reached(&mut self, no: InodeNo, side: Side) -> Result<bool> {
         let event = self.tree(side).event;
-        match at_time::place(self.store, no, event)? {
-            Some(place) => self.tree(side).has(place.directory),
+        match at_time::name_of(self.store, no, event)? {
+            Some(entry_then) => self.tree(side).has(entry_then.directory),
             None => Ok(true),
         }
     }
@@ -404,10 +404,10 @@ impl<'s> Diff<'s> {
                 named.push((of, kind, Vec::new()));
                 continue;
             }
-            match at_time::place(self.store, of.0, self.to.event)? {
-                Some(place) if kind == FileKind::Directory || facts.links == 1 => {
-                    let had = self.had_name(of, place.directory, &place.name)?;
-                    let path = self.to.path_of(place.directory, &place.name)?.filter(|_| had);
+            match at_time::name_of(self.store, of.0, self.to.event)? {
+                Some(entry_then) if kind == FileKind::Directory || facts.links == 1 => {
+                    let had = self.had_name(of, entry_then.directory, &entry_then.name)?;
+                    let path = self.to.path_of(entry_then.directory, &entry_then.name)?.filter(|_| had);
                     named.extend(path.map(|path| (of, kind, path)));
                 }
                 _ => drop(of_several_names.insert(of)),

@@ -171,7 +171,7 @@ fn begin(kept: &KeptEvents<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
         |of: &[u8], event| at_time::entry_named(store, directory, of, event)?.ok_or(Error::NotFound);
     let from = (event != PRESENT).then_some(event);
     let literal = || Ok((name, event, Some(entry_at(name, event)?)));
-    let then = |of, when: &When| Ok((of, at_time::look_back(store, directory, from, of, when)?.0, None));
+    let then = |of, when: &When| Ok((of, at_time::lookup_at(store, directory, from, of, when)?.0, None));
     match at_time::resolve_name(name, literal, then)? {
         Resolved::Literal((.., Some(entry))) => {
             let first = stretch(store, entry.clone(), end.min(entry.death))?;
@@ -207,9 +207,9 @@ fn what_went(kept: &KeptEvents<'_>, last: &Stretch) -> Result<Gone> {
     let moved = last::lived_on(kept, entry)?;
     let path = match moved {
         true => {
-            let place = at_time::place(kept.store, entry.inode, PRESENT)?;
-            let place = place.filter(|place| place.incarnation == entry.incarnation);
-            place.map(|place| path_of(kept.store, &place, None)).transpose()?.flatten()
+            let entry_then = at_time::name_of(kept.store, entry.inode, PRESENT)?;
+            let entry_then = entry_then.filter(|entry_then| entry_then.incarnation == entry.incarnation);
+            entry_then.map(|entry_then| path_of(kept.store, &entry_then, None)).transpose()?.flatten()
         }
         false => None,
     };
@@ -219,7 +219,7 @@ fn what_went(kept: &KeptEvents<'_>, last: &Stretch) -> Result<Gone> {
 fn of_itself(store: &Arc<Store>, directory: InodeNo, event: EventNo) -> Result<Begin> {
     let end = if event == PRESENT { PRESENT } else { EventNo(event.0 + 1) };
     let begin = |first| Begin { first, current: Some(event), gone: None };
-    if let Some(entry) = at_time::place(store, directory, event)? {
+    if let Some(entry) = at_time::name_of(store, directory, event)? {
         return stretch(store, entry, end).map(begin);
     }
     // The root directory, or the root of the event.
@@ -250,9 +250,11 @@ fn stretch(store: &Arc<Store>, entry: PastEntry, end: EventNo) -> Result<Stretch
 /// nothing is known.
 fn earlier_name(store: &Arc<Store>, entry: &PastEntry) -> Result<Option<Stretch>> {
     let Some(before) = entry.birth.0.checked_sub(1).map(EventNo).filter(|n| n.0 > 0) else { return Ok(None) };
-    let place = at_time::place(store, entry.inode, before)?;
-    let Some(place) = place.filter(|place| place.incarnation == entry.incarnation) else { return Ok(None) };
-    stretch(store, place, entry.birth).map(Some).or_else(unknown)
+    let entry_then = at_time::name_of(store, entry.inode, before)?;
+    let Some(entry_then) = entry_then.filter(|entry_then| entry_then.incarnation == entry.incarnation) else {
+        return Ok(None);
+    };
+    stretch(store, entry_then, entry.birth).map(Some).or_else(unknown)
 }
 
 /// What the first of these names meant before. If it meant nothing: what a later one of them meant, if the
@@ -416,10 +418,10 @@ fn path_of(store: &Arc<Store>, entry: &PastEntry, event: Option<&Event>) -> Resu
             names.retain(|name| !name.is_empty());
             return Ok(Some([b"/".as_slice(), &names.join(&b"/"[..])].concat()));
         }
-        match at_time::place(store, at, event.map_or(PRESENT, |event| event.number))? {
-            Some(place) => {
-                names.push(place.name);
-                at = place.directory;
+        match at_time::name_of(store, at, event.map_or(PRESENT, |event| event.number))? {
+            Some(entry_then) => {
+                names.push(entry_then.name);
+                at = entry_then.directory;
             }
             None => return Ok(None),
         }

@@ -26,7 +26,7 @@ const CHUNK: usize = 256 << 10;
 /// Files read at once, at most.
 const READERS: usize = 8;
 /// What looking at one file without reading it counts in [`Progress`].
-const LOOK: u64 = 4096;
+const PAIR_COST: u64 = 4096;
 
 /// A name that meant one inode and means another of the same type.
 struct Pair<'d> {
@@ -95,7 +95,7 @@ impl Sides<'_> {
             (Some(was), Some(is)) if pair.new.kind == FileKind::Regular && was.size == is.size => is.size,
             _ => 0,
         };
-        progress.expect(pairs.iter().map(|pair| LOOK + reads(pair)).sum());
+        progress.expect(pairs.iter().map(|pair| PAIR_COST + reads(pair)).sum());
         let (next, all) = (AtomicUsize::new(0), Mutex::new(vec![None; pairs.len()]));
         let work = || -> Result<()> {
             let mut buffers = Buffers::default();
@@ -109,7 +109,7 @@ impl Sides<'_> {
                         Err(e) => return Err(e),
                     };
                     all.lock()[at] = what;
-                    progress.add(LOOK + reads(pair));
+                    progress.add(PAIR_COST + reads(pair));
                 }
             }
             Ok(())

@@ -1,7 +1,7 @@
 //! Paths below a directory as of a number, from the bottom up.
 //!
 //! An inode says where its name is, and the entry there says whether that was so: an inode that no event has
-//! seen may have been elsewhere then, without a version that says so ([`at_time::place`]). So a way that
+//! seen may have been elsewhere then, without a version that says so ([`at_time::entry_then`]). So a way that
 //! leads up to a directory that an event has seen is also one that leads down from it, and everything on it
 //! was as it is found.
 
@@ -34,17 +34,17 @@ impl<'s> Tree<'s> {
                 break known.clone();
             }
             // In the present a way may become a circle while the search follows it.
-            let place = match steps.len() < DEPTH_MAX {
-                true => at_time::place(self.store, at, self.event)?,
+            let entry_then = match steps.len() < DEPTH_MAX {
+                true => at_time::name_of(self.store, at, self.event)?,
                 false => None,
             };
             // The root directory of the volume is its own parent, but has no entry.
-            let Some(place) = place else {
+            let Some(entry_then) = entry_then else {
                 self.paths.insert(at, None);
                 break None;
             };
-            steps.push((at, place.name));
-            at = place.directory;
+            steps.push((at, entry_then.name));
+            at = entry_then.directory;
         };
         for (at, name) in steps.into_iter().rev() {
             path = path.map(|above| join(&above, &name));

@@ -1,6 +1,6 @@
 //! Detaching the present: an inode in use, and entries that mean it, become as if they were made now.
 
-use crate::dir::{self, Looked};
+use crate::dir::{self, Lookup};
 use crate::history::record::{Expunge, ROW_BLOCKS};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
@@ -103,8 +103,8 @@ impl Entry {
             Ok(false)
         })?;
         let Some(name) = name else { return Ok(None) };
-        match dir::look(store, state, directory.no, &name, pins)? {
-            Looked::Taken(found, spot) if found.cookie == cookie => {
+        match dir::lookup_to_change(store, state, directory.no, &name, pins)? {
+            Lookup::Taken(found, spot) if found.cookie == cookie => {
                 Ok(Some(Entry { name, found, spot, file }))
             }
             // Damage: one name under two cookies.
@@ -118,9 +118,9 @@ impl Entry {
     /// Called inside an Op.
     fn apply(self, op: &mut Op<'_>, directory: &InodeCell, state: &mut InodeState) {
         let entry = DirEntry { birth: self.file.number, ..self.found.entry(&self.name) };
-        let placed = dir::repoint(op, state, directory.no, self.spot, &entry);
+        let unstored = dir::repoint(op, state, directory.no, self.spot, &entry);
         let stored = store_inode(op, directory, state);
-        placed.stored(op, stored);
+        unstored.stored(op, stored);
     }
 }
 

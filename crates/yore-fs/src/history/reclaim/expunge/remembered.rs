@@ -106,7 +106,7 @@ pub(crate) fn history_of(
 ) -> Result<(Vec<Remembered>, usize)> {
     let store = view.store();
     let literal = || Ok((name, view.lookup(directory, name)?));
-    let then = |of, when: &When| Ok((of, view.look_back(directory, of, when)?));
+    let then = |of, when: &When| Ok((of, view.lookup_at(directory, of, when)?));
     let (of, found) = at_time::resolve_name(name, literal, then)?.found()?;
     let file = (found.inode(), Incarnation(found.attr().incarnation));
     let more = others_named(store, directory, of, file)?;

@@ -110,7 +110,7 @@ struct Walk<'s> {
     store: &'s Arc<Store>,
     each: Vec<Answers<'s>>,
     budget: Budget,
-    looked_at: usize,
+    examined: usize,
 }
 
 /// One notion of what is needed, and how much is freed by it.
@@ -132,7 +132,7 @@ struct Before {
 impl<'s> Walk<'s> {
     fn new(store: &'s Arc<Store>, needed: Vec<Needed<'s>>, budget: Budget) -> Walk<'s> {
         let each = needed.into_iter().map(|needed| Answers { needed, freed: 0, before: None }).collect();
-        Walk { store, each, budget, looked_at: 0 }
+        Walk { store, each, budget, examined: 0 }
     }
 
     /// How much is freed by each notion, in their order.
@@ -143,14 +143,14 @@ impl<'s> Walk<'s> {
                 let past = &self.store.past;
                 let still = match self.budget {
                     Budget::All => Some(past.forgetting.lock()),
-                    Budget::Versions(most) if self.looked_at >= most => None,
+                    Budget::Versions(most) if self.examined >= most => None,
                     Budget::Versions(_) => past.forgetting.try_lock(),
                 };
                 if still.is_none() {
                     break 'shards;
                 }
                 let found = past.versions_behind(&self.store.meta, shard, after, BATCH)?;
-                self.looked_at += found.len();
+                self.examined += found.len();
                 for (no, version) in &found {
                     self.version(*no, version)?;
                 }

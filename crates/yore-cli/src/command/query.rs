@@ -12,11 +12,11 @@ mod patch;
 pub mod usage;
 
 use super::forget::find;
-use super::snapshot::{is_file_on_mount, Place};
+use super::snapshot::{is_file_on_mount, Location};
 use crate::args;
 use crate::asked::Paths;
 use crate::output::{bytes_of, human, json_name, json_time, kind_name, printable, Clock, List, Out};
-use crate::progress::while_looking;
+use crate::progress::while_searching;
 use crate::side::{self, Side};
 use crate::status::{self, Outcome};
 use crate::volume::Access;
@@ -94,17 +94,17 @@ fn compare(
     (from, to): (Option<EventNo>, Option<EventNo>),
     wanted: args::Progress,
 ) -> anyhow::Result<Vec<Difference>> {
-    while_looking(wanted, COMPARING, |watch| client.compare(from, to, watch))?.map_err(|error| {
-        match error.root() {
-            Error::NotFound => not_both(name),
-            _ => no_answer(error).context(format!("cannot compare {name}")),
-        }
+    while_searching(wanted, COMPARING, |watch| client.compare(from, to, watch))?.map_err(|error| match error
+        .root()
+    {
+        Error::NotFound => not_both(name),
+        _ => no_answer(error).context(format!("cannot compare {name}")),
     })
 }
 
 /// What an operand of `diff` names.
 enum Operand {
-    Place(Place),
+    Location(Location),
     /// On a mount.
     File(PathBuf),
 }
@@ -114,13 +114,13 @@ impl Operand {
         let path = Path::new(operand);
         match is_file_on_mount(path) {
             true => Ok(Operand::File(path.into())),
-            false => find(operand).map(Operand::Place),
+            false => find(operand).map(Operand::Location),
         }
     }
 
     fn name(&self) -> String {
         match self {
-            Operand::Place(place) => place.name(),
+            Operand::Location(location) => location.name(),
             Operand::File(path) => path.display().to_string(),
         }
     }
@@ -135,11 +135,11 @@ pub fn diff(args: &args::Diff) -> Outcome {
         (Operand::File(first), Some(Operand::File(second))) => {
             files(args, (Paths::ON_MOUNTS, &side::Host), first, Some(second))
         }
-        (Operand::Place(a), None) => {
-            a.with_paths(Access::Read, |paths, side| places(args, (paths, side), a, None))
+        (Operand::Location(a), None) => {
+            a.with_paths(Access::Read, |paths, side| locations(args, (paths, side), a, None))
         }
-        (Operand::Place(a), Some(Operand::Place(b))) if a.is_beside(b) => {
-            a.with_paths(Access::Read, |paths, side| places(args, (paths, side), a, Some(b)))
+        (Operand::Location(a), Some(Operand::Location(b))) if a.is_beside(b) => {
+            a.with_paths(Access::Read, |paths, side| locations(args, (paths, side), a, Some(b)))
         }
         (a, Some(b)) => Err(status::usage(format!(
             "{} and {} are on different volumes, or a file and a directory; compare them with diff(1)",
@@ -165,9 +165,14 @@ fn files(
     }
 }
 
-fn places(args: &args::Diff, (paths, side): (Paths<'_>, &dyn Side), a: &Place, b: Option<&Place>) -> Outcome {
+fn locations(
+    args: &args::Diff,
+    (paths, side): (Paths<'_>, &dyn Side),
+    a: &Location,
+    b: Option<&Location>,
+) -> Outcome {
     let Some(of) = identity(paths, a.path())? else {
-        return files(args, (paths, side), a.path(), b.map(Place::path));
+        return files(args, (paths, side), a.path(), b.map(Location::path));
     };
     let (to, to_path) = match b {
         Some(b) => {
@@ -349,9 +354,9 @@ fn stat(listing: args::Listing, found: &[Difference]) -> anyhow::Result<()> {
 
 /// Prints what changed since the last snapshot.
 pub fn status(args: &args::Status) -> Outcome {
-    let place = find(&args.path)?;
-    let name = place.name();
-    let (last, found) = place.ask(Access::Read, |client| {
+    let location = find(&args.path)?;
+    let name = location.name();
+    let (last, found) = location.ask(Access::Read, |client| {
         if client.identity().map_err(no_answer)?.event.is_some() {
             return Err(status::usage(format!(
                 "{name} is of the past, which does not change; for what changed since then: yore diff {name}"

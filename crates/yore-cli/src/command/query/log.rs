@@ -4,10 +4,10 @@ use super::{json_facts, no_answer, words};
 use crate::args;
 use crate::asked::Paths;
 use crate::command::forget::find;
-use crate::command::snapshot::Place;
+use crate::command::snapshot::Location;
 use crate::live;
 use crate::output::{bytes_of, json_name, json_time, kind_name, printable, Clock, List};
-use crate::progress::while_looking;
+use crate::progress::while_searching;
 use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
@@ -19,7 +19,7 @@ use yore_control::Client;
 use yore_fs::{Deleted, Error, Gone, Logged, SeenBy, What};
 
 /// What is done while one waits for what is gone.
-const LOOKING: &str = "looking for what is gone";
+const SEARCHING: &str = "looking for what is gone";
 
 /// The directory that a path's last name is in, and the name; an empty one if the path does not end in a
 /// name.
@@ -67,10 +67,10 @@ pub(super) fn ask_about<T>(
             return work(&*Paths::ON_MOUNTS.client(&above)?, &name);
         }
     }
-    match on.map_or_else(|| find(operand), |on| Ok(Place::Free(on)))? {
-        place @ Place::Mounted { .. } => place.ask(Access::Read, |client| work(client, b"")),
-        place @ Place::Free(_) => place.with_paths(Access::Read, |paths, _| {
-            let (above, name) = split(paths, place.path());
+    match on.map_or_else(|| find(operand), |on| Ok(Location::Free(on)))? {
+        location @ Location::Mounted { .. } => location.ask(Access::Read, |client| work(client, b"")),
+        location @ Location::Free(_) => location.with_paths(Access::Read, |paths, _| {
+            let (above, name) = split(paths, location.path());
             work(&*paths.client(&above)?, &name)
         }),
     }
@@ -209,15 +209,15 @@ fn json_gone(gone: &Gone, clock: &Clock) -> Value {
 
 /// Lists what is gone from a directory.
 pub fn deleted(args: &args::Deleted) -> Outcome {
-    let place = find(&args.path)?;
-    let name = place.name();
-    let found = place.ask(Access::Read, |client| {
+    let location = find(&args.path)?;
+    let name = location.name();
+    let found = location.ask(Access::Read, |client| {
         if client.identity().map_err(no_answer)?.event.is_some() {
             return Err(status::usage(format!(
                 "{name} is of the past: what is gone is gone from the present; name the directory without a time"
             )));
         }
-        let found = while_looking(args.progress, LOOKING, |watch| client.deleted(args.recursive, watch))?;
+        let found = while_searching(args.progress, SEARCHING, |watch| client.deleted(args.recursive, watch))?;
         found.map_err(no_answer).with_context(|| format!("cannot list what is gone from {name}"))
     })?;
     let clock = Clock::new(args.listing.utc);

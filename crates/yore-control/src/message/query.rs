@@ -7,16 +7,16 @@ use yore_fs::{
 };
 
 /// A question about the past of a directory. Root, the daemon's user and the owner of the directory may ask
-/// it; [`Look::Diff`] and [`Look::Compare`] need an owner who owned the directory at both times. A question
+/// it; [`Query::Diff`] and [`Query::Compare`] need an owner who owned the directory at both times. A question
 /// that everybody may ask says so.
 ///
 /// An owner learns only names that he could have learned anyway: those in directories that he may list as of
 /// the time in question. Of what is gone he learns names only from directories that he may list now, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Look {
-    /// Which directory it is. For everybody. [`Looked::Identity`].
+pub enum Query {
+    /// Which directory it is. For everybody. [`QueryResult::Identity`].
     Identity,
-    /// The differences between two times; `None` is the present. [`Looked::Differences`].
+    /// The differences between two times; `None` is the present. [`QueryResult::Differences`].
     Diff {
         /// The first time.
         from: Option<EventNo>,
@@ -24,7 +24,7 @@ pub enum Look {
         to: Option<EventNo>,
     },
     /// The same. But a file that took the place of another one of the same name and type is compared with
-    /// it. [`Looked::Differences`].
+    /// it. [`QueryResult::Differences`].
     Compare {
         /// The first time.
         from: Option<EventNo>,
@@ -33,7 +33,7 @@ pub enum Look {
         /// The number under which [`crate::Request::HowFar`] asks for progress; 0: nobody will ask.
         question: u64,
     },
-    /// What a name meant over time, the latest first. [`Looked::Log`].
+    /// What a name meant over time, the latest first. [`QueryResult::Log`].
     Log {
         /// The name in the directory, or a path from there through directories that may be gone. Empty for
         /// the directory itself.
@@ -41,28 +41,28 @@ pub enum Look {
         /// How many states the answer may have, at least one; `None`: all.
         most: Option<u32>,
     },
-    /// Everything that is gone from the directory, the latest first. [`Looked::Deleted`].
+    /// Everything that is gone from the directory, the latest first. [`QueryResult::Deleted`].
     Deleted {
         /// Whether the directories below count, too.
         recursive: bool,
-        /// As of [`Look::Compare`].
+        /// As of [`Query::Compare`].
         question: u64,
     },
     /// The bytes of the whole volume that only history holds. For everybody, as statfs(2).
-    /// [`Looked::HistoryBytes`].
+    /// [`QueryResult::HistoryBytes`].
     HistoryBytes,
-    /// The space that each snapshot holds below the directory. [`Looked::Usage`].
+    /// The space that each snapshot holds below the directory. [`QueryResult::Usage`].
     Usage,
-    /// The space that each state of a name in the directory holds. [`Looked::UsageOf`].
+    /// The space that each state of a name in the directory holds. [`QueryResult::UsageOf`].
     UsageOf {
-        /// As of [`Look::Log`].
+        /// As of [`Query::Log`].
         name: Vec<u8>,
     },
 }
 
-/// The answer to a [`Look`].
+/// The answer to a [`Query`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Looked {
+pub enum QueryResult {
     /// Which directory it is.
     Identity(Identity),
     /// The differences.

@@ -1,5 +1,5 @@
 //! Keeping versions and names at the first change after an event: prepared where that may fail
-//! ([`Past::prepare`]), entered in the Op that changes them ([`Keep`]).
+//! ([`Past::prepare`]), entered in the Op that changes them ([`Recording`]).
 //!
 //! What ends is entered in two trees of its shard: its own, and the tree of changes, which says when it
 //! ended. Cells that are entered one after the other are often neighbours (a directory's names, files made
@@ -33,10 +33,10 @@ impl Past {
         number: EventNo,
         versions: Vec<OldVersion>,
         old_names: &[OldName<'_>],
-    ) -> Result<Keep<'_>> {
-        let mut keep = Keep { past: self, number, shards: Vec::new(), _pins: Pins::new() };
+    ) -> Result<Recording<'_>> {
+        let mut recording = Recording { past: self, number, shards: Vec::new(), _pins: Pins::new() };
         if !self.is_any() {
-            return Ok(keep);
+            return Ok(recording);
         }
         let mut cells = Vec::new();
         for OldVersion { no, born, value } in versions {
@@ -63,7 +63,7 @@ impl Past {
         cells.sort_by_key(|(shard, ..)| *shard);
         let mut cells = cells.into_iter().peekable();
         while let Some(no) = cells.peek().map(|(no, ..)| *no) {
-            let mut of_shard = KeepShard { no, shard: self.shards[no].write(), cells: Vec::new() };
+            let mut of_shard = RecordingShard { no, shard: self.shards[no].write(), cells: Vec::new() };
             while let Some((_, key, value, end)) = cells.next_if(|(of, ..)| *of == no) {
                 let shard = &mut *of_shard.shard;
                 let hints = match key {
@@ -76,25 +76,25 @@ impl Past {
                 let is_first = of_shard.cells.is_empty();
                 if !is_first || cells.peek().is_some_and(|(of, ..)| *of == no) {
                     // The first cells entered change the path for the others.
-                    at.tree.prepare(&store.meta, &key, &key, &mut keep._pins)?;
-                    end_at.tree.prepare(&store.meta, &end, &end, &mut keep._pins)?;
+                    at.tree.prepare(&store.meta, &key, &key, &mut recording._pins)?;
+                    end_at.tree.prepare(&store.meta, &end, &end, &mut recording._pins)?;
                 }
-                of_shard.cells.push(KeptCell { key, value, end, slots: Some((at, end_at)) });
+                of_shard.cells.push(RecordedCell { key, value, end, slots: Some((at, end_at)) });
             }
-            keep.shards.push(of_shard);
+            recording.shards.push(of_shard);
         }
-        Ok(keep)
+        Ok(recording)
     }
 }
 
 /// What a version stores of an inode. Of directories it stores no entries: these say themselves when they
 /// existed.
 fn as_version(inode: &Inode) -> Inode {
-    let mut kept = inode.clone();
+    let mut recorded = inode.clone();
     if inode.is_directory() {
-        kept.set_inline(&[]);
+        recorded.set_inline(&[]);
     }
-    kept
+    recorded
 }
 
 /// A version of an inode as it is before it changes.
@@ -154,7 +154,7 @@ impl Key {
 }
 
 /// A cell and the key of its end, and where both go; `None` if the insert has to search for that.
-struct KeptCell {
+struct RecordedCell {
     key: Key,
     value: Vec<u8>,
     end: [u8; 24],
@@ -162,22 +162,22 @@ struct KeptCell {
 }
 
 /// The cells of one shard, each with its insert position, which is valid until another cell is entered.
-struct KeepShard<'p> {
+struct RecordingShard<'p> {
     no: usize,
     shard: RwLockWriteGuard<'p, Shard>,
-    cells: Vec<KeptCell>,
+    cells: Vec<RecordedCell>,
 }
 
 /// Versions and names that are ready to be kept.
-pub(crate) struct Keep<'p> {
+pub(crate) struct Recording<'p> {
     past: &'p Past,
     /// When they end.
     number: EventNo,
-    shards: Vec<KeepShard<'p>>,
+    shards: Vec<RecordingShard<'p>>,
     _pins: Pins,
 }
 
-impl Keep<'_> {
+impl Recording<'_> {
     /// Whether there is nothing to keep.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
@@ -188,10 +188,10 @@ impl Keep<'_> {
     /// prepared, the inode as it is becomes that version, and the inode in use is born anew. The caller
     /// stores the inode in use after the change that is returned.
     pub(crate) fn inode(&mut self, op: &mut Op<'_>, no: InodeNo, state: &mut InodeState) -> Option<Change> {
-        let kept = self.enter(op, &version_key(no, state.inode.born))?;
+        let recorded = self.enter(op, &version_key(no, state.inode.born))?;
         state.inode.born = self.number;
-        state.set_kept(EventNo(self.number.0 - 1));
-        Some(kept)
+        state.set_recorded(EventNo(self.number.0 - 1));
+        Some(recorded)
     }
 
     /// Called inside an Op, before the entry changes: keeps the entry if an event has seen it.
@@ -203,19 +203,19 @@ impl Keep<'_> {
     fn enter(&mut self, op: &mut Op<'_>, key: &[u8]) -> Option<Change> {
         let (past, number) = (self.past, self.number);
         let (shard, i) = self.shards.iter_mut().find_map(|shard| {
-            let i = shard.cells.iter().position(|kept| *kept.key == *key)?;
+            let i = shard.cells.iter().position(|recorded| *recorded.key == *key)?;
             Some((shard, i))
         })?;
         let known = shard.cells[i].slots.take();
-        shard.cells.iter_mut().for_each(|kept| kept.slots = None);
-        let KeptCell { key, value, end, .. } = &shard.cells[i];
+        shard.cells.iter_mut().for_each(|recorded| recorded.slots = None);
+        let RecordedCell { key, value, end, .. } = &shard.cells[i];
         let (which, changes) = (key.tree(shard.no), HistoryTree::Changes(shard.no));
         let anew = || (Slot::unknown(past, which), Slot::unknown(past, changes));
         let (at, end_at) = known.unwrap_or_else(anew);
         let Shard { versions, names, changes } = &mut *shard.shard;
         let hints = if matches!(key, Key::Version(_)) { versions } else { names };
-        let kept = at.insert_near(past, op, Some(hints), (key, value), number);
+        let recorded = at.insert_near(past, op, Some(hints), (key, value), number);
         end_at.insert_near(past, op, Some(changes), (end, &[]), number);
-        Some(kept)
+        Some(recorded)
     }
 }

@@ -26,7 +26,7 @@ pub fn du(args: &args::Du) -> Outcome {
     let clock = Clock::new(args.listing.utc);
     let (mut failed, mut all) = (false, Vec::new());
     for path in &args.paths {
-        match look(path) {
+        match find_usage(path) {
             Ok(found) => all.push((path, found)),
             Err(error) if args.paths.len() == 1 => return Err(error),
             Err(error) => {
@@ -50,7 +50,7 @@ pub fn du(args: &args::Du) -> Outcome {
     Ok(if failed { status::FAILED } else { status::OK })
 }
 
-fn look(operand: &OsStr) -> anyhow::Result<Found> {
+fn find_usage(operand: &OsStr) -> anyhow::Result<Found> {
     let shown = printable(bytes_of(Path::new(operand)));
     let told = |error: Error| match error.root() {
         Error::NotFound => never_seen(&shown),

@@ -3,7 +3,7 @@
 
 use super::name::Name;
 use crate::{Error, Result, SetXattrMode};
-use yore_core::btree::{Pins, Placed, Tree, TreeDelta};
+use yore_core::btree::{Pins, Tree, TreeDelta, Unstored};
 use yore_format::{
     BlockKind, Corruption, EventNo, Inode, InodeFlags, InodeNo, XattrCell, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
 };
@@ -16,13 +16,13 @@ pub(super) const CELL_BYTES: usize = 4 + 8 + 2 + 8 + 250 + XATTR_CHUNK_BYTES;
 
 const CHUNKS_MAX: usize = XATTR_VALUE_MAX / XATTR_CHUNK_BYTES;
 /// Where an inode's attributes are.
-pub(super) struct Place<'a> {
+pub(super) struct Attributes<'a> {
     pub(super) meta: &'a Meta,
     pub(super) seed: &'a [u8; 16],
     pub(super) inode: &'a Inode,
     pub(super) no: InodeNo,
     /// Content born at this number or before belongs to the past, too. Changes need this.
-    pub(super) kept: EventNo,
+    pub(super) recorded_until: EventNo,
 }
 
 /// An attribute that was found.
@@ -46,7 +46,7 @@ pub(super) struct Plan {
     pub(super) blocks: u32,
 }
 
-impl Place<'_> {
+impl Attributes<'_> {
     /// The attribute, or the first free slot among those of its name's hash.
     fn locate(&self, tree: &Tree, name: Name<'_>) -> Result<std::result::Result<Found, u64>> {
         let first = name.key(self.seed);
@@ -123,7 +123,7 @@ impl Place<'_> {
         mode: SetXattrMode,
         pins: &mut Pins,
     ) -> Result<Plan> {
-        let tree = tree(self.meta, self.inode, self.no)?.keeping(self.kept);
+        let tree = tree(self.meta, self.inode, self.no)?.with_recorded(self.recorded_until);
         let (slot, old_len) = match (self.locate(&tree, name)?, mode) {
             (Ok(_), SetXattrMode::Create) => return Err(Error::Exists),
             (Err(_), SetXattrMode::Replace) => return Err(Error::NoAttribute),
@@ -159,13 +159,13 @@ impl Plan {
     }
 
     /// Makes the change, inside an Op. The caller stores the inode.
-    pub(super) fn apply(self, op: &mut Op<'_>, inode: &mut Inode, birth: EventNo) -> Placed {
+    pub(super) fn apply(self, op: &mut Op<'_>, inode: &mut Inode, birth: EventNo) -> Unstored {
         let Plan { mut tree, slot, old, new, .. } = self;
         inode.flags.set(self.flag, !new.is_empty());
         let mut all: Option<TreeDelta> = None;
         if let ([key], [cell]) = (&old[..], &new[..]) {
             let delta = tree.replace(op, &key.to_be_bytes(), cell);
-            return keep(inode, &tree, delta);
+            return store_tree(inode, &tree, delta);
         }
         for key in old {
             let delta = tree.remove(op, &key.to_be_bytes());
@@ -176,8 +176,8 @@ impl Plan {
             all = Some(delta.after(op, all));
         }
         match all {
-            Some(delta) => keep(inode, &tree, delta),
-            None => Placed::Inside,
+            Some(delta) => store_tree(inode, &tree, delta),
+            None => Unstored::Inside,
         }
     }
 }
@@ -191,10 +191,10 @@ pub(crate) fn tree(meta: &Meta, inode: &Inode, no: InodeNo) -> Result<Tree> {
 }
 
 /// Stores the changed tree in the inode.
-pub(super) fn keep(inode: &mut Inode, tree: &Tree, delta: TreeDelta) -> Placed {
+pub(super) fn store_tree(inode: &mut Inode, tree: &Tree, delta: TreeDelta) -> Unstored {
     inode.xattr_root = tree.root;
     inode.blocks = inode.blocks.saturating_add_signed(i64::from(delta.nodes));
-    Placed::InTree(delta)
+    Unstored::InTree(delta)
 }
 
 pub(super) fn chunks_of(value_len: usize) -> usize {

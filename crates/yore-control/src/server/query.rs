@@ -2,7 +2,7 @@
 
 use super::told::Told;
 use super::who::Who;
-use crate::{HistoryBytes, Identity, Look, Looked};
+use crate::{HistoryBytes, Identity, Query, QueryResult};
 use std::ops::ControlFlow;
 use yore_fs::{
     Difference, Error, EventNo, Facts, Incarnation, InodeNo, Progress, Result, StateUsage, UsageTotals, View,
@@ -14,33 +14,33 @@ const NOT_TOLD: Error = Error::NotPermitted {
 };
 
 /// Answers a question about a directory. It decides whether the user may ask before it reads anything.
-pub(super) fn answer(view: &View, directory: InodeNo, who: &Who<'_>, look: &Look) -> Result<Looked> {
-    match look {
-        Look::Identity => {
+pub(super) fn answer(view: &View, directory: InodeNo, who: &Who<'_>, query: &Query) -> Result<QueryResult> {
+    match query {
+        Query::Identity => {
             let incarnation = Incarnation(view.getattr(directory)?.incarnation);
-            Ok(Looked::Identity(Identity { inode: directory, incarnation, event: view.event() }))
+            Ok(QueryResult::Identity(Identity { inode: directory, incarnation, event: view.event() }))
         }
-        Look::Diff { from, to } => differences(view, directory, who, (*from, *to), None),
-        Look::Compare { from, to, question } => {
+        Query::Diff { from, to } => differences(view, directory, who, (*from, *to), None),
+        Query::Compare { from, to, question } => {
             let asked = who.host.ongoing().begin(who.uid, *question);
             differences(view, directory, who, (*from, *to), Some(&asked.progress))
         }
-        Look::Log { name, most } => log(view, directory, who, name, *most),
-        Look::Deleted { recursive, question } => {
+        Query::Log { name, most } => log(view, directory, who, name, *most),
+        Query::Deleted { recursive, question } => {
             let asked = who.host.ongoing().begin(who.uid, *question);
             deleted(view, directory, who, *recursive, &asked.progress)
         }
-        Look::HistoryBytes => Ok(Looked::HistoryBytes(HistoryBytes::of(&view.statfs()))),
-        Look::Usage => {
+        Query::HistoryBytes => Ok(QueryResult::HistoryBytes(HistoryBytes::of(&view.statfs()))),
+        Query::Usage => {
             check(view, directory, who)?;
             let mut rows = who.host.ongoing().rows();
             let totals = view.usage(directory, &mut |found| rows.push(found))?;
-            Ok(Looked::Usage(totals, rows.all()?))
+            Ok(QueryResult::Usage(totals, rows.all()?))
         }
-        Look::UsageOf { name } => {
+        Query::UsageOf { name } => {
             check(view, directory, who)?;
             let (totals, states) = usage_of(view, directory, who, name)?;
-            Ok(Looked::UsageOf(totals, states))
+            Ok(QueryResult::UsageOf(totals, states))
         }
     }
 }
@@ -60,7 +60,7 @@ fn differences(
     who: &Who<'_>,
     (from, to): (Option<EventNo>, Option<EventNo>),
     compared: Option<&Progress>,
-) -> Result<Looked> {
+) -> Result<QueryResult> {
     for side in [from, to] {
         match check(&side.map_or(view.present(), |event| view.as_of(event)), directory, who) {
             // A caller who may not ask does not learn which snapshots exist.
@@ -85,10 +85,16 @@ fn differences(
             }
         }
     }
-    Ok(Looked::Differences(rows.all()?))
+    Ok(QueryResult::Differences(rows.all()?))
 }
 
-fn log(view: &View, directory: InodeNo, who: &Who<'_>, name: &[u8], most: Option<u32>) -> Result<Looked> {
+fn log(
+    view: &View,
+    directory: InodeNo,
+    who: &Who<'_>,
+    name: &[u8],
+    most: Option<u32>,
+) -> Result<QueryResult> {
     check(view, directory, who)?;
     let most = most.map_or(usize::MAX, |most| most as usize);
     let (told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
@@ -116,7 +122,7 @@ fn log(view: &View, directory: InodeNo, who: &Who<'_>, name: &[u8], most: Option
     let rows = rows.all()?;
     match rows.is_empty() {
         true => Err(Error::NotFound),
-        false => Ok(Looked::Log(rows)),
+        false => Ok(QueryResult::Log(rows)),
     }
 }
 
@@ -126,7 +132,7 @@ fn deleted(
     who: &Who<'_>,
     recursive: bool,
     progress: &Progress,
-) -> Result<Looked> {
+) -> Result<QueryResult> {
     check(view, directory, who)?;
     let mut all = Vec::new();
     view.deleted_in_steps(directory, recursive, progress, &mut |found| {
@@ -139,7 +145,7 @@ fn deleted(
             break;
         }
     }
-    Ok(Looked::Deleted(rows.all()?))
+    Ok(QueryResult::Deleted(rows.all()?))
 }
 
 /// The space that the states of a name hold, as far as the user may learn of them. If he may learn of none,
