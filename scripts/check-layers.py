@@ -225,7 +225,11 @@ LAYERS = {
     "yore-faults": """
         chance survey watch
         damage sample
-        exercise workload
+        exercise workload/step
+        workload/model
+        workload/observe
+        workload/history
+        workload
         targets
         lib
     """,

@@ -30,13 +30,15 @@ use crate::Error;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use yore_device::{AlignedBuf, SharedBuf};
 use yore_format::{ContentKind, BLOCK_SIZE, INLINE_BYTES};
 
+mod ahead;
 mod set;
 
+pub use ahead::ReadAhead;
 use set::PageSet;
 
 const SHARDS: usize = 16;
@@ -44,8 +46,6 @@ const SHARDS: usize = 16;
 const PAGES_MIN: usize = 256;
 /// How many pages of one file a sweep looks at before it lets go of the file's mutex.
 const SWEEP: usize = 256;
-/// Pages of the first window of a sequential reader.
-const WINDOW_LEAST: u32 = 8;
 
 /// What a regular file's inode has in memory in addition to the inode.
 #[derive(Default)]
@@ -71,35 +71,6 @@ pub struct FileData {
     pub error: Option<Error>,
     /// How the file is being read.
     pub ahead: ReadAhead,
-}
-
-/// What is known about how a file is being read, in pages. It is a hint: it is updated without a lock.
-#[derive(Default)]
-pub struct ReadAhead {
-    /// The page behind the last access.
-    next: AtomicU32,
-    window: AtomicU32,
-    /// Up to where somebody has asked for reading ahead.
-    pub until: AtomicU32,
-}
-
-impl ReadAhead {
-    /// The window for an access to the pages `first..end`; 0 if the access is not part of a sequence. Learns
-    /// from the access.
-    pub fn learn(&self, first: u32, end: u32, most: u32) -> u32 {
-        let window = self.window.load(Ordering::Relaxed);
-        let next = self.next.load(Ordering::Relaxed);
-        // Several threads may serve one reader, so accesses may be slightly out of order; a page may be read
-        // in parts.
-        let is_next = first == next || first + 1 == next || (window > 0 && first.abs_diff(next) <= window);
-        self.next.store(if is_next { next.max(end) } else { end }, Ordering::Relaxed);
-        let window = match is_next {
-            true => (window * 2).max((end - first).min(most)).clamp(WINDOW_LEAST, most.max(WINDOW_LEAST)),
-            false => 0,
-        };
-        self.window.store(window, Ordering::Relaxed);
-        window
-    }
 }
 
 impl FileData {

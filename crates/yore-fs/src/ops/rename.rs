@@ -5,13 +5,14 @@
 //! writes the data of the file that takes its place: after a crash the name has its old or its new contents,
 //! never an empty stretch where data was written before the rename (rule 12).
 
+mod check;
 mod child;
 mod locked;
 
+use self::check::{check_protection, check_shape};
 use self::child::{Child, Replaced, Versions};
 use self::locked::{ancestry, directory, lock_children, Dirs};
 use super::names::check_name;
-use super::protected::{check_changeable, check_takes_names};
 use super::remove::{lose_name, prepare_removal, removal_of};
 use crate::dir::{self, Found, Lookup, Spot};
 use crate::file::Room;
@@ -23,7 +24,7 @@ use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
 use yore_core::btree::Pins;
-use yore_core::inode::{store_inode, InodeCell, InodeState};
+use yore_core::inode::{store_inode, InodeCell};
 use yore_core::memo::ExclusionScope;
 use yore_core::orphan::OrphansGuard;
 use yore_format::{EventNo, Inode, Timestamp};
@@ -233,52 +234,6 @@ impl Rename<'_> {
         decides && found.kind == crate::FileKind::Directory && !self.moving.contains(&found.inode)
     }
 
-    fn check_shape(&self, source: &Found, target: Option<&Found>) -> Result<()> {
-        use crate::FileKind::Directory;
-        if !self.same_dir() {
-            if source.kind == Directory && self.above_to.contains(&source.inode) {
-                return Err(Error::Invalid { what: "a directory cannot be moved into itself" });
-            }
-            if let Some(t) = target {
-                if t.kind == Directory && self.above_from.contains(&t.inode) {
-                    return Err(match self.mode {
-                        RenameMode::Exchange => {
-                            Error::Invalid { what: "a directory cannot be moved into itself" }
-                        }
-                        _ => Error::NotEmpty,
-                    });
-                }
-            }
-        }
-        let Some(target) = target else { return Ok(()) };
-        if self.mode == RenameMode::Replace && source.inode != target.inode {
-            match (source.kind == Directory, target.kind == Directory) {
-                (true, false) => return Err(Error::NotADirectory),
-                (false, true) => return Err(Error::IsADirectory),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Fails if one of the names may not go, or may not come to its new directory.
-    fn check_protection(
-        &self,
-        dirs: &mut Dirs<'_>,
-        state: &InodeState,
-        other: Option<&InodeState>,
-    ) -> Result<()> {
-        check_changeable(dirs.from())?;
-        check_changeable(state)?;
-        let Some(other) = other else { return check_takes_names(dirs.to()) };
-        check_changeable(dirs.to())?;
-        check_changeable(other)?;
-        if self.mode == RenameMode::Replace && other.inode.is_directory() && !dir::is_empty(other) {
-            return Err(Error::NotEmpty);
-        }
-        Ok(())
-    }
-
     /// Locks everything that is involved, looks both names up, and renames if nothing else is needed first.
     // The phases of a call are inlined: what they take by value is copied otherwise, some hundred bytes each.
     #[inline(always)]
@@ -301,7 +256,7 @@ impl Rename<'_> {
         if names.target.is_some_and(|target| target.inode == names.source.inode) {
             return Ok(Outcome::Done(None)); // Two names of one file: nothing to do.
         }
-        self.check_shape(&names.source, names.target.as_ref())?;
+        check_shape(self.mode, (&self.above_from, &self.above_to), &names.source, names.target.as_ref())?;
         let cell_of = |found: Found| store.inodes.get_entry(&store.meta, found.inode, found.incarnation);
         let (cell, other_cell) = (cell_of(names.source)?, names.target.map(cell_of).transpose()?);
         if self.is_any_unprepared(&names) {
@@ -312,7 +267,7 @@ impl Rename<'_> {
         }
         let spots = (names.from, names.to.ok_or(dir::FULL)?);
         let (state, other_state) = lock_children(&cell, other_cell.as_deref());
-        self.check_protection(&mut dirs, &state, other_state.as_deref())?;
+        check_protection(self.mode, &mut dirs, &state, other_state.as_deref())?;
         let mut child = Child::new(store, names.source, &cell, state);
         let other = names.target.zip(other_cell.as_ref()).zip(other_state);
         let mut other = other.map(|((found, cell), state)| Child::new(store, found, cell, state));
