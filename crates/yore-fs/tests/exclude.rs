@@ -80,6 +80,33 @@ fn over(volume: &Volume, path: &str, text: &str) {
     file.write_at(text.as_bytes(), 0).unwrap();
 }
 
+/// The files of [`who_is_excluded`].
+const FILES: [&str; 11] = [
+    "w/a.swp",
+    "w/a",
+    "w/keep.swp",
+    "w/sub/b.swp",
+    "w/sub/target/deep/f",
+    "w/sub/target/keep.swp",
+    "w/top",
+    "w/sub/top",
+    "w/own/c.swp",
+    "w/own/d",
+    "outside.swp",
+];
+/// Which of them, and of their directories, its policies exclude at first, and which they do not.
+const EXCLUDED: [&str; 7] = [
+    "w/a.swp",
+    "w/sub/b.swp",
+    "w/sub/target",
+    "w/sub/target/deep",
+    "w/sub/target/deep/f",
+    "w/top",
+    "w/own/d",
+];
+const NOT_EXCLUDED: [&str; 9] =
+    ["w", "w/a", "w/keep.swp", "w/sub", "w/sub/top", "w/own", "w/own/c.swp", "outside.swp", "/"];
+
 /// Patterns are those of gitignore: a name anywhere, a directory with everything in it, a path from the
 /// directory of the policy, and patterns that a later one takes back. The nearest directory that says
 /// anything decides; a file with several names is never excluded.
@@ -88,19 +115,7 @@ fn who_is_excluded() {
     let volume = open(&device());
     volume.create_dir_all("/w/sub/target/deep").unwrap();
     volume.create_dir_all("/w/own").unwrap();
-    for path in [
-        "w/a.swp",
-        "w/a",
-        "w/keep.swp",
-        "w/sub/b.swp",
-        "w/sub/target/deep/f",
-        "w/sub/target/keep.swp",
-        "w/top",
-        "w/sub/top",
-        "w/own/c.swp",
-        "w/own/d",
-        "outside.swp",
-    ] {
+    for path in FILES {
         volume.write(path, path).unwrap();
     }
     let is = |path: &str| volume.view().policy_in_force(inode(&volume, path)).unwrap().excluded;
@@ -111,18 +126,7 @@ fn who_is_excluded() {
         yes.iter().for_each(|path| assert!(is(path), "{path}"));
         no.iter().for_each(|path| assert!(!is(path), "{path}"));
     };
-    check(
-        &[
-            "w/a.swp",
-            "w/sub/b.swp",
-            "w/sub/target",
-            "w/sub/target/deep",
-            "w/sub/target/deep/f",
-            "w/top",
-            "w/own/d",
-        ],
-        &["w", "w/a", "w/keep.swp", "w/sub", "w/sub/top", "w/own", "w/own/c.swp", "outside.swp", "/"],
-    );
+    check(&EXCLUDED, &NOT_EXCLUDED);
     // As in git, a pattern cannot take back what lies below an excluded directory.
     check(&["w/sub/target/keep.swp"], &[]);
     // Names and places change.

@@ -3,6 +3,43 @@
 use super::*;
 use yore_fs::{Error, FallocateMode, InodeNo, OpenOptions, SetAttr, SetTime, SetXattrMode, Timestamp};
 
+/// What [`each_kind_of_change`] has changed.
+const FORTH: [&str; 15] = [
+    "M content CONTENT",
+    "- gone",
+    "+ inside",
+    "+ link",
+    "- link",
+    "+ linked-too",
+    "M mode METADATA",
+    "R sub moved",
+    "M moved/deep/f CONTENT",
+    "+ new",
+    "+ new/er",
+    "+ new/er/file",
+    "R old-name new-name",
+    "M touched",
+    "M xattr XATTRS",
+];
+/// The same in the other direction.
+const BACK: [&str; 15] = [
+    "M content CONTENT",
+    "+ gone",
+    "- inside",
+    "+ link",
+    "- link",
+    "- linked-too",
+    "M mode METADATA",
+    "- new",
+    "- new/er",
+    "- new/er/file",
+    "R new-name old-name",
+    "R moved sub",
+    "M sub/deep/f CONTENT",
+    "M touched",
+    "M xattr XATTRS",
+];
+
 /// Each kind of change between two snapshots is one line, and in the other direction its opposite.
 #[test]
 fn each_kind_of_change() {
@@ -33,43 +70,9 @@ fn each_kind_of_change() {
     volume.set_symlink_attributes("d/touched", &touched).unwrap();
     let present = diff_of(&volume, "d", Some(first), None).unwrap();
     let second = event(&volume, "/");
-    let forth = [
-        "M content CONTENT",
-        "- gone",
-        "+ inside",
-        "+ link",
-        "- link",
-        "+ linked-too",
-        "M mode METADATA",
-        "R sub moved",
-        "M moved/deep/f CONTENT",
-        "+ new",
-        "+ new/er",
-        "+ new/er/file",
-        "R old-name new-name",
-        "M touched",
-        "M xattr XATTRS",
-    ];
-    same(lines(&diff_of(&volume, "d", Some(first), Some(second)).unwrap()), &forth);
-    same(lines(&present), &forth);
-    let back = [
-        "M content CONTENT",
-        "+ gone",
-        "- inside",
-        "+ link",
-        "- link",
-        "- linked-too",
-        "M mode METADATA",
-        "- new",
-        "- new/er",
-        "- new/er/file",
-        "R new-name old-name",
-        "R moved sub",
-        "M sub/deep/f CONTENT",
-        "M touched",
-        "M xattr XATTRS",
-    ];
-    same(lines(&diff_of(&volume, "d", Some(second), Some(first)).unwrap()), &back);
+    same(lines(&diff_of(&volume, "d", Some(first), Some(second)).unwrap()), &FORTH);
+    same(lines(&present), &FORTH);
+    same(lines(&diff_of(&volume, "d", Some(second), Some(first)).unwrap()), &BACK);
     same(lines(&diff_of(&volume, "d", Some(second), None).unwrap()), &[]);
     same(lines(&diff_of(&volume, "d", Some(second), Some(second)).unwrap()), &[]);
     let sizes = |d: &Difference| (d.before.map(|f| f.size), d.after.map(|f| f.size));
