@@ -615,7 +615,13 @@ fn versions_of_a_file_are_forgotten_on_a_mount() {
     let Some(mount) = Mount::new(&scratch, &["-o", "allow_other"]) else { return };
     let path = |path: &str| mount.directory.join(path.trim_start_matches('/'));
     let at = |of: &str| text(&path(of)).to_string();
-    let save = |of: &str, draft: &str| fs::write(path(of), draft).unwrap();
+    // A process of its own saves: a test beside this one that starts a program would have a copy of this
+    // process's descriptors until the program runs, and closing the copy of an emptied file makes a version.
+    let save = |of: &str, draft: &str| {
+        let line = ["-c", r#"printf %s "$2" >"$1""#, "sh"];
+        let saved = std::process::Command::new("sh").args(line).arg(path(of)).arg(draft).status();
+        assert!(saved.unwrap().success());
+    };
     let remove = |of: &str| fs::remove_file(path(of)).unwrap();
     forget_versions(&at, &save, &remove, &|of| fs::read_to_string(path(of)).ok());
 
