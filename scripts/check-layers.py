@@ -244,6 +244,7 @@ LAYERS = {
         inspect/* command/check command/copy command/resize command/stopped
         command/bench command/files command/info command/man fsck
         command/find command/list command/snapshot mount/*
+        command/operand
         command/forget command/history command/operations command/policy complete
         command/describe command/expunge command/query/* command/mkfs
         command/put_back/*

@@ -13,6 +13,7 @@ mod info;
 mod list;
 mod man;
 mod mkfs;
+mod operand;
 mod operations;
 mod policy;
 mod put_back;

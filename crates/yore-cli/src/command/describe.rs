@@ -1,6 +1,6 @@
 //! `describe`: another name for a snapshot, or what it is.
 
-use super::forget::{find_all, with_opened};
+use super::operand::{find_all, with_opened};
 use super::snapshot::json_row;
 use crate::args;
 use crate::output::{Clock, Out};

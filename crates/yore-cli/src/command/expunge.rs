@@ -4,7 +4,8 @@
 //! would go, whether the caller may. Then it asks the user, unless `--yes` is given. Then it gives up one
 //! operand after the other, each as a whole. A typing error must not destroy what nothing brings back.
 
-use super::forget::{give_back, mounted_on, named, say_freed};
+use super::forget::{give_back, say_freed};
+use super::operand::{mounted_on, named};
 use super::snapshot::Location;
 use crate::args;
 use crate::live;

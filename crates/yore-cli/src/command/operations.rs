@@ -1,9 +1,7 @@
 //! `operations`: who did what to the past, and what undoes it.
 
-use super::files::on_volume;
 use super::snapshot::Location;
 use crate::args;
-use crate::live;
 use crate::output::{human, json_name, json_time, printable, Clock, List, Names};
 use crate::status::{self, Outcome};
 use crate::volume::Access;
@@ -12,7 +10,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use yore_control::{Client, Here, Mounted};
 use yore_fs::{EventRow, OperationKind, OperationRow};
 
 /// What was asked for, and what is needed to say what undoes it.
@@ -29,32 +26,25 @@ struct Found {
 /// Lists them, the latest first.
 pub fn run(args: &args::Operations) -> Outcome {
     let location = Location::find(&args.path)?;
-    let found = match &location {
-        Location::Mounted { dir, path } => found(&Mounted(dir), on_mount(path)?)?,
-        Location::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-            let node = volume.node(&on.path)?;
-            let below = volume.view().path_now(node.inode())?.unwrap_or_else(|| on.path.clone());
-            let client = Here::new(&volume.view().of(&node), node.inode());
-            found(&client, (format!("{}:", on.volume.display()), below))
-        })?,
-    };
+    let found = location.ask_with(Access::Read, |client, volume| {
+        let below = match volume {
+            Some(volume) => volume.view().path_now(volume.node(location.path())?.inode())?,
+            None => {
+                let path = location.path().canonicalize()?;
+                path.strip_prefix(location.root()).ok().map(|below| Path::new("/").join(below))
+            }
+        };
+        let kept = client.all_snapshots()?.into_iter().map(|row| (row.event.number.0, row.event.row));
+        Ok(Found {
+            kept: kept.collect(),
+            rows: client.operations()?,
+            front: location.front(),
+            below: below.unwrap_or_else(|| location.path().into()),
+        })
+    })?;
     let lines = found.lines(args.most.map_or(usize::MAX, |most| most as usize));
     print(args.listing, &lines)?;
     Ok(status::OK)
-}
-
-fn found(client: &dyn Client, (front, below): (String, PathBuf)) -> anyhow::Result<Found> {
-    let kept = client.all_snapshots()?.into_iter().map(|row| (row.event.number.0, row.event.row)).collect();
-    Ok(Found { rows: client.operations()?, kept, front, below })
-}
-
-/// The mount point, and the path on the volume.
-fn on_mount(path: &Path) -> anyhow::Result<(String, PathBuf)> {
-    let path = path.canonicalize()?;
-    let root = live::mount_at(&path).map(|mount| mount.directory);
-    let root = path.ancestors().find(|above| root.as_deref() == Some(*above) || live::is_mounted(above));
-    let below = root.and_then(|root| path.strip_prefix(root).ok()).unwrap_or(Path::new(""));
-    Ok((root.map(|root| root.display().to_string()).unwrap_or_default(), Path::new("/").join(below)))
 }
 
 /// One of them.

@@ -11,7 +11,7 @@ pub mod log;
 mod patch;
 pub mod usage;
 
-use super::forget::find;
+use super::operand::find;
 use super::snapshot::{is_file_on_mount, Location};
 use crate::args;
 use crate::asked::Paths;

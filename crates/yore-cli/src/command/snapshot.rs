@@ -102,6 +102,12 @@ impl Location {
         }
     }
 
+    /// What stands before a path of its volume: the mount point, or the volume's file and a colon.
+    pub fn front(&self) -> String {
+        let colon = if let Location::Free(_) = self { ":" } else { "" };
+        format!("{}{colon}", self.root().display())
+    }
+
     /// Does something with paths that are where it is, and the files there.
     pub fn with_paths<T>(
         &self,
@@ -139,7 +145,7 @@ impl Location {
     pub fn name(&self) -> String {
         match self {
             Location::Mounted { path, .. } => path.display().to_string(),
-            Location::Free(on) => format!("{}:{}", on.volume.display(), on.path.display()),
+            Location::Free(on) => format!("{}{}", self.front(), on.path.display()),
         }
     }
 }

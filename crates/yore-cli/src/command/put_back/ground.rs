@@ -4,7 +4,7 @@
 use crate::args;
 use crate::asked::{here, Paths};
 use crate::command::copy::Copy;
-use crate::command::forget::split_root;
+use crate::command::operand::split_root;
 use crate::command::query::{no_answer, not_both, without_times};
 use crate::live;
 use crate::nearest;

@@ -3,7 +3,7 @@
 use super::{json_facts, no_answer, words};
 use crate::args;
 use crate::asked::Paths;
-use crate::command::forget::find;
+use crate::command::operand::find;
 use crate::command::snapshot::Location;
 use crate::live;
 use crate::output::{bytes_of, json_name, json_time, kind_name, printable, Clock, List};
