@@ -1,4 +1,4 @@
-//! What can be asked for. Help texts, man page and completions all come from here.
+//! The commands and their arguments. Help texts, man page and completions all come from here.
 
 pub mod bench;
 mod files;

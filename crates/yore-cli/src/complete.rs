@@ -2,9 +2,9 @@
 //! follow.
 //!
 //! A script that is generated once knows commands and options, but not which snapshots there are. So the
-//! scripts here know nothing: they hand over the words up to the cursor and take what comes back, and where
-//! nothing comes back the shell offers files. What can stand where is read from the same definitions as the
-//! help. Nothing here fails: who presses a key wants no message.
+//! scripts here know nothing: they hand over the words up to the cursor and offer what comes back. If nothing
+//! comes back, the shell offers files. The same definitions as for the help say what may stand where. Nothing
+//! here fails: somebody who presses a key does not want an error message.
 
 use crate::args::Arguments;
 use crate::command::files::on_volume;
@@ -18,9 +18,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Times that most people mean, beside the snapshots that there are.
+/// Times that people use most. They are offered beside the snapshots that there are.
 const TIMES: [&str; 7] = ["last", "-2", "1h", "1day", "1week", "yesterday", "now"];
-/// Settings of `policy`, as far as they are the same for everybody.
+/// Settings of `policy`, with those values that are the same for everybody.
 const SETTINGS: [(&str, &[&str]); 4] = [
     ("version=", &["snapshot", "close", "1min", "10min", "1h", "1day", "inherit"]),
     ("keep=", &["all", "inherit", "last:", "hourly:", "daily:", "weekly:", "monthly:", "yearly:", "within:"]),
@@ -32,7 +32,7 @@ const SETTINGS: [(&str, &[&str]); 4] = [
 pub fn run(words: &[OsString]) -> anyhow::Result<u8> {
     let mut out = Out::new();
     for candidate in candidates(words) {
-        // A line is one candidate, and terminals obey some characters.
+        // Each line is one candidate, and a terminal obeys some control characters.
         if !candidate.chars().any(char::is_control) {
             out.line(candidate)?;
         }
@@ -41,7 +41,8 @@ pub fn run(words: &[OsString]) -> anyhow::Result<u8> {
     Ok(status::OK)
 }
 
-/// The script for a shell; `None` for a shell whose script knows only commands and options.
+/// The script for a shell. `None` if there is only a generated script, which knows commands and options
+/// alone.
 pub fn script(shell: clap_complete::Shell) -> Option<&'static str> {
     match shell {
         clap_complete::Shell::Bash => Some(include_str!("complete/yore.bash")),
@@ -81,13 +82,13 @@ fn candidates(words: &[OsString]) -> Vec<String> {
     }
 }
 
-/// What stands before the word that is being written.
+/// The words before the one that is being typed.
 struct Line<'a> {
-    /// The option whose value it is.
+    /// The option whose value is being typed.
     value_of: Option<&'a Arg>,
-    /// Options may follow: there was no `--`.
+    /// Whether options may follow: there was no `--`.
     options: bool,
-    /// What is no option.
+    /// The words that are not options.
     paths: Vec<&'a OsStr>,
 }
 
@@ -103,7 +104,7 @@ impl<'a> Line<'a> {
                 Some(option) if line.options && option.len() > 1 && option.starts_with('-') => {
                     let named = |arg: &&Arg| match option.strip_prefix("--") {
                         Some(long) => arg.get_long() == Some(long),
-                        // Of several letters the last one may have a value.
+                        // Of several letters, only the last one may take a value.
                         None => arg.get_short() == option.chars().last(),
                     };
                     let found = command.get_arguments().find(named);
@@ -140,7 +141,7 @@ fn value(arg: &Arg, current: &str, line: &Line<'_>, front: &str) -> Vec<String> 
     found.into_iter().map(|found| format!("{front}{found}")).collect()
 }
 
-/// A setting of `policy`; of `keep=` the rule behind the last comma.
+/// A setting of `policy`; for `keep=`, the rule after the last comma.
 fn setting(current: &str) -> Vec<String> {
     let Some((key, values)) = SETTINGS.iter().find(|(key, _)| current.starts_with(key)) else {
         return beginning(current, SETTINGS.iter().map(|(key, _)| key.to_string()));
@@ -150,8 +151,8 @@ fn setting(current: &str) -> Vec<String> {
     beginning(current, rules.map(|value| format!("{front}{value}")))
 }
 
-/// A path: behind an `@` the snapshots that show it, on a volume the names in a directory. Else the shell
-/// knows better.
+/// A path: after an `@`, the snapshots that show it; on a volume, the names in a directory. For all else the
+/// shell knows better.
 fn path(current: &str) -> Vec<String> {
     let name_at = current.rfind('/').map_or(0, |slash| slash + 1);
     if let Some(at) = current.rfind('@').filter(|at| *at > name_at) {
@@ -168,7 +169,7 @@ fn path(current: &str) -> Vec<String> {
     }
 }
 
-/// The times and names of the snapshots that show a place: names first, then the latest times.
+/// The names and times of the snapshots that show a path: names first, then times, the latest first.
 fn times_of(operand: &OsStr) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let known = names_and_times(operand).unwrap_or_default();
@@ -205,7 +206,7 @@ mod tests {
         candidates(&words.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
-    /// Promises that commands, options and values are those of the definitions.
+    /// Promises that the completions of commands, options and values are those of the definitions.
     #[test]
     fn what_can_follow() {
         assert_eq!(of(&["snapsh"]), ["snapshot", "snapshots"]);

@@ -1,9 +1,9 @@
-//! `inspect`: any structure on the medium, also of a damaged volume.
+//! `inspect`: prints any structure on the medium, even of a damaged volume.
 //!
-//! Works through `yore-format` and the device alone, so that it shows what lies there and not what the file
-//! system makes of it. It changes nothing and takes no lock: a volume that is in use can be looked at, and
-//! may change meanwhile. Every step that fails says why and goes on with what is left: a damaged block is
-//! printed as far as it can be decoded, with what is wrong with it.
+//! It uses `yore-format` and the device alone, so it shows what lies there and not what the file system makes
+//! of it. It changes nothing and takes no lock: it can inspect a volume in use, which may change meanwhile. A
+//! step that fails says why and goes on with what is left. A damaged block is printed as far as it can be
+//! decoded, with what is wrong with it.
 
 mod medium;
 mod past;
@@ -36,7 +36,7 @@ enum Address {
 impl Address {
     fn parse(words: &[String]) -> Option<Address> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        // Root zones are told from others by a flag, so the number must stay below it.
+        // A flag bit tells root zones from others, so the number must stay below it.
         let zone = |n: &str| n.parse::<u32>().ok().filter(|n| *n < ZoneNo::ROOT_FLAG);
         match words[..] {
             [] | ["super"] => Some(Address::Superblocks),
@@ -97,7 +97,7 @@ pub fn run(args: &args::Inspect) -> Outcome {
 mod tests {
     use super::*;
 
-    /// Promises that every address in the help is understood and nonsense is refused.
+    /// Promises that every address in the help is understood, and nonsense refused.
     #[test]
     fn addresses() {
         let parse = |text: &str| Address::parse(&text.split(' ').map(String::from).collect::<Vec<_>>());

@@ -67,7 +67,7 @@ pub fn wait_until_closed(volume: &Path) -> bool {
     }
 }
 
-/// What a process says that it serves, if it holds that volume.
+/// What a process says it serves, if it really holds that volume.
 fn daemon_of_process(pid: u32) -> Option<Daemon> {
     let seen = Seen::of(pid)?;
     let text = process::read(seen.memory_file(announce::MOUNTED)?)?;
@@ -104,13 +104,14 @@ pub fn daemon_at(directory: &Path) -> Option<Daemon> {
     daemons().find(|daemon| daemon.known.user == mount.user && claims(daemon))
 }
 
-/// Where a volume is mounted, as its daemon says, or else the kernel.
+/// Where a volume is mounted, according to its daemon, or else to the kernel.
 pub fn mount_of(volume: &Path) -> Option<Mount> {
     if let Some(daemon) = daemon_of_volume(volume) {
         let mount = daemon.mount()?;
         return Some(Mount { volume: daemon.volume, ..mount });
     }
-    // The caller may not look at its daemon. The user who mounts chooses the volume's name in the table.
+    // Perhaps the caller may not examine the daemon. The volume's name in the table was chosen by the user
+    // who mounted, so that user must be trusted.
     let (_, owner) = identity_and_owner(volume).ok()?;
     let path = volume.canonicalize().ok()?;
     mounts().into_iter().find(|mount| mount.volume == path && (mount.is_trusted() || mount.user == owner))

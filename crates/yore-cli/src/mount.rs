@@ -6,15 +6,15 @@
 //!      └── waits for one line on a pipe ◄── "ready", or the error and its exit status ──┘        │
 //!      exits                                                                              serves until unmounted
 //! ```
-//! The device is opened by the process that keeps it, so its lock names that process and lives as long. The
-//! parent checks first what can be checked without opening the volume, because opening one for writing
-//! already changes it: a mount that is refused must leave no trace. If the parent is gone when the mount is
-//! ready, somebody gave up on it, and it is taken back.
+//! The process that keeps the device also opens it, so the lock names that process and lasts as long as it
+//! lives. The parent first checks what can be checked without opening the volume: opening a volume for
+//! writing already changes it, and a mount that is refused must leave no trace. If the parent is gone when
+//! the mount is ready, somebody has given up on it, and the daemon unmounts it again.
 //!
 //! `--foreground` is the same without the second process.
 //!
-//! `--at TIME` mounts a snapshot by itself. If a daemon has the volume, that one is asked to serve it, too;
-//! if not, one is started, that opens the volume for reading only.
+//! `--at TIME` mounts a snapshot by itself. If a daemon has the volume, it is asked to serve the snapshot,
+//! too. If none has it, one is started, which opens the volume for reading only.
 
 pub mod helper;
 mod log;
@@ -80,7 +80,7 @@ pub fn run(args: &args::Mount) -> Outcome {
     }
 }
 
-/// Whether this process can mount at all.
+/// Checks that this process can mount at all.
 fn check_fuse() -> anyhow::Result<()> {
     match fs::metadata("/dev/fuse") {
         Ok(found) => {
@@ -111,8 +111,9 @@ fn check_fuse() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes what killed daemons left on the directory. The kernel may still answer from its memory what a dead
-/// mount is, so this asks something that the kernel must pass on: how much space there is.
+/// Removes the mounts that killed daemons left on the directory. The kernel may still answer some calls on a
+/// dead mount from its memory. So this asks for something that the kernel must pass on to the daemon: how
+/// much space there is.
 fn clear_dead_mounts(directory: &Path) -> anyhow::Result<()> {
     use rustix::io::Errno;
     let Ok(path) = absolute_directory(directory) else { return Ok(()) };
@@ -126,7 +127,7 @@ fn clear_dead_mounts(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the directory can be mounted on.
+/// Checks that a volume can be mounted on the directory.
 fn check_directory(directory: &Path) -> anyhow::Result<()> {
     let name = directory.display();
     clear_dead_mounts(directory)?;
@@ -158,12 +159,12 @@ fn check_directory(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a daemon has the volume already, to say where it is.
+/// Checks that no daemon has the volume already; the error says where it is mounted.
 fn check_volume(volume: &Path) -> anyhow::Result<()> {
     match live::daemon_of_volume(volume) {
         None => Ok(()),
-        // It is closing the volume, or serves processes that still use a lazily unmounted mount. Opening
-        // waits for it.
+        // The daemon is closing the volume, or serves processes that still use a mount that was unmounted
+        // lazily. Opening the volume waits for it.
         Some(daemon) if !daemon.is_mounted() => Ok(()),
         Some(daemon) if !daemon.has_present => anyhow::bail!(
             "{} is in use by process {}, which has snapshots of it mounted; unmount them first (yore umount {})",
@@ -186,8 +187,8 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
     close_on_exec()?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
-    // As it was called, so that lists of processes show what people typed; but not by a helper's name, which
-    // would be taken for another call of mount(8).
+    // The daemon is called by the same name as this process, so that lists of processes show what people
+    // typed. A helper's name is left out, because it would be taken for another call by mount(8).
     if let Some(name) = std::env::args_os().next().filter(|name| !helper::is_helper(name)) {
         command.arg0(name);
     }
@@ -235,8 +236,8 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
     }
 }
 
-/// Keeps the daemon from inheriting whatever this process was given: files it would hold open for its life,
-/// on the very mount perhaps.
+/// Keeps the daemon from inheriting the files that this process was given. It would hold them open for its
+/// whole life, and some of them may be on the very mount.
 fn close_on_exec() -> anyhow::Result<()> {
     let open = fs::read_dir("/proc/self/fd").context("cannot list this process's open files")?;
     let numbers: Vec<i32> = open
@@ -244,9 +245,9 @@ fn close_on_exec() -> anyhow::Result<()> {
         .filter(|number| *number > 2)
         .collect();
     for number in numbers {
-        // SAFETY: the number was just listed as open. The one that the listing itself used is closed by now;
-        // then the call fails with EBADF and does nothing. There is no other thread that could give the
-        // number to another file.
+        // SAFETY: the number was just listed as open. The descriptor that the listing itself used is closed
+        // by now: for that one the call fails with EBADF and does nothing. There is no other thread that
+        // could give the number to another file.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         match rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC) {
             Ok(()) | Err(rustix::io::Errno::BADF) => {}

@@ -11,7 +11,7 @@ use std::path::Path;
 use yore_fs::time::{instant, When};
 use yore_fs::{FileKind, InodeFlags, Metadata, Timestamp};
 
-/// Nobody reads standard output any more.
+/// The error that nobody reads standard output any more.
 #[derive(Debug)]
 pub struct OutputClosed;
 
@@ -23,11 +23,11 @@ impl fmt::Display for OutputClosed {
 
 impl std::error::Error for OutputClosed {}
 
-/// Standard output. A reader who went away ends the command quietly, as SIGPIPE would.
+/// Standard output. If its reader goes away, the command ends quietly, as SIGPIPE would end it.
 pub struct Out(BufWriter<StdoutLock<'static>>);
 
 impl Out {
-    /// All of standard output until dropped; call [`Out::done`] at the end.
+    /// Locks standard output until dropped; call [`Out::done`] at the end.
     pub fn new() -> Out {
         Out(BufWriter::with_capacity(64 << 10, io::stdout().lock()))
     }
@@ -48,7 +48,7 @@ impl Out {
         writeln!(self.0, "{text}").map_err(write_error)
     }
 
-    /// Writes what is still held back.
+    /// Writes what is still in the buffer.
     ///
     /// # Errors
     /// As [`Out::bytes`].
@@ -82,8 +82,8 @@ impl List {
         self.listing
     }
 
-    /// An entry: what precedes the name on its line, the name, and all of it as JSON (made only if asked
-    /// for).
+    /// Prints an entry: what precedes the name on its line, the name, and the entry as JSON, which is made
+    /// only if needed.
     ///
     /// # Errors
     /// As [`Out::bytes`].
@@ -109,7 +109,7 @@ impl List {
         self.out.bytes(b"\n")
     }
 
-    /// A line that belongs to the lines only: a heading, an empty line.
+    /// Prints a line that only the form with lines has: a heading, an empty line.
     ///
     /// # Errors
     /// As [`Out::bytes`].
@@ -121,7 +121,7 @@ impl List {
         self.out.bytes(b"\n")
     }
 
-    /// The end of the list.
+    /// Ends the list.
     ///
     /// # Errors
     /// As [`Out::bytes`].
@@ -133,10 +133,10 @@ impl List {
     }
 }
 
-/// A name in a line, for terminals and for what reads lines: what would end the line, send commands to the
-/// terminal, turn the order of letters around, or is no text, is written as `\n`, `\r`, `\t`, or byte by byte
-/// as `\x1b`. All else is as it is, backslashes too: the exact bytes are in lists that end names by zero
-/// bytes (`-0`), and in JSON.
+/// A name in a line, safe for terminals and for programs that read lines. Characters that would end the line,
+/// send commands to the terminal or reverse the order of letters, and bytes that are not text, are written as
+/// `\n`, `\r`, `\t`, or byte by byte as `\x1b`. All else is unchanged, backslashes too. The exact bytes are
+/// in lists that end names by zero bytes (`-0`), and in JSON.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -156,7 +156,7 @@ pub fn printable(name: &[u8]) -> String {
     text
 }
 
-/// Whether a character ends lines or turns the order of others around.
+/// Whether a character ends lines, or changes the direction of text.
 fn is_layout(c: char) -> bool {
     matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -165,7 +165,7 @@ fn push_bytes(text: &mut String, bytes: &[u8]) {
     text.extend(bytes.iter().map(|byte| format!("\\x{byte:02x}")));
 }
 
-/// Puts a name into a JSON object: as text under `key`, and if it is not UTF-8 also as bytes under
+/// Puts a name into a JSON object: as text under `key`, and if it is not UTF-8, also as bytes under
 /// `key_bytes`.
 pub fn json_name(object: &mut Value, key: &str, name: &[u8]) {
     object[key] = json!(String::from_utf8_lossy(name));
@@ -196,7 +196,7 @@ pub fn json_metadata(metadata: &Metadata) -> Value {
     })
 }
 
-/// The letters by which `chattr` and `lsattr` call flags, and what they say.
+/// Flags, their letters in `chattr` and `lsattr`, and their names.
 const FLAG_NAMES: [(InodeFlags, &str, &str); 4] = [
     (InodeFlags::IMMUTABLE, "i", "immutable"),
     (InodeFlags::APPEND_ONLY, "a", "append only"),
@@ -262,7 +262,7 @@ pub fn now() -> Timestamp {
 
 fn timestamp(instant: jiff::Timestamp) -> Timestamp {
     let nanos = instant.subsec_nanosecond();
-    // Before 1970 the fraction is counted backwards; on the volume never.
+    // Before 1970 this fraction is negative; on the volume it never is.
     match u32::try_from(nanos) {
         Ok(nanos) => Timestamp { seconds: instant.as_second(), nanos },
         Err(_) => {
@@ -294,7 +294,7 @@ pub enum Precision {
 /// Prints times in one zone.
 pub struct Clock {
     zone: TimeZone,
-    /// The zone was chosen, and is not that in which times are read.
+    /// Whether times are printed in UTC, although they are read as local times.
     utc: bool,
 }
 
@@ -316,14 +316,14 @@ impl Clock {
         }
     }
 
-    /// The shortest time that names a snapshot of this time behind an `@`, if the next is of that time, and
-    /// goes on naming it: without a next one, a time that is over. Else one that is taken in the same minute
-    /// would be meant later, and be forgotten in place of this. Times in UTC say so, since they are read as
-    /// local ones.
+    /// The shortest time that, after an `@`, names a snapshot of `time` if the next one is of `next`, and
+    /// that goes on naming it. Without a next one, the printed time must be over: otherwise it would later
+    /// mean a snapshot that is taken in the same minute, and that one would be forgotten in place of this
+    /// one. A time in UTC gets a `Z`, because times are read as local ones.
     pub fn name(&self, time: Timestamp, next: Option<Timestamp>) -> String {
         let next = next.or_else(|| Some(now()).filter(|now| *now > time));
         let text = yore_fs::time::print(time, next, &self.zone);
-        // Seconds since 1970, for years that have no date, are the same everywhere.
+        // Seconds since 1970, which stand for years that have no date, are the same in every zone.
         if self.utc && !text.starts_with('@') {
             return text + "Z";
         }
@@ -341,10 +341,10 @@ impl Clock {
         }
     }
 
-    /// Where a time begins that a person wrote, in the grammar of all times.
+    /// The beginning of a time that a person wrote, in the grammar that all times have.
     ///
     /// # Errors
-    /// A message for people: what cannot be read, and what is no time but a snapshot.
+    /// A message for people: the text cannot be read, or it names a snapshot and not a time.
     pub fn parse(&self, text: &str) -> Result<Timestamp, String> {
         match yore_fs::time::parse_begin(text, now(), &self.zone) {
             Ok(When::At(time)) => Ok(time),
@@ -370,14 +370,14 @@ pub fn human(bytes: u64) -> String {
     }
 }
 
-/// Names of users and groups, by the host's `/etc/passwd` and `/etc/group`.
+/// Names of users and groups, from the host's `/etc/passwd` and `/etc/group`.
 pub struct Names {
     users: HashMap<u32, String>,
     groups: HashMap<u32, String>,
 }
 
 impl Names {
-    /// Reads both files; one that cannot be read leaves numbers.
+    /// Reads both files. If one cannot be read, numbers are shown instead of its names.
     pub fn load() -> Names {
         Names { users: table("/etc/passwd"), groups: table("/etc/group") }
     }
@@ -415,7 +415,7 @@ pub fn bytes_of(path: &Path) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Promises that flags are called what `lsattr` calls them.
+    /// Promises that flags have the letters that `lsattr` gives them.
     #[test]
     fn flags() {
         assert_eq!(flags_text(InodeFlags::IMMUTABLE | InodeFlags::NO_DUMP), "id (immutable, no dump)");
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(flag_names(InodeFlags::empty()), "");
     }
 
-    /// Promises that sizes are told in the unit that suits them.
+    /// Promises that sizes are printed in a suitable unit.
     #[test]
     fn sizes() {
         assert_eq!(human(0), "0 B");
@@ -447,8 +447,8 @@ mod tests {
         assert_eq!(clock.text(far, Precision::Minutes), format!("@{}", i64::MAX));
     }
 
-    /// Promises that what is listed goes on naming the same snapshot. `yore forget` with a time from a list
-    /// of the same minute forgot a version that was saved after the list.
+    /// Promises that a time in a list goes on naming the same snapshot. Once `yore forget`, given a time from
+    /// a list, forgot a version that was saved after the list was printed, in the same minute.
     #[test]
     fn names_are_not_taken_over_by_later_ones() {
         let (clock, time) = (Clock::new(true), now());
@@ -460,7 +460,7 @@ mod tests {
         assert!(time <= end && end < now(), "{end:?}");
     }
 
-    /// Promises that times in UTC are read as such wherever they are read.
+    /// Promises that a time printed in UTC is read as UTC everywhere.
     #[test]
     fn names_in_utc_say_so() {
         let at = |seconds, nanos| Timestamp { seconds, nanos };
@@ -484,7 +484,7 @@ mod tests {
         }
     }
 
-    /// Promises that a name cannot send commands to a terminal, nor end a line.
+    /// Promises that a name can neither send commands to a terminal nor end a line.
     #[test]
     fn names_for_terminals() {
         assert_eq!(printable(b"plain \xc3\xa4"), "plain ä");

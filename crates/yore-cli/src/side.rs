@@ -1,9 +1,9 @@
-//! The two sides of a copy: the host and a volume look alike from here, so that one routine copies in every
-//! direction.
+//! The two sides of a copy. The host and a volume look alike through this trait, so one routine copies in
+//! every direction.
 //!
-//! What is preserved: permissions, times to the nanosecond, symbolic links, hard links among the files
-//! copied, extended attributes (those that the other side refuses are reported and left out), holes; owners
-//! if the process is root.
+//! A copy preserves permissions, times to the nanosecond, symbolic links, hard links among the files copied,
+//! holes, and extended attributes (those that the other side refuses are reported and left out). It preserves
+//! owners if the process is root.
 
 use crate::output::bytes_of;
 use anyhow::Context as _;
@@ -42,9 +42,9 @@ pub struct Facts {
 pub trait Side {
     /// A path in a message.
     fn name(&self, path: &Path) -> String;
-    /// Attributes, of symbolic links their own. `None` if there is nothing.
+    /// Attributes; of a symbolic link, its own. `None` if there is nothing.
     fn facts(&self, path: &Path) -> anyhow::Result<Option<Facts>>;
-    /// The error that there is nothing.
+    /// The error for a path where there is nothing.
     fn absent(&self, path: &Path) -> anyhow::Error {
         anyhow::anyhow!("cannot copy {}: no such file or directory", self.name(path))
     }
@@ -57,7 +57,7 @@ pub trait Side {
     /// The names in a directory.
     fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>>;
     fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>>;
-    /// Creates a file or empties the one that is there.
+    /// Creates a file, or empties the existing one.
     fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>>;
     fn make_directory(&self, path: &Path) -> anyhow::Result<()>;
     fn read_link(&self, path: &Path) -> anyhow::Result<PathBuf>;
@@ -66,7 +66,7 @@ pub trait Side {
     fn hard_link(&self, original: &Path, path: &Path) -> anyhow::Result<()>;
     /// Removes a file, not a directory.
     fn remove(&self, path: &Path) -> anyhow::Result<()>;
-    /// Gives a file or directory another name, in place of a file that has it if `replace`.
+    /// Gives a file or directory another name. With `replace`, it replaces a file that has that name.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> anyhow::Result<()>;
     fn remove_xattr(&self, path: &Path, name: &OsStr) -> anyhow::Result<()>;
     fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
@@ -74,21 +74,21 @@ pub trait Side {
     fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
     fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>>;
     fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()>;
-    /// What `chattr` has set of a file or directory; nothing where there are no such flags, or nobody may
-    /// ask.
+    /// The flags that `chattr` has set on a file or directory; none where there are no such flags, or the
+    /// user may not ask.
     fn flags(&self, path: &Path) -> anyhow::Result<InodeFlags>;
-    /// Sets them. `false`: the user may not.
+    /// Sets these flags. `false`: the user may not.
     fn set_flags(&self, path: &Path, flags: InodeFlags) -> anyhow::Result<bool>;
 }
 
 /// A file to read.
 pub trait Source {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// The next stretch of data at or after `offset`, holes left out.
+    /// The next stretch of data at or after `offset`, without holes.
     fn data_from(&self, offset: u64) -> io::Result<Option<Range<u64>>>;
 }
 
-/// Bytes of the blocks that have data.
+/// How many bytes the blocks with data have.
 pub fn data_bytes(source: &dyn Source) -> io::Result<u64> {
     const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
     let (mut at, mut bytes) = (0, 0u64);
@@ -100,7 +100,7 @@ pub fn data_bytes(source: &dyn Source) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Reads until the buffer is full or the file ends; how much.
+/// Reads until the buffer is full or the file ends; returns how many bytes.
 pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -112,15 +112,15 @@ pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> io::Result<usize
     Ok(filled)
 }
 
-/// The extended attributes of a file, by their names.
+/// The extended attributes of a file, sorted by name.
 pub fn sorted_xattrs(side: &dyn Side, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
     let mut all = side.xattrs(path)?;
     all.sort();
     Ok(all)
 }
 
-/// Whether two files of one type and size have the same in them, or lead to the same. Takes time for the data
-/// of both, not for holes.
+/// Whether two files of one type and size have the same content, or lead to the same target. The time this
+/// takes grows with the data of both, not with holes.
 pub fn same_content(side: &dyn Side, kind: FileKind, first: &Path, second: &Path) -> anyhow::Result<bool> {
     match kind {
         FileKind::Symlink => Ok(side.read_link(first)? == side.read_link(second)?),
@@ -216,14 +216,14 @@ impl Side for Host {
     }
 
     fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>> {
-        // Not waiting for the other end of a pipe that came to be in its place.
+        // A pipe may have taken the file's place; then this does not wait for the other end.
         let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
         let file = fs::File::options().read(true).custom_flags(flags).open(path);
         Ok(Box::new(file.with_context(|| Host::cannot("read", path))?))
     }
 
     fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
-        // Nobody else may look into it before its own permissions are set.
+        // Nobody else may read it before its own permissions are set.
         let file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
         Ok(Box::new(file.with_context(|| Host::cannot("write", path))?))
     }
@@ -293,7 +293,7 @@ impl Side for Host {
             let mut value = vec![0u8; 65_536];
             for name in list[..len].split(|b| *b == 0).filter(|name| !name.is_empty()) {
                 let len = match rustix::fs::lgetxattr(path, name, &mut value[..]) {
-                    // Gone since the listing, or a name that only looks like one.
+                    // It has gone since the listing, or the name only looks like an attribute.
                     Err(rustix::io::Errno::NODATA | rustix::io::Errno::NOTSUP) => continue,
                     other => other?,
                 };
@@ -334,7 +334,7 @@ impl Side for Host {
     }
 }
 
-/// The flags of a volume, and as the kernel calls them.
+/// The flags of a volume, and what the kernel calls them.
 const FLAGS: [(InodeFlags, IFlags); 4] = [
     (InodeFlags::IMMUTABLE, IFlags::IMMUTABLE),
     (InodeFlags::APPEND_ONLY, IFlags::APPEND),
@@ -357,7 +357,7 @@ impl Source for fs::File {
         let start = match rustix::fs::seek(self, SeekFrom::Data(offset)) {
             Ok(start) => start,
             Err(rustix::io::Errno::NXIO) => return Ok(None),
-            // A file system without holes says so; then all of it is data.
+            // A file system that knows no holes fails like this; then the whole file is data.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => {
                 let size = self.metadata()?.len();
                 return Ok((offset < size).then_some(offset..size));

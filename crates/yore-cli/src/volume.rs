@@ -1,4 +1,5 @@
-//! Volumes on the command line: `VOL:/PATH`, opening them, and saying what is wrong when that fails.
+//! Volumes on the command line: what `VOL:/PATH` means, how a volume is opened, and what to say if that
+//! fails.
 
 use crate::live;
 use crate::status;
@@ -39,7 +40,7 @@ impl OnVolume {
         (!volume.is_empty()).then(|| OnVolume { volume: path_of(volume), path: path_of(path) })
     }
 
-    /// The same for commands that only work on volumes.
+    /// Does the same for commands that only work on volumes.
     ///
     /// # Errors
     /// A usage error that says how such paths are written.
@@ -64,7 +65,7 @@ impl OnVolume {
         })
     }
 
-    /// All operands of a command, which must be on one and the same volume.
+    /// Splits all operands of a command, which must be on one volume.
     ///
     /// # Errors
     /// A usage error.
@@ -103,7 +104,7 @@ pub enum Access {
 /// Opens the device of a volume.
 ///
 /// # Errors
-/// What is wrong with it; for one that a daemon holds, where it is mounted.
+/// What is wrong with it; if a daemon holds it, where it is mounted.
 pub fn open_device(volume: &Path, access: Access) -> anyhow::Result<Arc<dyn Device>> {
     let options = OpenOptions { read_only: access == Access::Read, ..OpenOptions::default() };
     let mut opened = FileDevice::open(volume, options);
@@ -143,12 +144,12 @@ pub fn open_on(volume: &Path, device: Arc<dyn Device>, options: &MountOptions) -
     })
 }
 
-/// The user at work on a volume that this process has open; used to record what is done.
+/// The user who works on a volume that this process has open, for the record of operations.
 pub fn doing(view: &yore_fs::View) -> yore_fs::Doing<'_> {
     yore_fs::Doing { view, uid: rustix::process::getuid().as_raw() }
 }
 
-/// The process that holds a volume, if that can be found out.
+/// The process that holds a volume, if that can be determined.
 pub fn holder(volume: &Path) -> Option<u32> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     match FileDevice::open(volume, options) {
@@ -201,7 +202,7 @@ pub fn explain(volume: &Path, access: Access, error: DeviceError) -> anyhow::Err
     }
 }
 
-/// Whether a file has something of a volume. One that cannot be looked at may.
+/// Whether a file has anything of a volume. One that cannot be opened may.
 fn may_be_volume(file: &OsStr) -> bool {
     let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
     match FileDevice::open(file, options) {
@@ -215,7 +216,8 @@ fn may_be_volume(file: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    /// Promises that a volume's name may contain colons and slashes, and that host paths are told apart.
+    /// Promises that a volume's name may contain colons and slashes, and that paths of the host are told
+    /// apart from it.
     #[test]
     fn operands() {
         let on = |volume: &str, path: &str| OnVolume { volume: volume.into(), path: path.into() };
@@ -230,7 +232,7 @@ mod tests {
         assert!(OnVolume::parse_all(&mixed).is_err());
     }
 
-    /// Promises that names that are no text pass unchanged.
+    /// Promises that names that are not text pass unchanged.
     #[test]
     fn any_bytes() {
         let odd = OsStr::from_bytes(b"v\xff:/\xfe");

@@ -1,4 +1,4 @@
-//! What can be measured, and how.
+//! The arguments of `bench`: what to measure, and how.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The arguments of what reads and changes files on a volume.
+//! The arguments of commands that read and change files on a volume.
 
 use super::shared::{Listing, Progress};
 use clap::Args;

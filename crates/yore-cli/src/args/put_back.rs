@@ -1,4 +1,4 @@
-//! The arguments of what puts the past back.
+//! The arguments of commands that put the past back.
 
 use super::shared::{Listing, Progress};
 use clap::Args;

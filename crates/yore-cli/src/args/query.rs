@@ -1,4 +1,4 @@
-//! The arguments of what looks at history.
+//! The arguments of queries.
 
 use super::shared::{Listing, Progress};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! The arguments of what makes, lists, keeps and gives up history.
+//! The arguments of commands that make, list, keep and give up history.
 
 use super::shared::{Listing, Progress};
 use clap::Args;
@@ -219,7 +219,7 @@ pub struct Forget {
     pub utc: bool,
     #[command(flatten)]
     pub progress: Progress,
-    // The last one: what follows would come under its heading.
+    // This must be the last field: in the help, later ones would come under its heading.
     #[command(flatten)]
     pub retention: Retention,
 }

@@ -1,8 +1,8 @@
 //! `cp`, `put` and `get`: one routine, whichever side is the host.
 //!
-//! Directories are copied with a list of what is still to do instead of recursion. A directory's own
-//! attributes are set after its content, since adding entries would change its times, and a read-only
-//! directory would take none.
+//! Directories are copied with a list of tasks instead of recursion. A directory's own attributes are set
+//! after its content is copied: adding entries changes its times, and a read-only directory would take no
+//! entries.
 
 use crate::args;
 use crate::nearest;
@@ -22,7 +22,7 @@ use yore_fs::FileKind;
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Which of the three commands it is, for what their operands may be.
+/// Which of the three commands it is, which decides what its operands may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     Cp,
@@ -35,7 +35,7 @@ pub fn run(which: Which, args: &args::Cp) -> Outcome {
     let (to, from) = args.operands.split_last().context("a copy needs two operands")?;
     let from: Vec<Operand> = from.iter().map(|o| operand(which, o, false)).collect::<anyhow::Result<_>>()?;
     let to = operand(which, to, true)?;
-    // Opening a volume for writing changes it, so what can be known to fail fails before.
+    // Opening a volume for writing changes it. So whatever is known to fail fails before that.
     for operand in &from {
         if let Operand::Host(path) = operand {
             Host.facts(path)?.ok_or_else(|| Host.absent(path))?;
@@ -43,7 +43,7 @@ pub fn run(which: Which, args: &args::Cp) -> Outcome {
     }
     let mut copy = Copy::new(args, &from, &to)?;
     let result = copy.all(&from, &to);
-    // What was copied before an error stays, and stays for good.
+    // What was copied before an error stays, and is made durable.
     let result = result.map_err(|error| {
         copy.volumes.values().fold(error, |error, side| nearest::with_names(error, &side.volume))
     });
@@ -77,16 +77,16 @@ fn operand(which: Which, text: &OsString, last: bool) -> anyhow::Result<Operand>
 /// A copy that is being made.
 pub(super) struct Copy {
     recursive: bool,
-    /// Root preserves owners.
+    /// Whether owners are preserved, as they are for root.
     owners: bool,
     volumes: BTreeMap<PathBuf, Rc<VolumeSide>>,
     progress: Progress,
     buffer: Vec<u8>,
-    /// Files with several names that were copied: by identity on the source, their first name on the target.
+    /// Copied files that have several names: by identity on the source, the first name on the target.
     pub(super) linked: HashMap<(u64, u64), PathBuf>,
 }
 
-/// One thing to be done.
+/// One step that is left to do.
 enum Task {
     Copy { from: PathBuf, to: PathBuf },
     Finish { from: PathBuf, to: PathBuf, facts: Facts },
@@ -117,7 +117,7 @@ impl Copy {
         })
     }
 
-    /// To copy an earlier state on one side, with owners if they can be set.
+    /// A copy of an earlier state within one side, with owners if they can be set.
     pub(super) fn of_the_past(owners: bool, progress: args::Progress) -> anyhow::Result<Copy> {
         Ok(Copy {
             recursive: true,
@@ -129,7 +129,7 @@ impl Copy {
         })
     }
 
-    /// What is going to be copied, for the progress.
+    /// Tells the progress how much there is to copy.
     pub(super) fn expect(&mut self, source: &dyn Side, paths: &[&Path]) -> anyhow::Result<()> {
         if self.progress.is_shown() {
             let sizes = paths.iter().map(|path| size_of_tree(source, path));
@@ -138,19 +138,19 @@ impl Copy {
         Ok(())
     }
 
-    /// A file need not be copied.
+    /// Tells the progress that a file need not be copied.
     pub(super) fn skip(&mut self, facts: &Facts) {
         if facts.kind == FileKind::Regular {
             self.progress.add(facts.size);
         }
     }
 
-    /// Says something beside the progress.
+    /// Prints a warning without disturbing the progress.
     pub(super) fn warn(&self, message: &str) {
         self.progress.warn(message);
     }
 
-    /// The end of the progress.
+    /// Ends the progress.
     pub(super) fn finish(self) {
         self.progress.finish();
     }
@@ -190,7 +190,7 @@ impl Copy {
             let (source, path) = self.side(operand)?;
             let destination = match (into, path.file_name()) {
                 (true, Some(name)) => to_path.join(name),
-                // A path that ends in `/` or `..`: its content goes into the directory.
+                // If the path ends in `/` or `..`, its content goes into the directory.
                 (true, None) | (false, _) => to_path.clone(),
             };
             refuse_inside_itself(operand, to, &path, &destination)?;
@@ -237,7 +237,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Copies what is not a directory.
+    /// Copies a file that is not a directory.
     pub(super) fn one(
         &mut self,
         source: &dyn Side,
@@ -265,7 +265,7 @@ impl Copy {
         if facts.kind == FileKind::Regular {
             check_room(source, from, target, to, existing.map_or(0, |existing| existing.size))?;
         }
-        // Anything but a regular file is replaced, not written into or through.
+        // Anything but a regular file is replaced: nothing is written into it or through it.
         if existing.is_some_and(|e| e.kind != FileKind::Regular || facts.kind != FileKind::Regular) {
             target.remove(to)?;
         }
@@ -314,8 +314,8 @@ impl Copy {
         to: &Path,
         facts: &Facts,
     ) -> anyhow::Result<()> {
-        // In this order: a change of owner clears set-id bits and capabilities, adding attributes changes
-        // times.
+        // The order matters: a change of owner clears set-id bits and capabilities, and adding attributes
+        // changes times.
         if self.owners {
             target.set_owner(to, facts)?;
         }
@@ -398,7 +398,7 @@ pub fn to_output(volume: &yore_fs::Volume, path: &Path, buffer: &mut Vec<u8>) ->
     }
 }
 
-/// Refuses a file for which there is no room, before anything is changed, where the room is known.
+/// If the room is known, refuses a file for which there is too little, before anything is changed.
 fn check_room(
     source: &dyn Side,
     from: &Path,
@@ -408,7 +408,7 @@ fn check_room(
 ) -> anyhow::Result<()> {
     let Some(room) = target.room() else { return Ok(()) };
     let wanted = data_bytes(source.open(from)?.as_ref())?;
-    // What is replaced makes room, unless a snapshot has it.
+    // Replacing a file makes room, unless a snapshot has its blocks.
     match wanted.saturating_sub(room.saturating_add(existing)) {
         0 => Ok(()),
         missing => Err(anyhow::Error::new(yore_fs::Error::NeverFits { missing })
@@ -416,7 +416,7 @@ fn check_room(
     }
 }
 
-/// Copying a directory into itself would not end.
+/// Refuses to copy a directory into itself, which would never end.
 fn refuse_inside_itself(from: &Operand, to: &Operand, source: &Path, target: &Path) -> anyhow::Result<()> {
     let same_side = match (from, to) {
         (Operand::Host(_), Operand::Host(_)) => true,

@@ -12,12 +12,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use yore_fs::{EventRow, OperationKind, OperationRow};
 
-/// What was asked for, and what is needed to say what undoes it.
+/// The operations that were asked for, and what is needed to say what undoes them.
 struct Found {
     rows: Vec<(u64, OperationRow)>,
-    /// The snapshots that there are, by their numbers.
+    /// The kept snapshots by number.
     kept: BTreeMap<u64, EventRow>,
-    /// What stands in front of a path of the volume.
+    /// What comes before a path of the volume.
     front: String,
     /// The path on the volume that was asked for.
     below: PathBuf,
@@ -47,7 +47,7 @@ pub fn run(args: &args::Operations) -> Outcome {
     Ok(status::OK)
 }
 
-/// One of them.
+/// An operation in the list.
 struct Line {
     row: OperationRow,
     /// Where, as commands name it.
@@ -58,7 +58,7 @@ struct Line {
 impl Found {
     fn lines(self, most: usize) -> Vec<Line> {
         let Found { rows, kept, front, below } = self;
-        // Of those that put something back, the last one of each directory is what `undo` or `redo` means.
+        // `undo` or `redo` means the last operation of a directory that put something back.
         let mut put_back = HashSet::new();
         let mut resized = false;
         let mut lines = Vec::new();
@@ -91,7 +91,7 @@ fn is_put_back(kind: OperationKind) -> bool {
     matches!(kind, Restore | Undelete | Rollback | Undo | Redo)
 }
 
-/// The command that undoes it, if one does.
+/// The command that undoes an operation, if one does.
 fn undo(
     row: &OperationRow,
     full_path: &str,
@@ -125,7 +125,7 @@ fn undo(
     }
 }
 
-/// The command that gives a volume the length that it had before. A mounted one does not get shorter.
+/// The command that gives a volume its former length. A mounted volume cannot be made shorter.
 fn resize_back(row: &OperationRow, front: &str) -> Option<String> {
     let before: u64 = row.note.parse().ok()?;
     match front.strip_suffix(':') {
@@ -143,7 +143,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// What people read of a note.
+/// The note of an operation as people read it.
 fn note(row: &OperationRow) -> String {
     match row.kind {
         OperationKind::Rename => match row.note.split_once('/') {

@@ -16,12 +16,12 @@ use yore_fs::retention::retention_text;
 use yore_fs::time::parse_ago;
 use yore_fs::{check_patterns, Error, Policy, Retention, RetentionRules, Versioning, View};
 
-/// What can be written.
+/// The settings that are accepted, for messages.
 const ACCEPTED: &str = "version=snapshot, version=close, version=DURATION (as 10min) or version=inherit; keep=all, keep=inherit, or \
                         keep=RULES, of last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION with commas between (N may be all); hold=DURATION, hold=none or hold=inherit; \
                         exclude=PATTERN (as in .gitignore, once for each), exclude=none or exclude=inherit";
 
-/// What a setting changes; what is not said stays.
+/// What settings change. Whatever they do not name stays.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Change {
     versioning: Option<Option<Versioning>>,
@@ -60,7 +60,7 @@ impl Change {
         Ok(change)
     }
 
-    /// Takes in one pattern more; `none` and `inherit` stand alone. A pattern of that name is `/none` or
+    /// Adds a pattern. `none` and `inherit` stand alone; to exclude a file of that name, write `/none` or
     /// `\none`.
     fn exclude(&mut self, value: &str) -> Result<(), String> {
         let said = match (value, &mut self.exclude) {
@@ -106,7 +106,7 @@ fn versioning(value: &str) -> Result<Option<Versioning>, String> {
     }))
 }
 
-/// How long a duration is; `None`: longer than can be said.
+/// How long a duration is; `None` if it is too long to be counted.
 fn nanoseconds(duration: &str) -> Result<Option<u64>, String> {
     let now = now();
     let then = parse_ago(duration, now, &TimeZone::UTC).map_err(|error| error.to_string())?;
@@ -196,7 +196,7 @@ fn duration_text(nanos: u64) -> String {
     text
 }
 
-/// The patterns as settings, which a shell reads as they are meant.
+/// The patterns as settings, quoted for a shell.
 fn exclude_text(patterns: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     let quoted = |pattern: &String| match pattern.chars().all(is_plain) {
@@ -209,7 +209,7 @@ fn exclude_text(patterns: &[String]) -> String {
     }
 }
 
-/// What a policy says, each setting behind a blank.
+/// What a policy says, with a blank before each setting.
 pub fn settings_text(policy: &Policy) -> String {
     let version = policy.versioning.map(|v| format!(" version={}", versioning_text(v)));
     let keep = policy.retention.as_ref().map(|r| format!(" keep={}", retention_text(r)));
@@ -243,7 +243,7 @@ fn refused(error: Error) -> anyhow::Error {
     }
 }
 
-/// Where the operand leads; unlike others, policies are of files, too.
+/// Where the operand leads. Unlike other commands, `policy` also takes files.
 fn find(operand: &OsStr) -> anyhow::Result<Location> {
     match is_file_on_mount(Path::new(operand)) {
         true => Location::of_mount(Path::new(operand)),
@@ -251,7 +251,7 @@ fn find(operand: &OsStr) -> anyhow::Result<Location> {
     }
 }
 
-/// The first operand may be a setting; then the path is the directory one is in.
+/// The first operand may be a setting; then the path is the current directory.
 fn with_default_path(args: &args::Policy) -> args::Policy {
     let mut args = args.clone();
     let text = args.path.to_str().filter(|text| text.contains('=') && !text.contains('/'));
@@ -262,7 +262,7 @@ fn with_default_path(args: &args::Policy) -> args::Policy {
     args
 }
 
-/// Shows what applies, after setting it if requested.
+/// Shows what applies, after setting what is asked for.
 pub fn run(args: &args::Policy) -> Outcome {
     let args = &with_default_path(args);
     let change = Change::parse(&args.settings)?;
@@ -401,8 +401,8 @@ mod tests {
         assert_eq!((versioning("inherit").unwrap(), retention("inherit").unwrap()), (None, None));
     }
 
-    /// Promises that an impossible policy is refused before anything is changed, and that the message says
-    /// what is possible.
+    /// Promises that an impossible policy is refused before anything changes, and that the message says what
+    /// is possible.
     #[test]
     fn what_is_refused() {
         for setting in [

@@ -1,7 +1,8 @@
 //! Finding metadata on the medium: superblock → root zone → zone table → zone header → slot.
 //!
-//! On a sound volume each step names the next with generation and checksum. Where one does not verify, what
-//! can still be found is used and a note is made; nothing here refuses to go on because of damage elsewhere.
+//! On a sound volume each step names the next one, with its generation and checksum. If one does not verify,
+//! this module uses what can still be found, and notes it. Nothing here refuses to go on because of damage
+//! elsewhere.
 
 use super::superblock;
 use anyhow::Context as _;
@@ -18,11 +19,11 @@ pub struct Medium<'a> {
     device: &'a dyn Device,
     pub superblock: Superblock,
     pub geometry: Geometry,
-    /// What was found wrong on the way here.
+    /// What was found to be wrong on the way here.
     pub notes: Vec<String>,
 }
 
-/// A zone's header and which of its copies it is.
+/// A zone's header, and which of its two copies it is.
 pub struct FoundZone {
     pub header: ZoneHeader,
     pub start: BlockNo,
@@ -35,7 +36,7 @@ pub struct FoundZone {
 pub struct FoundBlock {
     pub bytes: Box<Block>,
     pub at: BlockNo,
-    /// The checksum that its zone's header has for it.
+    /// The checksum that its zone's header gives for it.
     check: u32,
 }
 
@@ -90,8 +91,8 @@ impl<'a> Medium<'a> {
         verify_header(block, addr, self.superblock.volume_tag(), at)
     }
 
-    /// What is wrong with a block that its zone's header leads to: beside the above, that it is another
-    /// version.
+    /// What is wrong with a block that its zone's header leads to. This also verifies that the block is the
+    /// copy that the header means.
     pub fn verify_copy(&self, found: &FoundBlock, addr: MetaAddr) -> Result<(), Box<Corruption>> {
         self.verify(&found.bytes, addr, found.at)?;
         verify_version(&found.bytes, found.check, addr, found.at)
@@ -106,7 +107,7 @@ impl<'a> Medium<'a> {
         }
     }
 
-    /// A block of the zone table with what is wrong with it; `None` where there is none.
+    /// A block of the zone table, with what is wrong with it; `None` if there is no such block.
     fn table(&self, table: u32) -> anyhow::Result<Option<TableBlock>> {
         let (root, index) = self.geometry.table_home(table);
         if self.superblock.root_zones.get(root as usize).copied().flatten().is_none() {
@@ -122,7 +123,7 @@ impl<'a> Medium<'a> {
     pub fn zones(&self) -> anyhow::Result<Listed> {
         let mut found = Vec::new();
         let mut notes = Vec::new();
-        // The limit comes from the medium; what the volume can have bounds it.
+        // The limit comes from the medium, so it is bounded by what the volume can have.
         let most = self
             .geometry
             .groups()
@@ -162,7 +163,7 @@ impl<'a> Medium<'a> {
         };
         let mut notes = Vec::new();
         let slot = slot & 1;
-        // The other copy is better than nothing.
+        // If the current copy is bad, the other one is better than nothing.
         for slot in [slot, 1 - slot] {
             let at = BlockNo(start.0.saturating_add(HEADER_SLOTS[usize::from(slot)]));
             let block = match self.read(at) {
@@ -202,7 +203,7 @@ impl<'a> Medium<'a> {
         Ok(Some(FoundBlock { bytes: self.read(at)?, at, check }))
     }
 
-    /// Where a group's bitmap is.
+    /// The metadata address of a group's bitmap.
     pub fn bitmap_addr(group: GroupNo) -> MetaAddr {
         MetaAddr::new(ZoneNo::primary(group), 0)
     }

@@ -1,4 +1,4 @@
-//! Cells of the trees of the past, as text: one line for each.
+//! Cells of the trees of the past as text, one line each.
 
 use super::text::{entry_text, extent_text, root_text};
 use crate::output::{kind_name, printable, Clock, Precision};
@@ -7,10 +7,10 @@ use yore_format::{
     HistoryRoots, HistorySpace, HistoryTree, Inode, InodeNo, OperationRow, PastName, PolicyRow, Version,
 };
 
-/// The first bit of keys by name in the index of events.
+/// The highest bit of a key in the index of events: set if the key is by name.
 const BY_NAME: u64 = 1 << 63;
 
-/// Name and text of each root that leads to a tree, and how many blocks the past alone holds.
+/// Name and text of each root that leads to a tree, and how many blocks only the past has.
 pub fn roots(block: &Block) -> Vec<(String, String)> {
     let named = HistoryTree::all().map(|tree| {
         let name = match tree {
@@ -40,7 +40,7 @@ pub fn roots(block: &Block) -> Vec<(String, String)> {
 /// A cell in a leaf of a tree of this kind; `None` for trees that are not of the past.
 ///
 /// # Errors
-/// [`Corruption`] for a key or a value that cannot be.
+/// [`Corruption`] for an impossible key or value.
 pub fn cell(kind: BlockKind, key: &[u8], value: &[u8]) -> Option<Result<String, Box<Corruption>>> {
     Some(match kind {
         BlockKind::Events => event(key, value),
@@ -86,7 +86,7 @@ fn event(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     ))
 }
 
-/// Cells of an index have no value.
+/// Checks that the cell of an index has no value.
 fn nothing(value: &[u8]) -> Result<(), Box<Corruption>> {
     match value {
         [] => Ok(()),
@@ -217,7 +217,7 @@ mod tests {
         assert!(cell(BlockKind::Directory, &key, &[]).is_none());
     }
 
-    /// Promises the span of a version, and what it names.
+    /// Promises that the text of a version has its span, and the attributes it had.
     #[test]
     fn a_version_says_when_and_what_it_was() {
         let mut inode = Inode::free();
@@ -234,7 +234,7 @@ mod tests {
         assert!(cell(BlockKind::Versions, &version_key(InodeNo(17), EventNo(3)), &value).unwrap().is_err());
     }
 
-    /// Promises the roots that there are, and no others.
+    /// Promises that the roots that lead to a tree are named, and no others.
     #[test]
     fn roots_of_the_past_are_named() {
         let mut block = ZERO_BLOCK;

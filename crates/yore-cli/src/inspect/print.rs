@@ -23,7 +23,7 @@ pub fn superblocks(out: &mut Out, device: &dyn Device, raw: bool) -> Sound {
         out.line(format_args!("superblock, slot {slot}, block {slot}"))?;
         match Superblock::decode(block, slot as u32) {
             SlotState::Valid(found) => superblock_fields(out, &found)?,
-            // A torn one is what a crash leaves; the other counts then.
+            // A crash leaves a torn one; then the other one counts.
             SlotState::Torn(newest) => {
                 out.line(format_args!("  torn: a write of generation {newest} did not end"))?;
             }
@@ -238,7 +238,7 @@ pub fn bitmap(out: &mut Out, medium: &Medium, group: GroupNo, raw: bool) -> Soun
     notes(out, problem.as_slice())
 }
 
-/// An inode and what it holds.
+/// An inode and its content.
 pub fn inode(out: &mut Out, medium: &Medium, number: InodeNo, raw: bool) -> Sound {
     let addr = number.addr();
     let Some(found) = medium.block(addr)? else {
@@ -310,7 +310,7 @@ fn inode_fields(out: &mut Out, inode: &Inode) -> anyhow::Result<()> {
     field(out, "content", &format!("{:?}, {}", inode.content_kind, inode.content_count))
 }
 
-/// What an inode's content area holds; what is wrong with it.
+/// Prints what an inode's content area holds; returns what is wrong with it.
 fn inode_content(out: &mut Out, medium: &Medium, inode: &Inode) -> anyhow::Result<Option<String>> {
     let inline = &inode.content[..usize::from(inode.content_count).min(inode.content.len())];
     match inode.content_kind {
@@ -362,7 +362,7 @@ pub fn meta(out: &mut Out, medium: &Medium, addr: MetaAddr, raw: bool) -> Sound 
     let problem = medium.verify_copy(&found, addr).err();
     let (block, at) = (found.bytes, found.at);
     out.line(format_args!("metadata block {addr} at block {at}"))?;
-    // An older version can be shown as well as the newest.
+    // An older copy of the block can be printed as well as the current one.
     let readable = problem.is_none() || medium.verify(&block, addr, at).is_ok();
     let sound = metadata_block(out, &block, readable)?;
     if raw {
@@ -385,7 +385,7 @@ pub fn block(out: &mut Out, device: &dyn Device, number: u64, raw: bool) -> Soun
             return Ok(true);
         }
     }
-    // Data is no damage: only what says that it is metadata is held to it.
+    // A block of data is no damage: only a block that says it is metadata must verify as such.
     let problem = yore_format::verify_checksum(&bytes).err();
     let is_metadata = problem.as_ref().is_none_or(|wrong| wrong.field != "magic");
     if !is_metadata {
@@ -393,7 +393,7 @@ pub fn block(out: &mut Out, device: &dyn Device, number: u64, raw: bool) -> Soun
         dump(out, &bytes[..])?;
         return Ok(true);
     }
-    // Its own word for where it belongs is all there is.
+    // Only the block itself says where it belongs.
     let header = BlockHeader::of(&bytes);
     let problem = problem.or_else(|| {
         let addr = MetaAddr(header.addr.get());
@@ -420,7 +420,7 @@ fn metadata_block(out: &mut Out, block: &Block, verified: bool) -> Sound {
         &format!("{}, birth {}, level {}", header.generation, header.birth, header.level),
     )?;
     field(out, "checksum", &format!("{:#010x}, volume {:#010x}", header.crc.get(), header.volume.get()))?;
-    // The accessors of the content rely on the verifier.
+    // The content's accessors rely on the verifier.
     let (Some(kind), true) = (kind, verified) else { return Ok(true) };
     match kind {
         BlockKind::ZoneHeader => match ZoneHeader::decode(block) {
@@ -523,7 +523,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Bytes in lines of sixteen, repeated lines left out.
+/// Bytes in lines of sixteen; repeated lines are left out.
 fn dump(out: &mut Out, bytes: &[u8]) -> anyhow::Result<()> {
     let mut last: Option<&[u8]> = None;
     let mut skipping = false;

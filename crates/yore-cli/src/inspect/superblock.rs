@@ -1,4 +1,4 @@
-//! Reading the superblock before anything else, to say in plain words why a volume cannot be used.
+//! Reads the superblock before anything else, to say in plain words why a volume cannot be used.
 
 use crate::status::{Ended, DAMAGED, FAILED};
 use std::path::Path;
@@ -8,7 +8,7 @@ use yore_format::{
     decode_slots, Block, Corruption, SlotState, Superblock, BLOCK_SIZE, FORMAT_MAJOR, ZERO_BLOCK,
 };
 
-/// Both slots' bytes.
+/// The bytes of both slots.
 ///
 /// # Errors
 /// The device cannot be read, or is too short for a volume.
@@ -20,7 +20,7 @@ pub fn slots(device: &dyn Device) -> anyhow::Result<[Box<Block>; 2]> {
     Ok(slots)
 }
 
-/// Whether there is something of a superblock. What cannot be read may be one.
+/// Whether there is anything of a superblock. A block that cannot be read may be one.
 pub fn is_any(device: &dyn Device) -> bool {
     let is_one = |slot: &Block, which| Superblock::decode(slot, which) != SlotState::Foreign;
     device.size() >= 2 * BLOCK_SIZE as u64
@@ -30,7 +30,7 @@ pub fn is_any(device: &dyn Device) -> bool {
 /// The superblock of a volume that this program can use.
 ///
 /// # Errors
-/// Why it cannot, what that is about, and what to do.
+/// Why the volume cannot be used, what that means, and what to do.
 pub fn usable(volume: &Path, device: &dyn Device) -> anyhow::Result<Superblock> {
     let name = volume.display();
     let refuse = |status, message: String| anyhow::Error::new(Ended { message, status });

@@ -1,4 +1,4 @@
-//! Parts of structures in a line.
+//! Parts of structures, each as one line of text.
 
 use crate::output::{kind_name, printable};
 use yore_format::{DirEntry, ExtentValue, MetaAddr};

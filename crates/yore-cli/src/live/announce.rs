@@ -1,12 +1,12 @@
-//! What a daemon leaves for other commands: a file in memory that says what it serves, another for its last
-//! words, and a directory for its socket and its log.
+//! What a daemon leaves for other commands: a file in memory that says what it serves, a second one for its
+//! last words, and a directory for its socket and its log.
 //!
 //! The files in memory have no place in any directory: others find them among the daemon's descriptors, which
 //! the kernel shows to its user and to root. Nobody else can put anything there. Root's daemons also leave a
 //! copy below `/run/yore`, where only root writes, so that other users may know of them.
 //!
-//! The directory for socket and log is `/run/yore` for root; for others `$XDG_RUNTIME_DIR/yore`, else
-//! `/tmp/yore-UID`. Somebody else may have taken that last name. Then it is one that nobody can guess.
+//! The directory for socket and log is `/run/yore` for root, and for others `$XDG_RUNTIME_DIR/yore`, or else
+//! `/tmp/yore-UID`. If somebody else has taken that last name, the daemon uses one that nobody can guess.
 
 use super::daemon::Daemon;
 use super::process::{self, process_start};
@@ -20,17 +20,17 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// What a daemon's file in memory is called, in which it says what it serves.
+/// The name of the file in memory in which a daemon says what it serves.
 pub const MOUNTED: &str = "yore-mounted";
-/// And the one for its last words.
+/// The name of the file in memory for its last words.
 pub const LAST_WORDS: &str = "yore-last-words";
-/// Where root's daemons leave word for everybody.
+/// The directory where root's daemons tell everybody what they serve.
 pub const OF_ROOT: &str = "/run/yore";
 
 /// How long the log of a dead daemon is kept for whoever asks why it died.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What a daemon says to others, as long as this is kept.
+/// What a daemon tells others, until this is dropped.
 #[derive(Debug)]
 pub struct Announcement {
     mounted: OwnedFd,
@@ -48,7 +48,7 @@ impl Drop for Announcement {
     }
 }
 
-/// Leaves word of a mount, and clears away what dead daemons left.
+/// Announces a mount, and removes what dead daemons left.
 ///
 /// # Errors
 /// There is no memory for it.
@@ -77,13 +77,13 @@ pub fn announce(daemon: &Daemon) -> anyhow::Result<Announcement> {
 }
 
 impl Announcement {
-    /// Says something else from now on.
+    /// Replaces what is announced.
     ///
     /// # Errors
     /// There is no memory for it, or the copy cannot be written.
     pub fn renew(&mut self, daemon: &Daemon) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(daemon)?;
-        // A new file takes the old one's place at once, so that nobody reads half of each.
+        // A new file replaces the old one in one step, so that nobody reads half of each.
         let mut new = File::from(process::new_memory_file(MOUNTED).context("cannot make a file in memory")?);
         new.write_all(text.as_bytes()).context("cannot write a file in memory")?;
         rustix::fs::fcntl_add_seals(&new, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
@@ -104,7 +104,7 @@ impl Announcement {
 
 fn write_copy(path: &Path, text: &str) -> std::io::Result<()> {
     let partial = path.with_extension("new");
-    // Of an earlier process with this number.
+    // An earlier process with this number may have left one.
     let _ = fs::remove_file(&partial);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut file = File::from(rustix::fs::open(&partial, flags, Mode::from_raw_mode(0o644))?);
@@ -112,7 +112,7 @@ fn write_copy(path: &Path, text: &str) -> std::io::Result<()> {
     fs::rename(&partial, path)
 }
 
-/// What root's daemons say in files, for whoever may not look into their processes.
+/// What root's daemons say in files, for callers who may not look into root's processes.
 pub fn of_root() -> Vec<Daemon> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(directory) = rustix::fs::open(OF_ROOT, flags, Mode::empty()) else { return Vec::new() };
@@ -135,11 +135,11 @@ pub fn of_root() -> Vec<Daemon> {
     entries.filter_map(one).collect()
 }
 
-/// The directory for this process's socket and log, made if it is not there; the same one as long as the
-/// process lives.
+/// The directory for this process's socket and log, which is created if it does not exist. It stays the same
+/// as long as the process lives.
 ///
 /// # Errors
-/// There is no place for one.
+/// No such directory can be made anywhere.
 pub fn runtime_directory() -> anyhow::Result<&'static Path> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     if let Some(directory) = DIRECTORY.get() {
@@ -173,7 +173,7 @@ fn find_directory() -> anyhow::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Makes a directory, unless it is there and really this user's.
+/// Makes a directory, unless it exists and really is this user's.
 fn make(directory: &Path, mode: u32) -> std::io::Result<()> {
     match fs::DirBuilder::new().mode(mode).create(directory) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists && is_own(directory) => Ok(()),
@@ -181,7 +181,7 @@ fn make(directory: &Path, mode: u32) -> std::io::Result<()> {
     }
 }
 
-/// Whether this is a directory, and no link to one, in which only this user makes files.
+/// Whether this is a directory, and not a link to one, in which only this user can make files.
 fn is_own(directory: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();
     let found = fs::symlink_metadata(directory);
@@ -193,15 +193,15 @@ pub fn own_socket(directory: &Path) -> PathBuf {
     directory.join(format!("{}.sock", std::process::id()))
 }
 
-/// Where this process logs if nothing else is there to log to.
+/// Where this process logs if there is nowhere else to log.
 pub fn own_log(directory: &Path) -> PathBuf {
     directory.join(format!("{}.log", std::process::id()))
 }
 
-/// Removes that log, once there is nothing in it that anybody needs.
+/// Removes that log, when nobody needs anything in it.
 pub fn remove_own_log() {
     if let Ok(directory) = runtime_directory() {
-        // There is none, mostly.
+        // Mostly there is none.
         let _ = fs::remove_file(own_log(directory));
     }
 }

@@ -19,7 +19,7 @@ pub struct Daemon {
     pub volume: PathBuf,
     /// Which file or device that is, whatever its name: see [`super::identity`].
     pub identity: (u64, u64),
-    /// Where it is mounted; if only snapshots of it are, where one of them is.
+    /// Where it is mounted. If only snapshots of it are mounted, where one of them is.
     pub directory: PathBuf,
     /// Whether the present is mounted, and not only snapshots.
     #[serde(default = "yes")]
@@ -44,7 +44,7 @@ pub struct Daemon {
     pub log: String,
     /// When it was mounted, seconds since 1970.
     pub mounted_seconds: u64,
-    /// What the volume had been left as when it was mounted.
+    /// In what state the mount found the volume.
     pub state_found: String,
     /// The format version.
     pub format: (u32, u32),
@@ -53,17 +53,17 @@ pub struct Daemon {
     /// Bytes of the volume's intent log.
     #[serde(default)]
     pub intent_log: u64,
-    /// What the kernel says of it, and not the daemon.
+    /// What the kernel says of the daemon, rather than the daemon itself.
     #[serde(skip)]
     pub known: Known,
 }
 
-/// What is known of a daemon without its word.
+/// What is known of a daemon without relying on its word.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// Whose process it is.
     pub(super) user: u32,
-    /// How it holds the volume; `None` if that may not be looked at.
+    /// How it holds the volume; `None` if this process may not see that.
     pub(super) held: Option<LockedFile>,
     /// Where its last words will be.
     pub(super) last_words: Option<Arc<File>>,
@@ -106,20 +106,20 @@ impl Daemon {
         self.mount().is_some()
     }
 
-    /// Its mount, by the kernel's word.
+    /// Its mount, according to the kernel.
     pub(super) fn mount(&self) -> Option<Mount> {
         let ours = |mount: &Mount| mount.directory == self.directory && mount.user == self.known.user;
         mounts().into_iter().find(ours)
     }
 
-    /// What it had to say at its end, if that was bad; asked after it has ended.
+    /// What it said at its end, if it ended badly; to be asked after it has ended.
     pub fn last_words(&self) -> Option<String> {
         let mut file: &File = self.known.last_words.as_ref()?;
         file.seek(SeekFrom::Start(0)).ok()?;
         process::read(file.try_clone().ok()?).filter(|message| !message.is_empty())
     }
 
-    /// Whether to believe that it serves a volume of this owner.
+    /// Whether to believe its claim that it serves a volume of this owner.
     pub(super) fn is_trusted_with(&self, owner: u32) -> bool {
         let Known { user, held, .. } = &self.known;
         let users = [0, owner, rustix::process::geteuid().as_raw()];

@@ -1,9 +1,10 @@
-//! What the kernel tells of other processes, read so that nothing they have can make the reader wait.
+//! What the kernel says of other processes, read in such a way that nothing they have open can make the
+//! reader wait.
 //!
 //! A process may have anything open: a pipe that nobody writes to, a file of a FUSE file system that never
-//! answers. So only what the kernel knows by itself is asked for: `status`, `fdinfo`, the text of a link.
-//! Attributes come from `statx` with `AT_STATX_DONT_SYNC`, which answers from memory. A file is opened only
-//! when it is known to lie in memory.
+//! answers. So this module asks only for what the kernel itself knows: `status`, `fdinfo`, the text of a
+//! link. Attributes come from `statx` with `AT_STATX_DONT_SYNC`, which answers from memory. A file is opened
+//! only when it is known to lie in memory.
 //!
 //! All of it goes through one descriptor of `/proc/PID`. Once the process has ended that descriptor leads
 //! nowhere, even if another process has its number by then.
@@ -18,22 +19,23 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Most bytes that are read of anything here.
+/// The most bytes that are read of any file here.
 const TEXT_MAX: u64 = 64 << 10;
-/// How many of a process's descriptors are looked at. A daemon opens what matters first, so its numbers are
+/// How many of a process's descriptors are examined. A daemon opens what matters first, so its numbers are
 /// low.
 const DESCRIPTORS_MAX: usize = 4096;
 
 /// When a process started, if it lives.
 pub fn process_start(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name, in brackets, may contain anything; what follows the last bracket is numbers.
+    // The command's name, in brackets, may contain anything. Only numbers follow the last bracket.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     // A zombie serves nothing.
     (fields.first() != Some(&"Z")).then(|| fields.get(19)?.parse().ok()).flatten()
 }
 
-/// A process that is held on to, so that its number cannot be taken by another while it is waited for.
+/// A process, held by a descriptor, so that waiting never ends up at another process that has taken its
+/// number.
 pub struct Process(OwnedFd);
 
 impl Process {
@@ -50,7 +52,7 @@ impl Process {
         }
     }
 
-    /// Waits for its end, at most so long; whether it ended.
+    /// Waits for its end, at most this long; returns whether it has ended.
     ///
     /// # Errors
     /// What the host says.
@@ -72,12 +74,12 @@ impl Process {
     }
 }
 
-/// A file or device that a process has open and holds the lock of.
+/// A file or device that a process has open and locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockedFile {
     /// Which one: see [`super::identity`].
     pub identity: (u64, u64),
-    /// Whose it is.
+    /// Who owns it.
     pub owner: u32,
     /// Whether it is open for writing.
     pub writable: bool,
@@ -104,14 +106,14 @@ impl Seen {
         Some(seen)
     }
 
-    /// What the kernel writes of the process under this name.
+    /// What the kernel says of the process in the file of this name.
     fn text(&self, name: &str) -> Option<String> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.directory, name, flags, Mode::empty()).ok()?);
         read(file)
     }
 
-    /// The numbers of its descriptors; none of a process that may not be looked into.
+    /// The numbers of its descriptors; empty if this process may not look into it.
     fn descriptors(&self) -> Vec<u32> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = rustix::fs::openat(&self.directory, "fd", flags, Mode::empty());
@@ -138,15 +140,15 @@ impl Seen {
         self.descriptors().into_iter().filter_map(one).collect()
     }
 
-    /// The file in memory that it made under this name.
+    /// The file in memory that it has made under this name.
     pub fn memory_file(&self, name: &str) -> Option<File> {
         let link = format!("/memfd:{name} (deleted)");
         self.descriptors().into_iter().find_map(|number| {
             let path = format!("fd/{number}");
             let found = rustix::fs::readlinkat(&self.directory, &path, Vec::new()).ok()?;
             (found.as_bytes() == link.as_bytes()).then_some(())?;
-            // Files elsewhere may have that name, too. A descriptor that opens nothing shows where this one
-            // lies.
+            // Files elsewhere may have that name, too. An `O_PATH` descriptor, which does not open the file,
+            // shows where this one lies.
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&self.directory, &path, flags, Mode::empty()).ok()?;
             let found = status_from_memory(&file, "", AtFlags::EMPTY_PATH)?;
@@ -164,7 +166,7 @@ pub fn read(file: File) -> Option<String> {
     Some(text)
 }
 
-/// Attributes, without asking anybody but the kernel.
+/// Attributes from the kernel's memory, without asking a file system.
 fn status_from_memory(directory: &OwnedFd, path: &str, flags: AtFlags) -> Option<Statx> {
     let flags = flags | AtFlags::STATX_DONT_SYNC;
     rustix::fs::statx(directory, path, flags, StatxFlags::BASIC_STATS).ok()
@@ -190,7 +192,7 @@ pub fn new_memory_file(name: &str) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// The device that the kernel keeps such files on: it has one, and nobody mounts it.
+/// The device on which the kernel keeps such files. There is one, and nobody can mount it.
 fn device_of_memory() -> Option<(u32, u32)> {
     static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     *DEVICE.get_or_init(|| {
@@ -199,7 +201,8 @@ fn device_of_memory() -> Option<(u32, u32)> {
     })
 }
 
-/// The processes that took a lock like that of a volume, by the kernel's list, which anybody may read.
+/// The processes that hold a lock of the kind that volumes have, according to the kernel's list, which
+/// anybody may read.
 pub fn takers_of_locks() -> BTreeSet<u32> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     locks.lines().filter_map(taker_in_line).collect()
@@ -215,14 +218,14 @@ fn taker_in_line(line: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Promises that a process is told from a later one with its number, and from none.
+    /// Promises that a living process has a start, and a number that no process has has none.
     #[test]
     fn processes() {
         assert!(process_start(std::process::id()).is_some());
         assert_eq!(process_start(u32::MAX), None);
     }
 
-    /// Promises that the kernel's list of locks is read as it is written.
+    /// Promises that the lines of the kernel's list of locks are understood.
     #[test]
     fn locks() {
         assert_eq!(taker_in_line("1: FLOCK  ADVISORY  WRITE 5021 fe:00:9978199 0 EOF"), Some(5021));
@@ -230,8 +233,8 @@ mod tests {
         assert_eq!(taker_in_line("2: POSIX  ADVISORY  WRITE 5021 fe:00:9978199 0 EOF"), None);
     }
 
-    /// A locked file and a file in memory of a process are found, and a file elsewhere of that name is none
-    /// in memory.
+    /// Promises that the locked files and the files in memory of a process are found, and that a file
+    /// elsewhere is not taken for one in memory because of its name.
     #[test]
     fn what_a_process_has_open() {
         let scratch = tempfile::tempdir().unwrap();

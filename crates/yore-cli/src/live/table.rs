@@ -1,8 +1,8 @@
 //! The kernel's table of mounts: what is mounted where, and by whom.
 //!
-//! Whoever mounts chooses the text that stands there for the volume, so that text is compared and shown, and
-//! never opened unless the user who mounted is trusted. That user stands there, too (`user_id=`): the kernel
-//! and the helper `fusermount3` see to it that it is true.
+//! Whoever mounts chooses the text that stands there for the volume. So that text is compared and shown, and
+//! never opened unless the user who mounted is trusted. The table also names that user (`user_id=`); the
+//! kernel and the helper `fusermount3` make sure that this is true.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,16 +14,16 @@ use yore_device::mounts;
 pub struct Mount {
     /// Where.
     pub directory: PathBuf,
-    /// The volume, as the table of mounts has it.
+    /// The volume, as the table of mounts names it.
     pub volume: PathBuf,
     /// Who mounted it.
     pub user: u32,
-    /// The number of its connection, which tells it from what is mounted there before and after.
+    /// The number of its connection, which tells it from earlier and later mounts on the same directory.
     pub connection: u32,
 }
 
 impl Mount {
-    /// Whether the user of this process may believe what stands in the table: he or root wrote it.
+    /// Whether the user of this process may believe what the table says: that user, or root, wrote it.
     pub fn is_trusted(&self) -> bool {
         self.user == 0 || self.user == rustix::process::geteuid().as_raw()
     }
@@ -33,14 +33,14 @@ impl Mount {
 pub fn mounts() -> Vec<Mount> {
     let mut found: Vec<Mount> = Vec::new();
     for mount in mounts::mounts().unwrap_or_default().into_iter().filter_map(ours) {
-        // What lies on top comes later and hides what is below.
+        // A mount on top comes later, and hides the one below.
         found.retain(|m| m.directory != mount.directory);
         found.push(mount);
     }
     found
 }
 
-/// A mount of the host's, if it is one of ours.
+/// The entry as a mount of ours, if it is one.
 fn ours(mount: mounts::Mount) -> Option<Mount> {
     (mount.fs_type == "fuse.yore" && mount.device.0 == 0).then_some(())?;
     let options = mount.options.split(|b| *b == b',');
@@ -53,7 +53,7 @@ fn ours(mount: mounts::Mount) -> Option<Mount> {
     })
 }
 
-/// All places where anything is mounted.
+/// All directories on which anything is mounted.
 pub fn mount_points() -> Vec<PathBuf> {
     mounts::mounts().unwrap_or_default().into_iter().map(|mount| mount.directory).collect()
 }
@@ -67,16 +67,16 @@ pub fn is_mounted(directory: &Path) -> bool {
 pub fn mount_at(directory: &Path) -> Option<Mount> {
     let path = match directory.canonicalize() {
         Ok(path) => path,
-        // Every call on a dead mount fails, so only what is above it is resolved.
+        // Every call on a dead mount fails, so only the path above it is resolved.
         Err(_) => {
             let path = std::path::absolute(directory).ok()?;
             path.parent()?.canonicalize().ok()?.join(path.file_name()?)
         }
     };
-    // The longest one wins: mounts may lie inside mounts.
+    // The longest path wins: mounts may lie inside mounts.
     let inside = mounts().into_iter().filter(|mount| path.starts_with(&mount.directory));
     let mount = inside.max_by_key(|mount| mount.directory.as_os_str().len())?;
-    // Something else may be mounted between.
+    // Something else may be mounted in between.
     if path != mount.directory {
         let device = |p: &Path| fs::metadata(p).map(|m| m.dev()).ok();
         if device(&path) != device(&mount.directory) {
@@ -90,8 +90,8 @@ pub fn mount_at(directory: &Path) -> Option<Mount> {
 mod tests {
     use super::*;
 
-    /// Promises that it is found out who mounted, whatever the volume is called, and what is no mount of
-    /// ours.
+    /// Promises that the user who mounted is found, whatever the volume is called, and that other mounts are
+    /// told from ours.
     #[test]
     fn lines_of_the_table() {
         let line = mounts::Mount {

@@ -1,24 +1,24 @@
-//! Being called by mount(8).
+//! The calls that mount(8) makes.
 //!
 //! `mount -t fuse.yore VOL DIR -o …` runs the first of these that exists:
 //! - `/sbin/mount.fuse.yore VOL DIR [-sfnv] -o …`, a link to this program;
 //! - `/sbin/mount.fuse VOL DIR [-sfnv] -o … -t fuse.yore`, which comes with libfuse, drops what only mount(8)
-//!   needs (`noauto`, `nofail`, `user`, `_netdev`, `x-…`), adds `dev,suid`, and runs `yore VOL DIR -o …` by a
+//!   needs (`noauto`, `nofail`, `user`, `_netdev`, `x-…`), adds `dev,suid`, and runs `yore VOL DIR -o …` in a
 //!   shell.
 //!
-//! So neither names a command. Both are turned into `yore mount …` before anything is parsed.
+//! Neither call names a command. Both are rewritten to `yore mount …` before anything is parsed.
 //!
-//! What the second one adds nobody asked for: it would let a volume from anywhere bring its device files and
-//! set-id programs. It appends `dev` unless it was given `nodev`, then `suid` unless it was given `nosuid`,
-//! always at the end and whatever stood there. So one of each is taken off the end; what the administrator
-//! wrote stands before them.
+//! Nobody asked for the options that the second one adds: with them, a volume from anywhere could bring
+//! device files and set-id programs. It appends `dev` unless it was given `nodev`, then `suid` unless it was
+//! given `nosuid`, always at the end and whatever stood there. So one of each is taken off the end. What the
+//! administrator wrote stands before them, and stays.
 
 use crate::args::Arguments;
 use clap::CommandFactory as _;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// Puts in the command that mount(8) leaves out.
+/// Inserts the command that mount(8) leaves out.
 pub fn rewrite(argv: Vec<OsString>) -> Vec<OsString> {
     let helper = argv.first().is_some_and(|name| is_helper(name));
     if !helper && !is_bare_mount(&argv) {
@@ -70,7 +70,7 @@ mod tests {
         argv.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
     }
 
-    /// Promises that each way in which mount(8) calls becomes a mount, and that nothing else does.
+    /// Promises that each call that mount(8) makes becomes a mount, and that no other call does.
     #[test]
     fn calls_of_mount() {
         let options = "rw,nodev,nosuid";

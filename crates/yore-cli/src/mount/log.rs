@@ -1,6 +1,6 @@
-//! Where the daemon logs: the file it was given, standard error in the foreground, otherwise the system's
-//! log, and where there is none a file beside the one that announces the mount. `YORE_LOG` says how much
-//! (`debug`, `yore_fs=trace`), `info` by default.
+//! Where the daemon logs: to the file it was given; in the foreground, to standard error; otherwise to the
+//! system's log. If there is no system log, it logs to a file beside the one that announces the mount.
+//! `YORE_LOG` says how much it logs (`debug`, `yore_fs=trace`); the default is `info`.
 
 use anyhow::Context as _;
 use std::fs::File;
@@ -20,7 +20,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// For a daemon without a terminal.
+    /// The destination for a daemon without a terminal.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -38,7 +38,7 @@ impl Destination {
         }
     }
 
-    /// A file, added to if it is there.
+    /// A file. If it exists, lines are appended.
     ///
     /// # Errors
     /// It cannot be written.
@@ -48,7 +48,7 @@ impl Destination {
         Ok(Destination::File(file, path))
     }
 
-    /// For people who look for it.
+    /// What to tell people who look for the log.
     pub fn describe(&self) -> String {
         match self {
             Destination::StandardError => "standard error".to_string(),
@@ -57,12 +57,12 @@ impl Destination {
         }
     }
 
-    /// From here on everything the process has to say is written there, panics included.
+    /// From now on the process writes all its messages there, panics included.
     pub fn install(self) {
         let filter = EnvFilter::try_from_env("YORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
         let system = matches!(self, Destination::System(_));
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(self);
-        // Set once per process: a second time is a mistake that changes nothing.
+        // This is set once per process. A second call is a mistake, but changes nothing.
         let _ = match system {
             // The system's log has times and levels of its own.
             true => builder.without_time().with_level(false).try_init(),
@@ -85,7 +85,7 @@ impl Write for Line<'_> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         match self.destination {
             Destination::StandardError => io::stderr().write_all(event)?,
-            // One write each, at the end of the file: lines of several threads do not mix.
+            // One write for each event, at the end of the file: lines of several threads do not mix.
             Destination::File(file, _) => (&mut &*file).write_all(event)?,
             Destination::System(socket) => {
                 // Facility 3 (daemons), severity by level, as RFC 3164 has it.

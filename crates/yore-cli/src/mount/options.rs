@@ -1,4 +1,4 @@
-//! Mount options: what is ours, what is the kernel's, and what fstab needs but means nothing here.
+//! Mount options: Yore's own, the kernel's, and those that fstab needs but that mean nothing here.
 
 use crate::parse::parse_size;
 use crate::status::usage;
@@ -36,7 +36,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads what was given with `-o`; later options win. `sloppy`: unknown ones mean nothing.
+    /// Reads what was given with `-o`; later options win. `sloppy`: unknown options are ignored.
     ///
     /// # Errors
     /// Usage errors that name the option.
@@ -81,7 +81,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Takes one option; whether it is known.
+    /// Takes one option; returns whether it is known.
     fn one(&mut self, option: &str) -> anyhow::Result<bool> {
         if option.starts_with("x-") || option.starts_with("X-") || option.starts_with("comment=") {
             return Ok(true);
@@ -107,7 +107,7 @@ impl Options {
             "nosuid" => self.suid = false,
             "exec" => self.no_exec = false,
             "noexec" => self.no_exec = true,
-            // What `user` implies for mount(8), which passes it on as options of their own.
+            // mount(8) handles these itself, and passes on what they imply as separate options.
             "user" | "users" | "owner" | "group" | "nouser" | "nogroup" => {}
             "defaults"
             | "auto"
@@ -178,7 +178,7 @@ impl Options {
                 }
             }
             "log" if !value.is_empty() => self.log = Some(PathBuf::from(value)),
-            // Said by mount(8) and libfuse of every FUSE mount; here the volume says so itself.
+            // mount(8) and libfuse say these of every FUSE mount; here the volume itself says so.
             "fsname" | "subtype" | "uid" | "gid" | "user" | "user_id" | "group_id" | "max_read"
             | "blksize" => {}
             _ => return Ok(false),
@@ -186,7 +186,7 @@ impl Options {
         Ok(true)
     }
 
-    /// The part that concerns the mount.
+    /// The options that concern the mount.
     pub fn for_mount(&self, directory: &Path, name: String) -> MountConfig {
         MountConfig {
             read_only: self.read_only,
@@ -204,7 +204,7 @@ impl Options {
         }
     }
 
-    /// The part that concerns the volume.
+    /// The options that concern the volume.
     pub fn for_volume(&self) -> MountOptions {
         let defaults = MountOptions::default();
         MountOptions {
@@ -234,7 +234,7 @@ mod tests {
         Options::parse(&[text.into()], false)
     }
 
-    /// Promises that what fstab and mount(8) pass on is taken, and later options win.
+    /// Promises that the options that fstab and mount(8) pass on are accepted, and that later options win.
     #[test]
     fn options_of_fstab() {
         let options =
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(options.engine, Some(Engine::SoftUpdates));
     }
 
-    /// Promises that what is not understood is refused by name, unless mount(8) asks for sloppiness.
+    /// Promises that an unknown option is refused by name, unless mount(8) asks for sloppiness.
     #[test]
     fn unknown_options() {
         for wrong in [

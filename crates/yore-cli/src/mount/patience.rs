@@ -1,9 +1,9 @@
-//! How long an `umount` waits for the daemon, and what it says when that does not end.
+//! How long an `umount` waits for the daemon, and what it says when the daemon does not end.
 //!
-//! The mount is gone when the waiting begins. Then the daemon closes the volume, which takes as long as
-//! writing takes. But the mount is gone *here*: a process in another namespace of mounts may have it still (a
-//! container, or `unshare -m`), and nobody here can take it away from that one. The kernel's list of
-//! connections tells the two apart.
+//! When the waiting begins, the mount is gone. Then the daemon closes the volume, which takes as long as
+//! writing takes. But the mount is gone only *here*: a process in another mount namespace (a container, or
+//! `unshare -m`) may still have it, and nobody here can take it away from there. The kernel's list of
+//! connections tells the two cases apart.
 
 use crate::live::Mount;
 use crate::status::{self, Ended};
@@ -13,18 +13,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use yore_device::mounts;
 
-/// The time between two looks at what is going on.
+/// The time between two checks.
 pub const SLICE: Duration = Duration::from_millis(250);
-/// How long a connection may last whose mount is gone.
+/// How long a connection may last once its mount is gone.
 const CONNECTION: Duration = Duration::from_secs(5);
 /// After how long a waiting user learns what the command waits for.
 const NOTICE: Duration = Duration::from_secs(10);
 /// How long closing may take.
 const CLOSING: Duration = Duration::from_secs(600);
-/// The same for a daemon of another user, who may never want to end it.
+/// How long closing may take for a daemon of another user, who may never want to end it.
 const CLOSING_OF_OTHERS: Duration = Duration::from_secs(60);
 
-/// Somebody waits for a daemon whose mount he took away.
+/// The wait for a daemon whose mount the caller has removed.
 pub struct Patience<'m> {
     mount: &'m Mount,
     pid: u32,
@@ -40,10 +40,10 @@ impl Patience<'_> {
         Patience { mount, pid, closing, begun: Instant::now(), told: false }
     }
 
-    /// Asked once in a while.
+    /// Whether to go on waiting; to be called again and again.
     ///
     /// # Errors
-    /// It has lasted too long, and why.
+    /// The wait has been too long; the error says why.
     pub fn wait_on(&mut self) -> anyhow::Result<()> {
         let waited = self.begun.elapsed();
         if waited > CONNECTION && self.connection_lasts() {
@@ -66,14 +66,14 @@ impl Patience<'_> {
         Ok(())
     }
 
-    /// Whether somebody has the mount still.
+    /// Whether somebody still has the mount.
     fn connection_lasts(&self) -> bool {
         let listed = format!("/sys/fs/fuse/connections/{}", self.mount.connection);
         Path::new(&listed).exists() || !self.other_users().is_empty()
     }
 
-    /// Processes in other namespaces that have the mount, one for each namespace, as far as they may be
-    /// looked at.
+    /// Processes in other namespaces that have the mount, one for each namespace, as far as this process may
+    /// examine them.
     fn other_users(&self) -> Vec<(u32, String)> {
         let device = (0, self.mount.connection);
         let has_it = |table: Vec<mounts::Mount>| table.iter().any(|mount| mount.device == device);
@@ -119,7 +119,7 @@ impl Patience<'_> {
     }
 }
 
-/// Which namespace of mounts a process is in.
+/// Which mount namespace a process is in.
 fn namespace(process: &str) -> Option<u64> {
     let found = rustix::fs::statat(CWD, format!("/proc/{process}/ns/mnt"), AtFlags::empty());
     found.ok().map(|found| found.st_ino)

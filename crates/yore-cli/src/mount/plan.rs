@@ -1,4 +1,4 @@
-//! What is to be mounted where, and what the daemon tells the process that started it.
+//! What to mount and where, and what the daemon tells the process that started it.
 
 use super::options::Options;
 use super::snapshot::At;
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What to mount where, with absolute paths.
+/// What to mount and where, with absolute paths.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub volume: PathBuf,
     pub directory: PathBuf,
-    /// What to mount instead of the present.
+    /// The snapshot to mount instead of the present.
     pub at: Option<At>,
     pub options: Options,
 }
@@ -23,7 +23,7 @@ pub struct Plan {
 /// What the daemon tells the process that started it.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Word {
-    /// It is mounted. Perhaps there is something to say.
+    /// It is mounted, perhaps with a warning.
     Ready {
         warning: Option<String>,
     },
@@ -63,7 +63,7 @@ impl Plan {
     }
 }
 
-/// The volume, and what of the past is wanted of it.
+/// The volume, and which snapshot of it is wanted, if one is.
 fn what(args: &args::Mount) -> anyhow::Result<(PathBuf, Option<At>)> {
     let on = OnVolume::split(args.volume.as_os_str()).filter(|_| !args.volume.exists());
     match (on, &args.at) {
@@ -79,7 +79,7 @@ fn what(args: &args::Mount) -> anyhow::Result<(PathBuf, Option<At>)> {
     }
 }
 
-/// The directory's absolute path. The directory itself may be a dead mount, which answers nothing.
+/// The directory's absolute path. The directory itself may be a dead mount, on which every call fails.
 pub fn absolute_directory(directory: &Path) -> anyhow::Result<PathBuf> {
     if let Ok(path) = directory.canonicalize() {
         return Ok(path);

@@ -1,5 +1,5 @@
-//! `-o remount`: flags of a mount that is there, which are the kernel's business alone. The daemon is not
-//! asked: on a volume that it opened read-only, writes stay refused whatever the kernel would allow.
+//! `-o remount`: changes flags of an existing mount, which are the kernel's business alone. The daemon is not
+//! asked: if it has the volume open read-only, it goes on refusing writes, whatever the kernel would allow.
 
 use super::options::Options;
 use super::plan::absolute_directory;

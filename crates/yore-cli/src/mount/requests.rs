@@ -1,9 +1,9 @@
-//! What a daemon can be asked for beside files and ioctls: to mount a snapshot beside what it serves, and to
-//! say when a mount has ended.
+//! Requests to a daemon beside files and ioctls: to mount a snapshot beside what it serves, and to say when a
+//! mount has ended.
 //!
-//! It is asked through a socket beside the file that announces it: that works whether the present is mounted
-//! or not, is open to the daemon's user and root only, and keeps no thread that serves files. One line of
-//! JSON goes each way. The daemon itself mounts, with its own rights, so it can also unmount again.
+//! They come through a socket beside the file that announces the daemon. The socket works whether or not the
+//! present is mounted, is open to the daemon's user and root only, and occupies no thread that serves files.
+//! One line of JSON goes each way. The daemon itself mounts, with its own rights, so it can also unmount.
 
 use super::options::Options;
 use super::patience::{Patience, SLICE};
@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most bytes of a line; paths are shorter by far.
+/// The longest line, in bytes; paths are far shorter.
 const LINE_MAX: u64 = 64 << 10;
-/// How long the daemon waits for a request that somebody has begun to make.
+/// How long the daemon waits for the rest of a request that has begun.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a daemon may take to mount a snapshot.
 const MOUNTING: Duration = Duration::from_secs(120);
@@ -43,7 +43,7 @@ enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
     Mounted,
-    /// The mount has ended; whether the daemon ends with it.
+    /// The mount has ended; `last` says whether the daemon ends with it.
     Over {
         last: bool,
     },
@@ -55,7 +55,7 @@ enum Answer {
     },
 }
 
-/// The daemon's socket; removed when dropped.
+/// The daemon's socket, which is removed on drop.
 pub struct Listener(PathBuf);
 
 impl Drop for Listener {
@@ -67,18 +67,18 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// Answers requests from now on, in threads of their own.
+    /// Answers requests from now on, each in its own thread.
     ///
     /// # Errors
     /// The socket cannot be made.
     pub fn start(sessions: &Arc<Sessions>) -> anyhow::Result<Listener> {
         let path = live::own_socket(live::runtime_directory()?);
-        // Of an earlier process with this number.
+        // An earlier process with this number may have left one.
         let _ = fs::remove_file(&path);
         let cannot = || format!("cannot listen on {}", path.display());
         let socket = UnixListener::bind(&path).with_context(cannot)?;
         let listener = Listener(path.clone());
-        // A process that connected before this has no rights either: see `answer`.
+        // A process that connected before this line gains nothing: `hear` checks the sender.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).with_context(cannot)?;
         let sessions = sessions.clone();
         let serve = move || {
@@ -90,7 +90,7 @@ impl Listener {
                 });
                 if let Err(error) = started {
                     tracing::warn!(%error, "a request was not heard");
-                    // No memory or no descriptors: that passes.
+                    // Memory or descriptors have run out, which passes.
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
@@ -99,7 +99,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Where it is.
+    /// Where the socket is.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -153,8 +153,8 @@ fn bytes_of(path: &Path) -> Vec<u8> {
     OsStr::as_bytes(path.as_os_str()).to_vec()
 }
 
-/// Asks a daemon; `None` if it ended before it answered. `wait_on` is called once in a while, and says when
-/// enough is enough.
+/// Asks a daemon; `None` if it ended before it answered. `wait_on` is called again and again, and fails when
+/// the wait has been too long.
 fn ask(
     daemon: &Daemon,
     request: &Request,
@@ -199,7 +199,7 @@ fn ask(
     }
 }
 
-/// Waits a moment; returns whether there is anything to read, or the other end is closed.
+/// Waits a moment; returns whether there is anything to read or the other end is closed.
 fn has_answered(stream: &UnixStream) -> anyhow::Result<bool> {
     let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: SLICE.subsec_nanos().into() };
     match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&moment)) {
@@ -209,7 +209,7 @@ fn has_answered(stream: &UnixStream) -> anyhow::Result<bool> {
     }
 }
 
-/// Whether a process that said nothing more is about to end.
+/// Whether a process that has stopped answering ends soon.
 fn ends(pid: u32) -> anyhow::Result<bool> {
     match live::Process::hold(pid)? {
         None => Ok(true),
@@ -217,10 +217,10 @@ fn ends(pid: u32) -> anyhow::Result<bool> {
     }
 }
 
-/// Has the daemon that has the volume mount a snapshot; false if there is none (any more).
+/// Makes the daemon that has the volume mount a snapshot; false if no daemon has it, or has it any more.
 ///
 /// # Errors
-/// Why it does not.
+/// Why the daemon does not mount it.
 pub fn mount_beside(plan: &Plan, at: &At) -> anyhow::Result<bool> {
     let Some(daemon) = live::daemon_of_volume(&plan.volume) else { return Ok(false) };
     if !daemon.is_mounted() {
@@ -246,10 +246,10 @@ pub fn mount_beside(plan: &Plan, at: &At) -> anyhow::Result<bool> {
     }
 }
 
-/// Waits until a daemon's mount on a directory has ended; whether the daemon ends with it.
+/// Waits until a daemon's mount on a directory has ended; returns whether the daemon ends with it.
 ///
 /// # Errors
-/// It cannot be asked; it has lasted too long.
+/// The daemon cannot be asked; the wait has been too long.
 pub fn wait_for(daemon: &Daemon, directory: &Path, patience: &mut Patience<'_>) -> anyhow::Result<bool> {
     match ask(daemon, &Request::WaitFor { directory: bytes_of(directory) }, &mut || patience.wait_on())? {
         Some(Answer::Over { last }) => Ok(last),

@@ -1,5 +1,5 @@
-//! The daemon: opens the volume, mounts it, or a snapshot of it, serves it and what is mounted beside it
-//! until somebody has unmounted all or a signal ends it, closes it.
+//! The daemon. It opens the volume and mounts it, or a snapshot of it. It serves that, and what is mounted
+//! beside it, until everything is unmounted or a signal ends it. Then it closes the volume.
 
 use super::log::Destination;
 use super::plan::{Plan, Word};
@@ -21,16 +21,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use yore_fs::{Policy, Versioning, View};
 use yore_fuse::Session;
 
-/// What is served.
+/// What a daemon serves.
 struct Mounted {
     sessions: Arc<Sessions>,
     listener: Option<Listener>,
     signals: Signals,
-    /// What whoever mounts should know.
+    /// A warning for whoever mounts.
     warning: Option<String>,
 }
 
-/// Serves in the process that was called.
+/// Serves in this very process.
 pub fn foreground(plan: Plan) -> Outcome {
     let log = match &plan.options.log {
         Some(path) => Destination::file(path.clone())?,
@@ -45,7 +45,7 @@ pub fn foreground(plan: Plan) -> Outcome {
     mounted.wait()
 }
 
-/// Serves in a process of its own, telling the one that started it how it went.
+/// Serves in a separate process, which tells the one that started it how the mount went.
 pub fn daemon(plan: Plan) -> Outcome {
     let mounted = detach().and_then(|()| {
         let log = Destination::of_daemon(plan.options.log.as_ref())?;
@@ -63,7 +63,7 @@ pub fn daemon(plan: Plan) -> Outcome {
             let (message, status) = (status::message(&error), status::of(&error));
             tracing::error!("{message}");
             live::remove_own_log();
-            // If nobody hears it any more, the log has it.
+            // If nobody listens any more, the log has the message.
             let _ = tell(&Word::Failed { message, status });
             return Err(Ended { message: String::new(), status }.into());
         }
@@ -77,14 +77,14 @@ pub fn daemon(plan: Plan) -> Outcome {
     mounted.wait()
 }
 
-/// A session of its own, no working directory, a name that lists of processes show.
+/// Gives the process its own session, no working directory, and a name that lists of processes show.
 fn detach() -> anyhow::Result<()> {
     rustix::process::setsid().context("cannot begin a session")?;
     rustix::process::chdir("/").context("cannot leave the working directory")?;
     Ok(rustix::thread::set_name(c"yore")?)
 }
 
-/// A line for the process that started this one.
+/// Writes a line to the process that started this one.
 fn tell(word: &Word) -> anyhow::Result<()> {
     let line = serde_json::to_string(word)?;
     let mut out = std::io::stdout().lock();
@@ -108,7 +108,7 @@ fn let_go(log: Option<PathBuf>) -> anyhow::Result<()> {
 /// Opens and mounts.
 fn mount(plan: &Plan, log: String) -> anyhow::Result<Mounted> {
     let options = &plan.options;
-    // Before anything else: a signal that comes while mounting must find somebody who unmounts.
+    // This comes before anything else: a signal that arrives during the mount must lead to an unmount.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot wait for signals")?;
     let access = if options.read_only { Access::Read } else { Access::Write };
     let device = volume::open_device(&plan.volume, access)?;
@@ -155,13 +155,13 @@ fn mount(plan: &Plan, log: String) -> anyhow::Result<Mounted> {
 
 fn mount_present(plan: &Plan, view: &View) -> anyhow::Result<Session> {
     let mut config = plan.options.for_mount(&plan.directory, plan.volume.to_string_lossy().into_owned());
-    // Reports of closes cost requests for each file: only for volumes that need them.
+    // Reports of closes cost extra requests for each file, so only volumes that need them ask for them.
     let at_close = |(_, policy): &(_, Policy)| policy.versioning == Some(Versioning::Close);
     config.close_events = plan.options.close_events || view.policies()?.iter().any(at_close);
     Ok(yore_fuse::mount(view.clone(), &config)?)
 }
 
-/// What other commands may know of this daemon.
+/// What other commands may know about this daemon.
 fn describe(
     plan: &Plan,
     opened: &yore_fs::Volume,

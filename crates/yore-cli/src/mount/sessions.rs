@@ -1,7 +1,7 @@
 //! The mounts that a daemon serves: of a volume's present, and of snapshots beside it.
 //!
-//! Each ends by itself; the daemon ends with the last one. The mount of the present closes the volume when it
-//! ends: what is then still mounted of the past is read from a closed volume, which nothing changes any more.
+//! Each ends on its own; the daemon ends with the last one. When the mount of the present ends, it closes the
+//! volume. Snapshots that are still mounted then read from a closed volume, which nothing changes any more.
 
 use super::options::Options;
 use super::snapshot::At;
@@ -16,7 +16,7 @@ use yore_fuse::{MountConfig, Session, SessionHandle, UnmountError, UnmountHow};
 pub struct Sessions {
     view: View,
     volume: PathBuf,
-    /// Any session of the volume, whether it has ended or not: others belong to it.
+    /// The first session of the volume, whether it has ended or not: later ones are made beside it.
     first: SessionHandle,
     state: Mutex<State>,
     changed: Condvar,
@@ -29,9 +29,10 @@ struct State {
     coming: usize,
     /// Numbers given to sessions so far.
     numbered: u64,
-    /// The last one has ended.
+    /// Whether the last session has ended.
     over: bool,
-    /// Connections stay that nobody can end; the volume is closed, and the end of the process ends them.
+    /// Whether connections stay that nobody can end. The volume is closed, and the end of the process ends
+    /// them.
     abandoned: bool,
     /// What a session that ended badly said.
     failed: Option<String>,
@@ -44,7 +45,7 @@ struct Open {
     snapshot: Option<MountedSnapshot>,
 }
 
-/// A session that is being made; the daemon does not end meanwhile.
+/// A session that is being made; the daemon does not end in the meantime.
 struct Coming<'s>(&'s Sessions);
 
 impl Drop for Coming<'_> {
@@ -58,12 +59,13 @@ impl Drop for Coming<'_> {
 pub enum Refused {
     /// The daemon is about to end: another one can be started.
     Ending,
-    /// For good.
+    /// Asking again is no use.
     Failed(anyhow::Error),
 }
 
 impl Sessions {
-    /// The daemon's first session. `snapshot`: of which, if it is not of the present.
+    /// Begins with the daemon's first session. `snapshot` says which snapshot it is of, if it is not of the
+    /// present.
     pub fn begin(
         view: View,
         volume: &Path,
@@ -82,7 +84,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Whoever panics with it locked leaves it as it was before or after a step.
+        // A thread that panics with the lock held leaves the state as it was before or after a step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,7 +122,7 @@ impl Sessions {
         };
         let started = std::thread::Builder::new().name("yore-mount".into()).spawn(wait);
         started.map(drop).map_err(|error| {
-            // The session went with the closure, which unmounted it.
+            // The session was dropped with the closure, and that unmounted it.
             self.lock().open.retain(|open| open.number != number);
             anyhow::anyhow!("cannot start the thread that waits for a mount: {error}")
         })
@@ -129,7 +131,7 @@ impl Sessions {
     /// Mounts a snapshot beside what is mounted.
     ///
     /// # Errors
-    /// There is none; it cannot be mounted there; the daemon is ending.
+    /// There is no such snapshot; it cannot be mounted there; the daemon is ending.
     pub fn mount(self: &Arc<Self>, at: &At, directory: &Path, options: &Options) -> Result<(), Refused> {
         let _coming = {
             let mut state = self.lock();
@@ -145,7 +147,7 @@ impl Sessions {
         self.add(session, Some(snapshot)).map_err(Refused::Failed)
     }
 
-    /// Waits until the mount that was last made on a directory has ended; whether it was the last one of all.
+    /// Waits until the latest mount on a directory has ended; returns whether it was the last one of all.
     pub fn wait_for(&self, directory: &Path) -> bool {
         let mut state = self.lock();
         let of = |open: &&Open| open.handle.mountpoint() == directory;
@@ -170,26 +172,26 @@ impl Sessions {
         state.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Tells whoever waits for the daemon's end that it is a bad one.
+    /// Tells whoever waits for the daemon that it ended badly.
     pub fn leave_word(&self, message: &str) {
         if let Some((_, announcement)) = &mut self.lock().announced {
             announcement.leave_word(message);
         }
     }
 
-    /// Nobody shall find this daemon any more.
+    /// From now on nobody finds this daemon.
     pub fn withdraw(&self) {
         self.lock().announced = None;
     }
 
-    /// Ends all mounts; programs that still use one get errors from here on, since whoever sends signals
-    /// wants an end.
+    /// Ends all mounts. Programs that still use one get errors from now on: whoever sends the signal wants an
+    /// end.
     ///
-    /// A mount that is gone here may live on in another namespace of mounts, where nobody here can unmount
-    /// it. Its connection is aborted. Where even that is not allowed, the volume is closed and the process
-    /// ends, and the connection with it.
+    /// A mount that is gone here may live on in another mount namespace, where nobody here can unmount it.
+    /// Then its connection is aborted. If even that is not allowed, the volume is closed, and the connection
+    /// ends with the process.
     pub fn end(&self) {
-        // Those of the past first: the volume is closed with the present.
+        // Snapshots come first: the volume is closed with the present.
         let mut open: Vec<_> =
             self.lock().open.iter().map(|open| (open.snapshot.is_none(), open.handle.clone())).collect();
         open.sort_by_key(|(is_present, _)| *is_present);
@@ -223,7 +225,7 @@ impl Sessions {
         }
     }
 
-    /// The sessions whose connections do not end soon by themselves.
+    /// The sessions whose connections do not soon end by themselves.
     fn lasting(&self) -> Vec<SessionHandle> {
         let end = Instant::now() + LASTING;
         let mut state = self.lock();
@@ -238,8 +240,8 @@ impl Sessions {
             if lasting.is_empty() || left.is_zero() {
                 return lasting;
             }
-            // A session that has ended says so only when its volume is closed, so this thread looks in
-            // between.
+            // A session that has ended reports it only when its volume is closed, so this thread checks from
+            // time to time.
             let left = left.min(Duration::from_millis(50));
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -258,13 +260,13 @@ impl Sessions {
     }
 }
 
-/// How long a connection may last after its mount was removed, before it is ended by force.
+/// How long a connection may last after its mount was removed, before it is aborted.
 const LASTING: Duration = Duration::from_secs(3);
-/// How long to wait for what the kernel still has of the files on the mounts.
+/// How long to wait for file data that only the kernel has.
 const SYNCING: Duration = Duration::from_secs(60);
 
-/// Has the kernel hand over what programs had written. It may wait for something that never comes, so it is
-/// waited for in a thread of its own.
+/// Makes the kernel hand over what programs have written. It may wait for something that never comes, so a
+/// separate thread makes the calls.
 fn sync_all(handles: &[SessionHandle]) {
     let handles = handles.to_vec();
     let (done, is_done) = std::sync::mpsc::channel();
@@ -291,7 +293,7 @@ impl State {
         daemon.snapshots = self.open.iter().filter_map(|open| open.snapshot.clone()).collect();
         let present = self.open.iter().find(|open| open.snapshot.is_none());
         daemon.has_present = present.is_some();
-        // At the end it stays what it was: so others see that the daemon is ending.
+        // At the end the directory stays what it was, which shows others that the daemon is ending.
         if let Some(open) = present.or(self.open.first()) {
             daemon.directory = open.handle.mountpoint().to_path_buf();
         }

@@ -16,7 +16,7 @@ use yore_fs::{Error, EventNo, FileKind, InodeNo, Pin, PinnedBy, Timestamp, View,
 /// A directory of a volume as of a time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct At {
-    /// Its path on the volume.
+    /// The directory's path on the volume.
     path: Vec<u8>,
     /// The time as it was written.
     pub text: String,
@@ -31,13 +31,13 @@ enum Moment {
     Named(String),
 }
 
-/// A directory of a snapshot that stays.
+/// A directory as of a snapshot that cannot be forgotten meanwhile.
 pub struct Found {
-    /// Keeps it.
+    /// Keeps the snapshot.
     pub pin: Pin,
     /// The directory.
     pub root: InodeNo,
-    /// What stands behind the volume's name in the table of mounts.
+    /// What follows the volume's name in the table of mounts.
     pub name: String,
 }
 
@@ -45,7 +45,7 @@ impl At {
     /// The directory at this path as of this time.
     ///
     /// # Errors
-    /// A usage error for what is no time.
+    /// A usage error if the text is not a time.
     pub fn parse(path: &Path, text: &str) -> anyhow::Result<At> {
         let when = parse(text, now(), &TimeZone::system())
             .map_err(|error| status::usage(format!("--at: {error}")))?;
@@ -70,10 +70,11 @@ impl At {
         }
     }
 
-    /// Finds it on an open volume, and pins its snapshot.
+    /// Finds the directory on an open volume, and pins its snapshot.
     ///
     /// # Errors
-    /// That there is none, and which there are; that it is no directory; damage and device errors.
+    /// There is no such snapshot (the error says which there are); it is not a directory; damage and device
+    /// errors.
     pub fn find(&self, view: &View) -> anyhow::Result<Found> {
         let volume = Volume::from_view(view.clone());
         let (seen, directory, name) = match (self.path().parent(), self.path().file_name()) {
@@ -103,7 +104,7 @@ impl At {
         Ok(Found { pin, root: node.inode(), name })
     }
 
-    /// The directory, if it is not the root, and how its snapshot is named.
+    /// The directory, if it is not the root, and what its snapshot is called.
     fn name_of(&self, view: &View, number: EventNo) -> anyhow::Result<String> {
         let time = match &self.moment {
             Moment::Named(name) => name.clone(),
@@ -120,7 +121,7 @@ impl At {
         })
     }
 
-    /// Why there is no such snapshot, and what there is.
+    /// Why there is no such snapshot, and which snapshots there are.
     fn absent(&self, volume: &Volume) -> anyhow::Error {
         let (path, text) = (self.path().display(), &self.text);
         let cannot = format!("cannot mount {path} as of {text}");
@@ -154,7 +155,7 @@ impl At {
                 }
             };
         }
-        // Of a directory that is there no more, those that showed it cannot be told from others.
+        // If the directory no longer exists, snapshots that showed it cannot be told from others.
         let shows = volume.node(self.path()).ok().and_then(|node| {
             let of = Here::new(&volume.view().of(&node), node.inode()).all_snapshots().ok()?;
             Some(of.into_iter().filter(|row| row.covers).collect::<Vec<_>>())

@@ -1,5 +1,5 @@
-//! `umount`: takes the mount away and waits until the daemon has closed the volume, so that the next command
-//! can open it; not for ever (`patience.rs`).
+//! `umount`: removes the mount and waits until the daemon has closed the volume, so that the next command can
+//! open it. It does not wait for ever (`patience.rs`).
 
 use super::patience::{Patience, SLICE};
 use super::plan::absolute_directory;
@@ -16,7 +16,7 @@ use yore_fuse::UnmountError;
 
 /// Unmounts.
 pub fn run(args: &args::Umount) -> Outcome {
-    // Snapshots first, so that they can be named together with the present that they are beside.
+    // Snapshots come first, so that one command can name them together with the mount of the present.
     let is_snapshot = |target: &PathBuf| {
         find(target).is_ok_and(|(directory, ..)| served(&directory).is_some_and(|(_, of)| of))
     };
@@ -28,7 +28,7 @@ pub fn run(args: &args::Umount) -> Outcome {
     Ok(status::OK)
 }
 
-/// The daemon that serves a mount, and whether that is one of a snapshot.
+/// The daemon that serves a mount, and whether the mount is of a snapshot.
 fn served(directory: &Path) -> Option<(Daemon, bool)> {
     let daemon = live::daemon_at(directory)?;
     let is_snapshot = daemon.snapshot_at(directory).is_some();
@@ -53,7 +53,7 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
         None => None,
         Some(pid) => live::Process::hold(pid).with_context(|| format!("cannot wait for process {pid}"))?,
     };
-    // Before the unmounting: afterwards the daemon serves nothing here, and may be gone.
+    // These are read before the unmount: afterwards the daemon serves nothing here, and may be gone.
     let words = served.as_ref().map(|(daemon, _)| daemon.clone());
     let mount = live::mounts().into_iter().find(|mount| mount.directory == directory);
     let stopped = stopped::of_mount(&directory).ok().flatten();
@@ -67,7 +67,7 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
         }
         error => error.into(),
     })?;
-    // The daemon's own last words say more, where they can be had.
+    // If the daemon left last words, they say more.
     let not_closed = |message| Err(Ended { message, status: status::NOT_CLOSED }.into());
     let bad_end = || stopped.as_ref().map_or(Ok(()), |of| not_closed(stopped::message(&directory, of)));
     let (Some(process), Some(pid), Some(mount), false) = (held, daemon, mount, lazy) else {
@@ -124,8 +124,9 @@ fn find(target: &Path) -> anyhow::Result<(std::path::PathBuf, Option<u32>)> {
             None => anyhow::bail!("no volume is mounted on {name}; `yore df` lists what is mounted"),
         },
     };
-    // The daemon's own statement comes first. Without one, the process that holds the volume counts, if its
-    // user mounted it; the mount may be dead, and the volume's name in the table of mounts may be another's.
+    // The daemon's own word comes first. Without it, the process that holds the volume counts, if its user
+    // made the mount: the mount may be dead, and the volume's name in the table of mounts may be that of
+    // another volume.
     let daemon = live::daemon_at(&directory).map(|daemon| daemon.pid).or_else(|| {
         let mount = live::mount_at(&directory).filter(live::Mount::is_trusted)?;
         std::fs::metadata(&directory).ok()?;
