@@ -261,7 +261,7 @@ fn tell(line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use yore_fs::Error;
+    use yore_fs::{Error, NewSnapshot};
 
     fn hint_of(error: Error, path: &str) -> Option<String> {
         hint(&anyhow::Error::new(error.on_path("cannot open", path.as_bytes())).context("more"))
@@ -286,7 +286,7 @@ mod tests {
     fn mistyped_names_get_the_nearest() {
         let volume = yore_fs::Volume::memory(64 << 20).unwrap();
         let view = volume.view();
-        view.snapshot(view.root(), "before-upgrade", false, false).unwrap();
+        view.take_snapshot(view.root(), &NewSnapshot::named("before-upgrade")).unwrap();
         let error = Error::NotFound.on_path("cannot open", b"/a@befor-upgrade");
         let error = nearest::with_names(error.into(), &volume);
         assert!(hint(&error).unwrap().contains("did you mean `before-upgrade`? `yore snapshots`"));
@@ -305,7 +305,7 @@ mod tests {
         let volume = yore_fs::Volume::memory(64 << 20).unwrap();
         let view = volume.view();
         volume.create_dir("d").unwrap();
-        view.snapshot(view.root(), "first", false, false).unwrap();
+        view.take_snapshot(view.root(), &NewSnapshot::named("first")).unwrap();
         let hint_of = |path: &str| {
             hint(&nearest::with_names(
                 Error::NotFound.on_path("cannot open", path.as_bytes()).into(),

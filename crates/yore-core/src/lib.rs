@@ -62,9 +62,21 @@ pub struct Core {
     aged: Mutex<Vec<Arc<InodeCell>>>,
 }
 
+/// How a core is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct CoreOptions {
+    /// Whether nothing on the medium may change.
+    pub read_only: bool,
+    /// Whether times of access are kept; they are not on a volume that may not change.
+    pub access_times: bool,
+    /// The size of the cache for data, in bytes.
+    pub data_cache: u64,
+}
+
 impl Core {
-    /// The core of a volume whose metadata was opened, with a cache of so many bytes for data.
-    pub fn new(meta: Arc<Meta>, read_only: bool, access_times: bool, data_cache: u64) -> Core {
+    /// The core of a volume whose metadata was opened.
+    pub fn new(meta: Arc<Meta>, options: CoreOptions) -> Core {
+        let CoreOptions { read_only, access_times, data_cache } = options;
         let alloc = Arc::new(Alloc::new(&meta));
         let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
         meta.set_reclaimer(Arc::downgrade(&reclaimer));

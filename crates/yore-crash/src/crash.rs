@@ -33,7 +33,9 @@ use yore_device::simulated::{
     Choice, CrashPlan, CrashPoint, CrashState, SimulatedDevice, Tearing, TraceEntry,
 };
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
-use yore_fs::{Caller, Error, EventNo, FallocateMode, FileKind, InodeNo, SetAttr, View, WriteMode};
+use yore_fs::{
+    Caller, Error, EventNo, FallocateMode, FileKind, InodeNo, NewSnapshot, SetAttr, View, WriteMode,
+};
 
 /// What [`Recorded::try_all`] tries at each moment.
 #[derive(Clone, Copy, Debug)]
@@ -349,7 +351,7 @@ impl Found {
     fn meddle(&mut self, view: &View) -> Result<(), Wrong> {
         let wrong = |error: Error| Wrong::new("use", format!("changing what snapshots have seen: {error}"));
         let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
-        let event = view.snapshot(view.root(), "", false, false).map_err(wrong)?;
+        let event = view.take_snapshot(view.root(), &NewSnapshot::default()).map_err(wrong)?;
         let mut files: Vec<u64> = tree.nodes.keys().copied().collect();
         files.sort_unstable();
         files.retain(|number| tree.nodes[number].facts.kind == FileKind::Regular);

@@ -83,7 +83,7 @@ pub enum Op {
     Fsync { target: Target, data_only: bool },
     /// `View::sync`.
     Sync,
-    /// `View::snapshot` of the root directory, under this name unless it is empty.
+    /// `View::take_snapshot` of the root directory, under this name unless it is empty.
     Snapshot { name: Name, wait: bool },
     /// `View::forget` of one of the snapshots that this sequence has taken and not forgotten: the first is 0,
     /// and so on in a circle. Then `View::finish_forgetting`, unless that is to be `left`. Does nothing if

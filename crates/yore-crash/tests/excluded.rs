@@ -22,8 +22,8 @@ use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    DirItem, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, OpenOptions, Policy,
-    RenameMode, Versioning, View, Volume,
+    DirItem, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot,
+    OpenOptions, Policy, RenameMode, Versioning, View, Volume,
 };
 
 /// By path: the content of a file; `None`: a directory.
@@ -176,7 +176,7 @@ impl Test {
         let root = self.node(&path).unwrap().inode();
         let (asked, view) = (self.chance(3), self.volume.view());
         let number = match asked {
-            true => view.snapshot(root, "", false, false).unwrap().number,
+            true => view.take_snapshot(root, &NewSnapshot::default()).unwrap().number,
             false => {
                 // It begins with an event, and takes the next one in an hour.
                 let versioning = Some(Versioning::Interval(3_600_000_000_000));

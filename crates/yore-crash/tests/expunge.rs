@@ -11,7 +11,7 @@ use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, SimulatedDevice};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{EventNo, InodeNo, MkfsOptions, MountOptions, Volume};
+use yore_fs::{EventNo, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Volume};
 
 const SIZE: u64 = 48 << 20;
 /// The promise that the history is gone.
@@ -47,7 +47,11 @@ fn show(volume: &Volume) -> Shown {
 }
 
 fn event(volume: &Volume) -> EventNo {
-    volume.view().snapshot(volume.view().root(), "", false, true).unwrap().number
+    volume
+        .view()
+        .take_snapshot(volume.view().root(), &NewSnapshot { wait: true, ..NewSnapshot::default() })
+        .unwrap()
+        .number
 }
 
 fn file(volume: &Volume, path: &Path) -> (InodeNo, u32) {

@@ -24,8 +24,8 @@ use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Error, EventKind, EventNo, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, OpenOptions,
-    Policy, RenameMode, Result, SetXattrMode, Versioning, View, Volume,
+    Error, EventKind, EventNo, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot,
+    OpenOptions, Policy, RenameMode, Result, SetXattrMode, Versioning, View, Volume,
 };
 
 /// Inode and incarnation of what a path leads to, from a directory.
@@ -176,7 +176,10 @@ impl Run {
         let root = if of_root { PathBuf::from("/") } else { self.directory() };
         let root = volume.node(&root)?.inode();
         let copy = copy(volume.view(), root);
-        let event = volume.view().snapshot(root, "", false, self.pick(5) == 0)?.number;
+        let event = volume
+            .view()
+            .take_snapshot(root, &NewSnapshot { wait: self.pick(5) == 0, ..NewSnapshot::default() })?
+            .number;
         self.seen.push(Seen { event, root, copy, named: None });
         Ok(())
     }
@@ -474,7 +477,7 @@ fn trees_that_versions_share_are_sound() {
     for i in 0..4 {
         let (root, copy) = (view.root(), copy_all(&volume));
         seen.push(Seen {
-            event: view.snapshot(root, "", false, false).unwrap().number,
+            event: view.take_snapshot(root, &NewSnapshot::default()).unwrap().number,
             root,
             copy,
             named: None,
@@ -507,7 +510,7 @@ fn trees_that_go_whole_are_counted_whole() {
     }
     let event = |volume: &Volume| {
         let view = volume.view();
-        view.snapshot(view.root(), "", false, false).unwrap().number
+        view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number
     };
     let held = |volume: Volume| {
         volume.close().unwrap();

@@ -13,7 +13,8 @@ use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    EventNo, MkfsOptions, OpenOptions, Policy, RenameMode, SetXattrMode, Timestamp, Versioning, Volume,
+    EventNo, MkfsOptions, NewSnapshot, OpenOptions, Policy, RenameMode, SetXattrMode, Timestamp, Versioning,
+    Volume,
 };
 
 /// Tells threads to stop.
@@ -68,7 +69,7 @@ fn past_views_stand_still_while_threads_work() {
         for _ in 0..60 {
             std::thread::sleep(Duration::from_millis(10));
             let view = volume.view();
-            let event = view.snapshot(view.root(), "", false, false).unwrap().number;
+            let event = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
             let tree = copy(&view.as_of(event), view.root());
             for t in 0..4 {
                 let at = |name: &str| PathBuf::from(format!("t{t}/{name}"));
@@ -136,7 +137,7 @@ fn past_views_stand_still_while_others_are_forgotten() {
             std::thread::sleep(Duration::from_millis(4));
             let directory = if round % 3 == 0 { "t0" } else { "/" };
             let root = volume.node(directory).unwrap().inode();
-            let event = view.snapshot(root, "", false, false).unwrap().number;
+            let event = view.take_snapshot(root, &NewSnapshot::default()).unwrap().number;
             if round % 2 == 0 {
                 to_forget.send(event).unwrap();
             } else {
@@ -200,7 +201,7 @@ fn versions_are_made_beside_other_changes() {
         let threads: Vec<_> = (0..4).map(|t| scope.spawn(work(t))).collect();
         for _ in 0..40 {
             std::thread::sleep(Duration::from_millis(5));
-            let event = view.snapshot(root, "", false, false).unwrap().number;
+            let event = view.take_snapshot(root, &NewSnapshot::default()).unwrap().number;
             view.forget(&[event]).unwrap();
             view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
         }

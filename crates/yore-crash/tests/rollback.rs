@@ -23,7 +23,8 @@ use yore_device::simulated::{CrashPlan, SimulatedDevice};
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
 use yore_fs::{
-    EventNo, InodeFlags, InodeNo, MkfsOptions, MountOptions, RenameMode, SetXattrMode, View, Volume,
+    EventNo, InodeFlags, InodeNo, MkfsOptions, MountOptions, NewSnapshot, RenameMode, SetXattrMode, View,
+    Volume,
 };
 
 const SIZE: u64 = 32 << 20;
@@ -101,7 +102,8 @@ fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, EventNo) 
     let dir = volume.node("d").unwrap().inode();
     (0..30).for_each(|_| random.step(volume));
     let whole = if seed.is_multiple_of(3) { view.root() } else { dir };
-    let target = view.snapshot(whole, "", false, true).unwrap().number;
+    let target =
+        view.take_snapshot(whole, &NewSnapshot { wait: true, ..NewSnapshot::default() }).unwrap().number;
     (0..25).for_each(|_| random.step(volume));
     if verb != Verb::Rollback {
         roll(volume, dir, target, Verb::Rollback);
@@ -115,7 +117,7 @@ fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, EventNo) 
         volume.sync().unwrap();
     } else {
         // Everything so far is promised, and in no generation yet.
-        view.snapshot(dir, "", false, true).unwrap();
+        view.take_snapshot(dir, &NewSnapshot { wait: true, ..NewSnapshot::default() }).unwrap();
     }
     (dir, target)
 }

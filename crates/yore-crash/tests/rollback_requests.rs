@@ -21,7 +21,8 @@ use yore_check::{check, CheckOptions};
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
 use yore_fs::{
-    Error, EventNo, File, FileKind, InodeNo, MkfsOptions, MountOptions, RenameMode, SetXattrMode, Volume,
+    Error, EventNo, File, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, RenameMode,
+    SetXattrMode, Volume,
 };
 
 const SIZE: u64 = 64 << 20;
@@ -145,7 +146,7 @@ impl Owner {
                     let path = ROOTS[self.below(ROOTS.len())];
                     let view = self.volume.view();
                     let Ok(node) = self.volume.node(path) else { continue };
-                    if view.snapshot(node.inode(), "", false, false).is_ok() {
+                    if view.take_snapshot(node.inode(), &NewSnapshot::default()).is_ok() {
                         self.log.push(format!("event {path}"));
                     }
                 }

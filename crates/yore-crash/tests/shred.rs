@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{File, InodeNo, MkfsOptions, MountOptions, SetXattrMode, Volume};
+use yore_fs::{File, InodeNo, MkfsOptions, MountOptions, NewSnapshot, SetXattrMode, Volume};
 
 const SIZE: u64 = 64 << 20;
 const CONTENT: &str = "WHAT-NOBODY-SHALL-READ";
@@ -95,7 +95,7 @@ fn nothing_is_left_of_what_was_expunged() {
         let names = secrets(&volume, round);
         let here = names.iter().map(|name| volume.symlink_node(name).unwrap());
         files.extend(here.map(|node| (node.inode(), node.attr().incarnation)));
-        view.snapshot(view.root(), "", false, true).unwrap();
+        view.take_snapshot(view.root(), &NewSnapshot { wait: true, ..NewSnapshot::default() }).unwrap();
         if round == 2 {
             names.iter().for_each(|name| volume.remove_file(name).unwrap());
         } else {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Error, FallocateMode, File, MkfsOptions, MountOptions, OpenOptions, Volume};
+use yore_fs::{Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Volume};
 
 const MIB: u64 = 1 << 20;
 
@@ -54,7 +54,11 @@ fn shorten(volume: &Volume, bytes: u64) -> u64 {
 }
 
 fn event(volume: &Volume, name: &str) -> yore_fs::EventNo {
-    volume.view().snapshot(volume.view().root(), name, false, true).unwrap().number
+    volume
+        .view()
+        .take_snapshot(volume.view().root(), &NewSnapshot { wait: true, ..NewSnapshot::named(name) })
+        .unwrap()
+        .number
 }
 
 fn forget(volume: &Volume, events: &[yore_fs::EventNo]) {

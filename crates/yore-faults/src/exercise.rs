@@ -11,8 +11,8 @@ use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, Error, FallocateMode, FileKind, InodeNo, MountOptions, RenameMode, Result, SeekTo, SetAttr,
-    SetXattrMode, Timestamp, View, Volume, WriteMode,
+    Caller, Error, FallocateMode, FileKind, InodeNo, MountOptions, NewSnapshot, RenameMode, Result, SeekTo,
+    SetAttr, SetXattrMode, Timestamp, View, Volume, WriteMode,
 };
 
 /// Most names examined on one volume: a loop of directories has no end, and neither has a walk that follows
@@ -60,7 +60,13 @@ pub fn all(image: &MemoryDevice) -> Seen {
         Ok(volume) => {
             seen.opened[1] = true;
             work(&volume, &mut seen);
-            note(volume.view().snapshot(volume.view().root(), "", false, true), &mut seen);
+            note(
+                volume.view().take_snapshot(
+                    volume.view().root(),
+                    &NewSnapshot { wait: true, ..NewSnapshot::default() },
+                ),
+                &mut seen,
+            );
             note(volume.sync(), &mut seen);
             empty(volume.view(), &mut seen);
             lookup_at(volume.view(), &mut seen);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, OpenOptions, Policy, RenameMode,
-    Result, Retention, RetentionRules, SetXattrMode, Versioning, View, Volume,
+    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, NewSnapshot, OpenOptions,
+    Policy, RenameMode, Result, Retention, RetentionRules, SetXattrMode, Versioning, View, Volume,
 };
 
 /// Bytes of the sample volumes.
@@ -99,7 +99,10 @@ pub fn with_past() -> Result<MemoryDevice> {
     let view = volume.view();
     let few = volume.node("few")?.inode();
     for n in 0..4u64 {
-        view.snapshot(view.root(), &format!("s{n}"), n == 1, true)?;
+        view.take_snapshot(
+            view.root(),
+            &NewSnapshot { held: n == 1, wait: true, ..NewSnapshot::named(&format!("s{n}")) },
+        )?;
         let scattered = OpenOptions::new().write(true).open(&volume, "scattered")?;
         scattered.write_at(&content(50 + n, 9000), n * 70_000)?;
         volume.append("inline", content(n, 40))?;
@@ -108,7 +111,7 @@ pub fn with_past() -> Result<MemoryDevice> {
         let value = content(60 + n, 3000 + 4000 * n as usize);
         view.setxattr(volume.node("three")?.inode(), b"user.large", &value, SetXattrMode::Any)?;
         if n == 2 {
-            view.snapshot(few, "of few", false, true)?;
+            view.take_snapshot(few, &NewSnapshot { wait: true, ..NewSnapshot::named("of few") })?;
             volume.remove_file("long link")?;
         }
     }

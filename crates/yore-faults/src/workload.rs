@@ -21,7 +21,7 @@ use model::target;
 use observe::read_all;
 use std::ops::ControlFlow;
 use yore_fs::time::When;
-use yore_fs::{Caller, FallocateMode, File, FileKind, RenameMode, Result, SetXattrMode, Volume};
+use yore_fs::{Caller, FallocateMode, File, FileKind, NewSnapshot, RenameMode, Result, SetXattrMode, Volume};
 
 /// Carries out one step.
 ///
@@ -79,7 +79,9 @@ pub fn run(volume: &Volume, step: &Step, model: Option<&Model>) -> Result<()> {
         }
         Step::Fsync { path } => view.fsync(find(path)?.inode(), false),
         Step::Sync => volume.sync(),
-        Step::Snapshot { name } => view.snapshot(view.root(), name, false, true).map(drop),
+        Step::Snapshot { name } => {
+            view.take_snapshot(view.root(), &NewSnapshot { wait: true, ..NewSnapshot::named(name) }).map(drop)
+        }
         Step::Forget { name } => {
             view.forget(&[view.event_for(view.root(), &When::Named(name.into()))?])?;
             view.finish_forgetting(&mut |_| ControlFlow::Continue(())).map(drop)

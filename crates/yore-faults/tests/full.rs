@@ -9,7 +9,7 @@ use yore_device::MemoryDevice;
 use yore_faults::sample::{content, mkfs_options, mount_options};
 use yore_faults::watch::Watch;
 use yore_faults::workload::observe;
-use yore_fs::{Error, FallocateMode, File, Result, SetXattrMode, Volume};
+use yore_fs::{Error, FallocateMode, File, NewSnapshot, Result, SetXattrMode, Volume};
 
 /// The smallest volume.
 const SIZE: u64 = 16 << 20;
@@ -38,7 +38,7 @@ const CALLS: [Call; 15] = [
         v.view().fallocate(inode, 0, 4 * BLOCK as u64, FallocateMode::Allocate { keep_size: false })
     }),
     ("snapshot and change", |v| {
-        v.view().snapshot(v.view().root(), "then", false, true)?;
+        v.view().take_snapshot(v.view().root(), &NewSnapshot { wait: true, ..NewSnapshot::named("then") })?;
         v.write("kept", content(5, 2 * BLOCK))
     }),
     ("punch", |v| v.view().fallocate(v.node("kept")?.inode(), 4096, 4096, FallocateMode::PunchHole)),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{EventNo, MkfsOptions, MountOptions, Volume};
+use yore_fs::{EventNo, MkfsOptions, MountOptions, NewSnapshot, Volume};
 
 const BLOCK: usize = 4096;
 
@@ -37,7 +37,11 @@ fn is_sound(device: &MemoryDevice) {
 }
 
 fn event(volume: &Volume, name: &str) -> EventNo {
-    volume.view().snapshot(volume.view().root(), name, false, true).unwrap().number
+    volume
+        .view()
+        .take_snapshot(volume.view().root(), &NewSnapshot { wait: true, ..NewSnapshot::named(name) })
+        .unwrap()
+        .number
 }
 
 /// Directories take each other's inode numbers, each with a name before and after. A snapshot sees all of

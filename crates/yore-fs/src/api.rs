@@ -9,5 +9,3 @@ pub(crate) mod volume;
 mod open;
 mod past;
 mod present;
-
-pub use past::NewSnapshot;

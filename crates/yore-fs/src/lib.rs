@@ -26,16 +26,15 @@ mod xattr;
 
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
-pub use api::NewSnapshot;
 pub use history::done::Doing;
 pub use history::pin::Pin;
 pub use history::policy::PolicyInForce;
 pub use history::read::access::Access;
-pub use history::read::at_time::{resolve_name, split_time, Resolved};
+pub use history::read::at_time::{resolve_name, split_time, NewSnapshot, Resolved};
 pub use history::read::listing::ListedEvent;
 pub use history::read::query::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
 pub use history::read::usage::{EventUsage, Retained, StateUsage, UsageTotals};
-pub use history::reclaim::expunge::Remembered;
+pub use history::reclaim::expunge::{HistoryScope, Remembered};
 pub use history::reclaim::retention;
 pub use history::reclaim::room::{Stays, WouldFree};
 pub use history::reclaim::shred::Shredded;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use yore_core::inode::InodeState;
-use yore_core::Core;
+use yore_core::{Core, CoreOptions};
 use yore_format::{EventNo, InodeNo, SpaceRules};
 use yore_meta::Meta;
 
@@ -51,7 +51,14 @@ impl Store {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn of(meta: Arc<Meta>, options: &MountOptions) -> Result<Store> {
-        let core = Core::new(meta, options.read_only, options.access_times, options.data_cache);
+        let core = Core::new(
+            meta,
+            CoreOptions {
+                read_only: options.read_only,
+                access_times: options.access_times,
+                data_cache: options.data_cache,
+            },
+        );
         let past = Past::open(&core.meta, options.reading_lasts)?;
         // [`crate::history::rollback::finish_all`] finishes rollbacks that a crash has interrupted.
         let gate = match !options.read_only && !past.rollbacks.all().is_empty() {

@@ -30,8 +30,8 @@ use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::time::When;
 use yore_fs::{
     Change, Deleted, Difference, Error, EventKind, EventNo, EventState, FileKind, InodeNo, Logged,
-    MkfsOptions, MountOptions, Node, Policy, Progress, RenameMode, Result, Timestamp, Versioning, View,
-    Volume,
+    MkfsOptions, MountOptions, NewSnapshot, Node, Policy, Progress, RenameMode, Result, Timestamp,
+    Versioning, View, Volume,
 };
 
 /// Inode and incarnation.
@@ -136,7 +136,7 @@ impl Run {
             76..=84 => {
                 let directory = self.directory();
                 let inode = volume.node(&directory)?.inode();
-                volume.view().snapshot(inode, "", false, false).map(drop)
+                volume.view().take_snapshot(inode, &NewSnapshot::default()).map(drop)
             }
             85..=87 => {
                 let versioning = [None, Some(Versioning::Snapshots), Some(Versioning::Close)][self.pick(3)];
@@ -403,7 +403,7 @@ fn what_took_a_place_is_compared() {
     }
     let view = volume.view();
     let directory = volume.node("d").unwrap().inode();
-    let event = view.snapshot(directory, "", false, false).unwrap().number;
+    let event = view.take_snapshot(directory, &NewSnapshot::default()).unwrap().number;
     volume.rename("d/sub", "old").unwrap();
     volume.create_dir("d/sub").unwrap();
     for (name, content) in [

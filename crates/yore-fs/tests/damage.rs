@@ -16,7 +16,9 @@ use yore_format::{
 };
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::time::When;
-use yore_fs::{Error, FallocateMode, File, MkfsOptions, MountOptions, OpenOptions, SetXattrMode, Volume};
+use yore_fs::{
+    Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, SetXattrMode, Volume,
+};
 
 const SIZE: u64 = 32 << 20;
 
@@ -175,7 +177,7 @@ fn the_past_of_a_circle_is_looked_through_once() {
         volume.write("a/one", "of two names").unwrap();
         volume.hard_link("a/one", "a/two").unwrap();
         let view = volume.view();
-        view.snapshot(view.root(), "then", false, true).unwrap();
+        view.take_snapshot(view.root(), &NewSnapshot { wait: true, ..NewSnapshot::named("then") }).unwrap();
         volume.remove_file("a/one").unwrap();
         volume.remove_file("a/two").unwrap();
     });
@@ -456,7 +458,10 @@ fn the_next_number_and_time_come_after_all_events() {
     let device = Arc::new(volume());
     let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
     let view = volume.view();
-    let event = view.snapshot(view.root(), "s", false, true).unwrap().number;
+    let event = view
+        .take_snapshot(view.root(), &NewSnapshot { wait: true, ..NewSnapshot::named("s") })
+        .unwrap()
+        .number;
     volume.close().unwrap();
     let refused = |damaged: &MemoryDevice, what: &str| {
         let c = corruption(open(damaged.snapshot()).unwrap_err());
@@ -491,8 +496,11 @@ fn the_present_is_read_without_the_list_of_snapshots() {
     let device = Arc::new(volume());
     let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
     let view = volume.view();
-    let events =
-        ["one", "two", "three"].map(|name| view.snapshot(view.root(), name, false, true).unwrap().number);
+    let events = ["one", "two", "three"].map(|name| {
+        view.take_snapshot(view.root(), &NewSnapshot { wait: true, ..NewSnapshot::named(name) })
+            .unwrap()
+            .number
+    });
     volume.write("a", "later").unwrap();
     volume.close().unwrap();
     let roots_at = chain_superblock(&device).history_root;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use yore_device::{AlignedBuf, Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Error, EventKind, EventNo, InodeNo, MkfsOptions, MountOptions, OpenOptions, Policy, Versioning, View,
-    Volume,
+    Error, EventKind, EventNo, InodeNo, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Policy,
+    Versioning, View, Volume,
 };
 
 const HOUR: u64 = 3_600_000_000_000;
@@ -45,7 +45,7 @@ fn interval(volume: &Volume, path: &str) -> EventNo {
 }
 
 fn snapshot(volume: &Volume, path: &str) -> EventNo {
-    volume.view().snapshot(inode(volume, path), "", false, false).unwrap().number
+    volume.view().take_snapshot(inode(volume, path), &NewSnapshot::default()).unwrap().number
 }
 
 /// The content of a file as of an event; `None`: it is not there.

@@ -3,11 +3,15 @@
 //! that are held or pinned lose nothing.
 
 use std::ops::ControlFlow;
-use yore_fs::{Error, EventNo, Forgetting, InodeNo, OpenOptions, PinnedBy, RenameMode, Volume};
+use yore_fs::{Error, EventNo, Forgetting, InodeNo, NewSnapshot, OpenOptions, PinnedBy, RenameMode, Volume};
 
 fn event(volume: &Volume, directory: &str, name: &str) -> EventNo {
     let node = volume.node(directory).unwrap();
-    volume.view().snapshot(node.inode(), name, false, true).unwrap().number
+    volume
+        .view()
+        .take_snapshot(node.inode(), &NewSnapshot { wait: true, ..NewSnapshot::named(name) })
+        .unwrap()
+        .number
 }
 
 /// The inode and incarnation that a path means, in the present or with a time in the path.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Error, EventNo, InodeFlags, InodeNo, MkfsOptions, MountOptions, RenameMode, SetXattrMode, View, Volume,
-    What,
+    Error, EventNo, InodeFlags, InodeNo, MkfsOptions, MountOptions, NewSnapshot, RenameMode, SetXattrMode,
+    View, Volume, What,
 };
 
 fn volume() -> (Arc<dyn Device>, Volume) {
@@ -29,7 +29,7 @@ fn flags(volume: &Volume, path: &str) -> InodeFlags {
 }
 
 fn event(volume: &Volume, path: &str) -> EventNo {
-    volume.view().snapshot(inode(volume, path), "", false, false).unwrap().number
+    volume.view().take_snapshot(inode(volume, path), &NewSnapshot::default()).unwrap().number
 }
 
 fn back(volume: &Volume, rights: &Rights, target: EventNo) -> yore_fs::Result<String> {

@@ -8,12 +8,17 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::{self, TimeZone};
 use yore_fs::{
-    Error, EventNo, Forgetting, MkfsOptions, MountOptions, OpenOptions, PinnedBy, Timestamp, Volume,
+    Error, EventNo, Forgetting, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, PinnedBy, Timestamp,
+    Volume,
 };
 
 fn event(volume: &Volume, directory: &str, name: &str) -> EventNo {
     let node = volume.node(directory).unwrap();
-    volume.view().snapshot(node.inode(), name, false, true).unwrap().number
+    volume
+        .view()
+        .take_snapshot(node.inode(), &NewSnapshot { wait: true, ..NewSnapshot::named(name) })
+        .unwrap()
+        .number
 }
 
 fn forget(volume: &Volume, events: &[EventNo]) -> Forgetting {

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    EventKind, EventNo, FallocateMode, InodeNo, MkfsOptions, Policy, RenameMode, Retention, RetentionRules,
-    SetAttr, SetXattrMode, Versioning, View, Volume,
+    EventKind, EventNo, FallocateMode, InodeNo, MkfsOptions, NewSnapshot, Policy, RenameMode, Retention,
+    RetentionRules, SetAttr, SetXattrMode, Versioning, View, Volume,
 };
 
 const IMAGE: &[u8] = include_bytes!("golden/volume-2.1.blocks");
@@ -35,7 +35,11 @@ const TIMED: InodeNo = InodeNo(20);
 // ---- making it ----
 
 fn event(volume: &Volume, path: &str, name: &str, held: bool) -> EventNo {
-    volume.view().snapshot(no(volume, path), name, held, false).unwrap().number
+    volume
+        .view()
+        .take_snapshot(no(volume, path), &NewSnapshot { held, ..NewSnapshot::named(name) })
+        .unwrap()
+        .number
 }
 
 fn make() -> MemoryDevice {

@@ -12,7 +12,7 @@ fn inode(volume: &Volume, path: &str) -> yore_fs::InodeNo {
 }
 
 fn event(volume: &Volume, path: &str, name: &str) -> EventNo {
-    volume.view().snapshot(inode(volume, path), name, false, false).unwrap().number
+    volume.view().take_snapshot(inode(volume, path), &NewSnapshot::named(name)).unwrap().number
 }
 
 fn when(text: &str) -> When {
@@ -41,7 +41,11 @@ fn snapshots_of_a_directory_are_counted_from_the_last() {
         event(&volume, "/", ""),
     ];
     event(&volume, "other", "");
-    view.undo_point(inode(&volume, "a"), "before-rollback-1", false, false).unwrap();
+    view.take_snapshot(
+        inode(&volume, "a"),
+        &NewSnapshot { undo: true, ..NewSnapshot::named("before-rollback-1") },
+    )
+    .unwrap();
     let of = |path: &str| -> Vec<EventNo> {
         let found = (1..9).map(|n| resolve(view, &volume, path, &format!("-{n}")));
         found.take_while(|found| !matches!(found, Err(Error::NotFound))).map(Result::unwrap).collect()
@@ -112,7 +116,7 @@ fn each_directory_has_names_of_its_own() {
     }
     let view = volume.view();
     assert!(matches!(resolve(view, &volume, "/", "step-1"), Err(Error::NotFound)), "none is of the root");
-    let again = view.snapshot(inode(&volume, "agent1"), "step-1", false, false);
+    let again = view.take_snapshot(inode(&volume, "agent1"), &NewSnapshot::named("step-1"));
     assert!(matches!(again, Err(Error::Exists)), "{again:?}");
     // A directory above has one, too: below agent1 the name still means agent1's own, and elsewhere the one
     // above.
@@ -161,7 +165,10 @@ fn a_snapshot_is_renamed() {
         view.describe(number, Some(&format!("name {i}")), None).unwrap();
     }
     assert_eq!(resolve(view, &volume, "/", "name 199").unwrap(), number);
-    let undo = view.undo_point(view.root(), "before-rollback-9", false, false).unwrap().number;
+    let undo = view
+        .take_snapshot(view.root(), &NewSnapshot { undo: true, ..NewSnapshot::named("before-rollback-9") })
+        .unwrap()
+        .number;
     assert!(view.describe(undo, Some("mine"), None).is_err(), "its name says what can be undone");
     let user = User { uid: 7, limits: None };
     view.hold_because(Some(&user), number, true, "for the audit").unwrap();

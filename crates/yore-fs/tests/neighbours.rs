@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Caller, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, Policy, Retention,
+    Caller, Error, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Policy, Retention,
     RetentionRules, User, UserLimits, Versioning, View, WriteMode,
 };
 
@@ -163,11 +163,13 @@ fn users_have_limits() {
     let limits = Some(UserLimits { snapshots: 3, holds: 1, policies: 1 });
     let (user, other) = (User { uid: 7, limits }, User { uid: 8, limits });
     let take = |view: &View, user: &User, held| {
-        view.take_for(user, root, EventKind::Snapshot, "", (held, false)).map(|event| event.number)
+        let new = NewSnapshot { held, user: Some(user), ..NewSnapshot::default() };
+        view.take_snapshot(root, &new).map(|event| event.number)
     };
     let mine: Vec<EventNo> = (0..3).map(|i| take(&view, &user, i == 0).unwrap()).collect();
     assert_eq!(limit(take(&view, &user, false)), Some(("snapshots", 3)));
-    let undo = view.take_for(&user, root, EventKind::Undo, "before-x", (false, false));
+    let point = NewSnapshot { user: Some(&user), undo: true, ..NewSnapshot::named("before-x") };
+    let undo = view.take_snapshot(root, &point);
     assert_eq!(limit(undo), Some(("snapshots", 3)));
     assert_eq!(limit(view.hold_for(&user, mine[1], true)), Some(("holds", 1)));
     assert_eq!(limit(take(&view, &other, false)), None);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Caller, Error, EventNo, FallocateMode, File, FileKind, MkfsOptions, MountOptions, OpenOptions,
-    RenameMode, SetAttr, SetXattrMode, View, Volume,
+    Caller, Error, EventNo, FallocateMode, File, FileKind, MkfsOptions, MountOptions, NewSnapshot,
+    OpenOptions, RenameMode, SetAttr, SetXattrMode, View, Volume,
 };
 
 /// The content of a tree: for each path the attributes that the past must have, and the content.
@@ -46,7 +46,7 @@ fn as_of(volume: &Volume, event: EventNo) -> Volume {
 
 fn event(volume: &Volume) -> EventNo {
     let view = volume.view();
-    view.snapshot(view.root(), "", false, false).unwrap().number
+    view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number
 }
 
 fn small() -> Volume {
@@ -259,7 +259,7 @@ fn what_is_made_and_removed_between_snapshots_leaves_nothing() {
 fn names_with_times() {
     let volume = small();
     let view = volume.view();
-    let snapshot = |name: &str| view.snapshot(view.root(), name, false, false).unwrap();
+    let snapshot = |name: &str| view.take_snapshot(view.root(), &NewSnapshot::named(name)).unwrap();
     volume.create_dir_all("src/lib").unwrap();
     volume.write("src/lib/a", "old").unwrap();
     snapshot("first");
@@ -297,7 +297,7 @@ fn the_past_cannot_be_changed() {
     let view = volume.view();
     volume.create_dir("d").unwrap();
     volume.write("d/a", "a").unwrap();
-    view.snapshot(view.root(), "then", false, false).unwrap();
+    view.take_snapshot(view.root(), &NewSnapshot::named("then")).unwrap();
     let refused = |result: Result<(), Error>| {
         let error = result.unwrap_err();
         assert!(matches!(error.root(), Error::ReadOnly), "{error}");
@@ -332,19 +332,19 @@ fn snapshots_are_of_directories_too() {
     volume.write("a/x/f", "old").unwrap();
     volume.write("b/x/f", "old").unwrap();
     let a = volume.node("a").unwrap().inode();
-    view.snapshot(a, "of-a", false, false).unwrap();
+    view.take_snapshot(a, &NewSnapshot::named("of-a")).unwrap();
     volume.write("a/x/f", "new").unwrap();
     volume.write("b/x/f", "new").unwrap();
     assert_eq!(volume.read("a/x@of-a/f").unwrap(), b"old");
     assert!(volume.read("b/x@of-a/f").is_err(), "b has no such snapshot");
     // Moving a file out of the directory that the event is of loses nothing.
     volume.write("a/y", "y").unwrap();
-    view.snapshot(a, "again", false, false).unwrap();
+    view.take_snapshot(a, &NewSnapshot::named("again")).unwrap();
     volume.rename("a/y", "b/y").unwrap();
     volume.write("b/y", "changed").unwrap();
     assert_eq!(volume.read("a/y@again").unwrap(), b"y");
     // Moving a directory loses nothing either.
-    view.snapshot(a, "third", false, false).unwrap();
+    view.take_snapshot(a, &NewSnapshot::named("third")).unwrap();
     volume.rename("a/x", "b/z").unwrap();
     volume.write("b/z/f", "newer").unwrap();
     assert_eq!(volume.read("a@third/x/f").unwrap(), b"new");
@@ -354,10 +354,13 @@ fn snapshots_are_of_directories_too() {
 fn names_of_snapshots_are_unique_and_no_times() {
     let volume = small();
     let view = volume.view();
-    view.snapshot(view.root(), "before-upgrade", false, false).unwrap();
-    assert!(matches!(view.snapshot(view.root(), "before-upgrade", false, false), Err(Error::Exists)));
+    view.take_snapshot(view.root(), &NewSnapshot::named("before-upgrade")).unwrap();
+    assert!(matches!(
+        view.take_snapshot(view.root(), &NewSnapshot::named("before-upgrade")),
+        Err(Error::Exists)
+    ));
     for name in ["yesterday", "2026", "a/b", "a@b", "3h"] {
-        assert!(view.snapshot(view.root(), name, false, false).is_err(), "{name}");
+        assert!(view.take_snapshot(view.root(), &NewSnapshot::named(name)).is_err(), "{name}");
     }
     let events = view.events().unwrap();
     assert_eq!(events.len(), 1);
@@ -371,7 +374,7 @@ fn each_snapshot_has_its_own_time() {
     let view: &View = volume.view();
     for i in 0..1000 {
         volume.write("a", format!("{i}")).unwrap();
-        view.snapshot(view.root(), "", false, false).unwrap();
+        view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap();
     }
     let events = view.events().unwrap();
     assert!(events.windows(2).all(|pair| pair[0].row.time < pair[1].row.time));
@@ -392,11 +395,11 @@ fn removing_much_takes_the_room_that_there_is() {
         volume.write(format!("f{i}"), vec![1; 1000 + i]).unwrap();
     }
     let view = volume.view();
-    view.snapshot(view.root(), "one", false, true).unwrap();
+    view.take_snapshot(view.root(), &NewSnapshot { wait: true, ..NewSnapshot::named("one") }).unwrap();
     for i in 0..2000 {
         volume.append(format!("f{i}"), "more").unwrap();
     }
-    view.snapshot(view.root(), "all", false, true).unwrap();
+    view.take_snapshot(view.root(), &NewSnapshot { wait: true, ..NewSnapshot::named("all") }).unwrap();
     for i in 0..2000 {
         volume.remove_file(format!("f{i}")).unwrap();
     }

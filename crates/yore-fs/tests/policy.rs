@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, Policy, RenameMode,
-    Retention, RetentionRules, Timestamp, Versioning, View, Volume, WriteMode,
+    Caller, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Policy,
+    RenameMode, Retention, RetentionRules, Timestamp, Versioning, View, Volume, WriteMode,
 };
 
 const ME: Caller = Caller { uid: 0, gid: 0, umask: 0o022, keeps_set_id: true };
@@ -60,7 +60,7 @@ fn a_snapshot_before_the_close_does_not_stand_in_for_it() {
     let file = create(&view, root, "a");
     save(&view, file, "first").expect("a version");
     write(&view, file, "second");
-    let snapshot = view.snapshot(root, "", false, false).unwrap().number;
+    let snapshot = view.take_snapshot(root, &NewSnapshot::default()).unwrap().number;
     let saved = view.closed(file).unwrap().expect("a version, seen by the snapshot or not").row.time;
     assert_eq!(view.closed(file).unwrap(), None, "nothing was changed since");
     save(&view, file, "third").expect("a version");
@@ -68,7 +68,7 @@ fn a_snapshot_before_the_close_does_not_stand_in_for_it() {
     view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     assert_eq!(then(&view, root, "a", saved).unwrap(), "second");
     // A snapshot is no change of the file.
-    view.snapshot(root, "", false, false).unwrap();
+    view.take_snapshot(root, &NewSnapshot::default()).unwrap();
     assert_eq!(view.closed(file).unwrap(), None, "nothing was changed since");
     view.close().unwrap();
 }
@@ -257,10 +257,10 @@ fn rules_let_go_what_they_do_not_keep() {
         times.push(save(&view, a, &format!("a {i}")).unwrap());
     }
     save(&view, b, "b").unwrap();
-    let held = view.snapshot(root, "", true, false).unwrap();
-    let named = view.snapshot(root, "named", false, false).unwrap();
+    let held = view.take_snapshot(root, &NewSnapshot { held: true, ..NewSnapshot::default() }).unwrap();
+    let named = view.take_snapshot(root, &NewSnapshot::named("named")).unwrap();
     for _ in 0..5 {
-        view.snapshot(root, "", false, false).unwrap();
+        view.take_snapshot(root, &NewSnapshot::default()).unwrap();
     }
     // The retention thread may have done it before.
     view.retain().unwrap();
@@ -429,7 +429,7 @@ fn single_versions_are_forgotten() {
     view.set_policy(root, &rule(Versioning::Close)).unwrap();
     let file = create(&view, root, "doc");
     let first = save(&view, file, "one").unwrap();
-    view.snapshot(root, "all", false, false).unwrap();
+    view.take_snapshot(root, &NewSnapshot::named("all")).unwrap();
     let times = ["two", "three"].map(|text| save(&view, file, text).unwrap());
     let list = |name: &str| {
         let (rows, next) = view.list_versions(root, name.as_bytes(), EventNo(0)).unwrap();

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Error, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, SetAttr, SetXattrMode, View, Volume,
+    Error, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, SetAttr, SetXattrMode, View,
+    Volume,
 };
 
 fn volume(bytes: u64) -> (Arc<dyn Device>, Volume) {
@@ -30,7 +31,7 @@ fn back(volume: &Volume, path: &str, target: EventNo) -> yore_fs::Result<String>
 
 fn event(volume: &Volume, path: &str) -> EventNo {
     let inode = volume.node(path).unwrap().inode();
-    volume.view().snapshot(inode, "", false, false).unwrap().number
+    volume.view().take_snapshot(inode, &NewSnapshot::default()).unwrap().number
 }
 
 /// Everything below a directory, as far as a rollback brings it back.
@@ -378,7 +379,7 @@ fn a_full_volume_loses_nothing() {
         }
         volume.sync().unwrap();
         let sub = volume.create_dir("d/deeper").and_then(|()| Ok(volume.node("d/deeper")?.inode())).unwrap();
-        let deeper = volume.view().snapshot(sub, "", false, false).unwrap().number;
+        let deeper = volume.view().take_snapshot(sub, &NewSnapshot::default()).unwrap().number;
         let refused = back(&volume, "d/deeper", deeper).unwrap_err();
         assert!(refused.to_string().contains("rollback-1 of a directory above"), "{refused}");
         let target = if goes_back { before } else { then };

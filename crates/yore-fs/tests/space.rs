@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Behalf, Caller, Error, Event, EventNo, FallocateMode, MkfsOptions, MountOptions, OpenOptions,
-    OperationKind, Policy, RowClass, SetAttr, SpaceRules, Versioning, Volume, WriteMode,
+    Behalf, Caller, Error, Event, EventNo, FallocateMode, MkfsOptions, MountOptions, NewSnapshot,
+    OpenOptions, OperationKind, Policy, RowClass, SetAttr, SpaceRules, Versioning, Volume, WriteMode,
 };
 
 const MIB: usize = 1 << 20;
@@ -30,7 +30,11 @@ fn rules(volume: &Volume, floor_seconds: u64, share_percent: u8) {
 
 fn event(volume: &Volume, directory: &str, name: &str) -> EventNo {
     let node = volume.node(directory).unwrap();
-    volume.view().snapshot(node.inode(), name, false, true).unwrap().number
+    volume
+        .view()
+        .take_snapshot(node.inode(), &NewSnapshot { wait: true, ..NewSnapshot::named(name) })
+        .unwrap()
+        .number
 }
 
 fn kept(volume: &Volume) -> Vec<EventNo> {
@@ -283,7 +287,9 @@ fn statfs_never_promises_too_much() {
                 }
                 kind @ 6..=8 => {
                     let name = if kind == 6 { format!("n{step}") } else { String::new() };
-                    if let Ok(event) = volume.view().snapshot(volume.view().root(), &name, false, false) {
+                    if let Ok(event) =
+                        volume.view().take_snapshot(volume.view().root(), &NewSnapshot::named(&name))
+                    {
                         taken.insert(event.number, sums(&volume));
                     }
                 }

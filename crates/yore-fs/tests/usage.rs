@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Caller, EventNo, EventUsage, FallocateMode, MkfsOptions, MountOptions, Retained, SetAttr, SetXattrMode,
-    StateUsage, UsageTotals, View, Volume, WriteMode,
+    Caller, EventNo, EventUsage, FallocateMode, MkfsOptions, MountOptions, NewSnapshot, Retained, SetAttr,
+    SetXattrMode, StateUsage, UsageTotals, View, Volume, WriteMode,
 };
 
 const BLOCK: u64 = 4096;
@@ -32,7 +32,7 @@ fn open(device: &Arc<dyn Device>) -> Volume {
 
 fn event(volume: &Volume, path: &str) -> EventNo {
     let view = volume.view();
-    view.snapshot(volume.node(path).unwrap().inode(), "", false, false).unwrap().number
+    view.take_snapshot(volume.node(path).unwrap().inode(), &NewSnapshot::default()).unwrap().number
 }
 
 fn forget(volume: &Volume, event: EventNo) {

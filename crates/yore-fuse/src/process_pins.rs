@@ -76,14 +76,14 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
-    use yore_fs::{Error, EventNo, PinnedBy, View, Volume};
+    use yore_fs::{Error, EventNo, NewSnapshot, PinnedBy, View, Volume};
 
     fn sleeper() -> Child {
         Command::new("sleep").arg("600").spawn().unwrap()
     }
 
     fn kept(process_pins: &ProcessPins, view: &View, by: &Child) -> EventNo {
-        let event = view.snapshot(view.root(), "", false, false).unwrap().number;
+        let event = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
         process_pins.slot(by.id()).unwrap().put(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
         assert!(matches!(view.forget(&[event]), Err(Error::Pinned { .. })));
         event
@@ -130,7 +130,7 @@ mod tests {
     fn what_nobody_to_be_seen_wants_does_not_stay() {
         let volume = Volume::memory(64 << 20).unwrap();
         let view = volume.view();
-        let event = view.snapshot(view.root(), "", false, false).unwrap().number;
+        let event = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
         let process_pins = ProcessPins::default();
         process_pins.slot(0).unwrap().put(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
         view.forget(&[event]).unwrap();

@@ -373,7 +373,7 @@ fn run<F: Filesystem>(
 mod tests {
     use super::*;
     use yore_device::{Device, MemoryDevice};
-    use yore_fs::{MkfsOptions, MountOptions, PinnedBy};
+    use yore_fs::{MkfsOptions, MountOptions, NewSnapshot, PinnedBy};
 
     /// A contradiction that one session finds ends all sessions of the volume. The volume is not closed, and
     /// no new session begins.
@@ -387,7 +387,7 @@ mod tests {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
         View::mkfs(&device, &MkfsOptions::default()).unwrap();
         let view = View::open(device, &MountOptions::default()).unwrap();
-        let event = view.snapshot(view.root(), "", false, false).unwrap().number;
+        let event = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
         let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
         let config = |i: usize| MountConfig::new(dirs[i].path(), "memory");
         let present = mount(view.clone(), &config(0)).unwrap();
@@ -403,7 +403,7 @@ mod tests {
         for dir in &dirs {
             assert!(mounted_at(dir.path()).unwrap().is_none());
         }
-        assert!(view.snapshot(view.root(), "", false, false).is_ok(), "it was not closed");
+        assert!(view.take_snapshot(view.root(), &NewSnapshot::default()).is_ok(), "it was not closed");
         std::mem::forget(view);
     }
 }

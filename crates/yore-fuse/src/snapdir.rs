@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use yore_device::{Device, MemoryDevice};
-    use yore_fs::{MkfsOptions, MountOptions};
+    use yore_fs::{MkfsOptions, MountOptions, NewSnapshot};
 
     fn listed(view: &View, mut page: usize) -> Vec<(String, EventNo)> {
         let (mut all, mut cookie) = (Vec::new(), 0);
@@ -161,8 +161,8 @@ mod tests {
         let mut events = Vec::new();
         for i in 0..150 {
             let name = if i % 10 == 0 { format!("n{i}") } else { String::new() };
-            events.push(view.snapshot(view.root(), &name, false, false).unwrap().number);
-            view.snapshot(below, "", false, false).unwrap();
+            events.push(view.take_snapshot(view.root(), &NewSnapshot::named(&name)).unwrap().number);
+            view.take_snapshot(below, &NewSnapshot::default()).unwrap();
         }
         for step in [1, 7] {
             let all = listed(&view, 1000);

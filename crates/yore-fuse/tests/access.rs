@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{chown, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-use yore_fs::EventNo;
+use yore_fs::{EventNo, NewSnapshot};
 
 /// The owner of the files that others want to read.
 const OWNER: u32 = 1000;
@@ -35,7 +35,7 @@ fn make(m: &Mounted, name: &str, content: Option<&str>, mode: u32) {
 }
 
 fn snapshot(m: &Mounted, name: &str) -> EventNo {
-    m.view.snapshot(m.view.root(), name, false, false).unwrap().number
+    m.view.take_snapshot(m.view.root(), &NewSnapshot::named(name)).unwrap().number
 }
 
 fn cat(m: &Mounted, uid: u32, path: &str) -> Result<String, String> {
@@ -146,7 +146,7 @@ fn what_was_elsewhere() {
     let whole = snapshot(&m, "whole");
     let inode =
         m.view.lookup(m.view.lookup(m.view.root(), b"vault").unwrap().inode(), b"box").unwrap().inode();
-    m.view.snapshot(inode, "box", false, false).unwrap();
+    m.view.take_snapshot(inode, &NewSnapshot::named("box")).unwrap();
     fs::rename(m.path("vault/box"), m.path("hall/box")).unwrap();
     fs::rename(m.path("vault/letter"), m.path("hall/letter")).unwrap();
     let _ = whole;

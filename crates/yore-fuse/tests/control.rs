@@ -8,7 +8,7 @@ use rustix::ioctl::{ioctl, opcode, Updater};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use yore_control::{Client, Mounted as Asked, Request, Take, FORGET_MAX};
-use yore_fs::{Error, EventNo, ListedEvent, MountOptions, Result, Timestamp, View};
+use yore_fs::{Error, EventNo, ListedEvent, MountOptions, NewSnapshot, Result, Timestamp, View};
 
 fn snapshots(dir: &File, from: EventNo) -> Result<(Vec<ListedEvent>, Option<EventNo>)> {
     Asked(dir).snapshots(from).map(|page| (page.rows, page.next))
@@ -41,9 +41,11 @@ fn taken_and_listed() {
     let file = new("d/f");
     file.write_all_at(b"then", 0).unwrap();
     let open = |name: &str| File::open(mounted.path(name)).unwrap();
-    let (number, time) = snapshot(&open("d"), "first", true, true).unwrap();
+    let (number, time) = Asked(&open("d"))
+        .take(Take { name: "first".into(), held: true, wait: true, ..Take::default() })
+        .unwrap();
     file.write_all_at(b"THEN", 0).unwrap();
-    let (second, later) = snapshot(&open(""), "", false, false).unwrap();
+    let (second, later) = snapshot(&open(""), "").unwrap();
     file.write_all_at(b"now.", 0).unwrap();
     assert!(second > number && later > time);
 
@@ -54,7 +56,7 @@ fn taken_and_listed() {
     assert_eq!(rows[0].next, Some(later));
     assert_eq!(rows[0].path.as_deref(), Some("/d".as_ref()));
     assert_eq!(snapshots(&open("d/e"), second).unwrap().0, rows[1..]);
-    assert_eq!(number_of(snapshot(&open("d"), "first", false, false)), libc::EEXIST);
+    assert_eq!(number_of(snapshot(&open("d"), "first")), libc::EEXIST);
 
     drop(file);
     let view = View::open(mounted.end(), &MountOptions::default()).unwrap();
@@ -93,7 +95,7 @@ fn stores_through_mappings() {
     let taken: Vec<(EventNo, u8)> = (1..=20u8)
         .map(|round| {
             mapped.iter_mut().for_each(|bytes| bytes[7] = round);
-            (snapshot(&root, "", false, false).unwrap().0, round)
+            (snapshot(&root, "").unwrap().0, round)
         })
         .collect();
     for (event, round) in taken {
@@ -126,15 +128,15 @@ fn rights() {
         .unwrap();
     let open = |name: &str| File::open(mounted.path(name)).unwrap();
     as_user(NOBODY, || {
-        snapshot(&open("mine"), "a", false, true).unwrap();
+        Asked(&open("mine")).take(Take { name: "a".into(), wait: true, ..Take::default() }).unwrap();
         for not_mine in ["", "mine/others"] {
-            assert_eq!(number_of(snapshot(&open(not_mine), "", false, false)), libc::EPERM);
+            assert_eq!(number_of(snapshot(&open(not_mine), "")), libc::EPERM);
         }
         assert_eq!(errno_of(File::open(mounted.path("mine/closed"))), libc::EACCES);
     });
-    snapshot(&open("mine/closed"), "b", false, false).unwrap();
-    snapshot(&open("mine"), "c", false, false).unwrap();
-    snapshot(&open(""), "d", false, false).unwrap();
+    snapshot(&open("mine/closed"), "b").unwrap();
+    snapshot(&open("mine"), "c").unwrap();
+    snapshot(&open(""), "d").unwrap();
     assert_eq!(names(&open("")), ["a", "b", "c", "d"]);
     as_user(NOBODY, || {
         assert_eq!(names(&open("")), ["a", "c", "d"]);
@@ -172,8 +174,10 @@ fn held_and_forgotten() {
     fs::create_dir(mounted.path("d")).unwrap();
     fs::write(mounted.path("d/f"), "then").unwrap();
     let open = |name: &str| File::open(mounted.path(name)).unwrap();
-    let (first, _) = snapshot(&open("d"), "first", false, true).unwrap();
-    let (second, _) = snapshot(&open(""), "second", false, true).unwrap();
+    let (first, _) =
+        Asked(&open("d")).take(Take { name: "first".into(), wait: true, ..Take::default() }).unwrap();
+    let (second, _) =
+        Asked(&open("")).take(Take { name: "second".into(), wait: true, ..Take::default() }).unwrap();
     fs::write(mounted.path("d/f"), "now").unwrap();
 
     let then = open("d@first");
@@ -211,10 +215,10 @@ fn other_requests() {
     let Some(mounted) = Mounted::new() else { return };
     fs::write(mounted.path("f"), "").unwrap();
     let (root, file) = (File::open(mounted.root()).unwrap(), File::open(mounted.path("f")).unwrap());
-    assert_eq!(number_of(snapshot(&file, "", false, false)), libc::ENOTDIR);
+    assert_eq!(number_of(snapshot(&file, "")), libc::ENOTDIR);
     assert_eq!(number_of(snapshots(&file, EventNo(0))), libc::ENOTDIR);
-    assert_eq!(number_of(snapshot(&root, "yesterday", false, false)), libc::EINVAL);
-    assert_eq!(number_of(snapshot(&root, &"n".repeat(256), false, false)), libc::EINVAL);
+    assert_eq!(number_of(snapshot(&root, "yesterday")), libc::EINVAL);
+    assert_eq!(number_of(snapshot(&root, &"n".repeat(256))), libc::EINVAL);
     const OTHER: rustix::ioctl::Opcode = opcode::read_write::<[u8; 8]>(b'Y', 1);
     let mut buffer = [0; 8];
     // SAFETY: the number includes the size of the buffer.
@@ -249,8 +253,8 @@ fn other_requests() {
 fn read_only() {
     let Some(mounted) = Mounted::with(|config| config.read_only = true) else { return };
     let root = File::open(mounted.root()).unwrap();
-    assert_eq!(number_of(snapshot(&root, "", false, false)), libc::EROFS);
-    mounted.view.snapshot(mounted.view.root(), "by the view", false, false).unwrap();
+    assert_eq!(number_of(snapshot(&root, "")), libc::EROFS);
+    mounted.view.take_snapshot(mounted.view.root(), &NewSnapshot::named("by the view")).unwrap();
     assert_eq!(names(&root), ["by the view"]);
     let number = mounted.view.events().unwrap()[0].number;
     assert_eq!(number_of(forget(&root, &[number])), libc::EROFS);
@@ -266,8 +270,9 @@ fn read_only() {
 fn errors_arrive_whole() {
     let Some(mounted) = Mounted::new() else { return };
     let root = File::open(mounted.root()).unwrap();
-    let (_, _) = snapshot(&root, "free", false, false).unwrap();
-    let (held, time) = snapshot(&root, "held", true, false).unwrap();
+    let (_, _) = snapshot(&root, "free").unwrap();
+    let (held, time) =
+        Asked(&root).take(Take { name: "held".into(), held: true, ..Take::default() }).unwrap();
     assert!(matches!(forget(&root, &[held]), Err(Error::Held { event }) if event == held.0));
     let early = Some(Timestamp { seconds: 1, nanos: 0 });
     let late = Asked(&root).take(Take { time: early, ..Take::default() });

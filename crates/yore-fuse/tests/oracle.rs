@@ -9,7 +9,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{chown, PermissionsExt};
 use yore_control::{Client as _, Named};
 use yore_fs::rollback::{Plan, Verb};
-use yore_fs::{Error, EventNo, InodeNo};
+use yore_fs::{Error, EventNo, InodeNo, NewSnapshot};
 
 /// A user with files below a directory of NOBODY's.
 const OTHER: u32 = 1000;
@@ -34,7 +34,7 @@ fn inode(m: &Mounted, path: &str) -> InodeNo {
 
 fn snapshot(m: &Mounted, path: Option<&str>, name: &str) -> EventNo {
     let of = path.map_or(m.view.root(), |path| inode(m, path));
-    m.view.snapshot(of, name, false, false).unwrap().number
+    m.view.take_snapshot(of, &NewSnapshot::named(name)).unwrap().number
 }
 
 fn asked(dir: &File) -> yore_control::Mounted<&File> {

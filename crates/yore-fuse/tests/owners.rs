@@ -12,7 +12,7 @@ use std::os::unix::fs::{chown, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use yore_control::{Client as _, Mounted as Asked, Saying};
+use yore_control::{Client as _, Mounted as Asked, Saying, Take};
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{EventNo, Result, UserLimits};
 
@@ -41,7 +41,9 @@ fn names(dir: &File) -> Vec<String> {
 fn owners_do_not_undo_what_root_took() {
     let Some(m) = Mounted::with(|config| config.allow_other = true) else { return };
     let dir = make(&m, "home", OWNER, 0o755);
-    let take = |uid, name: &str, held| as_user(uid, || snapshot(&dir, name, held, false)).unwrap().0;
+    let take = |uid, name: &str, held| {
+        as_user(uid, || Asked(&dir).take(Take { name: name.into(), held, ..Take::default() })).unwrap().0
+    };
     let (held, free) = (take(0, "root-held", true), take(0, "root-free", false));
     let (own, own_held) = (take(OWNER, "own", false), take(OWNER, "own-held", true));
     let unnamed = Saying { name: Some(String::new()), ..Saying::default() };
@@ -88,7 +90,7 @@ fn rollbacks_count_as_snapshots() {
     let file = m.path("home/file");
     let save = |content: &str| as_user(OWNER, || fs::write(&file, content)).unwrap();
     save("then");
-    let then = as_user(OWNER, || snapshot(&dir, "then", false, false)).unwrap().0;
+    let then = as_user(OWNER, || snapshot(&dir, "then")).unwrap().0;
     let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
     for _ in 0..2 {
         save("now");
@@ -118,7 +120,7 @@ fn who_asks_all_the_time_stops_nobody() {
     for n in 0..200 {
         fs::write(m.path(&format!("asked/{n}")), "1").unwrap();
     }
-    let then = as_user(NOBODY, || snapshot(&asked, "then", false, false)).unwrap().0;
+    let then = as_user(NOBODY, || snapshot(&asked, "then")).unwrap().0;
     for n in 0..200 {
         fs::remove_file(m.path(&format!("asked/{n}"))).unwrap();
     }
@@ -144,7 +146,7 @@ fn who_asks_all_the_time_stops_nobody() {
                 let path = m.path(&format!("home/{n}"));
                 fs::write(&path, "mine").unwrap();
                 File::open(&path).unwrap().sync_all().unwrap();
-                snapshot(&dir, "", false, true).unwrap();
+                Asked(&dir).take(Take { wait: true, ..Take::default() }).unwrap();
                 fs::rename(&path, m.path("home/last")).unwrap();
             }
         });
@@ -162,7 +164,7 @@ fn a_working_directory_outlives_a_refusal() {
     let closed = make(&m, "closed", OWNER, 0o700);
     fs::write(m.path("closed/file"), "then").unwrap();
     chown(m.path("closed/file"), Some(OWNER), Some(OWNER)).unwrap();
-    as_user(0, || snapshot(&File::open(m.root()).unwrap(), "then", false, false)).unwrap();
+    as_user(0, || snapshot(&File::open(m.root()).unwrap(), "then")).unwrap();
     fs::write(m.path("closed/file"), "now").unwrap();
     let mut worker = Command::new("sh");
     worker.args(["-c", r#"cd "$1" && echo there && read line && cat file"#, "sh"]);

@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
+use yore_fs::NewSnapshot;
 
 /// Runs a program in a directory; returns its output, and whether it succeeded.
 fn run(directory: &Path, command: &str) -> (bool, String) {
@@ -24,7 +25,7 @@ fn ok(directory: &Path, command: &str) -> String {
 }
 
 fn snapshot(mounted: &Mounted, name: &str) {
-    mounted.view.snapshot(mounted.view.root(), name, false, false).unwrap();
+    mounted.view.take_snapshot(mounted.view.root(), &NewSnapshot::named(name)).unwrap();
 }
 
 /// The paper's own session: a file is changed and removed, and read as of both times.

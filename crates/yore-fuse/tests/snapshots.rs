@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use yore_fs::{Error, EventNo, PinnedBy};
+use yore_fs::{Error, EventNo, NewSnapshot, PinnedBy};
 use yore_fuse::{mount_snapshot, End, MountConfig, PastAccess, Session, UnmountHow};
 
 fn ok(directory: &Path, command: &str) -> String {
@@ -21,7 +21,7 @@ fn ok(directory: &Path, command: &str) -> String {
 }
 
 fn snapshot(mounted: &Mounted, name: &str) -> EventNo {
-    mounted.view.snapshot(mounted.view.root(), name, false, false).unwrap().number
+    mounted.view.take_snapshot(mounted.view.root(), &NewSnapshot::named(name)).unwrap().number
 }
 
 /// A snapshot mounted by itself.
@@ -90,7 +90,7 @@ fn snapshots_beside_the_present() {
     let open = File::open(two.root().join("a/new")).unwrap();
     let view = mounted.view.clone();
     mounted.end();
-    assert!(view.snapshot(view.root(), "", false, false).is_err(), "it is closed");
+    assert!(view.take_snapshot(view.root(), &NewSnapshot::default()).is_err(), "it is closed");
     assert_eq!(ok(&two.root(), "cat a/c/f a/new"), "two\nnew\n");
     let mut found = [0; 4];
     open.read_exact_at(&mut found, 0).unwrap();

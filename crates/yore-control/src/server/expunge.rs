@@ -4,7 +4,7 @@ use super::names::check_name;
 use super::rows::{fits, fitting};
 use super::who::Who;
 use crate::{Answer, Known, KnownFile, Named};
-use yore_fs::{Error, EventNo, InodeNo, Remembered, Result, View};
+use yore_fs::{Error, EventNo, HistoryScope, InodeNo, Remembered, Result, View};
 
 const NOT_YOURS: Error = Error::NotPermitted {
     what: "only root, the user who mounted the volume, and who owned all of it in every version may do that",
@@ -20,7 +20,8 @@ fn of_owner(
     named: &Named,
 ) -> Result<(Vec<Remembered>, usize)> {
     check_name(&named.name)?;
-    let query = || view.history_of(directory, &named.name, named.below, named.others);
+    let scope = HistoryScope { below: named.below, others: named.others };
+    let query = || view.history_of(directory, &named.name, scope);
     if who.may_all {
         return query();
     }

@@ -11,7 +11,7 @@ mod put_back;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Caller, EventNo, MkfsOptions, MountOptions, SpaceRules, UserLimits};
+use yore_fs::{Caller, EventNo, MkfsOptions, MountOptions, NewSnapshot, SpaceRules, UserLimits};
 
 /// The user who mounted the volume.
 const DAEMONS: u32 = 1;
@@ -120,7 +120,7 @@ fn who_may_forget_what() {
     let view = view();
     let mine = view.mkdir(&ME, view.root(), b"mine", 0o700).unwrap().inode();
     let gone = view.mkdir(&ME, view.root(), b"gone", 0o700).unwrap().inode();
-    let event = |inode, name| view.snapshot(inode, name, false, false).unwrap().number;
+    let event = |inode, name| view.take_snapshot(inode, &NewSnapshot::named(name)).unwrap().number;
     let (a, b, c, d) = (event(mine, "a"), event(view.root(), "b"), event(gone, "c"), event(mine, "d"));
     view.rmdir(view.root(), b"gone").unwrap();
     let past = view.as_of(b);
@@ -155,7 +155,8 @@ fn who_may_forget_what() {
 fn a_directory_knows_its_time() {
     let view = view();
     let below = view.mkdir(&ME, view.root(), b"below", 0o755).unwrap().inode();
-    let events = [view.root(), below].map(|inode| view.snapshot(inode, "", false, false).unwrap().number);
+    let events =
+        [view.root(), below].map(|inode| view.take_snapshot(inode, &NewSnapshot::default()).unwrap().number);
     let seen = |view: &View| by(view, below, 9).seen().unwrap().map(|row| (row.event.number, row.own));
     assert_eq!(seen(&view), None);
     assert_eq!(seen(&view.as_of(events[0])), Some((events[0], false)));
@@ -167,7 +168,7 @@ fn a_directory_knows_its_time() {
 fn files_are_asked_for() {
     let view = view();
     view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
-    let event = view.snapshot(view.root(), "all", false, false).unwrap().number;
+    let event = view.take_snapshot(view.root(), &NewSnapshot::named("all")).unwrap().number;
     let asking = by(&view, view.root(), 9);
     let seen = |name: &[u8]| asking.version_seen(name).unwrap().map(|row| (row.event.number, row.own));
     assert_eq!(asking.all_versions(b"f").unwrap(), []);
@@ -323,7 +324,7 @@ fn who_may_change_the_volume() {
 #[test]
 fn what_is_read_is_kept() {
     let view = view();
-    let number = view.snapshot(view.root(), "", false, false).unwrap().number;
+    let number = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
     let past = view.as_of(number);
     assert!(!by(&past, view.root(), 9).pin().unwrap());
     let here = Here::new(&past, view.root());
@@ -340,9 +341,9 @@ fn the_last_snapshot() {
     let below = view.mkdir(&ME, view.root(), b"below", 0o755).unwrap().inode();
     let last = |inode| by(&view, inode, 9).last().unwrap().map(|row| row.event.number);
     assert_eq!(last(below), None);
-    let all = view.snapshot(view.root(), "all", false, false).unwrap().number;
+    let all = view.take_snapshot(view.root(), &NewSnapshot::named("all")).unwrap().number;
     assert_eq!((last(below), last(view.root())), (Some(all), Some(all)));
-    let own = view.snapshot(below, "own", false, false).unwrap().number;
+    let own = view.take_snapshot(below, &NewSnapshot::named("own")).unwrap().number;
     assert_eq!((last(below), last(view.root())), (Some(own), Some(all)));
     let listed = by(&view, below, 9).all_snapshots().unwrap();
     assert_eq!(listed.iter().rfind(|row| row.covers).map(|row| row.event.number), Some(own));
@@ -354,9 +355,9 @@ fn what_was_is_told() {
     let view = view();
     let root = view.root();
     let file = view.create(&ME, root, b"f\xff", FileKind::Regular, 0o644, 0).unwrap();
-    let named = view.snapshot(root, "named", false, false).unwrap().number;
+    let named = view.take_snapshot(root, &NewSnapshot::named("named")).unwrap().number;
     view.rename(root, b"f\xff", root, b"g", yore_fs::RenameMode::Replace).unwrap();
-    view.snapshot(root, "", true, false).unwrap();
+    view.take_snapshot(root, &NewSnapshot { held: true, ..NewSnapshot::default() }).unwrap();
     drop(file);
     let (asking, go_on) = (by(&view, root, 0), ControlFlow::Continue(()));
     let mut states = Vec::new();
@@ -391,7 +392,7 @@ fn what_was_is_told() {
 #[test]
 fn who_may_query() {
     let view = view();
-    let first = view.snapshot(view.root(), "", false, false).unwrap().number;
+    let first = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
     let file = view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
     let queries = || {
         let name = || b"f".to_vec();

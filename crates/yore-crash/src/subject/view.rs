@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::tree::Tree;
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
-use yore_fs::{Attr, Error, EventNo, InodeNo, Node, Timestamp, View, WriteMode};
+use yore_fs::{Attr, Error, EventNo, InodeNo, NewSnapshot, Node, Timestamp, View, WriteMode};
 
 /// Keeps an inode without a name: by a node, or by a lookup count as a FUSE server has it.
 enum Reference {
@@ -213,7 +213,7 @@ impl ViewSubject {
 
     fn snapshot(&mut self, name: &[u8], wait: bool) -> Result<Outcome, Error> {
         let name = std::str::from_utf8(name).map_err(|_| Error::Invalid { what: "a snapshot's name" })?;
-        let event = self.view.snapshot(self.root, name, false, wait)?;
+        let event = self.view.take_snapshot(self.root, &NewSnapshot { wait, ..NewSnapshot::named(name) })?;
         self.snapshots.kept.push(self.snapshots.taken.len());
         self.snapshots.taken.push(event.number);
         Ok(Outcome::Done)

@@ -3,8 +3,8 @@
 
 use crate::api::view::{Node, View};
 use crate::history::policy::{self, PolicyInForce};
-use crate::history::read::at_time;
-use crate::history::reclaim::expunge::{self, Remembered};
+use crate::history::read::at_time::{self, NewSnapshot};
+use crate::history::reclaim::expunge::{self, HistoryScope, Remembered};
 use crate::history::reclaim::forget;
 use crate::history::reclaim::room::{self, WouldFree};
 use crate::history::record::{Event, Forgetting, MissedVersions, Taking, User};
@@ -13,22 +13,22 @@ use crate::{Error, InodeNo, Result};
 use std::ops::ControlFlow;
 use yore_format::{
     EventKind, EventMore, EventNo, EventState, Incarnation, OperationRow, Policy, RowClass, SpaceRules,
-    Timestamp, DESCRIPTION_MAX, HOLD_REASON_MAX,
+    DESCRIPTION_MAX, HOLD_REASON_MAX,
 };
 
 impl View {
     /// Takes a snapshot of a directory with everything below it, in constant time: from now on anybody can
-    /// see it as it is now. With `wait` the snapshot and all that it holds are durable when this returns;
-    /// without, it is as durable as everything else done now.
+    /// see it as it is now. With [`NewSnapshot::wait`] the snapshot and all that it holds are durable when
+    /// this returns; without, it is as durable as everything else done now.
     ///
     /// ```
-    /// use yore_fs::{Caller, Volume, WriteMode};
+    /// use yore_fs::{NewSnapshot, Volume};
     ///
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("a", "once")?;
     /// let view = volume.view();
-    /// let event = view.snapshot(view.root(), "before", false, false)?;
+    /// let event = view.take_snapshot(view.root(), &NewSnapshot::named("before"))?;
     /// volume.write("a", "now")?;
     ///
     /// let then = view.as_of(event.number);
@@ -41,73 +41,10 @@ impl View {
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::Exists`] for a name that another kept snapshot has;
-    /// [`Error::Invalid`] for one that could be taken for a time; [`Error::NoSpace`], [`Error::ReadOnly`].
-    pub fn snapshot(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Event> {
-        self.take(directory, EventKind::Snapshot, name, (held, wait), None)
-    }
-
-    /// As [`View::snapshot`], but the event says that it was taken before, or after, something that can be
-    /// undone ([`EventKind::Undo`]).
-    ///
-    /// # Errors
-    /// As [`View::snapshot`].
-    pub fn undo_point(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Event> {
-        self.take(directory, EventKind::Undo, name, (held, wait), None)
-    }
-
-    /// As [`View::snapshot`], or [`View::undo_point`], on behalf of a user: the event records the user, who
-    /// may have a limit. For servers.
-    ///
-    /// # Errors
-    /// As [`View::snapshot`]; [`Error::LimitReached`].
-    pub fn take_for(
-        &self,
-        user: &User,
-        directory: InodeNo,
-        kind: EventKind,
-        name: &str,
-        (held, wait): (bool, bool),
-    ) -> Result<Event> {
-        match kind {
-            EventKind::Snapshot | EventKind::Undo => {
-                self.take(directory, kind, name, (held, wait), Some(user))
-            }
-            _ => Err(Error::Invalid { what: "users take snapshots, and points to go back to" }),
-        }
-    }
-
-    fn take(
-        &self,
-        directory: InodeNo,
-        kind: EventKind,
-        name: &str,
-        how: (bool, bool),
-        user: Option<&User>,
-    ) -> Result<Event> {
-        let _passage = self.enter_around(directory)?;
-        check_name(name)?;
-        self.change(|store| at_time::snapshot(store, directory, kind, name, how, user))
-    }
-
-    /// As [`View::snapshot`], with everything that a snapshot can have.
-    ///
-    /// ```
-    /// use yore_fs::{NewSnapshot, Volume};
-    ///
-    /// # fn main() -> yore_fs::Result<()> {
-    /// let volume = Volume::memory(64 << 20)?;
-    /// let view = volume.view();
-    /// let new = NewSnapshot { name: "v1", description: "what went out", ..NewSnapshot::default() };
-    /// let event = view.take_snapshot(view.root(), &new)?;
-    /// assert_eq!(event.row.more.description, "what went out");
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`View::snapshot`]; [`Error::OutOfOrder`] for a time that is in the future, or not later than that
-    /// of the last snapshot or version; [`Error::Invalid`] for a time with another directory than the root,
-    /// and for texts that cannot be stored.
+    /// [`Error::Invalid`] for a name that could be taken for a time, for a time with another directory than
+    /// the root, and for texts that cannot be stored; [`Error::OutOfOrder`] for a time that is in the future,
+    /// or not later than that of the last snapshot or version; [`Error::LimitReached`] for a user who has a
+    /// limit; [`Error::NoSpace`], [`Error::ReadOnly`].
     pub fn take_snapshot(&self, directory: InodeNo, new: &NewSnapshot<'_>) -> Result<Event> {
         let _passage = self.enter_around(directory)?;
         check_name(new.name)?;
@@ -183,13 +120,13 @@ impl View {
     ///
     /// ```
     /// use std::ops::ControlFlow;
-    /// use yore_fs::Volume;
+    /// use yore_fs::{NewSnapshot, Volume};
     ///
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("a", vec![1; 1_000_000])?;
     /// let view = volume.view();
-    /// let event = view.snapshot(view.root(), "", false, false)?;
+    /// let event = view.take_snapshot(view.root(), &NewSnapshot::default())?;
     /// volume.remove_file("a")?;
     ///
     /// view.forget(&[event.number])?;
@@ -233,13 +170,13 @@ impl View {
     ///
     /// ```
     /// use std::ops::ControlFlow;
-    /// use yore_fs::Volume;
+    /// use yore_fs::{NewSnapshot, Volume};
     ///
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("secret", vec![1; 1_000_000])?;
     /// let view = volume.view();
-    /// let event = view.snapshot(view.root(), "", false, false)?;
+    /// let event = view.take_snapshot(view.root(), &NewSnapshot::default())?;
     /// volume.remove_file("secret")?;
     ///
     /// let then = view.as_of(event.number);
@@ -299,20 +236,18 @@ impl View {
     }
 
     /// What the history knows of a name in a directory of this view; the name may have a time behind an `@`.
-    /// It covers the file that the name means; for a directory, with `below`, all that was ever named in it;
-    /// and, with `others`, all other files that the name has meant. Also returns how many other files the
+    /// It covers the file that the name means, and what the scope adds. Also returns how many other files the
     /// name has meant that are left out.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::IsADirectory`] for a directory without `below`.
+    /// [`Error::NotFound`]; [`Error::IsADirectory`] for a directory without [`HistoryScope::below`].
     pub fn history_of(
         &self,
         directory: InodeNo,
         name: &[u8],
-        below: bool,
-        others: bool,
+        scope: HistoryScope,
     ) -> Result<(Vec<Remembered>, usize)> {
-        expunge::history_of(self, directory, name, below, others)
+        expunge::history_of(self, directory, name, scope)
     }
 
     /// Holds an event, so that it is not forgotten, or releases it. The change is durable when this returns.
@@ -513,28 +448,6 @@ impl View {
     pub fn event_for(&self, directory: InodeNo, when: &When) -> Result<EventNo> {
         at_time::event_for(self.store(), directory, self.event(), when)
     }
-}
-
-/// What a new snapshot is to be; see [`View::take_snapshot`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NewSnapshot<'a> {
-    /// Its name; empty: it has none.
-    pub name: &'a str,
-    /// Its description, at most 512 bytes without control characters.
-    pub description: &'a str,
-    /// Whether it is held.
-    pub held: bool,
-    /// Why it is held, at most 255 bytes without control characters.
-    pub hold_reason: &'a str,
-    /// The user on whose behalf it is taken. The event records the user, who may have a limit.
-    pub user: Option<&'a User>,
-    /// The time at which it says it was taken, for the root directory only: for snapshots that are imported
-    /// from elsewhere. `None`: now.
-    pub time: Option<Timestamp>,
-    /// Whether it is taken before, or after, something that can be undone.
-    pub undo: bool,
-    /// Whether it is durable when the call returns.
-    pub wait: bool,
 }
 
 fn check_name(name: &str) -> Result<()> {

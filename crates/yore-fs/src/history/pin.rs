@@ -36,12 +36,12 @@ impl View {
     /// In memory only: another process that opens the volume later knows nothing of it. O(log events).
     ///
     /// ```
-    /// use yore_fs::{Error, PinnedBy, Volume};
+    /// use yore_fs::{Error, NewSnapshot, PinnedBy, Volume};
     ///
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
     /// let view = volume.view();
-    /// let event = view.snapshot(view.root(), "", false, false)?.number;
+    /// let event = view.take_snapshot(view.root(), &NewSnapshot::default())?.number;
     /// let pin = view.pin(event, PinnedBy::Work)?;
     /// assert!(matches!(view.forget(&[event]), Err(Error::Pinned { .. })));
     /// drop(pin);

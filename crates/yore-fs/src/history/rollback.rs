@@ -34,6 +34,7 @@ pub use plan::{ancestors, leave_alone, real, reversed, Back, Changed, Plan, Righ
 
 use crate::api::room::with_room;
 use crate::api::view::is_below;
+use crate::history::read::at_time::NewSnapshot;
 use crate::history::reclaim::forget;
 use crate::history::reclaim::room::{self, Want};
 use crate::history::record::{Counted, Event, Unfinished, User};
@@ -84,13 +85,13 @@ impl View {
     ///
     /// ```
     /// use yore_fs::rollback::{Plan, Rights, Verb};
-    /// use yore_fs::Volume;
+    /// use yore_fs::{NewSnapshot, Volume};
     ///
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("a", "once")?;
     /// let view = volume.view();
-    /// let event = view.snapshot(view.root(), "then", false, false)?;
+    /// let event = view.take_snapshot(view.root(), &NewSnapshot::named("then"))?;
     /// volume.rename("a", "b")?;
     /// volume.write("c", "new")?;
     ///
@@ -318,10 +319,7 @@ fn undo_point(view: &View, user: Option<&User>, directory: InodeNo, plan: &Plan)
 }
 
 fn take_undo_point(view: &View, user: Option<&User>, directory: InodeNo, name: &str) -> Result<Event> {
-    match user {
-        Some(user) => view.inside().take_for(user, directory, EventKind::Undo, name, (false, false)),
-        None => view.inside().undo_point(directory, name, false, false),
-    }
+    view.inside().take_snapshot(directory, &NewSnapshot { user, undo: true, ..NewSnapshot::named(name) })
 }
 
 /// On return everything that was done is durable, the data of files included.

@@ -465,7 +465,7 @@ impl Rename<'_> {
         dirs.to().inode.links -= u32::from(replaces_dir);
         let incarnation = dirs.to().inode.incarnation;
         child.change_parent(to_no, incarnation, cookie, now);
-        self.note_moved(moves_dir, child.is_directory());
+        self.note_moved(moves_dir, &[&child]);
         let stored = store_inode(&mut op, child.cell, &child.state);
         let (from_stored, to_stored) = self.store_directories(&mut op, dirs, now);
         let entered = unstored.stored(&mut op, to_stored);
@@ -513,7 +513,7 @@ impl Rename<'_> {
         let now = crate::clock::now();
         child.change_parent(self.to.no, dirs.to().inode.incarnation, other.name.cookie, now);
         other.change_parent(self.from.no, dirs.from().inode.incarnation, child.name.cookie, now);
-        self.note_moved(!self.same_dir(), child.is_directory() || other.is_directory());
+        self.note_moved(!self.same_dir(), &[&child, &other]);
         store_inode(&mut op, child.cell, &child.state);
         store_inode(&mut op, other.cell, &other.state);
         let (from_stored, to_stored) = self.store_directories(&mut op, dirs, now);
@@ -540,11 +540,11 @@ impl Rename<'_> {
 
     /// Inside the Op: notes that other events may cover what has moved, and that directories may be
     /// elsewhere.
-    fn note_moved(&self, moved: bool, directory: bool) {
+    fn note_moved(&self, moved: bool, children: &[&Child<'_>]) {
         if moved {
             self.store.past.note_moved();
         }
-        if directory {
+        if children.iter().any(|child| child.is_directory()) {
             self.store.past.note_renamed_directory();
         }
     }

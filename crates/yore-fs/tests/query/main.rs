@@ -9,7 +9,7 @@ mod random;
 mod seeds;
 
 use std::ops::ControlFlow;
-use yore_fs::{Change, Deleted, Difference, EventNo, Logged, Result, Volume, What};
+use yore_fs::{Change, Deleted, Difference, EventNo, Logged, NewSnapshot, Result, Volume, What};
 
 fn small() -> Volume {
     Volume::memory(128 << 20).unwrap()
@@ -17,7 +17,7 @@ fn small() -> Volume {
 
 fn event(volume: &Volume, path: &str) -> EventNo {
     let node = volume.node(path).unwrap();
-    volume.view().snapshot(node.inode(), "", false, false).unwrap().number
+    volume.view().take_snapshot(node.inode(), &NewSnapshot::default()).unwrap().number
 }
 
 fn diff_of(

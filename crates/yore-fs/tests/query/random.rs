@@ -9,7 +9,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use yore_fs::{
-    DirItem, Error, FallocateMode, FileKind, InodeNo, OpenOptions, RenameMode, SetXattrMode, Timestamp, View,
+    DirItem, Error, FallocateMode, FileKind, InodeNo, NewSnapshot, OpenOptions, RenameMode, SetXattrMode,
+    Timestamp, View,
 };
 
 type Copied = (FileKind, u32, u64, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>, Timestamp);
@@ -154,7 +155,7 @@ impl Run {
                     return Ok(());
                 }
                 let copy = copy(volume.view(), root);
-                let number = volume.view().snapshot(root, "", false, false)?.number;
+                let number = volume.view().take_snapshot(root, &NewSnapshot::default())?.number;
                 self.seen.push((number, root, copy));
                 Ok(())
             }

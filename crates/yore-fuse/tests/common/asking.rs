@@ -4,8 +4,8 @@ use std::fs::File;
 use yore_control::{Client as _, Mounted, Saying, Take};
 use yore_fs::{EventNo, Result, Timestamp};
 
-pub fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> Result<(EventNo, Timestamp)> {
-    Mounted(dir).take(Take { name: name.into(), held, wait, ..Take::default() })
+pub fn snapshot(dir: &File, name: &str) -> Result<(EventNo, Timestamp)> {
+    Mounted(dir).take(Take { name: name.into(), ..Take::default() })
 }
 
 pub fn hold(dir: &File, number: EventNo, held: bool) -> Result<()> {

@@ -5,7 +5,7 @@ use crate::target::LibraryTarget;
 use crate::{BenchError, CompareOptions, Result, Target};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use yore_fs::{Engine, EventNo, Node, View};
+use yore_fs::{Engine, EventNo, NewSnapshot, Node, View};
 
 /// Bytes written at a time to an image that is not to be sparse.
 const PIECE: usize = 4 << 20;
@@ -74,7 +74,7 @@ impl Volume {
     /// Takes a snapshot of all of it, without a name.
     pub(super) fn snapshot(&self, wait: bool) -> Result<EventNo> {
         let view = self.target.view();
-        let event = view.snapshot(view.root(), "", false, wait);
+        let event = view.take_snapshot(view.root(), &NewSnapshot { wait, ..NewSnapshot::default() });
         event.map(|event| event.number).map_err(BenchError::library("taking a snapshot"))
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::Named;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use yore_fs::SetAttr;
+use yore_fs::{NewSnapshot, SetAttr};
 
 fn named(name: &[u8], below: bool) -> Named {
     Named { name: name.to_vec(), below, others: false }
@@ -21,7 +21,10 @@ fn who_may_expunge() {
         view.setattr(&Caller::superuser(), file, &set).unwrap();
     };
     owner(9);
-    let held = view.snapshot(view.root(), "one", true, false).unwrap().number;
+    let held = view
+        .take_snapshot(view.root(), &NewSnapshot { held: true, ..NewSnapshot::named("one") })
+        .unwrap()
+        .number;
     owner(4711);
     let (by, a) = (|uid| by(&view, view.root(), uid), named(b"a", false));
     for uid in [9, 4711] {

@@ -2,7 +2,7 @@
 
 use super::*;
 use std::path::Path;
-use yore_fs::{Policy, Retention, RetentionRules, Versioning, EXCLUDE_MAX};
+use yore_fs::{NewSnapshot, Policy, Retention, RetentionRules, Versioning, EXCLUDE_MAX};
 
 fn holding(hold: Option<u64>) -> Policy {
     Policy { hold, ..Policy::default() }
@@ -51,7 +51,7 @@ fn what_applies() {
     assert_eq!((here.own, here.in_force.exclude), (Policy::default(), of_dir.exclude));
     assert_eq!((here.exclude_by.as_deref(), here.versioning_by), (Some(&b"/d"[..]), None));
     assert_eq!((here.in_force.retention, here.excluded), (Some(Retention::Everything), true));
-    let number = view.snapshot(view.root(), "", false, false).unwrap().number;
+    let number = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
     let past = view.as_of(number);
     assert!(matches!(by(&past, dir, 0).policy(), Err(Error::NotPermitted { .. })));
     assert!(matches!(by(&past, dir, 0).set_policy(Policy::default()), Err(Error::NotPermitted { .. })));

@@ -2,7 +2,7 @@
 
 use super::*;
 use yore_fs::rollback::{Plan, Verb};
-use yore_fs::SetAttr;
+use yore_fs::{NewSnapshot, SetAttr};
 
 /// Root may roll back everything, owners their own files, others nothing; nobody on a read-only mount, nor by
 /// another name.
@@ -14,7 +14,7 @@ fn who_may_roll_back() {
         view.create(caller, dir, name, FileKind::Regular, 0o644, 0).unwrap().inode()
     };
     let file = create(&ME, b"a");
-    let then = view.snapshot(dir, "", false, false).unwrap().number;
+    let then = view.take_snapshot(dir, &NewSnapshot::default()).unwrap().number;
     let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
     let change = || view.setattr(&ME, file, &SetAttr { size: Some(7), ..SetAttr::default() }).unwrap();
     let by = |uid| by(&view, dir, uid);

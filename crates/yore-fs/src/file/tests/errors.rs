@@ -1,6 +1,9 @@
 //! Errors of the device: who is told, and what stays as it was.
 
 use super::*;
+use crate::history::read::at_time;
+use crate::history::record::Taking;
+use yore_format::EventMore;
 
 /// A device that fails: whoever syncs gets the error, memory still has the data, and counts stay exact.
 #[test]
@@ -35,20 +38,19 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     let cell = &file.cell;
     write(&*store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
     super::flush::note_failed(&store, cell, &crate::Error::NoDataThere);
-    let event = crate::history::read::at_time::snapshot(
-        &store,
-        InodeNo::ROOT,
-        EventKind::Snapshot,
-        "",
-        (false, false),
-        None,
-    )
-    .unwrap()
-    .number;
+    let unnamed = Taking {
+        kind: EventKind::Snapshot,
+        name: "",
+        held: false,
+        more: EventMore::default(),
+        time: None,
+        user: None,
+    };
+    let event = at_time::take(&store, InodeNo::ROOT, unnamed, false).unwrap().number;
     write(&*store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
     assert_eq!(contents(&store, cell), [2; 5000]);
     let mut then = [0; 5000];
-    crate::history::read::at_time::read(&store, cell.no, event, 0, &mut then).unwrap();
+    at_time::read(&store, cell.no, event, 0, &mut then).unwrap();
     assert_eq!(then, [1; 5000]);
     assert!(matches!(flush_file(&*store, cell), Err(crate::Error::NoDataThere)));
     flush_file(&*store, cell).unwrap();

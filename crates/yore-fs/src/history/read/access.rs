@@ -252,7 +252,7 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Caller, SetAttr, SetXattrMode, Volume};
+    use crate::{Caller, NewSnapshot, SetAttr, SetXattrMode, Volume};
 
     fn asking(uid: u32) -> Asking {
         Asking { uid, groups: vec![uid], knows_groups: true }
@@ -275,9 +275,9 @@ mod tests {
         volume.write("a/b/f", "x").unwrap();
         set(&volume, "a", 7, 0o700);
         set(&volume, "a/b", 7, 0o755);
-        let first = view.snapshot(view.root(), "first", false, false).unwrap().number;
+        let first = view.take_snapshot(view.root(), &NewSnapshot::named("first")).unwrap().number;
         set(&volume, "a", 7, 0o711);
-        let second = view.snapshot(view.root(), "second", false, false).unwrap().number;
+        let second = view.take_snapshot(view.root(), &NewSnapshot::named("second")).unwrap().number;
         set(&volume, "a/b", 8, 0o700);
         let (a, b) = (volume.node("a").unwrap().inode(), volume.node("a/b").unwrap().inode());
         let f = volume.node("a/b/f").unwrap().inode();
@@ -299,7 +299,7 @@ mod tests {
             acl.extend([&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat());
         }
         view.setxattr(b, b"system.posix_acl_access", &acl, SetXattrMode::Any).unwrap();
-        let third = view.snapshot(view.root(), "third", false, false).unwrap().number;
+        let third = view.take_snapshot(view.root(), &NewSnapshot::named("third")).unwrap().number;
         view.removexattr(b, b"system.posix_acl_access").unwrap();
         assert_eq!([None, Some(third)].map(|event| reaches(9, b, event)), [false, true]);
         assert!(!reaches(10, b, Some(third)));
@@ -316,9 +316,9 @@ mod tests {
         }
         let b = volume.node("a/b").unwrap().inode();
         set(&volume, "a", 7, 0o700);
-        view.snapshot(view.root(), "", false, false).unwrap();
+        view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap();
         volume.write("a/new", "").unwrap();
-        let of_b = view.snapshot(b, "", false, false).unwrap().number;
+        let of_b = view.take_snapshot(b, &NewSnapshot::default()).unwrap().number;
         volume.write("a/newer", "").unwrap();
         set(&volume, "a", 7, 0o755);
         let reaches = |uid, event| view.access(Some(asking(uid)), view.root()).reaches(b, event).unwrap();

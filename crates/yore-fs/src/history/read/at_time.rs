@@ -34,30 +34,56 @@ use crate::history::record::{Event, Taking, User};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{EventKind, EventMore, WriteFeatures};
+use yore_format::{Timestamp, WriteFeatures};
+
+/// What a new snapshot is to be; see [`crate::View::take_snapshot`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewSnapshot<'a> {
+    /// Its name; empty: it has none.
+    pub name: &'a str,
+    /// Its description, at most 512 bytes without control characters.
+    pub description: &'a str,
+    /// Whether it is held.
+    pub held: bool,
+    /// Why it is held, at most 255 bytes without control characters.
+    pub hold_reason: &'a str,
+    /// The user on whose behalf it is taken. The event records the user, who may have a limit.
+    pub user: Option<&'a User>,
+    /// The time at which it says it was taken, for the root directory only: for snapshots that are imported
+    /// from elsewhere. `None`: now.
+    pub time: Option<Timestamp>,
+    /// Whether it is taken before, or after, something that can be undone ([`yore_format::EventKind::Undo`]).
+    pub undo: bool,
+    /// Whether it is durable when the call returns.
+    pub wait: bool,
+}
+
+impl<'a> NewSnapshot<'a> {
+    /// A snapshot with a name, and nothing else that is said of it.
+    ///
+    /// ```
+    /// use yore_fs::{NewSnapshot, Volume};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// let view = volume.view();
+    /// let new = NewSnapshot { description: "what went out", ..NewSnapshot::named("v1") };
+    /// let event = view.take_snapshot(view.root(), &new)?;
+    /// assert_eq!(event.row.more.description, "what went out");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn named(name: &'a str) -> NewSnapshot<'a> {
+        NewSnapshot { name, ..NewSnapshot::default() }
+    }
+}
 
 /// Takes an event of a directory with all that is below it: a snapshot, or a point to go back to. With `wait`
 /// it is durable on return.
 ///
 /// # Errors
-/// `NotADirectory`; `Exists` if a kept snapshot of the directory has that name; `LimitReached`; `NoSpace`;
-/// damage and device errors.
-pub(crate) fn snapshot(
-    store: &Arc<Store>,
-    directory: InodeNo,
-    kind: EventKind,
-    name: &str,
-    (held, wait): (bool, bool),
-    user: Option<&User>,
-) -> Result<Event> {
-    let taking = Taking { kind, name, held, more: EventMore::default(), time: None, user };
-    take(store, directory, taking, wait)
-}
-
-/// As [`snapshot`], with all the details that an event may have.
-///
-/// # Errors
-/// As [`snapshot`]; `OutOfOrder`; `Invalid` for a time if the directory is not the root.
+/// `NotADirectory`; `Exists` if a kept snapshot of the directory has that name; `OutOfOrder`; `Invalid` for a
+/// time if the directory is not the root; `LimitReached`; `NoSpace`; damage and device errors.
 pub(crate) fn take(store: &Arc<Store>, directory: InodeNo, taking: Taking<'_>, wait: bool) -> Result<Event> {
     store.check_writable()?;
     if taking.time.is_some() && directory != InodeNo::ROOT {

@@ -299,7 +299,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Volume;
+    use crate::{NewSnapshot, Volume};
     use std::path::Path;
 
     fn list(volume: &Volume, path: &str) -> Vec<ListedEvent> {
@@ -315,7 +315,7 @@ mod tests {
 
     fn event(volume: &Volume, path: &str, name: &str) -> EventNo {
         let node = volume.node(path).unwrap();
-        volume.view().snapshot(node.inode(), name, false, false).unwrap().number
+        volume.view().take_snapshot(node.inode(), &NewSnapshot::named(name)).unwrap().number
     }
 
     /// The list of a directory has the events that show it and those of roots below it, and nothing else. The

@@ -44,13 +44,13 @@ impl View {
     ///
     /// ```
     /// use std::ops::ControlFlow;
-    /// use yore_fs::Volume;
+    /// use yore_fs::{NewSnapshot, Volume};
     ///
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("a", "once")?;
     /// let view = volume.view();
-    /// let event = view.snapshot(view.root(), "", false, false)?;
+    /// let event = view.take_snapshot(view.root(), &NewSnapshot::default())?;
     /// volume.rename("a", "b")?;
     ///
     /// let mut found = Vec::new();

@@ -104,13 +104,13 @@ impl View {
     ///
     /// ```
     /// use std::ops::ControlFlow;
-    /// use yore_fs::Volume;
+    /// use yore_fs::{NewSnapshot, Volume};
     ///
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
     /// let view = volume.view();
     /// volume.write("a", &[1; 1 << 20][..])?;
-    /// view.snapshot(view.root(), "", false, false)?;
+    /// view.take_snapshot(view.root(), &NewSnapshot::default())?;
     /// volume.write("a", "short")?;
     ///
     /// let mut exclusive = Vec::new();

@@ -32,8 +32,8 @@ mod loose;
 mod remembered;
 mod states;
 
-pub use remembered::Remembered;
 pub(crate) use remembered::{history_of, remembered, remembered_below};
+pub use remembered::{HistoryScope, Remembered};
 
 use crate::history::reclaim::alone::give_up_version;
 use crate::history::reclaim::needed::Needed;

@@ -1,7 +1,7 @@
 //! Cases that the interfaces cannot bring about: events that come in between.
 
 use super::OldName;
-use crate::{dir, InodeNo, Volume};
+use crate::{dir, InodeNo, NewSnapshot, Volume};
 use yore_core::btree::Pins;
 use yore_format::EventNo;
 
@@ -12,7 +12,8 @@ use yore_format::EventNo;
 fn a_name_does_not_end_twice_with_one_number() {
     let volume = Volume::memory(64 << 20).unwrap();
     let view = volume.view();
-    let event = |volume: &Volume| volume.view().snapshot(view.root(), "", false, false).unwrap().number;
+    let event =
+        |volume: &Volume| volume.view().take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
     volume.write("a", "content").unwrap();
     event(&volume);
     volume.rename("a", "b").unwrap();

@@ -96,13 +96,21 @@ pub(crate) fn remembered_below(
     Ok(all)
 }
 
+/// What [`View::history_of`] covers apart from the file that the name means.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HistoryScope {
+    /// For a directory, all that was ever named in it.
+    pub below: bool,
+    /// All other files that the name has meant.
+    pub others: bool,
+}
+
 /// As [`View::history_of`].
 pub(crate) fn history_of(
     view: &View,
     directory: InodeNo,
     name: &[u8],
-    below: bool,
-    others: bool,
+    scope: HistoryScope,
 ) -> Result<(Vec<Remembered>, usize)> {
     let store = view.store();
     let literal = || Ok((name, view.lookup(directory, name)?));
@@ -110,7 +118,7 @@ pub(crate) fn history_of(
     let (of, found) = at_time::resolve_name(name, literal, then)?.found()?;
     let file = (found.inode(), Incarnation(found.attr().incarnation));
     let more = others_named(store, directory, of, file)?;
-    let (wanted, left_out) = if others { (&more[..], 0) } else { (&[][..], more.len()) };
+    let (wanted, left_out) = if scope.others { (&more[..], 0) } else { (&[][..], more.len()) };
     let (mut all, mut met) = (Vec::new(), HashSet::new());
     for (no, incarnation) in [file].iter().chain(wanted) {
         let found = match remembered(store, *no, *incarnation) {
@@ -118,7 +126,7 @@ pub(crate) fn history_of(
             found => found?,
         };
         let found = match found.kind {
-            FileKind::Directory if below => remembered_below(store, *no, *incarnation)?,
+            FileKind::Directory if scope.below => remembered_below(store, *no, *incarnation)?,
             FileKind::Directory => return Err(Error::IsADirectory),
             _ => vec![found],
         };

@@ -1,7 +1,7 @@
 //! One walk answers what would free more, for all reasons. The answer is the same as with one walk for each.
 
 use super::*;
-use crate::{PinnedBy, Volume};
+use crate::{NewSnapshot, PinnedBy, Volume};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -57,7 +57,9 @@ fn one_walk_for_all_reasons() {
                     let root = volume.node(format!("/{directory}")).unwrap().inode();
                     let kind = random.random_range(0..4);
                     let name = if kind == 0 { format!("named-{step}") } else { String::new() };
-                    let event = view.snapshot(root, &name, kind == 1, false).unwrap();
+                    let event = view
+                        .take_snapshot(root, &NewSnapshot { held: kind == 1, ..NewSnapshot::named(&name) })
+                        .unwrap();
                     if kind == 2 {
                         pins.push(view.pin(event.number, PinnedBy::Mount).unwrap());
                     }
