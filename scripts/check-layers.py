@@ -241,8 +241,8 @@ LAYERS = {
         status
         asked inspect/superblock progress
         volume
-        inspect/* command/check command/copy command/resize command/stopped
-        command/bench command/files command/info command/man fsck
+        inspect/* command/check command/copy command/resize command/stopped command/target
+        command/bench command/df command/files command/info command/man fsck
         command/find command/list command/snapshot mount/*
         command/operand
         command/forget command/history command/operations command/policy complete

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod check;
 mod copy;
 mod describe;
+mod df;
 mod expunge;
 pub mod files;
 mod find;
@@ -21,6 +22,7 @@ mod query;
 pub mod resize;
 pub mod snapshot;
 pub mod stopped;
+mod target;
 
 use crate::args::help::EXIT_CODES;
 use crate::args::{Arguments, Command};
@@ -36,8 +38,8 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => mount::umount::run(&args),
         Command::Resize(args) => resize::run(&args),
-        Command::Info(args) => info::info(&args),
-        Command::Df(args) => info::df(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Df(args) => df::run(&args),
         Command::Ls(args) => list::ls(&args),
         Command::Stat(args) => list::stat(&args),
         Command::Find(args) => find::run(&args),

@@ -341,6 +341,13 @@ impl Clock {
         }
     }
 
+    /// A time that [`json_time`] or [`json_seconds`] made, as [`Clock::seconds`] has it; `None` if it is
+    /// none.
+    pub fn of_json(&self, value: &Value) -> Option<String> {
+        let instant: jiff::Timestamp = value.as_str()?.parse().ok()?;
+        Some(self.seconds(u64::try_from(instant.as_second()).ok()?))
+    }
+
     /// The beginning of a time that a person wrote, in the grammar that all times have.
     ///
     /// # Errors

@@ -1,165 +1,24 @@
-//! `info` and `df`: of a mount by asking the kernel and the daemon's file, of a volume by opening it.
+//! `info`: of a mount by asking the kernel and the daemon's file, of a volume by opening it.
 
 use super::stopped;
+use super::target::{Space, Target};
 use crate::args;
 use crate::inspect::superblock;
 use crate::live::{self, Daemon};
-use crate::output::{bytes_of, human, json_name, json_seconds, json_time, Clock, Out};
+use crate::output::{bytes_of, human, json_name, json_seconds, json_time, printable, Clock, Out};
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use yore_control::{Client, Here, HistoryBytes, Mounted, Stopped};
-use yore_device::{DeviceError, FileDevice, OpenOptions};
+use std::path::Path;
+use yore_control::{Client, Here, Mounted};
+use yore_device::{FileDevice, OpenOptions};
 use yore_fs::rollback::UnfinishedRollback;
-use yore_fs::{ListedEvent, MountOptions, Statfs, Stays};
-
-/// Space, from whoever knows.
-struct Space {
-    size: u64,
-    free: u64,
-    available: u64,
-    inodes: u64,
-    inodes_free: u64,
-    /// What only history holds; `None`: the daemon does not say so, to this user.
-    history: Option<HistoryBytes>,
-}
-
-impl Space {
-    fn of_mount(directory: &Path) -> anyhow::Result<Space> {
-        let found = rustix::fs::statvfs(directory).map_err(|error| {
-            let directory = directory.display();
-            match error {
-                rustix::io::Errno::NOTCONN => anyhow::anyhow!(
-                    "the daemon that served {directory} is dead; mount the volume again, or `yore umount {directory}`"
-                ),
-                error => anyhow::anyhow!("cannot ask {directory}: {error}"),
-            }
-        })?;
-        Ok(Space {
-            size: found.f_blocks * found.f_frsize,
-            free: found.f_bfree * found.f_frsize,
-            available: found.f_bavail * found.f_frsize,
-            inodes: found.f_files,
-            inodes_free: found.f_ffree,
-            // The daemon lives, as the kernel has just asked it.
-            history: File::open(directory).ok().and_then(|dir| Mounted(dir).history_bytes().ok()),
-        })
-    }
-
-    /// Of a volume that was opened for reading only, on which nothing is available just now: what would be,
-    /// if it were opened for writing, is about what is free.
-    fn of_volume(found: &Statfs) -> Space {
-        use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
-        let block = u64::from(found.block_size);
-        let inodes_per_zone = u64::from(ZONE_INDEXES) * yore_format::INODES_PER_BLOCK as u64;
-        let possible = found.blocks_free / ZONE_BLOCKS * inodes_per_zone;
-        Space {
-            size: found.blocks * block,
-            free: found.blocks_free * block,
-            available: found.blocks_free * block,
-            inodes: found.inodes + possible,
-            inodes_free: found.inodes_free + possible,
-            history: Some(HistoryBytes::of(found)),
-        }
-    }
-
-    fn used(&self) -> u64 {
-        self.size.saturating_sub(self.free)
-    }
-
-    /// What is used and would be without history, too.
-    fn live(&self) -> Option<u64> {
-        self.history.map(|history| self.used().saturating_sub(history.bytes()))
-    }
-
-    fn json(&self) -> Value {
-        let history = self.history.map(|history| {
-            json!({
-                "total": history.bytes(), "data": history.files.data, "metadata": history.files.metadata,
-                "index": history.index,
-            })
-        });
-        json!({
-            "live": self.live(), "history": history,
-            "size": self.size, "used": self.used(), "free": self.free, "available": self.available,
-            "inodes": self.inodes, "inodes_free": self.inodes_free,
-        })
-    }
-}
-
-/// The mount on a directory, or the one that the directory lies in.
-fn mount_above(path: &Path) -> Option<live::Mount> {
-    // A dead mount cannot be looked at, so the path as it was written comes first.
-    live::mount_at(path).or_else(|| {
-        let path = path.canonicalize().ok()?;
-        let device = path.metadata().ok()?.dev();
-        // Another file system may be mounted in between.
-        let same = |above: &&Path| above.metadata().is_ok_and(|found| found.dev() == device);
-        path.ancestors().skip(1).take_while(same).find_map(live::mount_at)
-    })
-}
-
-/// What a target turned out to be.
-enum Target {
-    /// A mount, and its daemon if that can be seen; whether what the table of mounts has for the volume can
-    /// be believed.
-    Mounted { directory: PathBuf, volume: PathBuf, daemon: Option<Box<Daemon>>, is_trusted: bool },
-    /// A volume that another process holds without having it mounted where we can see it.
-    Held { pid: Option<u32>, command: String },
-    /// A volume that nobody writes to.
-    Free(Box<yore_fs::Volume>),
-}
-
-impl Target {
-    fn find(path: &Path) -> anyhow::Result<Target> {
-        // A dead mount cannot be looked at, but the table of mounts knows it.
-        if path.is_dir() || path.symlink_metadata().is_err() {
-            if let Some(mount) = mount_above(path) {
-                let daemon = live::daemon_at(&mount.directory).map(Box::new);
-                return Ok(Target::Mounted {
-                    is_trusted: mount.is_trusted(),
-                    directory: mount.directory,
-                    volume: mount.volume,
-                    daemon,
-                });
-            }
-            anyhow::ensure!(
-                !path.is_dir(),
-                "{} is a directory on which, and above which, no volume is mounted; name a volume or a mount",
-                path.display()
-            );
-        }
-        live::wait_until_closed(path);
-        if let Some(daemon) = live::daemon_of_volume(path).filter(Daemon::is_mounted) {
-            let directory = daemon.directory.clone();
-            return Ok(Target::Mounted {
-                is_trusted: true,
-                directory,
-                volume: daemon.volume.clone(),
-                daemon: Some(Box::new(daemon)),
-            });
-        }
-        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-        match FileDevice::open(path, options) {
-            Err(DeviceError::Busy { holder, .. }) => {
-                let (pid, command) = holder.map_or((None, String::new()), |h| (Some(h.pid), h.command));
-                Ok(Target::Held { pid, command })
-            }
-            Err(error) => Err(volume::explain(path, Access::Read, error)),
-            Ok(device) => {
-                let options = MountOptions { read_only: true, ..MountOptions::default() };
-                Ok(Target::Free(Box::new(volume::open_on(path, std::sync::Arc::new(device), &options)?)))
-            }
-        }
-    }
-}
+use yore_fs::{ListedEvent, Stays};
 
 /// Facts about a volume.
-pub fn info(args: &args::Info) -> Outcome {
+pub fn run(args: &args::Info) -> Outcome {
     let value = match Target::find(&args.target)? {
         Target::Mounted { directory, volume, daemon, is_trusted } => {
             of_mount(&directory, &volume, daemon, is_trusted)?
@@ -173,9 +32,9 @@ pub fn info(args: &args::Info) -> Outcome {
         Target::Free(open) => {
             let mut value = of_volume(&args.target, &open);
             let client = Here::new(open.view(), open.view().root());
-            value["snapshots"] = json_snapshots(&client.all_snapshots()?);
-            value["unfinished"] = json_unfinished(&client.unfinished_rollbacks()?);
-            value["when_full"] = json_when_full(&client)?;
+            for (key, ask) in HISTORY {
+                value[key] = ask(&client)?;
+            }
             drop(client);
             open.close().with_context(|| format!("cannot close {}", args.target.display()))?;
             value
@@ -202,20 +61,7 @@ fn of_mount(
     // The table of mounts has the time of a snapshot behind the volume's name.
     let volume = daemon.as_ref().map_or(volume, |daemon| &daemon.volume);
     let mut value = match &daemon {
-        Some(daemon) => json!({
-            "label": daemon.label,
-            "uuid": daemon.uuid,
-            "format": format!("{}.{}", daemon.format.0, daemon.format.1),
-            "engine": daemon.engine,
-            "read_only": daemon.read_only || snapshot.is_some(),
-            "options": daemon.options,
-            "log": daemon.log,
-            "pid": daemon.pid,
-            "mount_id": daemon.mount_id,
-            "state_found": daemon.state_found,
-            "mounted_at": json_seconds(daemon.mounted_seconds),
-            "intent_log": { "size": daemon.intent_log },
-        }),
+        Some(daemon) => of_daemon(daemon, snapshot.is_some()),
         // Another user's daemon: what the medium says, and who holds it.
         None if is_trusted => {
             let mut value = of_superblock(volume).unwrap_or_else(|_| json!({}));
@@ -250,21 +96,40 @@ fn of_mount(
     value["could_be"] = json_room(volume, Some(space.size));
     value["space"] = space.json();
     // Who may not read the mount point is told the rest.
-    value["snapshots"] = File::open(directory)
-        .map_err(anyhow::Error::new)
-        .and_then(|dir| Ok(Mounted(dir).all_snapshots()?))
-        .map_or(Value::Null, |rows| json_snapshots(&rows));
-    value["unfinished"] = File::open(directory)
-        .map_err(anyhow::Error::new)
-        .and_then(|dir| Ok(Mounted(dir).unfinished_rollbacks()?))
-        .map_or(Value::Null, |all| json_unfinished(&all));
-    let when_full = File::open(directory).map(|dir| json_when_full(&Mounted(dir)));
-    value["when_full"] = when_full.ok().and_then(Result::ok).unwrap_or(Value::Null);
+    let client = File::open(directory).map(Mounted).ok();
+    for (key, ask) in HISTORY {
+        value[key] = client.as_ref().and_then(|client| ask(client).ok()).unwrap_or(Value::Null);
+    }
     Ok(value)
 }
 
+/// What its daemon says of a mount.
+fn of_daemon(daemon: &Daemon, is_past: bool) -> Value {
+    json!({
+        "label": daemon.label,
+        "uuid": daemon.uuid,
+        "format": format!("{}.{}", daemon.format.0, daemon.format.1),
+        "engine": daemon.engine,
+        "read_only": daemon.read_only || is_past,
+        "options": daemon.options,
+        "log": daemon.log,
+        "pid": daemon.pid,
+        "mount_id": daemon.mount_id,
+        "state_found": daemon.state_found,
+        "mounted_at": json_seconds(daemon.mounted_seconds),
+        "intent_log": { "size": daemon.intent_log },
+    })
+}
+
+/// Asks a client for what JSON says of one thing.
+type Ask = fn(&dyn Client) -> yore_fs::Result<Value>;
+
+/// What is asked about history, of a mount and of a volume alike, by its names in JSON.
+const HISTORY: [(&str, Ask); 3] =
+    [("snapshots", json_snapshots), ("unfinished", json_unfinished), ("when_full", json_when_full)];
+
 /// Rollbacks that are not finished, with the paths on the volume of their directories.
-fn json_unfinished(all: &[(UnfinishedRollback, Option<Vec<u8>>)]) -> Value {
+fn json_unfinished(client: &dyn Client) -> yore_fs::Result<Value> {
     let one = |(of, path): &(UnfinishedRollback, Option<Vec<u8>>)| {
         let mut value = json!({ "name": of.name, "stopped": of.stopped, "path": Value::Null });
         if let Some(path) = path {
@@ -272,7 +137,7 @@ fn json_unfinished(all: &[(UnfinishedRollback, Option<Vec<u8>>)]) -> Value {
         }
         value
     };
-    all.iter().map(one).collect()
+    Ok(client.unfinished_rollbacks()?.iter().map(one).collect())
 }
 
 /// How long a volume could be, if its file or device is longer than it; `null` if not, or if that cannot be
@@ -336,10 +201,8 @@ fn when_full_text(of: &Value, clock: &Clock) -> (Option<String>, Option<String>)
         format!("{} of history may go{stays}. `yore resize` makes the volume longer", human(bytes))
     });
     let last = of["last"].as_object().map(|last| {
-        let time = last["time"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
-        let time =
-            time.and_then(|time| u64::try_from(time.as_second()).ok()).map(|seconds| clock.seconds(seconds));
-        let note = crate::output::printable(last["note"].as_str().unwrap_or_default().as_bytes());
+        let time = clock.of_json(&last["time"]);
+        let note = printable(last["note"].as_str().unwrap_or_default().as_bytes());
         format!("{}, {}: {note}", time.unwrap_or_default(), human(last["bytes"].as_u64().unwrap_or(0)))
     });
     (text, last)
@@ -348,15 +211,15 @@ fn when_full_text(of: &Value, clock: &Clock) -> (Option<String>, Option<String>)
 /// Versions that the full volume did not make.
 fn missed_text(of: &Value, clock: &Clock) -> Option<String> {
     let count = of["count"].as_u64()?;
-    let since = of["since"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok())?;
-    let since = clock.seconds(u64::try_from(since.as_second()).ok()?);
+    let since = clock.of_json(&of["since"])?;
     Some(format!("{count} versions that policies ask for were not made since {since}: the volume is full"))
 }
 
 /// How many there are, and between which times.
-fn json_snapshots(rows: &[ListedEvent]) -> Value {
+fn json_snapshots(client: &dyn Client) -> yore_fs::Result<Value> {
+    let rows = client.all_snapshots()?;
     let time = |row: Option<&ListedEvent>| row.map_or(Value::Null, |row| json_time(row.event.row.time));
-    json!({ "count": rows.len(), "oldest": time(rows.first()), "newest": time(rows.last()) })
+    Ok(json!({ "count": rows.len(), "oldest": time(rows.first()), "newest": time(rows.last()) }))
 }
 
 /// What the superblock says, without asking whoever holds the volume.
@@ -406,31 +269,71 @@ fn of_volume(name: &Path, volume: &yore_fs::Volume) -> Value {
     value
 }
 
+/// A line for people: what it is about, and what is known of it.
+type Line = (&'static str, Option<String>);
+
 /// The same for people: one line for each fact that is known.
 fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()> {
-    let text = |key: &str| match &value[key] {
+    let groups = [
+        identity_lines(value, clock),
+        mount_lines(value, clock),
+        space_lines(value, clock),
+        past_lines(value, clock),
+    ];
+    for (name, value) in groups.into_iter().flatten() {
+        if let Some(value) = value {
+            out.line(format_args!("{:<12}{value}", format!("{name}:")))?;
+        }
+    }
+    Ok(())
+}
+
+/// A fact as it stands.
+fn text(value: &Value) -> Option<String> {
+    match value {
         Value::Null => None,
         Value::String(text) if text.is_empty() => None,
-        Value::String(text) => Some(crate::output::printable(text.as_bytes())),
+        Value::String(text) => Some(printable(text.as_bytes())),
         other => Some(other.to_string()),
-    };
-    let seconds = |value: &Value| {
-        let instant: jiff::Timestamp = value.as_str()?.parse().ok()?;
-        Some(clock.seconds(u64::try_from(instant.as_second()).ok()?))
-    };
-    let time = |key: &str| seconds(&value[key]);
+    }
+}
+
+/// What it is, and in which state.
+fn identity_lines(value: &Value, clock: &Clock) -> Vec<Line> {
+    vec![
+        ("Volume", text(&value["volume"])),
+        ("Label", text(&value["label"])),
+        ("UUID", text(&value["uuid"])),
+        ("Format", text(&value["format"])),
+        ("Engine", text(&value["engine"])),
+        ("State", text(&value["state"])),
+        ("Stopped", stopped::text(&value["stopped"], clock)),
+        ("Left as", text(&value["state_found"])),
+        ("As of", text(&value["at"])),
+    ]
+}
+
+/// Where it is mounted, and who serves it.
+fn mount_lines(value: &Value, clock: &Clock) -> Vec<Line> {
+    let pid = text(&value["pid"]).map(|pid| match text(&value["process"]) {
+        Some(process) => format!("{pid} ({process})"),
+        None => pid,
+    });
+    vec![
+        ("Mounted on", text(&value["directory"])),
+        ("Since", clock.of_json(&value["mounted_at"])),
+        ("Daemon", pid),
+        ("Options", text(&value["options"])),
+        ("Log", text(&value["log"])),
+    ]
+}
+
+/// How large it is, and what takes room.
+fn space_lines(value: &Value, clock: &Clock) -> Vec<Line> {
+    let size = value["size"].as_u64().map(|bytes| format!("{} ({bytes} bytes)", human(bytes)));
     let room = value["could_be"].as_u64().map(|size| {
         format!("{}: the file or device is longer than the volume, `yore resize` uses all of it", human(size))
     });
-    let snapshots = value["snapshots"]["count"].as_u64().map(|count| {
-        let times = (seconds(&value["snapshots"]["oldest"]), seconds(&value["snapshots"]["newest"]));
-        match (count, times) {
-            (0, _) => "none".to_string(),
-            (count, (Some(oldest), Some(newest))) => format!("{count}, from {oldest} to {newest}"),
-            (count, _) => count.to_string(),
-        }
-    });
-    let bytes = |value: &Value| value.as_u64().map(|bytes| format!("{} ({bytes} bytes)", human(bytes)));
     let space = &value["space"];
     let use_of_space = space["size"].as_u64().map(|size| {
         let part = |key: &str| human(space[key].as_u64().unwrap_or(0));
@@ -449,16 +352,12 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
             ),
         }
     });
-    let metadata = value["zones"].as_u64().map(|zones| {
-        format!("{} blocks in {zones} zones, {} groups", value["metadata_blocks"], value["groups"])
-    });
     let inodes = space["inodes"].as_u64().map(|inodes| {
         let free = space["inodes_free"].as_u64().unwrap_or(0);
         format!("{} in use, {free} more possible", inodes.saturating_sub(free))
     });
-    let pid = text("pid").map(|pid| match text("process") {
-        Some(process) => format!("{pid} ({process})"),
-        None => pid,
+    let metadata = value["zones"].as_u64().map(|zones| {
+        format!("{} blocks in {zones} zones, {} groups", value["metadata_blocks"], value["groups"])
     });
     let intent_log = value["intent_log"]["size"].as_u64().map(|size| {
         let size = if size == 0 { "none".to_string() } else { human(size) };
@@ -467,41 +366,9 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
             _ => size,
         }
     });
-    let others = value["mounted_snapshots"].as_array().filter(|all| !all.is_empty()).map(|all| {
-        let one = |of: &Value| {
-            let text = |key: &str| crate::output::printable(of[key].as_str().unwrap_or_default().as_bytes());
-            format!("{} on {}", text("at"), text("directory"))
-        };
-        all.iter().map(one).collect::<Vec<_>>().join(", ")
-    });
-    let unfinished = value["unfinished"].as_array().filter(|all| !all.is_empty()).map(|all| {
-        let one = |of: &Value| {
-            let text = |key: &str| crate::output::printable(of[key].as_str().unwrap_or("?").as_bytes());
-            let what = match of["stopped"].as_bool() {
-                Some(true) => "did not end: do it again to finish it, or go back to before it",
-                _ => "was interrupted: mounting finishes it",
-            };
-            format!("{} in {} {what}", text("name"), text("path"))
-        };
-        all.iter().map(one).collect::<Vec<_>>().join("; ")
-    });
     let (when_full, given_up) = when_full_text(&value["when_full"], clock);
-    let lines = [
-        ("Volume", text("volume")),
-        ("Label", text("label")),
-        ("UUID", text("uuid")),
-        ("Format", text("format")),
-        ("Engine", text("engine")),
-        ("State", text("state")),
-        ("Stopped", stopped::text(&value["stopped"], clock)),
-        ("Left as", text("state_found")),
-        ("As of", text("at")),
-        ("Mounted on", text("directory")),
-        ("Since", time("mounted_at")),
-        ("Daemon", pid),
-        ("Options", text("options")),
-        ("Log", text("log")),
-        ("Size", bytes(&value["size"])),
+    vec![
+        ("Size", size),
         ("Could be", room),
         ("Space", use_of_space),
         ("History", history),
@@ -511,137 +378,40 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Inodes", inodes),
         ("Metadata", metadata),
         ("Intent log", intent_log),
-        ("Snapshots", snapshots),
+    ]
+}
+
+/// Its snapshots, and what it has been through.
+fn past_lines(value: &Value, clock: &Clock) -> Vec<Line> {
+    let snapshots = &value["snapshots"];
+    let count = snapshots["count"].as_u64().map(|count| {
+        match (count, clock.of_json(&snapshots["oldest"]), clock.of_json(&snapshots["newest"])) {
+            (0, ..) => "none".to_string(),
+            (count, Some(oldest), Some(newest)) => format!("{count}, from {oldest} to {newest}"),
+            (count, ..) => count.to_string(),
+        }
+    });
+    let all = |key: &str, parted: &str, one: &dyn Fn(&Value) -> String| {
+        let all = value[key].as_array().filter(|all| !all.is_empty());
+        all.map(|all| all.iter().map(one).collect::<Vec<_>>().join(parted))
+    };
+    let part = |of: &Value, key: &str| text(&of[key]).unwrap_or_else(|| "?".into());
+    let unfinished = all("unfinished", "; ", &|of| {
+        let what = match of["stopped"].as_bool() {
+            Some(true) => "did not end: do it again to finish it, or go back to before it",
+            _ => "was interrupted: mounting finishes it",
+        };
+        format!("{} in {} {what}", part(of, "name"), part(of, "path"))
+    });
+    let others =
+        all("mounted_snapshots", ", ", &|of| format!("{} on {}", part(of, "at"), part(of, "directory")));
+    vec![
+        ("Snapshots", count),
         ("Unfinished", unfinished),
         ("Mounted", others),
-        ("Generation", text("generation")),
-        ("Mounts", text("mount_id")),
-        ("Created", time("created")),
-        ("Written", time("written")),
-    ];
-    for (name, value) in lines {
-        if let Some(value) = value {
-            out.line(format_args!("{:<12}{value}", format!("{name}:")))?;
-        }
-    }
-    Ok(())
-}
-
-/// Space on volumes.
-pub fn df(args: &args::Df) -> Outcome {
-    let targets = match args.targets.is_empty() {
-        true => live::mounts().into_iter().map(|mount| mount.directory).collect(),
-        false => args.targets.clone(),
-    };
-    let mut rows = Vec::new();
-    let mut failed = false;
-    for target in targets {
-        match row(&target) {
-            Ok(row) => rows.push(row),
-            Err(error) if args.targets.len() == 1 => return Err(error),
-            Err(error) => {
-                // Somebody else's dead mount is worth a word, but nobody asked for it.
-                failed |= !args.targets.is_empty();
-                status::warn(&status::message(&error));
-            }
-        }
-    }
-    let mut out = Out::new();
-    match args.json {
-        true => out.line(serde_json::to_string_pretty(&rows.iter().map(json_row).collect::<Vec<_>>())?)?,
-        false => print_rows(&mut out, args.inodes, &rows)?,
-    }
-    out.done()?;
-    for row in &rows {
-        if let (Some(stopped), Some(directory)) = (&row.stopped, &row.directory) {
-            status::warn(&stopped::message(directory, stopped));
-        }
-    }
-    Ok(if failed { status::FAILED } else { status::OK })
-}
-
-/// A line of `df`.
-struct Row {
-    volume: PathBuf,
-    directory: Option<PathBuf>,
-    space: Space,
-    /// An error has stopped all writing to it.
-    stopped: Option<Stopped>,
-}
-
-fn row(target: &Path) -> anyhow::Result<Row> {
-    match Target::find(target)? {
-        Target::Mounted { directory, volume, .. } => {
-            let space = Space::of_mount(&directory)?;
-            // A user who may not open the directory gets only the space.
-            let stopped = stopped::of_mount(&directory).ok().flatten();
-            Ok(Row { volume, directory: Some(directory), space, stopped })
-        }
-        Target::Held { pid, command } => {
-            let who = pid.map_or("another process".to_string(), |pid| format!("process {pid} ({command})"));
-            anyhow::bail!("{} is in use by {who}; ask again when it is done", target.display())
-        }
-        Target::Free(open) => {
-            let space = Space::of_volume(&open.statfs());
-            open.close().with_context(|| format!("cannot close {}", target.display()))?;
-            Ok(Row { volume: target.to_path_buf(), directory: None, space, stopped: None })
-        }
-    }
-}
-
-fn json_row(row: &Row) -> Value {
-    let mut value = row.space.json();
-    json_name(&mut value, "volume", bytes_of(&row.volume));
-    match &row.directory {
-        Some(directory) => json_name(&mut value, "directory", bytes_of(directory)),
-        None => value["directory"] = Value::Null,
-    }
-    value["stopped"] = row.stopped.as_ref().map_or(Value::Null, stopped::json);
-    value
-}
-
-fn print_rows(out: &mut Out, inodes: bool, rows: &[Row]) -> anyhow::Result<()> {
-    let width = rows.iter().map(|row| row.volume.to_string_lossy().chars().count()).max().unwrap_or(0).max(6);
-    let columns = |volume: &str, cells: &[String], percent: &str, directory: &str| {
-        let cells: String = cells.iter().map(|cell| format!(" {cell:>10}")).collect();
-        format!("{volume:<width$}{cells} {percent:>5} {directory}").trim_end().to_string()
-    };
-    let heads: &[&str] = match inodes {
-        true => &["Inodes", "Used", "Available"],
-        false => &["Size", "Live", "History", "Available"],
-    };
-    let heads: Vec<String> = heads.iter().map(|head| head.to_string()).collect();
-    out.line(columns("Volume", &heads, "Use%", "Mounted on"))?;
-    let unknown = || "-".to_string();
-    for row in rows {
-        let space = &row.space;
-        let (used, available, cells) = match inodes {
-            true => {
-                let used = space.inodes.saturating_sub(space.inodes_free);
-                let cells = [space.inodes, used, space.inodes_free].map(|n| n.to_string());
-                (used, space.inodes_free, cells.to_vec())
-            }
-            false => {
-                let live = space.live().map_or_else(unknown, human);
-                let history = space.history.map_or_else(unknown, |history| human(history.bytes()));
-                (
-                    space.used(),
-                    space.available,
-                    vec![human(space.size), live, history, human(space.available)],
-                )
-            }
-        };
-        // What others do not let be looked at is all zero.
-        let told = space.size > 0;
-        let cells = if told { cells } else { cells.iter().map(|_| unknown()).collect() };
-        // As df(1): of what can be used, rounded up.
-        let usable = used.saturating_add(available).max(1);
-        let percent = (u128::from(used) * 100).div_ceil(u128::from(usable));
-        let percent = if told { format!("{percent}%") } else { unknown() };
-        let directory =
-            row.directory.as_ref().map_or(String::new(), |d| crate::output::printable(bytes_of(d)));
-        let volume = crate::output::printable(bytes_of(&row.volume));
-        out.line(columns(&volume, &cells, &percent, &directory))?;
-    }
-    Ok(())
+        ("Generation", text(&value["generation"])),
+        ("Mounts", text(&value["mount_id"])),
+        ("Created", clock.of_json(&value["created"])),
+        ("Written", clock.of_json(&value["written"])),
+    ]
 }

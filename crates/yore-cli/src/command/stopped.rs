@@ -26,10 +26,8 @@ pub fn json(stopped: &Stopped) -> Value {
 /// For people, from what [`json()`] made.
 pub fn text(of: &Value, clock: &Clock) -> Option<String> {
     let why = printable(of["error"].as_str()?.as_bytes());
-    let since = of["since"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    let since =
-        since.and_then(|since| u64::try_from(since.as_second()).ok()).map(|since| clock.seconds(since));
-    Some(format!("since {}: {why}; {ADVICE}", since.unwrap_or_default()))
+    let since = clock.of_json(&of["since"]).unwrap_or_default();
+    Some(format!("since {since}: {why}; {ADVICE}"))
 }
 
 /// A message of its own.
