@@ -3,19 +3,10 @@
 
 mod common;
 
-use common::{error_text, fails, ok, put, run, scratch, text, yore, Mount};
+use common::{error_text, fails, ok, put, run, scratch, take, text, yore, Mount, NOBODY};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
-
-/// A user with no rights anywhere.
-const NOBODY: u32 = 65534;
-
-/// Takes a snapshot with a name.
-#[track_caller]
-fn take(path: &str, name: &str) {
-    ok(["snapshot", path, "-n", name]);
-}
 
 /// On a volume that is not mounted: a file that is gone, and one that exists; nothing happens without
 /// `--yes`.

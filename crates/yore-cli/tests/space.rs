@@ -3,14 +3,13 @@
 
 mod common;
 
-use common::{error_text, fails, ok, text, yore, Mount, Scratch};
+use common::{error_text, fails, ok, text, yore, Mount, Scratch, NOBODY};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{chown, PermissionsExt as _};
 use std::path::Path;
 
 const MIB: usize = 1 << 20;
-const NOBODY: u32 = 65534;
 
 /// A volume of 64 MiB.
 fn volume(mkfs: &[&str]) -> Scratch {

@@ -1,10 +1,10 @@
-//! Root's commands and users' mounts beside a malicious user, called the stranger: files in directories that
-//! everybody may write to, files held open, false claims. Needs root and FUSE; says so if it has not got
-//! them.
+//! Root's commands and users' mounts beside a malicious user, called the stranger (`NOBODY`): files in
+//! directories that everybody may write to, files held open, false claims. Needs root and FUSE; says so if it
+//! has not got them.
 
 mod common;
 
-use common::{can_mount, error_text, have_own_mounts, is_mounted, ok, text, yore, Mount, Scratch};
+use common::{can_mount, error_text, have_own_mounts, is_mounted, ok, text, yore, Mount, Scratch, NOBODY};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 use std::fs;
@@ -14,8 +14,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// The stranger.
-const NOBODY: u32 = 65534;
 /// A user with a mount of his own, unknown to everybody else.
 const SOMEBODY: u32 = 61_234;
 /// A user whose directory below /tmp a stranger has taken. Only one test uses it, because a daemon leaves its

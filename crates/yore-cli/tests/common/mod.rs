@@ -14,6 +14,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use yore_device::mounts::mounts_of_thread;
 
+/// A user with no rights anywhere.
+pub const NOBODY: u32 = 65534;
+
 /// The command.
 pub fn yore() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_yore"));
@@ -221,4 +224,16 @@ pub fn scratch() -> Scratch {
 pub fn put(scratch: &Scratch, path: &str, content: impl AsRef<[u8]>) {
     let file = scratch.file("content", content);
     ok(["put", text(&file), &scratch.on(path)]);
+}
+
+/// Takes a snapshot with a name.
+#[track_caller]
+pub fn take(path: &str, name: &str) {
+    ok(["snapshot", path, "-n", name]);
+}
+
+/// Runs a command that prints a JSON array.
+#[track_caller]
+pub fn rows(args: &[&str]) -> Vec<Value> {
+    serde_json::from_str(&ok(args)).unwrap()
 }
