@@ -47,12 +47,15 @@
 //! past if an event of its directory, or one that covers the inode, has seen it.
 //!
 //! All roots are in one block, which is made with the first event or policy and stays in memory. The trees of
-//! versions, names and changes are in sixteen shards by inode and by directory. A shard's lock is taken after
-//! all states. A writer holds it from the search for a place until the Op has ended, and a reader while it
-//! walks a tree.
+//! versions, names and changes are in sixteen shards by inode and by directory (`first.rs`). A shard's lock
+//! is taken after all states. A writer holds it from the search for a place until the Op has ended, and a
+//! reader while it walks a tree. Callers know none of these trees: they ask what an inode was (`states.rs`),
+//! what a name meant (`past_names.rs`), and what ended when (`ends.rs`).
 
 mod cover;
 mod due;
+mod ended;
+mod ends;
 mod entry;
 mod estimates;
 mod event;
@@ -60,11 +63,13 @@ mod exclude;
 mod exclusions;
 mod expunge;
 mod expunging;
+mod first;
 mod forget;
 mod lately;
 mod missed;
 mod names;
 mod numbers;
+mod old;
 mod open;
 mod operations;
 mod past;
@@ -76,6 +81,7 @@ mod rollback;
 mod shard;
 mod slot;
 mod space;
+mod states;
 mod table;
 mod take;
 #[cfg(test)]
@@ -85,6 +91,8 @@ mod users;
 mod versions;
 
 pub(crate) use due::Due;
+pub(crate) use ended::Ended;
+pub(crate) use ends::EndsWalk;
 pub(crate) use entry::PastEntry;
 pub(crate) use estimates::{Answer, Estimates, Most};
 pub use event::Event;
@@ -92,12 +100,15 @@ pub(crate) use event::{held, is_held};
 pub use exclusions::check_patterns;
 pub(crate) use expunge::ROW_BLOCKS;
 pub(crate) use expunging::Expunge;
+pub(crate) use forget::Ask;
 pub use forget::Forgetting;
-pub(crate) use forget::{Ask, Ended};
 pub use missed::MissedVersions;
 pub(crate) use missed::{is_full, Missed};
+pub(crate) use old::{OldName, OldVersion};
 pub(crate) use past::{Past, Seeing, VERSION_BLOCKS};
-pub(crate) use recording::{OldName, OldVersion, Recording};
+pub(crate) use past_names::NamesWalk;
+pub(crate) use recording::Recording;
+pub(crate) use states::VersionsWalk;
 pub(crate) use take::Taking;
 pub(crate) use unfinished::Unfinished;
 pub(crate) use users::Counted;

@@ -20,14 +20,14 @@ use crate::history::read::at_time::{self, PRESENT};
 use crate::history::read::query::{Each, Logged, SeenBy};
 use crate::history::reclaim::alone::{let_go, Alone};
 use crate::history::reclaim::needed::{has_one_name, Needed};
-use crate::history::record::Event;
+use crate::history::record::{Event, VersionsWalk};
 use crate::store::Store;
 use crate::{DirItem, Error, FileKind, InodeNo, Node, Result, View};
 use hashbrown::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
-use yore_format::{EventNo, Incarnation, Version, BLOCK_SIZE, HISTORY_SHARDS};
+use yore_format::{EventNo, Incarnation, Version, BLOCK_SIZE};
 
 /// How many versions are looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;
@@ -133,9 +133,7 @@ impl View {
         }
         let mut walk = Walk::of(self.store(), (directory, Incarnation(attr.incarnation)))?;
         let mut totals = UsageTotals { live: live_below(self, directory)?, ..UsageTotals::default() };
-        for shard in 0..HISTORY_SHARDS {
-            walk.shard(shard, &mut totals.history)?;
-        }
+        walk.versions(&mut totals.history)?;
         let (mut shared, mut with_older) = (0i64, Retained::default());
         for (i, event) in walk.events.into_iter().enumerate() {
             let Sum { exclusive, goes, begins } = walk.sums[i];
@@ -296,18 +294,16 @@ impl<'s> Walk<'s> {
         Ok(Walk { store, root, needed, needed_elsewhere, stays: None, events, sums, spans: HashMap::new() })
     }
 
-    /// Looks at the versions of a shard.
-    fn shard(&mut self, shard: usize, history: &mut Retained) -> Result<()> {
-        let mut after = None;
+    /// Looks at all versions.
+    fn versions(&mut self, history: &mut Retained) -> Result<()> {
+        let mut walk = VersionsWalk::default();
         loop {
             let _still = self.store.past.forgetting.lock();
-            let found = self.store.past.versions_behind(&self.store.meta, shard, after, BATCH)?;
+            let Some(found) = self.store.past.next_versions(&self.store.meta, &mut walk, BATCH)? else {
+                return Ok(());
+            };
             for (no, version) in &found {
                 self.version(*no, version, history)?;
-            }
-            match found.last().filter(|_| found.len() == BATCH) {
-                Some((no, version)) => after = Some((*no, version.inode.born)),
-                None => return Ok(()),
             }
         }
     }

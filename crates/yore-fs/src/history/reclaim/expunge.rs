@@ -37,14 +37,14 @@ pub use remembered::{HistoryScope, Remembered};
 
 use crate::history::reclaim::alone::give_up_version;
 use crate::history::reclaim::needed::Needed;
-use crate::history::record::{self, Ask, Expunge, Forgetting, PastEntry};
+use crate::history::record::{self, Ask, Expunge, Forgetting, NamesWalk, PastEntry};
 use crate::store::Store;
 use crate::{dir, Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use states::{each_version, in_use_as};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use yore_format::{EventKind, EventNo, EventState, Incarnation, Inode, Version, HISTORY_SHARDS};
+use yore_format::{EventKind, EventNo, EventState, Incarnation, Inode, Version};
 
 /// How many entries and names are looked at before the caller is asked again whether to go on.
 const BATCH: usize = 256;
@@ -347,26 +347,24 @@ impl Work<'_> {
     /// Looks through all past names for those of the files (X2).
     fn past_names(&mut self, files: &HashMap<InodeNo, Vec<Expunge>>) -> Result<ControlFlow<()>> {
         let store = self.store;
-        for shard in 0..HISTORY_SHARDS {
-            let mut from = Some([0; 24]);
-            while let Some(key) = from {
-                let mut found = Vec::new();
-                from = store.past.names_of_shard(&store.meta, shard, key, BATCH, &mut |name| {
-                    // If one file has several rows, the latest one counts: a name that lasts beyond it began
-                    // with it.
-                    let of_file = files.get(&name.inode).into_iter().flatten();
-                    let last = of_file
-                        .filter(|file| file.takes(name.inode, name.incarnation, name.birth))
-                        .max_by_key(|file| file.number);
-                    found.extend(last.map(|file| (*file, name)));
-                })?;
-                for (file, name) in found {
-                    self.name(&file, &name)?;
-                }
-                self.so_far.examined += BATCH as u64;
-                if (self.ask)(self.so_far).is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
+        let (mut walk, mut more) = (NamesWalk::default(), true);
+        while more {
+            let mut found = Vec::new();
+            more = store.past.next_names(&store.meta, &mut walk, BATCH, &mut |name| {
+                // If one file has several rows, the latest one counts: a name that lasts beyond it began
+                // with it.
+                let of_file = files.get(&name.inode).into_iter().flatten();
+                let last = of_file
+                    .filter(|file| file.takes(name.inode, name.incarnation, name.birth))
+                    .max_by_key(|file| file.number);
+                found.extend(last.map(|file| (*file, name)));
+            })?;
+            for (file, name) in found {
+                self.name(&file, &name)?;
+            }
+            self.so_far.examined += BATCH as u64;
+            if (self.ask)(self.so_far).is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))

@@ -23,7 +23,7 @@
 use crate::history::reclaim::alone::give_up_version;
 use crate::history::reclaim::expunge;
 use crate::history::reclaim::needed::{has_one_name, Needed};
-use crate::history::record::{Ask, Ended, Forgetting};
+use crate::history::record::{Ask, Ended, EndsWalk, Forgetting};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::collections::BTreeSet;
@@ -116,25 +116,20 @@ impl Work<'_> {
         let numbers = |(after, last): &(EventNo, EventNo)| last.0.saturating_sub(after.0);
         progress.expect(spans.iter().map(numbers).sum::<u64>().saturating_mul(HISTORY_SHARDS as u64));
         for (after, last) in spans {
-            for shard in 0..HISTORY_SHARDS {
-                let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
-                loop {
-                    let ended = self.store.past.ended(&self.store.meta, shard, at, last, BATCH)?;
-                    for one in &ended {
-                        self.examine(one)?;
-                        self.so_far.examined += 1;
-                    }
-                    let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else {
-                        progress.add(last.0.saturating_sub(at.end.0));
-                        break;
-                    };
-                    progress.add(end.end.0.saturating_sub(at.end.0));
-                    at = *end;
-                    if ask(&self.so_far).is_break() {
-                        return Ok(ControlFlow::Break(()));
-                    }
+            let mut walk = EndsWalk::of(after, last);
+            let mut passed = 0;
+            while let Some(ended) = self.store.past.next_ended(&self.store.meta, &mut walk, BATCH)? {
+                for one in &ended {
+                    self.examine(one)?;
+                    self.so_far.examined += 1;
+                }
+                progress.add(walk.passed() - passed);
+                passed = walk.passed();
+                if ended.len() == BATCH && ask(&self.so_far).is_break() {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
+            progress.add(walk.passed() - passed);
         }
         Ok(ControlFlow::Continue(()))
     }

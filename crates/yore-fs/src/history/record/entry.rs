@@ -3,6 +3,9 @@
 use crate::InodeNo;
 use yore_format::{key_parts, Corruption, DirEntry, EventNo, Incarnation, PastName};
 
+/// The last of the cookies that names of one hash take.
+pub(super) const RUN: u64 = 0xff;
+
 /// What a name meant.
 #[derive(Clone, Debug)]
 pub(crate) struct PastEntry {

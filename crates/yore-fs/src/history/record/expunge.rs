@@ -6,11 +6,12 @@
 //! remembers, are born at that number, so no earlier event has seen them. From then on nobody sees what was
 //! before ([`Expunging::has`]); it is given up in Ops of its own.
 
+use super::ended::Ended;
 use super::entry::PastEntry;
 use super::event::after;
 use super::expunging::Expunge;
-use super::forget::{check_there, Ended};
 use super::past::{Past, CELL_BLOCKS};
+use super::slot::check_there;
 use super::slot::Slot;
 use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
@@ -18,8 +19,8 @@ use std::sync::atomic::Ordering;
 use yore_core::btree::Pins;
 use yore_core::Core;
 use yore_format::{
-    event_index_by_root, name_end_key, name_key, name_shard, DirEntry, EventKind, EventNo, EventRow,
-    EventState, GroupNo, HistoryTree, Incarnation, PastName, Timestamp,
+    event_index_by_root, EventKind, EventNo, EventRow, EventState, GroupNo, HistoryTree, Incarnation,
+    Timestamp,
 };
 use yore_meta::{Meta, Op};
 
@@ -84,58 +85,11 @@ impl Past {
     /// # Errors
     /// Damage and device errors; `NoSpace`.
     pub(crate) fn expunge_name(&self, store: &Core, name: &PastEntry, number: EventNo) -> Result<()> {
-        let PastEntry { directory, cookie, birth, death, inode, incarnation, kind, .. } = *name;
+        let PastEntry { directory, cookie, birth, death, .. } = *name;
         if death <= number {
             return self.remove_name(store, &Ended { end: death, inode: directory, cookie }, birth);
         }
-        let meta = &store.meta;
-        let reserved = store.reserve_freely(store.near(directory), CELL_BLOCKS)?;
-        let shard = name_shard(directory);
-        let mut guard = self.shards[shard].write();
-        guard.is_reduced();
-        let which = HistoryTree::Names(shard);
-        let (old, new) = (name_key(directory, cookie, birth), name_key(directory, cookie, number));
-        check_there(meta, &self.tree(which), &old)?;
-        check_there(meta, &self.tree(HistoryTree::Changes(shard)), &name_end_key(death, directory, cookie))?;
-        let mut pins = Pins::new();
-        let slot = self.slot(meta, which, &new, CELL_BLOCKS)?;
-        slot.tree.prepare(meta, &old, &old, &mut pins)?;
-        slot.tree.prepare(meta, &new, &new, &mut pins)?;
-        let entry = DirEntry { inode, incarnation, birth: number, kind, name: &name.name };
-        let mut op = meta.begin(reserved);
-        let entered = slot.insert(self, &mut op, &new, &PastName { death, entry }.encode(), death);
-        let mut tree = self.tree(which);
-        let gone = tree.remove(&mut op, &old);
-        op.before(entered, gone.change);
-        self.store(&mut op, which, &tree, &gone);
-        Ok(())
-    }
-
-    /// Calls `each` with past names of a shard from a key on, at most `most`; returns the key to go on from.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn names_of_shard(
-        &self,
-        meta: &Meta,
-        shard: usize,
-        from: [u8; 24],
-        most: usize,
-        each: &mut dyn FnMut(PastEntry),
-    ) -> Result<Option<[u8; 24]>> {
-        let _shard = self.shards[shard].read();
-        let (mut met, mut next) = (0, None);
-        self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {
-            let entry = PastEntry::decode(key, value)?;
-            if met == most {
-                next = Some(name_key(entry.directory, entry.cookie, entry.birth));
-                return Ok(false);
-            }
-            met += 1;
-            each(entry);
-            Ok(true)
-        })?;
-        Ok(next)
+        self.first().begin_name_later(store, name, number)
     }
 }
 

@@ -1,50 +1,22 @@
 //! What forgetting changes in the trees of the past ([`crate::history::reclaim::forget`] says when): the
-//! states of events, and versions and names that are given up, each with the entry that says when it ended.
+//! states of events, and versions and names that are given up.
 
-use super::entry::PastEntry;
+use super::ended::Ended;
 use super::event::{held, held_until, until_text, Event};
+use super::first::FirstRemoval;
 use super::past::{Past, CELL_BLOCKS};
-use super::shard::Shard;
+use super::slot::check_there;
 use super::users::{Counted, User};
 use crate::{Error, InodeNo, Result};
-use parking_lot::RwLockWriteGuard;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use yore_core::btree::{Pins, Tree};
+use yore_core::btree::Pins;
 use yore_core::Core;
 use yore_format::{
-    event_index_by_name, event_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
-    version_key, version_shard, Corruption, EventNo, EventRow, EventState, GroupNo, HistoryTree, Version,
-    WriteFeatures,
+    event_index_by_name, event_index_by_root, Corruption, EventNo, EventRow, EventState, GroupNo,
+    HistoryTree, Version, WriteFeatures,
 };
 use yore_meta::{Change, Meta, Op};
-
-/// The end of a version or, with a cookie, of what that cookie meant in a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
-    /// When.
-    pub end: EventNo,
-    /// The inode, or the directory.
-    pub inode: InodeNo,
-    /// The entry's cookie; 0 for a version.
-    pub cookie: u64,
-}
-
-impl Ended {
-    fn shard(&self) -> usize {
-        match self.cookie {
-            0 => version_shard(self.inode),
-            _ => name_shard(self.inode),
-        }
-    }
-
-    fn key(&self) -> [u8; 24] {
-        match self.cookie {
-            0 => version_end_key(self.end, self.inode),
-            cookie => name_end_key(self.end, self.inode, cookie),
-        }
-    }
-}
 
 impl Past {
     /// Makes events invisible; each occurs once in `numbers`. Not durable by itself: after a crash some of
@@ -231,52 +203,13 @@ impl Past {
         Ok(())
     }
 
-    /// Ends of versions and names of a shard after `after`, up to a number, in order, at most `most`.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn ended(
-        &self,
-        meta: &Meta,
-        shard: usize,
-        after: Ended,
-        last: EventNo,
-        most: usize,
-    ) -> Result<Vec<Ended>> {
-        let _shard = self.shards[shard].read();
-        let (after, mut found) = (after.key(), Vec::new());
-        self.tree(HistoryTree::Changes(shard)).scan(meta, &after, &mut |key, _| {
-            let [end, inode, cookie] = key_parts::<3>(key)?;
-            if end > last.0 {
-                return Ok(false);
-            }
-            if *key > after[..] {
-                found.push(Ended { end: EventNo(end), inode: InodeNo(inode), cookie });
-            }
-            Ok(found.len() < most)
-        })?;
-        Ok(found)
-    }
-
-    /// What a cookie meant until then; `None` if that name does not exist.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn name_that_ended(&self, meta: &Meta, ended: &Ended) -> Result<Option<PastEntry>> {
-        let Some(before) = ended.end.0.checked_sub(1) else { return Ok(None) };
-        let found = self.name_as_of(meta, ended.inode, ended.cookie, EventNo(before))?;
-        Ok(found.filter(|entry| entry.death == ended.end))
-    }
-
     /// Gives up a name.
     ///
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn remove_name(&self, store: &Core, ended: &Ended, birth: EventNo) -> Result<()> {
         let reserved = store.reserve_freely(store.near(ended.inode), 0)?;
-        let shard = ended.shard();
-        let key = name_key(ended.inode, ended.cookie, birth);
-        let removal = self.removal(&store.meta, HistoryTree::Names(shard), &key, ended)?;
+        let removal = self.first().removal_of_name(&store.meta, ended, birth)?;
         removal.apply(&mut store.meta.begin(reserved));
         Ok(())
     }
@@ -291,73 +224,19 @@ impl Past {
         no: InodeNo,
         version: &Version,
     ) -> Result<Removal<'_>> {
-        let ended = Ended { end: version.end, inode: no, cookie: 0 };
-        let key = version_key(no, version.inode.born);
-        self.removal(&store.meta, HistoryTree::Versions(version_shard(no)), &key, &ended)
-    }
-
-    fn removal(&self, meta: &Meta, which: HistoryTree, key: &[u8], ended: &Ended) -> Result<Removal<'_>> {
-        let shard = ended.shard();
-        let mut guard = self.shards[shard].write();
-        guard.is_reduced();
-        let (tree, ends, end) = (self.tree(which), self.tree(HistoryTree::Changes(shard)), ended.key());
-        let mut pins = Pins::new();
-        check_there(meta, &tree, key)?;
-        check_there(meta, &ends, &end)?;
-        tree.prepare(meta, key, key, &mut pins)?;
-        ends.prepare(meta, &end, &end, &mut pins)?;
-        let key = key.to_vec();
-        Ok(Removal { past: self, shard, which, tree, key, ends, end, _guard: guard, _pins: pins })
-    }
-
-    /// The first version of an inode number that was born at `from` or later.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn version_after(&self, meta: &Meta, no: InodeNo, from: EventNo) -> Result<Option<Version>> {
-        let shard = version_shard(no);
-        let _shard = self.shards[shard].read();
-        let mut found = None;
-        self.tree(HistoryTree::Versions(shard)).scan(meta, &version_key(no, from), &mut |key, value| {
-            let [of, born] = key_parts::<2>(key)?;
-            if of == no.0 {
-                found = Some(Version::decode(no, EventNo(born), value)?);
-            }
-            Ok(false)
-        })?;
-        Ok(found)
+        Ok(Removal { first: self.first().removal_of_version(&store.meta, no, version)? })
     }
 }
 
-/// A version or a name that is ready to be given up.
+/// A version that is ready to be given up.
 pub(crate) struct Removal<'p> {
-    past: &'p Past,
-    shard: usize,
-    which: HistoryTree,
-    tree: Tree,
-    key: Vec<u8>,
-    ends: Tree,
-    end: [u8; 24],
-    _guard: RwLockWriteGuard<'p, Shard>,
-    _pins: Pins,
+    first: FirstRemoval<'p>,
 }
 
 impl Removal<'_> {
     /// Removes it, inside an Op. What it held may be freed after the change that is returned.
-    pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Change {
-        let gone = self.tree.remove(op, &self.key);
-        self.past.store(op, self.which, &self.tree, &gone);
-        let delta = self.ends.remove(op, &self.end);
-        self.past.store(op, HistoryTree::Changes(self.shard), &self.ends, &delta);
-        gone.change
-    }
-}
-
-/// Fails if what is to be given up is not there, which only damage can cause.
-pub(super) fn check_there(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
-    match tree.get(meta, key, |found| found.is_some())? {
-        true => Ok(()),
-        false => Err(Corruption::new(tree.kind.name(), "key", format!("{key:02x?}"), "not there").into()),
+    pub(crate) fn apply(self, op: &mut Op<'_>) -> Change {
+        self.first.apply(op)
     }
 }
 

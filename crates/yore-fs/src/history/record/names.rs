@@ -12,8 +12,8 @@
 //! programs refuse to change it.
 
 use super::event::Event;
-use super::forget::check_there;
 use super::past::{Past, CELL_BLOCKS};
+use super::slot::check_there;
 use crate::{Error, InodeNo, Result};
 use yore_core::btree::Pins;
 use yore_core::Core;

@@ -1,5 +1,5 @@
-//! The past of an open volume as it is in memory, the trees that store it, and the look-ups of events and
-//! versions in them.
+//! The past of an open volume as it is in memory, the trees that store it, and the look-ups of events in
+//! them.
 
 use super::event::{decode_event, Event};
 use super::exclusions::Exclusions;
@@ -18,8 +18,8 @@ use std::sync::OnceLock;
 use yore_core::btree::{Tree, TreeDelta};
 use yore_core::retained;
 use yore_format::{
-    event_index_by_root, key_parts, version_key, version_shard, BlockKind, Corruption, EventNo, EventState,
-    HistoryGrowth, HistoryRoots, HistoryTree, Incarnation, Timestamp, Version, HISTORY_SHARDS,
+    event_index_by_root, key_parts, BlockKind, Corruption, EventNo, EventState, HistoryGrowth, HistoryRoots,
+    HistoryTree, Incarnation, Timestamp, HISTORY_SHARDS,
 };
 use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
@@ -95,23 +95,6 @@ pub(crate) struct Seeing<'p> {
 }
 
 impl Past {
-    /// Whether any version or name ended after this event. O(log history).
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn is_changed_since(&self, meta: &Meta, event: EventNo) -> Result<bool> {
-        for shard in 0..HISTORY_SHARDS {
-            let _shard = self.shards[shard].read();
-            let tree = self.tree(HistoryTree::Changes(shard));
-            let last = tree
-                .floor(meta, &[u8::MAX; 24], |cell| cell.map(|(key, _)| key_parts::<3>(key)).transpose())?;
-            if last?.is_some_and(|[end, _, _]| end > event.0) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Keeps an event from becoming invisible.
     ///
     /// # Errors
@@ -312,35 +295,5 @@ impl Past {
         } else {
             0
         }
-    }
-
-    /// The version of an inode with the greatest birth up to `most`, whether it had ended by `most` or not.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn version(&self, meta: &Meta, no: InodeNo, most: EventNo) -> Result<Option<Version>> {
-        let shard = version_shard(no);
-        let _shard = self.shards[shard].read();
-        let key = version_key(no, most);
-        let found = self.tree(HistoryTree::Versions(shard)).floor(meta, &key, |cell| {
-            let Some((key, value)) = cell else { return Ok(None) };
-            match key_parts::<2>(key)? {
-                [of, born] if of == no.0 => Version::decode(no, EventNo(born), value).map(Some),
-                _ => Ok(None),
-            }
-        })?;
-        Ok(found?)
-    }
-
-    /// Whatever was born at this number or before belongs to versions of the inode, too (P3).
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn recorded_until(&self, meta: &Meta, no: InodeNo) -> Result<EventNo> {
-        if !self.is_any() {
-            return Ok(EventNo(0));
-        }
-        let newest = self.version(meta, no, EventNo(u64::MAX))?;
-        Ok(EventNo(newest.map_or(0, |version| version.end.0 - 1)))
     }
 }

@@ -1,15 +1,18 @@
-//! Past names: the records of names that were removed or came to mean something else, and the look-ups of
-//! them.
+//! The questions about past names: names that were removed or came to mean something else.
 
 use super::entry::PastEntry;
 use super::past::Past;
 use crate::{InodeNo, Result};
 use yore_core::Core;
-use yore_format::{name_cookie, name_key, name_shard, EventNo, HistoryTree};
+use yore_format::{EventNo, HISTORY_SHARDS};
 use yore_meta::Meta;
 
-/// The last of the cookies that names of one hash take.
-const RUN: u64 = 0xff;
+/// A walk over all past names.
+#[derive(Default)]
+pub(crate) struct NamesWalk {
+    shard: usize,
+    from: Option<[u8; 24]>,
+}
 
 impl Past {
     /// What a name meant in a directory as of an event, if it means something else now: the entry, with its
@@ -39,34 +42,11 @@ impl Past {
         name: &[u8],
         most: EventNo,
     ) -> Result<Option<PastEntry>> {
-        let shard = name_shard(directory);
-        let _shard = self.shards[shard].read();
-        let tree = self.tree(HistoryTree::Names(shard));
-        let first = name_cookie(&store.hash_seed, name);
-        let mut last: Option<PastEntry> = None;
-        let mut at = Some(name_key(directory, first | RUN, most));
-        while let Some(key) = at {
-            let found = tree.floor(&store.meta, &key, |cell| {
-                cell.map(|(key, value)| PastEntry::decode(key, value)).transpose()
-            })??;
-            let Some(found) = found.filter(|e| e.directory == directory && e.cookie >= first) else { break };
-            // Goes downwards through the births of each cookie until the name fits; then to the cookie below.
-            let (cookie, birth) = (found.cookie, found.birth);
-            at = match (birth <= most, found.name == name) {
-                (true, false) if birth.0 > 0 => Some(name_key(directory, cookie, EventNo(birth.0 - 1))),
-                (false, _) => Some(name_key(directory, cookie, most)),
-                _ if cookie > first => Some(name_key(directory, cookie - 1, most)),
-                _ => None,
-            };
-            if birth <= most && found.name == name && last.as_ref().is_none_or(|last| last.birth < birth) {
-                last = Some(found);
-            }
-        }
-        Ok(last)
+        self.first().last_meaning(store, directory, name, most)
     }
 
     /// Calls `each` with the names after a cookie that a directory had as of an event and no longer has, in
-    /// cookie order, until it returns false.
+    /// cookie order, until it returns false. `each` must not use the past.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -79,18 +59,11 @@ impl Past {
         each: &mut dyn FnMut(PastEntry) -> Result<bool>,
     ) -> Result<()> {
         let Some(from) = after.checked_add(1) else { return Ok(()) };
-        let shard = name_shard(directory);
-        let _shard = self.shards[shard].read();
-        let from = name_key(directory, from, EventNo(0));
-        self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {
-            let found = PastEntry::decode(key, value)?;
-            if found.directory != directory {
-                return Ok(false);
-            }
-            if found.birth <= event && event < found.death {
-                return each(found);
-            }
-            Ok(true)
+        self.first().each_name(meta, directory, from, &mut |found| match found.birth <= event
+            && event < found.death
+        {
+            true => each(found),
+            false => Ok(true),
         })
     }
 
@@ -105,13 +78,7 @@ impl Past {
         cookie: u64,
         most: EventNo,
     ) -> Result<Option<PastEntry>> {
-        let shard = name_shard(directory);
-        let _shard = self.shards[shard].read();
-        let key = name_key(directory, cookie, most);
-        let found = self
-            .tree(HistoryTree::Names(shard))
-            .floor(meta, &key, |cell| cell.map(|(key, value)| PastEntry::decode(key, value)).transpose())??;
-        Ok(found.filter(|found| (found.directory, found.cookie) == (directory, cookie)))
+        self.first().name_until(meta, directory, cookie, most)
     }
 
     /// What a cookie meant as of an event, if it means something else now.
@@ -145,8 +112,8 @@ impl Past {
         }
     }
 
-    /// Calls `each` with all past names of a directory from a cookie on, by cookie and birth, until it
-    /// returns false. `each` must not use the past.
+    /// Calls `each` with all past names of a directory, by cookie and birth, until it returns false. `each`
+    /// must not use the past.
     ///
     /// # Errors
     /// Damage and device errors; those of `each`.
@@ -154,18 +121,27 @@ impl Past {
         &self,
         meta: &Meta,
         directory: InodeNo,
-        from: u64,
         each: &mut dyn FnMut(PastEntry) -> Result<bool>,
     ) -> Result<()> {
-        let shard = name_shard(directory);
-        let _shard = self.shards[shard].read();
-        let from = name_key(directory, from, EventNo(0));
-        self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {
-            let found = PastEntry::decode(key, value)?;
-            match found.directory == directory {
-                true => each(found),
-                false => Ok(false),
-            }
-        })
+        self.first().each_name(meta, directory, 0, each)
+    }
+
+    /// Calls `each` with the next past names of the volume, at most `most`. False: there are no more.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn next_names(
+        &self,
+        meta: &Meta,
+        walk: &mut NamesWalk,
+        most: usize,
+        each: &mut dyn FnMut(PastEntry),
+    ) -> Result<bool> {
+        let from = walk.from.unwrap_or([0; 24]);
+        walk.from = self.first().names_of_shard(meta, walk.shard, from, most, each)?;
+        if walk.from.is_none() {
+            walk.shard += 1;
+        }
+        Ok(walk.shard < HISTORY_SHARDS)
     }
 }

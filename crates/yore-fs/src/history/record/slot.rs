@@ -79,3 +79,11 @@ impl Slot {
         delta.change
     }
 }
+
+/// Fails if what is to be given up is not there, which only damage can cause.
+pub(super) fn check_there(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
+    match tree.get(meta, key, |found| found.is_some())? {
+        true => Ok(()),
+        false => Err(Corruption::new(tree.kind.name(), "key", format!("{key:02x?}"), "not there").into()),
+    }
+}

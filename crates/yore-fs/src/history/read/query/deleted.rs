@@ -83,7 +83,7 @@ fn in_directory(
     let store = view.store();
     let incarnation = with(store, directory, PRESENT, |_, state| Ok(state.inode.incarnation))?;
     let mut by_name: HashMap<Vec<u8>, Vec<PastEntry>> = HashMap::new();
-    store.past.each_past_name(&store.meta, directory, 0, &mut |entry| {
+    store.past.each_past_name(&store.meta, directory, &mut |entry| {
         if !is_temporary(&entry.name) {
             by_name.entry(entry.name.clone()).or_default().push(entry);
         }

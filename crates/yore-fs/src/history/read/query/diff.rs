@@ -14,14 +14,14 @@ use super::changes::changes;
 use super::tree::{order, Tree};
 use crate::history::exclude;
 use crate::history::read::at_time::{self, with, PRESENT};
-use crate::history::record::{Ended, PastEntry};
+use crate::history::record::{EndsWalk, PastEntry};
 use crate::progress::Progress;
 use crate::store::Store;
 use crate::{Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use yore_format::{EventNo, EventState, Incarnation, HISTORY_SHARDS};
+use yore_format::{EventNo, EventState, Incarnation};
 
 /// What looking at one inode counts in the progress.
 const PAIR_COST: u64 = 4096;
@@ -176,14 +176,9 @@ impl<'s> Diff<'s> {
     fn changed(&self) -> Result<BTreeSet<InodeNo>> {
         let (after, last) = (self.from.event.min(self.to.event), self.from.event.max(self.to.event));
         let mut changed = BTreeSet::from([self.directory]);
-        for shard in 0..HISTORY_SHARDS {
-            let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
-            loop {
-                let ended = self.store.past.ended(&self.store.meta, shard, at, last, BATCH)?;
-                changed.extend(ended.iter().filter(|one| one.cookie == 0).map(|one| one.inode));
-                let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else { break };
-                at = *end;
-            }
+        let mut walk = EndsWalk::of(after, last);
+        while let Some(ended) = self.store.past.next_ended(&self.store.meta, &mut walk, BATCH)? {
+            changed.extend(ended.iter().filter(|one| one.cookie == 0).map(|one| one.inode));
         }
         Ok(changed)
     }

@@ -185,7 +185,7 @@ fn ever_named(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Resu
         true => at_time::entries(store, no, PRESENT)?,
         false => Vec::new(),
     };
-    store.past.each_past_name(&store.meta, no, 0, &mut |entry| {
+    store.past.each_past_name(&store.meta, no, &mut |entry| {
         if from <= entry.birth && entry.birth < to {
             all.push(entry);
         }

@@ -15,7 +15,7 @@
 use super::rule::{Rule, Stays, WouldFree, BATCH, LOW_WATER};
 use crate::history::reclaim::alone::let_go;
 use crate::history::reclaim::needed::Needed;
-use crate::history::record::{Answer, Ended, Event, Most};
+use crate::history::record::{Answer, EndsWalk, Event, Most, VersionsWalk};
 use crate::store::Store;
 use crate::types::Behalf;
 use crate::Result;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use yore_format::{EventNo, Incarnation, InodeNo, Version, HISTORY_SHARDS};
+use yore_format::{EventNo, Incarnation, InodeNo, Version};
 
 /// How many versions a caller of `statfs` waits for.
 const QUICK: usize = 4096;
@@ -137,27 +137,20 @@ impl<'s> Walk<'s> {
 
     /// How much is freed by each notion, in their order.
     fn run(mut self) -> Result<Vec<u64>> {
-        'shards: for shard in 0..HISTORY_SHARDS {
-            let mut after = None;
-            loop {
-                let past = &self.store.past;
-                let still = match self.budget {
-                    Budget::All => Some(past.forgetting.lock()),
-                    Budget::Versions(most) if self.examined >= most => None,
-                    Budget::Versions(_) => past.forgetting.try_lock(),
-                };
-                if still.is_none() {
-                    break 'shards;
-                }
-                let found = past.versions_behind(&self.store.meta, shard, after, BATCH)?;
-                self.examined += found.len();
-                for (no, version) in &found {
-                    self.version(*no, version)?;
-                }
-                match found.last().filter(|_| found.len() == BATCH) {
-                    Some((no, version)) => after = Some((*no, version.inode.born)),
-                    None => break,
-                }
+        let (past, mut walk) = (&self.store.past, VersionsWalk::default());
+        loop {
+            let still = match self.budget {
+                Budget::All => Some(past.forgetting.lock()),
+                Budget::Versions(most) if self.examined >= most => None,
+                Budget::Versions(_) => past.forgetting.try_lock(),
+            };
+            if still.is_none() {
+                break;
+            }
+            let Some(found) = past.next_versions(&self.store.meta, &mut walk, BATCH)? else { break };
+            self.examined += found.len();
+            for (no, version) in &found {
+                self.version(*no, version)?;
             }
         }
         Ok(self.each.into_iter().map(|one| one.freed).collect())
@@ -224,21 +217,16 @@ impl<'s> Gone<'s> {
             };
         }
         let (mut sum, last) = (0u64, self.all.next_of(event));
-        for shard in 0..HISTORY_SHARDS {
-            let mut at = Ended { end: event.number, inode: InodeNo(u64::MAX), cookie: u64::MAX };
-            loop {
-                let ended = past.ended(meta, shard, at, last, BATCH)?;
-                for one in ended.iter().filter(|one| one.cookie == 0) {
-                    let version = past.version(meta, one.inode, EventNo(one.end.0 - 1))?;
-                    if let Some(version) = version.filter(|version| version.end == one.end) {
-                        sum = sum.saturating_add(self.version(one.inode, &version)?);
-                    }
-                    if sum > most {
-                        return Ok(sum);
-                    }
+        let mut walk = EndsWalk::of(event.number, last);
+        while let Some(ended) = past.next_ended(meta, &mut walk, BATCH)? {
+            for one in ended.iter().filter(|one| one.cookie == 0) {
+                let version = past.version(meta, one.inode, EventNo(one.end.0 - 1))?;
+                if let Some(version) = version.filter(|version| version.end == one.end) {
+                    sum = sum.saturating_add(self.version(one.inode, &version)?);
                 }
-                let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else { break };
-                at = *end;
+                if sum > most {
+                    return Ok(sum);
+                }
             }
         }
         Ok(sum)
