@@ -403,8 +403,8 @@ pub fn orphan_value(incarnation: Incarnation) -> [u8; 4] {
 mod tests {
     use super::*;
 
-    /// Looking for a name finds what decoding finds, and the same errors, whatever one byte of the cell was
-    /// changed to.
+    /// A search for a name finds the same entry as decoding does, or the same error, whatever one byte of the
+    /// cell was changed to.
     #[test]
     fn an_entry_looked_for_by_name_is_the_one_decoded() {
         let entry = DirEntry {

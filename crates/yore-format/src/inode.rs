@@ -474,7 +474,7 @@ impl Inode {
 mod tests {
     use super::*;
 
-    /// A free inode is what zeros decode to, and a slot that was freed keeps only its incarnation.
+    /// Zeros decode to a free inode, and a freed slot keeps nothing but its incarnation.
     #[test]
     fn a_free_inode_is_zeros_but_for_its_incarnation() {
         assert_eq!(Inode::decode(&[0; INODE_BYTES]).unwrap(), Inode::free());

@@ -497,7 +497,7 @@ mod tests {
         for len in 0..record.len() {
             Intent::decode(&record[..len]).unwrap_err();
         }
-        // No byte, whatever it is, makes the decoder panic.
+        // No changed byte makes the decoder panic.
         for at in 0..record.len() {
             for to in [0, 1, 0x7f, 0xff] {
                 let mut damaged = record.clone();

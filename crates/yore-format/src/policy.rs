@@ -320,7 +320,7 @@ mod tests {
         rows
     }
 
-    /// Promises that what is stored is read again.
+    /// Promises that a stored policy comes back.
     #[test]
     fn round_trip() {
         for row in rows() {
@@ -328,8 +328,7 @@ mod tests {
         }
     }
 
-    /// Promises that no byte can be changed into something that is encoded otherwise, and that nothing
-    /// panics.
+    /// Promises that no changed byte gives another encoding of the same policy, and that nothing panics.
     #[test]
     fn each_byte_counts() {
         for row in rows() {

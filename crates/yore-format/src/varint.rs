@@ -195,7 +195,7 @@ mod tests {
             prop_assert_eq!(Reader::new("test", &signed).signed32("n").unwrap(), small);
         }
 
-        /// What is read is written the same: a number has one encoding.
+        /// Bytes that decode to a number are what encoding that number gives: a number has one encoding.
         #[test]
         fn any_bytes_are_one_number_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..12)) {
             let mut reader = Reader::new("test", &bytes);

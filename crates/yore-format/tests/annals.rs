@@ -11,7 +11,7 @@ use yore_format::*;
 
 const SEED: [u8; 16] = [3; 16];
 
-/// The number of an inode that can be in a key.
+/// An inode number that a key can have.
 fn file() -> impl Strategy<Value = InodeNo> {
     common::file().prop_map(|no| InodeNo((no.0 % INODE_LIMIT) | (1 << 13)))
 }
@@ -21,7 +21,7 @@ fn name_bytes() -> impl Strategy<Value = Vec<u8>> {
         .prop_filter("a name", |name| name != b"." && name != b"..")
 }
 
-/// A name as a call knows it: its cookie is one that it can have.
+/// A name as a call knows it, with a cookie that it can have.
 #[derive(Clone, Debug)]
 struct OwnedName {
     directory: InodeNo,
@@ -55,7 +55,7 @@ impl OwnedName {
     }
 }
 
-/// What of an inode a row keeps.
+/// The part of an inode that a row keeps.
 fn kept(mut inode: Inode) -> Inode {
     inode.atime = inode.mtime;
     inode.own_event = EventNo(0);
@@ -68,7 +68,7 @@ fn kept(mut inode: Inode) -> Inode {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Promises that no inode is too strange: numbers of any size, extents that cannot be, places anywhere.
+    /// Promises that no inode is too strange: numbers of any size, impossible extents, blocks anywhere.
     #[test]
     fn rows_come_back(
         no in file(),
@@ -114,7 +114,7 @@ proptest! {
         halves_are_no_longer(&found)?;
     }
 
-    /// Promises that bytes that are a row are the only bytes of this row.
+    /// Promises that bytes that decode to a row are the only encoding of that row.
     #[test]
     fn any_bytes_are_a_row_or_refused(
         head in prop::sample::select(vec![1u8, 2, 3, 7, 0x82, 0x8a, 0x43, 0x83]),
@@ -126,7 +126,7 @@ proptest! {
         }
     }
 
-    /// Promises the same of rows in which a few bytes are wrong, and that no part of a row is one.
+    /// Promises the same of rows in which a few bytes are wrong, and that no part of a row is a row.
     #[test]
     fn changed_rows_are_rows_or_refused(
         inode in inode(),
@@ -165,7 +165,7 @@ proptest! {
         prop_assert_eq!(name(a).cmp(&name(b)), (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
         let span = |k: (u64, u64, u64, u64, u32)| SpanCell::key(InodeNo(k.0), EventNo(k.2), EventNo(k.3));
         prop_assert_eq!(span(a).cmp(&span(b)), (a.0, a.2, a.3).cmp(&(b.0, b.2, b.3)));
-        // A key of another tree is none.
+        // A key of another tree is not a key here.
         prop_assert!(AnnalsKey::decode(&inode(a)).is_err() && InodeIndexCell::decode(&name(a), &[1, 0]).is_err());
         prop_assert!(NameIndexCell::decode(&span(a), &[1, 0]).is_err());
     }
@@ -205,7 +205,7 @@ proptest! {
     }
 }
 
-/// Promises what rewriting a row in place relies on: no change that a row may have makes it longer.
+/// Promises what rewriting a row in place relies on: no change that a row may undergo makes it longer.
 fn halves_are_no_longer(row: &AnnalsRow<'_>) -> Result<(), TestCaseError> {
     let whole = row.encode().len();
     let (Some(name), Some(_)) = (row.name, &row.version) else { return Ok(()) };
@@ -223,7 +223,8 @@ fn halves_are_no_longer(row: &AnnalsRow<'_>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Promises that a state that was born when it ended, or later, is recorded like any other and then refused.
+/// Promises that a state that was born when it ended, or later, is encoded like any other, and refused when
+/// it is read.
 #[test]
 fn a_damaged_birth_is_refused_when_it_is_read() {
     let (end, no) = (EventNo(9), InodeNo(77));
@@ -237,7 +238,7 @@ fn a_damaged_birth_is_refused_when_it_is_read() {
     }
 }
 
-/// An inode with all fields as long as they get.
+/// An inode in which each field has its longest encoding.
 fn worst(no: InodeNo) -> Inode {
     let far = i64::MIN;
     let time = |seconds: i64| Timestamp { seconds, nanos: 999_999_999 };
@@ -332,7 +333,7 @@ fn usual(mode: u32, extents: usize) -> Inode {
     inode
 }
 
-/// Promises how many bytes usual rows take (ANNALS.md, 3.3); run it with `--nocapture` to see them.
+/// Promises how many bytes usual rows take (ANNALS.md, 3.3); `--nocapture` prints the figures.
 #[test]
 fn usual_rows_are_short() {
     let version = |inode: &Inode, name: Option<RowName<'_>>| {

@@ -1,6 +1,6 @@
-//! Promises: no bytes make a decoder or verifier panic, and what means nothing must be zero. Blocks of every
-//! kind are filled with noise, wholly or in places, and resealed, so that the checksum does not stop the
-//! verifier.
+//! Promises: no bytes make a decoder or verifier panic, and bytes without a meaning must be zero. Blocks of
+//! every kind are filled with noise, wholly or in places. Then they are resealed, so that the checksum does
+//! not stop the verifier.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use yore_format::*;
 const ADDR: MetaAddr = MetaAddr(5 << 9 | 7);
 const VOLUME: u32 = 9;
 
-/// A block of the kind, sound if empty content is.
+/// A block of the kind, which is sound if empty content is.
 fn sound(kind: BlockKind, level: u8) -> Box<Block> {
     if kind == BlockKind::ZoneHeader {
         let mut uuid = [0; 16];
@@ -39,8 +39,8 @@ fn kinds() -> Vec<BlockKind> {
     (0..=255).filter_map(BlockKind::from_u8).collect()
 }
 
-/// Verifies, and looks into whatever passed, as readers do: of a volume with the features that there are code
-/// for, and of one with all that have a name.
+/// Verifies a block, and reads whatever passes, as readers do: first for a volume with the features that have
+/// code, then for one with all features that have a name.
 fn read_all(block: &Block) {
     for (addr, features) in [ADDR, ZoneHeader::addr(ZoneNo(5))]
         .into_iter()
@@ -118,7 +118,7 @@ fn read_node(block: &Block) {
         let _ = (NameIndexCell::decode(node.key(i), value), SpanCell::decode(node.key(i), value));
         let _ = AnnalsRow::decode(EventNo(9), value, &[7; 16]);
     }
-    // Cells do not overlap: what looks like one within another was refused.
+    // Cells do not overlap: one that seems to lie within another was refused.
     assert_eq!(live, node.used_bytes());
 }
 
@@ -257,7 +257,7 @@ fn superblock() -> Superblock {
 }
 
 /// Promises that bytes of a superblock without a meaning are refused unless they are zero: after the label,
-/// in the entry of an absent root zone, beyond the last entry, in the sectors that hold none.
+/// in the entry of an absent root zone, beyond the last entry, in the sectors that have no fields.
 #[test]
 fn reserved_bytes_of_a_superblock_are_verified() {
     for at in [
@@ -303,8 +303,8 @@ fn a_newer_minor_version_is_accepted() {
     assert!(matches!(Superblock::decode(&block, 0), SlotState::Valid(_)));
 }
 
-/// Promises that an index entry that points into the midst of a cell is refused, even if a cell's image lies
-/// there.
+/// Promises that an index entry that points into the middle of a cell is refused, even if the bytes there
+/// look like a cell.
 #[test]
 fn a_cell_within_a_cell_is_refused() {
     let mut block = sound(BlockKind::Directory, 0);

@@ -1,6 +1,6 @@
-//! Promises: the tables and constants of `docs/FORMAT.md` are what the code does. The structures of fixed
-//! size are compared with their definitions; cells, which are encoded by hand, with the bytes that change
-//! when a field does.
+//! Promises: the tables and constants of `docs/FORMAT.md` are those of the code. Structures of fixed size are
+//! compared with their definitions. Cells are encoded by hand, so their tables are compared with the bytes
+//! that change when a field does.
 
 use std::collections::BTreeMap;
 use yore_format::layout::*;
@@ -10,7 +10,7 @@ use yore_format::*;
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     offset: usize,
-    /// `None` for what has no fixed size.
+    /// `None` if the field has no fixed size.
     size: Option<usize>,
     field: String,
 }
@@ -20,7 +20,7 @@ fn page() -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The cells of each row of the first table under the heading, without the two lines of its head.
+/// The cells of each row of the first table under the heading, without the two header lines.
 fn table_under(heading: &str) -> Vec<Vec<String>> {
     let page = page();
     let (_, rest) = page
@@ -48,7 +48,7 @@ fn rows(heading: &str) -> Vec<Row> {
         .collect()
 }
 
-/// Promises that every structure of fixed size has a table with its fields, and that fields leave no gap.
+/// Promises that every structure of fixed size has a table with its fields, and that the fields leave no gap.
 #[test]
 fn tables_are_the_structs() {
     for layout in layout_tables() {
@@ -139,14 +139,14 @@ fn kinds_are_the_kinds() {
     assert_eq!(names.len(), (0..=255).filter_map(BlockKind::from_u8).count());
     for (kind, name) in names {
         let kind = BlockKind::from_u8(kind).unwrap_or_else(|| panic!("no kind {kind}"));
-        // Messages are shorter than the page.
+        // The code's names, which messages use, are shorter than those of the page.
         let short = name.replace("attribute", "xattr").replace("symbolic link", "symlink");
         assert_eq!(kind.name(), short);
     }
 }
 
-/// Promises that the page has the features that are reserved, with their bits, and that this version supports
-/// none of them.
+/// Promises that the page lists the reserved features with their bits, and that this version supports none of
+/// them.
 #[test]
 fn reserved_features_are_the_features() {
     let page: Vec<(u64, String)> = table_under("### Features reserved for 2.3")
@@ -253,7 +253,7 @@ fn differing(a: &[u8], b: &[u8]) -> std::ops::Range<usize> {
     first..last + 1
 }
 
-/// Compares the table with the ranges that change with each field; reserved fields have no range.
+/// Compares the table with the range of bytes that changes with each field; reserved fields have no range.
 fn compare(heading: &str, changes: &[(&str, std::ops::Range<usize>)]) {
     let rows = rows(heading);
     let mut end = 0;

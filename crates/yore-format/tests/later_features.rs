@@ -1,12 +1,12 @@
-//! Promises: what later features bring to superblock, zone headers, tables of groups, roots of the history
-//! and rows of events comes back and is verified; without the feature it is refused, and this version of the
-//! program refuses every volume with such a feature, by its name.
+//! Promises: what later features add to the superblock, zone headers, tables of groups, roots of the history
+//! and rows of events comes back and is verified. Without its feature it is refused. This version of the
+//! program refuses every volume with such a feature, and names the feature.
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use yore_format::*;
 
-/// Each feature that has a name and no code.
+/// Each feature that has a name but no code yet.
 fn later() -> impl Iterator<Item = Features> {
     (Features::all() - Features::SUPPORTED).iter()
 }
@@ -65,8 +65,8 @@ fn corruption(state: SlotState) -> Box<Corruption> {
     }
 }
 
-/// Promises that no volume with a feature is used before there is the code for it, and that the message names
-/// the feature.
+/// Promises that no volume with a feature is used before there is code for the feature, and that the message
+/// names it.
 #[test]
 fn volumes_with_later_features_are_refused_by_name() {
     assert_eq!(Features::SUPPORTED, Features::RESIZED);
@@ -126,7 +126,7 @@ fn fields_of_a_superblock_need_their_feature() {
     assert_eq!(decode(&sb), SlotState::Valid(Box::new(sb)));
 }
 
-/// A block of a kind without content.
+/// A block of this kind, without content.
 fn block_of(kind: BlockKind, owner: InodeNo) -> Box<Block> {
     let mut block = Box::new(ZERO_BLOCK);
     BlockHeader::init(&mut block, kind, 0, MetaAddr(5), owner, Incarnation(0), 9, EventNo(0));
@@ -137,7 +137,7 @@ fn block_of(kind: BlockKind, owner: InodeNo) -> Box<Block> {
     block
 }
 
-/// Promises that blocks of later kinds verify with their feature, and are of no known kind without it.
+/// Promises that blocks of later kinds verify with their feature, and are of an unknown kind without it.
 #[test]
 fn kinds_need_their_feature() {
     let table = TableNo::new(GroupNo(7), 3).owner();
@@ -168,8 +168,8 @@ fn header() -> ZoneHeader {
     header
 }
 
-/// Promises that a header says where tables are, in the zones of its group, each once, and that only headers
-/// of first zones do.
+/// Promises that a header says where tables are: in the zones of its group, each table once. Only headers of
+/// first zones say so.
 #[test]
 fn tables_are_in_zones_of_the_group() {
     let decode = |header: &ZoneHeader, features| {
@@ -209,8 +209,7 @@ fn tables_are_in_zones_of_the_group() {
     );
 }
 
-/// Promises that reserved bytes of a header are still verified, as they were before some of them got a
-/// meaning.
+/// Promises that reserved bytes of a header are still verified, as before some of them got a meaning.
 #[test]
 fn reserved_bytes_of_a_zone_header_are_verified() {
     for at in [678, 3864, 3865, 3991, 3992, 4095] {
@@ -294,7 +293,7 @@ proptest! {
     }
 }
 
-/// Promises that a checksum of 0 is told apart from none.
+/// Promises that a checksum of 0 is told from an unknown checksum.
 #[test]
 fn checksums_are_known_or_not() {
     let mut block = block_of(BlockKind::ChecksumTable, TableNo::new(GroupNo(0), 0).owner());
@@ -314,7 +313,7 @@ fn checksums_are_known_or_not() {
     }
 }
 
-/// Promises that a count that no change leaves is refused.
+/// Promises that a count that no change can leave is refused.
 #[test]
 fn impossible_counts_are_refused() {
     for entry in [1u32, 1 << 16, 1 << 16 | 1, 3 << 16 | 2, 0xffff_0000] {
@@ -359,13 +358,13 @@ fn roots_of_the_annals_come_back() {
         block[at] = 1;
         assert!(HistoryRoots::verify_with(&block, Features::ANNALS).is_err(), "byte {at}");
     }
-    // Nothing is there before the first row.
+    // Before the first row there is nothing.
     let none = AnnalsCounts { annals_from: EventNo(0), ..counts };
     HistoryRoots::set_annals_counts(&mut block, none);
     assert_eq!(HistoryRoots::verify_with(&block, Features::ANNALS).unwrap_err().field, "rest");
 }
 
-/// Promises that bytes behind the roots of format 2.2 are zeros, as they were.
+/// Promises that the bytes after the roots of format 2.2 must be zeros, as before.
 #[test]
 fn the_rest_of_the_roots_is_zeros() {
     HistoryRoots::verify(&roots()).unwrap();

@@ -1,4 +1,4 @@
-//! Promises: what is encoded is decoded to the same, for any values; trees' nodes behave as sorted maps.
+//! Promises: any values, encoded and decoded, come back the same; nodes of trees behave like sorted maps.
 //! proptest prints the smallest failing values and how to replay them.
 
 mod common;
@@ -96,7 +96,7 @@ proptest! {
     fn superblocks_come_back(sb in superblock(), slot in 0u32..2) {
         let block = sb.encode(slot);
         prop_assert_eq!(Superblock::decode(&block, slot), SlotState::Valid(Box::new(sb.clone())));
-        // In the other slot it is a copy that was written to the wrong place.
+        // In the other slot it counts as a copy that was written to the wrong place.
         prop_assert!(matches!(Superblock::decode(&block, 1 - slot), SlotState::Corrupt(..)));
     }
 
@@ -118,7 +118,7 @@ proptest! {
             let (found, slot, newest) = decode_slots([&torn, &older.encode(1)]).unwrap();
             prop_assert_eq!((found, slot), (older.clone(), 1));
             prop_assert_eq!(newest, newer.generation);
-            // Complete and wrong is not torn.
+            // One that is complete and wrong is not torn.
             let mut corrupt = newer.encode(0);
             corrupt[60] ^= 1;
             prop_assert!(decode_slots([&corrupt, &older.encode(1)]).is_err());
@@ -246,7 +246,8 @@ proptest! {
         }
     }
 
-    /// Promises that a node is a sorted map with values of any length, whatever the order of changes.
+    /// Promises that a node behaves like a sorted map with values of any length, whatever the order of
+    /// changes.
     #[test]
     fn nodes_are_sorted_maps(changes in vec((0u64..60, prop::option::of(vec(any::<u8>(), 0..200))), 0..200)) {
         let mut block = ZERO_BLOCK;

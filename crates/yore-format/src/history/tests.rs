@@ -1,4 +1,5 @@
-//! Promises: what is encoded is decoded; keys sort as what they mean; any bytes are decoded or refused.
+//! Promises: what is encoded can be decoded; keys sort as what they stand for; any bytes are decoded or
+//! refused.
 
 use super::*;
 use crate::*;
@@ -52,8 +53,8 @@ fn operation() -> OperationRow {
     }
 }
 
-/// A row has one encoding, and one of format 2.1 is one of 2.2: no byte can be changed into something that is
-/// encoded otherwise.
+/// A row has one encoding, and a row of format 2.1 is also one of 2.2: no changed byte gives another encoding
+/// of the same row.
 #[test]
 fn tagged_fields_have_one_encoding() {
     for more in [EventMore::default(), EventMore { held_until: Some(5), ..EventMore::default() }, full()] {
@@ -99,7 +100,7 @@ fn a_version_is_decoded_with_its_own_key_only() {
     assert!(Version::decode(InodeNo(20), EventNo(7), &early.encode()).is_err(), "ends when it begins");
 }
 
-/// One inode has one encoding: no zeros, no word behind the inode, nothing behind the words.
+/// An inode has one encoding: no word is zero, no word lies beyond the inode, nothing follows the words.
 #[test]
 fn a_version_has_the_words_that_are_not_zero() {
     let mut inode = Inode { mode: 0o100_644, incarnation: Incarnation(3), born: EventNo(7), ..Inode::free() };

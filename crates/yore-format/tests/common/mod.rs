@@ -1,4 +1,4 @@
-//! Values of all kinds, for the tests of what comes back.
+//! Values of all kinds, for tests that encode them and decode them again.
 
 #![allow(dead_code)]
 
