@@ -93,8 +93,8 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Promises that lines are understood with and without optional fields, and blanks and backslashes in
-    /// them.
+    /// Promises that lines are understood with and without optional fields, and with blanks and backslashes
+    /// in paths.
     #[test]
     fn lines_of_the_table() {
         let line = br"36 35 0:57 / /m\040x rw,nosuid shared:5 - fuse.yore /v\134w,user_id=7 rw,user_id=12,group_id=0";

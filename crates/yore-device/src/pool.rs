@@ -207,8 +207,7 @@ impl Home {
 mod tests {
     use super::*;
 
-    /// Blocks do not overlap, blocks that were given back are used again, and all empty slabs but one are
-    /// freed.
+    /// Blocks do not overlap, returned blocks are used again, and all empty slabs but one are freed.
     #[test]
     fn blocks_are_apart_and_slabs_go() {
         const OWN: usize = SLAB_BLOCKS - 1;

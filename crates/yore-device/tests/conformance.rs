@@ -28,18 +28,18 @@ fn simulated() {
     conformance(&SimulatedDevice::new(MemoryDevice::new(SIZE)));
 }
 
-/// A file system in memory, where direct I/O may be refused: the device works all the same.
+/// A file system in memory may refuse direct I/O; the device works all the same.
 #[test]
 fn image_files_in_memory() {
     let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
-        // Only a convenience of this test's host; every other file system is tested elsewhere.
+        // Not every host has `/dev/shm`. Image files are tested elsewhere in any case.
         return;
     };
     let path = directory.path().join("volume");
     conformance(&FileDevice::create(path, SIZE, CreateOptions::default()).unwrap());
 }
 
-/// A loop device, taken off again when dropped.
+/// A loop device, which is detached on drop.
 struct LoopDevice(PathBuf);
 
 impl LoopDevice {
@@ -52,13 +52,13 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // A device left behind on the host is a nuisance, but not what is being tested.
+        // A loop device that stays behind is a nuisance, but not the subject of the test.
         let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
     }
 }
 
-/// A block device keeps the contract, is claimed from the host while open for writing, and is refused, with
-/// the place, while it is mounted.
+/// A block device keeps the contract. It is claimed from the host while it is open for writing. While it is
+/// mounted it is refused, with the directory where it is mounted.
 #[test]
 #[ignore = "needs root, loop devices and mkfs.ext4"]
 fn block_devices() {
@@ -75,7 +75,7 @@ fn block_devices() {
     assert!(matches!(&error, DeviceError::Busy { holder: Some(holder), .. } if holder.pid == me), "{error}");
     drop(device);
     let overwrite = CreateOptions { overwrite: true, ..Default::default() };
-    // A lock that somebody (udev, say) holds for an instant does not fail a writer.
+    // A writer does not fail because somebody, such as udev, holds a lock for an instant.
     let other = std::fs::File::open(&disk.0).unwrap();
     other.lock_shared().unwrap();
     std::thread::scope(|scope| {
@@ -100,7 +100,7 @@ fn block_devices() {
     assert_eq!(refused.unwrap_err(), expected);
 }
 
-/// Direct if the directory for temporary files allows it, and always buffered.
+/// With direct I/O, if the directory for temporary files allows it, and always through the page cache.
 #[test]
 fn image_files() {
     for direct in [Direct::Auto, Direct::Never] {
@@ -116,13 +116,13 @@ fn image_files() {
     }
 }
 
-/// A volume of 64 TiB takes room only for what is written to it, and works at its end.
+/// A device of 64 TiB takes room only for what is written to it, and works at its end.
 #[test]
 fn huge_and_sparse() {
     let size = 64 << 40;
     let directory = tempfile::tempdir().unwrap();
     let mut devices: Vec<Box<dyn Device>> = vec![Box::new(MemoryDevice::new(size))];
-    // The host's file systems differ in how large a file may be; ext4 ends a little below 16 TiB.
+    // File systems of hosts differ in how long a file may be; on ext4 it is a little less than 16 TiB.
     let on_file = [size, 15 << 40].into_iter().find_map(|size| {
         let path = directory.path().join(size.to_string());
         FileDevice::create(path, size, CreateOptions::default()).ok()
@@ -195,7 +195,7 @@ fn vectored_requests(device: &dyn Device) {
 
 fn unaligned_memory(device: &dyn Device) {
     let mut memory = vec![0u8; 601 * BLOCK_SIZE];
-    // Odd on purpose: no device may depend on where the caller's memory lies.
+    // The address is odd on purpose: no device may depend on the alignment of the caller's memory.
     let skew = 1 + memory.as_ptr().align_offset(BLOCK_SIZE) % (BLOCK_SIZE - 1);
     let data = pattern(7, 600);
     memory[skew..skew + data.len()].copy_from_slice(&data);
@@ -214,7 +214,7 @@ fn unaligned_memory(device: &dyn Device) {
 }
 
 fn batches(device: &dyn Device) {
-    // Scattered, of different lengths, every third with memory that is not aligned.
+    // The requests are scattered and of different lengths; every third has memory that is not aligned.
     let blocks: Vec<u64> = (0..1000).map(|index| (index * 389) % 1000).collect();
     let data: Vec<_> = blocks.iter().map(|&block| pattern(block + 10_000, 1)).collect();
     let mut skewed = vec![vec![0u8; BLOCK_SIZE + 1]; blocks.len()];

@@ -1,5 +1,5 @@
-//! Promises that the states of the simulated device are exactly those of its fault model, that their names
-//! produce them again, and that a truthful device stays truthful.
+//! Promises that the states of the simulated device are exactly those of its fault model, that a state's name
+//! produces it again, and that no state contradicts what the device said of a flush.
 
 mod common;
 
@@ -12,7 +12,7 @@ use yore_device::simulated::{
 use yore_device::{AlignedBuf, Device, MemoryDevice, BLOCK_SIZE};
 
 const SECTOR: usize = 512;
-/// Stands for garbage, whose bytes are the device's business.
+/// Stands for garbage: its actual bytes do not matter here.
 const GARBAGE: &[u8] = &[0xee; SECTOR];
 
 /// A small generator for the tests' own choices.
@@ -35,7 +35,7 @@ fn small_trace(seed: u64, discards: bool) -> Trace {
             1 => device.mark(number),
             7 => device.discard(at(random.below(3)), at(1)).unwrap(),
             _ => {
-                // The live contents with one or two sectors changed, over one or two blocks.
+                // One or two blocks as they are, with one or two sectors changed.
                 let first = random.below(2);
                 let mut data = read(&device, first, 1 + random.below(2) as usize);
                 let sectors = data.len() / SECTOR;
@@ -51,8 +51,9 @@ fn small_trace(seed: u64, discards: bool) -> Trace {
     device.trace()
 }
 
-/// The fault model, written down a second time as plainly as possible: all images that can be there after `k`
-/// entries, sectors of garbage replaced by `GARBAGE`. `None` if there are too many to go through.
+/// The fault model, written down a second time as plainly as possible: all images that a crash after `k`
+/// entries can leave, with `GARBAGE` in place of sectors of garbage. `None` if there are too many to go
+/// through.
 fn oracle(trace: &Trace, k: usize, cell: usize) -> Option<BTreeSet<Vec<u8>>> {
     let entries = &trace.entries()[..k];
     let flushed = entries.iter().rposition(|entry| *entry == TraceEntry::Flush).map_or(0, |last| last + 1);
@@ -126,8 +127,8 @@ fn normal(trace: &Trace, medium: &MemoryDevice) -> Vec<u8> {
     image
 }
 
-/// For many small traces and every point of them, the enumeration is the oracle's set: nothing is missing and
-/// nothing is impossible. Samples and the special states are in the set too.
+/// For many small traces, at every point, the enumeration gives the oracle's set: nothing is missing and
+/// nothing is impossible. Samples and the special states are in the set, too.
 #[test]
 fn enumeration_equals_the_oracle() {
     let mut compared = 0;
@@ -175,7 +176,7 @@ fn enumeration_has_no_duplicates() {
     }
 }
 
-/// A longer trace, with more pending than can be enumerated.
+/// A longer trace, with more pending writes than can be enumerated.
 fn long_trace() -> Trace {
     let mut random = Random(5);
     let device = SimulatedDevice::new(MemoryDevice::new(at(4096)));
@@ -190,8 +191,8 @@ fn long_trace() -> Trace {
     device.trace()
 }
 
-/// The printed name of a state produces the same contents again, from another copy of the trace and without
-/// going through the states before it.
+/// The printed name of a state produces the same contents again, with another copy of the trace and without
+/// going through earlier states.
 #[test]
 fn names_replay() {
     let trace = long_trace();
@@ -210,7 +211,7 @@ fn names_replay() {
     assert!(states > 100);
 }
 
-/// A seed keeps its meaning from version to version: reports in the wild name states by it.
+/// A seed keeps its meaning from version to version: reports of failures name states by seed.
 #[test]
 fn seeds_keep_their_meaning() {
     let trace = long_trace();
@@ -254,7 +255,8 @@ fn sampling_has_the_extremes() {
     assert_eq!(last, Some(Choice::AllBut(39)), "the latest is always left out once");
 }
 
-/// What was flushed is in every state; marks tell what had been announced; marks can be left out as points.
+/// Flushed data is in every state; marks say what had been announced; marks need not count as points for
+/// crashes.
 #[test]
 fn flushed_data_and_marks() {
     let device = SimulatedDevice::new(MemoryDevice::new(at(8)));
@@ -287,7 +289,7 @@ fn flushed_data_and_marks() {
     assert_eq!(device.trace().initial().first_difference(&device.snapshot()), None);
 }
 
-/// States are independent of each other and of the device that goes on.
+/// States are independent of each other, and of the device, which goes on.
 #[test]
 fn states_do_not_share_writes() {
     let device = SimulatedDevice::new(MemoryDevice::from_bytes(&pattern(1, 8)));

@@ -1,4 +1,4 @@
-//! Promises that each fault strikes the request it names, does what it says and nothing more.
+//! Promises that each fault strikes the request it names, and does what it says and nothing more.
 
 mod common;
 
@@ -44,7 +44,7 @@ fn errors_strike_the_nth_request() {
     assert!(device.struck().is_empty());
 }
 
-/// In a batch the requests are counted one by one; what came before the fault is stored.
+/// The requests of a batch are counted one by one, and those before the fault are stored.
 #[test]
 fn a_write_of_a_batch_fails() {
     let device = device();

@@ -1,5 +1,5 @@
-//! Promises who may have a device open at the same time, and that whoever is refused is told who holds it,
-//! also when the holder inherited the lock from a process that is gone.
+//! Promises who may have a device open at the same time. Whoever is refused is told who holds the device,
+//! even if the holder inherited the lock from a process that is gone.
 
 mod common;
 
@@ -12,14 +12,14 @@ use yore_device::{
 };
 
 const SIZE: u64 = 16 * BLOCK_SIZE as u64;
-/// Tells the helper which device to hold, and how.
+/// These tell the helper which device to hold, and how.
 const DEVICE: &str = "YORE_DEVICE_TEST_HOLDS";
 const MODE: &str = "YORE_DEVICE_TEST_MODE";
 
 const READ_ONLY: OpenOptions = OpenOptions { read_only: true, direct: yore_device::Direct::Auto, lock: true };
 
-/// Not a test: what the other process of the tests below runs. It holds a device until its input ends. In
-/// mode `daemon` a child holds it and the process itself exits at once, as a daemon does.
+/// Not a test: the tests below run this as another process. It holds a device until its input ends. In mode
+/// `daemon` a child holds the device, and the process itself exits at once, as a daemon's parent does.
 #[test]
 fn helper() {
     let (Ok(path), Ok(mode)) = (std::env::var(DEVICE), std::env::var(MODE)) else {
@@ -87,7 +87,7 @@ impl Other {
     }
 }
 
-/// Waiting for a process without closing its input, which its child has inherited.
+/// Waits for a process without closing its input, which its child has inherited.
 trait WaitParent {
     fn wait_parent(&mut self);
 }
@@ -117,7 +117,7 @@ fn command_of(pid: u32) -> String {
     name.trim_end().to_string()
 }
 
-/// Two handles in one process exclude each other as two processes do; readers share.
+/// Two handles in one process exclude each other just as two processes do; readers share.
 #[test]
 fn handles_of_one_process() {
     let (_directory, path) = image();
@@ -142,7 +142,7 @@ fn handles_of_one_process() {
     FileDevice::open(&path, OpenOptions::default()).unwrap();
 }
 
-/// The message names the process that holds the device, and the lock goes when that process does.
+/// The message names the process that holds the device, and the lock ends with that process.
 #[test]
 fn another_process() {
     let (_directory, path) = image();
@@ -161,7 +161,8 @@ fn another_process() {
     }
 }
 
-/// A daemon opens, forks, and its parent exits: the child has the lock, and is named, not the parent.
+/// A daemon opens a device and forks, and the parent exits. The child then has the lock, and the message
+/// names the child.
 #[test]
 fn a_lock_inherited_by_a_daemon() {
     let (_directory, path) = image();
@@ -173,7 +174,7 @@ fn a_lock_inherited_by_a_daemon() {
     FileDevice::open(&path, OpenOptions::default()).unwrap();
 }
 
-/// What cannot be a device, or is not to be replaced, is refused with a reason, and left alone.
+/// A path that cannot be a device, or must not be replaced, is refused with a reason and left alone.
 #[test]
 fn what_is_refused() {
     let (directory, path) = image();
@@ -199,7 +200,7 @@ fn what_is_refused() {
     assert_eq!(create(&nowhere, overwrite), DeviceError::NotFound { device: name(&nowhere) });
 }
 
-/// A read-only device reads and flushes, and refuses to be changed. A last part of a block is not used.
+/// A read-only device reads and flushes, and refuses changes. An incomplete last block is not used.
 #[test]
 fn read_only_and_odd_sizes() {
     let (_directory, path) = image();

@@ -1,4 +1,4 @@
-//! Promises of the memory device beyond the contract: snapshots that share nothing visible, golden images,
+//! What the memory device promises beyond the contract: snapshots that share nothing visible, golden images,
 //! and writers that do not disturb each other.
 
 mod common;
@@ -6,8 +6,8 @@ mod common;
 use common::{at, pattern, read};
 use yore_device::{AlignedBuf, Device, DeviceError, MemoryDevice};
 
-/// A snapshot is what was, whatever either side writes or discards later, and comparing finds the first
-/// change.
+/// A snapshot stays what it was, whatever either side writes or discards later, and a comparison finds the
+/// first change.
 #[test]
 fn snapshots_are_independent() {
     let device = MemoryDevice::new(1 << 40);
@@ -28,14 +28,14 @@ fn snapshots_are_independent() {
     assert_eq!(read(&snapshot, 2048, 1), pattern(2048, 1));
     assert_eq!(read(&device, 99_999, 1), AlignedBuf::zeroed(1));
     assert_eq!(read(&device, far, 1), read(&snapshot, far, 1));
-    // Zeros that were written and zeros that were never there are the same contents.
+    // Written zeros and blocks that were never written are the same contents.
     let (a, b) = (MemoryDevice::new(at(4)), MemoryDevice::new(at(4)));
     a.write_at(at(2), &AlignedBuf::zeroed(1)).unwrap();
     assert_eq!(a.first_difference(&b), None);
 }
 
-/// Discarding any range leaves exactly the blocks outside it: compared with a plain model, over the edges of
-/// stripes and shards.
+/// A discard of any range leaves exactly the blocks outside it. The test compares with a plain model, across
+/// the edges of stripes and shards.
 #[test]
 fn discards_clear_exactly_their_range() {
     let blocks = 5000;
@@ -55,7 +55,7 @@ fn discards_clear_exactly_their_range() {
     }
 }
 
-/// Contents survive the way to a file and back, holes included; a file of odd length is filled up.
+/// Contents survive being written to a file and read back, holes included; a file of odd length is padded.
 #[test]
 fn images_on_files() {
     let directory = tempfile::tempdir().unwrap();
@@ -74,8 +74,8 @@ fn images_on_files() {
     assert!(matches!(missing, Err(DeviceError::NotFound { .. })));
 }
 
-/// Threads that write to places of their own, with snapshots taken meanwhile, find what they wrote; each
-/// snapshot holds whole blocks only.
+/// Threads that each write to their own blocks find what they wrote, while others take snapshots; each
+/// snapshot has only whole blocks.
 #[test]
 fn concurrent_writers() {
     let device = MemoryDevice::new(at(1024));

@@ -167,7 +167,7 @@ pub(super) fn set_direct(file: &File, direct: bool) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// Promises that the host's lists are read as the host writes them.
+    /// Promises that lines of the host's lists are understood.
     #[test]
     fn lists_of_the_host_are_understood() {
         let line = "1: FLOCK  ADVISORY  WRITE 5021 fe:00:9978199 0 EOF";

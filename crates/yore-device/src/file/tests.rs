@@ -1,4 +1,4 @@
-//! What only tests inside the module can see: how batches were carried out, and what stops after an error.
+//! Tests of what only the module itself can see: how batches are carried out, and what stops after an error.
 
 use super::*;
 use crate::{AlignedBuf, Device, DeviceError, Operation, ReadRequest, WriteRequest, BLOCK_SIZE};
@@ -44,7 +44,8 @@ fn write_then_compare(device: &FileDevice, seed: u64) {
     }
 }
 
-/// A batch of 1000 blocks equals single reads, through a ring where the host has them and without.
+/// A batch of 1000 blocks reads the same as single reads, both with rings, where the host has them, and
+/// without.
 #[test]
 fn batches_equal_single_requests_with_and_without_rings() {
     for direct in [Direct::Auto, Direct::Never] {
@@ -84,8 +85,8 @@ fn concurrent_batches() {
     });
 }
 
-/// A file that was truncated under us gives an error, from a batch as from a single read, with the request
-/// that failed; the requests that can be read are not in the way, and nothing hangs.
+/// If a file is truncated while it is open, a batch fails just as a single read does, and the error names the
+/// request that failed. Requests that can be read do not hide it, and nothing hangs.
 #[test]
 fn a_truncated_file_is_an_error() {
     for direct in [Direct::Auto, Direct::Never] {
@@ -117,9 +118,9 @@ fn a_truncated_file_is_an_error() {
     }
 }
 
-/// Somebody truncates an image that is in use. The next write behind its new end made it as long as before,
-/// with a hole where data was, and nobody noticed. Now no write makes it longer again, and each write and
-/// flush needs all bytes in use. What lies behind them may go.
+/// Somebody truncates an image that is in use. Once the next write beyond its new end made it as long as
+/// before, with a hole where data had been, and nobody noticed. Now no write makes it longer again, and each
+/// write and flush requires that all bytes in use are there. What lies beyond them may go.
 #[test]
 fn a_file_that_was_shortened_is_not_written() {
     const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -152,8 +153,8 @@ fn a_file_that_was_shortened_is_not_written() {
     }
 }
 
-/// After a failed write every later write, flush and discard is refused and names the first error; reads go
-/// on. The descriptor is replaced by one that cannot write, which makes the host refuse.
+/// After a failed write, every later write, flush and discard is refused and names the first error; reads go
+/// on. To make the host refuse a write, the test replaces the descriptor by one that cannot write.
 #[test]
 fn nothing_is_written_after_an_error() {
     let (directory, mut device) = image(Direct::Never);
@@ -180,8 +181,8 @@ fn nothing_is_written_after_an_error() {
     device.read_at(0, &mut block.clone()).unwrap();
 }
 
-/// A process that was forked after a batch runs batches of its own, with a ring of its own, and leaves its
-/// parent's alone: daemons open a volume and then fork.
+/// Daemons open a volume and then fork. A process that was forked after a batch runs its own batches, on its
+/// own ring, and leaves its parent's ring alone.
 #[test]
 fn rings_are_not_shared_over_a_fork() {
     let (_directory, device) = image(Direct::Auto);
@@ -206,8 +207,8 @@ fn rings_are_not_shared_over_a_fork() {
     write_then_compare(&device, 5);
 }
 
-/// A short transfer is continued from where the host can go on: any byte through the page cache, the last
-/// whole block under direct I/O; and one that makes no headway is an error, not a loop.
+/// A short transfer continues where the host can go on: at any byte through the page cache, after the last
+/// whole block under direct I/O. One that makes no progress is an error, not a loop.
 #[test]
 fn short_transfers_are_continued_where_possible() {
     use host::{progress, Direction::Read, Direction::Write};

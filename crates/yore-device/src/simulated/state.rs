@@ -178,7 +178,8 @@ impl Default for CrashPlan {
 mod tests {
     use super::*;
 
-    /// Promises that every name is read back as what printed it, and that nothing else is taken for a name.
+    /// Promises that every printed name is read back as the state it names, and that nothing else is taken
+    /// for a name.
     #[test]
     fn names_are_read_back() {
         let choices = [

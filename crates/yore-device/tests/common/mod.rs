@@ -1,4 +1,4 @@
-//! A small generator of reproducible bytes, and shorthands.
+//! Reproducible bytes, and shorthands.
 
 use yore_device::{AlignedBuf, Device, BLOCK_SIZE};
 
