@@ -1,4 +1,4 @@
-//! Promises that appending and forcing allocate no memory once the buffers have their sizes.
+//! Promises that appending and forcing allocate no memory once the buffers have grown.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,14 +11,14 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting for each thread.
+/// The system's allocator, with a count of allocations for each thread.
 struct Counting;
 
-// SAFETY: everything is passed on to the system's allocator unchanged; growing and zeroing use these two by
-// default.
+// SAFETY: everything is passed on to the system's allocator unchanged; by default, growing and zeroing use
+// these two functions.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is ending counts no more.
+        // A thread that is ending no longer counts.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         // SAFETY: the caller keeps the contract of `alloc`, which is the same.
         unsafe { System.alloc(layout) }

@@ -1,8 +1,8 @@
-//! Promises of a log that loses power: what is found is what was forced, possibly followed by the records of
-//! the one batch that was being written, and never anything else; however often it crashes again, and
-//! whatever the next session writes over what was left.
+//! Promises of a log that loses power: recovery finds what was forced, possibly followed by the records of
+//! the one batch that was being written, and never anything else. This holds however often the log crashes
+//! again, and whatever the next session writes over what was left.
 //!
-//! Everything is derived from the seeds and crash states that failures print: run the test again, and it is
+//! Everything follows from the seeds and crash states that failures print, so a second run of the test does
 //! the same.
 
 mod common;
@@ -40,14 +40,14 @@ struct Note {
     appended: u64,
 }
 
-/// The contents of a record: of its number and of the session that appended it, so that records of a session
-/// that was forgotten are recognised; but for `alike`, of its number alone.
+/// The contents of a record. They depend on its number and on the session that appended it, so that records
+/// of a forgotten session are recognised. With `alike` they depend on the number alone.
 fn body(number: u64, session: u64, alike: bool) -> Vec<u8> {
     let length = (contents(number, 8)[0] as usize * 53) % 7000;
     contents(if alike { number } else { number ^ session << 32 }, length)
 }
 
-/// Appends, forces and releases at random, and notes what is promised, in marks.
+/// Appends, forces and releases at random, and notes in marks what is promised.
 fn work(
     device: &SimulatedDevice,
     log: &Log,
@@ -86,7 +86,7 @@ fn work(
     }
 }
 
-/// Checks what recovery of a crashed medium gives, and gives its end.
+/// Checks what recovery of a crashed medium gives; returns the end that it found.
 fn judge(
     medium: &MemoryDevice,
     region: Region,
@@ -103,7 +103,7 @@ fn judge(
     let next = end.position.number.0;
     assert!(records.iter().map(|r| r.number.0).eq(first..next), "{context}: {records:?}");
     assert!(next >= note.forced.max(first), "{context}: only up to {next}, {} were forced", note.forced);
-    // The mark after an append may not have come yet.
+    // The mark after an append may not have been set yet.
     let appended = notes.last().expect("a note").appended;
     assert!(next <= appended.max(first), "{context}: {next} of {appended}");
     for record in &records {
@@ -119,7 +119,8 @@ fn judge(
     end
 }
 
-/// Every crash of one session, then of a second one that goes on where the first was torn, then of a third.
+/// Every crash of one session, then of a second one that goes on where the first one was torn, then of a
+/// third.
 fn crash_and_crash_again(seed: u64, alike: bool, tearing: Tearing) -> u64 {
     let mut random = Random::new(seed + 1);
     let blocks = 5 + random.below(10);
@@ -193,7 +194,7 @@ fn second(
     judged
 }
 
-/// The whole of it, with records that differ from session to session, so that no forgotten record comes back
+/// The whole story, with records that differ from session to session, so that no forgotten record comes back
 /// unseen.
 #[test]
 fn a_crash_leaves_what_was_forced() {
@@ -201,8 +202,8 @@ fn a_crash_leaves_what_was_forced() {
     assert!(judged > 2000, "only {judged} states");
 }
 
-/// The same with callers who append the same again after a crash, and with devices that only tear between
-/// blocks.
+/// The same story with callers who append the same records again after a crash, and with devices that tear
+/// writes only between blocks.
 #[test]
 fn a_crash_leaves_what_was_forced_by_callers_who_try_again() {
     let sectors: u64 = (100..107).map(|seed| crash_and_crash_again(seed, true, Tearing::Sectors)).sum();
@@ -210,7 +211,8 @@ fn a_crash_leaves_what_was_forced_by_callers_who_try_again() {
     assert!(sectors > 1000 && blocks > 1000, "only {sectors} and {blocks} states");
 }
 
-/// All 2^n states of a torn batch of up to 16 sectors: nothing of it is found unless all of it is there.
+/// A torn batch of up to 16 sectors has 2^n states. In each of them, nothing of it is found unless all of it
+/// is there.
 #[test]
 fn every_torn_batch_is_found_whole_or_not_at_all() {
     for (length, blocks) in [(100, 1), (3900, 1), (4100, 2), (7900, 2)] {
@@ -218,7 +220,7 @@ fn every_torn_batch_is_found_whole_or_not_at_all() {
         // Not zeros, so that every sector of the batch changes something.
         device.write_at(0, &vec![0xa5; 16 * BLOCK_SIZE]).unwrap();
         device.flush().unwrap();
-        // Around the ring's end.
+        // The batch goes around the end of the ring.
         let region = Region { first_block: 2, blocks: 5 };
         let start = Position { block: 2, ..Position::start(ID) };
         let log = Log::open(device.clone(), region, ID, 1, End::at(start)).unwrap();
@@ -247,10 +249,10 @@ fn every_torn_batch_is_found_whole_or_not_at_all() {
     }
 }
 
-/// The story that the start of a session is for. A batch T is torn: its first sector is there, its second is
-/// not. The caller is told that the record is lost, and appends another one that has the same bytes there.
-/// Whatever a crash leaves of that, T's record does not come back. Nor where T's missing bytes are zeros, of
-/// which every batch has many.
+/// This story is why a session begins with a start. A batch T is torn: its first sector is there, its second
+/// is not. The caller learns that the record is lost, and appends another one that has the same bytes in that
+/// second sector. Whatever a crash leaves of that one, T's record does not come back. It does not come back
+/// either if T's missing bytes are zeros, of which every batch has many.
 #[test]
 fn a_torn_batch_is_never_completed_by_the_next_session() {
     for shared in [contents(5, 2000), vec![0; 2000], vec![0; 4000]] {
@@ -296,9 +298,9 @@ fn a_torn_batch_is_never_completed_by_the_next_session() {
     }
 }
 
-/// After a mere crash of the process, what it wrote last can be read and is not durable. Recovery believes
-/// it, so it makes it durable: else the next session's batches could reach the medium before the batch that
-/// they are chained to.
+/// After a mere crash of the process, its last writes can be read but are not durable. Recovery believes
+/// them, so it makes them durable: otherwise the next session's batches could reach the medium before the
+/// batch that they are chained to.
 #[test]
 fn what_recovery_gives_is_durable() {
     let region = Region { first_block: 0, blocks: 8 };
@@ -326,8 +328,8 @@ fn what_recovery_gives_is_durable() {
     }
 }
 
-/// Crashes of a stand-alone log, at every entry of create, appends, trims, unmounts and mounts: what was
-/// promised is there, what was trimmed is gone, and the log can be used.
+/// A stand-alone log crashes at every entry of the trace of its creation, and of appends, trims, unmounts and
+/// mounts. What was promised is there, what was trimmed is gone, and the log can be used.
 #[test]
 fn a_log_file_survives_crashes() {
     for seed in 0..6 {
@@ -403,16 +405,16 @@ enum Step {
     /// A record that fits beside others in a block, or one that does not.
     Append(usize),
     Force,
-    /// The owner needs nothing any more of what was appended, forced or not.
+    /// The owner no longer needs anything that was appended, forced or not.
     Release,
     /// The process ends, and another one opens the log.
     Reopen,
-    /// A force whose flush fails, and then the same.
+    /// A force whose flush fails, and then a reopen.
     FailAndReopen,
 }
 
-/// All histories of four steps after a first one, and all, or where there are too many a choice, of the
-/// states that a crash could leave of each.
+/// All histories of four steps after a first one, and for each all states that a crash could leave, or a
+/// choice of them if there are too many.
 #[test]
 fn every_short_history_survives_every_crash() {
     use Step::*;
@@ -444,7 +446,7 @@ fn every_short_history_survives_every_crash() {
                 Reopen | FailAndReopen => {
                     if matches!(step, FailAndReopen) {
                         device.fail(yore_device::simulated::Fault::FlushError { nth: 1 }.into());
-                        // Where there is nothing to write nothing fails.
+                        // If there is nothing to write, nothing fails.
                         let failed = log.force_all().is_err();
                         assert_eq!(failed, log.check().is_err());
                         device.fail(Default::default());

@@ -1,6 +1,6 @@
-//! Promises of a log whose medium is bad: what was durable and is no longer there is named, with the records
-//! before it given; and no bytes whatever make recovery panic, run on for ever, or take more memory than a
-//! batch has.
+//! Promises of a log whose medium is bad. If something durable is no longer there, the error names it, and
+//! the records before it are given. No bytes make recovery panic, run for ever, or take more memory than a
+//! batch needs.
 
 mod common;
 
@@ -14,7 +14,7 @@ use yore_log::{recover, End, Log, LogError, LogFile, LogId, Lsn, Position, Regio
 
 const ID: LogId = LogId(0xdada);
 
-/// Goes through a log: how many records come before the end or the error.
+/// Goes through a log; returns how many records come before the end or the error.
 fn walk(device: Arc<dyn Device>, region: Region, from: Position) -> (u64, Result<End, LogError>) {
     let mut recovered = match recover(device, region, ID, from) {
         Ok(recovered) => recovered,
@@ -29,7 +29,7 @@ fn walk(device: Arc<dyn Device>, region: Region, from: Position) -> (u64, Result
             }
             Ok(None) => return (count, recovered.end()),
             Err(error) => {
-                // It stays so.
+                // The error stays.
                 assert_eq!(recovered.next_record().unwrap_err(), error);
                 return (count, Err(error));
             }
@@ -54,13 +54,13 @@ fn written(device: Arc<dyn Device>, region: Region, start: Position, batches: u6
     (log, written_at)
 }
 
-/// Any bit that flips in any batch but the last is damage at that batch, and the records before it are given.
-/// In the last batch it is taken for the end, as it must be.
+/// Any flipped bit in any batch but the last is damage at that batch, and the records before it are given. In
+/// the last batch it is taken for the end, as it must be.
 #[test]
 fn a_flipped_bit_is_damage() {
     let region = Region { first_block: 3, blocks: 16 };
     let device = Arc::new(MemoryDevice::new(20 * BLOCK_SIZE as u64));
-    // Around the end of the ring.
+    // The log goes around the end of the ring.
     let start = Position { block: 12, ..Position::start(ID) };
     let (log, written_at) = written(device.clone(), region, start, 5);
     let end_block = region.first_block + log.position().block;
@@ -92,8 +92,8 @@ fn a_flipped_bit_is_damage() {
     }
 }
 
-/// A write that the device never stored, or stored elsewhere, is damage as soon as another batch follows: in
-/// the first lap, where zeros are left in its place, and in later ones, where older batches are.
+/// A write that the device never stored, or stored elsewhere, is damage as soon as another batch follows.
+/// This holds in the first lap, where zeros are in its place, and in later laps, where older batches are.
 #[test]
 fn a_lost_write_is_damage() {
     for lost in 1..60 {
@@ -121,7 +121,7 @@ fn a_lost_write_is_damage() {
                 let (_, end) = walk(device.clone(), region, from);
                 let first_start = lost == 1;
                 match end {
-                    // The lost one is the last one.
+                    // The lost batch is the last one.
                     Ok(_) => assert!(more == 0 && !first_start, "{fault:?} after {more}"),
                     Err(LogError::Damaged { number, .. }) => {
                         assert!(more > 0 || first_start);
@@ -154,8 +154,8 @@ fn a_torn_batch_after_a_damaged_one_is_damage() {
     assert!(matches!(end, Err(LogError::Damaged { number: Lsn(3), .. })), "{end:?}");
 }
 
-/// A position that the ring has overwritten since, or that belongs to another log, is not taken for the end
-/// where the log goes on.
+/// If the ring has overwritten a position since, or the position belongs to another log, it is not taken for
+/// the end as long as the log goes on.
 #[test]
 fn a_stale_position_is_damage() {
     let region = Region { first_block: 0, blocks: 9 };
@@ -181,7 +181,7 @@ fn a_stale_position_is_damage() {
     assert!(matches!(walk(device, region, wrong_chain).1, Err(LogError::Damaged { .. })));
 }
 
-/// A batch that is bad is told of by the reader by number, too, and others are still read.
+/// A read by number reports a bad batch, too, and others can still be read.
 #[test]
 fn reading_by_number_verifies() {
     let region = Region { first_block: 0, blocks: 16 };
@@ -206,8 +206,8 @@ fn reading_by_number_verifies() {
     assert!(read.last().is_some_and(|last| last.is_err()));
 }
 
-/// An unmounted stand-alone log knows how far it reached: even its last batch cannot be lost unseen. And one
-/// damaged anchor is made up for by the other, while it still can.
+/// An unmounted stand-alone log knows how far it reached: even its last batch cannot be lost unseen. If one
+/// anchor is damaged, the other one stands in for it as long as it can.
 #[test]
 fn an_unmounted_log_file_knows_its_end() {
     let device = Arc::new(MemoryDevice::new(16 * BLOCK_SIZE as u64));
@@ -238,7 +238,7 @@ fn an_unmounted_log_file_knows_its_end() {
     assert!(matches!(LogFile::mount(none, region), Err(LogError::NotALog { .. })));
 }
 
-/// Makes the checksums of a batch header right again: those who forge bytes can do that too.
+/// Makes the checksums of a batch header right again, as somebody who forges bytes could.
 fn reseal(bytes: &mut [u8], block: usize) {
     let start = block * BLOCK_SIZE;
     let length = u32::from_le_bytes(bytes[start + 24..start + 28].try_into().unwrap()) as usize;
@@ -254,8 +254,9 @@ fn reseal(bytes: &mut [u8], block: usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Real logs with wild changes whose checksums are right again, read from real and from wild positions,
-    /// end in an end or an error, with no more records than there can be; so do bytes that are no log at all.
+    /// Reading ends with an end or an error, and gives no more records than there can be. The logs are real
+    /// ones with wild changes and right checksums, read from real and from wild positions, and bytes that are
+    /// not a log at all.
     #[test]
     fn any_bytes_end_in_an_end_or_an_error(
         seed in any::<u64>(),
@@ -272,7 +273,7 @@ proptest! {
         let mut bytes = device.to_bytes();
         for _ in 0..changes {
             let block = written_at[random.below(written_at.len() as u64) as usize].0 as usize;
-            // In the header, or in the first record's.
+            // A byte of the batch's header, or of the first record's.
             let at = block * BLOCK_SIZE + random.below(104) as usize;
             bytes[at] = match extreme { true => 0xff * random.below(2) as u8, false => random.next() as u8 };
             if random.below(4) > 0 {
@@ -290,7 +291,7 @@ proptest! {
         let (count, end) = walk(device.clone(), region, from);
         prop_assert!(count <= 12 * BLOCK_SIZE as u64 / 24);
         if let Ok(end) = end {
-            // What was accepted can be appended to, and read.
+            // An accepted log can be appended to, and read.
             let log = match Log::open(device.clone(), region, ID, u64::MAX, end) {
                 Ok(log) => log,
                 Err(LogError::SessionNotNew { .. } | LogError::BadPosition { .. }) => return Ok(()),
@@ -305,7 +306,7 @@ proptest! {
                 Err(other) => panic!("{other}"),
             }
         }
-        // As a stand-alone log it is none, whatever it is.
+        // As a stand-alone log it is refused or not; it must not panic.
         let _ = LogFile::mount(device, region);
     }
 }

@@ -12,7 +12,8 @@ use yore_log::{LogError, LogFile, Lsn, Region};
 
 const CHILD: &str = "YORE_LOG_TEST_KILL_CHILD";
 
-/// What the child does: appends for ever, keeps 50 records, and prints the number of each that is durable.
+/// The child's work: it appends for ever, keeps 50 records, and prints the number of each one that is
+/// durable.
 fn child(path: &str) {
     let device = Arc::new(FileDevice::open(path, OpenOptions::default()).unwrap());
     let region = Region::whole(&*device);
@@ -28,8 +29,8 @@ fn child(path: &str) {
     }
 }
 
-/// Killed again and again at arbitrary instants, each time after a different number of acknowledgements, the
-/// log has every acknowledged record that it still keeps, and whole.
+/// The process is killed again and again at arbitrary instants, each time after a different number of
+/// acknowledgements. The log has, whole, every acknowledged record that it still keeps.
 #[test]
 fn a_killed_process_loses_nothing_acknowledged() {
     if let Ok(path) = std::env::var(CHILD) {
@@ -50,7 +51,7 @@ fn a_killed_process_loses_nothing_acknowledged() {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut left = 5 + round * 17;
-        // The harness prints words of its own, also on the same line.
+        // The test harness prints words of its own, even on the same line.
         let mut note = |line: std::io::Result<String>| {
             let line = line.unwrap();
             let number = line.split_once("acknowledged ").map(|(_, number)| number.parse::<u64>());

@@ -1,5 +1,5 @@
-//! Promises of a log without crashes: what is appended is read back, by number, in sequence and by recovery,
-//! over many laps, in little space, and errors of the device stop it.
+//! Promises of a log without crashes: what is appended is read back by number, in sequence and by recovery,
+//! over many laps and in little space. Errors of the device stop the log.
 
 mod common;
 
@@ -27,7 +27,8 @@ fn all(device: Arc<dyn Device>, region: Region, from: Position) -> (Vec<OwnedRec
     (records, recovered.end().unwrap())
 }
 
-/// Records come back from recovery, from any position taken on the way, in numbers' order and whole.
+/// Recovery from any position that was noted on the way gives the records whole and in the order of their
+/// numbers.
 #[test]
 fn records_come_back_from_any_position() {
     let device = memory(200);
@@ -45,7 +46,7 @@ fn records_come_back_from_any_position() {
             log.force(Lsn(n - 2)).unwrap();
         }
     }
-    // Not everything is durable, yet all can be read.
+    // Not everything is durable, but all of it can be read.
     for n in 1..=60u64 {
         let record = log.read(Lsn(n)).unwrap();
         assert_eq!(record.contents, contents(n, (n * 37 % 9000) as usize));
@@ -71,7 +72,7 @@ fn records_come_back_from_any_position() {
     assert!(bytes[..30 * BLOCK_SIZE].iter().chain(&bytes[180 * BLOCK_SIZE..]).all(|&b| b == 0));
 }
 
-/// A small ring goes round hundreds of times, over many sessions, and keeps exactly what was not released.
+/// A small ring is filled hundreds of times over, in many sessions, and keeps exactly what was not released.
 #[test]
 fn the_ring_goes_round() {
     for seed in 0..8 {
@@ -124,7 +125,7 @@ fn the_ring_goes_round() {
     }
 }
 
-/// What is free is what fits: a record of `free_bytes` is taken, one of 8 bytes more is not.
+/// Exactly what is free fits: a record of `free_bytes` is accepted, one of 8 bytes more is not.
 #[test]
 fn free_bytes_are_exact() {
     for seed in 0..300 {
@@ -154,7 +155,8 @@ fn free_bytes_are_exact() {
     }
 }
 
-/// More than a batch holds becomes several, each flushed before the next; records up to the limit are taken.
+/// What is too much for a batch becomes several batches, each flushed before the next; records up to the
+/// limit are accepted.
 #[test]
 fn large_batches_are_split() {
     let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(80 << 20)));
@@ -178,8 +180,8 @@ fn large_batches_are_split() {
     }
 }
 
-/// An error of a write or a flush is told to this and every later append and force; reading goes on; what was
-/// durable before stays so. Nothing is written after it.
+/// After an error of a write or a flush, this and every later append and force gets that error. Reads go on,
+/// and what was durable before stays so. Nothing is written any more.
 #[test]
 fn errors_of_the_device_stick() {
     for fault in [Fault::WriteError { nth: 1 }, Fault::FlushError { nth: 1 }] {
@@ -209,7 +211,7 @@ fn errors_of_the_device_stick() {
     }
 }
 
-/// What a caller gets wrong is an error that changes nothing.
+/// A caller's mistake gives an error and changes nothing.
 #[test]
 fn mistakes_are_errors() {
     let device = memory(16);

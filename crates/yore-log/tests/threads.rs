@@ -1,5 +1,5 @@
-//! Promises of a log that many threads use at once: every record that was acknowledged is there, and those
-//! who wait together share a flush.
+//! Promises of a log that many threads use at once: every acknowledged record is there, and threads that wait
+//! together share a flush.
 
 mod common;
 
@@ -25,7 +25,7 @@ struct Gate {
     appended: Mutex<u64>,
     changed: Condvar,
     flushes: Mutex<u64>,
-    /// Its flush panics.
+    /// Whether its flush panics.
     broken: bool,
 }
 
@@ -56,8 +56,8 @@ impl Hook for Gate {
     }
 }
 
-/// While one flush runs, everybody else appends: they all are covered by the next one. So 64 forces take
-/// three flushes at most, one of them for the start of the session.
+/// While one flush runs, everybody else appends, and the next flush covers them all. So 64 forces take at
+/// most three flushes, one of them for the start of the session.
 #[test]
 fn those_who_wait_together_share_a_flush() {
     const THREADS: u64 = 64;
@@ -80,8 +80,8 @@ fn those_who_wait_together_share_a_flush() {
     }
 }
 
-/// When the one who writes panics, those who wait for it are told, and so is everybody who comes later. Once
-/// they waited for ever.
+/// When the thread that writes panics, the threads that wait for it get an error, and so does every later
+/// one. Once they waited for ever.
 #[test]
 fn those_who_wait_for_a_panic_are_told() {
     const THREADS: u64 = 8;
@@ -149,7 +149,8 @@ fn what_was_acknowledged_is_there() {
     }
 }
 
-/// Readers of a small ring, while others append and release, get the record or are told that it is forgotten.
+/// Threads that read a small ring, while others append and release, get the record or learn that it is
+/// forgotten.
 #[test]
 fn readers_get_the_record_or_are_told() {
     let device = Arc::new(MemoryDevice::new(12 * BLOCK_SIZE as u64));
@@ -190,7 +191,7 @@ fn readers_get_the_record_or_are_told() {
     });
 }
 
-/// Everybody who waits for a flush that fails is told.
+/// Everybody who waits for a flush learns that it failed.
 #[test]
 fn a_failed_flush_is_told_to_all() {
     use yore_device::simulated::Fault;

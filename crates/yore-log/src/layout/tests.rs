@@ -1,5 +1,5 @@
-//! Promises: the tables and values of `docs/FORMAT.md`, "The log", are what the code does, and what is read
-//! from any bytes is what was written or nothing.
+//! Promises: the tables and values of `docs/FORMAT.md`, "The log", are those of the code. Reading any bytes
+//! gives what was written, or nothing.
 
 use std::mem::{offset_of, size_of};
 
@@ -58,7 +58,7 @@ fn values_are_the_values() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/FORMAT.md");
     let page = std::fs::read_to_string(path).expect("FORMAT.md");
     let (_, log) = page.split_once("\n## The log\n").expect("a section on the log");
-    // Where the document breaks its lines says nothing.
+    // Line breaks in the document mean nothing.
     let log = log.split_whitespace().collect::<Vec<_>>().join(" ");
     let escape = |magic: [u8; 8]| magic.escape_ascii().to_string();
     for text in [
@@ -72,7 +72,7 @@ fn values_are_the_values() {
     }
 }
 
-/// Positions survive being bytes, and the first bytes are the first field.
+/// Positions survive being turned into bytes and back, and the first bytes are the first field.
 #[test]
 fn positions_are_plain_data() {
     let position = Position { number: Lsn(1), sequence: u64::MAX, block: 3, chain: 0x0102_0304_0506_0708 };
