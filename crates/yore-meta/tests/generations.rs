@@ -1,5 +1,5 @@
-//! Generations through the public API of the layer: what was synced is there; what was not is absent as a
-//! whole; and a crash at any moment leaves exactly one generation (rules 1, 2, 11).
+//! Generations, through the public API of the layer. What was synced is there, what was not is wholly absent,
+//! and a crash at any moment leaves exactly one generation (rules 1, 2, 11).
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -213,8 +213,8 @@ fn a_lost_write_is_an_error_and_not_old_data() {
             set_all(&meta, &[addr], 2);
             meta.close().unwrap();
             drop(meta);
-            // After each opening, slots are taken from the zone's beginning: the next copy goes where the
-            // copy of value 1 is.
+            // After each opening, slots are taken from the beginning of the zone, so the next copy goes where
+            // the copy of value 1 is.
             let meta = Meta::open(device.clone(), options()).unwrap();
             set_all(&meta, &[addr], 3);
             if lost > 0 {
@@ -239,7 +239,7 @@ fn a_lost_write_is_an_error_and_not_old_data() {
             if lost == 1 {
                 assert_eq!((c.structure, c.addr, c.owner), ("metadata block", Some(addr), Some(OWNER)));
             }
-            // The bytes that are there instead are sound in themselves: only the checksum above them reveals
+            // The bytes that are there instead are sound in themselves; only the checksum above them reveals
             // the loss.
             let mut there = [0; BLOCK_SIZE];
             device.read_at(c.block.unwrap().0 * BLOCK_SIZE as u64, &mut there).unwrap();

@@ -1,6 +1,6 @@
-//! What the metadata layer promises to callers that note file data in the intent log: notes that were taken
-//! back do not come back, there is room for the notes that are carried over, and flushes come in order. And
-//! nobody waits for a writer that panicked.
+//! What the metadata layer promises to callers that note file data in the intent log. Notes that were taken
+//! back do not come back, there is room for notes that are carried over, and flushes come in order. Nobody
+//! waits for a writer that panicked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
@@ -34,7 +34,7 @@ fn make(device: &dyn Device, log_blocks: u64) {
     mkfs(device, &options).unwrap();
 }
 
-/// No generations except those that a caller or the log needs.
+/// Opens a volume that writes no generation unless a caller or the log needs one.
 fn open(device: Arc<dyn Device>) -> Arc<Meta> {
     let commit_interval = Duration::from_secs(3600);
     let options = MetaOptions { read_only: false, engine: None, cache_bytes: 8 << 20, commit_interval };
@@ -187,7 +187,7 @@ fn files_noted_with_their_size_alone_are_counted() {
     assert!(note_page(&meta, 100, 1));
 }
 
-/// Whether a flush came between the write of data at `elsewhere` and the log's record after it.
+/// Whether a flush came between the write of data at `elsewhere` and the next record of the log.
 fn is_flushed_before_the_record(take_back: impl Fn(&Meta)) -> bool {
     let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(64 << 20)));
     make(&*device, 64);
@@ -297,9 +297,9 @@ fn nobody_waits_for_a_writer_that_panicked() {
     assert!(matches!(meta.close(), Err(MetaError::Stopped { .. })));
 }
 
-/// The same when a caller's own thread panics while it writes or flushes a record. Other callers that want
-/// their records durable get an error, whether they waited for that record or come later. So do callers that
-/// want a generation, which has data to carry over in the log. Once they waited for ever.
+/// The same happens when a caller's own thread panics while it writes or flushes a record. Other callers that
+/// want their records durable get an error, whether they waited for that record or come later. So do callers
+/// that want a generation, which has data to carry over in the log. Once they waited for ever.
 #[test]
 fn nobody_waits_for_a_leader_that_panicked() {
     for fatal in [Fatal::Writes, Fatal::Flushes] {

@@ -54,8 +54,8 @@ impl Slots {
 mod tests {
     use super::*;
 
-    /// The search for a slot goes round the zone and never takes one that is used, and the gaps are what is
-    /// left: the slots of a full generation and of the one before it fit beside each other.
+    /// The search for a slot goes round the zone and never takes a used one; the gaps are the slots that are
+    /// left. So the slots of a full generation and of the one before it fit beside each other.
     #[test]
     fn slots_are_taken_in_turn_and_the_gaps_are_the_rest() {
         let (first, end) = (FIRST_SLOT, ZONE_BLOCKS);
