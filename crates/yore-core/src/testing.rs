@@ -1,4 +1,4 @@
-//! What the unit tests of this crate and of those above use: a volume in memory, and random numbers that are
+//! What unit tests of this crate and of the crates above use: a volume in memory, and random numbers that are
 //! the same everywhere.
 
 use std::sync::Arc;

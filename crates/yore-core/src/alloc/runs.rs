@@ -207,7 +207,7 @@ mod tests {
         Availability::of(BitmapRef::new(&block), usable)
     }
 
-    /// A fresh group offers everything but one aligned run, and offers that run too when asked for it.
+    /// A fresh group offers everything but one aligned run, and offers that run, too, if asked for it.
     #[test]
     fn one_zone_is_withheld_until_nothing_else_is_left() {
         let mut g = group(BITS_PER_GROUP);

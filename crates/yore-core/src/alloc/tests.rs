@@ -1,4 +1,4 @@
-//! Promises, taking and giving back over a real metadata layer on a device in memory.
+//! Blocks are promised, taken and given back, over a real metadata layer on a device in memory.
 
 use super::*;
 use crate::Error;
@@ -73,7 +73,8 @@ fn promises_are_kept() {
     meta.close().unwrap();
 }
 
-/// Metadata grows into groups that were never used, then into aligned free room; an empty zone comes back.
+/// Metadata grows into groups that were never used, then into aligned free runs; the blocks of an empty zone
+/// are given back.
 #[test]
 fn metadata_grows_and_shrinks() {
     let (meta, alloc) = open(300 << 20);
@@ -89,7 +90,7 @@ fn metadata_grows_and_shrinks() {
     meta.close().unwrap();
 }
 
-/// Damaged extents do not name data blocks; that is an error, not a panic.
+/// Damaged extents may name blocks that cannot hold data; that is an error, not a panic.
 #[test]
 fn impossible_runs_are_corruption() {
     let (meta, alloc) = open(300 << 20);

@@ -176,7 +176,7 @@ fn behaves_as_a_map_with_sparse_keys_and_large_values() {
 
 #[test]
 fn behaves_as_a_map_where_nodes_hold_few_cells() {
-    // Values are so long that a leaf holds two or three: many levels of one-cell leaves come and go.
+    // Values are so long that a leaf has room for two or three: many levels of one-cell leaves come and go.
     against_map(13, 600, 1990, 24);
 }
 
@@ -192,7 +192,7 @@ fn a_hundred_thousand_keys_in_order_fill_nodes_and_come_off_from_the_end() {
     let (counted, used) = verify(&ground.meta, &tree, &map);
     assert_eq!(counted, nodes);
     assert!(used * 10 >= counted as usize * NODE_PAYLOAD_BYTES * 8, "leaves of an ascending load are full");
-    // Step by step, as the extents of a file are freed.
+    // Keys are removed step by step, as the extents of a file are freed.
     while let Some((&last, _)) = map.iter().next_back() {
         let first = last.saturating_sub(499);
         nodes += ground.change(&mut tree, (first, last), 0, |t, op| {
@@ -336,7 +336,7 @@ fn damaged_trees_give_errors() {
     let all = |tree: &Tree| tree.scan(&meta, &key(0), &mut |_, _| Ok(true));
     all(&tree).unwrap();
 
-    // Another owner's node, and a level that does not descend.
+    // The node of another owner, and a level that does not descend.
     for (at, what) in [(16, "owner"), (24, "incarnation"), (5, "level"), (4, "kind")] {
         damage(&meta, &leaf, |b| b[at] ^= 1);
         assert!(is_corruption(tree.get(&meta, &first, |_| ())), "{what}");
@@ -366,7 +366,7 @@ fn damaged_trees_give_errors() {
     assert!(is_corruption(all(&tree)));
     damage(&meta, &root, |b| *b = was);
     all(&tree).unwrap();
-    // Roots that are no roots.
+    // Roots that are not roots.
     let wrong = Tree { level: 2, ..tree };
     assert!(is_corruption(wrong.get(&meta, &first, |_| ())));
     let wrong = Tree { level: 200, ..tree };

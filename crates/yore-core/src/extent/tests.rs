@@ -1,4 +1,4 @@
-//! Edits of lists of extents, without a medium.
+//! Changes of lists of extents, without a medium.
 
 use super::*;
 use yore_format::Incarnation;
@@ -46,7 +46,7 @@ fn putting_splits_and_merges() {
     assert_eq!(e.growth(), 1);
 }
 
-/// Removing trims and splits; it leaves alone blocks that are shared or older than the event.
+/// A removal trims and splits extents; it does not free blocks that are shared or older than the event.
 #[test]
 fn removing_frees_what_may_be_freed() {
     let mut e = edit(&[(0, 5000, 10), (20, 6000, 10)]);
@@ -60,7 +60,7 @@ fn removing_frees_what_may_be_freed() {
     assert_eq!(e.freed.len(), 2);
 }
 
-/// Unwritten extents become written piece by piece and are one again in the end.
+/// Unwritten extents become written piece by piece, and in the end are one extent again.
 #[test]
 fn flags_split_and_join() {
     let mut e = edit(&[(0, 5000, 10)]);

@@ -74,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Agrees with a tree of all indexes.
+        /// A set agrees with a tree of all its indexes.
         #[test]
         fn agrees_with_a_tree(
             changes in prop::collection::vec((0u32..140, any::<bool>()), 0..200),
