@@ -205,7 +205,7 @@ impl Runs<'_, '_> {
 mod tests {
     use super::for_words;
 
-    /// Promises that masks cover exactly the bits asked for, also at and across word boundaries.
+    /// Promises that masks cover exactly the bits asked for, even at and across word boundaries.
     #[test]
     fn masks_cover_exactly_the_bits() {
         for (from, to) in [(0, 0), (0, 1), (63, 65), (0, 64), (64, 128), (5, 200), (127, 128)] {
