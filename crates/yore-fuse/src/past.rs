@@ -144,9 +144,9 @@ impl PastNodes {
     }
 
     /// Adds one lookup for a number that the kernel has; false if no known node has that number.
-    pub(crate) fn hold_again(&self, node: u64) -> bool {
-        let hold = |known: &mut Known| known.lookups += 1;
-        PastNodes::is_plain(node) || self.0.write().get_mut(&node).map(hold).is_some()
+    pub(crate) fn count_lookup_again(&self, node: u64) -> bool {
+        let count = |known: &mut Known| known.lookups += 1;
+        PastNodes::is_plain(node) || self.0.write().get_mut(&node).map(count).is_some()
     }
 
     /// The kernel gives back this many of its lookups.

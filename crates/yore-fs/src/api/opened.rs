@@ -83,7 +83,7 @@ impl Store {
             }
             drop(stop);
             let Some(store) = Weak::upgrade(&weak) else { return };
-            let kept = policy::event_due(&store)
+            let kept = policy::take_due_events(&store)
                 .and_then(|()| policy::retain_in_time(&store))
                 .and_then(|()| crate::ops::reap::free_set_aside(&store))
                 .and_then(|()| store.flush_aged())

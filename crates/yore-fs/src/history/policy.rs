@@ -440,14 +440,14 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
         let left = Duration::from_nanos(left);
         store.due.put(no, left);
     }
-    event_due(store)
+    take_due_events(store)
 }
 
 /// Takes the events that are due. An event for which a full volume has no room is soon due again.
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn event_due(store: &Arc<Store>) -> Result<()> {
+pub(crate) fn take_due_events(store: &Arc<Store>) -> Result<()> {
     for no in store.due.take(Instant::now()) {
         let cell = match store.cell(no) {
             Ok(cell) => cell,

@@ -125,7 +125,7 @@ impl Server {
         }
         // No directory has a number that encodes event and inode: somebody made this handle up.
         let is_directory = found.attr().kind == FileKind::Directory;
-        match is_directory != PastNodes::is_plain(parent.0) && self.past.hold_again(parent.0) {
+        match is_directory != PastNodes::is_plain(parent.0) && self.past.count_lookup_again(parent.0) {
             true => reply.entry(&self.config.timeout, &self.told(parent, found.attr()), generation),
             false => reply.error(errno(&Error::Stale)),
         }

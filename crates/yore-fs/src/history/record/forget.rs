@@ -68,7 +68,7 @@ impl Past {
         {
             let mut numbers = self.numbers.write();
             for event in events {
-                numbers.bury(*event);
+                numbers.note_dying_on_medium(*event);
             }
         }
         self.epoch.fetch_add(1, Ordering::AcqRel);
@@ -78,7 +78,7 @@ impl Past {
     pub(crate) fn is_forgetting(&self) -> bool {
         let is_dying = {
             let numbers = self.numbers.read();
-            !numbers.dying.is_empty() || !numbers.dead.is_empty()
+            !numbers.dying.is_empty() || !numbers.dying_on_medium.is_empty()
         };
         is_dying || self.expunging.count() > 0
     }
@@ -199,7 +199,7 @@ impl Past {
             let delta = index.remove(&mut op, &by_root);
             self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
         }
-        self.numbers.write().dead.remove(&number);
+        self.numbers.write().dying_on_medium.remove(&number);
         Ok(())
     }
 

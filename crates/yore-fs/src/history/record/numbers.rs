@@ -11,7 +11,7 @@ pub(super) struct Numbers {
     /// Invisible, but perhaps not so on the medium.
     pub(super) dying: BTreeMap<EventNo, Option<InodeNo>>,
     /// Dying, and so on the medium, too.
-    pub(super) dead: BTreeSet<EventNo>,
+    pub(super) dying_on_medium: BTreeSet<EventNo>,
     /// Events of directories that are kept or dying: they cover the inodes below.
     pub(super) directories: BTreeSet<EventNo>,
     /// Those of `directories` that no policy took: they also cover the excluded inodes below.
@@ -39,9 +39,9 @@ impl Numbers {
     }
 
     /// The medium has a dying event as dying, too.
-    pub(super) fn bury(&mut self, number: EventNo) {
+    pub(super) fn note_dying_on_medium(&mut self, number: EventNo) {
         let file = self.dying.remove(&number).flatten();
-        self.dead.insert(number);
+        self.dying_on_medium.insert(number);
         self.directories.remove(&number);
         self.asked.remove(&number);
         if let Some(file) = file {

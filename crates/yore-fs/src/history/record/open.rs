@@ -119,7 +119,7 @@ impl Past {
                     self.users.add(&event.row);
                     numbers.insert(event.number, &event.row);
                 }
-                EventState::Dying => drop(numbers.dead.insert(event.number)),
+                EventState::Dying => drop(numbers.dying_on_medium.insert(event.number)),
                 EventState::Forgotten => {
                     return Err(Corruption::new("event", "state", "kept or dying", "forgotten").into());
                 }

@@ -137,7 +137,7 @@ impl Past {
     /// Events that are to be forgotten, in ascending order.
     pub(crate) fn dying(&self) -> Vec<EventNo> {
         let numbers = self.numbers.read();
-        let all: BTreeSet<EventNo> = numbers.dying.keys().chain(&numbers.dead).copied().collect();
+        let all: BTreeSet<EventNo> = numbers.dying.keys().chain(&numbers.dying_on_medium).copied().collect();
         all.into_iter().collect()
     }
 

@@ -11,8 +11,8 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// Something is about to be removed from the shard.
-    pub(super) fn is_reduced(&mut self) {
+    /// Forgets the leaf hints: something is about to be removed from the shard.
+    pub(super) fn clear_hints(&mut self) {
         for hints in [&mut self.versions, &mut self.names, &mut self.changes] {
             hints.clear();
         }

@@ -51,7 +51,7 @@ impl Slot {
     }
 
     /// Enters the cell, inside an Op, with the tree unchanged since. For a tree of a shard, the caller has
-    /// called [`Shard::is_reduced`] before.
+    /// called [`Shard::clear_hints`] before.
     pub(super) fn insert(
         self,
         past: &Past,
