@@ -156,6 +156,52 @@ fn above_its_share_young_history_goes_oldest_first() {
     assert!(history >= 24 * MIB, "no more than was needed: {history}");
 }
 
+/// The share is of all that history takes, not of its data only. A volume whose history was nearly all rows
+/// stayed full although history took far more than its share: what would free space compared the share with
+/// the data, and said that nothing may go.
+#[test]
+fn rows_of_history_count_towards_its_share() {
+    let volume = volume(64);
+    rules(&volume, 24 * 60 * 60, 1);
+    let files: Vec<_> = (0..300).map(|n| format!("empty{n}")).collect();
+    for file in &files {
+        volume.write(file, "").unwrap();
+    }
+    let mut taken = vec![event(&volume, "/", "")];
+    for uid in 0..30 {
+        let set = SetAttr { uid: Some(uid), ..SetAttr::default() };
+        for file in &files {
+            let node = volume.node(file).unwrap();
+            volume.view().setattr(&Caller::superuser(), node.inode(), &set).unwrap();
+        }
+        taken.push(event(&volume, "/", ""));
+    }
+    let history = || volume.statfs().history_blocks() as usize * BLOCK;
+    let (share, data) = (64 * MIB / 100, volume.statfs().history_data_blocks as usize * BLOCK);
+    assert!(history() > share && data < share, "{} and {data}", history());
+    // All room is taken; then names want some.
+    let large = volume.write("large", "").and_then(|()| volume.node("large")).unwrap();
+    let all = FallocateMode::Allocate { keep_size: false };
+    let mut end = 0;
+    for step in [MIB, BLOCK] {
+        while volume.view().fallocate(large.inode(), end, step as u64, all).is_ok() {
+            end += step as u64;
+        }
+    }
+    assert_eq!(kept(&volume), taken, "who asks for data gets none of it: rows may free no block of data");
+    let name = |n| format!("a name that is as long as names of files may be {n:0200}");
+    for n in 0..20_000 {
+        if let Err(error) = volume.write(name(n), "") {
+            panic!("{error} after {n} files; history takes {} of {share}", history());
+        }
+        if kept(&volume) != taken {
+            break;
+        }
+    }
+    let left = kept(&volume);
+    assert!(left.len() < taken.len() && taken.ends_with(&left), "the oldest went: {left:?}");
+}
+
 /// History that is being read stays for some time, however much room is needed.
 #[test]
 fn what_is_read_stays() {

@@ -45,10 +45,14 @@ pub(super) enum Budget {
 /// How much the volume would free if it gave up all that the rule allows.
 fn most(store: &Arc<Store>, rule: &Rule<'_>, budget: Budget) -> Result<Most> {
     let sorted = rule.sort()?;
-    let history = store.past.space().data;
-    // Young events go until history has no more than its share, or none of them is left.
+    let space = store.past.space();
+    // Young events go until all history has no more than its share, or none of them is left. Then its data
+    // has no more either: at least what the data has beyond the share is freed. How much of the rest is data
+    // is not known before.
+    let is_over = space.blocks() > rule.share;
+    let any = !sorted.old.is_empty() || (is_over && !sorted.young.is_empty());
+    let history = space.data;
     let beyond = history.saturating_sub(rule.share);
-    let any = !sorted.old.is_empty() || (beyond > 0 && !sorted.young.is_empty());
     let numbers =
         |events: &[Event]| -> HashSet<EventNo> { events.iter().map(|event| event.number).collect() };
     let young = numbers(&sorted.young);
