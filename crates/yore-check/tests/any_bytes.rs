@@ -1,5 +1,5 @@
-//! Promises: whatever the bytes, a check ends with a report or an error, without a panic, in bounded time and
-//! memory; and no byte of a block in use can change unseen.
+//! Promises: whatever the bytes, a check ends with a report or an error, in bounded time and memory, and
+//! never panics. No byte of a block in use can change unseen.
 //!
 //! Each run prints its seed; `YORE_SEED=<seed>` replays it, `YORE_ROUNDS=<n>` makes it longer.
 
@@ -10,7 +10,7 @@ use yore_check::{check, CheckError, CheckOptions, Report};
 use yore_device::MemoryDevice;
 use yore_format::*;
 
-/// xorshift64*, enough to choose damages.
+/// xorshift64*, which is good enough to choose damages.
 struct Random(u64);
 
 impl Random {
@@ -47,7 +47,7 @@ fn volume() -> (MemoryDevice, Vec<u64>) {
     past::past().finish_with_written()
 }
 
-/// Puts the checksum right, so that the damage is looked at.
+/// Makes the checksum right again, so that the check looks at the damage behind it.
 fn reseal(device: &MemoryDevice, block: u64, bytes: &mut Block) {
     if block < 2 {
         let crc = checksum_except(bytes, 16);
@@ -63,14 +63,14 @@ fn checked(device: &MemoryDevice) -> Result<Report, CheckError> {
     let result = check(device, &CheckOptions { findings_max: 50 });
     if let Ok(report) = &result {
         assert!(report.findings.len() <= 50);
-        // What is shown to people is part of what must not fail.
+        // Printing the report must not fail either.
         assert!(report.to_string().lines().count() <= 53);
     }
     result
 }
 
-/// Promises that every byte of every block in use is covered: one that changes is found, or makes the
-/// superblock unusable.
+/// Promises that every byte of every block in use is covered: a change is found, or makes the superblock
+/// unusable.
 #[test]
 fn no_byte_in_use_changes_unseen() {
     let mut random = Random::new("no_byte_in_use_changes_unseen");
@@ -82,7 +82,7 @@ fn no_byte_in_use_changes_unseen() {
             let at = random.below(4096);
             bytes[at] ^= 1 + random.below(255) as u8;
             write(&device, block, &bytes);
-            // A stamp that differs makes a superblock torn, which is no damage: then the other one counts.
+            // A different stamp makes the superblock torn, which is not damage: the other one counts then.
             if block < 2 && at % 512 >= 504 {
                 let _ = checked(&device);
                 continue;
@@ -92,7 +92,7 @@ fn no_byte_in_use_changes_unseen() {
     }
 }
 
-/// Promises an end without a panic after random changes with right checksums, several at once, anywhere.
+/// Promises that the check ends, without a panic, after several random changes anywhere with right checksums.
 #[test]
 fn random_damage_never_panics() {
     let mut random = Random::new("random_damage_never_panics");
@@ -112,7 +112,7 @@ fn random_damage_never_panics() {
     }
 }
 
-/// Changes some bytes in ways that are likely to be looked at.
+/// Changes some bytes in ways that the check is likely to meet.
 fn damage(random: &mut Random, bytes: &mut Block, device: &MemoryDevice, blocks: &[u64]) {
     let at = match random.below(3) {
         0 => random.below(4088),
@@ -128,7 +128,7 @@ fn damage(random: &mut Random, bytes: &mut Block, device: &MemoryDevice, blocks:
             bytes[at..at + 8].copy_from_slice(&edge[random.below(edge.len())].to_le_bytes());
         }
         3 => {
-            // An address that exists, where perhaps another one was.
+            // An existing address, perhaps in place of another one.
             let addr = MetaAddr::new(ZoneNo(random.below(4) as u32), random.below(24) as u16);
             bytes[at..at + 8].copy_from_slice(&addr.0.to_le_bytes());
         }
@@ -144,7 +144,7 @@ fn damage(random: &mut Random, bytes: &mut Block, device: &MemoryDevice, blocks:
     }
 }
 
-/// Promises an end without a panic when everything but the superblock is noise.
+/// Promises that the check ends, without a panic, if everything but the superblock is noise.
 #[test]
 fn noise_never_panics() {
     let mut random = Random::new("noise_never_panics");
@@ -164,8 +164,8 @@ fn noise_never_panics() {
     }
 }
 
-/// Promises that trees of the greatest height, each node naming the next, and branches full of one address
-/// end.
+/// Promises that the check ends on a tree of the greatest height, in which each node names the next one, and
+/// on branches full of one address.
 #[test]
 fn deep_trees_and_loops_end() {
     let mut b = sound();
@@ -186,8 +186,8 @@ fn deep_trees_and_loops_end() {
     assert!(report.findings_count >= 2 * 255, "{report}");
 }
 
-/// Promises an end where many versions share a tree of the greatest height, begin at every level of it, and
-/// each of its branches names the next one twice: each state passes each node once.
+/// Promises that the check ends if many versions share a tree of the greatest height, begin at every level of
+/// it, and each of its branches names the next one twice. For each state, it visits each node once.
 #[test]
 fn deep_trees_of_many_versions_end() {
     let addr = |level: u8| MetaAddr::new(ZoneNo(2), 10 + u16::from(level));

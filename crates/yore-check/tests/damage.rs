@@ -1,6 +1,6 @@
-//! Promises: every damage that the checker knows is found, by its name and in its place, and nothing else is
-//! reported beside what the damage itself brings about. Each plant changes one structure of a sound volume
-//! and leaves the checksums right, unless checksums are what it is about.
+//! Promises: every damage that the checker knows is found by name and in its place, and nothing is reported
+//! that the damage does not itself bring about. Each plant changes one structure of a sound volume. It leaves
+//! the checksums right, unless it is about checksums.
 
 mod common;
 #[path = "damage/past.rs"]
@@ -20,7 +20,7 @@ use yore_format::layout::*;
 use yore_format::*;
 use Problem::*;
 
-/// A damage: its story, the problems that it must show (all of them, and no others), how to do it.
+/// A damage: its story, the problems that it must show (all of them, and no others), and how to plant it.
 type Plant = (&'static str, &'static [Problem], fn(&mut Builder));
 
 fn checked(device: &MemoryDevice) -> Report {
@@ -91,7 +91,7 @@ fn new_orphans(b: &mut Builder, change: impl Fn(&mut Vec<(u64, Vec<u8>)>)) {
     b.node(root, empty, &cells);
 }
 
-/// Changes bytes of a block of the finished volume without putting anything right.
+/// Changes bytes of a block of the finished volume; nothing is put right afterwards.
 fn raw(b: &mut Builder, block: u64, change: fn(&mut Block)) {
     b.after.push(Box::new(move |device| {
         let mut bytes = read(device, block);
@@ -100,7 +100,7 @@ fn raw(b: &mut Builder, block: u64, change: fn(&mut Block)) {
     }));
 }
 
-/// A sound copy of the same block, of the generation before, lies where the newest should be.
+/// Puts a sound copy of the same block, of the generation before, where the newest copy should be.
 fn lost_write(b: &mut Builder, block: u64) {
     b.after.push(Box::new(move |device| {
         let mut bytes = read(device, block);
@@ -109,10 +109,10 @@ fn lost_write(b: &mut Builder, block: u64) {
     }));
 }
 
-/// A volume and what is to be damaged on it.
+/// A volume, and the damages to plant on it.
 type Plants = (fn() -> Builder, Vec<&'static Plant>);
 
-/// Damages of the sound volume, and of the one with a past.
+/// The damages of the sound volume, and those of the one with a past.
 fn volumes() -> [Plants; 2] {
     let present = [SUPERBLOCKS_AND_ZONES, BLOCKS_AND_TREES, INODES, NAMES, SPACE];
     let past = [PAST_TREES, EVENTS, VERSIONS, PAST_NAMES, POLICIES, EXTENDED, SHARING];
@@ -122,7 +122,7 @@ fn volumes() -> [Plants; 2] {
     ]
 }
 
-/// Promises that each damage shows as the problems that it is, and as nothing else.
+/// Promises that each damage shows as its own problems, and as no others.
 #[test]
 fn every_damage_is_found_and_nothing_else() {
     let mut failures = vec![];
@@ -140,7 +140,8 @@ fn every_damage_is_found_and_nothing_else() {
     assert!(failures.is_empty(), "{} plants fail:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Promises that no problem is left without a damage that shows it. The device's end is planted below.
+/// Promises that for each problem there is a damage that shows it. A device that lost its end has a test of
+/// its own below.
 #[test]
 fn every_problem_is_planted() {
     let mut left: BTreeSet<Problem> = Problem::ALL.iter().copied().collect();
@@ -154,7 +155,7 @@ fn every_problem_is_planted() {
     assert!(left.is_empty(), "never planted: {left:?}");
 }
 
-/// Promises that what lies beyond the end of the volume must be marked used in the last group's bitmap.
+/// Promises that the last group's bitmap must mark as used what lies beyond the end of the volume.
 #[test]
 fn the_bitmap_ends_with_the_volume() {
     let volume = || {
@@ -178,7 +179,7 @@ fn the_bitmap_ends_with_the_volume() {
     assert_eq!((finding.problem, finding.block), (SpaceMarkedFree, Some(BlockNo(5000))));
 }
 
-/// Promises findings, not an error, on a volume whose device lost its end.
+/// Promises findings, not an error, for a volume whose device lost its end.
 #[test]
 fn a_truncated_device_is_a_finding() {
     let whole = sound().finish();
@@ -193,7 +194,7 @@ fn a_truncated_device_is_a_finding() {
     assert!(report.has(DeviceTooShort) && report.has(BlockBeyondDevice), "{report}");
 }
 
-/// Promises the place, the inode, and numbers as numbers, in the finding and in its serialised form.
+/// Promises that a finding, and its serialised form, has the place, the inode, and numbers as numbers.
 #[test]
 fn a_finding_says_where_and_what() {
     let mut b = sound();
@@ -213,7 +214,7 @@ fn a_finding_says_where_and_what() {
     assert_eq!(finding.to_string().lines().count(), 1);
 }
 
-/// Promises that a block whose write was lost is named, with the version that is there and the one that
+/// Promises that a block whose write was lost is named, with the generation that is there and the one that
 /// should be.
 #[test]
 fn a_lost_write_is_told_from_damage() {
@@ -226,7 +227,7 @@ fn a_lost_write_is_told_from_damage() {
     assert!(finding.to_string().contains("a copy of generation 6"), "{finding}");
 }
 
-/// Promises that findings beyond the limit are counted and not kept, and that leaks are told from damage.
+/// Promises that findings beyond the limit are counted but not kept, and that leaks are told from damage.
 #[test]
 fn findings_are_limited_and_leaks_are_told_apart() {
     let mut b = sound();

@@ -1,4 +1,4 @@
-//! Promises: only a volume that a check can end the state of, and that has no findings, is marked clean; the
+//! Promises: a volume is marked clean only if it has no findings, and is in a state that a check can end. The
 //! marking survives a crash at any write.
 
 mod common;
@@ -18,7 +18,8 @@ fn slots(device: &dyn Device) -> [SlotState; 2] {
     [0, 1].map(|slot| Superblock::decode(&read(device, slot), slot as u32))
 }
 
-/// Promises two valid superblocks of new generations that differ from the old one in state and time only.
+/// Promises that marking leaves two valid superblocks of new generations, which differ from the old one in
+/// state and time only.
 #[test]
 fn a_sound_volume_is_marked() {
     for (state, engine) in [
@@ -31,7 +32,7 @@ fn a_sound_volume_is_marked() {
         let device = volume(state, engine).finish();
         let [_, SlotState::Valid(before)] = slots(&device) else { panic!() };
         mark_checked(&device).unwrap();
-        // Slot 1 counted, so slot 0 is written first.
+        // Slot 1 was the one that counted, so slot 0 is written first.
         for (after, generation) in slots(&device).into_iter().zip([8, 9]) {
             let SlotState::Valid(after) = after else { panic!("{after:?}") };
             let expected = Superblock {
@@ -46,7 +47,8 @@ fn a_sound_volume_is_marked() {
     }
 }
 
-/// Promises that a clean volume is not written to, and that what a check cannot end is refused untouched.
+/// Promises that a clean volume is not written to, and that a volume in a state that a check cannot end is
+/// refused and left alone.
 #[test]
 fn what_a_check_does_not_end_is_left_alone() {
     let clean = volume(VolumeState::Clean, Engine::None).finish();
@@ -122,7 +124,7 @@ impl Device for Crashing {
     }
 }
 
-/// Promises that a marking torn at either write leaves a volume that says the old or the new state.
+/// Promises that a marking that is torn at either write leaves a volume in the old state or in the new one.
 #[test]
 fn a_torn_marking_leaves_one_superblock_whole() {
     for (left, state) in [(1, VolumeState::MustBeChecked), (2, VolumeState::Clean)] {

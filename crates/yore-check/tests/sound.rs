@@ -1,5 +1,5 @@
-//! Promises: a sound volume has no findings and is counted rightly; a check writes nothing, on a device that
-//! may be read-only; volumes of the metadata layer's own making are sound.
+//! Promises: a sound volume has no findings, and the counts are right. A check writes nothing, so the device
+//! may be read-only. Volumes that the metadata layer itself makes are sound.
 
 mod common;
 
@@ -38,7 +38,7 @@ impl Device for Untouchable {
     }
 }
 
-/// Promises no findings on a volume with something of everything, and right counts.
+/// Promises no findings, and right counts, for a volume with something of everything.
 #[test]
 fn a_sound_volume_is_clean() {
     let device = Untouchable(sound().finish());
@@ -78,8 +78,8 @@ fn a_sound_volume_is_clean() {
     assert_eq!(report.state, VolumeState::Clean);
 }
 
-/// Promises no findings on a volume with a past in which nodes and blocks are named by several states of a
-/// file, and that each of them is counted once.
+/// Promises no findings for a volume with a past in which several states of a file name the same nodes and
+/// blocks. Each of these is counted once.
 #[test]
 fn a_sound_volume_with_a_past_is_clean() {
     let present = check(&sound().finish(), &CheckOptions::default()).unwrap().counts;
@@ -90,7 +90,7 @@ fn a_sound_volume_with_a_past_is_clean() {
     let of_the_past = counts.metadata_blocks - present.metadata_blocks - 9 - 5 - 1 - 1;
     let expected = Counts {
         metadata_blocks: counts.metadata_blocks,
-        // Of the past itself all but the block of roots.
+        // All nodes of the past itself, but not the block of roots.
         tree_nodes: present.tree_nodes + 9 + 5 + 1 + of_the_past,
         inodes: present.inodes + 2,
         entries: present.entries + 2,
@@ -117,7 +117,7 @@ fn a_sound_volume_with_a_past_is_clean() {
     );
 }
 
-/// Promises that a file of which all is given up may be gone.
+/// Promises that a file may be gone while all its history is being given up.
 #[test]
 fn what_is_being_expunged_may_be_gone() {
     let mut b = past::past();
@@ -127,8 +127,7 @@ fn what_is_being_expunged_may_be_gone() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises that what no kept event has seen may still be there: forgetting takes it away later, and step by
-/// step.
+/// Promises that what no kept event has seen may still be there: forgetting removes it later, step by step.
 #[test]
 fn the_past_may_outlast_its_events() {
     for state in [EventState::Dying, EventState::Forgotten] {
@@ -141,8 +140,8 @@ fn the_past_may_outlast_its_events() {
     }
 }
 
-/// Promises that the history of a file may be half given up: an event that says so is dying, and any versions
-/// and names are gone. The file in use and its name began then.
+/// Promises that the history of a file may be half given up: an event that says so is dying, and any of its
+/// versions and names are gone. The file in use and its name are then born at that event.
 #[test]
 fn expunging_may_be_under_way() {
     let mut b = past::past();
@@ -154,8 +153,8 @@ fn expunging_may_be_under_way() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises that a rollback may be under way, or given up, and then its directory gone: that is told, and is
-/// no finding.
+/// Promises that a rollback may be under way, or given up with its directory gone: the report says so, and it
+/// is not a finding.
 #[test]
 fn rolling_back_may_be_under_way() {
     for stopped in [false, true] {
@@ -175,8 +174,8 @@ fn rolling_back_may_be_under_way() {
     }
 }
 
-/// Promises that any versions of a file may be forgotten, from the front, the middle and the end: what they
-/// alone had is left over here, where nobody has given it back, and nothing else is found.
+/// Promises that any versions of a file may be forgotten: the first ones, those in the middle, the last ones.
+/// Here nobody has freed what they alone had; these leaks are found, and nothing else.
 #[test]
 fn any_versions_of_a_file_may_be_forgotten() {
     for forgotten in 0..8 {
@@ -192,7 +191,8 @@ fn any_versions_of_a_file_may_be_forgotten() {
     }
 }
 
-/// Promises that what a version names as unwritten is a hole: by now its blocks may be another file's.
+/// Promises that an unwritten extent of a version counts as a hole: by now its blocks may belong to another
+/// file.
 #[test]
 fn blocks_never_written_are_not_those_of_the_past() {
     let mut b = past::past();
@@ -203,7 +203,7 @@ fn blocks_never_written_are_not_those_of_the_past() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises that a hole of a version may have its blocks beyond the end of a volume that was made shorter.
+/// Promises that such an extent may lie beyond the end of a volume that was made shorter.
 #[test]
 fn blocks_never_written_may_lie_where_the_volume_was() {
     let mut b = past::past();
@@ -214,7 +214,7 @@ fn blocks_never_written_may_lie_where_the_volume_was() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises that a torn newer superblock is no finding: the older one counts, as for mount.
+/// Promises that a torn newer superblock is not a finding: the older one counts, as it does for a mount.
 #[test]
 fn a_torn_superblock_is_not_a_finding() {
     let device = sound().finish();
@@ -239,9 +239,9 @@ fn a_log_within_the_volume_owns_its_blocks() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises that an inode which is losing its attributes is sound at every step: they are freed from the end,
-/// a part in one generation, and the last part goes in a generation before the inode does. The check once
-/// found flags of attributes that were gone, after a crash in between.
+/// Promises that an inode that is losing its attributes is sound at every step. They are freed from the end,
+/// one part in each generation, and the last part goes a generation before the inode. After a crash in
+/// between, the check once complained about flags of attributes that were gone.
 #[test]
 fn what_is_being_freed_has_lost_a_part_of_its_attributes() {
     let flags = InodeFlags::ACCESS_ACL | InodeFlags::CAPABILITY;
@@ -267,8 +267,8 @@ fn what_is_being_freed_has_lost_a_part_of_its_attributes() {
     assert!(!report.is_clean(), "attributes that no flag speaks of are none that are left over");
 }
 
-/// Promises that the flags of `chattr` are none of extended attributes, on files and directories of a volume
-/// that has them.
+/// Promises that flags of `chattr` are not taken for flags of extended attributes, on files and directories
+/// of a volume that has them.
 #[test]
 fn chosen_flags_are_sound() {
     let mut b = sound();
@@ -280,7 +280,7 @@ fn chosen_flags_are_sound() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises an error, not findings, where there is nothing to check.
+/// Promises an error, not findings, if there is nothing to check.
 #[test]
 fn what_is_no_volume_is_an_error() {
     let options = CheckOptions::default();
@@ -296,7 +296,7 @@ fn what_is_no_volume_is_an_error() {
     assert!(matches!(e, CheckError::Superblock { .. }), "{e}");
 }
 
-/// Promises that what the metadata layer makes and writes is sound, from the smallest volume on.
+/// Promises that whatever the metadata layer makes and writes is sound, from the smallest volume on.
 #[test]
 fn a_volume_just_made_is_clean() {
     for blocks in [4096, 5000, GROUP_BLOCKS + 1, GROUP_BLOCKS * 3 + 2 * ZONE_BLOCKS + 5] {

@@ -1,7 +1,7 @@
-//! The chain of checksums from the superblock down to every metadata block, put right after a test has
-//! changed blocks: a damage is then what the blocks say, and not that they are not the recorded ones.
+//! Makes the chain of checksums right, from the superblock down to every metadata block, after a test has
+//! changed blocks. Then the damage is in what the blocks say, and not in checksums that no longer match.
 //!
-//! What cannot be followed, because a test has damaged it too, is left as it is.
+//! If the chain cannot be followed because a test has damaged that, too, the rest of it is left as it is.
 
 use yore_device::Device;
 use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
@@ -10,7 +10,7 @@ use yore_format::{
     BLOCK_SIZE, ZERO_BLOCK,
 };
 
-/// Records in zone headers, zone table, root headers and superblock the checksums of what is there now.
+/// Records the present checksums in zone headers, zone table, root headers and superblock.
 pub fn mend(device: &dyn Device) {
     let slots = [0, 1].map(|slot| read(device, BlockNo(slot)).expect("a volume has superblocks"));
     let Ok((mut superblock, slot, _)) = decode_slots([&slots[0], &slots[1]]) else { return };
@@ -22,7 +22,8 @@ pub fn mend(device: &dyn Device) {
     device.write_at(u64::from(slot) * BLOCK_SIZE as u64, &superblock.encode(slot)[..]).unwrap();
 }
 
-/// Mends a zone, of root zones the zones below first; returns what its header is known by.
+/// Mends a zone; for a root zone, it first mends the zones below. Returns the header's generation and
+/// checksum.
 fn mend_zone(
     device: &dyn Device,
     start: BlockNo,

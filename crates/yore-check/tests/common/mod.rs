@@ -1,6 +1,6 @@
-//! Volumes built by hand through `yore-format`: a model of zones, inodes and trees that can be changed before
-//! it is written, and hooks that change single structures while it is written, with everything above them
-//! (checksums, counts, totals) kept right, so that a test plants exactly one damage.
+//! Volumes built by hand through `yore-format`. A test can change a model of zones, inodes and trees before
+//! it is written. Hooks change single structures while it is written, and everything above them (checksums,
+//! counts, totals) is kept right. So a test plants exactly one damage.
 
 #![allow(dead_code)]
 
@@ -46,9 +46,9 @@ pub struct Builder {
     pub on_entry: Vec<(u32, Hook<ZoneTableEntry>)>,
     pub on_table: Vec<Hook<Block>>,
     pub on_superblock: Vec<Hook<Superblock>>,
-    /// What is kept of the past; written if there is any.
+    /// The past, which is written if there is any.
     pub past: past::PastModel,
-    /// Changes bytes of the finished device, nothing is put right after it.
+    /// These change bytes of the finished device; nothing is put right afterwards.
     pub after: Vec<After>,
 }
 
@@ -66,12 +66,12 @@ pub fn tag() -> u32 {
     u32::from_le_bytes(UUID[..4].try_into().unwrap())
 }
 
-/// A sealed-later metadata block, of a tree one that was born at number 1.
+/// A metadata block that is sealed later. A node of a tree was born at number 1.
 pub fn block(kind: BlockKind, level: u8, addr: MetaAddr, owner: InodeNo, incarnation: u32) -> Box<Block> {
     born(EventNo(u64::from(kind.is_tree())), kind, level, addr, (owner, incarnation))
 }
 
-/// The same with any birth.
+/// The same block with any birth.
 pub fn born(
     birth: EventNo,
     kind: BlockKind,
@@ -161,14 +161,14 @@ impl Builder {
         let (start, group) = (BlockNo(start), GroupNo(group));
         let mut blocks = BTreeMap::new();
         if number & 1 == 0 {
-            // Its bits are filled in at the end.
+            // The bits of the bitmap are filled in at the end.
             let addr = MetaAddr::new(ZoneNo(number), 0);
             blocks.insert(0, block(BlockKind::Bitmap, 0, addr, InodeNo::NONE, 0));
         }
         self.zones.insert(number, ZoneModel { start, group, blocks, extras: [0; EXTRA_ZONES_PER_GROUP] });
     }
 
-    /// `len` data blocks of group 0, which become used.
+    /// Takes `len` data blocks of group 0.
     pub fn data(&mut self, len: u64) -> BlockNo {
         let start = BlockNo(self.next_data);
         self.next_data += len + 3;
@@ -176,7 +176,7 @@ impl Builder {
         start
     }
 
-    /// An address in the zone that no block has.
+    /// An unused address in the zone.
     pub fn address(&self, zone: u32) -> MetaAddr {
         let blocks = &self.zones[&zone].blocks;
         let index = (2..510).find(|i| !blocks.contains_key(i)).unwrap();
@@ -197,8 +197,8 @@ impl Builder {
         self.zones.get_mut(&addr.zone().0).unwrap().blocks.insert(addr.index(), node);
     }
 
-    /// A tree with these leaves, under one branch if there are several. Returns root, level and number of
-    /// nodes.
+    /// Makes a tree with these leaves, under one branch if there are several. Returns root, level and number
+    /// of nodes.
     pub fn tree(
         &mut self,
         zone: u32,
@@ -235,7 +235,7 @@ impl Builder {
         (name_cookie(&SEED, name.as_bytes()), value)
     }
 
-    /// Says in the named inodes where their name is.
+    /// Stores in the named inodes where their name is.
     pub fn set_parents(&mut self, parent: u64, cells: &[(u64, Vec<u8>)]) {
         let incarnation = self.inodes[&InodeNo(parent)].incarnation;
         for (cookie, value) in cells {
@@ -290,7 +290,7 @@ impl Builder {
         }
     }
 
-    /// The header of a zone, as its blocks are.
+    /// The header of a zone, made from its blocks.
     fn header(&self, number: u32, zone: &ZoneModel) -> ZoneHeader {
         let mut h = ZoneHeader::empty(UUID, self.sb.volume_blocks, zone.start, ZoneNo(number), zone.group);
         h.extras = zone.extras;
@@ -325,13 +325,13 @@ impl Builder {
         }
     }
 
-    /// Takes the tree of an inode's content out of the volume.
+    /// Removes the tree of an inode's content from the volume.
     pub fn forget(&mut self, inode: u64) {
         let root = self.inodes[&InodeNo(inode)].tree_root();
         self.forget_tree(root);
     }
 
-    /// Takes a tree of at most two levels out of the volume.
+    /// Removes a tree of at most two levels from the volume.
     pub fn forget_tree(&mut self, root: MetaAddr) {
         let block = self.zones.get_mut(&root.zone().0).unwrap().blocks.remove(&root.index()).unwrap();
         let node = NodeRef::new(&block);
@@ -346,7 +346,7 @@ impl Builder {
         self.finish_with_written().0
     }
 
-    /// Writes the volume. Also tells the physical blocks in use: superblocks, current headers, table, and
+    /// Writes the volume. Also returns the physical blocks in use: superblocks, current headers, table, and
     /// every existing block.
     pub fn finish_with_written(mut self) -> (MemoryDevice, Vec<u64>) {
         self.fill_past();

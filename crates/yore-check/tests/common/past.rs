@@ -1,8 +1,8 @@
-//! A volume with a past: events, versions that share blocks and nodes with each other and with the inode in
-//! use, inodes that are gone, a number that was used again, names that meant something else.
+//! A volume with a past. It has events, versions that share blocks and nodes with each other and with the
+//! inode in use, inodes that are gone, a number that was used again, and names that meant something else.
 //!
-//! Indexes of the past (of events, of changes) are made from the model when the volume is written, the events
-//! are put into the tree of their state, and each tree's cells can be changed before they are written.
+//! When the volume is written, the indexes of events and of changes are made from the model, and each event
+//! is entered into the tree of its state. A test can change each tree's cells before they are written.
 
 use super::*;
 
@@ -19,7 +19,7 @@ pub struct NameModel {
 }
 
 impl NameModel {
-    /// The change that ended it.
+    /// The cell in the tree of changes for its end.
     pub fn end(&self) -> Cell {
         let death = u64::from_le_bytes(self.value[..8].try_into().unwrap());
         (name_end_key(EventNo(death), InodeNo(self.directory), self.cookie).to_vec(), vec![])
@@ -37,13 +37,13 @@ pub struct PastModel {
     pub policies: BTreeMap<u64, PolicyRow>,
     /// Data blocks and nodes that only versions name.
     pub held: (i64, i64),
-    /// Change the cells of a tree.
+    /// These change the cells of a tree.
     pub on_cells: Vec<(HistoryTree, Hook<Vec<Cell>>)>,
-    /// Change the root node of a tree, before it is sealed.
+    /// These change the root node of a tree before it is sealed.
     pub on_root: Vec<(HistoryTree, Hook<Block>)>,
 }
 
-/// A file that has changed thrice.
+/// A file that has changed three times.
 pub const VERSIONED: u64 = 30;
 /// A number in use whose former incarnations have versions.
 pub const REUSED: u64 = FAR + 1;
@@ -79,7 +79,7 @@ impl Builder {
         addr
     }
 
-    /// Keeps what the inode in use is, as what it was from its birth to `end`, when it changed.
+    /// Adds a version: what the inode in use is now, it was from its birth to `end`.
     pub fn add_version(&mut self, inode: u64, end: u64) {
         let mut was = self.inodes[&InodeNo(inode)].clone();
         if was.is_directory() {
@@ -93,7 +93,7 @@ impl Builder {
         self.past.versions.insert((inode, was.born.0), Version { end: EventNo(end), inode: was });
     }
 
-    /// The version of an inode that was born then, to change.
+    /// The version of an inode with this birth, to be changed.
     pub fn was(&mut self, inode: u64, born: u64) -> &mut Inode {
         &mut self.past.versions.get_mut(&(inode, born)).unwrap().inode
     }
@@ -108,7 +108,7 @@ impl Builder {
             HistoryTree::Events => events(false).map(|(n, event)| event_cell(*n, event)).collect(),
             HistoryTree::Forgotten => events(true).map(|(n, event)| event_cell(*n, event)).collect(),
             HistoryTree::EventIndex => events(false).flat_map(|(n, event)| event_keys(*n, event)).collect(),
-            // None, unless damage adds some.
+            // There are none, unless a damage adds some.
             HistoryTree::Operations => Vec::new(),
             // A volume with these is refused.
             HistoryTree::Annals(_)
@@ -168,8 +168,8 @@ impl Builder {
         self.zones.get_mut(&1).unwrap().blocks.insert(root.index(), roots);
     }
 
-    /// A tree of one leaf, or of several if there are three cells or more: its root, its level, and how many
-    /// nodes it has.
+    /// Makes a tree of one leaf, or of several if there are three cells or more. Returns its root, its level,
+    /// and how many nodes it has.
     fn past_tree(&mut self, tree: HistoryTree, cells: &[Cell]) -> (MetaAddr, u8, i64) {
         let (kind, owner, width) = (tree.kind(), tree.owner(), tree.key_width());
         let leaves = match cells.len() {
@@ -213,7 +213,7 @@ fn event_keys(number: u64, event: &EventRow) -> Vec<Cell> {
     keys
 }
 
-/// A written extent of that birth.
+/// A written extent with this birth.
 pub fn written(start: u64, len: u32, birth: u64) -> ExtentValue {
     ExtentValue { birth: EventNo(birth), ..extent(BlockNo(start), len, false) }
 }
@@ -241,7 +241,7 @@ pub fn event(second: i64, root: u64, incarnation: u32, name: &str) -> EventRow {
     }
 }
 
-/// The sound volume with a past beside it, which is sound too. The next number is 9.
+/// The sound volume with a past, which is sound, too. The next event number is 9.
 pub fn past() -> Builder {
     let mut b = sound();
     b.sb.next_number = EventNo(9);
@@ -252,7 +252,7 @@ pub fn past() -> Builder {
     versioned(&mut b);
     gone(&mut b);
     reused(&mut b);
-    // The whole content is as it was; something else of the inode changed.
+    // The content is as it was; something else of the inode changed.
     b.add_version(BIG, 6);
     b.add_version(LONG, 7);
     b.add_version(ROOT, 5);
@@ -263,7 +263,7 @@ pub fn past() -> Builder {
     b
 }
 
-/// Of a directory, a file, and one under a number that had it before.
+/// Policies of a directory, of a file, and of an inode whose number another one had before.
 fn policies(b: &mut Builder) {
     let rules = RetentionRules { last: 3, within: "2d".into(), ..RetentionRules::default() };
     let policies = [
@@ -321,7 +321,7 @@ fn versioned(b: &mut Builder) {
     let low = b.leaf(1, kind, owner, &extents(&[(0, written(p0, 10, 1)), (20, written(p1, 5, 1))]));
     let high = b.leaf(1, kind, owner, &extents(&[(100, written(p2, 8, 1)), hole]));
     let first = b.branch(1, kind, owner, &[(0, low), (100, high)]);
-    // Two blocks in the midst of an extent were overwritten.
+    // Two blocks in the middle of an extent were overwritten.
     let parts = [(100, written(p2, 3, 1)), (103, written(q, 2, 3)), (105, written(p2 + 5, 3, 1)), hole];
     let high = b.leaf(3, kind, owner, &extents(&parts));
     let second = b.branch(3, kind, owner, &[(0, low), (100, high)]);
@@ -368,7 +368,7 @@ fn gone(b: &mut Builder) {
     b.version(GONE, 6, file_of(&[(0, written(d, 2, 1)), (5, written(e, 4, 4))], 60, 4));
 }
 
-/// A file, then a long symbolic link, now a small file.
+/// A number that was a file's, then a long symbolic link's, and is now a small file's.
 fn reused(b: &mut Builder) {
     let start = b.data(2).0;
     b.version(REUSED, 3, file_of(&[(0, written(start, 2, 1))], 61, 1));
@@ -401,7 +401,7 @@ pub fn past_name(
     NameModel { directory, cookie: name_cookie(&SEED, name.as_bytes()), birth, value }
 }
 
-/// The same entry since another number.
+/// The same entry with another birth.
 pub fn since((cookie, mut value): (u64, Vec<u8>), birth: u64) -> (u64, Vec<u8>) {
     value[12..20].copy_from_slice(&birth.to_le_bytes());
     (cookie, value)
@@ -412,7 +412,7 @@ fn names(b: &mut Builder) {
     let again = past_name(DIRECTORY, "gone", (4, 6), (GONE, 60));
     b.past.names = vec![
         past_name(DIRECTORY, "gone", (1, 4), (GONE, 60)),
-        // It had another cookie then.
+        // The name had another cookie then.
         NameModel { cookie: again.cookie + 1, ..again },
         past_name(DIRECTORY, "hard", (1, 3), (INLINE, inline)),
         past_name(ROOT, "reused", (1, 3), (REUSED, 61)),
@@ -421,7 +421,7 @@ fn names(b: &mut Builder) {
     big_since(b, 1);
 }
 
-/// Makes the name `big` in the root directory be of that birth.
+/// Gives the name `big` in the root directory this birth.
 pub fn big_since(b: &mut Builder, birth: u64) {
     let mut cells = root_cells(b);
     let big = b.entry("big", BIG);
@@ -435,7 +435,7 @@ pub fn big_since(b: &mut Builder, birth: u64) {
     set_root(b, &[cells[..6].to_vec(), cells[6..].to_vec()]);
 }
 
-/// Makes the name `hard` in the directory be of that birth.
+/// Gives the name `hard` in the directory this birth.
 pub fn hard_since(b: &mut Builder, birth: u64) {
     let mut cells = vec![b.entry("sub", SUB), since(b.entry("hard", INLINE), birth)];
     cells.sort();

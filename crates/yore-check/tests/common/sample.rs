@@ -21,12 +21,12 @@ pub const ATTRS: u64 = 26;
 pub const REMOVED: u64 = 27;
 pub const SHRINKING: u64 = 28;
 pub const REMOVED_DIR: u64 = 29;
-/// In an inode block of zone 2.
+/// An inode in an inode block of zone 2.
 pub const FAR: u64 = (2 << 9 | 1) << 4;
 pub const FREE_SLOT: u64 = 31;
 
 /// A volume with something of everything: three groups, one of them never used, a further zone, two root
-/// zones, every type of file, every kind of content, trees of one and of two levels, attributes, orphans.
+/// zones, every type of file, every kind of content, trees of one and of two levels, attributes, and orphans.
 pub fn sound() -> Builder {
     let mut b = Builder::empty(BLOCKS);
     b.add_zone(0, ZONE_BLOCKS, 0);
@@ -174,7 +174,7 @@ fn directories(b: &mut Builder) {
     let cells = directory_cells(b);
     b.set_parents(DIRECTORY, &cells);
     set_directory(b, &cells);
-    // The name here was made first; the latest one is in the root.
+    // The name in this directory was made first; the latest one is in the root.
     let cookie = name_cookie(&SEED, b"inline");
     let inode = b.inode(INLINE);
     (inode.parent, inode.parent_incarnation, inode.parent_cookie) = (InodeNo(ROOT), root, cookie);

@@ -3,7 +3,7 @@
 use super::common::past::*;
 use super::*;
 
-/// Of the volume with a past.
+/// Damages of the trees of the past.
 pub(super) const PAST_TREES: &[Plant] = &[
     ("the roots of the past do not exist", &[BlockMissing], |b| {
         superblock(b, |sb| sb.history_root = MetaAddr(400))
@@ -85,7 +85,7 @@ pub(super) const PAST_TREES: &[Plant] = &[
     }),
 ];
 
-/// Puts a rollback that is not finished in place of an event, or beside them.
+/// Puts an unfinished rollback in place of an event, or adds it to the events.
 fn rollback(b: &mut Builder, number: u64, root: u64, intent: &str, change: impl FnOnce(&mut EventRow)) {
     let incarnation = b.inodes[&InodeNo(root)].incarnation.0;
     let mut row =
@@ -97,7 +97,7 @@ fn rollback(b: &mut Builder, number: u64, root: u64, intent: &str, change: impl 
     b.past.events.get_mut(&4).unwrap().kind = EventKind::Undo;
 }
 
-/// Says that the history of a file is being given up, in place of the forgotten event 8.
+/// Replaces the forgotten event 8 by one that says that the history of a file is being given up.
 fn expunge(b: &mut Builder, inode: u64) {
     let row = event(50, inode, b.inodes[&InodeNo(inode)].incarnation.0, "");
     b.past
@@ -313,7 +313,7 @@ pub(super) const VERSIONS: &[Plant] = &[
     }),
 ];
 
-/// Of policies.
+/// Damages of policies.
 pub(super) const POLICIES: &[Plant] = &[
     ("an inode says that it has a policy", &[Policy], |b| b.inode(LONG).has_policy = true),
     ("an inode has a policy and does not say so", &[Policy], |b| b.inode(DIRECTORY).has_policy = false),
@@ -342,7 +342,7 @@ fn operation() -> (Vec<u8>, Vec<u8>) {
     (operation_key(RowClass::Done, 1).to_vec(), row.encode())
 }
 
-/// Of what came with format 2.2.
+/// Damages of what format 2.2 added.
 pub(super) const EXTENDED: &[Plant] = &[
     ("there are operations without the feature", &[Feature], |b| {
         on_cells(b, HistoryTree::Operations, |cells| cells.push(operation()))
@@ -565,17 +565,17 @@ fn names_of(directory: u64) -> HistoryTree {
     HistoryTree::Names(name_shard(InodeNo(directory)))
 }
 
-/// Where the ends of an inode's versions are.
+/// The tree with the ends of an inode's versions.
 fn changes_of(inode: u64) -> HistoryTree {
     HistoryTree::Changes(version_shard(InodeNo(inode)))
 }
 
-/// Where the ends of names in a directory are.
+/// The tree with the ends of names in a directory.
 fn changes_in(directory: u64) -> HistoryTree {
     HistoryTree::Changes(name_shard(InodeNo(directory)))
 }
 
-/// The tree of a shard that is not this one and is written after it.
+/// The tree of another shard, which is written after this one.
 fn other_shard(than: usize, kind: fn(usize) -> HistoryTree) -> HistoryTree {
     let last = HISTORY_SHARDS - 1;
     assert_ne!(than, last, "the last shard");

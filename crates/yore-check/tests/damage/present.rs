@@ -85,7 +85,7 @@ pub(super) const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
     ("a root zone lists one", &[ZoneExtras], |b| header(b, root0(), |h| h.extras[0] = 1)),
     ("a further zone lists one", &[ZoneExtras], |b| header(b, 1, |h| h.extras[1] = 1)),
     ("two further zones in one place", &[ZoneHeaderDamaged], |b| {
-        // The entry is a copy: the header there is that of zone 1.
+        // The entry is copied from zone 1, so the header that is found there is that of zone 1.
         b.on_table.push(Box::new(|t| {
             let entry = ZoneTableRef::new(t).entry(1);
             ZoneTableMut::new(t).set(3, entry);
@@ -118,7 +118,7 @@ pub(super) const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
     ("free inodes in a bitmap", &[InodeFree], |b| header(b, 0, |h| h.inode_free[0] = 0)),
     ("free inodes in a root zone", &[InodeFree], |b| header(b, root0(), |h| h.inode_free[0] = 0)),
     ("a tree node is taken for inodes", &[BlockWrong], |b| {
-        // One free inode in a block that is an orphan node: the entry's own count is put right.
+        // The header says that the block, an orphan node, is an inode block with no free inode.
         let index = usize::from(b.sb.orphan_root.index());
         b.on_header.push((0, Box::new(move |h| h.inode_free[index] = 0)));
     }),
@@ -163,7 +163,7 @@ pub(super) const BLOCKS_AND_TREES: &[Plant] = &[
     }),
     ("a header of a later generation", &[FutureGeneration], |b| {
         superblock(b, |sb| {
-            // Everything is of generation 7; the superblock goes back.
+            // Everything is of generation 7; only the superblock goes back to 6.
             sb.generation = Generation(6);
             sb.root_zones.iter_mut().flatten().for_each(|r| r.generation = GENERATION);
         })
@@ -448,7 +448,7 @@ pub(super) const NAMES: &[Plant] = &[
         b.inode(ROOT).links += 1;
     }),
     ("two directories are below each other", &[DirectoryCycle], |b| {
-        // The root loses `directory`, which is now in its own `sub`.
+        // `directory` leaves the root and is now in its own `sub`.
         new_root(b, |cells| cells.retain(|c| !c.1.ends_with(b"directory")));
         b.inode(ROOT).links = 2;
         let cell = b.entry("directory", DIRECTORY);
@@ -497,7 +497,7 @@ pub(super) const NAMES: &[Plant] = &[
         b.inode(REMOVED_DIR).set_inline(&bytes);
         b.inode(REMOVED_DIR).size = 1;
         b.inode(REMOVED_DIR).links = 0;
-        // It has a name too, so that it is not merely removed.
+        // It also has a name, so that it does not count as merely removed.
         let named = b.entry("removed", REMOVED_DIR);
         let at = b.inodes[&InodeNo(ROOT)].incarnation;
         (b.inode(REMOVED_DIR).parent, b.inode(REMOVED_DIR).parent_incarnation) = (InodeNo(ROOT), at);
