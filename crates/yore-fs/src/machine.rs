@@ -34,7 +34,8 @@ fn total_memory(meminfo: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The data cache follows the machine's memory within its bounds, and does without knowing it.
+    /// The size of the data cache follows the machine's memory within bounds; if that is unknown, there is a
+    /// default.
     #[test]
     fn the_data_cache_follows_memory() {
         let text = "MemTotal:        4194304 kB\nMemFree:         1024 kB\n";

@@ -118,7 +118,7 @@ impl Run {
         match what {
             0..=29 => volume.write(&path, vec![self.pick(250) as u8; len]),
             30..=34 => volume.append(&path, b"more"),
-            // The way in which programs save.
+            // This is how programs save a file.
             35..=42 => {
                 volume.write("/new", vec![self.pick(250) as u8; len])?;
                 self.note();
@@ -284,7 +284,7 @@ impl Run {
         assert_eq!(logged, shown, "{when}: {:#?}", self.log);
     }
 
-    /// Checks that what a kept snapshot has can be found, also where the directories above it are gone.
+    /// Checks that what a kept snapshot has can be found, even if the directories above it are gone.
     fn check_seen(&self, tree: &Tree, path: &Path, listed: &HashSet<(InodeNo, Vec<u8>)>, of_root: bool) {
         let (view, name) = (self.volume.view(), path.file_name().unwrap().as_bytes());
         let above = tree[path.parent().unwrap()].of;
@@ -393,7 +393,7 @@ fn all_of_them_agree() {
     }
 }
 
-/// A file that took the place of another one, also in a new directory, is one difference or none.
+/// A file that took the place of another one, even in a new directory, is one difference or none.
 #[test]
 fn what_took_a_place_is_compared() {
     let volume = Volume::memory(64 << 20).unwrap();

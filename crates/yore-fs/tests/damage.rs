@@ -169,8 +169,8 @@ fn a_walk_in_a_circle_ends() {
     volume.close().unwrap();
 }
 
-/// Adding up what is below a directory went round a circle for ever, and so did the search for other names of
-/// a file that a rollback brings back.
+/// The sum of what is below a directory went round a circle for ever, and so did the search for other names
+/// of a file that a rollback brings back.
 #[test]
 fn the_past_of_a_circle_is_looked_through_once() {
     let device = circle_of(|volume| {

@@ -1,5 +1,4 @@
-//! What policies exclude: which files those are, what is seen of them and when, and that nothing is lost that
-//! was promised.
+//! What policies exclude: which files, what can be seen of them and when. Nothing is lost that was promised.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -94,7 +93,7 @@ const FILES: [&str; 11] = [
     "w/own/d",
     "outside.swp",
 ];
-/// Which of them, and of their directories, its policies exclude at first, and which they do not.
+/// Those of them, and of their directories, that the policies exclude at first, and those that they do not.
 const EXCLUDED: [&str; 7] = [
     "w/a.swp",
     "w/sub/b.swp",
@@ -219,7 +218,7 @@ fn intervals_make_no_versions_of_it() {
     volume.close().unwrap();
     let volume = open(&device);
     seen(&volume);
-    // A removed file can be seen where the list says that it is.
+    // A removed file can be seen at the time that the list gives.
     over(&volume, "d/x.swp", "gone");
     volume.remove_file("d/x.swp").unwrap();
     interval(&volume, "/");
@@ -313,8 +312,8 @@ fn what_begins_to_be_excluded_loses_nothing() {
     volume.close().unwrap();
 }
 
-/// A directory whose own policy says everything else is told the patterns of a directory above, which hold in
-/// it. It was told that there are none, though its files were excluded.
+/// If a directory's own policy says everything but patterns, those of a directory above it hold there, and
+/// the answer shows them. It used to show none, although files were excluded.
 #[test]
 fn patterns_from_above_are_told() {
     let volume = open(&device());

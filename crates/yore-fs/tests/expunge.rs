@@ -50,8 +50,8 @@ fn names(volume: &Volume, path: &str) -> Vec<String> {
     names
 }
 
-/// One file is gone, one exists; both had several names: nothing is left of their history, and the rest is as
-/// it was.
+/// One file is gone, one exists, and both had several names. Nothing is left of their history, and the rest
+/// is as it was.
 #[test]
 fn nothing_is_left_of_a_file() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -173,8 +173,8 @@ fn all_names_of_a_file_go() {
     assert_eq!(volume.read("c@three/z").unwrap(), b"x");
 }
 
-/// Changes between the request and its end: events see the file, a name that ends is kept for them, and no
-/// earlier event sees it.
+/// Things change between the request and its end. New events see the file, a name that ends is kept for them,
+/// and no earlier event sees it.
 #[test]
 fn what_comes_meanwhile_has_a_past() {
     let volume = Volume::memory(64 << 20).unwrap();

@@ -37,7 +37,7 @@ fn back(volume: &Volume, rights: &Rights, target: EventNo) -> yore_fs::Result<St
     volume.view().rollback(rights, inode(volume, "d"), &plan, &mut |_| ()).map(|done| done.name)
 }
 
-/// Flags are there when the volume is opened again, and still forbid. Only flags that people choose are
+/// Flags are there when the volume is opened again, and still protect. Only flags that people choose are
 /// accepted; other changes of the attributes of an immutable file are refused.
 #[test]
 fn flags_are_kept() {

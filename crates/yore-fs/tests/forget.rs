@@ -88,7 +88,7 @@ fn the_time_of_a_forgotten_snapshot_means_nothing() {
     assert!(matches!(read(&printed[1]), Err(Error::NotFound)), "{:?}", read(&printed[1]));
     assert_eq!(read(&printed[0]).unwrap(), b"0");
     assert_eq!(read(&printed[2]).unwrap(), b"2");
-    // In d, too. An instant after it is not a name of it.
+    // The same holds in `d`. A time just after it is not a name of it.
     assert!(volume.read(format!("d@{}/a", printed[1])).is_err());
     let mut after = events[1].row.time;
     after.nanos = after.nanos / 1000 * 1000 + 11_003;
@@ -99,8 +99,8 @@ fn the_time_of_a_forgotten_snapshot_means_nothing() {
     assert_eq!(volume.view().event_for(volume.view().root(), &after).unwrap(), taken[0]);
 }
 
-/// Ten versions of a file, each of which changes another part, are forgotten in several orders: each time the
-/// rest is as it was, and in the end all room is there again.
+/// Ten versions of a file, each of which changes another part, are forgotten in several orders. Each time the
+/// rest is as it was, and in the end all room is free again.
 #[test]
 fn versions_are_forgotten_in_any_order_and_give_all_room_back() {
     for order in

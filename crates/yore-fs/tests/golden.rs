@@ -446,7 +446,7 @@ fn the_image_is_read() {
     assert_eq!(device.first_difference(&before), None, "reading changed the volume");
 }
 
-/// Goes on using a copy of the image: the orphan goes, and the rest stays, also after a change and another
+/// Goes on using a copy of the image: the orphan goes, and the rest stays, even after a change and another
 /// opening.
 #[test]
 fn the_image_is_taken_on() {

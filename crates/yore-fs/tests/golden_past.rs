@@ -226,8 +226,8 @@ fn the_past_is_read() {
     same(&seen(&view), SEEN);
 }
 
-/// The test goes on using the volume: begun tasks are finished, everything is seen as before, also after
-/// changes and another opening; and all of it can be forgotten.
+/// The test goes on using the volume. Begun tasks are finished, everything is seen as before, even after
+/// changes and another opening, and all of it can be forgotten.
 #[test]
 fn the_past_is_taken_on() {
     let device = Arc::new(unpack(IMAGE));

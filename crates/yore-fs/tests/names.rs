@@ -63,7 +63,7 @@ fn snapshots_of_a_directory_are_counted_from_the_last() {
 }
 
 /// For a file, its own versions and the snapshots of directories are counted together, under the name that it
-/// had, also where each save puts another file there. Its removal does not count.
+/// had, even if each save puts another file there. Its removal does not count.
 #[test]
 fn versions_of_a_file_are_counted_with_snapshots() {
     let volume = volume();

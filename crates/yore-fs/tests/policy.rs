@@ -50,7 +50,7 @@ fn then(view: &View, directory: InodeNo, name: &str, time: Timestamp) -> Result<
 }
 
 /// A file that is closed gets a version even if an event of a directory was taken between the write and the
-/// close. The file counted as kept by that event, and its state was gone when the event was forgotten,
+/// close. The event used to count as the version, so the file's state was gone when the event was forgotten,
 /// whatever the policy of the file said.
 #[test]
 fn a_snapshot_before_the_close_does_not_stand_in_for_it() {
@@ -106,8 +106,8 @@ fn each_close_makes_a_version() {
     view.close().unwrap();
 }
 
-/// Promises that directories below inherit policies, that the nearest one counts, and that without it the one
-/// above counts again.
+/// Promises that directories inherit the policies of those above them, that the nearest policy counts, and
+/// that without it the one above counts again.
 #[test]
 fn the_nearest_policy_counts() {
     let device = device();
@@ -333,9 +333,8 @@ fn intervals_event_what_changes() {
     view.close().unwrap();
 }
 
-/// Promises that a directory with an interval gets snapshots of changes also where each close makes a
-/// version: such closes used to be the end of its snapshots. A policy that says "at snapshots only" starts
-/// none.
+/// Promises that a directory with an interval gets snapshots of changes even where each close makes a
+/// version. Such closes used to end its snapshots. A policy that says "at snapshots only" starts none.
 #[test]
 fn intervals_go_on_above_closes() {
     let view = open(&device());

@@ -246,7 +246,7 @@ fn only_what_is_yours() {
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-2");
 }
 
-/// Somebody rolls a directory back on a nearly full volume, where the files that come back do not fit. The
+/// Somebody rolls a directory back on a nearly full volume, and the files that come back do not fit. The
 /// rollback used to begin and stop half way. It could neither be finished nor undone, because both needed
 /// room that its own snapshots kept. Now it does not begin.
 #[test]
@@ -333,8 +333,8 @@ fn what_was_stopped_is_still_yours() {
     assert!(seen > 0);
 }
 
-/// The volume has room for the data of files, and not for their attributes. What was done stays, everything
-/// that was before is kept, the caller learns of it, and can finish the rollback or undo it.
+/// The volume has room for the data of files, but not for their attributes. What was done stays, and
+/// everything from before is kept. The caller learns of it, and can finish the rollback or undo it.
 #[test]
 fn a_full_volume_loses_nothing() {
     for goes_back in [false, true] {
@@ -440,7 +440,7 @@ fn what_moved_to_where_its_path_is_the_same() {
     let dir = volume.node("d").unwrap().inode();
     let then = event(&volume, "d");
     volume.rename_with("d/a", "d/b", yore_fs::RenameMode::Exchange).unwrap();
-    // The file that was a/f is a/f again, in the other directory; and it is changed.
+    // The file that was `a/f` is `a/f` again, in the other directory, and has changed.
     volume.rename_with("d/a/f", "d/b/f", yore_fs::RenameMode::Exchange).unwrap();
     volume.set_permissions("d/a/f", 0o600).unwrap();
     let (now, was) = (tree(volume.view(), dir), tree(&volume.view().as_of(then), dir));

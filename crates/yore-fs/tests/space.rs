@@ -305,7 +305,7 @@ fn sums(volume: &Volume) -> Vec<(String, u64)> {
 }
 
 /// At any time, as much can be written as `statfs` calls available, whatever is held, named and forgotten.
-/// History that stays does not change, and history that has a name or is held stays.
+/// History that stays does not change, and named or held history stays.
 #[test]
 fn statfs_never_promises_too_much() {
     let seed = std::env::var("YORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(4711u64);
@@ -371,7 +371,7 @@ fn statfs_never_promises_too_much() {
     }
 }
 
-/// The volume records what was given up, when, and for what, also after it was opened again.
+/// The volume records what was given up, when, and for what, and still knows it after it was opened again.
 #[test]
 fn what_was_given_up_is_recorded() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));

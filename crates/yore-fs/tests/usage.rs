@@ -206,8 +206,8 @@ fn forgetting_frees_what_was_said() {
             }
         }
         volume.sync().unwrap();
-        // Every other time the oldest go first: each frees everything that was said to go with it and with
-        // those before.
+        // Every other time the oldest ones go first: each frees everything that was said to go with it and
+        // with older ones.
         let (rows, _) = usage(&volume, "/");
         let before = counted(&volume);
         for row in rows.iter().filter(|_| seed % 2 == 0) {

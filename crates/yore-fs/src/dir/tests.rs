@@ -72,7 +72,7 @@ fn all(ground: &Ground, dir: &Inode, after: u64) -> Vec<(u64, Vec<u8>, u64)> {
     found
 }
 
-/// A directory behaves like a map of names; listings go on behind any cookie; the count is the number of
+/// A directory behaves like a map of names; a listing goes on after any cookie; the count is the number of
 /// entries.
 #[test]
 fn behaves_as_a_map_of_names() {

@@ -114,7 +114,7 @@ fn written_bytes_come_back() {
     store.close().unwrap();
 }
 
-/// Bytes beyond the end never show, however the file grows again.
+/// However a file grows again, bytes beyond its former end never show.
 #[test]
 fn growth_shows_zeros() {
     let device = make(64 * MIB);
@@ -143,7 +143,7 @@ fn growth_shows_zeros() {
     store.close().unwrap();
 }
 
-/// Holes are holes for seek, unwritten extents too; dirty and written data is data.
+/// For seek, holes and unwritten extents are holes; dirty and written data is data.
 #[test]
 fn seek_finds_data_and_holes() {
     let device = make(64 * MIB);
@@ -386,8 +386,8 @@ fn left_of(memory: &MemoryDevice, file: &InodeCell) -> Vec<u8> {
 }
 
 /// A file was fsynced, so the log had it, and then appended to. Between the Op of its write-back that stored
-/// the size and the end of the pass came somebody's record or generation: the log still had the earlier
-/// bytes. A replay entered them, and zeros up to the size.
+/// the size and the end of the pass, somebody wrote a record or a generation, while the log still had the
+/// earlier bytes. A replay entered them, and zeros up to the size.
 #[test]
 fn the_log_lets_go_in_the_op_that_stores_the_size() {
     let content: Vec<u8> = (0..10_000).map(|i| (i / 100 % 250) as u8 + 1).collect();
@@ -476,9 +476,9 @@ fn what_went_in_place_is_flushed_by_the_next_fsync() {
     }
 }
 
-/// A file is removed while the write-back thread is about to look at it, and its inode number is used again.
-/// What the thread then notes of the old file does not apply to the new one. It once did, and the new file's
-/// data was never written.
+/// A file is removed just before the write-back thread comes to it, and its inode number is used again. What
+/// the thread then notes of the old file does not apply to the new one. It once did, and the new file's data
+/// was never written.
 #[test]
 fn a_number_used_again_is_another_dirty_file() {
     let device = make(64 * MIB);
@@ -501,7 +501,8 @@ fn a_number_used_again_is_another_dirty_file() {
 }
 
 /// Small files that are written back together are each whole afterwards, lie next to one another, and cost
-/// the device few writes. A file whose io somebody has is left out or waited for, as the caller wants.
+/// the device few writes. If somebody else holds a file's io lock, the file is left out or waited for, as the
+/// caller wants.
 #[test]
 fn small_files_are_written_back_together() {
     let device = make(64 * MIB);

@@ -324,7 +324,7 @@ mod tests {
         });
     }
 
-    /// A call that waits comes through when the gate opens; a call that does not want to wait gets `None`.
+    /// A waiting call goes through when the gate opens; a call that does not want to wait gets `None`.
     #[test]
     fn waiting_ends() {
         let gate = Arc::new(Gate::closed_at(InodeNo::ROOT));

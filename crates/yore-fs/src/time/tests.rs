@@ -1,5 +1,5 @@
-//! The forms one by one, against times in words of UTC; in `properties`, anything at all. Zones are rules of
-//! POSIX, so that no test depends on what the machine knows of the world.
+//! Each form of a time, compared with a time in UTC; `properties` tests any text and time. Zones are POSIX
+//! rules, so no test depends on the machine's time zone database.
 
 use super::stretch::{from_nanoseconds, NANOS_PER_SECOND};
 use super::*;
@@ -61,7 +61,7 @@ fn seconds_mean_the_end_of_what_their_digits_name() {
             ("@2026", "1970-01-01T00:33:46.999999999Z"),
             ("@20261120.5", "1970-08-23T12:05:20.599999999Z"),
             ("@-1", "1969-12-31T23:59:59.999999999Z"),
-            // The digits are those of the number, so that of -0.25 comes before that of -0.24.
+            // The digits are those of the number, so -0.25 means an earlier time than -0.24.
             ("@-0.25", "1969-12-31T23:59:59.759999999Z"),
             ("@-1.000000000", "1969-12-31T23:59:59Z"),
         ],
@@ -156,7 +156,7 @@ fn times_are_of_the_zone_unless_they_have_an_offset() {
             ("2026-11-20T14-05", "2026-11-20T19:59:59.999999999Z"),
             ("2026-11-20_14.05+0530", "2026-11-20T08:35:59.999999999Z"),
             ("2026-11-20T14:05:30.25-05:30", "2026-11-20T19:35:30.259999999Z"),
-            // As stat(1) and ls(1) write it.
+            // As stat(1) and ls(1) write times.
             ("2026-11-20 14:05:30.250000000 +0100", "2026-11-20T13:05:30.25Z"),
             ("2026-11-20 14:05 Z", "2026-11-20T14:05:59.999999999Z"),
         ],
@@ -215,7 +215,7 @@ fn durations_are_instants() {
             ("2y", "2024-11-20T14:05:30.25Z"),
             ("2years", "2024-11-20T14:05:30.25Z"),
             ("1y2mon3w4d5h6min7s", "2025-08-26T08:59:23.25Z"),
-            // Of git.
+            // Forms of git.
             ("2.days.ago", "2026-11-18T14:05:30.25Z"),
             ("1.week.2.days.ago", "2026-11-11T14:05:30.25Z"),
             ("2 days ago", "2026-11-18T14:05:30.25Z"),
@@ -263,7 +263,7 @@ fn a_day_back_is_the_same_time_of_day_and_24_hours_are_hours() {
     let now = utc("2026-03-29T10:00:00Z");
     assert_eq!(parse("1day", now, &berlin()), Ok(When::At(utc("2026-03-28T11:00:00Z"))));
     assert_eq!(parse("24h", now, &berlin()), Ok(When::At(utc("2026-03-28T10:00:00Z"))));
-    // 02:30 was skipped the day before: an hour later then.
+    // The day before, 02:30 was skipped; then the time is an hour later.
     let now = utc("2026-03-30T00:30:00Z");
     assert_eq!(parse("1day", now, &berlin()), Ok(When::At(utc("2026-03-29T01:30:00Z"))));
 }
@@ -378,7 +378,7 @@ fn times_that_clocks_skipped_are_refused() {
 
 #[test]
 fn of_what_was_skipped_in_part_the_rest_counts() {
-    // From 23:30 to 00:30: half of the last hour of Saturday never was.
+    // Clocks go from 23:30 to 00:30: half of the last hour of Saturday never was.
     let late = zone("AAA0BBB,M3.5.0/-0:30,M10.5.0");
     let end = "2026-03-28T23:29:59.999999999Z";
     all_mean(&late, &[("2026-03-28", end), ("2026-03-28T23", end), ("2026-03-28_23.29", end)]);
@@ -405,7 +405,7 @@ fn what_clocks_repeat_ends_the_second_time() {
             ("2026-10-25", "2026-10-25T22:59:59.999999999Z"),
         ],
     );
-    // Midnight repeated: the day ends the second time.
+    // Midnight comes twice: the day ends the second time.
     let havana = zone("CST5CDT,M3.2.0/0,M11.1.0/1");
     all_mean(
         &havana,

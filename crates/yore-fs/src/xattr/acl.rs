@@ -308,8 +308,8 @@ mod tests {
         assert!(matches!(Acl::decode(&many), Err(Error::AttributeTooLarge)));
     }
 
-    /// POSIX.1e 23.1.5: chmod changes the mask where there is one, else the group's entry; named entries
-    /// stay.
+    /// POSIX.1e 23.1.5: chmod changes the mask if there is one, and otherwise the group's entry; named
+    /// entries stay.
     #[test]
     fn chmod_changes_the_entries_that_correspond() {
         let mut acl = full();

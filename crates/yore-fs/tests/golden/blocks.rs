@@ -1,4 +1,4 @@
-//! Images in files, which have only the blocks that are not zero. Numbers are little-endian: eight bytes
+//! Images in files that have only the blocks that are not zero. Numbers are little-endian: eight bytes
 //! `YoreBlks`, the volume's length in blocks (u64), how many blocks follow (u64), and then each block with
 //! its number (u64) and its 4,096 bytes.
 

@@ -81,8 +81,8 @@ fn each_kind_of_change() {
     assert_eq!(sizes(&present[2]), (None, Some(1)));
 }
 
-/// Contents that changed, while size and time were set back, differ all the same; and a change that is only
-/// in memory is a difference, too.
+/// Contents that changed while size and time were set back differ all the same. A change that is only in
+/// memory is a difference, too.
 #[test]
 fn no_change_of_content_is_missed() {
     let volume = small();

@@ -51,7 +51,7 @@ fn a_log_follows_renames() {
         "/x/a 1 1-2 oldest",
     ];
     same(log_lines(&volume, "x/e", "b"), &expected);
-    // One more link is no other state.
+    // One more link does not make another state.
     volume.hard_link("x/e/b", "again").unwrap();
     event(&volume, "/"); // 8
     volume.remove_file("again").unwrap();

@@ -1,6 +1,6 @@
-//! Promises of looking at history: a difference applied to the earlier tree gives the later one; a log has
-//! each state that a snapshot has seen, under whatever name; a file that is gone is listed with the snapshot
-//! that still has it.
+//! What queries promise: a difference applied to the earlier tree gives the later one; a log has each state
+//! that a snapshot has seen, under whatever name; a file that is gone is listed with the snapshot that still
+//! has it.
 
 mod diff;
 mod log;
@@ -156,7 +156,7 @@ fn the_present_changes_meanwhile() {
                 }
             });
         }
-        // Also if an assertion fails.
+        // This also stops them if an assertion fails.
         let _stop = Stop(&stop);
         for _ in 0..150 {
             diff_of(&volume, "/", Some(first), None).unwrap();

@@ -206,7 +206,7 @@ impl Run {
     }
 }
 
-/// The differences between any two times, applied to the earlier tree, give the later one; in both
+/// The differences between any two times, applied to the one tree, give the other one. This holds in both
 /// directions, before and after other snapshots were forgotten.
 #[test]
 fn differences_give_what_is() {
@@ -236,7 +236,7 @@ fn differences_give_what_is() {
             run.compare();
         }
         assert!(run.compared > 20, "only {} differences", run.compared);
-        // No question fails.
+        // No query fails.
         for directory in DIRECTORIES {
             let Ok(node) = run.volume.node(format!("/{directory}")) else { continue };
             let view = run.volume.view();

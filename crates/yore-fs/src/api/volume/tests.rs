@@ -1,4 +1,4 @@
-//! The rules of paths, and the promises of calls that consist of several others.
+//! The rules of paths, and what calls promise that consist of several other calls.
 
 use super::*;
 use crate::{Caller, Error, RenameMode, Result};
@@ -246,7 +246,7 @@ fn moving_a_tree_meanwhile_makes_no_loop() {
             turn(&v);
         }
     };
-    // It finds that what it removed by the other way is gone, and goes on.
+    // It finds that what it removed through the other path is gone, and goes on.
     v.remove_dir_all_with("x", each).unwrap();
     assert!(turned);
     assert!(!v.exists("x").unwrap());

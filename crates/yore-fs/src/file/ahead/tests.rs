@@ -1,5 +1,5 @@
-//! Pages that are read ahead are never older than what was written, whatever happens to the file meanwhile;
-//! and no reader that waits for them is forgotten.
+//! Pages that are read ahead are never older than what was written, whatever happens to the file meanwhile.
+//! No reader that waits for them is forgotten.
 
 use super::super::map::PAGE;
 use super::super::tests::{contents, evict, make, new_file, open, touch, truncate, write_back, MIB};
@@ -137,8 +137,8 @@ fn sequential_readers_are_read_ahead_for() {
     store.close().unwrap();
 }
 
-/// Many readers and a writer. Stamps in the pages show that nobody reads anything older than what was there
-/// when the read began. The cache is much smaller than the file, so that pages come and go.
+/// Many readers read while one writer writes. Stamps in the pages show that nobody reads anything older than
+/// what was there when the read began. The cache is much smaller than the file, so that pages come and go.
 #[test]
 fn readers_and_a_writer_see_time_go_forward() {
     let device = make(64 * MIB);

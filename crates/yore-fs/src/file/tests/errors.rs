@@ -1,4 +1,4 @@
-//! Errors of the device: who is told, and what stays as it was.
+//! Errors of the device: who gets them, and what stays as it was.
 
 use super::*;
 use crate::history::read::at_time;

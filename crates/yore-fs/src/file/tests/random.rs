@@ -133,7 +133,7 @@ fn agrees_with_a_vector() {
     random_run(77, 400, 6_000_000);
 }
 
-/// As above, for an hour of leisure.
+/// The same for an hour.
 #[test]
 #[ignore = "long"]
 fn agrees_with_a_vector_for_long() {

@@ -305,7 +305,8 @@ mod tests {
         assert!(!reaches(10, b, Some(third)));
     }
 
-    /// An event of a directory does not keep what is above. There the known states before and after it count.
+    /// An event of a directory does not keep the directories above it. For those, the known states before and
+    /// after it count.
     #[test]
     fn what_no_event_has_seen() {
         let volume = Volume::memory(64 << 20).unwrap();

@@ -1,4 +1,4 @@
-//! Cases that the interfaces cannot bring about: events that come in between.
+//! Cases that callers cannot bring about: events that come in between.
 
 use super::OldName;
 use crate::{dir, InodeNo, NewSnapshot, Volume};
@@ -6,8 +6,8 @@ use yore_core::btree::Pins;
 use yore_format::EventNo;
 
 /// An event is taken while a name that was just made is about to be removed again. What was prepared before
-/// anybody notices is thrown away. But the preparation was refused as damage: the end of the name with the
-/// same number existed already, from an earlier move of the name.
+/// anybody notices should be thrown away. But the preparation was refused as damage, because an end of that
+/// name with the same number existed already, from an earlier move of the name.
 #[test]
 fn a_name_does_not_end_twice_with_one_number() {
     let volume = Volume::memory(64 << 20).unwrap();

@@ -264,9 +264,9 @@ mod tests {
         }
     }
 
-    /// A directory goes back to its old name together with what others have put into it since. What had been
-    /// under the path that this gets is then left alone, too. Rolling back used to try to rename it to that
-    /// path, and failed.
+    /// A directory goes back to its old name together with what others have put into it since. If one of
+    /// these then takes the path to which another file should go back, that file is left alone, too. Rolling
+    /// back used to try to rename it to that path, and failed.
     #[test]
     fn what_goes_along_is_in_the_way() {
         let all = [

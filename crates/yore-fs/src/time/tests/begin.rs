@@ -1,4 +1,4 @@
-//! Where stretches begin, and durations alone.
+//! Where stretches of time begin, and durations by themselves.
 
 use super::*;
 
@@ -25,11 +25,11 @@ fn what_is_before_a_time_ends_where_it_begins() {
     ] {
         begins(&TimeZone::UTC, text, begin);
     }
-    // Clocks put forward from 02:00 to 03:00, and back from 03:00 to 02:00.
+    // Clocks go forward from 02:00 to 03:00, and back from 03:00 to 02:00.
     begins(&berlin(), "2026-03-29", "2026-03-28T23:00:00Z");
     begins(&berlin(), "2026-03-29T03", "2026-03-29T01:00:00Z");
     begins(&berlin(), "2026-10-25_02.30", "2026-10-25T00:30:00Z");
-    // At midnight, in Cairo: the day begins at one.
+    // In Cairo they go forward at midnight, so the day begins at one.
     begins(&zone("EET-2EEST,M4.5.5/0,M10.5.4/24"), "2026-04-24", "2026-04-23T22:00:00Z");
     assert_eq!(parse_begin("name", utc("2026-11-20T00:00:00Z"), &berlin()), Ok(When::Named("name".into())));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What is a time, what counts snapshots, what is the name of one, and what is an error.
+//! Which texts are times, which count snapshots, which are names of snapshots, and which are errors.
 
 use super::*;
 

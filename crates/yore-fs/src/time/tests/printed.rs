@@ -27,7 +27,7 @@ fn times_are_printed_short_and_unambiguous() {
     // An offset with seconds.
     let old = zone("LMT-0:53:28CET-2,M3.5.0,M10.5.0/3");
     assert_eq!(print("2026-10-25T01:30:00Z", None, &old), "2026-10-25_01.30Z");
-    // No next, or none that can be kept out.
+    // The next event has the very same time, so no form tells the two apart.
     assert_eq!(print(time, Some(time), &TimeZone::UTC), "@1795183530.251000000");
 }
 

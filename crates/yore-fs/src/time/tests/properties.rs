@@ -18,7 +18,7 @@ fn zones() -> impl Strategy<Value = TimeZone> {
     ]
 }
 
-/// Any time, but mostly of our days, and often near a change of clocks.
+/// Any time, but mostly of the present day, and often near a change of clocks.
 fn times() -> impl Strategy<Value = Timestamp> {
     let nanos = prop_oneof![Just(0), Just(999_999_999), Just(500_000_000), 0..1_000_000_000_u32];
     let seconds = prop_oneof![
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(date.weekday(), Weekday::from_monday_zero_offset(day).unwrap());
     }
 
-    /// Each part of a date names what lies within it: no less precise form ends earlier.
+    /// Each part of a date stands for everything within it, so no less precise form ends earlier.
     #[test]
     fn less_precision_never_means_less(time in times(), zone in zones()) {
         let Ok(instant) = jiff::Timestamp::from_nanosecond(nanoseconds(time)) else { return Ok(()) };

@@ -25,9 +25,9 @@ fn one_by_one(store: &Arc<Store>, behalf: Behalf) -> WouldFree {
     WouldFree { by_itself: now, more: reasons.into_iter().map(of).collect() }
 }
 
-/// `yore info` of a volume with much history took one walk over all of it for each reason why something
-/// stays. For random histories, with snapshots of several directories that are held, named, pinned or none of
-/// these, the answer is the same.
+/// On a volume with much history, `yore info` walked over all of it once for each reason why something stays.
+/// Now one walk gives the same answer, for random histories with snapshots of several directories that are
+/// held, named, pinned or none of these.
 #[test]
 fn one_walk_for_all_reasons() {
     let mut reasons = 0;
