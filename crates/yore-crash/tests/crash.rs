@@ -10,8 +10,8 @@ use yore_device::simulated::SimulatedDevice;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{Caller, Engine, Error};
 
-/// 20,000 states that crashes could have left. Each is clean, opens without repair, and holds what was
-/// promised. For some this is also checked after a second crash while mounting; others are used, and are
+/// Each of 20,000 states that crashes could have left is clean, opens without repair, and has what was
+/// promised. For some this is also checked after a second crash, during the mount. Others are used, and are
 /// clean afterwards.
 #[test]
 fn every_crash_leaves_what_was_promised() {
@@ -20,9 +20,9 @@ fn every_crash_leaves_what_was_promised() {
     assert!(summary.states >= 20_000, "only {} states were tried", summary.states);
 }
 
-/// The same while files are expunged from snapshots and the power may fail. No snapshot shows any file that a
-/// call had promised to expunge. If a call was under way, all snapshots show a file, or none does. Everything
-/// else in them is as it was.
+/// The same holds while files are expunged from snapshots and the power may fail. No snapshot shows any file
+/// that a call had promised to expunge. If a call was under way, all snapshots show a file, or none does.
+/// Everything else in them is as it was.
 #[test]
 fn what_was_expunged_stays_gone() {
     let summary = Campaign { expunges: true, ..Campaign::crashes(1, 20_000) }.run();

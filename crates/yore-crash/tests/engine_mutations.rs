@@ -1,8 +1,8 @@
 //! The crash tests work: they find an engine that is wrong in one way, within a bounded number of states.
-//! Only with the feature `mutations`. Errors that a device in between can imitate are in `mutations.rs`.
+//! This needs the feature `mutations`. Errors that a device in between can imitate are in `mutations.rs`.
 //!
-//! Two switches are not in the list: docs/TESTING.md says why no crash shows them, and where else one of them
-//! is found.
+//! Two switches are not in the list: docs/TESTING.md says why no crash shows them, and which other test finds
+//! one of them.
 //!
 //! The switches affect the whole process, so this is one test, and alone in its file.
 
@@ -16,7 +16,7 @@ use yore_fs::mutation::{set, Mutation};
 /// Crash states within which a mutation must be found. Those that need a certain schedule take some
 /// thousands.
 const STATES: u64 = 30_000;
-/// Crash states in which nothing must be found without one.
+/// Crash states in which nothing may be found without a mutation.
 const STATES_RIGHT: u64 = 15_000;
 
 /// A file is removed and another gets one of its blocks, while the generation that has the removal is being
@@ -52,7 +52,7 @@ fn a_wrong_engine_is_found() {
         (Mutation::OutstandingForgotten, ""),
         (Mutation::TornRecordAccepted, ""),
         (Mutation::RenameBeforeData, REPLACED),
-        // The checker finds it, too: what a version names is free.
+        // The checker finds this, too: what a version names is free.
         (Mutation::RecordedReused, ""),
         (Mutation::RecordedOnce, "[past]"),
         (Mutation::RecordedBeforeData, "[past]"),

@@ -143,7 +143,7 @@ impl Test {
     /// The excluded paths of the present.
     fn excluded(&self, tree: &Tree) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
-        // By directory: who decides, and whether it is excluded itself.
+        // For each directory: which one decides, and whether the directory itself is excluded.
         let mut decided: BTreeMap<PathBuf, (Option<PathBuf>, bool)> = BTreeMap::new();
         for (path, content) in tree {
             let node = self.node(path).unwrap();
@@ -178,7 +178,7 @@ impl Test {
         let number = match asked {
             true => view.take_snapshot(root, &NewSnapshot::default()).unwrap().number,
             false => {
-                // It begins with an event, and takes the next one in an hour.
+                // The policy begins with an event, and takes the next one in an hour.
                 let versioning = Some(Versioning::Interval(3_600_000_000_000));
                 let exclude = self.patterns.get(&root).cloned();
                 view.set_policy(root, &Policy { versioning, exclude, ..Policy::default() }).unwrap();

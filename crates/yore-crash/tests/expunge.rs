@@ -1,5 +1,5 @@
 //! Promise: wherever the power fails while the history of files is given up, the volume is sound, nothing is
-//! visible that was promised to be gone, and everything else is what it was. After the work has gone on,
+//! visible that was promised to be gone, and everything else is what it was. When the work is finished later,
 //! nothing of the files is left.
 
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ fn file(volume: &Volume, path: &Path) -> (InodeNo, u32) {
     (attr.inode, attr.incarnation)
 }
 
-/// Creates files and changes them between events. Some are gone in the end. Returns the first event.
+/// Creates files and changes them between events. In the end some are gone. Returns the first event.
 fn change_much(volume: &Volume) -> EventNo {
     let write = |path: &str, byte: u8, len: usize| volume.write(path, vec![byte; len]).unwrap();
     for directory in ["d", "d/e", "other"] {

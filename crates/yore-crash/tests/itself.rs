@@ -1,4 +1,5 @@
-//! Tests the comparison with file systems that are right, and with ones that are wrong in one way each.
+//! Tests the comparison itself, with file systems that are right, and with others that are wrong in one way
+//! each.
 
 use yore_crash::generate::{sequence, Profile};
 use yore_crash::op::Op;

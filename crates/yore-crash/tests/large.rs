@@ -1,5 +1,5 @@
-//! Large volumes: groups far out are created when they are used, with the root zones that their table needs.
-//! Making, opening and checking a volume does not depend on its size.
+//! Large volumes: distant groups are created when they are used, with the root zones that their table needs.
+//! The work of making, opening and checking a volume does not depend on its size.
 
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};

@@ -1,4 +1,4 @@
-//! The volume behaves as the model: the same results, attributes and content, after every operation.
+//! The volume behaves as the model does: results, attributes and content are the same after every operation.
 
 use yore_crash::campaign::Campaign;
 use yore_crash::generate::Profile;
@@ -12,8 +12,8 @@ fn sequences_agree_with_the_model() {
     Campaign::comparisons(1, 200, 200, Engine::Snapshot).run().must_be_good();
 }
 
-/// The same with the engine that promises nothing across crashes: results do not depend on the engine, and a
-/// clean unmount leaves a clean volume.
+/// The same holds with the engine that promises nothing across crashes: results do not depend on the engine,
+/// and a clean unmount leaves a clean volume.
 #[test]
 fn sequences_agree_with_the_model_under_none() {
     Campaign::comparisons(10_001, 100, 200, Engine::None).run().must_be_good();
@@ -49,7 +49,8 @@ fn threads_in_the_same_directories_leave_a_sound_volume() {
     }
 }
 
-/// A sync that meets an unmount comes back: with success if all it covers was written, else with an error.
+/// A sync that meets an unmount returns: with success if all that it covers was written, otherwise with an
+/// error.
 #[test]
 fn sync_during_an_unmount_returns() {
     let (done, finished) = std::sync::mpsc::channel();
@@ -59,7 +60,7 @@ fn sync_during_an_unmount_returns() {
         }
         done.send(())
     });
-    // Nothing is measured: beyond this time the sync counts as hanging.
+    // This measures nothing: after this time the sync counts as hanging.
     let result = finished.recv_timeout(std::time::Duration::from_secs(60));
     assert!(result.is_ok(), "threads::sync_while_closing hangs, or panicked");
 }

@@ -72,7 +72,7 @@ fn a_flush_left_out_is_found() {
     ]);
 }
 
-/// A flush that does not cover an earlier write is as bad as none, whatever was written.
+/// A flush that does not cover an earlier write is as bad as no flush, whatever was written.
 #[test]
 fn a_write_that_comes_after_its_flush_is_found() {
     must_be_found(&[

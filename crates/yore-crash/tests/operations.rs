@@ -1,5 +1,5 @@
-//! Promises of the tree of operations: rows come back, also after opening the volume anew; each class is
-//! bounded by itself; the feature that older programs must know is there before the first row is.
+//! Promises of the tree of operations: rows come back, even after the volume was opened again; each class has
+//! its own bound; the feature that older programs must know is there before the first row.
 
 use std::sync::Arc;
 use yore_check::{check, CheckOptions};

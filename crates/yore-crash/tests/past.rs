@@ -30,7 +30,7 @@ fn snapshot(wait: bool) -> Op {
     Op::Snapshot { name: Arc::from(&b""[..]), wait }
 }
 
-/// Crashes the second sequence in this many ways.
+/// Crashes the second sequence in this many states.
 fn crash(preparation: Vec<Op>, ops: Vec<Op>, states: usize) {
     let recorded = match record_operations(preparation, ops) {
         Ok(recorded) => recorded,
@@ -47,7 +47,7 @@ fn crash(preparation: Vec<Op>, ops: Vec<Op>, states: usize) {
 }
 
 /// A file of 400 extents that a snapshot has seen is truncated in many steps, overwritten here and there, and
-/// removed, with further snapshots in between: none of its blocks and nodes is lost or changed.
+/// removed, with further snapshots in between. None of its blocks and nodes is lost or changed.
 #[test]
 fn a_file_of_many_extents_is_event_and_overwritten() {
     let mut preparation = vec![create("a"), create("b")];
@@ -62,8 +62,8 @@ fn a_file_of_many_extents_is_event_and_overwritten() {
     crash(preparation, ops, 300);
 }
 
-/// A file is removed while it is in use, with 400 extents that a snapshot has seen and some that none has
-/// seen.
+/// A file with 400 extents that a snapshot has seen, and some that none has seen, is removed while it is in
+/// use.
 #[test]
 fn a_file_of_many_extents_goes_while_it_is_in_use() {
     let mut preparation = vec![create("a"), create("b")];

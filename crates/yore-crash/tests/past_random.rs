@@ -1,8 +1,9 @@
 //! Promise: whatever the sequence of operations and events, every past view equals a full copy made when the
-//! event was taken, also after others were forgotten. The sequences contain moves out of and into directories
-//! with events of their own, hard links across them, events of the volume and of directories, versions that
-//! policies make of files, under the names that these had, policies that change, volumes opened again, and
-//! forgetting that is broken off and goes on. When all events are forgotten, nothing of the past is left.
+//! event was taken, even after others were forgotten. The sequences contain moves out of and into directories
+//! with their own events, hard links across them, and events of the volume and of directories. They contain
+//! versions that policies make of files, under the names that these had, and policies that change. The volume
+//! is opened again, and forgetting is interrupted and goes on. When all events are forgotten, nothing of the
+//! past is left.
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
@@ -43,14 +44,14 @@ struct Run {
     device: Arc<dyn Device>,
     seen: Vec<Seen>,
     log: Vec<String>,
-    /// Events are of the root directory alone.
+    /// Whether events are of the root directory alone.
     only_root: bool,
     forgets: bool,
-    /// Gives up all history of some files.
+    /// Whether all history of some files is given up.
     expunges: bool,
-    /// Rolls directories back.
+    /// Whether directories are rolled back.
     rolls_back: bool,
-    /// The files that get versions.
+    /// Whether policies make versions of files.
     policies: bool,
     /// The last event known.
     last: EventNo,
@@ -352,7 +353,7 @@ impl Run {
         }
         assert_eq!(view.unfinished_rollbacks().unwrap(), []);
         // A version that was made just before its file got a name is found under that name as long as the
-        // name is in use; many such names go here.
+        // name is in use. Many such names go away here.
         self.seen.iter_mut().for_each(|seen| seen.named = None);
     }
 
@@ -427,7 +428,7 @@ fn what_is_not_forgotten_stays_and_what_is_leaves_nothing() {
     }
 }
 
-/// The same with versions that policies make of files.
+/// The same holds with versions that policies make of files.
 #[test]
 fn what_policies_keep_stays_and_what_is_forgotten_leaves_nothing() {
     for seed in seeds(12) {
@@ -438,7 +439,8 @@ fn what_policies_keep_stays_and_what_is_forgotten_leaves_nothing() {
     }
 }
 
-/// The same, and all history of some files is given up: it is gone from all views, and everything else stays.
+/// The same holds when all history of some files is given up: it is gone from all views, and everything else
+/// stays.
 #[test]
 fn what_is_expunged_is_gone_and_nothing_else() {
     for seed in seeds(12) {
@@ -449,7 +451,7 @@ fn what_is_expunged_is_gone_and_nothing_else() {
     }
 }
 
-/// Directories are rolled back, and forward again: exactly, with everything else and every past view as it
+/// Directories are rolled back, and forward again, exactly; everything else and every past view stays as it
 /// was.
 #[test]
 fn what_is_rolled_back_is_its_copy() {
@@ -492,9 +494,9 @@ fn trees_that_versions_share_are_sound() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// When a node is freed together with everything below it, the counts cover everything below it: trees of
-/// three levels of attributes, partly shared with the past, go with their files, and then the versions, one
-/// after another.
+/// When a node is freed together with everything below it, the counts include everything below it. Here trees
+/// of attributes with three levels, partly shared with the past, go with their files; then the versions go,
+/// one after another.
 #[test]
 fn trees_that_go_whole_are_counted_whole() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));

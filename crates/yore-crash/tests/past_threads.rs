@@ -1,4 +1,4 @@
-//! Promise: past views stand still while several threads change the present, while snapshots are forgotten,
+//! Promise: past views do not change while several threads change the present, while snapshots are forgotten,
 //! and while versions are made of single files.
 
 #[path = "common/copies.rs"]
@@ -63,7 +63,7 @@ fn past_views_stand_still_while_threads_work() {
                 }
             });
         }
-        // Also if something is wrong.
+        // This also stops them if something is wrong.
         let _stop = Stop(&stop);
         let mut seen: Vec<Seen> = Vec::new();
         for _ in 0..60 {
@@ -86,9 +86,9 @@ fn past_views_stand_still_while_threads_work() {
     });
 }
 
-/// The same while snapshots are forgotten: a thread forgets every other snapshot as they come, most of them
-/// while the next are taken and the present changes. The others stay, including a snapshot that was taken
-/// while forgetting was under way; and in the end nothing is left of the forgotten ones.
+/// The same holds while snapshots are forgotten. A thread forgets every other snapshot as they come, mostly
+/// while the next ones are taken and the present changes. The others stay, including a snapshot that was
+/// taken while forgetting was under way. In the end nothing is left of the forgotten ones.
 #[test]
 fn past_views_stand_still_while_others_are_forgotten() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
@@ -117,7 +117,7 @@ fn past_views_stand_still_while_others_are_forgotten() {
                         .set_xattr(format!("t{t}/d/x"), "user.n", round.to_le_bytes(), SetXattrMode::Any)
                         .unwrap();
                     volume.rename(format!("t{t}/d/x"), &file).unwrap();
-                    // Each of the files some time: a full volume would forget snapshots by itself.
+                    // Each file is truncated at some time: a full volume would forget snapshots by itself.
                     if round % 49 == 0 {
                         volume.truncate(&file, 100).unwrap();
                     }
@@ -159,7 +159,7 @@ fn past_views_stand_still_while_others_are_forgotten() {
 }
 
 /// Versions of single files are made beside everything else, and take numbers while other changes are under
-/// way: names ended at another number than the one with which they were looked up. Threads save as editors
+/// way. Once a name ended at another number than the one with which it was looked up. Threads save as editors
 /// do, each in its own way, in one directory; snapshots are taken and some versions forgotten meanwhile. Each
 /// save is found under its name at its time, and the volume is sound.
 #[test]

@@ -1,4 +1,5 @@
-//! One test for each defect that random sequences have found: the story, and the shortest way to it.
+//! One test for each defect that random sequences have found, with its story and the shortest sequence that
+//! shows it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -93,7 +94,7 @@ fn set_id_bits_dropped_by_a_write_do_not_come_back() {
 /// belong in one Op.
 #[test]
 fn a_event_and_the_capability_that_it_takes_are_one() {
-    // The schedule decides when generations are frozen: three rounds of four met the defect.
+    // The schedule of the threads decides when generations are frozen; three of four rounds met the defect.
     (0..20).for_each(|_| truncate_files_with_capabilities_while_another_syncs());
 }
 
@@ -102,7 +103,7 @@ fn truncate_files_with_capabilities_while_another_syncs() {
     const NAME: &[u8] = b"security.capability";
     let (device, view) = fresh();
     let name = |n: usize| format!("program {n}").into_bytes();
-    // In the inode, in blocks, and with an attribute that stays.
+    // The content is in the inode or in blocks, and some files have another attribute, which stays.
     let nodes: Vec<Node> = (0..FILES).map(|n| file(&view, &name(n), 0o755)).collect();
     for (n, node) in nodes.iter().enumerate() {
         view.write(node.inode(), 0, &payload(1, 100 + n % 2 * 9000), PLAIN).expect("there is room");
@@ -165,7 +166,7 @@ fn a_write_of_nothing_changes_nothing() {
     assert!(view.getxattr(node.inode(), name).is_ok(), "after a write that failed");
 }
 
-/// Copying a file's end to a place beyond its end must not continue with what the copy itself has appended.
+/// When a file's end is copied beyond its end, the copy must not continue with what it has itself appended.
 #[test]
 fn a_copy_within_a_file_ends_where_the_file_ended() {
     let (_device, view) = fresh();

@@ -1,6 +1,6 @@
 //! The story: a rename between directories walked from its target up to the root with both directories
-//! locked, child before parent, while an rmdir held the parent and waited for the child: both stopped for
-//! good. Ancestors are walked before anything is locked.
+//! locked, child before parent. Meanwhile an rmdir held the parent and waited for the child, and both waited
+//! for ever. Now a rename walks the ancestors before it locks anything.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};

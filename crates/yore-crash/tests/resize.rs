@@ -14,7 +14,7 @@ use yore_fs::{Error, File, MkfsOptions, MountOptions, Volume};
 const MIB: u64 = 1 << 20;
 const DONE: u64 = 1;
 
-/// The beginning of a device, which can grow up to all of it.
+/// The beginning of a device, which can grow up to the whole device.
 type Part = Wrapped<Arc<dyn Device>, Size>;
 
 #[derive(Debug)]
@@ -77,8 +77,8 @@ fn fill(volume: &Volume) -> u64 {
     }
 }
 
-/// Lengths within the first group, to the group's end, and into others. All of the space can be used, and is
-/// there after opening again.
+/// A volume grows within the first group, to the group's end, and into others. All of the space can be used,
+/// and is still there when the volume is opened again.
 #[test]
 fn all_of_a_longer_volume_can_be_used() {
     for (from, to) in [(20, 40), (20, 128), (40, 128 + 8), (100, 400), (128 + 8, 128 + 100), (256, 300)] {
@@ -113,7 +113,8 @@ fn all_of_a_longer_volume_can_be_used() {
     }
 }
 
-/// A device that cannot grow, a volume opened for reading only, a length that no volume has: nothing changes.
+/// If the device cannot grow, the volume is open for reading only, or no volume can have that length, nothing
+/// changes.
 #[test]
 fn what_is_refused() {
     let device = made(Arc::new(MemoryDevice::new(64 * MIB)), 32 * MIB);
@@ -164,7 +165,7 @@ fn others_go_on_meanwhile() {
     sound(&*device);
 }
 
-/// A volume that grew too far shrinks again, also if the space beyond was used and is free again. Data that
+/// A volume that grew too far shrinks again, even if the space beyond was used and is free again. Data that
 /// still lies there prevents it, and stays.
 #[test]
 fn a_shorter_volume() {
@@ -172,7 +173,7 @@ fn a_shorter_volume() {
     let volume = Volume::open(device.clone(), &options()).unwrap();
     (0..8).for_each(|n| volume.write(format!("f{n}"), content(n)).unwrap());
     volume.view().lengthen(400 * MIB).unwrap();
-    // Never used beyond 100 MiB.
+    // The volume was never used beyond 100 MiB.
     assert!(volume.view().shorten(300 * MIB, &mut |_, _| ()).unwrap());
     assert!(!volume.view().shorten(300 * MIB, &mut |_, _| ()).unwrap());
     volume.close().unwrap();
@@ -210,7 +211,7 @@ fn a_shorter_volume() {
     fill(&volume);
     volume.close().unwrap();
     sound(&*short);
-    // And longer again, where older zones lie.
+    // It grows again, to where older zones lie.
     let volume = Volume::open(device.clone(), &options()).unwrap();
     volume.view().lengthen(400 * MIB).unwrap();
     fill(&volume);

@@ -1,10 +1,11 @@
-//! Promise: wherever the power fails during a rollback, the directory is as before it or as after it when the
-//! volume is opened again, never in between; and as after it once that was promised. Other directories are
-//! not affected, the volume is sound before and after, and the events show what they have seen.
+//! Promise: wherever the power fails during a rollback, when the volume is opened again, the directory is as
+//! before the rollback or as after it, never in between. Once the rollback was promised, it is as after it.
+//! Other directories are not affected, the volume is sound before and after, and the events show what they
+//! have seen.
 //!
-//! Random sequences of operations and snapshots, each with a rollback, an undo or a redo in which the power
-//! fails after each of its writes. `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that
-//! many.
+//! The test runs random sequences of operations and snapshots, each with a rollback, an undo or a redo, and
+//! lets the power fail after each of its writes. `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n`
+//! runs that many.
 
 #[path = "../../yore-fs/tests/common/seeds.rs"]
 mod seeds;
@@ -116,7 +117,7 @@ fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, EventNo) 
     if seed.is_multiple_of(2) {
         volume.sync().unwrap();
     } else {
-        // Everything so far is promised, and in no generation yet.
+        // Everything so far is promised, but in no generation yet.
         view.take_snapshot(dir, &NewSnapshot { wait: true, ..NewSnapshot::default() }).unwrap();
     }
     (dir, target)
@@ -148,8 +149,8 @@ fn run(seed: u64) -> usize {
         let medium = Arc::new(case.materialise());
         let report = check(&*medium, &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{state}: {report}");
-        // Where a generation was complete before, one that has the row is of this rollback, and not of the
-        // one that is undone.
+        // If a generation was complete before, a generation that has the row is of this rollback, and not of
+        // the one that is undone.
         let is_begun = seed.is_multiple_of(2) && report.counts.rollbacks > 0;
         let again = Volume::open(medium.clone(), &options()).unwrap();
         let found = tree(again.view(), dir);
@@ -178,8 +179,8 @@ fn run(seed: u64) -> usize {
     states
 }
 
-/// The past of a directory. Set-id bits, which the past does not show, are left out on both sides: there are
-/// none here.
+/// The past of a directory. Set-id bits, which the past does not show, need not be left out: there are none
+/// here.
 fn tree_of_then(view: &View, dir: InodeNo, event: EventNo) -> Tree {
     tree(&view.as_of(event), dir)
 }

@@ -85,7 +85,7 @@ impl Owner {
         view.events().unwrap().iter().map(|event| event.number).filter(sees).collect()
     }
 
-    /// A plan: as the commands make it, or any other.
+    /// A plan, either as the commands make it or any other.
     fn plan(&mut self, dir: InodeNo, numbers: &[EventNo]) -> Option<Plan> {
         let any = numbers[self.below(numbers.len())];
         match self.below(6) {

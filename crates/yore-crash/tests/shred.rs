@@ -1,7 +1,7 @@
-//! Promise: after expunging and shredding, the image holds nothing of the file: not its content, in blocks or
-//! in its inode, not its name, not a link's target, no attribute; not in older copies of metadata, dead
-//! cells, free blocks, nor in the log. Kept history is whole, other threads go on meanwhile, and the volume
-//! is sound.
+//! Promise: after a file was expunged and shredded, nothing of it is in the image: neither its content, in
+//! blocks or in its inode, nor its name, nor a link's target, nor an attribute. Nothing is left in older
+//! copies of metadata, dead cells, free blocks or the log. Kept history is whole, other threads go on
+//! meanwhile, and the volume is sound.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ const NAME: &str = "NAME-OF-A-SECRET";
 const TARGET: &str = "TARGET-OF-A-LINK";
 const ATTRIBUTE: &str = "ATTRIBUTE-OF-A-FILE";
 
-/// How often each of them is on the medium.
+/// How often each secret is on the medium.
 fn found(device: &dyn Device) -> Vec<(&'static str, usize)> {
     let mut image = vec![0; device.size() as usize];
     device.read_at(0, &mut image).unwrap();
@@ -32,8 +32,8 @@ fn none(device: &dyn Device) {
     assert_eq!(left, [], "is left on the medium");
 }
 
-/// Names, contents, links and attributes, some with many others beside them; saved again and again, and
-/// synced, so that the log has them.
+/// Makes names, contents, links and attributes, some with many others beside them. They are saved again and
+/// again, and synced, so that the log has them.
 fn secrets(volume: &Volume, round: usize) -> Vec<String> {
     let mut names = Vec::new();
     for n in 0..20 {
@@ -165,7 +165,7 @@ fn others_go_on_meanwhile() {
     kept(&again);
 }
 
-/// A stop request ends it, and nothing is wrong.
+/// A request to stop ends the shredding, and nothing is wrong.
 #[test]
 fn broken_off() {
     let (device, volume) = made();

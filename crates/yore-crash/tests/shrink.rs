@@ -23,7 +23,7 @@ fn made(size: u64) -> (Arc<MemoryDevice>, Volume) {
     (device, volume)
 }
 
-/// This many bytes that tell where they are from.
+/// This many bytes that show which file they belong to.
 fn content(of: u64, len: u64) -> Vec<u8> {
     (0..len / 8).flat_map(|n| (n * 31 + of * 1_000_003).to_le_bytes()).collect()
 }
@@ -66,7 +66,7 @@ fn forget(volume: &Volume, events: &[yore_fs::EventNo]) {
     volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
 }
 
-/// A volume whose first half was removed is made half as long. These move along: whole files, one with holes,
+/// A volume whose first half was emptied is made half as long. These files move: whole ones, one with holes,
 /// one that was allocated and never written, one with two names, and one that has no name and is open.
 #[test]
 fn what_files_have_moves() {
@@ -145,7 +145,7 @@ fn a_snapshot_in_the_way() {
     for words in ["/changed", " … and ", "bytes of history alone", "yore forget", "bytes long"] {
         assert!(why.contains(words), "{words}: {why}");
     }
-    // As short as the message says.
+    // It can be made as short as the message says.
     let least: u64 = why.split("can be made ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!((24 * MIB..64 * MIB).contains(&least), "{why}");
     shorten(&volume, least);
@@ -163,9 +163,9 @@ fn a_snapshot_in_the_way() {
     sound(&*device);
 }
 
-/// A version has a file as it was allocated and never written. When the present frees those blocks, others
-/// get them. The blocks may then lie beyond the volume's end: the version reads as zeros nevertheless, and
-/// the checker finds nothing.
+/// A version has blocks of a file that were allocated and never written. When the present frees those blocks,
+/// others get them. The blocks may then lie beyond the volume's end: the version reads as zeros nevertheless,
+/// and the checker finds nothing.
 #[test]
 fn what_a_version_has_and_nobody_wrote() {
     let (device, volume) = made(64 * MIB);
@@ -207,7 +207,7 @@ fn agrees_with_a_model_at_any_length() {
         let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         let mut past: Option<(yore_fs::EventNo, BTreeMap<String, Vec<u8>>)> = None;
         for round in 0..10 {
-            // A part that is removed in front of the rest, so that something must move.
+            // A part in front of the rest is removed later, so that something must move.
             let filled =
                 volume.write("filler", content(round, 10 * MIB)).and_then(|()| volume.sync()).is_ok();
             for step in 0..25 {

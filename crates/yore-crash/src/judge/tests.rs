@@ -1,5 +1,4 @@
-//! The judge gets trees that are wrong in one way each, and must refuse them; and right ones, which it must
-//! accept.
+//! The judge must refuse trees that are wrong in one way each, and accept right ones.
 
 use super::*;
 use crate::generate::{sequence, Profile};
@@ -78,14 +77,14 @@ fn content_mut<'a>(tree: &'a mut Tree, text: &str) -> (&'a mut u64, &'a mut BTre
     }
 }
 
-/// The content that a file had at another moment, with the rest of the tree as it is.
+/// The content that a file had at another moment; the rest of the tree is as it is.
 fn content_of(judge: &Judge, moment: usize, text: &str) -> (u64, BTreeMap<u64, Arc<Block>>) {
     let mut tree = at(judge, moment);
     let (size, blocks) = content_mut(&mut tree, text);
     (*size, blocks.clone())
 }
 
-/// Every moment that is not older than the last sync is accepted as it is, at every crash after it.
+/// After every crash, every moment that is not older than the last sync is accepted as it is.
 #[test]
 fn every_true_moment_is_accepted() {
     for seed in 0..15 {
@@ -158,7 +157,7 @@ fn a_state_older_than_a_sync_is_reported() {
     assert_eq!(judge.judge(&at(&judge, 2), bounds(3, 2), Unit::Block), Ok(2));
 }
 
-/// Whatever fsync promised is there: the name, the size, the content.
+/// Whatever fsync promised must be there: the name, the size, the content.
 #[test]
 fn what_fsync_promised_must_be_there() {
     let ops = vec![create("a"), write("a", 0, 9000, 1), fsync("a"), write("a", 0, 4096, 2), create("b")];
@@ -204,7 +203,8 @@ fn unsynced_data_may_be_missing_but_sizes_are_real() {
     assert!(judge.judge(&tree, bounds(4, 4), Unit::Block).is_err(), "a block from elsewhere");
 }
 
-/// The content of a file renamed over another is not older than the rename; before it, it may be.
+/// After a file was renamed over another one, its content is not older than the rename; before that, it may
+/// be.
 #[test]
 fn a_renamed_file_is_never_short() {
     let ops = vec![create("old"), create("new"), write("new", 0, 10_000, 1), rename("new", "old")];

@@ -81,7 +81,7 @@ impl Named {
 }
 
 impl Seen {
-    /// What is found as of the event must be the copy.
+    /// Checks that what is found as of the event equals the copy.
     pub fn compare(&self, volume: &Volume, when: &str) {
         if self.copy.is_empty() {
             return;

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use yore_fs::{FileKind, InodeNo, View};
 
-/// For each path below a directory: kind, permissions, flags, owner, extended attributes and content; the
-/// time for everything but directories and symbolic links.
+/// For each path below a directory: kind, permissions, flags, owner, extended attributes and content, and the
+/// time of everything but directories and symbolic links.
 pub type Tree = BTreeMap<PathBuf, String>;
 
-/// Reads it.
+/// Reads the tree below a directory.
 pub fn tree(view: &View, root: InodeNo) -> Tree {
     let mut all = Tree::new();
     for Found { path, attr, content, xattrs } in read_tree(view, root) {
