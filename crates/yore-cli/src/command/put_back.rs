@@ -4,6 +4,7 @@
 //!
 //! Each takes an event before it changes anything, and another one when it is done; see [`operation`].
 
+mod directory;
 mod elsewhere;
 mod ground;
 mod one;
@@ -23,8 +24,8 @@ use paths::{as_of, below, is_listed, name_of, tell, with_time};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use yore_fs::rollback::{ancestors, leave_alone, next, real, until, Back, Plan, Verb};
-use yore_fs::{Change, Difference, EventNo, FileKind};
+use yore_fs::rollback::{leave_alone, next, real, until, Back, Plan, Verb};
+use yore_fs::{Difference, EventNo, FileKind};
 
 fn access(dry_run: bool) -> Access {
     if dry_run {
@@ -75,7 +76,7 @@ fn restore_one(ground: &Ground, then: &Path, args: &args::Restore) -> anyhow::Re
     if is_directory(ground, then)? && is_directory(ground, &now)? {
         let (was, is) = (ground.identity(then)?, ground.identity(&now)?);
         if was.is_same_directory(&is) {
-            return restore_directory(ground, then, &now, was.event, args);
+            return directory::restore(ground, then, &now, was.event, args);
         }
     }
     put(ground, Verb::Restore, then, &now, &How::of(args))
@@ -128,87 +129,6 @@ fn put(
         putter.expect(&[then])?;
         putter.directories(then.parent(), parent)?;
         putter.tree(then, now)?;
-        putter.finish()
-    })
-}
-
-/// Puts back the names of a directory that are gone or were changed or renamed. Leaves others alone.
-fn restore_directory(
-    ground: &Ground,
-    then: &Path,
-    now: &Path,
-    event: Option<EventNo>,
-    args: &args::Restore,
-) -> anyhow::Result<()> {
-    let all = ground.diff(now, event, None)?;
-    let back = Back::new(&all);
-    let mut wanted: Vec<Difference> = Vec::new();
-    let mut whole: HashSet<Vec<u8>> = HashSet::new();
-    for one in &all {
-        let (Some(path), change) = (back.of(one), one.change) else { continue };
-        let mut one = one.clone();
-        if change == Change::Renamed {
-            // The new name came since, so it stays. The old name gets a file or directory of its own.
-            (one.change, one.old_path, one.after) = (Change::Removed, None, None);
-            if one.kind == FileKind::Directory {
-                whole.insert(path.clone());
-            }
-        }
-        one.path = path;
-        wanted.push(one);
-    }
-    wanted.retain(|one| !ancestors(&one.path).skip(1).any(|above| whole.contains(above)));
-    wanted.sort_by(|a, b| a.path.split(|b| *b == b'/').cmp(b.path.split(|b| *b == b'/')));
-    let mut putter = Putter::new(ground, args.progress)?;
-    let mut differs = Vec::new();
-    for one in &wanted {
-        let done = putter.compare(&below(then, &one.path), &below(now, &one.path))?;
-        differs.push(done != Done::Nothing || whole.contains(&one.path));
-    }
-    let mut differs = differs.into_iter();
-    wanted.retain(|_| differs.next().unwrap_or(true));
-    if is_listed(args.dry_run, args.listing) {
-        paths::print(args.listing, &wanted, &Back::new(&[]))?;
-        if args.dry_run {
-            return Ok(());
-        }
-    }
-    if wanted.is_empty() {
-        eprintln!("{}: all that was there then is there, as it was", ground.name(now));
-        return Ok(());
-    }
-    ground.check_nothing_mounted_below(now)?;
-    ground.check_writable(now)?;
-    let _source = ground.pin_source(then)?;
-    let mut room = 0u64;
-    for one in wanted.iter().filter(|one| one.kind != FileKind::Directory || whole.contains(&one.path)) {
-        room = room.saturating_add(putter.room(&below(then, &one.path), &below(now, &one.path))?);
-    }
-    for one in wanted.iter().filter(|one| one.kind == FileKind::Directory && !whole.contains(&one.path)) {
-        let now = below(now, &one.path);
-        putter.check_unprotected(putter.compare(&below(then, &one.path), &now)?, true, &now)?;
-    }
-    ground.check_room(now, room)?;
-    operation::run(ground, now, Verb::Restore, || {
-        let is_put = |one: &&Difference| one.kind != FileKind::Directory || whole.contains(&one.path);
-        let those: Vec<PathBuf> = wanted.iter().filter(is_put).map(|one| below(then, &one.path)).collect();
-        putter.expect(&those.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
-        let mut directories = Vec::new();
-        for one in &wanted {
-            let (then, now) = (below(then, &one.path), below(now, &one.path));
-            match one.kind {
-                FileKind::Directory if !whole.contains(&one.path) => {
-                    if ground.side().facts(&now)?.is_none() {
-                        ground.side().make_directory(&now)?;
-                    }
-                    directories.push((then, now));
-                }
-                _ => putter.tree(&then, &now)?,
-            }
-        }
-        for (then, now) in directories.iter().rev() {
-            putter.attributes(then, now, true)?;
-        }
         putter.finish()
     })
 }
