@@ -53,6 +53,10 @@ impl Out {
     /// # Errors
     /// As [`Out::bytes`].
     pub fn done(mut self) -> anyhow::Result<()> {
+        self.flush()
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
         self.0.flush().map_err(write_error)
     }
 }
@@ -130,6 +134,24 @@ impl List {
             self.out.bytes(if self.count == 0 { b"[]\n" } else { b"\n]\n" })?;
         }
         self.out.done()
+    }
+
+    /// Shows the entries so far, before work that takes time.
+    ///
+    /// # Errors
+    /// As [`Out::bytes`].
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        self.out.flush()
+    }
+
+    /// The end of the list of work that may have failed. An array that was begun is whole all the same;
+    /// without entries nothing is printed of work that failed.
+    ///
+    /// # Errors
+    /// That of the work; or as [`Out::bytes`].
+    pub fn end<T>(self, work: anyhow::Result<T>) -> anyhow::Result<T> {
+        let ended = if work.is_err() && self.count == 0 { Ok(()) } else { self.done() };
+        work.and_then(|value| ended.map(|()| value))
     }
 }
 

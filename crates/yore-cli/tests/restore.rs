@@ -3,7 +3,7 @@
 mod common;
 
 use common::trees::{both, read, remove, tree, write};
-use common::{error_text, fails, ok, run, scratch, text, Mount};
+use common::{error_text, fails, ok, put, rows, run, scratch, text, Mount};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,6 +56,54 @@ fn a_file_is_restored_and_the_restore_undone() {
         );
         assert!(!scratch.path("mnt/d/sub").exists());
     });
+}
+
+/// What is done for several operands is one array, and it is whole if one of them fails. There was an array
+/// for each operand, so no program could read the output of two.
+#[test]
+fn several_operands_make_one_array() {
+    both(&[], |scratch, on| {
+        write(scratch, "/d/other", "one");
+        ok(["snapshot", &on("/d"), "-n", "first"]);
+        write(scratch, "/d/file", "two");
+        write(scratch, "/d/other", "two");
+        let (file, other) = (on("/d@first/file"), on("/d@first/other"));
+        let names = |rows: Vec<Value>| -> Vec<String> {
+            let path = |row: &Value| row["path"].as_str().unwrap().rsplit('/').next().unwrap().to_string();
+            rows.iter().map(path).collect()
+        };
+        assert_eq!(names(rows(&["restore", "--json", "--dry-run", &file, &other])), ["file", "other"]);
+        let output = run(["restore", "--json", &file, &on("/d@first/never"), &other]);
+        assert_eq!(output.status.code(), Some(3), "{}", error_text(&output));
+        assert_eq!(names(serde_json::from_slice(&output.stdout).unwrap()), ["file"]);
+        assert_eq!(["/d/file", "/d/other"].map(|path| read(scratch, path)), ["one", "two"]);
+        assert_eq!(names(rows(&["restore", "--json", &file, &on("/d@first")])), ["other"]);
+        assert_eq!(names(rows(&["restore", "--json", &file, &other])), [""; 0], "all is as it was");
+        let output = run(["restore", "--json", &on("/d@first/never")]);
+        assert_eq!((output.status.code(), output.stdout), (Some(3), Vec::new()));
+        remove(scratch, "/d/file");
+        remove(scratch, "/d/other");
+        assert_eq!(names(rows(&["undelete", "--json", &on("/d/file"), &on("/d/other")])), ["file", "other"]);
+    });
+}
+
+/// `--to` asks of each operand whether it is on the volume of the copies. It asked that of the first one
+/// only, so the copy of a file on another volume went to that other volume.
+#[test]
+fn copies_of_files_on_several_volumes() {
+    let (here, there) = (scratch(), scratch());
+    put(&there, "/d/letter", "from there");
+    for volume in [&here, &there] {
+        ok(["snapshot", &volume.on("/d"), "-n", "first"]);
+    }
+    let (file, letter) = (here.on("/d@first/file"), there.on("/d@first/letter"));
+    for (first, second, name) in [(&file, &letter, "copies"), (&letter, &file, "again")] {
+        let to = here.on(&format!("/{name}"));
+        ok(["mkdir", &to]);
+        ok(["restore", first, second, "--to", &to]);
+        assert_eq!(read(&here, &format!("/{name}/file")), "one");
+        assert_eq!(read(&here, &format!("/{name}/letter")), "from there");
+    }
 }
 
 #[test]

@@ -13,16 +13,16 @@ mod paths;
 
 use super::query::log::from_what_is_there;
 use crate::args;
-use crate::output::{bytes_of, printable};
+use crate::output::{bytes_of, printable, List};
 use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
 use elsewhere::free_name;
 use ground::{is_same_mount, Ground, Where};
 use one::{Done, Putter};
-use paths::{as_of, below, is_listed, name_of, tell, with_time};
+use paths::{as_of, below, is_listed, name_of, tell, tell_all, with_time};
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{leave_alone, next, real, until, Back, Plan, Verb};
 use yore_fs::{Difference, EventNo, FileKind};
@@ -61,38 +61,37 @@ fn split(ground: &Ground, then: &Path) -> anyhow::Result<PathBuf> {
 
 /// Puts files and directories back.
 pub fn restore(args: &args::Restore) -> Outcome {
-    for operand in &args.paths {
-        let location = Where::find(operand)?;
-        location.with(access(args.dry_run), |ground, then| match &args.to {
-            None => restore_one(ground, then, args),
-            Some(to) => restore_to(ground, then, to, args),
-        })?;
-    }
+    for_each(&args.paths, args.listing, |operand, list| {
+        let from = Where::find(operand)?;
+        from.with(access(args.dry_run), |ground, then| match &args.to {
+            None => restore_one(ground, then, args, list),
+            Some(to) => restore_to(ground, &from, then, to, args, list),
+        })
+    })
+}
+
+/// Does some work for one operand after the other, and lists all that is done. What was done before one of
+/// them fails stays, and the list is whole.
+fn for_each(
+    operands: &[OsString],
+    listing: args::Listing,
+    work: impl Fn(&OsStr, &mut List) -> anyhow::Result<()>,
+) -> Outcome {
+    let mut list = List::new(listing);
+    let done = operands.iter().try_for_each(|operand| work(operand, &mut list));
+    list.end(done)?;
     Ok(status::OK)
 }
 
-fn restore_one(ground: &Ground, then: &Path, args: &args::Restore) -> anyhow::Result<()> {
+fn restore_one(ground: &Ground, then: &Path, args: &args::Restore, list: &mut List) -> anyhow::Result<()> {
     let now = split(ground, then)?;
     if is_directory(ground, then)? && is_directory(ground, &now)? {
         let (was, is) = (ground.identity(then)?, ground.identity(&now)?);
         if was.is_same_directory(&is) {
-            return directory::restore(ground, then, &now, was.event, args);
+            return directory::restore(ground, then, &now, was.event, args, list);
         }
     }
-    put(ground, Verb::Restore, then, &now, &How::of(args))
-}
-
-/// The options with which something is put back.
-struct How {
-    dry_run: bool,
-    listing: args::Listing,
-    progress: args::Progress,
-}
-
-impl How {
-    fn of(args: &args::Restore) -> How {
-        How { dry_run: args.dry_run, listing: args.listing, progress: args.progress }
-    }
+    put(ground, Verb::Restore, then, &now, (args.dry_run, args.progress), list)
 }
 
 /// Puts one name back, with everything that was below it.
@@ -101,7 +100,8 @@ fn put(
     verb: Verb,
     then: &Path,
     now: &Path,
-    &How { dry_run, listing, progress }: &How,
+    (dry_run, progress): (bool, args::Progress),
+    list: &mut List,
 ) -> anyhow::Result<()> {
     let mut putter = Putter::new(ground, progress)?;
     let done = putter.compare(then, now)?;
@@ -109,9 +109,9 @@ fn put(
         eprintln!("{} is already as it was then", ground.name(now));
         return Ok(());
     }
-    if is_listed(dry_run, listing) {
+    if is_listed(dry_run, list) {
         let (letters, change) = if done == Done::Made { ("+  ", "added") } else { ("M  ", "modified") };
-        tell(listing, letters, change, bytes_of(now))?;
+        tell(list, letters, change, bytes_of(now))?;
         if dry_run {
             return Ok(());
         }
@@ -134,26 +134,38 @@ fn put(
 }
 
 /// Puts a copy elsewhere.
-fn restore_to(ground: &Ground, then: &Path, to: &OsStr, args: &args::Restore) -> anyhow::Result<()> {
+fn restore_to(
+    ground: &Ground,
+    from: &Where,
+    then: &Path,
+    to: &OsStr,
+    args: &args::Restore,
+    list: &mut List,
+) -> anyhow::Result<()> {
     let now = split(ground, then)?;
-    let here = match (Where::find(&args.paths[0])?, Where::find(to)) {
-        (Where::Mounted(location), Ok(Where::Mounted(dest))) if is_same_mount(&location, &dest) => dest,
+    let here = match (from, Where::find(to)) {
+        (Where::Mounted(from), Ok(Where::Mounted(dest))) if is_same_mount(from, &dest) => dest,
         (Where::Free(on), Ok(Where::Free(dest))) if on.volume == dest.volume => dest.path,
-        _ => return elsewhere::put(ground, then, name_of(&now)?, to, args),
+        _ => return elsewhere::put(ground, then, name_of(&now)?, to, args, list),
     };
     let dest = free_name(ground.side(), here, name_of(&now)?)?;
-    put(ground, Verb::Restore, then, &dest, &How::of(args))
+    put(ground, Verb::Restore, then, &dest, (args.dry_run, args.progress), list)
 }
 
 /// Brings back what is gone.
 pub fn undelete(args: &args::Undelete) -> Outcome {
-    for operand in &args.paths {
-        Where::find(operand)?.with(Access::Write, |ground, path| undelete_one(ground, path, args))?;
-    }
-    Ok(status::OK)
+    for_each(&args.paths, args.listing, |operand, list| {
+        Where::find(operand)?
+            .with(Access::Write, |ground, path| undelete_one(ground, path, args.progress, list))
+    })
 }
 
-fn undelete_one(ground: &Ground, path: &Path, args: &args::Undelete) -> anyhow::Result<()> {
+fn undelete_one(
+    ground: &Ground,
+    path: &Path,
+    progress: args::Progress,
+    list: &mut List,
+) -> anyhow::Result<()> {
     let name = ground.name(path);
     if ground.side().facts(path)?.is_some() {
         anyhow::bail!(
@@ -189,8 +201,7 @@ fn undelete_one(ground: &Ground, path: &Path, args: &args::Undelete) -> anyhow::
     if ground.side().facts(&then)?.is_none() {
         return Err(nobody_has());
     }
-    let how = How { dry_run: false, listing: args.listing, progress: args.progress };
-    put(ground, Verb::Undelete, &then, path, &how)
+    put(ground, Verb::Undelete, &then, path, (false, progress), list)
 }
 
 /// Makes a directory as it was.
@@ -229,8 +240,10 @@ fn finish(
     (dry_run, listing): (bool, args::Listing),
     back: &Back,
 ) -> anyhow::Result<()> {
-    if is_listed(dry_run, listing) {
-        paths::print(listing, wanted, back)?;
+    let mut list = List::new(listing);
+    if is_listed(dry_run, &list) {
+        tell_all(&mut list, wanted, back)?;
+        list.done()?;
     }
     if dry_run {
         return Ok(());

@@ -3,8 +3,9 @@
 use super::ground::Ground;
 use super::one::{Done, Putter};
 use super::operation;
-use super::paths::{self, below, is_listed};
+use super::paths::{below, is_listed, tell_all};
 use crate::args;
+use crate::output::List;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{ancestors, Back, Verb};
@@ -17,12 +18,13 @@ pub fn restore(
     now: &Path,
     event: Option<EventNo>,
     args: &args::Restore,
+    list: &mut List,
 ) -> anyhow::Result<()> {
     let mut chosen = Chosen::of(&ground.diff(now, event, None)?);
     let putter = Putter::new(ground, args.progress)?;
     chosen.leave_out_same(&putter, then, now)?;
-    if is_listed(args.dry_run, args.listing) {
-        paths::print(args.listing, &chosen.wanted, &Back::new(&[]))?;
+    if is_listed(args.dry_run, list) {
+        tell_all(list, &chosen.wanted, &Back::new(&[]))?;
         if args.dry_run {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use super::ground::Ground;
 use super::paths::{is_listed, tell};
 use crate::args;
 use crate::command::copy::Copy;
-use crate::output::bytes_of;
+use crate::output::{bytes_of, List};
 use crate::side::{Host, OnVolume as VolumeSide, Side};
 use crate::volume::{self, Access, OnVolume};
 use anyhow::Context as _;
@@ -21,17 +21,18 @@ pub fn put(
     name: &[u8],
     to: &OsStr,
     args: &args::Restore,
+    list: &mut List,
 ) -> anyhow::Result<()> {
     // A name that is there is what it says, whatever is in it.
     let other = OnVolume::split(to).filter(|_| fs::symlink_metadata(to).is_err());
     let Some(other) = other else {
         let owners = rustix::process::geteuid().is_root();
-        return copy(ground, then, (&Host, free_name(&Host, PathBuf::from(to), name)?), owners, args);
+        return copy(ground, then, (&Host, free_name(&Host, PathBuf::from(to), name)?), owners, args, list);
     };
     let access = if args.dry_run { Access::Read } else { Access::Write };
     let side = VolumeSide { volume: volume::open(&other.volume, access)?, name: other.volume.clone() };
-    let done =
-        free_name(&side, other.path, name).and_then(|dest| copy(ground, then, (&side, dest), true, args));
+    let done = free_name(&side, other.path, name)
+        .and_then(|dest| copy(ground, then, (&side, dest), true, args, list));
     let closed = side.volume.close().with_context(|| format!("cannot close {}", other.volume.display()));
     done.and(closed)
 }
@@ -42,9 +43,10 @@ fn copy(
     (target, dest): (&dyn Side, PathBuf),
     owners: bool,
     args: &args::Restore,
+    list: &mut List,
 ) -> anyhow::Result<()> {
-    if is_listed(args.dry_run, args.listing) {
-        tell(args.listing, "+  ", "added", bytes_of(&dest))?;
+    if is_listed(args.dry_run, list) {
+        tell(list, "+  ", "added", bytes_of(&dest))?;
     }
     if args.dry_run {
         return Ok(());

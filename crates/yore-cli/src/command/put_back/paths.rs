@@ -1,6 +1,5 @@
 //! Paths below what is put back, and lists of what is done there.
 
-use crate::args;
 use crate::command::query;
 use crate::output::{bytes_of, json_name, List};
 use anyhow::Context as _;
@@ -20,30 +19,29 @@ pub fn below(dir: &Path, path: &[u8]) -> PathBuf {
 }
 
 /// Whether what is done is listed.
-pub fn is_listed(dry_run: bool, listing: args::Listing) -> bool {
+pub fn is_listed(dry_run: bool, list: &List) -> bool {
+    let listing = list.listing();
     dry_run || listing.json || listing.null
 }
 
 /// Tells the one change that is made.
-pub fn tell(listing: args::Listing, letters: &str, change: &str, path: &[u8]) -> anyhow::Result<()> {
-    let mut list = List::new(listing);
+pub fn tell(list: &mut List, letters: &str, change: &str, path: &[u8]) -> anyhow::Result<()> {
     list.entry(letters, path, "", || {
         let mut value = json!({ "change": change });
         json_name(&mut value, "path", path);
         value
     })?;
-    list.done()
+    list.flush()
 }
 
-/// Prints what is done.
-pub fn print(listing: args::Listing, wanted: &[Difference], back: &Back) -> anyhow::Result<()> {
-    let mut list = List::new(listing);
+/// Tells what is done.
+pub fn tell_all(list: &mut List, wanted: &[Difference], back: &Back) -> anyhow::Result<()> {
     let mut done: Vec<Difference> = wanted.iter().map(|one| reversed(one, back)).collect();
     done.sort_by(|a, b| a.path.cmp(&b.path));
     for one in &done {
-        query::line(&mut list, one)?;
+        query::line(list, one)?;
     }
-    list.done()
+    list.flush()
 }
 
 /// The path of a directory as of a snapshot.
