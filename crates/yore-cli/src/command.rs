@@ -14,7 +14,7 @@ mod info;
 mod list;
 mod man;
 mod mkfs;
-mod operand;
+pub mod operand;
 mod operations;
 mod policy;
 mod put_back;

@@ -8,7 +8,7 @@
 
 use crate::args::Arguments;
 use crate::command::files::on_volume;
-use crate::command::snapshot::names_and_times;
+use crate::command::operand::names_and_times;
 use crate::output::Out;
 use crate::status;
 use crate::volume::{Access, OnVolume};

@@ -187,7 +187,7 @@ pub fn run(args: &args::Expunge) -> Outcome {
 fn watch(operands: &[Operand], progress: args::Progress) -> anyhow::Result<()> {
     let mut mounts = HashSet::new();
     for operand in operands {
-        let Location::Mounted { dir, .. } = &operand.location else { continue };
+        let Some(dir) = operand.location.dir() else { continue };
         if mounts.insert(operand.location.root()) {
             while_given_back(dir, progress)?;
         }

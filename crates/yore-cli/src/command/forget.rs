@@ -11,9 +11,8 @@
 //! background. If a signal or a crash interrupts this, the next mount or the next `forget` does the rest.
 
 use super::operand::{find_all, mounted_on, no_time, with_opened, Opened, CHOICES};
-use super::snapshot::{print_rows, Line, Location};
+use super::snapshot::{print_rows, Line};
 use crate::args;
-use crate::live;
 use crate::nearest::nearest;
 use crate::output::{human, now, Clock, Out};
 use crate::progress::{stop_wanted, while_given_back, Progress};
@@ -214,6 +213,8 @@ pub fn forget(args: &args::Forget) -> Outcome {
     let forgotten: Vec<&Judged> = judged.iter().filter(|judged| judged.reasons.is_empty()).collect();
     let progress = Progress::without_end(args.progress)?;
     with_opened(&targets, Access::Write, |opened| {
+        // A path with a time leads nowhere afterwards, so the command asks the mount point.
+        let mount = opened.first().and_then(|first| first.location().mount());
         let numbers: Vec<EventNo> = forgotten.iter().map(|judged| judged.row.event.number).collect();
         if let Some(first) = opened.first().filter(|_| !numbers.is_empty()) {
             let names = opened.iter().map(Opened::name).collect::<Vec<_>>().join(", ");
@@ -228,12 +229,8 @@ pub fn forget(args: &args::Forget) -> Outcome {
         if !forgotten.is_empty() && !args.json {
             say_freed(freed)?;
         }
-        if let Some(Location::Mounted { path, .. }) = opened.first().map(Opened::location) {
-            // A path with a time leads nowhere any more, so the command asks the mount point.
-            let there = path.ancestors().find(|above| above.is_dir()).and_then(live::mount_at);
-            if let Some(root) = there.and_then(|mount| File::open(mount.directory).ok()) {
-                while_given_back(&root, args.progress)?;
-            }
+        if let Some(root) = mount.and_then(|mount| File::open(mount.directory).ok()) {
+            while_given_back(&root, args.progress)?;
         }
         Ok(())
     })?;

@@ -1,6 +1,5 @@
 //! Operands that name snapshots: of a directory, or of a file in one, which are the file's versions.
 
-use super::files::on_volume;
 use super::snapshot::{is_file_on_mount, json_row, Location};
 use crate::asked::Asked;
 use crate::live;
@@ -78,10 +77,16 @@ impl Target {
 
     /// As messages name it.
     fn name(&self) -> String {
-        match (&self.location, &self.file) {
-            (Location::Mounted { path, .. }, Some(file)) => path.join(file).display().to_string(),
-            (location, _) => location.name(),
+        match &self.file {
+            Some(_) => self.path().display().to_string(),
+            None => self.location.name(),
         }
+    }
+
+    /// Its path there.
+    fn path(&self) -> PathBuf {
+        let dir = self.location.path();
+        self.file.as_ref().map_or(dir.into(), |file| dir.join(file))
     }
 }
 
@@ -114,10 +119,9 @@ pub struct Opened<'a> {
 
 impl<'a> Opened<'a> {
     fn of(target: &'a Target, volume: Option<&'a Volume>) -> anyhow::Result<Opened<'a>> {
-        let asked = match (&target.location, volume) {
-            (Location::Mounted { dir, .. }, _) => Asked::on_mount(dir, target.file.as_deref()),
-            (Location::Free(on), Some(volume)) => Asked::here(volume, &on.path)?,
-            (Location::Free(on), None) => anyhow::bail!("{} is not open", on.volume.display()),
+        let asked = match volume {
+            Some(volume) => Asked::here(volume, target.location.path())?,
+            None => Asked::on_mount(target.location.open_dir()?, target.file.as_deref()),
         };
         Ok(Opened { target, asked, volume })
     }
@@ -149,9 +153,8 @@ impl<'a> Opened<'a> {
 
     /// Adds the name to the error that nothing was found.
     fn found<T>(&self, found: yore_fs::Result<T>) -> anyhow::Result<T> {
-        found.map_err(|error| match (&error, &self.target.location) {
-            (Error::NotFound, Location::Free(on)) => error.on_path("cannot find", bytes_of(&on.path)).into(),
-            (Error::NotFound, _) => error.on_path("cannot find", self.name().as_bytes()).into(),
+        found.map_err(|error| match error {
+            Error::NotFound => error.on_path("cannot find", bytes_of(&self.target.path())).into(),
             _ => error.into(),
         })
     }
@@ -163,10 +166,9 @@ impl<'a> Opened<'a> {
 
     /// The user who asks, if the mount lets that user forget only snapshots that nobody else took.
     pub fn ordinary_user(&self) -> Option<u32> {
-        let Location::Mounted { path, .. } = &self.target.location else { return None };
+        let mount = self.location().mount()?;
         let user = rustix::process::geteuid().as_raw();
-        let may_all = user == 0 || live::mount_at(path).is_some_and(|mount| mount.user == user);
-        (!may_all).then_some(user)
+        (user != 0 && user != mount.user).then_some(user)
     }
 
     /// Forgets all of them or none. If there are too many for one request, an error leaves those of earlier
@@ -256,25 +258,16 @@ pub fn with_opened<T>(
     fn opened<'a>(targets: &'a [Target], volume: Option<&'a Volume>) -> anyhow::Result<Vec<Opened<'a>>> {
         targets.iter().map(|target| Opened::of(target, volume)).collect()
     }
-    let Some(Location::Free(first)) = targets.first().map(|target| &target.location) else {
-        return work(&opened(targets, None)?);
-    };
-    if is_file_on_mount(&first.volume) {
-        anyhow::bail!("{} is not a directory; name the one that it is in", first.volume.display());
-    }
-    on_volume(&first.volume, access, |volume| work(&opened(targets, Some(volume))?))
+    let first = targets.first().context("there is no operand")?;
+    first.location.with_volume(access, |volume| work(&opened(targets, volume)?))
 }
 
 /// Finds all operands. They must be on one volume, so that the command does all of its work or nothing.
 pub fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
     let targets = operands.iter().map(|operand| Target::find(operand)).collect::<anyhow::Result<Vec<_>>>()?;
     for pair in targets.windows(2) {
-        let same = match (&pair[0].location, &pair[1].location) {
-            (Location::Free(a), Location::Free(b)) => a.volume == b.volume,
-            (Location::Mounted { dir: a, .. }, Location::Mounted { dir: b, .. }) => device(a)? == device(b)?,
-            _ => false,
-        };
-        if !same {
+        let [a, b] = [&pair[0].location, &pair[1].location];
+        if !a.is_beside(b) || device(a)? != device(b)? {
             return Err(status::usage(format!(
                 "{} and {} are on different volumes; run the command once for each",
                 pair[0].name(),
@@ -285,8 +278,29 @@ pub fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
     Ok(targets)
 }
 
-fn device(dir: &File) -> anyhow::Result<u64> {
-    Ok(dir.metadata().context("cannot look at an open directory")?.dev())
+/// The device of a mount; `None`: it is on none.
+fn device(location: &Location) -> anyhow::Result<Option<u64>> {
+    let found = location.dir().map(File::metadata).transpose().context("cannot look at an open directory")?;
+    Ok(found.map(|found| found.dev()))
+}
+
+/// The names and then the times, the latest first, of the snapshots that show a place; of a file also of its
+/// versions.
+pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
+    let mut rows = with_opened(&[Target::find(operand)?], Access::Read, |opened| {
+        let asked = &opened[0].asked;
+        let mut rows = asked.client().all_snapshots()?;
+        if asked.is_file() {
+            rows.extend(asked.list()?);
+        }
+        Ok(rows)
+    })?;
+    rows.retain(|row| row.covers);
+    rows.sort_by_key(|row| std::cmp::Reverse(row.event.number));
+    let clock = Clock::new(false);
+    let names = rows.iter().map(|row| row.event.row.name.clone()).filter(|name| !name.is_empty());
+    let times = rows.iter().map(|row| clock.name(row.event.row.time, row.next));
+    Ok(names.chain(times).collect())
 }
 
 /// How a command names a snapshot of a place's volume: by the directory or file that the event is of, as of
@@ -304,13 +318,9 @@ pub fn named(location: &Location, row: &ListedEvent, clock: &Clock) -> Option<St
 
 /// Where a snapshot is mounted by itself, and what to do.
 pub fn mounted_on(row: &ListedEvent, location: &Location) -> String {
-    let directory = match location {
-        Location::Mounted { path, .. } => live::mount_at(path)
-            .and_then(|mount| live::daemon_at(&mount.directory))
-            .and_then(|daemon| daemon.snapshots.into_iter().find(|of| of.number == row.event.number.0)),
-        Location::Free(_) => None,
-    };
-    match directory {
+    let daemon = location.mount().and_then(|mount| live::daemon_at(&mount.directory));
+    let mut snapshots = daemon.into_iter().flat_map(|daemon| daemon.snapshots);
+    match snapshots.find(|of| of.number == row.event.number.0) {
         Some(of) => format!(
             "it is mounted on {directory}; unmount it first (yore umount {directory})",
             directory = of.directory.display()

@@ -7,7 +7,7 @@
 
 use super::files::on_volume;
 use crate::args;
-use crate::asked::{here, Asked, Paths};
+use crate::asked::{here, Paths};
 use crate::live;
 use crate::opened;
 use crate::output::{bytes_of, json_name, json_time, printable, Clock, List, Out};
@@ -84,28 +84,10 @@ impl Location {
         access: Access,
         work: impl FnOnce(&dyn Client, Option<&Volume>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        match self {
-            Location::Mounted { dir, .. } => work(&Mounted(dir), None),
-            Location::Free(on) => {
-                on_volume(&on.volume, access, |volume| work(&here(volume, &on.path)?, Some(volume)))
-            }
-        }
-    }
-
-    /// The root directory of what it is on: the mount point, or the file of the volume.
-    pub fn root(&self) -> PathBuf {
-        match self {
-            Location::Mounted { path, .. } => {
-                live::mount_at(path).map_or(path.clone(), |mount| mount.directory)
-            }
-            Location::Free(on) => on.volume.clone(),
-        }
-    }
-
-    /// What stands before a path of its volume: the mount point, or the volume's file and a colon.
-    pub fn front(&self) -> String {
-        let colon = if let Location::Free(_) = self { ":" } else { "" };
-        format!("{}{colon}", self.root().display())
+        self.with_volume(access, |volume| match volume {
+            Some(opened) => work(&here(opened, self.path())?, volume),
+            None => work(&Mounted(self.open_dir()?), None),
+        })
     }
 
     /// Does something with paths that are where it is, and the files there.
@@ -114,13 +96,54 @@ impl Location {
         access: Access,
         work: impl FnOnce(Paths<'_>, &dyn Side) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        match self {
-            Location::Mounted { .. } => work(Paths::ON_MOUNTS, &side::Host),
-            Location::Free(on) => {
-                let side =
-                    |volume: &Volume| side::OnVolume { volume: volume.clone(), name: on.volume.clone() };
-                on_volume(&on.volume, access, |volume| work(Paths::on(Some(volume)), &side(volume)))
+        self.with_volume(access, |volume| match volume {
+            None => work(Paths::ON_MOUNTS, &side::Host),
+            Some(volume) => {
+                let side = side::OnVolume { volume: volume.clone(), name: self.root() };
+                work(Paths::on(Some(volume)), &side)
             }
+        })
+    }
+
+    /// Opens the volume, unless it is mounted, and does something.
+    pub fn with_volume<T>(
+        &self,
+        access: Access,
+        work: impl FnOnce(Option<&Volume>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let Some(file) = self.file() else { return work(None) };
+        let mut is_open = false;
+        let done = on_volume(file, access, |volume| {
+            is_open = true;
+            work(Some(volume))
+        });
+        done.map_err(|error| {
+            // What could not be opened as a volume is just a file of a mount.
+            match !is_open && is_file_on_mount(file) && !error.chain().any(|cause| cause.is::<Error>()) {
+                true => anyhow::anyhow!("{} is not a directory; name the one that it is in", file.display()),
+                false => error,
+            }
+        })
+    }
+
+    /// The directory, if it is on a mount.
+    pub fn dir(&self) -> Option<&File> {
+        match self {
+            Location::Mounted { dir, .. } => Some(dir),
+            Location::Free(_) => None,
+        }
+    }
+
+    /// The same where no volume was opened, so that it is on a mount.
+    pub fn open_dir(&self) -> anyhow::Result<&File> {
+        self.dir().with_context(|| format!("{} is not open", self.name()))
+    }
+
+    /// The file of the volume, if that is not mounted.
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Location::Mounted { .. } => None,
+            Location::Free(on) => Some(&on.volume),
         }
     }
 
@@ -132,21 +155,32 @@ impl Location {
         }
     }
 
+    /// The mount that it is on.
+    pub fn mount(&self) -> Option<live::Mount> {
+        self.dir().and_then(|_| live::mount_at(self.path()))
+    }
+
+    /// The root directory of what it is on: the mount point, or the file of the volume.
+    pub fn root(&self) -> PathBuf {
+        let mounted = || self.mount().map_or(self.path().into(), |mount| mount.directory);
+        self.file().map_or_else(mounted, Path::to_path_buf)
+    }
+
+    /// What stands before a path of its volume: the mount point, or the volume's file and a colon.
+    pub fn front(&self) -> String {
+        let colon = if self.file().is_some() { ":" } else { "" };
+        format!("{}{colon}", self.root().display())
+    }
+
     /// Whether the paths of both lead to the same volume, as far as that is known before it is opened.
     pub fn is_beside(&self, other: &Location) -> bool {
-        match (self, other) {
-            (Location::Mounted { .. }, Location::Mounted { .. }) => true,
-            (Location::Free(on), Location::Free(other)) => on.volume == other.volume,
-            _ => false,
-        }
+        self.file() == other.file()
     }
 
     /// As messages name it.
     pub fn name(&self) -> String {
-        match self {
-            Location::Mounted { path, .. } => path.display().to_string(),
-            Location::Free(on) => format!("{}{}", self.front(), on.path.display()),
-        }
+        let front = self.file().map_or(String::new(), |file| format!("{}:", file.display()));
+        format!("{front}{}", self.path().display())
     }
 }
 
@@ -272,9 +306,6 @@ fn explain(error: anyhow::Error, location: &Location, name: &str) -> anyhow::Err
             "cannot take a snapshot of {shown}: it is mounted read-only, or of the past; mount the volume for writing, \
              or name the directory as it is now"
         ),
-        (None, Location::Free(on)) if is_file_on_mount(&on.volume) => {
-            anyhow::anyhow!("cannot take a snapshot of {}: not a directory; name the one that it is in", on.volume.display())
-        }
         _ => error,
     }
 }
@@ -298,50 +329,12 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
                 anyhow::Error::new(error).context(format!("cannot list the snapshots of {}", location.name()))
             }
         })
-    });
-    let rows = rows.map_err(|error| match &location {
-        Location::Free(on) if is_file_on_mount(&on.volume) && !error.chain().any(|e| e.is::<Error>()) => {
-            anyhow::anyhow!("{} is not a directory; name the one that it is in", on.volume.display())
-        }
-        _ => error,
     })?;
     // Undo points matter to `undo` alone, which finds them by itself.
     let is_listed = |row: &&ListedEvent| args.all || row.event.row.kind != EventKind::Undo;
     let lines: Vec<Line<'_>> = rows.iter().filter(is_listed).map(|row| Line { row, kept: None }).collect();
     print_rows(args.listing, &Clock::new(args.listing.utc), &lines)?;
     Ok(status::OK)
-}
-
-/// The names and then the times, the latest first, of the snapshots that show a place; of a file also of its
-/// versions.
-pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
-    let path = Path::new(operand);
-    let all = |asked: &Asked<'_>| -> anyhow::Result<Vec<ListedEvent>> {
-        let mut rows = asked.client().all_snapshots()?;
-        if asked.is_file() {
-            rows.extend(asked.list()?);
-        }
-        Ok(rows)
-    };
-    let mut rows = match is_file_on_mount(path) {
-        true => {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let dir = File::open(parent.unwrap_or(Path::new(".")))?;
-            all(&Asked::on_mount(dir, path.file_name()))?
-        }
-        false => match Location::find(operand)? {
-            Location::Mounted { dir, .. } => all(&Asked::on_mount(dir, None))?,
-            Location::Free(on) => {
-                on_volume(&on.volume, Access::Read, |volume| all(&Asked::here(volume, &on.path)?))?
-            }
-        },
-    };
-    rows.retain(|row| row.covers);
-    rows.sort_by_key(|row| std::cmp::Reverse(row.event.number));
-    let clock = Clock::new(false);
-    let names = rows.iter().map(|row| row.event.row.name.clone()).filter(|name| !name.is_empty());
-    let times = rows.iter().map(|row| clock.name(row.event.row.time, row.next));
-    Ok(names.chain(times).collect())
 }
 
 /// A snapshot in a list.

@@ -5,9 +5,10 @@ use super::ground::Ground;
 use super::paths::{is_listed, tell};
 use crate::args;
 use crate::command::copy::Copy;
+use crate::command::files::on_volume;
 use crate::output::{bytes_of, List};
 use crate::side::{Host, OnVolume as VolumeSide, Side};
-use crate::volume::{self, Access, OnVolume};
+use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::fs;
@@ -30,11 +31,11 @@ pub fn put(
         return copy(ground, then, (&Host, free_name(&Host, PathBuf::from(to), name)?), owners, args, list);
     };
     let access = if args.dry_run { Access::Read } else { Access::Write };
-    let side = VolumeSide { volume: volume::open(&other.volume, access)?, name: other.volume.clone() };
-    let done = free_name(&side, other.path, name)
-        .and_then(|dest| copy(ground, then, (&side, dest), true, args, list));
-    let closed = side.volume.close().with_context(|| format!("cannot close {}", other.volume.display()));
-    done.and(closed)
+    on_volume(&other.volume, access, |volume| {
+        let side = VolumeSide { volume: volume.clone(), name: other.volume.clone() };
+        let dest = free_name(&side, other.path, name)?;
+        copy(ground, then, (&side, dest), true, args, list)
+    })
 }
 
 fn copy(

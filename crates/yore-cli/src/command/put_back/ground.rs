@@ -4,12 +4,12 @@
 use crate::args;
 use crate::asked::{here, Paths};
 use crate::command::copy::Copy;
+use crate::command::files::on_volume;
 use crate::command::operand::split_root;
 use crate::command::query::{no_answer, not_both, without_times};
 use crate::live;
-use crate::nearest;
 use crate::side::{Host, OnVolume as VolumeSide, Side};
-use crate::volume::{self, Access, OnVolume};
+use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::fs;
@@ -74,14 +74,10 @@ impl Where {
     ) -> anyhow::Result<T> {
         match self {
             Where::Mounted(path) => work(&Ground { side: Box::new(Host), volume: None }, path),
-            Where::Free(on) => {
-                let volume = volume::open(&on.volume, access)?;
+            Where::Free(on) => on_volume(&on.volume, access, |volume| {
                 let side = VolumeSide { volume: volume.clone(), name: on.volume.clone() };
-                let done = work(&Ground { side: Box::new(side), volume: Some(volume.clone()) }, &on.path)
-                    .map_err(|error| nearest::with_names(error, &volume));
-                let closed = volume.close().with_context(|| format!("cannot close {}", on.volume.display()));
-                done.and_then(|value| closed.map(|()| value))
-            }
+                work(&Ground { side: Box::new(side), volume: Some(volume.clone()) }, &on.path)
+            }),
         }
     }
 }
