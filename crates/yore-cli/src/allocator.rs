@@ -1,11 +1,10 @@
 //! The allocator of this program.
 //!
 //! A volume in use has hundreds of thousands of small objects (inodes, nodes of maps) that are used at
-//! random. jemalloc keeps objects of a size together, whatever the order in which they come and go. It is not
-//! told to ask for huge pages: they spare the processor's table of translations, but whoever first touches
-//! one waits until all 2 MiB of it are zeroed, which was the whole tail of the latencies
-//! (docs/PERFORMANCE.md). What is freed goes back to the system after a second. Programs that use the library
-//! choose for themselves.
+//! random. jemalloc keeps objects of a size together, whatever the order in which they come and go. It does
+//! not ask for huge pages: they spare the processor's TLB, but whoever first touches one waits until all 2
+//! MiB of it are zeroed, and that made the whole tail of the latencies (docs/PERFORMANCE.md). Freed memory
+//! goes back to the system after a second. Programs that use the library choose for themselves.
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -56,7 +56,7 @@ impl<'a> Asked<'a> {
     /// All snapshots that concern the directory, or all versions of the file.
     ///
     /// # Errors
-    /// As [`Client::snapshots`] and [`Client::versions`]; so for all here.
+    /// As [`Client::snapshots`] and [`Client::versions`]. This holds for all methods here.
     pub fn list(&self) -> Result<Vec<ListedEvent>> {
         match &self.file {
             None => self.client.all_snapshots(),
@@ -85,7 +85,7 @@ impl<'a> Asked<'a> {
 /// Asks about a directory of a volume that is open here.
 ///
 /// # Errors
-/// There is nothing of the path.
+/// Nothing of the path exists.
 pub fn here(volume: &Volume, directory: &Path) -> Result<Here> {
     let node = volume.node(directory)?;
     Ok(Here::new(&volume.view().of(&node), node.inode()))
@@ -96,10 +96,10 @@ pub fn here(volume: &Volume, directory: &Path) -> Result<Here> {
 pub struct Paths<'a>(Option<&'a Volume>);
 
 impl<'a> Paths<'a> {
-    /// Those of the host.
+    /// Paths of the host.
     pub const ON_MOUNTS: Paths<'static> = Paths(None);
 
-    /// Those of a volume, if there is one; else of the host.
+    /// Paths of a volume, if there is one; otherwise of the host.
     pub fn on(volume: Option<&'a Volume>) -> Paths<'a> {
         Paths(volume)
     }
@@ -126,7 +126,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// Whether what a path leads to is of the past.
+    /// Whether a path leads to the past.
     pub fn is_past(self, path: &Path) -> bool {
         match self.0 {
             Some(volume) => volume.symlink_node(path).is_ok_and(|node| node.event().is_some()),

@@ -1,9 +1,9 @@
-//! Being called by fsck(8), as `fsck.yore`: `yore check` with the options and the exit codes that every
-//! checker has.
+//! What fsck(8) calls as `fsck.yore`: `yore check` with the options and the exit codes that every checker
+//! has.
 //!
-//! A volume that was closed in order is not gone through at boot (`-a`, `-p`) unless `-f` says so: like other
-//! checkers, this one then believes the superblock. Nothing is repaired but the state: with `-a`, `-p` or
-//! `-y` a sound volume that was not closed in order is marked clean.
+//! At boot (`-a`, `-p`) a volume that was closed in order is checked only with `-f`: like other checkers,
+//! this one then believes the superblock. It repairs nothing but the state: with `-a`, `-p` or `-y` a sound
+//! volume that was not closed in order is marked clean.
 
 use crate::args;
 use crate::command::check;
@@ -18,7 +18,7 @@ use yore_format::VolumeState;
 const SOUND: u8 = 0;
 /// Something is wrong, and stays so.
 const UNCORRECTED: u8 = 4;
-/// It could not be checked.
+/// The volume could not be checked.
 const NOT_CHECKED: u8 = 8;
 /// The command line makes no sense.
 const USAGE: u8 = 16;
@@ -52,7 +52,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Reads the command line; the option that is unknown.
+    /// Reads the command line. The error is the unknown option.
     fn parse(args: &[OsString]) -> Result<Wanted, String> {
         let mut wanted = Wanted::default();
         let mut options = true;
@@ -68,7 +68,7 @@ impl Wanted {
                             b'n' | b'r' => wanted.mark = false,
                             b'f' => wanted.force = true,
                             b'v' | b's' | b'T' => {}
-                            // The rest is a descriptor for signs of progress.
+                            // The rest is a descriptor for progress.
                             b'C' => break,
                             b'V' => wanted.version = true,
                             b'h' => wanted.help = true,
@@ -83,7 +83,7 @@ impl Wanted {
     }
 }
 
-/// Checks what is named; the exit status, the bits of all volumes together.
+/// Checks the named volumes. Returns the exit status, which has the bits of all volumes.
 pub fn run(args: &[OsString]) -> u8 {
     let wanted = match Wanted::parse(args) {
         Ok(wanted) if wanted.help || wanted.version => {
@@ -125,7 +125,7 @@ fn is_clean(volume: &Path) -> anyhow::Result<bool> {
     Ok(crate::inspect::superblock::usable(volume, device.as_ref())?.state == VolumeState::Clean)
 }
 
-/// What an exit code of ours is for fsck(8).
+/// What one of our exit codes is for fsck(8).
 fn meaning(ours: u8) -> u8 {
     match ours {
         status::OK => SOUND,
@@ -143,7 +143,8 @@ mod tests {
         Wanted::parse(&args.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
-    /// Promises that what fsck(8) and systemd-fsck pass on is understood, in any order, and nothing else.
+    /// Promises that the options that fsck(8) and systemd-fsck pass on are understood in any order, and no
+    /// others.
     #[test]
     fn options() {
         let volumes = vec![PathBuf::from("/v")];

@@ -1,12 +1,12 @@
-//! Patterns of shells, on bytes: `*` any bytes, `?` one character, `[a-z]` and `[!a-z]` one of a set, `\`
-//! takes the next byte as it is. `*` and `?` match `/` and a leading dot too, as in find(1).
+//! Shell patterns, on bytes: `*` matches any bytes, `?` one character, `[a-z]` and `[!a-z]` one of a set; `\`
+//! takes the next byte as it is. `*` and `?` also match `/` and a leading dot, as in find(1).
 //!
-//! Backtracking goes to the last `*` only, so time is at most the product of both lengths.
+//! Backtracking goes only to the last `*`, so the time grows at most with the product of both lengths.
 
 /// Whether all of `name` matches `pattern`.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where to go on after the last star: the pattern behind it, and the first byte it did not take yet.
+    // Where to go on after the last star: the pattern after it, and the first byte that it has not taken yet.
     let mut star: Option<(usize, usize)> = None;
     loop {
         if p == pattern.len() && n == name.len() {
@@ -32,7 +32,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Matches one character; how much of each was used.
+/// Matches one character; returns how much of each was used.
 fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     let &byte = name.first()?;
     match *pattern.first()? {
@@ -40,7 +40,7 @@ fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
         b'[' => match set(pattern, byte) {
             Some((used, true)) => Some((used, 1)),
             Some((_, false)) => None,
-            // No closing bracket: it stands for itself.
+            // Without a closing bracket, the bracket stands for itself.
             None => (byte == b'[').then_some((1, 1)),
         },
         b'\\' if pattern.len() > 1 => (pattern[1] == byte).then_some((2, 1)),
@@ -48,7 +48,7 @@ fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// Bytes of the first character: of UTF-8 where it is, else one.
+/// How many bytes the first character has: those of valid UTF-8, or else one.
 fn character(name: &[u8]) -> usize {
     let first = name.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     first.chars().next().map_or(1, char::len_utf8)
@@ -84,7 +84,7 @@ fn set(pattern: &[u8], byte: u8) -> Option<(usize, bool)> {
 mod tests {
     use super::matches;
 
-    /// Promises the meaning of each special character, and that what is unfinished stands for itself.
+    /// Promises the meaning of each special character, and that an unfinished one stands for itself.
     #[test]
     fn patterns() {
         for (pattern, name, expected) in [

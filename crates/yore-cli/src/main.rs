@@ -1,13 +1,13 @@
 //! The `yore` command: the one place where the parts of Yore are wired together.
 //!
-//! `args` says what can be asked for, `command` does it; what they share is in `volume` (paths on volumes and
-//! opening them), `output` (lists, JSON, times), `progress` and `status` (exit codes and messages). Every
-//! command is a function that returns an exit status or an error; messages are written in one place,
-//! [`status::report`].
+//! `args` defines the commands, and `command` carries them out. What they share is in `volume` (paths on
+//! volumes, and how volumes are opened), `output` (lists, JSON, times), `progress` and `status` (exit codes
+//! and messages). Every command is a function that returns an exit status or an error; messages are written
+//! in one place, [`status::report`].
 //!
-//! The binary also answers to the way mount(8) calls helpers: as `mount.yore` or `mount.fuse.yore`, and as
-//! `yore VOL DIR -o …`, which is what `mount.fuse3` makes of `mount -t fuse.yore` (see `mount::helper`); and
-//! as `fsck.yore` to fsck(8) (see `fsck`).
+//! The binary can also be called as mount(8) calls helpers: as `mount.yore` or `mount.fuse.yore`, and as
+//! `yore VOL DIR -o …`, which is what `mount.fuse3` makes of `mount -t fuse.yore` (see `mount::helper`).
+//! fsck(8) calls it as `fsck.yore` (see `fsck`).
 
 mod allocator;
 mod args;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Ok(arguments) => command::run(arguments),
         Err(error) => {
             // Help and versions go to standard output with status 0, the rest to standard error with
-            // status 2. That nobody reads it is no news to anybody.
+            // status 2. If nobody reads it, there is nobody to tell.
             if error.use_stderr() && status::is_json() {
                 status::fail(&error.render().to_string(), None, status::USAGE);
             } else {

@@ -1,5 +1,5 @@
-//! Finds the name that a user meant who mistyped it: a snapshot's name, for the message of a command that
-//! found none of that name.
+//! Finds the snapshot that a user meant by a mistyped name, for the message of a command that found no
+//! snapshot of that name.
 
 use crate::live;
 use crate::timed_path::absent_path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use yore_control::{Client as _, Mounted};
 use yore_fs::Volume;
 
-/// What a volume knows of a path that leads nowhere, with an error of a command on it. Adds nothing to the
+/// What a volume knows about a path that leads nowhere. It travels with the error, and adds nothing to the
 /// message itself.
 #[derive(Debug)]
 pub struct Known {
@@ -44,14 +44,14 @@ pub fn up_to_missing(path: &str, is_missing: impl Fn(&Path) -> bool) -> &str {
     parts.find(|part| is_missing(Path::new(part))).unwrap_or(path)
 }
 
-/// The same of a path of the host.
+/// The same for a path of the host.
 pub fn up_to_missing_on_host(path: &str) -> &str {
     let is_not_found = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     up_to_missing(path, |part| std::fs::symlink_metadata(part).is_err_and(is_not_found))
 }
 
-/// Adds to an error what a volume knows, if it is about a path with times that leads nowhere. May be done for
-/// several volumes.
+/// If an error is about a path with times that leads nowhere, adds what a volume knows. This may be called
+/// for several volumes.
 pub fn with_names(error: anyhow::Error, volume: &Volume) -> anyhow::Error {
     let Some(path) = absent_path(&error) else { return error };
     match volume.view().events() {
@@ -66,12 +66,12 @@ pub fn with_names(error: anyhow::Error, volume: &Volume) -> anyhow::Error {
                 .map_or_else(|| up_to_missing(path, is_missing).to_string(), |known| known.up_to.clone());
             error.context(Known { names, up_to })
         }
-        // The first error is what is told.
+        // The user gets the first error.
         Err(_) => error,
     }
 }
 
-/// The name that may have been meant in a path of a mount; `None` also if it is on none.
+/// The name that may have been meant in a path of a mount; `None` also if the path is on no mount.
 pub fn on_mount(path: &Path, wanted: &str) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
     let above = path.ancestors().find(|above| above.is_dir())?;
@@ -90,8 +90,8 @@ fn names_on_mount(directory: &Path) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// The one of these that differs least from the given name, if it differs little: one letter in three, or
-/// only its end is missing.
+/// The one of these names that differs least from the given one, if it differs little: in one letter of
+/// three, or only in that its end is missing.
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = wanted.to_lowercase();
     let letters = wanted.chars().count();
@@ -108,7 +108,8 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option
 mod tests {
     use super::*;
 
-    /// Promises that what is mistyped is found, and that nothing is suggested that looks different.
+    /// Promises that a mistyped name leads to the right one, and that no name is suggested that looks
+    /// different.
     #[test]
     fn little_differs() {
         let of = |wanted: &str| nearest(wanted, ["before-upgrade", "step-1", "step-12", "v1.0"].into_iter());

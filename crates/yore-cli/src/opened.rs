@@ -1,4 +1,4 @@
-//! Opens what people name, before it is known what it is.
+//! Opens what people name, before anybody knows what it is.
 
 use std::fs::File;
 use std::io;
@@ -6,10 +6,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Opens a directory or a regular file to ask about it. Anything else is refused. A pipe would keep the
-/// caller waiting until somebody writes to it, and who owns a directory can put one into it at any time.
+/// caller waiting until somebody writes to it, and the owner of a directory can put one there at any time.
 ///
 /// # Errors
-/// What open(2) says; and that it is no directory and no regular file.
+/// What open(2) says; and that it is neither a directory nor a regular file.
 pub fn file_or_directory(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let file = File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;

@@ -25,7 +25,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
     let value: f64 = number.parse().map_err(|_| wrong())?;
     let bytes = value * (1u64 << shift) as f64;
-    // Fractions only make sense far below the limits of both types.
+    // With fractions, only sizes far below the limits of both types make sense.
     if !bytes.is_finite() || bytes >= (1u64 << 62) as f64 {
         return Err(wrong());
     }
@@ -47,7 +47,7 @@ pub fn parse_mode(text: &str) -> Result<u32, String> {
 mod tests {
     use super::*;
 
-    /// Promises that sizes are understood as people write them and nonsense is refused.
+    /// Promises that sizes are understood as people write them, and nonsense refused.
     #[test]
     fn sizes() {
         assert_eq!(parse_size("10G"), Ok(10 << 30));

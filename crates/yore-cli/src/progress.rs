@@ -1,5 +1,5 @@
 //! Progress for whoever waits: a bar with the time left on a terminal, JSON lines on a file descriptor on
-//! request, otherwise nothing. And whether he waits no longer.
+//! request, otherwise nothing. This module also notices when the user wants the command to stop.
 
 use crate::args;
 use anyhow::Context as _;
@@ -17,7 +17,8 @@ use yore_control::{Client as _, Mounted, Watch};
 /// How often a line goes to the file descriptor.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Set by the first signal that asks this program to end, from now on; a second one ends it as it is.
+/// Returns a flag that is set by the first signal that asks this program to end. A second signal ends it at
+/// once.
 ///
 /// # Errors
 /// What the host says.
@@ -37,12 +38,12 @@ pub struct Progress {
     lines: Option<File>,
     last: Option<Instant>,
     done: u64,
-    /// `None`: nobody knows.
+    /// `None` if nobody knows.
     total: Option<u64>,
 }
 
 impl Progress {
-    /// As the command line says.
+    /// Progress as the command line asks for it.
     ///
     /// # Errors
     /// The file descriptor is not open for writing.
@@ -52,7 +53,7 @@ impl Progress {
         Progress::styled(wanted, style, Some(0))
     }
 
-    /// As the command line says, of work whose end nobody knows before.
+    /// Progress, as the command line asks for it, of work whose amount nobody knows beforehand.
     ///
     /// # Errors
     /// As [`Progress::new`].
@@ -60,7 +61,7 @@ impl Progress {
         Progress::styled(wanted, "{wide_msg} {binary_bytes} after {elapsed}", None)
     }
 
-    /// As the command line says, of looking at history: in no unit.
+    /// Progress, as the command line asks for it, of a query, which has no unit.
     ///
     /// # Errors
     /// As [`Progress::new`].
@@ -90,7 +91,7 @@ impl Progress {
         Ok(Progress { bar, lines, last: None, done: 0, total })
     }
 
-    /// Whether anybody will see it: finding out the total is worth it only then.
+    /// Whether anybody will see it. Only then is the total worth computing.
     pub fn is_shown(&self) -> bool {
         self.bar.is_some() || self.lines.is_some()
     }
@@ -103,7 +104,7 @@ impl Progress {
         }
     }
 
-    /// So much of so much is done.
+    /// Sets how much is done, of how much.
     pub fn set(&mut self, done: u64, total: u64) {
         self.set_total(total);
         self.done = done;
@@ -113,14 +114,14 @@ impl Progress {
         self.line();
     }
 
-    /// What is being done now.
+    /// Says what is being done now.
     pub fn now(&mut self, what: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(what.to_string());
         }
     }
 
-    /// That much more is done.
+    /// Adds to what is done.
     pub fn add(&mut self, bytes: u64) {
         self.done += bytes;
         if let Some(bar) = &self.bar {
@@ -143,14 +144,14 @@ impl Progress {
         if let Some(lines) = &mut self.lines {
             self.last = Some(Instant::now());
             let line = json!({"done": self.done, "total": self.total});
-            // Progress nobody reads any more must not stop the work.
+            // If nobody reads the progress any more, the work must go on.
             if writeln!(lines, "{line}").is_err() {
                 self.lines = None;
             }
         }
     }
 
-    /// The end.
+    /// Ends the progress.
     pub fn finish(mut self) {
         self.line();
         if let Some(bar) = &self.bar {
@@ -159,7 +160,7 @@ impl Progress {
     }
 }
 
-/// Shows how far the daemon of a mount is with giving back space, until that is done. The daemon goes on
+/// Shows how far the daemon of a mount has got with freeing space, until it is done. The daemon goes on
 /// whether or not anybody watches.
 ///
 /// # Errors
@@ -168,7 +169,7 @@ pub fn while_given_back(dir: &File, wanted: args::Progress) -> anyhow::Result<()
     let mut shown = Progress::of_search(wanted)?;
     if shown.is_shown() {
         shown.now("giving back space (Ctrl-C leaves that to the daemon)");
-        // That it cannot be asked does not matter: it is done all the same.
+        // If the daemon cannot be asked, that does not matter: it does the work all the same.
         while let Ok(Some((done, total))) = Mounted(dir).forgetting() {
             shown.set(done, total);
             std::thread::sleep(EVERY);
@@ -178,7 +179,7 @@ pub fn while_given_back(dir: &File, wanted: args::Progress) -> anyhow::Result<()
     Ok(())
 }
 
-/// Does something that tells how far it is, and shows that meanwhile.
+/// Does work that reports its progress, and shows the progress meanwhile.
 ///
 /// # Errors
 /// Those of the progress, as [`Progress::new`].

@@ -1,4 +1,4 @@
-//! How a command ends: exit codes, and the messages of those that failed.
+//! How a command ends: exit codes, and the messages of commands that failed.
 
 use crate::nearest::{self, Known};
 use crate::output::{now, OutputClosed};
@@ -26,7 +26,7 @@ pub const FAILED: u8 = 3;
 pub const DAMAGED: u8 = 4;
 /// A mount ended, and it is not certain that everything written is on the medium.
 pub const NOT_CLOSED: u8 = 5;
-/// Whoever read the output went away: what a process killed by SIGPIPE has in a shell.
+/// Whoever read the output has gone. In a shell, this is the status of a process that SIGPIPE killed.
 pub const OUTPUT_CLOSED: u8 = 141;
 
 /// A mistake on the command line that the parser could not see.
@@ -44,7 +44,7 @@ impl std::error::Error for Usage {}
 /// An error whose message is complete and whose status is known.
 #[derive(Debug)]
 pub struct Ended {
-    /// For people; empty if it was given already.
+    /// The message for people; empty if they have it already.
     pub message: String,
     /// The exit status.
     pub status: u8,
@@ -63,7 +63,7 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }
 
-/// The status that an error ends the program with.
+/// The status with which an error ends the program.
 pub fn of(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if cause.is::<Usage>() {
@@ -80,7 +80,7 @@ pub fn of(error: &anyhow::Error) -> u8 {
                 return DAMAGED;
             }
         }
-        // An error of the volume's file system that went through `std::io`.
+        // This may be an error of the volume that came through `std::io`.
         let inner = cause.downcast_ref::<io::Error>().and_then(|e| e.get_ref());
         if let Some(error) = inner.and_then(|e| e.downcast_ref::<yore_fs::Error>()) {
             if matches!(error.root(), yore_fs::Error::Corruption(_)) {
@@ -130,19 +130,19 @@ fn absent_in(error: &anyhow::Error) -> Option<Absent> {
 
 /// Why a path with a time in it leads nowhere.
 enum Absent {
-    /// What stands behind the `@` is none.
+    /// What follows the `@` is not a time.
     Unreadable(TimeError),
-    /// There is no such snapshot, or nothing existed then; with the time as it was written.
+    /// There is no such snapshot, or nothing existed then. This has the time as it was written.
     At(String),
-    /// The same, of a count from the last one.
+    /// The same for a count from the last one.
     Last(u32),
-    /// The same, of a name.
+    /// The same for a name.
     Named(String),
 }
 
 impl Absent {
-    /// `None` for a path without times. Of several the first that cannot be read counts; else that of the
-    /// first name that leads nowhere, or the last one before it.
+    /// `None` for a path without times. Of several times, the first one that cannot be parsed counts. If all
+    /// can be, the time of the first name that leads nowhere counts, or the last one before that name.
     fn of(path: &str, known: Option<&Known>) -> Option<Absent> {
         let now = now();
         let read = |text: &str| match parse(text, now, &TimeZone::system()) {
@@ -159,7 +159,7 @@ impl Absent {
         unreadable.or_else(|| times_in(up_to()).last().or_else(|| times_in(path).last()).map(read))
     }
 
-    /// What to say, and to do.
+    /// What to say about it, and what to do.
     fn hint(&self, path: &str, known: Option<&Known>) -> String {
         let what = match self {
             Absent::Unreadable(error) => return error.to_string(),
@@ -185,7 +185,7 @@ impl Absent {
     }
 }
 
-/// The error that a path leads nowhere: because what stands behind an `@` cannot be read, or as `otherwise`
+/// The error for a path that leads nowhere: that what follows an `@` cannot be parsed, or what `otherwise`
 /// says.
 pub fn unreadable(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::Error {
     match Absent::of(path, None) {
@@ -194,7 +194,7 @@ pub fn unreadable(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyh
     }
 }
 
-/// The error that a path leads nowhere: because of what stands behind an `@`, or as `otherwise` says.
+/// The error for a path that leads nowhere: what is wrong with what follows an `@`, or what `otherwise` says.
 pub fn absent(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::Error {
     match Absent::of(path, None) {
         None | Some(Absent::At(_)) => otherwise(),
@@ -202,7 +202,7 @@ pub fn absent(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::
     }
 }
 
-/// Writes the message of a failure, and gives the status to end with.
+/// Writes the message of a failure, and returns the exit status.
 pub fn report(outcome: anyhow::Result<u8>) -> u8 {
     match outcome {
         Ok(status) => status,
@@ -217,7 +217,7 @@ pub fn report(outcome: anyhow::Result<u8>) -> u8 {
     }
 }
 
-/// Whether messages are lines of JSON. Said once, before the first of them.
+/// Whether messages are lines of JSON. This is set once, before the first of them.
 static JSON: AtomicBool = AtomicBool::new(false);
 
 /// From now on messages are lines of JSON if the command line says so.
@@ -233,7 +233,7 @@ pub fn is_json() -> bool {
     JSON.load(Ordering::Relaxed)
 }
 
-/// The message of a failure, with what to do about it.
+/// Writes the message of a failure, with what to do about it.
 pub fn fail(message: &str, hint: Option<&str>, status: u8) {
     if is_json() {
         return tell(&serde_json::json!({ "error": message, "hint": hint, "status": status }).to_string());
@@ -244,7 +244,7 @@ pub fn fail(message: &str, hint: Option<&str>, status: u8) {
     }
 }
 
-/// Something to know beside the result, for people.
+/// Writes a warning for people, beside the result.
 pub fn warn(message: &str) {
     match is_json() {
         true => tell(&serde_json::json!({ "warning": message }).to_string()),
@@ -252,7 +252,7 @@ pub fn warn(message: &str) {
     }
 }
 
-/// A line on standard error. That it cannot be written is the one error nobody can be told of.
+/// Writes a line to standard error. If that fails, there is nobody to tell.
 fn tell(line: &str) {
     use io::Write as _;
     let _ = writeln!(io::stderr(), "{line}");
@@ -267,8 +267,9 @@ mod tests {
         hint(&anyhow::Error::new(error.on_path("cannot open", path.as_bytes())).context("more"))
     }
 
-    /// Promises that a time that cannot be read is a mistake on the command line in a path as it is in an
-    /// option (it was a failed operation), and that what is merely not there is not.
+    /// Promises that a time that cannot be parsed is a mistake on the command line, in a path as in an
+    /// option. (In a path it was once a failed operation.) A path that merely leads nowhere is no such
+    /// mistake.
     #[test]
     fn times_that_cannot_be_read_are_usage() {
         let status = |path: &str| {
@@ -281,7 +282,8 @@ mod tests {
         assert_eq!(status("/a"), FAILED);
     }
 
-    /// Promises that a mistyped name gets the nearest one, without another word in the message itself.
+    /// Promises that a mistyped name gets the nearest one as a hint, and that the message itself does not
+    /// change.
     #[test]
     fn mistyped_names_get_the_nearest() {
         let volume = yore_fs::Volume::memory(64 << 20).unwrap();
@@ -298,8 +300,8 @@ mod tests {
         assert!(!hint(&error).unwrap().contains("did you mean"));
     }
 
-    /// Promises that of several times in a path the first one is named that leads nowhere; it was the last
-    /// one.
+    /// Promises that of several times in a path the message names the first one that leads nowhere. Once it
+    /// named the last one.
     #[test]
     fn the_first_time_that_leads_nowhere_is_blamed() {
         let volume = yore_fs::Volume::memory(64 << 20).unwrap();

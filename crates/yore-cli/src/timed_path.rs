@@ -1,4 +1,4 @@
-//! Paths with times in them (`name@time`), as errors name them.
+//! Paths with times in them (`name@time`) in errors.
 
 use std::io;
 
@@ -26,7 +26,7 @@ fn path_of(error: &yore_fs::Error) -> Option<&str> {
     }
 }
 
-/// What stands behind the last `@` of each name of a path; of two of them the second is the time's.
+/// What follows the last `@` of each name of a path. If that is a second `@`, it belongs to the time.
 pub fn times_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|name| {
         let at = name.rfind('@').filter(|at| *at > 0 && at + 1 < name.len())?;

@@ -1,4 +1,4 @@
-//! `describe`: another name for a snapshot, or what it is.
+//! `describe`: gives a snapshot another name, or says what it is.
 
 use super::operand::{find_all, with_opened};
 use super::snapshot::json_row;
@@ -22,7 +22,7 @@ pub fn run(args: &args::Describe) -> Outcome {
         ));
     }
     let targets = find_all(std::slice::from_ref(&args.path))?;
-    // Opening a volume for writing changes it, so what can be known to fail fails before.
+    // Opening a volume for writing changes it. So whatever is known to fail fails before that.
     let row = with_opened(&targets, Access::Read, |opened| match args.number {
         Some(number) => opened[0].numbered("describe", number),
         None => opened[0].snapshot("describe", &Clock::new(false)),

@@ -1,4 +1,4 @@
-//! `expunge`: all history of files is given up.
+//! `expunge`: gives up all history of files.
 //!
 //! **Nothing happens before all is known.** The command first looks at each operand: what it is, how much
 //! would go, whether the caller may. Then it asks the user, unless `--yes` is given. Then it gives up one
@@ -55,13 +55,13 @@ impl Operand {
         Named { name: self.name.as_bytes().to_vec(), below: args.recursive, others: args.all_under_name }
     }
 
-    /// What its history is.
+    /// The history of the operand.
     fn find_files(&self, args: &args::Expunge) -> anyhow::Result<(Known, Vec<KnownFile>)> {
         let found = self.location.ask(Access::Read, |client| Ok(client.history_of(&self.named(args))?));
         found.map_err(|error| self.explain(error))
     }
 
-    /// Gives it up; how much space that freed, if that is known when this returns.
+    /// Gives up the history of the operand. Returns how much space that freed, if that is known by then.
     fn expunge(&self, args: &args::Expunge) -> anyhow::Result<Option<u64>> {
         let progress = Progress::without_end(args.progress)?;
         let done = self.location.ask_with(Access::Write, |client, volume| {
@@ -71,7 +71,8 @@ impl Operand {
         done.map_err(|error| self.explain(error))
     }
 
-    /// Erases what is left on its volume of all that is gone; how many free blocks were left out.
+    /// Erases what is left on its volume of everything that is gone. Returns how many free blocks were left
+    /// out.
     fn shred(&self) -> anyhow::Result<u64> {
         let done = self.location.ask(Access::Write, |client| Ok(client.shred()?));
         done.with_context(|| {
@@ -82,7 +83,7 @@ impl Operand {
         })
     }
 
-    /// A snapshot of the volume, or a version of the file, and how it is named; as far as it can be found.
+    /// A snapshot of the volume, or a version of the file, and its name, as far as they can be found.
     fn name_of(&self, event: u64) -> (Option<ListedEvent>, Option<String>) {
         let (from, name) = (EventNo(event), self.name.as_bytes());
         let root = Location::find(self.location.root().as_os_str());
@@ -94,7 +95,7 @@ impl Operand {
         (row, named)
     }
 
-    /// Adds what to do.
+    /// Adds to an error what to do.
     fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         let shown = &self.shown;
         let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
@@ -215,7 +216,7 @@ fn shred_all(operands: &[Operand]) -> anyhow::Result<()> {
 const REMAINS: &str = "Parts of what is given up stay readable in the image or device until something else takes their place: contents, names, \
                        targets of links. --shred erases them, too.";
 
-/// Asks a person.
+/// Asks the user.
 fn confirmed(operands: &[Operand], found: &[(Known, Vec<KnownFile>)], shred: bool) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(status::usage(
@@ -242,7 +243,7 @@ fn amount(known: &Known) -> String {
     format!("{files}, {versions} of {} in all", human(known.bytes))
 }
 
-/// What goes, or went: a line for each file.
+/// Prints what would go, or went, with a line for each file.
 fn print(
     args: &args::Expunge,
     operands: &[Operand],

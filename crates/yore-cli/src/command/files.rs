@@ -55,7 +55,7 @@ pub fn mkdir(args: &args::Mkdir) -> Outcome {
     Ok(status::OK)
 }
 
-/// Says how directories above that are missing are made.
+/// Says how to make missing directories above.
 fn with_parents(error: Error) -> anyhow::Error {
     let is_missing = matches!(error.root(), Error::NotFound);
     let error = anyhow::Error::from(error);

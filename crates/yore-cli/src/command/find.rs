@@ -29,7 +29,8 @@ pub fn run(args: &args::Find) -> Outcome {
         let tests = Tests::new(args, volume)?;
         let mut list = List::new(listing);
         for path in &paths {
-            // Where to begin must exist; what cannot be read below is told, and the rest is searched.
+            // The starting point must exist. If something below it cannot be read, that is reported, and the
+            // rest is searched.
             volume.symlink_metadata(path)?;
             for entry in volume.walk(path).max_depth(args.maxdepth.unwrap_or(usize::MAX)) {
                 let entry = match entry {

@@ -38,7 +38,7 @@ pub fn hold(args: &args::Hold, held: bool) -> Outcome {
         return Err(status::usage("what is released has no reason; -m is for `yore hold`"));
     }
     let targets = find_all(std::slice::from_ref(&args.path))?;
-    // Opening a volume for writing changes it, so what can be known to fail fails before.
+    // Opening a volume for writing changes it. So whatever is known to fail fails before that.
     let clock = Clock::new(false);
     let row = with_opened(&targets, Access::Read, |opened| match args.number {
         Some(number) => opened[0].numbered(verb, number),
@@ -204,7 +204,7 @@ pub fn forget(args: &args::Forget) -> Outcome {
     }
     let targets = find_all(&args.paths)?;
     let clock = Clock::new(args.utc);
-    // Opening a volume for writing changes it, so what can be known to fail fails before.
+    // Opening a volume for writing changes it. So whatever is known to fail fails before that.
     let judged = with_opened(&targets, Access::Read, |opened| judge(opened, args, choice.as_ref(), &clock))?;
     if args.dry_run {
         print(args, &judged.iter().collect::<Vec<_>>(), &clock)?;

@@ -11,7 +11,7 @@ use serde_json::json;
 use yore_fs::time::parse_ago;
 use yore_fs::{OperationRow, SpaceRules};
 
-/// The rules with what was said of them changed; `None`: nothing was said.
+/// The rules with the requested changes; `None` if nothing was requested.
 pub fn changed(
     rules: SpaceRules,
     floor: Option<&str>,

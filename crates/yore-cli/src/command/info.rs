@@ -1,4 +1,4 @@
-//! `info`: of a mount by asking the kernel and the daemon's file, of a volume by opening it.
+//! `info`: asks the kernel and the daemon about a mount, and opens a volume that is not mounted.
 
 use super::stopped;
 use super::target::{Space, Target};
@@ -49,7 +49,7 @@ pub fn run(args: &args::Info) -> Outcome {
     Ok(status::OK)
 }
 
-/// Of a volume that is mounted: the daemon knows what it is, the kernel how full.
+/// Facts about a mounted volume: the daemon knows what it is, the kernel how full it is.
 fn of_mount(
     directory: &Path,
     volume: &Path,
@@ -58,17 +58,17 @@ fn of_mount(
 ) -> anyhow::Result<Value> {
     let space = Space::of_mount(directory)?;
     let snapshot = daemon.as_ref().and_then(|daemon| daemon.snapshot_at(directory));
-    // The table of mounts has the time of a snapshot behind the volume's name.
+    // In the table of mounts, the time of a snapshot follows the volume's name.
     let volume = daemon.as_ref().map_or(volume, |daemon| &daemon.volume);
     let mut value = match &daemon {
         Some(daemon) => of_daemon(daemon, snapshot.is_some()),
-        // Another user's daemon: what the medium says, and who holds it.
+        // The daemon is another user's. This has what the medium says, and who holds the volume.
         None if is_trusted => {
             let mut value = of_superblock(volume).unwrap_or_else(|_| json!({}));
             value["pid"] = json!(volume::holder(volume));
             value
         }
-        // Whoever mounted it chose what stands in the table: nothing of that name is opened.
+        // Whoever mounted it chose the name in the table, so this opens nothing of that name.
         None => json!({ "pid": Value::Null }),
     };
     json_name(&mut value, "volume", bytes_of(volume));
@@ -95,7 +95,7 @@ fn of_mount(
     });
     value["could_be"] = json_room(volume, Some(space.size));
     value["space"] = space.json();
-    // Who may not read the mount point is told the rest.
+    // A user who may not read the mount point gets the rest.
     let client = File::open(directory).map(Mounted).ok();
     for (key, ask) in HISTORY {
         value[key] = client.as_ref().and_then(|client| ask(client).ok()).unwrap_or(Value::Null);
@@ -103,7 +103,7 @@ fn of_mount(
     Ok(value)
 }
 
-/// What its daemon says of a mount.
+/// What the daemon says of its mount.
 fn of_daemon(daemon: &Daemon, is_past: bool) -> Value {
     json!({
         "label": daemon.label,
@@ -121,14 +121,14 @@ fn of_daemon(daemon: &Daemon, is_past: bool) -> Value {
     })
 }
 
-/// Asks a client for what JSON says of one thing.
+/// Asks a client for one value of the JSON output.
 type Ask = fn(&dyn Client) -> yore_fs::Result<Value>;
 
-/// What is asked about history, of a mount and of a volume alike, by its names in JSON.
+/// What `info` asks about history, of a mount and of a volume alike, by the keys in JSON.
 const HISTORY: [(&str, Ask); 3] =
     [("snapshots", json_snapshots), ("unfinished", json_unfinished), ("when_full", json_when_full)];
 
-/// Rollbacks that are not finished, with the paths on the volume of their directories.
+/// Rollbacks that are not finished, with the paths of their directories on the volume.
 fn json_unfinished(client: &dyn Client) -> yore_fs::Result<Value> {
     let one = |(of, path): &(UnfinishedRollback, Option<Vec<u8>>)| {
         let mut value = json!({ "name": of.name, "stopped": of.stopped, "path": Value::Null });
@@ -140,8 +140,8 @@ fn json_unfinished(client: &dyn Client) -> yore_fs::Result<Value> {
     Ok(client.unfinished_rollbacks()?.iter().map(one).collect())
 }
 
-/// How long a volume could be, if its file or device is longer than it; `null` if not, or if that cannot be
-/// seen.
+/// How long a volume could be, if its file or device is longer than the volume; `null` if it is not, or if
+/// nobody can tell.
 fn json_room(volume: &Path, size: Option<u64>) -> Value {
     let length = super::resize::length(volume).ok();
     let room = length.zip(size).and_then(|(length, size)| super::resize::room_beyond(length, size));
@@ -215,14 +215,14 @@ fn missed_text(of: &Value, clock: &Clock) -> Option<String> {
     Some(format!("{count} versions that policies ask for were not made since {since}: the volume is full"))
 }
 
-/// How many there are, and between which times.
+/// How many snapshots there are, and between which times.
 fn json_snapshots(client: &dyn Client) -> yore_fs::Result<Value> {
     let rows = client.all_snapshots()?;
     let time = |row: Option<&ListedEvent>| row.map_or(Value::Null, |row| json_time(row.event.row.time));
     Ok(json!({ "count": rows.len(), "oldest": time(rows.first()), "newest": time(rows.last()) }))
 }
 
-/// What the superblock says, without asking whoever holds the volume.
+/// What the superblock says, read without the lock.
 fn of_superblock(volume: &Path) -> anyhow::Result<Value> {
     let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
     let device =
@@ -242,7 +242,7 @@ fn of_superblock(volume: &Path) -> anyhow::Result<Value> {
     Ok(value)
 }
 
-/// Of a volume that is not mounted.
+/// Facts about a volume that is not mounted.
 fn of_volume(name: &Path, volume: &yore_fs::Volume) -> Value {
     let info = volume.info();
     let mut value = json!({
@@ -269,7 +269,7 @@ fn of_volume(name: &Path, volume: &yore_fs::Volume) -> Value {
     value
 }
 
-/// A line for people: what it is about, and what is known of it.
+/// A line for people: a heading, and what is known.
 type Line = (&'static str, Option<String>);
 
 /// The same for people: one line for each fact that is known.
@@ -288,7 +288,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
     Ok(())
 }
 
-/// A fact as it stands.
+/// A fact as text.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -298,7 +298,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// What it is, and in which state.
+/// What the volume is, and in which state.
 fn identity_lines(value: &Value, clock: &Clock) -> Vec<Line> {
     vec![
         ("Volume", text(&value["volume"])),

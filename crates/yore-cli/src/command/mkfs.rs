@@ -1,7 +1,7 @@
-//! `mkfs`: making a volume, and not making one over something that somebody wants to keep.
+//! `mkfs`: makes a volume, but not over something that somebody wants to keep.
 //!
-//! Everything that can be refused is refused before anything is changed: the size, what is there, who holds
-//! it. An image file that did not exist and could not be made into a volume is removed again.
+//! Everything that can be refused is refused before anything changes: because of the size, of what is there,
+//! or of who holds it. A new image file that could not be made into a volume is removed again.
 
 use super::policy;
 use crate::args;
@@ -62,7 +62,7 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         engine: args.engine.into(),
         log_size: args.log_size,
         policy: policy.clone(),
-        // What is there was looked at above, and may be overwritten.
+        // What is there was checked above, and may be overwritten.
         force: true,
         ..defaults
     };
@@ -125,7 +125,7 @@ fn examine(volume: &Path) -> anyhow::Result<Ground> {
     }
 }
 
-/// The size in whole blocks; `None` for all there is.
+/// The size in whole blocks; `None` for all that there is.
 fn size(args: &args::Mkfs, ground: &Ground) -> anyhow::Result<Option<u64>> {
     let name = args.volume.display();
     let size = match (args.size, ground) {
@@ -151,7 +151,7 @@ fn size(args: &args::Mkfs, ground: &Ground) -> anyhow::Result<Option<u64>> {
 fn device(args: &args::Mkfs, ground: &Ground, size: Option<u64>) -> anyhow::Result<Arc<dyn Device>> {
     let made = match (ground, size) {
         (Ground::Nothing, Some(size)) => FileDevice::create(&args.volume, size, CreateOptions::default()),
-        // As large as it is: nothing of it is given back to the host and taken again.
+        // The size stays the same, so the file's space is not given back to the host and taken again.
         (Ground::File(found), Some(size)) if *found == size && !args.force => {
             FileDevice::open(&args.volume, OpenOptions::default())
         }
@@ -168,7 +168,7 @@ fn device(args: &args::Mkfs, ground: &Ground, size: Option<u64>) -> anyhow::Resu
     }
 }
 
-/// Refuses to overwrite what can be recognised, and files that hold anything at all.
+/// Refuses to overwrite anything that can be recognised, and files with any content at all.
 fn refuse_what_is_there(volume: &Path, is_file: bool) -> anyhow::Result<()> {
     let name = volume.display();
     let file = File::open(volume).with_context(|| format!("cannot look at {name}"))?;
@@ -177,7 +177,7 @@ fn refuse_what_is_there(volume: &Path, is_file: bool) -> anyhow::Result<()> {
     if let Some(what) = recognise(&head) {
         anyhow::bail!("{name} holds {what}, which would be lost; give --force to overwrite it all the same");
     }
-    // A device may hold the noise of an earlier life; a file with content was written by somebody.
+    // A device may have the remains of an earlier use; somebody wrote a file that has content.
     if is_file && head.iter().any(|byte| *byte != 0) {
         anyhow::bail!(
             "{name} is a file with content, which would be lost; give --force to overwrite it all the same"
@@ -186,7 +186,7 @@ fn refuse_what_is_there(volume: &Path, is_file: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the first megabyte belongs to, by the magic numbers of what is common.
+/// What the first megabyte belongs to, according to well-known magic numbers.
 fn recognise(head: &[u8]) -> Option<&'static str> {
     let at = |offset: usize, magic: &[u8]| head.get(offset..offset + magic.len()) == Some(magic);
     let known: [(usize, &[u8], &str); 19] = [
@@ -211,7 +211,7 @@ fn recognise(head: &[u8]) -> Option<&'static str> {
         (0, b"QFI\xfb", "a qcow2 image"),
     ];
     let found = known.iter().find(|(offset, magic, _)| at(*offset, magic)).map(|(_, _, what)| *what);
-    // The boot signature is what remains when nothing more precise is there.
+    // If nothing more precise is there, the boot signature counts.
     found.or_else(|| at(510, b"\x55\xaa").then_some("a partition table or boot sector"))
 }
 
@@ -219,7 +219,7 @@ fn recognise(head: &[u8]) -> Option<&'static str> {
 mod tests {
     use super::recognise;
 
-    /// Promises that what must not be overwritten by mistake is recognised, and zeros are nothing.
+    /// Promises that what must not be overwritten by mistake is recognised, and that zeros are nothing.
     #[test]
     fn recognises() {
         let with = |offset: usize, magic: &[u8]| {

@@ -1,4 +1,4 @@
-//! Operands that name snapshots: of a directory, or of a file in one, which are the file's versions.
+//! Operands that name snapshots of a directory, or versions of a file in one.
 
 use super::snapshot::{is_file_on_mount, json_row, Location};
 use crate::asked::Asked;
@@ -20,7 +20,7 @@ pub const CHOICES: &str =
     "--keep-last N, --keep-hourly N, --keep-daily N, --keep-weekly N, --keep-monthly N, --keep-yearly N, \
                        --keep-within DURATION, or --before TIME";
 
-/// Finds what an operand names. If the operand is a volume or a mount point with an `@`, the time behind the
+/// Finds what an operand names. If the operand is a volume or a mount point with an `@`, the time after the
 /// `@` is one of its root directory.
 pub fn find(operand: &OsStr) -> anyhow::Result<Location> {
     let path = Path::new(operand);
@@ -41,7 +41,7 @@ pub fn find(operand: &OsStr) -> anyhow::Result<Location> {
 pub fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
     path.ancestors().find_map(|named| {
         let name = named.file_name()?.as_bytes();
-        // A time that cannot be read is looked up all the same: the look-up explains what is wrong with it.
+        // A time that cannot be parsed is looked up all the same: the look-up explains what is wrong with it.
         let of = match yore_fs::split_time(name) {
             Some((of, _)) => of,
             None => &name[..name.iter().rposition(|byte| *byte == b'@').filter(|at| *at > 0)?],
@@ -51,7 +51,7 @@ pub fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
         let found = fs::metadata(&root).ok()?;
         let is_root = match found.is_dir() {
             true => root.canonicalize().is_ok_and(|root| live::is_mounted(&root)),
-            // A file of a mount has times of its own.
+            // A file on a mount has its own times.
             false => below.as_os_str().is_empty() && !is_file_on_mount(&root),
         };
         let past = PathBuf::from(OsStr::from_bytes(&[b".", &name[of.len()..]].concat()));
@@ -164,15 +164,15 @@ impl<'a> Opened<'a> {
         self.found(self.asked.seen())
     }
 
-    /// The user who asks, if the mount lets that user forget only snapshots that nobody else took.
+    /// The user who asks, if the mount does not let that user forget snapshots that others took.
     pub fn ordinary_user(&self) -> Option<u32> {
         let mount = self.location().mount()?;
         let user = rustix::process::geteuid().as_raw();
         (user != 0 && user != mount.user).then_some(user)
     }
 
-    /// Forgets all of them or none. If there are too many for one request, an error leaves those of earlier
-    /// requests forgotten.
+    /// Forgets all these snapshots or none. If there are too many for one request, those of earlier requests
+    /// stay forgotten after an error.
     pub fn forget(&self, numbers: &[EventNo]) -> anyhow::Result<()> {
         self.asked.client().forget(numbers).map_err(refused)
     }
@@ -191,7 +191,7 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// Prints as JSON what a snapshot is now.
+    /// Prints a snapshot as it is now, as JSON.
     pub fn print(&self, verb: &str, number: EventNo) -> anyhow::Result<()> {
         let row = self.numbered(verb, number.0)?;
         let mut out = Out::new();
@@ -225,7 +225,7 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// The error that an operand has no time, and options do not choose either.
+/// The error if an operand has no time and no option chooses either.
 pub fn no_time(verb: &str, name: &str) -> anyhow::Error {
     let choices = match verb {
         "forget" => format!(", or say which are kept or forgotten: {CHOICES}"),
@@ -284,8 +284,8 @@ fn device(location: &Location) -> anyhow::Result<Option<u64>> {
     Ok(found.map(|found| found.dev()))
 }
 
-/// The names and then the times, the latest first, of the snapshots that show a place; of a file also of its
-/// versions.
+/// The names and then the times, the latest first, of the snapshots that show a path, and of a file's
+/// versions, too.
 pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
     let mut rows = with_opened(&[Target::find(operand)?], Access::Read, |opened| {
         let asked = &opened[0].asked;
@@ -303,8 +303,8 @@ pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
     Ok(names.chain(times).collect())
 }
 
-/// How a command names a snapshot of a place's volume: by the directory or file that the event is of, as of
-/// its name or time. `None` if that directory or file is gone.
+/// How a command names a snapshot of the volume of `location`: by the directory or file that the event is of,
+/// as of its name or time. `None` if that directory or file is gone.
 pub fn named(location: &Location, row: &ListedEvent, clock: &Clock) -> Option<String> {
     let path = row.path.as_deref()?;
     let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
@@ -316,7 +316,7 @@ pub fn named(location: &Location, row: &ListedEvent, clock: &Clock) -> Option<St
     Some(format!("{}{path}@{time}", location.front()))
 }
 
-/// Where a snapshot is mounted by itself, and what to do.
+/// What to do about a snapshot that is mounted by itself, and where it is mounted.
 pub fn mounted_on(row: &ListedEvent, location: &Location) -> String {
     let daemon = location.mount().and_then(|mount| live::daemon_at(&mount.directory));
     let mut snapshots = daemon.into_iter().flat_map(|daemon| daemon.snapshots);

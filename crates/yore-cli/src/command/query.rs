@@ -1,10 +1,10 @@
-//! `diff` and `status`; `log`, `deleted` and `du` are below. Each asks a [`Client`], of a mount or of a
-//! volume opened here.
+//! `diff` and `status`; the modules below have `log`, `deleted` and `du`. Each asks a [`Client`] of a mount,
+//! or of a volume that the command opens.
 //!
-//! **What is compared.** Directories are compared as the same inode at two times: the file system knows what
-//! changed in between, and reads only what took the place of something else. What is compared must therefore
-//! be one directory, under whatever names. Files are compared by reading them, since programs that save a
-//! file often put another one in its place.
+//! **What is compared.** A directory is compared as one inode at two times: the file system knows what
+//! changed in between, and reads only files that took the place of others. So both operands must be the same
+//! directory, under whatever names. Files are compared by reading them, because programs that save a file
+//! often put another one in its place.
 
 mod files;
 pub mod log;
@@ -29,10 +29,10 @@ use std::path::{Path, PathBuf};
 use yore_control::{Client, Identity};
 use yore_fs::{Change, Difference, Error, EventNo, Facts, FileKind, What};
 
-/// What is done while one waits for differences.
+/// What progress says while differences are being found.
 const COMPARING: &str = "comparing";
 
-/// Why a question about history has no answer.
+/// Why a query has no answer.
 pub(super) fn no_answer(error: Error) -> anyhow::Error {
     match error.root() {
         Error::Stale => {
@@ -42,7 +42,7 @@ pub(super) fn no_answer(error: Error) -> anyhow::Error {
     }
 }
 
-/// A path without the times in it. `is_past` says whether what a path leads to is of the past.
+/// A path without the times in it. `is_past` says whether a path leads to the past.
 pub(super) fn without_times(path: &Path, is_past: &dyn Fn(&Path) -> bool) -> PathBuf {
     let (mut given, mut plain) = (PathBuf::new(), PathBuf::new());
     for component in path.components() {
@@ -71,7 +71,7 @@ pub(super) fn not_both(name: &str) -> anyhow::Error {
     anyhow::anyhow!("cannot compare {name}: it was not there at both times, or is gone; `yore snapshots` lists when it can be seen")
 }
 
-/// Which directory a path leads to; `None` if it is none.
+/// Which directory a path leads to; `None` if it leads to something else.
 fn identity(paths: Paths<'_>, path: &Path) -> anyhow::Result<Option<Identity>> {
     match paths.client(path)?.identity() {
         Ok(identity) => Ok(Some(identity)),
@@ -80,14 +80,14 @@ fn identity(paths: Paths<'_>, path: &Path) -> anyhow::Result<Option<Identity>> {
     }
 }
 
-/// Where a directory is now, if that is what its path says without times.
+/// The path of a directory without times, if the same directory is there now.
 fn present(paths: Paths<'_>, path: &Path, of: &Identity) -> Option<PathBuf> {
     let plain = without_times(path, &|path| paths.is_past(path));
     let found = identity(paths, &plain).ok()??;
     (found.is_same_directory(of) && found.event.is_none()).then_some(plain)
 }
 
-/// What differs below a directory, which has a name.
+/// What differs below a directory; `name` names it in messages.
 fn compare(
     client: &dyn Client,
     name: &str,
@@ -105,7 +105,7 @@ fn compare(
 /// What an operand of `diff` names.
 enum Operand {
     Location(Location),
-    /// On a mount.
+    /// A file on a mount.
     File(PathBuf),
 }
 
@@ -149,7 +149,7 @@ pub fn diff(args: &args::Diff) -> Outcome {
     }
 }
 
-/// Compares a file with another one, or with itself as it is now.
+/// Compares a file with another one, or with the same name as it is now.
 fn files(
     args: &args::Diff,
     (paths, side): (Paths<'_>, &dyn Side),
@@ -202,7 +202,7 @@ fn locations(
 /// Adds a difference to a patch.
 type AddTo<'a> = dyn Fn(&mut Patch<'_>, &Difference) -> anyhow::Result<()> + 'a;
 
-/// Prints differences as the options say; the exit status.
+/// Prints differences as the options say; returns the exit status.
 fn print(args: &args::Diff, found: &[Difference], side: &dyn Side, add: &AddTo<'_>) -> Outcome {
     if args.stat {
         stat(args.listing, found)?;
@@ -222,7 +222,7 @@ fn print(args: &args::Diff, found: &[Difference], side: &dyn Side, add: &AddTo<'
     Ok(if args.exit_code && !found.is_empty() { status::FINDINGS } else { status::OK })
 }
 
-/// Prints in what two files differ.
+/// Prints how two files differ.
 fn two_files(args: &args::Diff, side: &dyn Side, first: &Path, second: &Path) -> Outcome {
     let found = files::difference(side, first, second)?;
     print(args, found.as_slice(), side, &|patch, difference| {
@@ -246,7 +246,7 @@ fn letters(difference: &Difference) -> &'static str {
     }
 }
 
-/// What of a file changed, in words.
+/// Which aspects of a file changed, in words.
 fn words(what: What) -> Vec<&'static str> {
     let mut words = Vec::new();
     for (flag, word) in [
@@ -263,7 +263,7 @@ fn words(what: What) -> Vec<&'static str> {
     words
 }
 
-/// A path below the directory that was asked: `.` for itself.
+/// A path below the directory that was asked about; `.` for the directory itself.
 fn shown(path: &[u8]) -> &[u8] {
     match path {
         b"" => b".",
@@ -275,7 +275,7 @@ pub(super) fn line(list: &mut List, difference: &Difference) -> anyhow::Result<(
     let old = difference.old_path.as_deref().map(|old| format!("{} -> ", printable(old))).unwrap_or_default();
     let before = format!("{:<3}{old}", letters(difference));
     let slash = if difference.kind == FileKind::Directory && !difference.path.is_empty() { "/" } else { "" };
-    // Where the content changed, times did, and nobody asks for them.
+    // If the content changed, so did the times, and nobody asks about those.
     let told = match difference.what.contains(What::CONTENT) {
         true => difference.what - What::CONTENT - What::TIME - What::LINKS,
         false if (difference.what - What::TIME).is_empty() => difference.what,
@@ -322,7 +322,7 @@ fn json_difference(difference: &Difference) -> Value {
     value
 }
 
-/// How many of each kind, and the bytes of files that came and went.
+/// Prints how many changes there are of each kind, and by how many bytes files grew and shrank.
 fn stat(listing: args::Listing, found: &[Difference]) -> anyhow::Result<()> {
     let count = |change: Change| found.iter().filter(|found| found.change == change).count();
     let size = |facts: &Option<Facts>, kind: FileKind| match (facts, kind) {

@@ -1,4 +1,4 @@
-//! `resize`: a volume gets longer, mounted or not, or shorter, if it is not mounted.
+//! `resize`: makes a volume longer, mounted or not, or shorter, if it is not mounted.
 
 use crate::args;
 use crate::live;
@@ -38,20 +38,20 @@ pub fn run(args: &args::Resize) -> Outcome {
 
 /// How long the file or device is now.
 pub fn length(volume: &Path) -> anyhow::Result<u64> {
-    // Without a lock: a daemon has the volume.
+    // This takes no lock, because a daemon has the volume.
     let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
     let device = FileDevice::open(volume, options).map_err(|e| volume::explain(volume, Access::Read, e))?;
     Ok(yore_device::Device::size(&device))
 }
 
-/// If the file or device has room that the volume does not use: how much it could have. A tail that no group
+/// How long the volume could be, if the file or device has room that it does not use. A tail that no group
 /// could use does not count.
 pub fn room_beyond(device: u64, volume: u64) -> Option<u64> {
     let possible = Geometry::new(device / BLOCK).blocks * BLOCK;
     (possible > volume).then_some(possible)
 }
 
-/// If a volume has more room than it uses: says so.
+/// Says so if a volume has more room than it uses.
 pub fn tell_room(volume: &Path, size: u64) {
     if let Some(possible) = length(volume).ok().and_then(|length| room_beyond(length, size)) {
         let name = volume.display();
@@ -128,11 +128,11 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
         let doing = volume::doing(view);
         doing.note([doing.resizing(now)?]);
     }
-    // What was refused has changed nothing, and the volume is closed in any case.
+    // A refusal has changed nothing, and the volume is closed in any case.
     let closed = volume.close();
     done.with_context(|| format!("{name} stays as it is"))?;
     closed.with_context(|| format!("cannot close {name}"))?;
-    // With it goes the lock on the file.
+    // This also releases the lock on the file.
     drop(volume);
     if size < now {
         truncate(path, size)?;
@@ -140,7 +140,7 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
     told(path, now, size, args.json)
 }
 
-/// The image file gets as short as the volume on it. A device is its owner's.
+/// Makes the image file as short as the volume on it. A device belongs to its owner, and stays.
 fn truncate(path: &Path, size: u64) -> anyhow::Result<()> {
     let name = path.display();
     if std::fs::metadata(path)?.file_type().is_block_device() {
@@ -149,7 +149,7 @@ fn truncate(path: &Path, size: u64) -> anyhow::Result<()> {
     }
     let device = FileDevice::open(path, OpenOptions::default())
         .map_err(|error| volume::explain(path, Access::Write, error))?;
-    // Somebody may have been faster, and have made it longer again.
+    // Somebody may have been faster, and made it longer again.
     let found = crate::inspect::superblock::usable(path, &device)?;
     if found.volume_blocks * BLOCK == size {
         device.truncate(size).with_context(|| format!("cannot shorten the file {name}"))?;
@@ -161,7 +161,7 @@ fn truncate(path: &Path, size: u64) -> anyhow::Result<()> {
 mod tests {
     use super::room_beyond;
 
-    /// What is too short for a group is no room.
+    /// Promises that space too short for a group does not count as room.
     #[test]
     fn room() {
         let group = 128 << 20;

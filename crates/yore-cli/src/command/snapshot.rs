@@ -1,4 +1,4 @@
-//! `snapshot` and `snapshots`, and what other commands need to find the directory that they are about.
+//! `snapshot` and `snapshots`, and what other commands need to find their directory.
 //!
 //! **The printed time stays a name.** What `snapshot` prints must mean this snapshot for ever. But a time
 //! means the last snapshot up to the end of what it names, so the next one in the same minute would take over
@@ -56,7 +56,7 @@ impl Location {
         }
     }
 
-    /// What a directory of a mount is.
+    /// The location of a directory of a mount.
     pub fn of_mount(path: &Path) -> anyhow::Result<Location> {
         let name = path.display();
         fs::metadata(path).map_err(|error| not_there(path, error))?;
@@ -77,8 +77,8 @@ impl Location {
         self.ask_with(access, |client, _| work(client))
     }
 
-    /// The same with the volume, if this process opens it: what a daemon does in the background is then left
-    /// to the command.
+    /// The same, with the volume if this process opens it: the command then does what a daemon does in the
+    /// background.
     pub fn ask_with<T>(
         &self,
         access: Access,
@@ -90,7 +90,7 @@ impl Location {
         })
     }
 
-    /// Does something with paths that are where it is, and the files there.
+    /// Does something with the paths and the files of the mount or volume.
     pub fn with_paths<T>(
         &self,
         access: Access,
@@ -147,7 +147,7 @@ impl Location {
         }
     }
 
-    /// The directory's path there.
+    /// The path of the directory on the mount or volume.
     pub fn path(&self) -> &Path {
         match self {
             Location::Mounted { path, .. } => path,
@@ -184,7 +184,7 @@ impl Location {
     }
 }
 
-/// Why a path leads nowhere; a dead mount is there, but cannot be looked at.
+/// Why a path leads nowhere. A dead mount exists, but every look-up there fails.
 fn not_there(path: &Path, error: io::Error) -> anyhow::Error {
     let name = path.display();
     match live::mount_at(path) {
@@ -195,7 +195,7 @@ fn not_there(path: &Path, error: io::Error) -> anyhow::Error {
             )
         }
         _ if error.kind() == io::ErrorKind::NotFound => {
-            // A name alone has nothing above it as long as it is relative.
+            // A relative path of one name has nothing above it.
             let whole = std::path::absolute(path).unwrap_or_else(|_| path.into());
             let above = whole.ancestors().find(|above| above.exists());
             match above.and_then(live::mount_at) {
@@ -310,7 +310,7 @@ fn explain(error: anyhow::Error, location: &Location, name: &str) -> anyhow::Err
     }
 }
 
-/// Whether what could not be opened as a volume is just a file on a mount.
+/// Whether something that could not be opened as a volume is just a file on a mount.
 pub fn is_file_on_mount(path: &Path) -> bool {
     let directory = path.canonicalize().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
     path.is_file() && directory.is_some_and(|directory| live::mount_at(&directory).is_some())
@@ -380,7 +380,7 @@ pub fn print_rows(listing: args::Listing, clock: &Clock, lines: &[Line<'_>]) -> 
     list.done()
 }
 
-/// No snapshot is named `-`.
+/// The name of a snapshot as it is shown. No snapshot is named `-`.
 fn shown_name(row: &ListedEvent) -> String {
     match &row.event.row.name {
         name if name.is_empty() => "-".to_string(),
@@ -388,7 +388,7 @@ fn shown_name(row: &ListedEvent) -> String {
     }
 }
 
-/// What people say of it, behind all else.
+/// The texts that people gave a snapshot, which come last.
 fn said(row: &ListedEvent) -> String {
     let more = &row.event.row.more;
     let reason = Some(&more.hold_reason).filter(|reason| !reason.is_empty());

@@ -1,4 +1,4 @@
-//! Messages about a mount to whose volume nothing is written any more, after an error.
+//! Messages about a mount whose volume has stopped writing after an error.
 
 use crate::output::{json_seconds, printable, Clock};
 use serde_json::{json, Value};
@@ -13,24 +13,24 @@ const ADVICE: &str = "what was written since the last sync may be lost, and read
 /// Whether writing to the volume of a mount has stopped.
 ///
 /// # Errors
-/// Who may not open the directory is not told, and a daemon of another version does not tell.
+/// A user who may not open the directory gets no answer, and a daemon of another version gives none.
 pub fn of_mount(directory: &Path) -> anyhow::Result<Option<Stopped>> {
     Ok(Mounted(File::open(directory)?).stopped()?)
 }
 
-/// For programs.
+/// The state for programs.
 pub fn json(stopped: &Stopped) -> Value {
     json!({ "since": json_seconds(stopped.since_seconds), "error": stopped.why })
 }
 
-/// For people, from what [`json()`] made.
+/// The state for people, from what [`json()`] made.
 pub fn text(of: &Value, clock: &Clock) -> Option<String> {
     let why = printable(of["error"].as_str()?.as_bytes());
     let since = clock.of_json(&of["since"]).unwrap_or_default();
     Some(format!("since {since}: {why}; {ADVICE}"))
 }
 
-/// A message of its own.
+/// The state as a whole message.
 pub fn message(directory: &Path, stopped: &Stopped) -> String {
     let since = Clock::new(false).seconds(stopped.since_seconds);
     let (name, why) = (directory.display(), printable(stopped.why.as_bytes()));

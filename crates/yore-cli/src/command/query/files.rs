@@ -1,4 +1,4 @@
-//! Two states of a file, compared by reading them.
+//! The comparison of two states of a file, which reads both.
 
 use crate::output::bytes_of;
 use crate::side::{same_content, sorted_xattrs, Facts, Side};
@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use std::path::Path;
 use yore_fs::{Change, Difference, Incarnation, InodeNo, What};
 
-/// In what two files differ, if in anything: two states of one, or one that took the other's name. Set-id
-/// bits, which the past does not show, and times of access do not count.
+/// How two files differ, if they do: two states of one file, or one file and another that took its name.
+/// Set-id bits, which the past does not show, and access times do not count.
 pub fn difference(side: &dyn Side, first: &Path, second: &Path) -> anyhow::Result<Option<Difference>> {
     let (was, is) = (facts(side, first)?, facts(side, second)?);
     anyhow::ensure!(
@@ -30,7 +30,7 @@ pub fn difference(side: &dyn Side, first: &Path, second: &Path) -> anyhow::Resul
     }))
 }
 
-/// What of a file differs between two states of it, or from another one of its type.
+/// Which aspects differ between two states of a file, or between two files of one type.
 fn what_differs(
     side: &dyn Side,
     (first, was): (&Path, &Facts),

@@ -18,11 +18,10 @@ use std::path::{Path, PathBuf};
 use yore_control::Client;
 use yore_fs::{Deleted, Error, Gone, Logged, SeenBy, What};
 
-/// What is done while one waits for what is gone.
+/// What progress says during the search for what is gone.
 const SEARCHING: &str = "looking for what is gone";
 
-/// The directory that a path's last name is in, and the name; an empty one if the path does not end in a
-/// name.
+/// The directory of a path's last name, and that name. The name is empty if the path does not end in one.
 fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     match (path.file_name(), path.parent()) {
         (Some(name), Some(above)) => {
@@ -33,8 +32,8 @@ fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     }
 }
 
-/// The nearest directory above a path's end, itself not counted, that is there; and the names from there to
-/// the end, parted by slashes.
+/// The nearest existing directory above the end of a path, and the names from there to the end, separated by
+/// slashes.
 pub fn from_what_is_there(path: &Path, is_directory: impl Fn(&Path) -> bool) -> (PathBuf, Vec<u8>) {
     let (mut above, mut name) = split(path);
     while !name.is_empty() && !is_directory(&above) {
@@ -47,8 +46,8 @@ pub fn from_what_is_there(path: &Path, is_directory: impl Fn(&Path) -> bool) -> 
     (above, name)
 }
 
-/// Asks about a name in the nearest directory above it that is there. It is empty for the directory itself:
-/// for the root, and with `itself` for every directory.
+/// Asks about a name in the nearest existing directory above it. The name is empty if the query is about the
+/// directory itself. That is so for the root, and with `itself` for every directory.
 pub(super) fn ask_about<T>(
     operand: &OsStr,
     itself: bool,
@@ -107,8 +106,8 @@ pub(super) fn never_seen(name: &str) -> anyhow::Error {
     })
 }
 
-/// What tells a state from the one before, in letters: `+` there is none before, `N` a new file took the
-/// name, `R` renamed or moved, `M` other content, `A` other attributes or times.
+/// Letters that say how a state differs from the one before: `+` there is none before, `N` a new file took
+/// the name, `R` renamed or moved, `M` other content, `A` other attributes or times.
 fn letters(logged: &Logged) -> String {
     let attributes = What::METADATA | What::XATTRS;
     let only_time = !logged.what.contains(What::CONTENT) && logged.what.contains(What::TIME);
@@ -135,7 +134,7 @@ pub(super) fn log_time(logged: &Logged, clock: &Clock) -> String {
     }
 }
 
-/// That a name means nothing any more, in the columns of the states below.
+/// The line that says that a name means nothing any more, in the columns of the states below it.
 fn gone_line(gone: &Gone, logged: &Logged, clock: &Clock, width: usize) -> String {
     let what = if gone.moved { "moved" } else { "gone" };
     let path = logged.path.as_deref().unwrap_or(&logged.name);
@@ -233,7 +232,7 @@ fn deleted_line(list: &mut List, deleted: &Deleted, clock: &Clock) -> anyhow::Re
     let Deleted { path, last, kind, facts, .. } = deleted;
     let at = at(last, clock);
     let before = format!("{:<9}  {:>10}  ", kind_name(*kind), facts.size);
-    // With the time it is a path that leads there.
+    // With the time, the path leads to what is gone.
     let name = [&path[..], b"@", at.as_bytes()].concat();
     list.entry(&before, &name, "", || {
         let mut value = json!({

@@ -1,4 +1,4 @@
-//! Differences as a unified diff of what is text.
+//! Differences of text files as a unified diff.
 
 use crate::output::{printable, Out};
 use crate::side::{fill, Side};
@@ -14,10 +14,10 @@ use yore_fs::{Difference, FileKind, What};
 const MOST: u64 = 16 << 20;
 /// How long to search for the smallest difference of two files; after that a larger one will do.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Where a zero byte tells that this is no text.
+/// If there is a zero byte among this many first bytes, the file is not text.
 const TOLD_BY: usize = 8000;
 
-/// One of two states: how it is called, its path, its size.
+/// One of two states: its name in the patch, its path, its size.
 type State<'a> = (&'a [u8], PathBuf, u64);
 
 /// A patch being printed.
@@ -31,7 +31,7 @@ impl<'a> Patch<'a> {
         Patch { side, out: Out::new() }
     }
 
-    /// A difference between two states of a directory, which are at these paths.
+    /// Adds a difference between two states of a directory, which are at these paths.
     pub fn difference(&mut self, found: &Difference, from: &Path, to: &Path) -> anyhow::Result<()> {
         if found.kind != FileKind::Regular {
             return Ok(());
@@ -43,12 +43,12 @@ impl<'a> Patch<'a> {
         if let (Some(old), Some(_)) = (&found.old_path, &found.after) {
             self.out.line(format_args!("rename {} -> {}", printable(old), printable(&found.path)))?;
         }
-        // What was added or removed differs from nothing.
+        // A file that was added or removed is compared with nothing.
         let what = if old.is_some() && new.is_some() { found.what } else { What::CONTENT };
         self.pair(what, old, new)
     }
 
-    /// Two states of a file, or one of them and nothing.
+    /// Adds the difference of two states of a file, or of one state and nothing.
     pub fn pair(&mut self, what: What, old: Option<State<'_>>, new: Option<State<'_>>) -> anyhow::Result<()> {
         if !what.contains(What::CONTENT) {
             return Ok(());
@@ -75,7 +75,7 @@ impl<'a> Patch<'a> {
     fn read(&self, state: &Option<State<'_>>) -> anyhow::Result<Vec<u8>> {
         let Some((_, path, _)) = state else { return Ok(Vec::new()) };
         let source = self.side.open(path)?;
-        // One that grows meanwhile is read up to here.
+        // If the file grows meanwhile, it is read up to this size.
         let mut bytes = vec![0; MOST as usize];
         let count = fill(&*source, &mut bytes, 0);
         bytes.truncate(count.with_context(|| format!("cannot read {}", self.side.name(path)))?);

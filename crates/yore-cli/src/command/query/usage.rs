@@ -1,4 +1,4 @@
-//! `du --history`: what each snapshot, or each state of a file, holds.
+//! `du --history`: how much space each snapshot, or each state of a file, takes.
 
 use super::log::{ask_about, at, json_logged, json_seen, log_time, never_seen};
 use super::no_answer;
@@ -16,7 +16,7 @@ enum Found {
     File(UsageTotals, Vec<StateUsage>),
 }
 
-/// Prints what history holds of paths.
+/// Prints how much space the history of paths takes.
 pub fn du(args: &args::Du) -> Outcome {
     if !args.history {
         return Err(status::usage(
