@@ -25,7 +25,7 @@ pub fn may_take(view: &View, directory: InodeNo, who: &Who<'_>) -> bool {
 /// Answers a request about a directory as a view sees it.
 ///
 /// # Errors
-/// [`Error::NotADirectory`]; [`Error::NotPermitted`] for what the asker may not do; else those of the
+/// [`Error::NotADirectory`]; [`Error::NotPermitted`] for what the asker may not do; otherwise those of the
 /// request.
 pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request) -> Result<Answer> {
     check_kind(view, directory, request)?;

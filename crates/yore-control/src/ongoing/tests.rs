@@ -29,8 +29,8 @@ fn first(ongoing: &Ongoing, uid: u32, answer: &Result<Answer>) -> (u64, u64, Vec
     }
 }
 
-/// The parts of an answer are the answer. When they have been read they are not kept, and they are given to
-/// the user who asked only.
+/// The parts of an answer make the whole answer. They are not kept once they have been read, and only the
+/// user who asked gets them.
 #[test]
 fn parts_are_the_answer() {
     let (ongoing, answer) = (Ongoing::default(), long(400));
@@ -52,8 +52,8 @@ fn parts_are_the_answer() {
     assert!(ongoing.answers.lock().stored.is_empty(), "what was read is not kept");
 }
 
-/// What is short is one message, and nothing of it is kept; what is too long for any answer is refused, and
-/// an error that does not fit is told in short.
+/// A short answer is one message, and nothing of it is kept. An answer that is longer than any may be is
+/// refused, and an error that does not fit is shortened.
 #[test]
 fn short_and_too_long() {
     let ongoing = Ongoing { most: 100_000, ..Ongoing::default() };
@@ -68,7 +68,7 @@ fn short_and_too_long() {
     assert!(matches!(rows.all(), Err(Error::Refused(_))));
 }
 
-/// Whoever asks much pushes out the answers that were there first, and the daemon keeps no more than it may.
+/// Many requests push out the oldest answers, and the daemon keeps no more than it may.
 #[test]
 fn few_are_kept() {
     let ongoing = Ongoing::default();
@@ -80,7 +80,7 @@ fn few_are_kept() {
     assert!(matches!(ongoing.part(9, key, bytes.len() as u64), Err(Error::Stale)));
 }
 
-/// How far a question is can be asked by its user and name, as long as it is being answered.
+/// The progress of a question can be asked for by its user and name, as long as it is being answered.
 #[test]
 fn questions_have_names() {
     let ongoing = Ongoing::default();

@@ -1,4 +1,4 @@
-//! Who may ask for what, and what comes of it.
+//! Who may send which request, and what it does.
 
 use super::snapshots::page;
 use super::*;
@@ -23,7 +23,7 @@ fn view() -> View {
     View::open(device, &MountOptions::default()).unwrap()
 }
 
-/// A host without room to pin anything, and about to end.
+/// A host that has no room to pin anything, and is about to end.
 #[derive(Default)]
 struct Full(Ongoing);
 
@@ -86,7 +86,7 @@ fn hold(client: &dyn Client, number: EventNo, held: bool) -> Result<()> {
     client.describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
 }
 
-/// Bytes that are no request are refused, and nothing is taken, held or forgotten.
+/// Bytes that are not a request are refused, and nothing is taken, held or forgotten.
 #[test]
 fn nonsense_is_refused() {
     let view = view();
@@ -265,7 +265,8 @@ fn what_stays() {
     Here::new(&view, view.root()).forget(&[number]).unwrap();
 }
 
-/// The list of operations arrives complete, in pages, the latest first. Users other than root see their own.
+/// The list of operations arrives complete, in pages, the latest first. Users other than root see only their
+/// own.
 #[test]
 fn operations_come_in_pages() {
     let view = view();
@@ -349,7 +350,7 @@ fn the_last_snapshot() {
     assert_eq!(listed.iter().rfind(|row| row.covers).map(|row| row.event.number), Some(own));
 }
 
-/// What is told of the past is what the library says: differences, logs, what is gone, what it takes.
+/// Answers about the past are those of the library: differences, logs, what is gone, and the space it takes.
 #[test]
 fn what_was_is_told() {
     let view = view();
@@ -387,8 +388,8 @@ fn what_was_is_told() {
     assert!(matches!(by(&past, root, 0).deleted(false, None), Err(Error::Invalid { .. })));
 }
 
-/// Those who could take no snapshot of the directory learn nothing of its past but which one it is, and
-/// nothing of what is not there either.
+/// Users who could take no snapshot of a directory learn nothing of its past but which directory it is. They
+/// do not learn whether a name existed, either.
 #[test]
 fn who_may_query() {
     let view = view();
