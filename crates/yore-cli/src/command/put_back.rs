@@ -70,8 +70,8 @@ pub fn restore(args: &args::Restore) -> Outcome {
     })
 }
 
-/// Does some work for one operand after the other, and lists all that is done. What was done before one of
-/// them fails stays, and the list is whole.
+/// Does some work for one operand after the other, and lists all that is done. If one of them fails, what was
+/// done before it stays, and the list is whole.
 fn for_each(
     operands: &[OsString],
     listing: args::Listing,
@@ -224,7 +224,7 @@ pub fn rollback(args: &args::Rollback) -> Outcome {
     Ok(status::OK)
 }
 
-/// The differences below a directory from what it was, without those that nobody could see.
+/// How a directory differs from what it was, without differences that nobody could see.
 fn differences(ground: &Ground, now: &Path, then: &Path, target: EventNo) -> anyhow::Result<Vec<Difference>> {
     let putter = Putter::dry_run_only(ground)?;
     real(&ground.diff(now, Some(target), None)?, |path| {

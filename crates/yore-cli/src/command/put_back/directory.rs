@@ -49,7 +49,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// What these differences leave to put back.
+    /// What is to be put back, according to these differences.
     fn of(all: &[Difference]) -> Chosen {
         let back = Back::new(all);
         let mut wanted: Vec<Difference> = Vec::new();
@@ -72,12 +72,12 @@ impl Chosen {
         Chosen { wanted, whole }
     }
 
-    /// Whether a directory comes back by itself: what was below it is chosen name by name.
+    /// Whether a directory comes back without its content: what was below it is chosen name by name.
     fn is_alone(&self, one: &Difference) -> bool {
         one.kind == FileKind::Directory && !self.whole.contains(&one.path)
     }
 
-    /// Leaves out what is the same to whoever looks.
+    /// Leaves out what looks the same now as it did then.
     fn leave_out_same(&mut self, putter: &Putter<'_>, then: &Path, now: &Path) -> anyhow::Result<()> {
         let mut differs = Vec::new();
         for one in &self.wanted {
@@ -103,7 +103,8 @@ impl Chosen {
         Ok(room)
     }
 
-    /// Puts it back. Directories get their attributes last, since what is put into them changes these.
+    /// Puts the chosen names back. Directories get their attributes last, because putting names into them
+    /// changes these.
     fn put(&self, ground: &Ground, mut putter: Putter<'_>, then: &Path, now: &Path) -> anyhow::Result<()> {
         let trees = self.wanted.iter().filter(|one| !self.is_alone(one));
         let trees: Vec<PathBuf> = trees.map(|one| below(then, &one.path)).collect();

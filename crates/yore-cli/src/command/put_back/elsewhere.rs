@@ -1,4 +1,4 @@
-//! A copy of an earlier state, outside of the mount or volume: on the host, on another mount, on another
+//! Copies of an earlier state outside of the mount or volume: on the host, on another mount, or on another
 //! volume.
 
 use super::ground::Ground;
@@ -24,7 +24,7 @@ pub fn put(
     args: &args::Restore,
     list: &mut List,
 ) -> anyhow::Result<()> {
-    // A name that is there is what it says, whatever is in it.
+    // An existing name means just that name, even if it contains `:/`.
     let other = OnVolume::split(to).filter(|_| fs::symlink_metadata(to).is_err());
     let Some(other) = other else {
         let owners = rustix::process::geteuid().is_root();
@@ -62,7 +62,7 @@ fn copy(
     })
 }
 
-/// The name of a copy: the one that is wanted, or in the directory that is.
+/// The name of a copy: the wanted path, or a name in it if it is a directory.
 pub fn free_name(side: &dyn Side, wanted: PathBuf, name: &[u8]) -> anyhow::Result<PathBuf> {
     let dest = match side.is_directory(&wanted) {
         true => wanted.join(OsStr::from_bytes(name)),

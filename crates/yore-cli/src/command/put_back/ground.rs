@@ -24,7 +24,7 @@ pub struct Ground {
     volume: Option<Volume>,
 }
 
-/// Keeps the snapshot that a command reads from. It is not forgotten while this lives, and on a mount not
+/// Keeps the snapshot that a command reads from. It is not forgotten while this value lives; on a mount, not
 /// while the process lives.
 #[must_use]
 pub struct Source(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Box<dyn Client>>);
@@ -99,7 +99,7 @@ pub fn is_same_mount(a: &Path, b: &Path) -> bool {
 }
 
 impl Ground {
-    /// Its files.
+    /// The files of the mount or volume.
     pub fn side(&self) -> &dyn Side {
         self.side.as_ref()
     }
@@ -119,7 +119,7 @@ impl Ground {
         self.volume.is_some() || rustix::process::geteuid().is_root()
     }
 
-    /// Where its paths lead.
+    /// Where paths of the mount or volume lead.
     fn paths(&self) -> Paths<'_> {
         Paths::on(self.volume.as_ref())
     }
@@ -224,8 +224,8 @@ impl Ground {
     }
 
     /// Takes an undo point of a directory, durable when this returns. `None` if another event has the name.
-    /// If it `stays`, it is not forgotten while the returned value lives, and on a mount not while this
-    /// process lives.
+    /// If it `stays`, it is not forgotten while the returned value lives; on a mount, not while this process
+    /// lives.
     pub fn undo_point(&self, dir: &Path, name: &str, stays: bool) -> anyhow::Result<Option<UndoPoint>> {
         let client = self.client(dir)?;
         match client.take(Take { name: name.into(), undo: true, wait: true, stays, ..Take::default() }) {

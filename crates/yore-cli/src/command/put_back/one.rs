@@ -13,16 +13,17 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use yore_fs::{FileKind, InodeFlags};
 
-/// Names for which a block of metadata is counted: an inode, an entry, and what changes of directories.
+/// For how many names the check for room counts a block of metadata, which covers inodes, entries, and
+/// changes of directories.
 const NAMES_PER_BLOCK: u64 = 8;
 
 /// Puts files back.
 pub struct Putter<'g> {
     ground: &'g Ground,
     copy: Copy,
-    /// Files of several names that were put back by path: by what they are in the past, a name they have now.
+    /// Files with several names that were put back: by their identity in the past, a name that they have now.
     linked: HashMap<(u64, u64), PathBuf>,
-    /// What gets the flags of then at the end: its path in the past, and now.
+    /// What gets its former flags at the end: its path in the past, and its path now.
     flagged: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -32,38 +33,38 @@ pub enum Done {
     Nothing,
     Made,
     Replaced,
-    /// All is the same but the flags.
+    /// Only the flags differed.
     Flagged,
 }
 
-/// Whether there can be flags of a file of this type.
+/// Whether a file of this type can have flags.
 fn has_flags(facts: &Facts) -> bool {
     matches!(facts.kind, FileKind::Regular | FileKind::Directory)
 }
 
 impl<'g> Putter<'g> {
-    /// That has put nothing back.
+    /// A putter that has put nothing back yet.
     pub fn new(ground: &'g Ground, progress: args::Progress) -> anyhow::Result<Putter<'g>> {
         Ok(Putter { ground, copy: ground.copy(progress)?, linked: HashMap::new(), flagged: Vec::new() })
     }
 
-    /// That looks, and puts nothing back.
+    /// A putter that only examines, and puts nothing back.
     pub fn dry_run_only(ground: &'g Ground) -> anyhow::Result<Putter<'g>> {
         Putter::new(ground, args::Progress { quiet: true, progress_fd: None })
     }
 
-    /// What is going to be put back, for the progress.
+    /// Tells the progress what is going to be put back.
     pub fn expect(&mut self, then: &[&Path]) -> anyhow::Result<()> {
         self.copy.expect(self.ground.side(), then)
     }
 
-    /// Sets the flags of all that was put back; the end of the progress.
+    /// Sets the flags of everything that was put back, and ends the progress.
     pub fn finish(self) -> anyhow::Result<()> {
         let (mut left_out, mut first) = (0u64, None);
         for (then, now) in &self.flagged {
             let (was, is) = (self.side().flags(then)?, self.side().flags(now)?);
             let wanted = self.may_have(was, is);
-            // Of what is immutable nothing else is set.
+            // No other flag of an immutable file can be changed, so the file loses this flag first.
             let loose = wanted - InodeFlags::IMMUTABLE;
             let is_free = wanted == is
                 || !(wanted & is).contains(InodeFlags::IMMUTABLE)
@@ -86,7 +87,7 @@ impl<'g> Putter<'g> {
         Ok(())
     }
 
-    /// The flags of then, so far as the user may set them; what he may not stays as it is.
+    /// The former flags, as far as the user may set them; the other ones stay as they are.
     fn may_have(&self, was: InodeFlags, is: InodeFlags) -> InodeFlags {
         match self.ground.sets_owners() {
             true => was,
@@ -94,9 +95,9 @@ impl<'g> Putter<'g> {
         }
     }
 
-    /// Refuses to begin where something that is immutable or append-only would have to be changed.
+    /// Refuses to begin if something immutable or append-only would have to be changed.
     pub fn check_unprotected(&self, done: Done, is_directory: bool, now: &Path) -> anyhow::Result<()> {
-        // Of a directory that is there only the attributes are set.
+        // If the directory exists, only its attributes are set.
         let above = now.parent().filter(|_| done == Done::Made || (done == Done::Replaced && !is_directory));
         let itself = Some(now).filter(|_| done == Done::Replaced);
         for path in itself.into_iter().chain(above) {
@@ -113,7 +114,7 @@ impl<'g> Putter<'g> {
         self.ground.side()
     }
 
-    /// The attributes of something in the past, which must be there.
+    /// The attributes of something in the past, which must exist.
     pub fn facts(&self, then: &Path) -> anyhow::Result<Facts> {
         self.side().facts(then)?.with_context(|| format!("{} is not there any more", self.side().name(then)))
     }
@@ -157,7 +158,7 @@ impl<'g> Putter<'g> {
         same_content(self.side(), facts.kind, then, now)
     }
 
-    /// A name beside this one that nothing has.
+    /// An unused name beside this one.
     pub fn beside(&self, path: &Path) -> anyhow::Result<PathBuf> {
         let process = std::process::id();
         for n in 0..1000u32 {
@@ -169,8 +170,8 @@ impl<'g> Putter<'g> {
         anyhow::bail!("there is no free name beside {}", self.side().name(path))
     }
 
-    /// Puts back anything but a directory; with `replace`, in place of what has the name now. With `original`
-    /// it becomes another name of that file.
+    /// Puts back anything but a directory. With `replace`, it replaces what has the name now. With
+    /// `original`, it becomes another name of that file.
     pub fn file(
         &mut self,
         then: &Path,
@@ -187,7 +188,8 @@ impl<'g> Putter<'g> {
             }),
         };
         let renamed = made.and_then(|()| self.side().rename(&temporary, now, replace));
-        // A failure must leave nothing behind; and a rename between two names of one file leaves both.
+        // A failure must leave nothing behind. A rename between two names of one file leaves both, so the
+        // temporary one goes here.
         if self.side().facts(&temporary)?.is_some() {
             let removed = self.side().remove(&temporary);
             return renamed.and(removed);
@@ -265,7 +267,7 @@ impl<'g> Putter<'g> {
         Ok(())
     }
 
-    /// Makes a directory and those above it that are missing, with the attributes that they had then.
+    /// Makes a directory, and missing directories above it, with the attributes that they had then.
     pub fn directories(&mut self, then: Option<&Path>, now: &Path) -> anyhow::Result<()> {
         let (mut then, mut now) = (then.map(Path::to_path_buf), now.to_path_buf());
         let mut missing = Vec::new();
@@ -286,7 +288,7 @@ impl<'g> Putter<'g> {
         Ok(())
     }
 
-    /// Makes attributes those of then; `times` too, or not.
+    /// Sets the attributes of then, with the times only if `times` says so.
     pub fn attributes(&mut self, then: &Path, now: &Path, times: bool) -> anyhow::Result<()> {
         self.flagged.push((then.into(), now.into()));
         let (then_facts, found) = (self.facts(then)?, self.facts(now)?);

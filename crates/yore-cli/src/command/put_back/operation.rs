@@ -10,7 +10,7 @@ use yore_fs::ListedEvent;
 /// How many names to try if others are taken.
 const TRIES: u64 = 10_000;
 
-/// The directory, or the nearest above, in which something can be undone, with its operations.
+/// The nearest directory, from this one upwards, in which something can be undone, with its operations.
 pub fn find(ground: &Ground, dir: &Path, redo: bool) -> anyhow::Result<Option<(PathBuf, Vec<Operation>)>> {
     let mut at = Some(dir.to_path_buf());
     while let Some(dir) = at {
@@ -24,7 +24,7 @@ pub fn find(ground: &Ground, dir: &Path, redo: bool) -> anyhow::Result<Option<(P
     Ok(None)
 }
 
-/// Does some work that can be undone. The caller has made sure of all that it can before.
+/// Does some work that can be undone. The caller has already checked all that can be checked before.
 pub fn run(
     ground: &Ground,
     dir: &Path,
@@ -48,7 +48,7 @@ pub fn run(
     work().with_context(|| {
         let begin = format!("before-{}", name(verb, number, None));
         // A full volume forgets the oldest snapshots, and in the end this one. If the volume cannot be asked,
-        // it is not known to have it.
+        // nobody knows whether it still has this one.
         let is_there = |events: Vec<ListedEvent>| events.iter().any(|listed| listed.own && listed.event.row.name == begin);
         let back = match ground.events(dir).is_ok_and(is_there) {
             true => format!("Do it again to finish it, or go back with `yore rollback {shown}/.@{begin}`"),

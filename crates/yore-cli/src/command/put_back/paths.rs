@@ -1,4 +1,4 @@
-//! Paths below what is put back, and lists of what is done there.
+//! Paths below a directory that is put back, and lists of what is done there.
 
 use crate::command::query;
 use crate::output::{bytes_of, json_name, List};
@@ -24,7 +24,7 @@ pub fn is_listed(dry_run: bool, list: &List) -> bool {
     dry_run || listing.json || listing.null
 }
 
-/// Tells the one change that is made.
+/// Lists the one change that is made.
 pub fn tell(list: &mut List, letters: &str, change: &str, path: &[u8]) -> anyhow::Result<()> {
     list.entry(letters, path, "", || {
         let mut value = json!({ "change": change });
@@ -34,7 +34,7 @@ pub fn tell(list: &mut List, letters: &str, change: &str, path: &[u8]) -> anyhow
     list.flush()
 }
 
-/// Tells what is done.
+/// Lists everything that is done.
 pub fn tell_all(list: &mut List, wanted: &[Difference], back: &Back) -> anyhow::Result<()> {
     let mut done: Vec<Difference> = wanted.iter().map(|one| reversed(one, back)).collect();
     done.sort_by(|a, b| a.path.cmp(&b.path));
@@ -49,8 +49,8 @@ pub fn as_of(dir: &Path, at: &str) -> PathBuf {
     dir.join(format!(".@{at}"))
 }
 
-/// A name in a directory as of a time. One that is too long with the time is looked for in the directory as
-/// of then.
+/// A name in a directory as of a time. If the name would be too long with the time, the path goes through the
+/// directory as of then.
 pub fn with_time(dir: &Path, name: &[u8], at: &str) -> PathBuf {
     let whole = [name, b"@", at.as_bytes()].concat();
     match whole.len() > yore_fs::NAME_MAX {
