@@ -8,6 +8,7 @@ use crate::generate::Profile;
 use crate::record::{record_between, Between};
 use crate::systematic;
 use crate::volume::Wrong;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -247,7 +248,9 @@ impl Past {
 const SMALL_LOGS: [u64; 5] = [16, 20, 24, 32, 48];
 
 /// The source of a sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// A case of [`crate::systematic`].
     Systematic,
@@ -265,34 +268,8 @@ pub enum Kind {
     Compared,
 }
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 7] = [
-        Kind::Systematic,
-        Kind::Across,
-        Kind::Random,
-        Kind::Fsyncs,
-        Kind::Disturbed,
-        Kind::Threads,
-        Kind::Compared,
-    ];
-
-    /// In one word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Systematic => "systematic",
-            Kind::Across => "across",
-            Kind::Random => "random",
-            Kind::Fsyncs => "fsyncs",
-            Kind::Disturbed => "disturbed",
-            Kind::Threads => "threads",
-            Kind::Compared => "compared",
-        }
-    }
-}
-
 /// How much of a kind was tried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Sequences begun.
     pub sequences: u64,

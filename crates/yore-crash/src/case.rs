@@ -149,6 +149,20 @@ impl Case {
         }
     }
 
+    /// The words that stand for themselves, with what each switches on. (`use` is about the crash, and stands
+    /// behind it.)
+    fn switches(&mut self) -> [(&'static str, &mut bool); 7] {
+        [
+            ("disturb", &mut self.disturb),
+            ("commits", &mut self.commits),
+            ("stalled", &mut self.stalled),
+            ("closes", &mut self.closes),
+            ("usual", &mut self.usual),
+            ("events", &mut self.events),
+            ("expunges", &mut self.expunges),
+        ]
+    }
+
     /// The operations to carry out.
     pub fn operations(&self) -> Vec<Op> {
         let all = self.drawn(self.ops);
@@ -175,19 +189,11 @@ impl fmt::Display for Case {
         if let Some(only) = &self.only {
             write!(f, " keep={}", show_ranges(only))?;
         }
-        match self.profile {
-            Profile::Crash => {}
-            Profile::Model => write!(f, " profile=model")?,
-            Profile::Full => write!(f, " profile=full")?,
-            Profile::Systematic => write!(f, " profile=systematic")?,
-            Profile::Fsync => write!(f, " profile=fsync")?,
-            Profile::Across => write!(f, " profile=across")?,
+        if self.profile != Profile::Crash {
+            write!(f, " profile={}", self.profile)?;
         }
         if self.engine != Engine::Snapshot {
             write!(f, " engine={}", self.engine.name())?;
-        }
-        if self.disturb {
-            write!(f, " disturb")?;
         }
         if self.threads != 1 {
             write!(f, " threads={}", self.threads)?;
@@ -195,23 +201,8 @@ impl fmt::Display for Case {
         if let Some(blocks) = self.log {
             write!(f, " log={blocks}")?;
         }
-        if self.commits {
-            write!(f, " commits")?;
-        }
-        if self.stalled {
-            write!(f, " stalled")?;
-        }
-        if self.closes {
-            write!(f, " closes")?;
-        }
-        if self.usual {
-            write!(f, " usual")?;
-        }
-        if self.events {
-            write!(f, " events")?;
-        }
-        if self.expunges {
-            write!(f, " expunges")?;
+        for (word, _) in self.clone().switches().into_iter().filter(|(_, on)| **on) {
+            write!(f, " {word}")?;
         }
         if let Some(crash) = &self.crash {
             write!(f, " {crash}")?;
@@ -219,14 +210,11 @@ impl fmt::Display for Case {
         if self.trial.use_it {
             write!(f, " use")?;
         }
-        if let Some(seed) = self.trial.again {
-            write!(f, " again={seed}")?;
-        }
-        if let Some(seed) = self.trial.third {
-            write!(f, " third={seed}")?;
-        }
-        if let Some(seed) = self.trial.more {
-            write!(f, " more={seed}")?;
+        let seeds = [("again", self.trial.again), ("third", self.trial.third), ("more", self.trial.more)];
+        for (word, seed) in seeds {
+            if let Some(seed) = seed {
+                write!(f, " {word}={seed}")?;
+            }
         }
         Ok(())
     }
@@ -268,40 +256,13 @@ impl FromStr for Case {
 }
 
 fn parse_word(case: &mut Case, word: &str) -> Option<()> {
-    match word {
-        "disturb" => {
-            case.disturb = true;
-            return Some(());
-        }
-        "commits" => {
-            case.commits = true;
-            return Some(());
-        }
-        "stalled" => {
-            case.stalled = true;
-            return Some(());
-        }
-        "events" => {
-            case.events = true;
-            return Some(());
-        }
-        "expunges" => {
-            case.expunges = true;
-            return Some(());
-        }
-        "closes" => {
-            case.closes = true;
-            return Some(());
-        }
-        "usual" => {
-            case.usual = true;
-            return Some(());
-        }
-        "use" => {
-            case.trial.use_it = true;
-            return Some(());
-        }
-        _ => {}
+    if let Some((_, on)) = case.switches().into_iter().find(|(name, _)| *name == word) {
+        *on = true;
+        return Some(());
+    }
+    if word == "use" {
+        case.trial.use_it = true;
+        return Some(());
     }
     let (key, value) = word.split_once('=')?;
     match key {
@@ -309,17 +270,7 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
         "ops" => case.ops = value.parse().ok()?,
         "keep" => case.only = Some(parse_ranges(value)?),
         "engine" => case.engine = Engine::from_name(value)?,
-        "profile" => {
-            case.profile = match value {
-                "model" => Profile::Model,
-                "full" => Profile::Full,
-                "systematic" => Profile::Systematic,
-                "crash" => Profile::Crash,
-                "fsync" => Profile::Fsync,
-                "across" => Profile::Across,
-                _ => return None,
-            }
-        }
+        "profile" => case.profile = value.parse().ok()?,
         "log" => case.log = Some(value.parse().ok()?),
         "crash" => case.crash = Some(word.parse().ok()?),
         "threads" => case.threads = value.parse().ok().filter(|threads| (1..=16).contains(threads))?,

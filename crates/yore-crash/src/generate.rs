@@ -15,7 +15,8 @@ use yore_fs::{
 };
 
 /// The purpose of a sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum Profile {
     /// Comparison with the model: all operations, also those that only read.
     Model,

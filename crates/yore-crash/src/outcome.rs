@@ -2,10 +2,11 @@
 
 use crate::op::Name;
 use std::fmt;
+use strum::VariantArray;
 use yore_fs::{Attr, Error, FileKind};
 
 /// The kinds of errors that an operation can fail with, as far as a caller can tell them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 #[repr(u8)]
 #[allow(missing_docs)] // As in `yore_fs::Error`.
 pub enum Kind {
@@ -32,28 +33,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 19] = [
-        Kind::NotFound,
-        Kind::Exists,
-        Kind::NotADirectory,
-        Kind::IsADirectory,
-        Kind::NotEmpty,
-        Kind::NameTooLong,
-        Kind::Invalid,
-        Kind::NotPermitted,
-        Kind::NoSpace,
-        Kind::TooManyLinks,
-        Kind::FileTooLarge,
-        Kind::ReadOnly,
-        Kind::Unsupported,
-        Kind::NoAttribute,
-        Kind::AttributeTooLarge,
-        Kind::NoDataThere,
-        Kind::Loop,
-        Kind::Stale,
-        Kind::Broken,
-    ];
-
     /// The kind of an error.
     pub fn of(error: &Error) -> Kind {
         match error.root() {
@@ -115,13 +94,13 @@ impl Kinds {
 
     /// One of them, if there are any.
     pub fn first(self) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| self.contains(*kind))
+        Kind::VARIANTS.iter().copied().find(|kind| self.contains(*kind))
     }
 }
 
 impl fmt::Debug for Kinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(Kind::ALL.iter().filter(|kind| self.contains(**kind))).finish()
+        f.debug_set().entries(Kind::VARIANTS.iter().filter(|kind| self.contains(**kind))).finish()
     }
 }
 

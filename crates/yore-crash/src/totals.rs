@@ -1,17 +1,17 @@
 //! The progress of a long campaign: kept in a file so that it can go on another day, and printed at the end.
 //!
-//! The file is text, one `word value` to a line; failures are their replay lines. After each part of the
-//! campaign it is written whole, first under another name, so that an interrupted campaign goes on with the
-//! part in which it was.
+//! The file is JSON; failures are their replay lines. After each part of the campaign it is written whole,
+//! first under another name, so that an interrupted campaign goes on with the part in which it was.
 
-use crate::campaign::{Count, Kind, Kinds, Summary};
+use crate::campaign::{Kinds, Summary};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 /// The sums of a campaign.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// The seed of its first sequence.
     pub seed: u64,
@@ -26,12 +26,9 @@ pub struct Totals {
 }
 
 /// A file that holds no totals.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{line}` is no line of a campaign's file; name another file to begin a new one")]
-pub struct ParseTotalsError {
-    /// The line.
-    pub line: String,
-}
+#[derive(Debug, thiserror::Error)]
+#[error("it is no campaign's file ({0}); name another file to begin a new one")]
+pub struct ParseTotalsError(#[from] serde_json::Error);
 
 impl Totals {
     /// A campaign that has not begun.
@@ -61,40 +58,7 @@ impl Totals {
     /// # Errors
     /// If it is something else.
     pub fn parse(text: &str) -> Result<Totals, ParseTotalsError> {
-        let mut totals = Totals::default();
-        for line in text.lines() {
-            totals.parse_line(line).ok_or_else(|| ParseTotalsError { line: line.to_string() })?;
-        }
-        Ok(totals)
-    }
-
-    fn parse_line(&mut self, line: &str) -> Option<()> {
-        let (word, value) = line.split_once(' ')?;
-        match word {
-            "seed" => self.seed = value.parse().ok()?,
-            "next" => self.next = value.parse().ok()?,
-            "milliseconds" => self.time = Duration::from_millis(value.parse().ok()?),
-            "failure" => self.failures.push(value.to_string()),
-            name => {
-                let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name)?;
-                let (sequences, states) = value.split_once(' ')?;
-                let count = Count { sequences: sequences.parse().ok()?, states: states.parse().ok()? };
-                self.kinds.insert(kind, count);
-            }
-        }
-        Some(())
-    }
-
-    fn to_text(&self) -> String {
-        let mut text =
-            format!("seed {}\nnext {}\nmilliseconds {}\n", self.seed, self.next, self.time.as_millis());
-        for (kind, count) in &self.kinds {
-            text.push_str(&format!("{} {} {}\n", kind.name(), count.sequences, count.states));
-        }
-        for line in &self.failures {
-            text.push_str(&format!("failure {line}\n"));
-        }
-        text
+        Ok(serde_json::from_str(text)?)
     }
 
     /// Writes the file.
@@ -105,32 +69,19 @@ impl Totals {
         let mut name = path.as_os_str().to_os_string();
         name.push(".new");
         let mut file = std::fs::File::create(&name)?;
-        file.write_all(self.to_text().as_bytes())?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
         file.sync_all()?;
         std::fs::rename(&name, path)
     }
 
-    /// The same as JSON, for other programs.
+    /// The sums as JSON, for other programs.
     pub fn json(&self) -> String {
-        let kinds: Vec<String> = self
-            .kinds
-            .iter()
-            .map(|(kind, count)| {
-                let (name, sequences, states) = (kind.name(), count.sequences, count.states);
-                format!("\"{name}\": {{\"sequences\": {sequences}, \"states\": {states}}}")
-            })
-            .collect();
-        // Replay lines consist of words, numbers and `=:,-`: nothing to escape.
-        let failures: Vec<String> = self.failures.iter().map(|line| format!("\"{line}\"")).collect();
-        format!(
-            "{{\"seed\": {}, \"next\": {}, \"seconds\": {:.1}, \"states\": {}, \"kinds\": {{{}}}, \"failures\": [{}]}}\n",
-            self.seed,
-            self.next,
-            self.time.as_secs_f64(),
-            self.states(),
-            kinds.join(", "),
-            failures.join(", ")
-        )
+        let seconds = (self.time.as_secs_f64() * 10.0).round() / 10.0;
+        let sums = serde_json::json!({
+            "seed": self.seed, "next": self.next, "seconds": seconds, "states": self.states(),
+            "kinds": self.kinds, "failures": self.failures,
+        });
+        format!("{sums}\n")
     }
 }
 
@@ -140,7 +91,7 @@ impl fmt::Display for Totals {
         let (seed, next, states) = (self.seed, self.next, self.states());
         write!(f, "totals: seed {seed}, sequences 0 to {next}, {states} crash states in {seconds:.1} s")?;
         for (kind, count) in &self.kinds {
-            write!(f, "; {} {} ({} states)", count.sequences, kind.name(), count.states)?;
+            write!(f, "; {} {} ({} states)", count.sequences, kind, count.states)?;
         }
         write!(f, "; {} failures", self.failures.len())
     }
@@ -149,6 +100,7 @@ impl fmt::Display for Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::campaign::{Count, Kind};
 
     /// A file is read back as the totals that wrote it, and nothing else is taken for one.
     #[test]
@@ -159,9 +111,10 @@ mod tests {
         totals.kinds.insert(Kind::Systematic, Count { sequences: 200, states: 30_000 });
         totals.kinds.insert(Kind::Threads, Count { sequences: 50, states: 9_000 });
         totals.failures.push("seed=3 ops=60 crash=4:all".into());
-        assert_eq!(Totals::parse(&totals.to_text()).as_ref(), Ok(&totals));
+        let text = serde_json::to_string(&totals).unwrap();
+        assert_eq!(Totals::parse(&text).unwrap(), totals);
         assert_eq!(totals.states(), 39_000);
-        for text in ["seed", "seed x", "fast 1 2", "random 1"] {
+        for text in ["seed", "seed 7", "{\"seed\": 7}", &text.replace("threads", "fast")] {
             assert!(Totals::parse(text).is_err(), "{text}");
         }
     }

@@ -1,5 +1,6 @@
 //! Crash tests from the command line: run many, or replay one.
 
+use clap::{Args, Parser};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,59 +10,69 @@ use yore_crash::generate::Profile;
 use yore_crash::totals::Totals;
 use yore_fs::Engine;
 
-const USAGE: &str = "\
-usage: yore-crash run [--states N] [--seed S] [--ops N] [--engine E]   try N crash states (20000)
-       yore-crash expunge [--states N] [--seed S] [--ops N] [--engine E]   the same, with files expunged from snapshots
-       yore-crash compare [--sequences N] [--seed S] [--ops N] [--engine E]   compare with the model
-       yore-crash full [--sequences N] [--seed S] [--ops N] [--engine E]   the same on volumes that are too small
-       yore-crash campaign [--seconds N] [--states N] [--seed S] [--save FILE] [--json FILE] [--engine E]
-                                try crash states for that long or that many, go on after failures; with a FILE to save
-                                to, go on where the campaign in it was left
-       yore-crash cases         count the cases of the systematic part
-       yore-crash replay LINE   do again what a printed line names; LINE may lack the crash: then 2000 states are tried
-       yore-crash show LINE     print the operations of a line";
+/// Crash tests: runs many, or replays one.
+#[derive(Parser)]
+#[command(name = "yore-crash")]
+enum Command {
+    /// Tries N crash states (20000)
+    Run(Options),
+    /// The same, with files expunged from snapshots
+    Expunge(Options),
+    /// Compares with the model
+    Compare(Options),
+    /// The same on volumes that are too small
+    Full(Options),
+    /// Tries crash states for that long or that many, goes on after failures; with a FILE to save to, goes on
+    /// where the campaign in it was left
+    Campaign(Options),
+    /// Counts the cases of the systematic part
+    Cases,
+    /// Does again what a printed line names; it may lack the crash: then 2000 states are tried
+    Replay {
+        /// The line, in one word or several
+        line: Vec<String>,
+    },
+    /// Prints the operations of a line
+    Show {
+        /// The line, in one word or several
+        line: Vec<String>,
+    },
+}
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match command(&arguments) {
-        Ok(good) => match good {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        },
+    match run(&Command::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(message) => {
-            eprintln!("yore-crash: {message}\n{USAGE}");
+            eprintln!("yore-crash: {message}");
             ExitCode::from(2)
         }
     }
 }
 
-fn command(arguments: &[String]) -> Result<bool, String> {
-    let (name, rest) = arguments.split_first().ok_or("a command is missing")?;
-    match name.as_str() {
-        "replay" => replay(&rest.join(" ")),
-        "show" => show(&rest.join(" ")).map(|()| true),
-        "run" | "expunge" => {
-            let options = Options::parse(rest)?;
+fn run(command: &Command) -> Result<bool, String> {
+    match command {
+        Command::Replay { line } => replay(&line.join(" ")),
+        Command::Show { line } => show(&line.join(" ")).map(|()| true),
+        Command::Run(options) | Command::Expunge(options) => {
             let campaign = Campaign::crashes(options.seed, options.states.unwrap_or(20_000));
-            let campaign = Campaign { expunges: name == "expunge", ..campaign };
-            Ok(report(options.seed, options.apply(campaign).run()))
+            let expunges = matches!(command, Command::Expunge(_));
+            Ok(report(options.seed, options.apply(Campaign { expunges, ..campaign }).run()))
         }
-        "campaign" => campaign(&Options::parse(rest)?),
-        "cases" => {
+        Command::Campaign(options) => campaign(options),
+        Command::Cases => {
             let [ones, twos, threes] = yore_crash::systematic::counts();
             println!("{ones} of one operation, {twos} of two, {threes} of three");
             Ok(true)
         }
-        "compare" | "full" => {
-            let options = Options::parse(rest)?;
+        Command::Compare(options) | Command::Full(options) => {
             let sequences = options.sequences.unwrap_or(200);
             let mut campaign = Campaign::comparisons(options.seed, sequences, 200, Engine::Snapshot);
-            if name == "full" {
+            if matches!(command, Command::Full(_)) {
                 campaign.profile = Profile::Full;
             }
             Ok(report(options.seed, options.apply(campaign).run()))
         }
-        other => Err(format!("there is no command `{other}`")),
     }
 }
 
@@ -115,43 +126,39 @@ fn campaign(options: &Options) -> Result<bool, String> {
     Ok(failures == 0)
 }
 
-/// What stands after a command.
-#[derive(Default)]
+#[derive(Args)]
 struct Options {
+    /// Crash states to try
+    #[arg(long, value_name = "N")]
     states: Option<u64>,
+    /// Sequences to compare (200)
+    #[arg(long, value_name = "N")]
     sequences: Option<u64>,
+    /// How long a campaign goes on
+    #[arg(long, value_name = "N")]
     seconds: Option<u64>,
+    /// Seed of the first sequence
+    #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
+    /// Operations of a sequence
+    #[arg(long, value_name = "N")]
     ops: Option<usize>,
+    /// Where a campaign keeps how far it is
+    #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Where a campaign's sums go, as JSON
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// The engine of the volumes
+    #[arg(long, value_name = "E", value_parser = engine)]
     engine: Option<Engine>,
 }
 
-impl Options {
-    fn parse(words: &[String]) -> Result<Options, String> {
-        let mut options = Options::default();
-        for pair in words.chunks(2) {
-            let [name, value] = pair else { return Err(format!("`{}` needs a value", pair[0])) };
-            let number = || value.parse::<u64>().map_err(|_| format!("`{value}` is not a number"));
-            match name.as_str() {
-                "--states" => options.states = Some(number()?),
-                "--sequences" => options.sequences = Some(number()?),
-                "--seconds" => options.seconds = Some(number()?),
-                "--seed" => options.seed = number()?,
-                "--ops" => options.ops = Some(number()? as usize),
-                "--save" => options.save = Some(value.into()),
-                "--json" => options.json = Some(value.into()),
-                "--engine" => {
-                    let engine = Engine::from_name(value);
-                    options.engine = Some(engine.ok_or_else(|| format!("there is no engine `{value}`"))?);
-                }
-                other => return Err(format!("there is no option `{other}`")),
-            }
-        }
-        Ok(options)
-    }
+fn engine(name: &str) -> Result<Engine, String> {
+    Engine::from_name(name).ok_or_else(|| format!("there is no engine `{name}`"))
+}
 
+impl Options {
     fn apply(&self, campaign: Campaign) -> Campaign {
         Campaign {
             ops: self.ops.unwrap_or(campaign.ops),
