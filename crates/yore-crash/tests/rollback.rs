@@ -179,8 +179,8 @@ fn run(seed: u64) -> usize {
     states
 }
 
-/// The past of a directory. Set-id bits, which the past does not show, need not be left out: there are none
-/// here.
+/// The past of a directory. Set-id bits, which the past does not show, are left out on both sides; there are
+/// none here anyway.
 fn tree_of_then(view: &View, dir: InodeNo, event: EventNo) -> Tree {
     tree(&view.as_of(event), dir)
 }

@@ -75,7 +75,7 @@ impl Destination {
     }
 }
 
-/// Writes one event.
+/// Writes one line.
 pub struct Line<'a> {
     destination: &'a Destination,
     level: Level,
@@ -85,7 +85,7 @@ impl Write for Line<'_> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         match self.destination {
             Destination::StandardError => io::stderr().write_all(event)?,
-            // One write for each event, at the end of the file: lines of several threads do not mix.
+            // One write for each line, at the end of the file: lines of several threads do not mix.
             Destination::File(file, _) => (&mut &*file).write_all(event)?,
             Destination::System(socket) => {
                 // Facility 3 (daemons), severity by level, as RFC 3164 has it.

@@ -217,7 +217,8 @@ fn ends(pid: u32) -> anyhow::Result<bool> {
     }
 }
 
-/// Makes the daemon that has the volume mount a snapshot; false if no daemon has it, or has it any more.
+/// Makes the daemon that has the volume mount a snapshot; false if no daemon has it, or the one that had it
+/// is ending.
 ///
 /// # Errors
 /// Why the daemon does not mount it.
