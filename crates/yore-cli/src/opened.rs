@@ -5,6 +5,11 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+/// The directory that the last name of a path is in: `.` for a name alone.
+pub fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Opens a directory or a regular file to ask about it. Anything else is refused. A pipe would keep the
 /// caller waiting until somebody writes to it, and the owner of a directory can put one there at any time.
 ///

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 use yore_fs::time::{instant, When};
 use yore_fs::{FileKind, InodeFlags, Metadata, Timestamp};
 
@@ -59,6 +60,24 @@ impl Out {
     fn flush(&mut self) -> anyhow::Result<()> {
         self.0.flush().map_err(write_error)
     }
+}
+
+/// Prints one JSON value.
+///
+/// # Errors
+/// As [`Out::bytes`].
+pub fn print_json(value: &Value) -> anyhow::Result<()> {
+    print_line(serde_json::to_string_pretty(value)?)
+}
+
+/// Prints one line.
+///
+/// # Errors
+/// As [`Out::bytes`].
+pub fn print_line(text: impl fmt::Display) -> anyhow::Result<()> {
+    let mut out = Out::new();
+    out.line(text)?;
+    out.done()
 }
 
 fn write_error(error: io::Error) -> anyhow::Error {
@@ -193,6 +212,14 @@ pub fn json_name(object: &mut Value, key: &str, name: &[u8]) {
     object[key] = json!(String::from_utf8_lossy(name));
     if std::str::from_utf8(name).is_err() {
         object[format!("{key}_bytes")] = json!(name);
+    }
+}
+
+/// The same of a name that may be unknown, which is `null`.
+pub fn json_name_or_null(object: &mut Value, key: &str, name: Option<&[u8]>) {
+    match name {
+        Some(name) => json_name(object, key, name),
+        None => object[key] = Value::Null,
     }
 }
 
@@ -396,6 +423,33 @@ pub fn human(bytes: u64) -> String {
     match value < 10.0 && value.fract() != 0.0 {
         true => format!("{value:.1} {}", UNITS[unit]),
         false => format!("{value:.0} {}", UNITS[unit]),
+    }
+}
+
+/// A duration as settings have it: `1d12h`, or `0`.
+pub fn duration_text(duration: Duration) -> String {
+    const SECOND: u128 = 1_000_000_000;
+    let units =
+        [(86_400 * SECOND, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "min"), (SECOND, "s"), (1, "ns")];
+    let (mut left, mut text) = (duration.as_nanos(), String::new());
+    for (unit, name) in units {
+        if left >= unit {
+            text += &format!("{}{name}", left / unit);
+            left %= unit;
+        }
+    }
+    if text.is_empty() {
+        return "0".into();
+    }
+    text
+}
+
+/// A word as a shell reads it; letters, digits and what is `plain` need no quotes.
+pub fn quoted(word: &str, plain: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || plain.contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

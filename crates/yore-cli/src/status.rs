@@ -2,7 +2,7 @@
 
 use crate::nearest::{self, Known};
 use crate::output::{now, OutputClosed};
-use crate::timed_path::{absent_path, path_in, times_in};
+use crate::timed_path::{absent_path, of_library, path_in, times_in};
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -75,17 +75,8 @@ pub fn of(error: &anyhow::Error) -> u8 {
         if let Some(ended) = cause.downcast_ref::<Ended>() {
             return ended.status;
         }
-        if let Some(error) = cause.downcast_ref::<yore_fs::Error>() {
-            if matches!(error.root(), yore_fs::Error::Corruption(_)) {
-                return DAMAGED;
-            }
-        }
-        // This may be an error of the volume that came through `std::io`.
-        let inner = cause.downcast_ref::<io::Error>().and_then(|e| e.get_ref());
-        if let Some(error) = inner.and_then(|e| e.downcast_ref::<yore_fs::Error>()) {
-            if matches!(error.root(), yore_fs::Error::Corruption(_)) {
-                return DAMAGED;
-            }
+        if of_library(cause).is_some_and(|error| matches!(error.root(), yore_fs::Error::Corruption(_))) {
+            return DAMAGED;
         }
     }
     match absent_in(error) {

@@ -4,11 +4,19 @@ use std::io;
 
 /// The path that an error is about, and what is wrong with it.
 pub fn path_in(error: &anyhow::Error) -> Option<(&str, &yore_fs::Error)> {
-    let found = error.chain().find_map(|cause| {
-        let inner = cause.downcast_ref::<io::Error>().and_then(|e| e.get_ref());
-        cause.downcast_ref::<yore_fs::Error>().or(inner.and_then(|e| e.downcast_ref()))
-    })?;
+    let found = error.chain().find_map(of_library)?;
     Some((path_of(found)?, found.root()))
+}
+
+/// What the library says is wrong, without the path that it is about.
+pub fn root_of(error: &anyhow::Error) -> Option<&yore_fs::Error> {
+    error.chain().find_map(of_library).map(yore_fs::Error::root)
+}
+
+/// The error of the library that a cause is; it may have come through `std::io`.
+pub fn of_library<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a yore_fs::Error> {
+    let inner = cause.downcast_ref::<io::Error>().and_then(|e| e.get_ref());
+    cause.downcast_ref().or(inner.and_then(|e| e.downcast_ref()))
 }
 
 /// The path with times in it that leads nowhere, if an error is about one.

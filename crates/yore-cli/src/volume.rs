@@ -40,6 +40,11 @@ impl OnVolume {
         (!volume.is_empty()).then(|| OnVolume { volume: path_of(volume), path: path_of(path) })
     }
 
+    /// The same, but a file that is really called so is meant first.
+    pub fn split_unless_there(operand: &OsStr) -> Option<OnVolume> {
+        OnVolume::split(operand).filter(|_| std::fs::symlink_metadata(operand).is_err())
+    }
+
     /// Does the same for commands that only work on volumes.
     ///
     /// # Errors
@@ -99,6 +104,17 @@ impl Operand {
 pub enum Access {
     Read,
     Write,
+}
+
+impl Access {
+    /// What a command needs that changes the volume, or does not.
+    pub fn of(changes: bool) -> Access {
+        if changes {
+            Access::Write
+        } else {
+            Access::Read
+        }
+    }
 }
 
 /// Opens the device of a volume.

@@ -1,15 +1,14 @@
 //! `check`.
 
 use crate::args;
-use crate::output::Out;
+use crate::output::{print_json, Out};
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use yore_check::CheckOptions;
 
 /// Checks a volume, and with `--repair` marks a sound one clean.
 pub fn run(args: &args::Check) -> Outcome {
-    let access = if args.repair { Access::Write } else { Access::Read };
-    let device = volume::open_device(&args.volume, access)?;
+    let device = volume::open_device(&args.volume, Access::of(args.repair))?;
     let options = CheckOptions { findings_max: args.max_findings };
     let report = yore_check::check(device.as_ref(), &options)?;
     let clean = report.is_clean();
@@ -18,14 +17,14 @@ pub fn run(args: &args::Check) -> Outcome {
         yore_check::mark_checked(device.as_ref())?;
         marked = true;
     }
-    let mut out = Out::new();
     if args.json {
         let mut value = serde_json::to_value(&report)?;
         value["volume"] = serde_json::json!(args.volume.to_string_lossy());
         value["clean"] = serde_json::json!(clean);
         value["marked_clean"] = serde_json::json!(marked);
-        out.line(serde_json::to_string_pretty(&value)?)?;
+        print_json(&value)?;
     } else {
+        let mut out = Out::new();
         out.line(format_args!("{}: {report}", args.volume.display()))?;
         if marked {
             out.line(format_args!("{}: marked clean", args.volume.display()))?;
@@ -36,7 +35,7 @@ pub fn run(args: &args::Check) -> Outcome {
                  (yore get -r) to another volume",
             )?;
         }
+        out.done()?;
     }
-    out.done()?;
     Ok(if clean { status::OK } else { status::FINDINGS })
 }

@@ -1,10 +1,11 @@
 //! `describe`: gives a snapshot another name, or says what it is.
 
-use super::operand::{find_all, with_opened};
+use super::operand::{find_one, with_opened};
 use super::snapshot::json_row;
 use crate::args;
-use crate::output::{Clock, Out};
+use crate::output::{print_json, Clock};
 use crate::status::{self, Outcome};
+use crate::timed_path::root_of;
 use crate::volume::Access;
 use anyhow::Context as _;
 use yore_control::Saying;
@@ -21,18 +22,12 @@ pub fn run(args: &args::Describe) -> Outcome {
             "what is to be said of it? Give it a name (-n NAME) or a description (-m TEXT)",
         ));
     }
-    let targets = find_all(std::slice::from_ref(&args.path))?;
-    // Opening a volume for writing changes it. So whatever is known to fail fails before that.
-    let row = with_opened(&targets, Access::Read, |opened| match args.number {
-        Some(number) => opened[0].numbered("describe", number),
-        None => opened[0].snapshot("describe", &Clock::new(false)),
-    })?;
+    let (targets, row) = find_one("describe", &args.path, args.number)?;
     let saying = Saying { name: args.name.clone(), description: args.message.clone(), ..Saying::default() };
     with_opened(&targets, Access::Write, |opened| {
         let shown = opened[0].name();
         opened[0].describe(&row.event, saying).map_err(|error| {
-            let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
-            match (root, &args.name) {
+            match (root_of(&error), &args.name) {
                 (Some(Error::Exists), Some(name)) => anyhow::anyhow!(
                     "cannot describe {shown}: another snapshot of that directory is named `{name}`; choose another name \
                      (`yore snapshots` lists those that are taken)"
@@ -51,9 +46,7 @@ pub fn run(args: &args::Describe) -> Outcome {
         if let Some(text) = &args.message {
             row.event.row.more.description.clone_from(text);
         }
-        let mut out = Out::new();
-        out.line(serde_json::to_string_pretty(&json_row(&row, &Clock::new(false)))?)?;
-        out.done()?;
+        print_json(&json_row(&row, &Clock::new(false)))?;
     }
     Ok(status::OK)
 }

@@ -4,7 +4,7 @@ use super::stopped;
 use super::target::{Space, Target};
 use crate::args;
 use crate::live;
-use crate::output::{bytes_of, human, json_name, printable, Out};
+use crate::output::{bytes_of, human, json_name, json_name_or_null, print_json, printable, Out};
 use crate::status::{self, Outcome};
 use anyhow::Context as _;
 use serde_json::Value;
@@ -30,12 +30,10 @@ pub fn run(args: &args::Df) -> Outcome {
             }
         }
     }
-    let mut out = Out::new();
     match args.json {
-        true => out.line(serde_json::to_string_pretty(&rows.iter().map(json_row).collect::<Vec<_>>())?)?,
-        false => print_rows(&mut out, args.inodes, &rows)?,
+        true => print_json(&rows.iter().map(json_row).collect())?,
+        false => print_rows(args.inodes, &rows)?,
     }
-    out.done()?;
     for row in &rows {
         if let (Some(stopped), Some(directory)) = (&row.stopped, &row.directory) {
             status::warn(&stopped::message(directory, stopped));
@@ -76,15 +74,13 @@ fn row(target: &Path) -> anyhow::Result<Row> {
 fn json_row(row: &Row) -> Value {
     let mut value = row.space.json();
     json_name(&mut value, "volume", bytes_of(&row.volume));
-    match &row.directory {
-        Some(directory) => json_name(&mut value, "directory", bytes_of(directory)),
-        None => value["directory"] = Value::Null,
-    }
+    json_name_or_null(&mut value, "directory", row.directory.as_deref().map(bytes_of));
     value["stopped"] = row.stopped.as_ref().map_or(Value::Null, stopped::json);
     value
 }
 
-fn print_rows(out: &mut Out, inodes: bool, rows: &[Row]) -> anyhow::Result<()> {
+fn print_rows(inodes: bool, rows: &[Row]) -> anyhow::Result<()> {
+    let mut out = Out::new();
     let width = rows.iter().map(|row| row.volume.to_string_lossy().chars().count()).max().unwrap_or(0).max(6);
     let columns = |volume: &str, cells: &[String], percent: &str, directory: &str| {
         let cells: String = cells.iter().map(|cell| format!(" {cell:>10}")).collect();
@@ -126,5 +122,5 @@ fn print_rows(out: &mut Out, inodes: bool, rows: &[Row]) -> anyhow::Result<()> {
         let volume = printable(bytes_of(&row.volume));
         out.line(columns(&volume, &cells, &percent, &directory))?;
     }
-    Ok(())
+    out.done()
 }

@@ -9,15 +9,16 @@ use super::operand::{mounted_on, named};
 use super::snapshot::Location;
 use crate::args;
 use crate::live;
+use crate::opened::directory_of;
 use crate::output::{human, json_name, kind_name, Clock, List};
 use crate::progress::{while_given_back, Progress};
 use crate::status::{self, Outcome};
+use crate::timed_path::root_of;
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use serde_json::json;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -34,7 +35,7 @@ struct Operand {
 impl Operand {
     fn find(operand: &OsStr) -> anyhow::Result<Operand> {
         let shown = operand.to_string_lossy().into_owned();
-        let on = OnVolume::split(operand).filter(|_| fs::symlink_metadata(operand).is_err());
+        let on = OnVolume::split_unless_there(operand);
         let path = on.as_ref().map_or(Path::new(operand), |on| &on.path);
         let is_root = on.is_none() && path.canonicalize().is_ok_and(|path| live::is_mounted(&path));
         let Some(name) = path.file_name().filter(|_| !is_root) else {
@@ -42,8 +43,7 @@ impl Operand {
                 "{shown}: which file? The history of a whole volume is its snapshots: `yore forget` gives those up"
             )));
         };
-        let (name, parent) = (name.to_os_string(), path.parent().filter(|path| !path.as_os_str().is_empty()));
-        let parent = parent.unwrap_or(Path::new("."));
+        let (name, parent) = (name.to_os_string(), directory_of(path));
         let location = match &on {
             Some(on) => Location::Free(OnVolume { path: parent.into(), ..on.clone() }),
             None => Location::of_mount(parent)?,
@@ -98,8 +98,7 @@ impl Operand {
     /// Adds to an error what to do.
     fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         let shown = &self.shown;
-        let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
-        match root {
+        match root_of(&error) {
             Some(Error::NotFound | Error::Stale) => status::unreadable(shown, || {
                 match yore_fs::split_time(self.name.as_bytes()).is_some() {
                     true => anyhow::anyhow!(

@@ -5,6 +5,7 @@ use crate::args;
 use crate::nearest;
 use crate::output::{bytes_of, printable, Out};
 use crate::status::{self, Outcome};
+use crate::timed_path::root_of;
 use crate::volume::{self, Access, OnVolume};
 use anyhow::Context as _;
 use std::path::Path;
@@ -78,7 +79,7 @@ pub fn rm(args: &args::Rm) -> Outcome {
                 }
             };
             match remove(volume, args, path, &mut tell) {
-                Err(error) if args.force && is_absent(&error) => {}
+                Err(error) if args.force && matches!(root_of(&error), Some(Error::NotFound)) => {}
                 other => other?,
             }
         }
@@ -86,10 +87,6 @@ pub fn rm(args: &args::Rm) -> Outcome {
         out.done()
     })?;
     Ok(status::OK)
-}
-
-fn is_absent(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Error>().is_some_and(|e| matches!(e.root(), Error::NotFound))
 }
 
 fn remove(volume: &Volume, args: &args::Rm, path: &Path, tell: &mut dyn FnMut(&Path)) -> anyhow::Result<()> {

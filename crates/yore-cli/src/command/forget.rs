@@ -10,11 +10,11 @@
 //! Then it frees, in small steps, the space that only they held; on a mount the daemon does that in the
 //! background. If a signal or a crash interrupts this, the next mount or the next `forget` does the rest.
 
-use super::operand::{find_all, mounted_on, no_time, with_opened, Opened, CHOICES};
+use super::operand::{find_all, find_one, mounted_on, no_time, with_opened, Opened, CHOICES};
 use super::snapshot::{print_rows, Line};
 use crate::args;
 use crate::nearest::nearest;
-use crate::output::{human, now, Clock, Out};
+use crate::output::{human, now, print_line, Clock};
 use crate::progress::{stop_wanted, while_given_back, Progress};
 use crate::status::{self, Ended, Outcome};
 use crate::volume::Access;
@@ -37,23 +37,16 @@ pub fn hold(args: &args::Hold, held: bool) -> Outcome {
     if !held && args.message.is_some() {
         return Err(status::usage("what is released has no reason; -m is for `yore hold`"));
     }
-    let targets = find_all(std::slice::from_ref(&args.path))?;
-    // Opening a volume for writing changes it. So whatever is known to fail fails before that.
-    let clock = Clock::new(false);
-    let row = with_opened(&targets, Access::Read, |opened| match args.number {
-        Some(number) => opened[0].numbered(verb, number),
-        None => opened[0].snapshot(verb, &clock),
-    })?;
+    let (targets, row) = find_one(verb, &args.path, args.number)?;
     with_opened(&targets, Access::Write, |opened| {
         let reason = held.then(|| args.message.clone().unwrap_or_default());
         let saying = Saying { hold: Some(reason), ..Saying::default() };
         opened[0]
             .describe(&row.event, saying)
             .with_context(|| format!("cannot {verb} {}", opened[0].name()))?;
-        if args.json {
-            opened[0].print(verb, row.event.number)
-        } else {
-            Ok(())
+        match args.json {
+            true => opened[0].print(verb, row.event.number),
+            false => Ok(()),
         }
     })?;
     Ok(status::OK)
@@ -313,10 +306,8 @@ pub(super) fn give_back(volume: &Volume, mut progress: Progress) -> anyhow::Resu
 }
 
 pub(super) fn say_freed(freed: Option<u64>) -> anyhow::Result<()> {
-    let mut out = Out::new();
     match freed {
-        Some(bytes) => out.line(format_args!("{} freed", human(bytes)))?,
-        None => out.line("their space is given back in the background")?,
+        Some(bytes) => print_line(format_args!("{} freed", human(bytes))),
+        None => print_line("their space is given back in the background"),
     }
-    out.done()
 }

@@ -2,12 +2,13 @@
 
 use super::snapshot::Location;
 use crate::args;
-use crate::output::{human, json_time, now, Clock, List, Names, Out};
+use crate::output::{duration_text, human, json_time, now, print_json, print_line, Clock, List, Names};
 use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
 use serde_json::json;
+use std::time::Duration;
 use yore_fs::time::parse_ago;
 use yore_fs::{OperationRow, SpaceRules};
 
@@ -37,47 +38,26 @@ fn seconds(text: &str) -> anyhow::Result<u64> {
     u64::try_from(now.seconds.saturating_sub(then.seconds)).map_err(|_| refused("not before now".into()))
 }
 
-/// A floor for people.
-fn floor_text(seconds: u64) -> String {
-    let (mut left, mut text) = (seconds, String::new());
-    for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")] {
-        if left >= unit {
-            text += &format!("{}{name}", left / unit);
-            left %= unit;
-        }
-    }
-    if text.is_empty() {
-        "0".into()
-    } else {
-        text
-    }
-}
-
 /// Shows the rules, after changing them if requested.
 pub fn run(args: &args::History) -> Outcome {
     let location = Location::find(&args.path)?;
     let cannot = || format!("cannot change how much history {} keeps", location.name());
     let floor = args.floor.as_deref();
     let changes = changed(yore_fs::DEFAULT_RULES, floor, args.share)?.is_some();
-    let access = if changes { Access::Write } else { Access::Read };
-    let rules = location.ask(access, |client| {
+    let rules = location.ask(Access::of(changes), |client| {
         let rules = client.space_rules()?;
         let Some(rules) = changed(rules, floor, args.share)? else { return Ok(rules) };
         client.set_space_rules(rules).with_context(cannot)?;
         Ok(rules)
     })?;
-    let (floor, share) = (floor_text(rules.floor_seconds), rules.share_percent);
-    let mut out = Out::new();
+    let SpaceRules { floor_seconds, share_percent } = rules;
     match args.json {
-        true => out.line(serde_json::to_string_pretty(&json!({
-            "floor_seconds": rules.floor_seconds, "share_percent": share,
-        }))?)?,
+        true => print_json(&json!({ "floor_seconds": floor_seconds, "share_percent": share_percent }))?,
         false => {
-            out.line(format_args!("floor={floor}"))?;
-            out.line(format_args!("share={share}%"))?;
+            let floor = duration_text(Duration::from_secs(floor_seconds));
+            print_line(format_args!("floor={floor}\nshare={share_percent}%"))?;
         }
     }
-    out.done()?;
     Ok(status::OK)
 }
 

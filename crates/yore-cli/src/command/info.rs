@@ -5,7 +5,9 @@ use super::target::{Space, Target};
 use crate::args;
 use crate::inspect::superblock;
 use crate::live::{self, Daemon};
-use crate::output::{bytes_of, human, json_name, json_seconds, json_time, printable, Clock, Out};
+use crate::output::{
+    bytes_of, human, json_name, json_name_or_null, json_seconds, json_time, print_json, printable, Clock, Out,
+};
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use anyhow::Context as _;
@@ -40,12 +42,10 @@ pub fn run(args: &args::Info) -> Outcome {
             value
         }
     };
-    let mut out = Out::new();
     match args.json {
-        true => out.line(serde_json::to_string_pretty(&value)?)?,
-        false => print_text(&mut out, &value, &Clock::new(args.utc))?,
+        true => print_json(&value)?,
+        false => print_text(&value, &Clock::new(args.utc))?,
     }
-    out.done()?;
     Ok(status::OK)
 }
 
@@ -131,10 +131,8 @@ const HISTORY: [(&str, Ask); 3] =
 /// Rollbacks that are not finished, with the paths of their directories on the volume.
 fn json_unfinished(client: &dyn Client) -> yore_fs::Result<Value> {
     let one = |(of, path): &(UnfinishedRollback, Option<Vec<u8>>)| {
-        let mut value = json!({ "name": of.name, "stopped": of.stopped, "path": Value::Null });
-        if let Some(path) = path {
-            json_name(&mut value, "path", path);
-        }
+        let mut value = json!({ "name": of.name, "stopped": of.stopped });
+        json_name_or_null(&mut value, "path", path.as_deref());
         value
     };
     Ok(client.unfinished_rollbacks()?.iter().map(one).collect())
@@ -273,7 +271,8 @@ fn of_volume(name: &Path, volume: &yore_fs::Volume) -> Value {
 type Line = (&'static str, Option<String>);
 
 /// The same for people: one line for each fact that is known.
-fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()> {
+fn print_text(value: &Value, clock: &Clock) -> anyhow::Result<()> {
+    let mut out = Out::new();
     let groups = [
         identity_lines(value, clock),
         mount_lines(value, clock),
@@ -285,7 +284,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
             out.line(format_args!("{:<12}{value}", format!("{name}:")))?;
         }
     }
-    Ok(())
+    out.done()
 }
 
 /// A fact as text.

@@ -6,6 +6,7 @@
 use super::policy;
 use crate::args;
 use crate::live;
+use crate::opened::directory_of;
 use crate::output::{human, Out};
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
@@ -113,7 +114,7 @@ fn examine(volume: &Path) -> anyhow::Result<Ground> {
         }
         Ok(_) => anyhow::bail!("{name} is neither a file nor a block device"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let parent = volume.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let parent = directory_of(volume);
             anyhow::ensure!(
                 parent.is_dir(),
                 "cannot make {name}: the directory {} does not exist; make it first",

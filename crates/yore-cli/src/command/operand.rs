@@ -3,7 +3,8 @@
 use super::snapshot::{is_file_on_mount, json_row, Location};
 use crate::asked::Asked;
 use crate::live;
-use crate::output::{bytes_of, Clock, Out};
+use crate::opened::directory_of;
+use crate::output::{bytes_of, print_json, Clock};
 use crate::status;
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
@@ -94,7 +95,7 @@ impl Target {
 fn file_on_mount(operand: &OsStr) -> Option<(PathBuf, OsString)> {
     let path = Path::new(operand);
     let name = path.file_name()?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = directory_of(path);
     live::mount_at(parent)?;
     match fs::metadata(path) {
         // Files of other kinds have no versions of their own; the refusal names the kind.
@@ -193,10 +194,7 @@ impl<'a> Opened<'a> {
 
     /// Prints a snapshot as it is now, as JSON.
     pub fn print(&self, verb: &str, number: EventNo) -> anyhow::Result<()> {
-        let row = self.numbered(verb, number.0)?;
-        let mut out = Out::new();
-        out.line(serde_json::to_string_pretty(&json_row(&row, &Clock::new(false)))?)?;
-        out.done()
+        print_json(&json_row(&self.numbered(verb, number.0)?, &Clock::new(false)))
     }
 
     /// The snapshot that the operand names, if it is one of that very directory. `verb` says in messages what
@@ -276,6 +274,21 @@ pub fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
         }
     }
     Ok(targets)
+}
+
+/// Finds the one snapshot that `verb` is done to: by its number, or as the operand names it. Opening a volume
+/// for writing changes it, so what can be known to fail fails before.
+pub fn find_one(
+    verb: &str,
+    operand: &OsStr,
+    number: Option<u64>,
+) -> anyhow::Result<([Target; 1], ListedEvent)> {
+    let targets = [Target::find(operand)?];
+    let row = with_opened(&targets, Access::Read, |opened| match number {
+        Some(number) => opened[0].numbered(verb, number),
+        None => opened[0].snapshot(verb, &Clock::new(false)),
+    })?;
+    Ok((targets, row))
 }
 
 /// The device of a mount; `None`: it is on none.

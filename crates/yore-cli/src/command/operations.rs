@@ -2,7 +2,7 @@
 
 use super::snapshot::Location;
 use crate::args;
-use crate::output::{human, json_name, json_time, printable, Clock, List, Names};
+use crate::output::{human, json_name, json_time, printable, quoted, Clock, List, Names};
 use crate::status::{self, Outcome};
 use crate::volume::Access;
 use serde_json::json;
@@ -98,7 +98,7 @@ fn undo(
     kept: &BTreeMap<u64, EventRow>,
     is_last: bool,
 ) -> Option<String> {
-    let (shown, number) = (quoted(full_path), row.first.0);
+    let (shown, number) = (shell(full_path), row.first.0);
     let event = kept.get(&number);
     match row.kind {
         OperationKind::Snapshot => event.map(|_| format!("yore forget --number {number} {shown}")),
@@ -111,7 +111,7 @@ fn undo(
         OperationKind::Rename => {
             let (old, new) = row.note.split_once('/')?;
             let renamed = event.is_some_and(|event| event.name == new && old != new);
-            renamed.then(|| format!("yore describe --number {number} -n {} {shown}", quoted(old)))
+            renamed.then(|| format!("yore describe --number {number} -n {} {shown}", shell(old)))
         }
         OperationKind::Policy if !row.note.is_empty() => Some(format!("yore policy {shown} {}", row.note)),
         OperationKind::Undo if is_last => Some(format!("yore redo {shown}")),
@@ -119,7 +119,7 @@ fn undo(
         kind if is_put_back(kind) => {
             let directory =
                 if full_path.ends_with('/') { full_path.to_string() } else { format!("{full_path}/") };
-            event.map(|_| format!("yore rollback {}", quoted(&format!("{directory}.@before-{}", row.note))))
+            event.map(|_| format!("yore rollback {}", shell(&format!("{directory}.@before-{}", row.note))))
         }
         _ => None,
     }
@@ -129,18 +129,14 @@ fn undo(
 fn resize_back(row: &OperationRow, front: &str) -> Option<String> {
     let before: u64 = row.note.parse().ok()?;
     match front.strip_suffix(':') {
-        Some(volume) => Some(format!("yore resize {} {before}", quoted(volume))),
-        None => (before > row.bytes).then(|| format!("yore resize {} {before}", quoted(front))),
+        Some(volume) => Some(format!("yore resize {} {before}", shell(volume))),
+        None => (before > row.bytes).then(|| format!("yore resize {} {before}", shell(front))),
     }
 }
 
 /// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,+=".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
+fn shell(word: &str) -> String {
+    quoted(word, "-_./:@,+=")
 }
 
 /// The note of an operation as people read it.
@@ -211,9 +207,9 @@ mod tests {
     /// Promises that a command that is shown can be copied into a shell.
     #[test]
     fn words_are_quoted() {
-        assert_eq!(quoted("/mnt/a-b.c"), "/mnt/a-b.c");
-        assert_eq!(quoted("/mnt/it's here"), r"'/mnt/it'\''s here'");
-        assert_eq!(quoted(""), "''");
-        assert_eq!(quoted("$(x)"), "'$(x)'");
+        assert_eq!(shell("/mnt/a-b.c"), "/mnt/a-b.c");
+        assert_eq!(shell("/mnt/it's here"), r"'/mnt/it'\''s here'");
+        assert_eq!(shell(""), "''");
+        assert_eq!(shell("$(x)"), "'$(x)'");
     }
 }

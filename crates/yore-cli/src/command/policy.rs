@@ -3,7 +3,9 @@
 use super::files::on_volume;
 use super::snapshot::{is_file_on_mount, too_many, Location};
 use crate::args;
-use crate::output::{bytes_of, json_name, now, printable, Out};
+use crate::output::{
+    bytes_of, duration_text, json_name, json_name_or_null, now, print_json, printable, quoted, Out,
+};
 use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
@@ -11,6 +13,7 @@ use jiff::tz::TimeZone;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use yore_control::PolicyHere;
 use yore_fs::retention::retention_text;
 use yore_fs::time::parse_ago;
@@ -129,7 +132,7 @@ fn hold(value: &str) -> Result<Option<u64>, String> {
 fn hold_text(nanos: u64) -> String {
     match nanos {
         0 => "none".into(),
-        nanos => duration_text(nanos),
+        nanos => duration_text(Duration::from_nanos(nanos)),
     }
 }
 
@@ -174,38 +177,16 @@ fn versioning_text(versioning: Versioning) -> String {
     match versioning {
         Versioning::Snapshots => "snapshot".into(),
         Versioning::Close => "close".into(),
-        Versioning::Interval(nanos) => duration_text(nanos),
+        Versioning::Interval(nanos) => duration_text(Duration::from_nanos(nanos)),
     }
-}
-
-fn duration_text(nanos: u64) -> String {
-    let units = [
-        (86_400_000_000_000, "d"),
-        (3_600_000_000_000, "h"),
-        (60_000_000_000, "min"),
-        (1_000_000_000, "s"),
-        (1, "ns"),
-    ];
-    let (mut left, mut text) = (nanos, String::new());
-    for (unit, name) in units {
-        if left >= unit {
-            text += &format!("{}{name}", left / unit);
-            left %= unit;
-        }
-    }
-    text
 }
 
 /// The patterns as settings, quoted for a shell.
 fn exclude_text(patterns: &[String]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    let quoted = |pattern: &String| match pattern.chars().all(is_plain) {
-        true => pattern.clone(),
-        false => format!("'{}'", pattern.replace('\'', "'\\''")),
-    };
+    let one = |pattern: &String| format!("exclude={}", quoted(pattern, "._-/"));
     match patterns {
         [] => "exclude=none".into(),
-        some => some.iter().map(|one| format!("exclude={}", quoted(one))).collect::<Vec<_>>().join(" "),
+        some => some.iter().map(one).collect::<Vec<_>>().join(" "),
     }
 }
 
@@ -274,8 +255,7 @@ pub fn run(args: &args::Policy) -> Outcome {
         };
     }
     let shown = args.path.to_string_lossy().into_owned();
-    let access = if changes { Access::Write } else { Access::Read };
-    let here = find(&args.path)?.ask(access, |client| {
+    let here = find(&args.path)?.ask(Access::of(changes), |client| {
         if changes {
             let own = client.policy().map(|here| here.own);
             own.and_then(|own| client.set_policy(change.apply(own)))
@@ -292,7 +272,6 @@ fn show(args: &args::Policy, name: &str, here: &PolicyHere) -> anyhow::Result<()
     let version = here.in_force.versioning.map(versioning_text).unwrap_or_default();
     let keep = here.in_force.retention.as_ref().map(retention_text).unwrap_or_default();
     let hold = hold_text(here.in_force.hold.unwrap_or(0));
-    let mut out = Out::new();
     if args.json {
         let patterns = here.in_force.exclude.as_deref().unwrap_or_default();
         let mut object = json!({
@@ -306,27 +285,21 @@ fn show(args: &args::Policy, name: &str, here: &PolicyHere) -> anyhow::Result<()
             ("exclude_set_on", here.own.exclude.is_some(), &here.exclude_by),
         ] {
             object[format!("{key}_itself")] = Value::Bool(own);
-            match by {
-                Some(path) => json_name(&mut object, key, path),
-                None => object[key] = Value::Null,
-            }
+            json_name_or_null(&mut object, key, by.as_deref());
         }
-        out.line(serde_json::to_string_pretty(&object)?)?;
-    } else {
-        out.line(format!(
-            "version={version}  {}",
-            whence(here.own.versioning.is_some(), &here.versioning_by)
-        ))?;
-        out.line(format!("keep={keep}  {}", whence(here.own.retention.is_some(), &here.retention_by)))?;
-        if here.hold_by.is_some() || here.own.hold.is_some() {
-            out.line(format!("hold={hold}  {}", whence(here.own.hold.is_some(), &here.hold_by)))?;
-        }
-        if here.exclude_by.is_some() || here.own.exclude.is_some() {
-            let text = exclude_text(here.in_force.exclude.as_deref().unwrap_or_default());
-            let is = if here.excluded { ": it is excluded itself" } else { "" };
-            let whence = whence(here.own.exclude.is_some(), &here.exclude_by);
-            out.line(format!("{}  {whence}{is}", printable(text.as_bytes())))?;
-        }
+        return print_json(&object);
+    }
+    let mut out = Out::new();
+    out.line(format!("version={version}  {}", whence(here.own.versioning.is_some(), &here.versioning_by)))?;
+    out.line(format!("keep={keep}  {}", whence(here.own.retention.is_some(), &here.retention_by)))?;
+    if here.hold_by.is_some() || here.own.hold.is_some() {
+        out.line(format!("hold={hold}  {}", whence(here.own.hold.is_some(), &here.hold_by)))?;
+    }
+    if here.exclude_by.is_some() || here.own.exclude.is_some() {
+        let text = exclude_text(here.in_force.exclude.as_deref().unwrap_or_default());
+        let is = if here.excluded { ": it is excluded itself" } else { "" };
+        let whence = whence(here.own.exclude.is_some(), &here.exclude_by);
+        out.line(format!("{}  {whence}{is}", printable(text.as_bytes())))?;
     }
     out.done()
 }
@@ -345,17 +318,15 @@ fn all(args: &args::Policy) -> Outcome {
         return Err(status::usage("--all lists the policies of a volume that is not mounted"));
     };
     let rows = on_volume(&on.volume, Access::Read, |volume| rows(volume.view()))?;
+    if args.json {
+        print_json(&rows.iter().map(json_row).collect())?;
+        return Ok(status::OK);
+    }
     let mut out = Out::new();
-    let objects: Vec<Value> = rows.iter().map(json_row).collect();
-    match args.json {
-        true => out.line(serde_json::to_string_pretty(&objects)?)?,
-        false => {
-            for (path, policy) in &rows {
-                let path = path.as_deref().map_or("?".into(), |path| printable(bytes_of(path)));
-                let settings = settings_text(policy).replace(' ', "  ");
-                out.line(format!("{path}{settings}"))?;
-            }
-        }
+    for (path, policy) in &rows {
+        let path = path.as_deref().map_or("?".into(), |path| printable(bytes_of(path)));
+        let settings = settings_text(policy).replace(' ', "  ");
+        out.line(format!("{path}{settings}"))?;
     }
     out.done()?;
     Ok(status::OK)
@@ -375,10 +346,7 @@ fn json_row((path, policy): &Row) -> Value {
         "hold": policy.hold.map(hold_text),
         "exclude": policy.exclude,
     });
-    match path {
-        Some(path) => json_name(&mut object, "path", bytes_of(path)),
-        None => object["path"] = Value::Null,
-    }
+    json_name_or_null(&mut object, "path", path.as_deref().map(bytes_of));
     object
 }
 

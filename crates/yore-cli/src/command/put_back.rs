@@ -27,14 +27,6 @@ use std::path::{Path, PathBuf};
 use yore_fs::rollback::{leave_alone, next, real, until, Back, Plan, Verb};
 use yore_fs::{Difference, EventNo, FileKind};
 
-fn access(dry_run: bool) -> Access {
-    if dry_run {
-        Access::Read
-    } else {
-        Access::Write
-    }
-}
-
 /// Whether a path is a directory. A symbolic link to one is not.
 fn is_directory(ground: &Ground, path: &Path) -> anyhow::Result<bool> {
     Ok(ground.side().facts(path)?.is_some_and(|facts| facts.kind == FileKind::Directory))
@@ -63,7 +55,7 @@ fn split(ground: &Ground, then: &Path) -> anyhow::Result<PathBuf> {
 pub fn restore(args: &args::Restore) -> Outcome {
     for_each(&args.paths, args.listing, |operand, list| {
         let from = Where::find(operand)?;
-        from.with(access(args.dry_run), |ground, then| match &args.to {
+        from.with(Access::of(!args.dry_run), |ground, then| match &args.to {
             None => restore_one(ground, then, args, list),
             Some(to) => restore_to(ground, &from, then, to, args, list),
         })
@@ -206,7 +198,7 @@ fn undelete_one(
 
 /// Makes a directory as it was.
 pub fn rollback(args: &args::Rollback) -> Outcome {
-    Where::find(&args.path)?.with(access(args.dry_run), |ground, then| {
+    Where::find(&args.path)?.with(Access::of(!args.dry_run), |ground, then| {
         let now = split(ground, then)?;
         let was = ground.identity(then)?;
         let is = ground.identity(&now).ok().filter(|is| was.is_same_directory(is));
@@ -281,7 +273,7 @@ pub fn redo(args: &args::Redo) -> Outcome {
 }
 
 fn back_and_forth(args: &args::Undo, redo: bool) -> Outcome {
-    Where::find(&args.path)?.with(access(args.dry_run), |ground, dir| {
+    Where::find(&args.path)?.with(Access::of(!args.dry_run), |ground, dir| {
         let verb = if redo { Verb::Redo } else { Verb::Undo };
         let name = ground.name(dir);
         let Some((dir, all)) = operation::find(ground, dir, redo)? else {

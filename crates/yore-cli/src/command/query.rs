@@ -15,7 +15,10 @@ use super::operand::find;
 use super::snapshot::{is_file_on_mount, Location};
 use crate::args;
 use crate::asked::Paths;
-use crate::output::{bytes_of, human, json_name, json_time, kind_name, printable, Clock, List, Out};
+use crate::output::{
+    bytes_of, human, json_name, json_name_or_null, json_time, kind_name, print_json, print_line, printable,
+    Clock, List,
+};
 use crate::progress::while_searching;
 use crate::side::{self, Side};
 use crate::status::{self, Outcome};
@@ -94,12 +97,16 @@ fn compare(
     (from, to): (Option<EventNo>, Option<EventNo>),
     wanted: args::Progress,
 ) -> anyhow::Result<Vec<Difference>> {
-    while_searching(wanted, COMPARING, |watch| client.compare(from, to, watch))?.map_err(|error| match error
-        .root()
-    {
+    let found = while_searching(wanted, COMPARING, |watch| client.compare(from, to, watch))?;
+    found.map_err(|error| cannot_compare(error, name))
+}
+
+/// Why a directory cannot be compared.
+pub(super) fn cannot_compare(error: Error, name: &str) -> anyhow::Error {
+    match error.root() {
         Error::NotFound => not_both(name),
         _ => no_answer(error).context(format!("cannot compare {name}")),
-    })
+    }
 }
 
 /// What an operand of `diff` names.
@@ -315,10 +322,7 @@ fn json_difference(difference: &Difference) -> Value {
         "after": difference.after.as_ref().map(json_facts),
     });
     json_name(&mut value, "path", shown(&difference.path));
-    match &difference.old_path {
-        Some(old) => json_name(&mut value, "old_path", old),
-        None => value["old_path"] = Value::Null,
-    }
+    json_name_or_null(&mut value, "old_path", difference.old_path.as_deref());
     value
 }
 
@@ -337,19 +341,17 @@ fn stat(listing: args::Listing, found: &[Difference]) -> anyhow::Result<()> {
     }
     let [added, removed, modified, renamed] =
         [Change::Added, Change::Removed, Change::Modified, Change::Renamed].map(count);
-    let mut out = Out::new();
     match listing.json {
-        true => out.line(serde_json::to_string_pretty(&json!({
+        true => print_json(&json!({
             "added": added, "removed": removed, "modified": modified, "renamed": renamed,
             "bytes_more": more, "bytes_less": less,
-        }))?)?,
-        false => out.line(format_args!(
+        })),
+        false => print_line(format_args!(
             "{added} added, {removed} removed, {modified} modified, {renamed} renamed; {} more, {} less",
             human(more),
             human(less)
-        ))?,
+        )),
     }
-    out.done()
 }
 
 /// Prints what changed since the last snapshot.

@@ -3,7 +3,7 @@
 use crate::args;
 use crate::live;
 use crate::opened;
-use crate::output::{bytes_of, human, json_name, Out};
+use crate::output::{bytes_of, human, json_name, print_json};
 use crate::progress::Progress;
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
@@ -68,9 +68,7 @@ fn told(volume: &Path, from: u64, to: u64, json: bool) -> anyhow::Result<()> {
     if json {
         let mut value = json!({ "size": to, "size_before": from });
         json_name(&mut value, "volume", bytes_of(volume));
-        let mut out = Out::new();
-        out.line(serde_json::to_string_pretty(&value)?)?;
-        return out.done();
+        return print_json(&value);
     }
     match from == to {
         true => eprintln!("{name}: {} ({to} bytes), as it was", human(to)),

@@ -10,9 +10,10 @@ use crate::args;
 use crate::asked::{here, Paths};
 use crate::live;
 use crate::opened;
-use crate::output::{bytes_of, json_name, json_time, printable, Clock, List, Out};
+use crate::output::{bytes_of, json_name_or_null, json_time, print_json, print_line, printable, Clock, List};
 use crate::side::{self, Side};
 use crate::status::{self, Outcome};
+use crate::timed_path::root_of;
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use serde_json::{json, Value};
@@ -119,7 +120,7 @@ impl Location {
         });
         done.map_err(|error| {
             // What could not be opened as a volume is just a file of a mount.
-            match !is_open && is_file_on_mount(file) && !error.chain().any(|cause| cause.is::<Error>()) {
+            match !is_open && is_file_on_mount(file) && root_of(&error).is_none() {
                 true => anyhow::anyhow!("{} is not a directory; name the one that it is in", file.display()),
                 false => error,
             }
@@ -242,12 +243,10 @@ pub fn snapshot(args: &args::Snapshot) -> Outcome {
     });
     let listed = listed.map_err(|error| explain(error, &location, name))?;
     let clock = Clock::new(args.utc);
-    let mut out = Out::new();
     match args.json {
-        true => out.line(serde_json::to_string_pretty(&json_row(&listed, &clock))?)?,
-        false => out.line(clock.name(listed.event.row.time, listed.next))?,
+        true => print_json(&json_row(&listed, &clock))?,
+        false => print_line(clock.name(listed.event.row.time, listed.next))?,
     }
-    out.done()?;
     Ok(status::OK)
 }
 
@@ -284,8 +283,7 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
 /// Adds the next step to why there is no snapshot.
 fn explain(error: anyhow::Error, location: &Location, name: &str) -> anyhow::Error {
     let shown = location.name();
-    let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
-    match (root, location) {
+    match (root_of(&error), location) {
         (Some(Error::Exists), _) => anyhow::anyhow!(
             "cannot take a snapshot of {shown}: it has a snapshot named `{name}`; choose another name \
              (`yore snapshots` lists those that are taken)"
@@ -436,10 +434,7 @@ pub(super) fn json_row(listed: &ListedEvent, clock: &Clock) -> Value {
         "covers": listed.covers,
         "inode": row.root.0,
         "incarnation": row.root_incarnation.0,
-        "path": Value::Null,
     });
-    if let Some(path) = &listed.path {
-        json_name(&mut value, "path", bytes_of(path));
-    }
+    json_name_or_null(&mut value, "path", listed.path.as_deref().map(bytes_of));
     value
 }

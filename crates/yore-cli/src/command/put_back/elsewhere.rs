@@ -6,12 +6,12 @@ use super::paths::{is_listed, tell};
 use crate::args;
 use crate::command::copy::Copy;
 use crate::command::files::on_volume;
+use crate::opened::directory_of;
 use crate::output::{bytes_of, List};
 use crate::side::{Host, OnVolume as VolumeSide, Side};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -24,14 +24,11 @@ pub fn put(
     args: &args::Restore,
     list: &mut List,
 ) -> anyhow::Result<()> {
-    // An existing name means just that name, even if it contains `:/`.
-    let other = OnVolume::split(to).filter(|_| fs::symlink_metadata(to).is_err());
-    let Some(other) = other else {
+    let Some(other) = OnVolume::split_unless_there(to) else {
         let owners = rustix::process::geteuid().is_root();
         return copy(ground, then, (&Host, free_name(&Host, PathBuf::from(to), name)?), owners, args, list);
     };
-    let access = if args.dry_run { Access::Read } else { Access::Write };
-    on_volume(&other.volume, access, |volume| {
+    on_volume(&other.volume, Access::of(!args.dry_run), |volume| {
         let side = VolumeSide { volume: volume.clone(), name: other.volume.clone() };
         let dest = free_name(&side, other.path, name)?;
         copy(ground, then, (&side, dest), true, args, list)
@@ -73,7 +70,7 @@ pub fn free_name(side: &dyn Side, wanted: PathBuf, name: &[u8]) -> anyhow::Resul
         "{} is there already; name what is not, or a directory to put it into",
         side.name(&dest)
     );
-    let above = dest.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let above = directory_of(&dest);
     anyhow::ensure!(side.is_directory(above), "{} is not a directory; make it first", side.name(above));
     Ok(dest)
 }

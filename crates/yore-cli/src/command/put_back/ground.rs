@@ -6,9 +6,10 @@ use crate::asked::{here, Paths};
 use crate::command::copy::Copy;
 use crate::command::files::on_volume;
 use crate::command::operand::split_root;
-use crate::command::query::{no_answer, not_both, without_times};
+use crate::command::query::{cannot_compare, no_answer, not_both, without_times};
 use crate::live;
 use crate::side::{Host, OnVolume as VolumeSide, Side};
+use crate::timed_path::root_of;
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use std::ffi::OsStr;
@@ -84,18 +85,17 @@ impl Where {
 
 /// Whether a path is on a mount; if it does not exist, whether the nearest directory above it is.
 fn is_on_mount(path: &Path) -> bool {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
-    let there = absolute.ancestors().find(|above| above.is_dir());
-    there.and_then(live::mount_at).is_some()
+    mount_of(path).is_some()
 }
 
 /// Whether two paths are on one mount. The nearest directory above counts for a path that does not exist.
 pub fn is_same_mount(a: &Path, b: &Path) -> bool {
-    let mount = |path: &Path| {
-        let there = path.ancestors().find(|above| above.is_dir());
-        there.and_then(live::mount_at).map(|mount| mount.directory)
-    };
-    mount(a).is_some_and(|of| mount(b) == Some(of))
+    mount_of(a).is_some_and(|of| mount_of(b).is_some_and(|other| other.directory == of.directory))
+}
+
+fn mount_of(path: &Path) -> Option<live::Mount> {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    absolute.ancestors().find(|above| above.is_dir()).and_then(live::mount_at)
 }
 
 impl Ground {
@@ -157,10 +157,7 @@ impl Ground {
         from: Option<EventNo>,
         to: Option<EventNo>,
     ) -> anyhow::Result<Vec<Difference>> {
-        self.client(dir)?.diff(from, to).map_err(|error| match error.root() {
-            Error::NotFound => not_both(&self.name(dir)),
-            _ => no_answer(error).context(format!("cannot compare {}", self.name(dir))),
-        })
+        self.client(dir)?.diff(from, to).map_err(|error| cannot_compare(error, &self.name(dir)))
     }
 
     /// The last state of a path from a directory, which `yore log` lists first. `None` if no snapshot has
@@ -295,10 +292,7 @@ impl Ground {
 
 /// The message about a rollback that changed nothing.
 fn not_begun(error: anyhow::Error, shown: &str) -> anyhow::Error {
-    let is_full = matches!(
-        error.downcast_ref::<Error>().map(Error::root),
-        Some(Error::NoSpace | Error::NeverFits { .. })
-    );
+    let is_full = matches!(root_of(&error), Some(Error::NoSpace | Error::NeverFits { .. }));
     error.context(match is_full {
         true => format!(
             "nothing was changed: what comes back to {shown} needs room of its own, for all that is there now stays in the snapshot before"

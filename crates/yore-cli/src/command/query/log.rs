@@ -3,17 +3,17 @@
 use super::{json_facts, no_answer, words};
 use crate::args;
 use crate::asked::Paths;
+use crate::command::files::on_volume;
 use crate::command::operand::find;
-use crate::command::snapshot::Location;
 use crate::live;
-use crate::output::{bytes_of, json_name, json_time, kind_name, printable, Clock, List};
+use crate::opened::directory_of;
+use crate::output::{bytes_of, json_name, json_name_or_null, json_time, kind_name, printable, Clock, List};
 use crate::progress::while_searching;
 use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use yore_control::Client;
 use yore_fs::{Deleted, Error, Gone, Logged, SeenBy, What};
@@ -24,10 +24,7 @@ const SEARCHING: &str = "looking for what is gone";
 /// The directory of a path's last name, and that name. The name is empty if the path does not end in one.
 fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     match (path.file_name(), path.parent()) {
-        (Some(name), Some(above)) => {
-            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-            (above.into(), bytes_of(Path::new(name)).to_vec())
-        }
+        (Some(name), Some(_)) => (directory_of(path).into(), bytes_of(Path::new(name)).to_vec()),
         _ => (path.into(), Vec::new()),
     }
 }
@@ -58,21 +55,20 @@ pub(super) fn ask_about<T>(
         true => (path.to_path_buf(), Vec::new()),
         false => from_what_is_there(path, |path| paths.is_directory(path)),
     };
-    let on = OnVolume::split(operand).filter(|_| fs::symlink_metadata(path).is_err());
-    if on.is_none() {
-        let is_root = path.canonicalize().is_ok_and(|path| live::is_mounted(&path));
-        let (above, name) = split(Paths::ON_MOUNTS, path);
-        if !is_root && live::mount_at(&above).is_some() {
-            return work(&*Paths::ON_MOUNTS.client(&above)?, &name);
-        }
-    }
-    match on.map_or_else(|| find(operand), |on| Ok(Location::Free(on)))? {
-        location @ Location::Mounted { .. } => location.ask(Access::Read, |client| work(client, b"")),
-        location @ Location::Free(_) => location.with_paths(Access::Read, |paths, _| {
-            let (above, name) = split(paths, location.path());
+    if let Some(on) = OnVolume::split_unless_there(operand) {
+        return on_volume(&on.volume, Access::Read, |volume| {
+            let paths = Paths::on(Some(volume));
+            let (above, name) = split(paths, &on.path);
             work(&*paths.client(&above)?, &name)
-        }),
+        });
     }
+    let is_root = path.canonicalize().is_ok_and(|path| live::is_mounted(&path));
+    let (above, name) = split(Paths::ON_MOUNTS, path);
+    if !is_root && live::mount_at(&above).is_some() {
+        return work(&*Paths::ON_MOUNTS.client(&above)?, &name);
+    }
+    // A volume or a mount point, with a time or without.
+    find(operand)?.ask(Access::Read, |client| work(client, b""))
 }
 
 /// Prints what a file or directory was over time.
@@ -190,19 +186,13 @@ pub(super) fn json_logged(logged: &Logged, clock: &Clock) -> Value {
         "gone": logged.gone.as_ref().map(|gone| json_gone(gone, clock)),
     });
     json_name(&mut value, "name", &logged.name);
-    match &logged.path {
-        Some(path) => json_name(&mut value, "path", path),
-        None => value["path"] = Value::Null,
-    }
+    json_name_or_null(&mut value, "path", logged.path.as_deref());
     value
 }
 
 fn json_gone(gone: &Gone, clock: &Clock) -> Value {
     let mut value = json!({ "by": json_seen(gone.by.as_ref(), clock), "moved": gone.moved });
-    match &gone.path {
-        Some(path) => json_name(&mut value, "path", path),
-        None => value["path"] = Value::Null,
-    }
+    json_name_or_null(&mut value, "path", gone.path.as_deref());
     value
 }
 

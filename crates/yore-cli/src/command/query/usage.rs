@@ -3,7 +3,7 @@
 use super::log::{ask_about, at, json_logged, json_seen, log_time, never_seen};
 use super::no_answer;
 use crate::args;
-use crate::output::{bytes_of, human, json_name, printable, Clock, List, Out};
+use crate::output::{bytes_of, human, json_name, print_json, printable, Clock, List};
 use crate::status::{self, Outcome};
 use serde_json::{json, Value};
 use std::ffi::OsStr;
@@ -36,10 +36,7 @@ pub fn du(args: &args::Du) -> Outcome {
         }
     }
     if args.listing.json {
-        let values: Vec<Value> = all.iter().map(|(path, found)| json(path, found, &clock)).collect();
-        let mut out = Out::new();
-        out.line(serde_json::to_string_pretty(&values)?)?;
-        out.done()?;
+        print_json(&all.iter().map(|(path, found)| json(path, found, &clock)).collect())?;
     } else {
         let mut list = List::new(args.listing);
         for (path, found) in &all {
