@@ -26,7 +26,7 @@ mod target;
 
 use crate::args::help::EXIT_CODES;
 use crate::args::{Arguments, Command};
-use crate::output::Out;
+use crate::output::{print_line, Out};
 use crate::status::{self, Outcome};
 use crate::{inspect, mount};
 use clap::CommandFactory as _;
@@ -77,12 +77,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Complete { words } => crate::complete::run(&words),
         Command::Man { directory: None } => man::print(),
         Command::Man { directory: Some(directory) } => man::write_all(&directory),
-        Command::ExitCodes => {
-            let mut out = Out::new();
-            out.line(EXIT_CODES)?;
-            out.done()?;
-            Ok(status::OK)
-        }
+        Command::ExitCodes => print_line(EXIT_CODES).map(|()| status::OK),
     }
 }
 

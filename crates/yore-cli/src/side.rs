@@ -385,6 +385,13 @@ pub struct OnVolume {
     pub name: PathBuf,
 }
 
+impl OnVolume {
+    /// A volume, by the name of its file.
+    pub fn new(volume: &Volume, name: &Path) -> OnVolume {
+        OnVolume { volume: volume.clone(), name: name.into() }
+    }
+}
+
 impl Side for OnVolume {
     fn name(&self, path: &Path) -> String {
         format!("{}:{}", self.name.display(), path.display())

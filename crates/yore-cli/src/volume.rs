@@ -109,10 +109,9 @@ pub enum Access {
 impl Access {
     /// What a command needs that changes the volume, or does not.
     pub fn of(changes: bool) -> Access {
-        if changes {
-            Access::Write
-        } else {
-            Access::Read
+        match changes {
+            true => Access::Write,
+            false => Access::Read,
         }
     }
 }

@@ -214,7 +214,7 @@ pub fn forget(args: &args::Forget) -> Outcome {
             first.forget(&numbers).with_context(|| format!("cannot forget snapshots of {names}"))?;
         }
         let printed = print(args, &forgotten, &clock);
-        let freed = match opened.first().and_then(Opened::volume) {
+        let freed = match opened.first().and_then(|first| first.volume) {
             Some(volume) => Some(give_back(volume, progress)?),
             None => None,
         };

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 use std::time::Duration;
 use yore_fs::time::parse_ago;
-use yore_fs::{OperationRow, SpaceRules};
+use yore_fs::SpaceRules;
 
 /// The rules with the requested changes; `None` if nothing was requested.
 pub fn changed(
@@ -61,19 +61,15 @@ pub fn run(args: &args::History) -> Outcome {
     Ok(status::OK)
 }
 
-/// What the volume gave up because it was full.
-pub fn rows_of(location: &Location) -> anyhow::Result<Vec<OperationRow>> {
-    let rows = location.ask(Access::Read, |client| Ok(client.given_up()?))?;
-    Ok(rows.into_iter().map(|(_, row)| row).collect())
-}
-
-/// Lists what the volume gave up.
+/// Lists what the volume gave up because it was full.
 pub fn forgotten(args: &args::Snapshots) -> Outcome {
     let (location, listing) = (Location::find(&args.path)?, args.listing);
-    let rows = rows_of(&location).with_context(|| format!("cannot list what {} gave up", location.name()))?;
+    let rows = location
+        .ask(Access::Read, |client| Ok(client.given_up()?))
+        .with_context(|| format!("cannot list what {} gave up", location.name()))?;
     let (clock, names) = (Clock::new(listing.utc), Names::load());
     let mut list = List::new(listing);
-    for row in &rows {
+    for (_, row) in &rows {
         let by = match row.uid {
             u32::MAX => String::new(),
             uid => format!(", asked by {}", names.user(uid)),

@@ -273,12 +273,7 @@ type Line = (&'static str, Option<String>);
 /// The same for people: one line for each fact that is known.
 fn print_text(value: &Value, clock: &Clock) -> anyhow::Result<()> {
     let mut out = Out::new();
-    let groups = [
-        identity_lines(value, clock),
-        mount_lines(value, clock),
-        space_lines(value, clock),
-        past_lines(value, clock),
-    ];
+    let groups = [identity_lines(value, clock), space_lines(value, clock), past_lines(value, clock)];
     for (name, value) in groups.into_iter().flatten() {
         if let Some(value) = value {
             out.line(format_args!("{:<12}{value}", format!("{name}:")))?;
@@ -297,8 +292,12 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// What the volume is, and in which state.
+/// What the volume is, in which state, where it is mounted, and who serves it.
 fn identity_lines(value: &Value, clock: &Clock) -> Vec<Line> {
+    let pid = text(&value["pid"]).map(|pid| match text(&value["process"]) {
+        Some(process) => format!("{pid} ({process})"),
+        None => pid,
+    });
     vec![
         ("Volume", text(&value["volume"])),
         ("Label", text(&value["label"])),
@@ -309,16 +308,6 @@ fn identity_lines(value: &Value, clock: &Clock) -> Vec<Line> {
         ("Stopped", stopped::text(&value["stopped"], clock)),
         ("Left as", text(&value["state_found"])),
         ("As of", text(&value["at"])),
-    ]
-}
-
-/// Where it is mounted, and who serves it.
-fn mount_lines(value: &Value, clock: &Clock) -> Vec<Line> {
-    let pid = text(&value["pid"]).map(|pid| match text(&value["process"]) {
-        Some(process) => format!("{pid} ({process})"),
-        None => pid,
-    });
-    vec![
         ("Mounted on", text(&value["directory"])),
         ("Since", clock.of_json(&value["mounted_at"])),
         ("Daemon", pid),

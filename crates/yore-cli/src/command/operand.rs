@@ -37,6 +37,14 @@ pub fn find(operand: &OsStr) -> anyhow::Result<Location> {
     }
 }
 
+/// The same of what may also be a file of a mount.
+pub fn find_file_too(operand: &OsStr) -> anyhow::Result<Location> {
+    match is_file_on_mount(Path::new(operand)) {
+        true => Location::of_mount(Path::new(operand)),
+        false => find(operand),
+    }
+}
+
 /// Splits `mnt@TIME/REST` into the mount point and `.@TIME/REST`, and `volume.yore@TIME` into the volume's
 /// file and `.@TIME`.
 pub fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
@@ -115,7 +123,7 @@ pub struct Opened<'a> {
     target: &'a Target,
     asked: Asked<'a>,
     /// The volume, if it is not mounted.
-    volume: Option<&'a Volume>,
+    pub volume: Option<&'a Volume>,
 }
 
 impl<'a> Opened<'a> {
@@ -135,11 +143,6 @@ impl<'a> Opened<'a> {
     /// Where it is.
     pub fn location(&self) -> &Location {
         &self.target.location
-    }
-
-    /// The volume, if it is not mounted.
-    pub fn volume(&self) -> Option<&'a Volume> {
-        self.volume
     }
 
     /// Whether it is a file, or a name that is gone, and not a directory.

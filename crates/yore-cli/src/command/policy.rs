@@ -101,21 +101,19 @@ fn versioning(value: &str) -> Result<Option<Versioning>, String> {
         "snapshot" => Versioning::Snapshots,
         "close" => Versioning::Close,
         duration => {
-            let nanos = nanoseconds(duration)?.filter(|nanos| *nanos >= 1_000_000_000);
-            Versioning::Interval(
-                nanos.ok_or("an interval is at least one second, and at most some centuries")?,
-            )
+            let wrong = "an interval is at least one second, and at most some centuries";
+            Versioning::Interval(nanoseconds(duration)?.ok_or(wrong)?)
         }
     }))
 }
 
-/// How long a duration is; `None` if it is too long to be counted.
+/// How long a duration is; `None` if it is under a second, or too long to be counted.
 fn nanoseconds(duration: &str) -> Result<Option<u64>, String> {
     let now = now();
     let then = parse_ago(duration, now, &TimeZone::UTC).map_err(|error| error.to_string())?;
     let seconds = i128::from(now.seconds) - i128::from(then.seconds);
     let nanos = seconds * 1_000_000_000 + i128::from(now.nanos) - i128::from(then.nanos);
-    Ok(u64::try_from(nanos).ok())
+    Ok(u64::try_from(nanos).ok().filter(|nanos| *nanos >= 1_000_000_000))
 }
 
 fn hold(value: &str) -> Result<Option<u64>, String> {
@@ -123,8 +121,8 @@ fn hold(value: &str) -> Result<Option<u64>, String> {
         "inherit" => Ok(None),
         "none" => Ok(Some(0)),
         duration => {
-            let nanos = nanoseconds(duration)?.filter(|nanos| *nanos >= 1_000_000_000);
-            Ok(Some(nanos.ok_or("a hold is of at least one second, and at most a hundred years")?))
+            let wrong = "a hold is of at least one second, and at most a hundred years";
+            Ok(Some(nanoseconds(duration)?.ok_or(wrong)?))
         }
     }
 }

@@ -11,8 +11,8 @@ pub mod log;
 mod patch;
 pub mod usage;
 
-use super::operand::find;
-use super::snapshot::{is_file_on_mount, Location};
+use super::operand::{find, find_file_too};
+use super::snapshot::Location;
 use crate::args;
 use crate::asked::Paths;
 use crate::output::{
@@ -20,7 +20,7 @@ use crate::output::{
     Clock, List,
 };
 use crate::progress::while_searching;
-use crate::side::{self, Side};
+use crate::side::Side;
 use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
@@ -109,51 +109,18 @@ pub(super) fn cannot_compare(error: Error, name: &str) -> anyhow::Error {
     }
 }
 
-/// What an operand of `diff` names.
-enum Operand {
-    Location(Location),
-    /// A file on a mount.
-    File(PathBuf),
-}
-
-impl Operand {
-    fn find(operand: &OsStr) -> anyhow::Result<Operand> {
-        let path = Path::new(operand);
-        match is_file_on_mount(path) {
-            true => Ok(Operand::File(path.into())),
-            false => find(operand).map(Operand::Location),
-        }
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Operand::Location(location) => location.name(),
-            Operand::File(path) => path.display().to_string(),
-        }
-    }
-}
-
 /// Prints what differs between two times.
 pub fn diff(args: &args::Diff) -> Outcome {
-    let first = Operand::find(&args.first)?;
-    let second = args.second.as_deref().map(Operand::find).transpose()?;
-    match (&first, &second) {
-        (Operand::File(first), None) => files(args, (Paths::ON_MOUNTS, &side::Host), first, None),
-        (Operand::File(first), Some(Operand::File(second))) => {
-            files(args, (Paths::ON_MOUNTS, &side::Host), first, Some(second))
-        }
-        (Operand::Location(a), None) => {
-            a.with_paths(Access::Read, |paths, side| locations(args, (paths, side), a, None))
-        }
-        (Operand::Location(a), Some(Operand::Location(b))) if a.is_beside(b) => {
-            a.with_paths(Access::Read, |paths, side| locations(args, (paths, side), a, Some(b)))
-        }
-        (a, Some(b)) => Err(status::usage(format!(
-            "{} and {} are on different volumes, or a file and a directory; compare them with diff(1)",
-            a.name(),
-            b.name()
-        ))),
+    let first = find_file_too(&args.first)?;
+    let second = args.second.as_deref().map(find_file_too).transpose()?;
+    if let Some(second) = second.as_ref().filter(|second| !first.is_beside(second)) {
+        return Err(status::usage(format!(
+            "{} and {} are on different volumes; compare them with diff(1)",
+            first.name(),
+            second.name()
+        )));
     }
+    first.with_paths(Access::Read, |paths, side| locations(args, (paths, side), &first, second.as_ref()))
 }
 
 /// Compares a file with another one, or with the same name as it is now.

@@ -99,10 +99,7 @@ impl Location {
     ) -> anyhow::Result<T> {
         self.with_volume(access, |volume| match volume {
             None => work(Paths::ON_MOUNTS, &side::Host),
-            Some(volume) => {
-                let side = side::OnVolume { volume: volume.clone(), name: self.root() };
-                work(Paths::on(Some(volume)), &side)
-            }
+            Some(opened) => work(Paths::on(volume), &side::OnVolume::new(opened, &self.root())),
         })
     }
 

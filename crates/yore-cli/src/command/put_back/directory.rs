@@ -79,13 +79,12 @@ impl Chosen {
 
     /// Leaves out what looks the same now as it did then.
     fn leave_out_same(&mut self, putter: &Putter<'_>, then: &Path, now: &Path) -> anyhow::Result<()> {
-        let mut differs = Vec::new();
-        for one in &self.wanted {
+        for one in std::mem::take(&mut self.wanted) {
             let done = putter.compare(&below(then, &one.path), &below(now, &one.path))?;
-            differs.push(done != Done::Nothing || self.whole.contains(&one.path));
+            if done != Done::Nothing || self.whole.contains(&one.path) {
+                self.wanted.push(one);
+            }
         }
-        let mut differs = differs.into_iter();
-        self.wanted.retain(|_| differs.next().unwrap_or(true));
         Ok(())
     }
 

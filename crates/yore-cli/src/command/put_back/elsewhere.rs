@@ -29,7 +29,7 @@ pub fn put(
         return copy(ground, then, (&Host, free_name(&Host, PathBuf::from(to), name)?), owners, args, list);
     };
     on_volume(&other.volume, Access::of(!args.dry_run), |volume| {
-        let side = VolumeSide { volume: volume.clone(), name: other.volume.clone() };
+        let side = VolumeSide::new(volume, &other.volume);
         let dest = free_name(&side, other.path, name)?;
         copy(ground, then, (&side, dest), true, args, list)
     })

@@ -25,14 +25,10 @@ pub struct Ground {
     volume: Option<Volume>,
 }
 
-/// Keeps the snapshot that a command reads from. It is not forgotten while this value lives; on a mount, not
-/// while the process lives.
+/// Keeps the snapshot that a command reads from, or to which `undo` goes back. It is not forgotten while this
+/// value lives; on a mount, not while the process lives.
 #[must_use]
-pub struct Source(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Box<dyn Client>>);
-
-/// The event to which `undo` goes back.
-#[must_use]
-pub struct UndoPoint(#[expect(dead_code, reason = "it is kept as long as it lives")] Box<dyn Client>);
+pub struct Pinned(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Box<dyn Client>>);
 
 /// Where an operand leads: to a path of a mount, or to a path on a volume that is not mounted.
 pub enum Where {
@@ -76,8 +72,8 @@ impl Where {
         match self {
             Where::Mounted(path) => work(&Ground { side: Box::new(Host), volume: None }, path),
             Where::Free(on) => on_volume(&on.volume, access, |volume| {
-                let side = VolumeSide { volume: volume.clone(), name: on.volume.clone() };
-                work(&Ground { side: Box::new(side), volume: Some(volume.clone()) }, &on.path)
+                let side = Box::new(VolumeSide::new(volume, &on.volume));
+                work(&Ground { side, volume: Some(volume.clone()) }, &on.path)
             }),
         }
     }
@@ -178,7 +174,7 @@ impl Ground {
     }
 
     /// Keeps the snapshot as of which a path is seen.
-    pub fn pin_source(&self, then: &Path) -> anyhow::Result<Source> {
+    pub fn pin_source(&self, then: &Path) -> anyhow::Result<Pinned> {
         let name = || format!("cannot keep the snapshot of {}", self.name(then));
         let client: Box<dyn Client> = match &self.volume {
             None => {
@@ -189,7 +185,7 @@ impl Ground {
                     rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK,
                     rustix::fs::Mode::empty(),
                 );
-                let Ok(opened) = opened else { return Ok(Source(None)) };
+                let Ok(opened) = opened else { return Ok(Pinned(None)) };
                 Box::new(Mounted(opened))
             }
             // The directory above is seen as of the same time, also for a symbolic link that leads nowhere.
@@ -200,7 +196,7 @@ impl Ground {
         };
         // If the daemon cannot watch one more process, the snapshot is not pinned, and the command goes on.
         client.pin().with_context(name)?;
-        Ok(Source(Some(client)))
+        Ok(Pinned(Some(client)))
     }
 
     /// Fails if there is not enough room below a directory, before anything is changed.
@@ -223,10 +219,10 @@ impl Ground {
     /// Takes an undo point of a directory, durable when this returns. `None` if another event has the name.
     /// If it `stays`, it is not forgotten while the returned value lives; on a mount, not while this process
     /// lives.
-    pub fn undo_point(&self, dir: &Path, name: &str, stays: bool) -> anyhow::Result<Option<UndoPoint>> {
+    pub fn undo_point(&self, dir: &Path, name: &str, stays: bool) -> anyhow::Result<Option<Pinned>> {
         let client = self.client(dir)?;
         match client.take(Take { name: name.into(), undo: true, wait: true, stays, ..Take::default() }) {
-            Ok(_) => Ok(Some(UndoPoint(client))),
+            Ok(_) => Ok(Some(Pinned(Some(client)))),
             Err(Error::Exists) => Ok(None),
             Err(error) => Err(anyhow::Error::new(error)
                 .context(format!("cannot take a snapshot of {} to be able to undo it", self.name(dir)))),
