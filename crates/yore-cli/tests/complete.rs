@@ -47,6 +47,9 @@ fn snapshots_are_offered() {
             [path(&format!("{name}@before-upgrade"))]
         );
     }
+    // Of a file that is gone, too. Those were offered on a volume only.
+    std::fs::remove_file(path("/d/file")).unwrap();
+    assert_eq!(following(&["cat", &path("/d/file@before-")]), [path("/d/file@before-upgrade")]);
 }
 
 /// The script for bash joins words again that bash splits at `@`, `:` and `=`, and replaces only the part

@@ -62,6 +62,24 @@ fn a_snapshot_is_forgotten() {
     ok(["check", volume]);
 }
 
+/// A volume whose image lies on a mounted volume is a volume like others. `forget` took the image for a file
+/// that is no volume, and refused it.
+#[test]
+fn a_volume_on_a_mounted_volume() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let inner = mount.directory.join("inner.yore");
+    let inner = text(&inner);
+    ok(["mkfs", inner, "--size", "16M", "--policy=none"]);
+    take(inner, "first");
+    assert_eq!(left(inner), "first");
+    ok(["forget", &format!("{inner}:/.@first")]);
+    assert_eq!(left(inner), "");
+    let message = fails(3, ["forget", &format!("{}:/.@first", text(&mount.directory.join("d/file")))]);
+    assert!(message.contains("is not a directory; name the one that it is in"), "{message}");
+    mount.umount();
+}
+
 /// A snapshot is forgotten by the name of the directory that it is of, and by no other.
 #[test]
 fn a_snapshot_is_named_by_its_own_directory() {

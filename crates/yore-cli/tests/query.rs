@@ -50,6 +50,8 @@ fn differences(first: &str, now: &str) {
     fails(3, ["diff", &format!("{now}@never-named")]);
     let message = fails(2, ["diff", &format!("{now}@5m")]);
     assert!(message.contains("5min or 5mon"), "{message}");
+    let message = fails(3, ["diff", now, &file(now)]);
+    assert!(message.contains("directories and files cannot be compared"), "{message}");
     fails(2, ["diff", "--stat", "-p", first]);
     fails(2, ["diff"]);
 
