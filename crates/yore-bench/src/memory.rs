@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
-use yore_fuse::{Granted, MountConfig};
+use yore_fuse::{no_attr, Granted, MountConfig};
 
 struct MemoryInode {
     attr: FileAttr,
@@ -59,6 +59,13 @@ impl MemoryFuse {
             Err(errno) => reply.error(errno),
         }
     }
+
+    fn attr(&self, outcome: Outcome<FileAttr>, reply: ReplyAttr) {
+        match outcome {
+            Ok(attr) => reply.attr(&self.config.timeout, &attr),
+            Err(errno) => reply.error(errno),
+        }
+    }
 }
 
 fn done(outcome: Outcome<()>, reply: ReplyEmpty) {
@@ -75,8 +82,6 @@ impl Tree {
         let now = SystemTime::now();
         let attr = FileAttr {
             ino: INodeNo(number),
-            size: 0,
-            blocks: 0,
             atime: now,
             mtime: now,
             ctime: now,
@@ -88,7 +93,7 @@ impl Tree {
             gid: owner.1,
             rdev,
             blksize: 4096,
-            flags: 0,
+            ..no_attr()
         };
         let inode = MemoryInode {
             attr,
@@ -107,6 +112,12 @@ impl Tree {
 
     fn find(&mut self, directory: u64, name: &[u8]) -> Outcome<u64> {
         self.inode(directory)?.names.get(name).map(|(_, inode)| *inode).ok_or(Errno::ENOENT)
+    }
+
+    /// The names of a directory behind a cookie, more than fit into any one reply.
+    fn names_behind(&mut self, directory: u64, cookie: u64) -> Outcome<Vec<(u64, Vec<u8>)>> {
+        let behind = self.inode(directory)?.order.range(cookie + 1..).take(8192);
+        Ok(behind.map(|(cookie, name)| (*cookie, name.clone())).collect())
     }
 
     fn put_name(&mut self, directory: u64, name: &[u8], inode: u64) -> Outcome<()> {
@@ -221,8 +232,7 @@ impl Filesystem for MemoryFuse {
         drop(tree);
         match found {
             Err(errno) if errno == Errno::ENOENT && self.config.negative_timeout > Duration::ZERO => {
-                let none = FileAttr { ino: INodeNo(0), ..absent() };
-                reply.entry(&self.config.negative_timeout, &none, Generation(0));
+                reply.entry(&self.config.negative_timeout, &no_attr(), Generation(0));
             }
             found => self.entry(found, reply),
         }
@@ -238,10 +248,7 @@ impl Filesystem for MemoryFuse {
 
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let attr = self.tree().inode(node.0).map(|i| i.attr);
-        match attr {
-            Ok(attr) => reply.attr(&self.config.timeout, &attr),
-            Err(errno) => reply.error(errno),
-        }
+        self.attr(attr, reply);
     }
 
     fn setattr(
@@ -279,10 +286,7 @@ impl Filesystem for MemoryFuse {
             *attr
         });
         drop(tree);
-        match attr {
-            Ok(attr) => reply.attr(&self.config.timeout, &attr),
-            Err(errno) => reply.error(errno),
-        }
+        self.attr(attr, reply);
     }
 
     fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
@@ -482,9 +486,8 @@ impl Filesystem for MemoryFuse {
 
     fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let mut tree = self.tree();
-        let names: Vec<(u64, Vec<u8>)> = match tree.inode(node.0) {
-            // More than fits into any one reply.
-            Ok(inode) => inode.order.range(offset + 1..).take(8192).map(|(c, n)| (*c, n.clone())).collect(),
+        let names = match tree.names_behind(node.0, offset) {
+            Ok(names) => names,
             Err(errno) => return reply.error(errno),
         };
         for (cookie, name) in names {
@@ -506,8 +509,8 @@ impl Filesystem for MemoryFuse {
         mut reply: ReplyDirectoryPlus,
     ) {
         let mut tree = self.tree();
-        let names: Vec<(u64, Vec<u8>)> = match tree.inode(node.0) {
-            Ok(inode) => inode.order.range(offset + 1..).take(8192).map(|(c, n)| (*c, n.clone())).collect(),
+        let names = match tree.names_behind(node.0, offset) {
+            Ok(names) => names,
             Err(errno) => return reply.error(errno),
         };
         for (cookie, name) in names {
@@ -533,25 +536,5 @@ impl Filesystem for MemoryFuse {
 
     fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
         reply.error(Errno::ENODATA);
-    }
-}
-
-fn absent() -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: SystemTime::UNIX_EPOCH,
-        mtime: SystemTime::UNIX_EPOCH,
-        ctime: SystemTime::UNIX_EPOCH,
-        crtime: SystemTime::UNIX_EPOCH,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
     }
 }

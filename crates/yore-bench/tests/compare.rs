@@ -1,6 +1,6 @@
 //! Small comparisons: they run on every file system this machine has, leave nothing behind, and report each.
 
-use yore_bench::{compare, CompareOptions, Micro, MicroStep, PostMark, Report, RivalKind};
+use yore_bench::{compare, CompareOptions, HistoryPart, Micro, MicroStep, PostMark, Report, RivalKind};
 
 fn tiny() -> Micro {
     Micro { files: 60, directories: 7, threads: vec![1, 2], ..Micro::default() }
@@ -36,7 +36,7 @@ fn assert_whole(report: &Report, rounds: usize) {
 #[test]
 fn every_target_is_reported() {
     let dir = tempfile::tempdir().unwrap();
-    let report = compare(&tiny(), &on(&RivalKind::ALL, dir.path())).unwrap();
+    let report = compare(&tiny(), &on(RivalKind::ALL, dir.path())).unwrap();
     let can_mount = rustix::process::geteuid().is_root() && std::path::Path::new("/dev/fuse").exists();
     if !can_mount {
         eprintln!("SKIPPED: mounting needs root and /dev/fuse");
@@ -89,4 +89,21 @@ fn postmark_leaves_nothing() {
         let options = CompareOptions { fresh, ..on(&[RivalKind::Library], dir.path()) };
         assert_whole(&compare(&postmark, &options).unwrap(), 2);
     }
+}
+
+/// The names are those that reports and command lines have always had.
+#[test]
+fn names_stay() {
+    let names: Vec<&str> = RivalKind::ALL.iter().map(|kind| kind.name()).collect();
+    let expected = "library library-none mount memory-fuse ext3 ext4 xfs btrfs fuse2fs";
+    assert_eq!(names.join(" "), expected);
+    let names: Vec<&str> = MicroStep::ALL.iter().map(|step| step.name()).collect();
+    let expected = "mkdir create readdir stat rename unlink write read unlink-written create-unlink durable";
+    assert_eq!(names.join(" "), expected);
+    let names: Vec<&str> = HistoryPart::ALL.iter().map(|part| part.name()).collect();
+    let expected =
+        "take meanwhile behind back large forget postmark metadata diff scattered mount beside usual";
+    assert_eq!(names.join(" "), expected);
+    assert_eq!(RivalKind::from_name("fuse2fs"), Some(RivalKind::Fuse2fs));
+    assert_eq!(RivalKind::from_name("Fuse2fs"), None);
 }

@@ -72,7 +72,7 @@ fn parts_can_be_chosen() {
     let history = History { parts: vec![HistoryPart::Back], ..tiny() };
     let report = history.run(&options(dir.path())).unwrap();
     assert_eq!(report.tables[0].rows.len(), 2);
-    for part in HistoryPart::ALL {
+    for &part in HistoryPart::ALL {
         assert_eq!(HistoryPart::from_name(part.name()), Some(part));
     }
     assert_eq!(HistoryPart::from_name("other"), None);

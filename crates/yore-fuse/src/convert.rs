@@ -86,7 +86,7 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
 
 /// A placeholder for attributes where the protocol wants some but none exist: a name that does not exist
 /// (node 0).
-pub(crate) fn no_attr() -> FileAttr {
+pub fn no_attr() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
         size: 0,

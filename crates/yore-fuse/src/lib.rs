@@ -64,6 +64,7 @@ mod snapdir;
 mod tuning;
 
 pub use config::{Granted, MountConfig, PastAccess};
+pub use convert::no_attr;
 pub use errno::errno;
 pub use error::{MountError, NoticeError, SessionError, UnmountError};
 pub use mountpoint::{mounted_at, unmount_at, MountedAt};

@@ -2,9 +2,11 @@
 
 use crate::report::TargetInfo;
 use std::path::PathBuf;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// A kind of file system to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum RivalKind {
     /// The library in the measuring process.
     Library,
@@ -28,36 +30,16 @@ pub enum RivalKind {
 
 impl RivalKind {
     /// All of them, in the order of reports.
-    pub const ALL: [RivalKind; 9] = [
-        RivalKind::Library,
-        RivalKind::LibraryNone,
-        RivalKind::Mount,
-        RivalKind::MemoryFuse,
-        RivalKind::Ext3,
-        RivalKind::Ext4,
-        RivalKind::Xfs,
-        RivalKind::Btrfs,
-        RivalKind::Fuse2fs,
-    ];
+    pub const ALL: &[RivalKind] = RivalKind::VARIANTS;
 
     /// Its name on the command line and in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            RivalKind::Library => "library",
-            RivalKind::LibraryNone => "library-none",
-            RivalKind::Mount => "mount",
-            RivalKind::MemoryFuse => "memory-fuse",
-            RivalKind::Ext3 => "ext3",
-            RivalKind::Ext4 => "ext4",
-            RivalKind::Xfs => "xfs",
-            RivalKind::Btrfs => "btrfs",
-            RivalKind::Fuse2fs => "fuse2fs",
-        }
+        self.into()
     }
 
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<RivalKind> {
-        RivalKind::ALL.into_iter().find(|kind| kind.name() == name)
+        name.parse().ok()
     }
 
     /// How a report describes it.

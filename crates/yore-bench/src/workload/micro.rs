@@ -10,19 +10,21 @@
 //! at once deleted (Journaling versus Soft Updates §7.2); files of 4 KiB, each made durable before the next
 //! (the cost of fsync).
 
-use super::steps::{noise, timed};
+use super::steps::{check, check_size, noise, timed};
 use crate::compare::{Benchmark, Subject};
 use crate::report::Column;
 use crate::rival::OnTarget;
-use crate::{BenchError, Result, Target};
+use crate::{Result, Target};
 use std::sync::Barrier;
 use std::time::Instant;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Bytes of each durable file.
 const DURABLE_BYTES: usize = 4096;
 
 /// A step of [`Micro`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum MicroStep {
     /// Directories made within the directories, a tenth as many as files.
     Mkdir,
@@ -50,40 +52,16 @@ pub enum MicroStep {
 
 impl MicroStep {
     /// All, in the order in which they run.
-    pub const ALL: [MicroStep; 11] = [
-        MicroStep::Mkdir,
-        MicroStep::Create,
-        MicroStep::Readdir,
-        MicroStep::Stat,
-        MicroStep::Rename,
-        MicroStep::Unlink,
-        MicroStep::Write,
-        MicroStep::Read,
-        MicroStep::UnlinkWritten,
-        MicroStep::CreateUnlink,
-        MicroStep::Durable,
-    ];
+    pub const ALL: &[MicroStep] = MicroStep::VARIANTS;
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            MicroStep::Mkdir => "mkdir",
-            MicroStep::Create => "create",
-            MicroStep::Readdir => "readdir",
-            MicroStep::Stat => "stat",
-            MicroStep::Rename => "rename",
-            MicroStep::Unlink => "unlink",
-            MicroStep::Write => "write",
-            MicroStep::Read => "read",
-            MicroStep::UnlinkWritten => "unlink-written",
-            MicroStep::CreateUnlink => "create-unlink",
-            MicroStep::Durable => "durable",
-        }
+        self.into()
     }
 
     /// The step of that name.
     pub fn from_name(name: &str) -> Option<MicroStep> {
-        MicroStep::ALL.into_iter().find(|step| step.name() == name)
+        name.parse().ok()
     }
 
     fn heading(self) -> &'static str {
@@ -162,7 +140,7 @@ impl Benchmark for Micro {
 
 impl Micro {
     fn reported(&self) -> impl Iterator<Item = MicroStep> + '_ {
-        MicroStep::ALL.into_iter().filter(|step| self.steps.contains(step))
+        MicroStep::ALL.iter().copied().filter(|step| self.steps.contains(step))
     }
 }
 
@@ -258,7 +236,7 @@ impl<T: Target> Work<'_, T> {
     fn run(&self) -> Result<Vec<Span>> {
         let mut spans = Vec::new();
         let mut outcome = Ok(());
-        for step in MicroStep::ALL {
+        for &step in MicroStep::ALL {
             if !self.needed(step) {
                 continue;
             }
@@ -345,10 +323,7 @@ impl<T: Target> Work<'_, T> {
             listed += self.target.list(&self.dirs[directory])?;
         }
         let least = self.share.old.len();
-        if listed < least {
-            let (found, expected) = (format!("{listed} names listed"), format!("at least {least}"));
-            return Err(BenchError::Wrong { found, expected });
-        }
+        check(listed >= least, format_args!("{listed} names listed"), format_args!("at least {least}"))?;
         Ok(listed)
     }
 
@@ -379,14 +354,4 @@ impl<T: Target> Work<'_, T> {
 
 fn each(count: usize, step: impl FnMut(usize) -> Result<()>) -> Result<usize> {
     timed(count, step).map(|_| count)
-}
-
-fn check_size(found: u64, expected: u64) -> Result<()> {
-    match found == expected {
-        true => Ok(()),
-        false => Err(BenchError::Wrong {
-            found: format!("a file of {found} bytes"),
-            expected: format!("one of {expected} bytes"),
-        }),
-    }
 }

@@ -11,11 +11,11 @@
 //! The transactions depend on the seed alone, so all file systems and rounds get the same ones. They are
 //! drawn before the clock starts ([`Plan`]), and so is the data.
 
-use super::steps::{noise, timed};
+use super::steps::{check, noise, timed};
 use crate::compare::{Benchmark, Subject};
 use crate::report::{Column, Unit};
 use crate::rival::OnTarget;
-use crate::{BenchError, Result, Target};
+use crate::{Result, Target};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::time::Instant;
@@ -338,12 +338,7 @@ impl<'r, T: Target> Run<'r, T> {
                 break;
             }
         }
-        match at {
-            0 => {
-                Err(BenchError::Wrong { found: "an empty file".into(), expected: "what was written".into() })
-            }
-            _ => Ok(()),
-        }
+        check(at > 0, format_args!("an empty file"), format_args!("what was written"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What workloads consist of: steps in a row under the clock, and bytes to write.
 
-use crate::Result;
+use crate::{BenchError, Result};
+use std::fmt::Arguments;
 use std::time::Instant;
 
 /// Seconds that `step` takes for 0, 1, …, `count` − 1, one after the other.
@@ -10,6 +11,19 @@ pub(crate) fn timed(count: usize, mut step: impl FnMut(usize) -> Result<()>) -> 
         step(i)?;
     }
     Ok(start.elapsed().as_secs_f64())
+}
+
+/// An error that says what was found and what was expected, unless it is right.
+pub(crate) fn check(is_right: bool, found: Arguments<'_>, expected: Arguments<'_>) -> Result<()> {
+    match is_right {
+        true => Ok(()),
+        false => Err(BenchError::Wrong { found: found.to_string(), expected: expected.to_string() }),
+    }
+}
+
+/// Likewise for the size of a file.
+pub(crate) fn check_size(found: u64, expected: u64) -> Result<()> {
+    check(found == expected, format_args!("a file of {found} bytes"), format_args!("one of {expected} bytes"))
 }
 
 /// Bytes that do not compress, from a seed.

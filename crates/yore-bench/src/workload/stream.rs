@@ -8,11 +8,11 @@
 //!
 //! The random places are the same for all. Only root can drop the page cache, so only root can run this.
 
-use super::steps::{noise, timed};
+use super::steps::{check, noise, timed};
 use crate::compare::{Benchmark, Subject};
 use crate::report::Column;
 use crate::rival::{check_can_drop_caches, OnTarget, RivalKind};
-use crate::{BenchError, Result, Target};
+use crate::{Result, Target};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -153,11 +153,5 @@ impl OnTarget for Run<'_> {
 }
 
 fn full(found: usize, expected: usize) -> Result<()> {
-    match found == expected {
-        true => Ok(()),
-        false => Err(BenchError::Wrong {
-            found: format!("a read of {found} bytes"),
-            expected: format!("{expected} bytes"),
-        }),
-    }
+    check(found == expected, format_args!("a read of {found} bytes"), format_args!("{expected} bytes"))
 }

@@ -311,19 +311,19 @@ fn targets(name: &str) -> Result<Targets, String> {
     if name == "all" {
         return Ok(Targets(RivalKind::ALL.to_vec()));
     }
-    let names = || RivalKind::ALL.map(RivalKind::name).join(", ");
+    let names = || RivalKind::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
     RivalKind::from_name(name)
         .map(|kind| Targets(vec![kind]))
         .ok_or_else(|| format!("there is no target {name:?}; choose of {}, all", names()))
 }
 
 fn step(name: &str) -> Result<MicroStep, String> {
-    let names = || MicroStep::ALL.map(MicroStep::name).join(", ");
+    let names = || MicroStep::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
     MicroStep::from_name(name).ok_or_else(|| format!("there is no step {name:?}; choose of {}", names()))
 }
 
 fn part(name: &str) -> Result<HistoryPart, String> {
-    let names = || HistoryPart::ALL.map(HistoryPart::name).join(", ");
+    let names = || HistoryPart::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
     HistoryPart::from_name(name).ok_or_else(|| format!("there is no part {name:?}; choose of {}", names()))
 }
 

@@ -2,11 +2,10 @@
 //!
 //! Every version was written once, a snapshot was taken of it, and it contains its number, which is checked.
 
-use super::run::{turns, Goal, Line, Run};
+use super::run::{medians, Goal, Line, Run};
 use super::volume::Volume;
 use crate::report::Unit;
-use crate::stats::median;
-use crate::workload::steps::timed;
+use crate::workload::steps::{check, timed};
 use crate::{BenchError, Result, Target};
 use yore_fs::{EventNo, View};
 
@@ -39,19 +38,13 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
             // Warm.
             then().and_then(|()| now())?;
             let count = run.history.reads.div_ceil(TURNS);
-            let mut times: [Vec<f64>; 2] = Default::default();
-            for turn in 0..TURNS {
-                for side in turns(round + turn) {
-                    let seconds = match side {
-                        0 => timed(count, |_| then())?,
-                        _ => timed(count, |_| now())?,
-                    };
-                    times[side].push(seconds / count as f64);
-                }
-            }
-            for (samples, times) in line.samples.iter_mut().zip(&times) {
-                samples.push(median(times));
-            }
+            line.push(medians(round, TURNS, |side| {
+                let seconds = match side {
+                    0 => timed(count, |_| then())?,
+                    _ => timed(count, |_| now())?,
+                };
+                Ok(seconds / count as f64)
+            })?);
         }
     }
     volume.end()?;
@@ -81,11 +74,6 @@ fn read(view: &View, version: usize) -> Result<()> {
     let node =
         view.lookup(view.root(), NAME.as_bytes()).map_err(BenchError::library("looking up a version"))?;
     let count = node.read(0, &mut buffer).map_err(BenchError::library("reading a version"))?;
-    match count == BYTES && buffer[..8] == (version as u64).to_le_bytes() {
-        true => Ok(()),
-        false => Err(BenchError::Wrong {
-            found: format!("{count} bytes of another version"),
-            expected: format!("version {version}"),
-        }),
-    }
+    let is_right = count == BYTES && buffer[..8] == (version as u64).to_le_bytes();
+    check(is_right, format_args!("{count} bytes of another version"), format_args!("version {version}"))
 }

@@ -18,11 +18,11 @@
 
 use super::mail;
 use super::run::{Goal, Line, Run};
-use super::volume::Volume;
+use super::volume::{unmount, Volume};
 use crate::report::Unit;
 use crate::target::SystemTarget;
 use crate::workload::postmark::{Plan, PostMark, Run as Transactions};
-use crate::workload::steps::noise;
+use crate::workload::steps::{check_size, noise};
 use crate::{BenchError, CompareOptions, Result, Target};
 use rustix::fs::{Advice, Mode, OFlags};
 use std::fs::{self, File};
@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use yore_fs::{EventNo, InodeNo, PinnedBy, View};
-use yore_fuse::{MountConfig, Session, UnmountHow};
+use yore_fuse::{MountConfig, Session};
 
 /// Bytes of each file of the pool.
 const BYTES: usize = 4096;
@@ -94,10 +94,6 @@ enum Until {
     Count(usize),
 }
 
-fn failed(what: &str) -> impl FnOnce(std::io::Error) -> BenchError {
-    BenchError::system(what.to_string())
-}
-
 /// The rows; none if nothing can be mounted, with the reason.
 pub(super) fn measure(run: &Run<'_>) -> Result<std::result::Result<Vec<Line>, String>> {
     if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
@@ -151,15 +147,14 @@ struct Live {
 impl Live {
     fn new(run: &Run<'_>) -> Result<Live> {
         let pool = Pool { files: run.history.live.max(1), directories: run.history.directories.max(1) };
-        let volume = Volume::make(run.options, run.dir, "beside")?;
-        let dirs = volume.directories(pool.directories)?;
+        let volume = Volume::make(run.options, run.dir, "beside")?.with_dirs(pool.directories)?;
         let write = |seed: u64, created: bool| -> Result<()> {
             let data = noise(BYTES, seed);
             for i in 0..pool.files {
                 let (dir, name) = pool.file(i);
                 let file = match created {
-                    false => volume.target.create(&dirs[dir], &name)?,
-                    true => volume.target.open(&dirs[dir], &name)?,
+                    false => volume.target.create(&volume.dirs[dir], &name)?,
+                    true => volume.target.open(&volume.dirs[dir], &name)?,
                 };
                 volume.target.write_at(&file, 0, &data)?;
             }
@@ -168,11 +163,10 @@ impl Live {
         write(1, false)?;
         let event = volume.snapshot(false)?;
         write(2, true)?;
-        drop(dirs);
         let (view, image) = volume.into_parts();
         let make = |name: &str| {
             let path = run.dir.join(name);
-            fs::create_dir(&path).map(|()| path).map_err(failed("making a mount point"))
+            fs::create_dir(&path).map(|()| path).map_err(BenchError::system("making a mount point"))
         };
         let mountpoint = make("present")?;
         let most = OTHERS.iter().map(|others| others.mounts()).max().unwrap_or(0);
@@ -230,7 +224,7 @@ impl Live {
             let target = SystemTarget::new(mountpoint)?;
             target.list(&target.root()?)?;
         }
-        beside.sessions.drain(others.mounts()..).try_for_each(end)?;
+        beside.sessions.drain(others.mounts()..).try_for_each(unmount)?;
         beside.reader = match others {
             Others::Idle(_) => None,
             Others::PastRead => Some(Reader::start(&self.beside[0], &self.pool)?),
@@ -240,12 +234,12 @@ impl Live {
     }
 
     fn end(self) -> Result<()> {
-        end(self.session)?;
+        unmount(self.session)?;
         drop(self.view);
         for mountpoint in self.beside.iter().chain([&self.mountpoint]) {
-            fs::remove_dir(mountpoint).map_err(failed("removing a mount point"))?;
+            fs::remove_dir(mountpoint).map_err(BenchError::system("removing a mount point"))?;
         }
-        fs::remove_file(&self.image).map_err(failed("removing the image"))
+        fs::remove_file(&self.image).map_err(BenchError::system("removing the image"))
     }
 }
 
@@ -273,16 +267,9 @@ struct Beside {
 impl Beside {
     fn end(self) -> Result<()> {
         let read = self.reader.map_or(Ok(()), Reader::end);
-        self.sessions.into_iter().try_for_each(end)?;
+        self.sessions.into_iter().try_for_each(unmount)?;
         read
     }
-}
-
-/// Unmounts.
-fn end(session: Session) -> Result<()> {
-    session.handle().unmount(UnmountHow::Idle)?;
-    session.wait()?;
-    Ok(())
 }
 
 /// Reads files of the pool below a directory, over and over.
@@ -305,7 +292,7 @@ impl Reader {
             Ok(())
         };
         let thread = std::thread::Builder::new().name("reader".into()).spawn(read);
-        Ok(Reader { thread: Some(thread.map_err(failed("starting a thread"))?), stop })
+        Ok(Reader { thread: Some(thread.map_err(BenchError::system("starting a thread"))?), stop })
     }
 
     fn end(mut self) -> Result<()> {
@@ -348,16 +335,10 @@ fn read_all(target: &SystemTarget, pool: &Pool, stop: &AtomicBool) -> Result<()>
 /// Opens a file of the pool for reading, drops the kernel's cache of it, and reads it.
 fn read_file(target: &SystemTarget, dir: &OwnedFd, name: &str, buffer: &mut [u8]) -> Result<()> {
     let file = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| failed("opening a file")(error.into()))?;
+        .map_err(|error| BenchError::system("opening a file")(error.into()))?;
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
-        .map_err(|error| failed("dropping what is cached of a file")(error.into()))?;
-    match target.read_at(&file, 0, buffer)? {
-        BYTES => Ok(()),
-        other => Err(BenchError::Wrong {
-            found: format!("a file of {other} bytes"),
-            expected: format!("one of {BYTES} bytes"),
-        }),
-    }
+        .map_err(|error| BenchError::system("dropping what is cached of a file")(error.into()))?;
+    check_size(target.read_at(&file, 0, buffer)? as u64, BYTES as u64)
 }
 
 /// What is done on the mount of the present.

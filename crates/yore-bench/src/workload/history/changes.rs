@@ -4,17 +4,14 @@
 //! The same files were also changed before the first snapshot and after the second. The differences are
 //! computed once before the clock starts, so that everything they read is in memory.
 
-use super::run::{turns, Goal, Line, Run};
+use super::run::{medians, Goal, Line, Run};
 use super::volume::Volume;
 use crate::report::Unit;
-use crate::stats::median;
-use crate::workload::steps::{noise, timed};
+use crate::workload::steps::{check, noise, timed};
 use crate::{BenchError, Result, Target as _};
 use std::ops::ControlFlow;
-use yore_fs::{EventNo, Node};
+use yore_fs::EventNo;
 
-/// Files per directory.
-const PER_DIRECTORY: usize = 1000;
 /// Turns in a round, and comparisons in a turn.
 const TURNS: usize = 10;
 const COMPARISONS: usize = 5;
@@ -24,24 +21,17 @@ const GOAL: f64 = 50e-3;
 /// A volume with files, and two snapshots between which some of them changed.
 struct Changed {
     volume: Volume,
-    dirs: Vec<Node>,
     events: [EventNo; 2],
     changes: usize,
 }
 
 impl Changed {
     fn new(run: &Run<'_>, name: &str, files: usize, changes: usize) -> Result<Changed> {
-        let volume = Volume::make(run.options, run.dir, name)?;
-        let dirs = volume.directories(files.div_ceil(PER_DIRECTORY))?;
-        for i in 0..files {
-            volume.target.create(&dirs[i / PER_DIRECTORY], &i.to_string())?;
-        }
-        volume.target.sync()?;
+        let volume = Volume::make(run.options, run.dir, name)?.with_files(files)?;
         let data = noise(4096, 1);
         let change = || -> Result<()> {
             for i in (0..files).step_by((files / changes).max(1)).take(changes) {
-                let file = volume.target.open(&dirs[i / PER_DIRECTORY], &i.to_string())?;
-                volume.target.write_at(&file, 0, &data)?;
+                volume.overwrite(i, &data)?;
             }
             Ok(())
         };
@@ -52,7 +42,7 @@ impl Changed {
         let to = volume.snapshot(false)?;
         change()?;
         volume.target.sync()?;
-        Ok(Changed { volume, dirs, events: [from, to], changes })
+        Ok(Changed { volume, events: [from, to], changes })
     }
 
     /// Compares, and counts the results.
@@ -64,18 +54,8 @@ impl Changed {
             ControlFlow::Continue(())
         })
         .map_err(BenchError::library("comparing two snapshots"))?;
-        match found == self.changes {
-            true => Ok(()),
-            false => Err(BenchError::Wrong {
-                found: format!("{found} differences"),
-                expected: format!("{} changed files", self.changes),
-            }),
-        }
-    }
-
-    fn end(self) -> Result<()> {
-        drop(self.dirs);
-        self.volume.end()
+        let expected = format_args!("{} changed files", self.changes);
+        check(found == self.changes, format_args!("{found} differences"), expected)
     }
 }
 
@@ -87,18 +67,13 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     let sides = [Changed::new(run, "many", files, changes)?, Changed::new(run, "few", changes, changes)?];
     for round in run.rounds() {
         let round = round?;
-        let mut times: [Vec<f64>; 2] = Default::default();
         sides.iter().try_for_each(Changed::compare)?;
-        for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
-            let seconds = timed(COMPARISONS, |_| sides[side].compare())?;
-            times[side].push(seconds / COMPARISONS as f64);
-        }
-        for (samples, times) in line.samples.iter_mut().zip(&times) {
-            samples.push(median(times));
-        }
+        line.push(medians(round, TURNS, |side| {
+            Ok(timed(COMPARISONS, |_| sides[side].compare())? / COMPARISONS as f64)
+        })?);
     }
     for side in sides {
-        side.end()?;
+        side.volume.end()?;
     }
     Ok(vec![line])
 }

@@ -11,7 +11,7 @@ use crate::workload::steps::noise;
 use crate::{Result, Target};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use yore_fs::{EventNo, Node};
+use yore_fs::EventNo;
 
 /// Bytes of each file that was changed before the snapshots.
 const BYTES: usize = 4096;
@@ -22,7 +22,6 @@ const UNKNOWN: f64 = 1.0;
 /// A volume with snapshots.
 struct Past {
     volume: Volume,
-    dirs: Vec<Node>,
     events: Vec<EventNo>,
 }
 
@@ -53,7 +52,7 @@ pub(super) fn measure(run: &Run<'_>) -> Result<(Line, String)> {
             past.volume.target.sync()?;
         }
         for past in pasts {
-            past.end()?;
+            past.volume.end()?;
         }
     }
     let note = format!(
@@ -68,12 +67,11 @@ pub(super) fn measure(run: &Run<'_>) -> Result<(Line, String)> {
 impl Past {
     fn new(run: &Run<'_>, name: &str) -> Result<Past> {
         let history = run.history;
-        let volume = Volume::make(run.options, run.dir, name)?;
-        let dirs = volume.directories(history.directories.max(1))?;
+        let volume = Volume::make(run.options, run.dir, name)?.with_dirs(history.directories.max(1))?;
         let data = noise(BYTES, 1);
         let mut files = Vec::new();
         for i in 0..history.live.max(1) {
-            let file = volume.target.create(&dirs[i % dirs.len()], &format!("file{i}"))?;
+            let file = volume.target.create(&volume.dirs[i % volume.dirs.len()], &format!("file{i}"))?;
             volume.target.write_at(&file, 0, &data)?;
             files.push(file);
         }
@@ -86,7 +84,7 @@ impl Past {
             events.push(volume.snapshot(false)?);
         }
         volume.target.sync()?;
-        Ok(Past { volume, dirs, events })
+        Ok(Past { volume, events })
     }
 
     /// Creates and at once removes files while another thread forgets all events. Returns how many files, and
@@ -108,10 +106,10 @@ impl Past {
 
     /// The same until `done` of the seconds that have passed.
     fn create_and_unlink(&self, done: impl Fn(f64) -> bool) -> Result<(usize, f64)> {
-        let (target, start) = (&self.volume.target, Instant::now());
+        let (Volume { target, dirs, .. }, start) = (&self.volume, Instant::now());
         let mut count = 0;
         loop {
-            let dir = &self.dirs[count % self.dirs.len()];
+            let dir = &dirs[count % dirs.len()];
             let name = format!("new{count}");
             drop(target.create(dir, &name)?);
             target.unlink(dir, &name)?;
@@ -121,10 +119,5 @@ impl Past {
                 return Ok((count, seconds));
             }
         }
-    }
-
-    fn end(self) -> Result<()> {
-        drop(self.dirs);
-        self.volume.end()
     }
 }

@@ -5,14 +5,14 @@
 //! turns have left than on the snapshot. Its image is not sparse, because otherwise the host would have to
 //! find places for the blocks that a snapshot keeps.
 
-use super::run::{turns, Goal, Line, Run};
+use super::run::{medians, Goal, Line, Run};
 use super::volume::Volume;
 use crate::report::Unit;
-use crate::stats::median;
-use crate::workload::steps::{noise, timed};
+use crate::workload::steps::{check, noise, timed};
 use crate::{BenchError, Result, Target};
 use rand::seq::SliceRandom as _;
 use rand::SeedableRng as _;
+use std::time::Instant;
 use yore_fs::View;
 
 /// Bytes of each sequential read and write, and of each random write.
@@ -50,53 +50,47 @@ fn read(run: &Run<'_>, pieces: usize) -> Result<Line> {
     let temperature = if run.cold { "cold" } else { "opened anew" };
     let measure = format!("reading {pieces} MiB, the old version / the live one, {temperature}");
     let mut line = Line::new(measure, Unit::BytesPerSecond, Goal::Ratio(0.95));
-    let mut volume = Volume::make(run.options, run.dir, "read")?;
+    let volume = Volume::make(run.options, run.dir, "read")?;
     volume.target.create(&volume.target.root()?, NAME)?;
     write(&volume, pieces, &version(0))?;
     volume.target.sync()?;
     let event = volume.snapshot(true)?;
     write(&volume, pieces, &version(1))?;
     volume.target.sync()?;
+    let mut volume = Some(volume);
     for round in run.rounds() {
         let round = round?;
-        let mut seconds: [Vec<f64>; 2] = Default::default();
-        for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
-            volume = volume.reopen(run.cold)?;
-            seconds[side].push(match side {
-                0 => read_all(&volume.target.view().as_of(event), pieces, 0)?,
-                _ => read_all(volume.target.view(), pieces, 1)?,
-            });
-        }
-        for (samples, seconds) in line.samples.iter_mut().zip(&seconds) {
-            samples.push((pieces * LARGE) as f64 / median(seconds));
-        }
+        let seconds = medians(round, TURNS, |side| {
+            let reopened = volume.take().expect("it is put back").reopen(run.cold)?;
+            let volume = volume.insert(reopened);
+            match side {
+                0 => read_all(&volume.target.view().as_of(event), NAME, pieces, Some(0)),
+                _ => read_all(volume.target.view(), NAME, pieces, Some(1)),
+            }
+        })?;
+        line.push(seconds.map(|seconds| (pieces * LARGE) as f64 / seconds));
     }
-    volume.end()?;
+    volume.map_or(Ok(()), Volume::end)?;
     Ok(line)
 }
 
-/// Seconds to open the file and to read it from start to end.
-fn read_all(view: &View, pieces: usize, version: u8) -> Result<f64> {
+/// Seconds to open the file and to read it from start to end; all of it must be of this version, if one is
+/// given.
+pub(super) fn read_all(view: &View, name: &str, pieces: usize, version: Option<u8>) -> Result<f64> {
     let mut buffer = vec![0; LARGE];
-    let mut node = None;
-    timed(pieces, |i| {
-        let node = match &mut node {
-            Some(node) => node,
-            none => none.insert(
-                view.lookup(view.root(), NAME.as_bytes())
-                    .map_err(BenchError::library("looking up a file"))?,
-            ),
-        };
-        let count =
-            node.read((i * LARGE) as u64, &mut buffer).map_err(BenchError::library("reading a file"))?;
-        match count == LARGE && buffer[0] == version {
-            true => Ok(()),
-            false => Err(BenchError::Wrong {
-                found: format!("{count} bytes of version {}", buffer[0]),
-                expected: format!("{LARGE} of version {version}"),
-            }),
-        }
-    })
+    let start = Instant::now();
+    let node = view.lookup(view.root(), name.as_bytes()).map_err(BenchError::library("looking up a file"))?;
+    for i in 0..pieces {
+        let offset = (i * LARGE) as u64;
+        let count = node.read(offset, &mut buffer).map_err(BenchError::library("reading a file"))?;
+        let expected = version.unwrap_or(buffer[0]);
+        check(
+            count == LARGE && buffer[0] == expected,
+            format_args!("{count} bytes of version {}", buffer[0]),
+            format_args!("{LARGE} of version {expected}"),
+        )?;
+    }
+    Ok(start.elapsed().as_secs_f64())
 }
 
 fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
@@ -121,8 +115,7 @@ fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
         let round = round?;
         for (order, line) in lines.iter_mut().enumerate() {
             let count = if order == 0 { pieces } else { offsets.len() };
-            let mut seconds: [Vec<f64>; 2] = Default::default();
-            for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
+            let seconds = medians(round, TURNS, |side| {
                 run.options.check_stop()?;
                 let volume = Volume::make_written(run.dir, "overwrite", 2 * bytes + SPARE)?;
                 volume.target.create(&volume.target.root()?, NAME)?;
@@ -132,18 +125,17 @@ fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
                     volume.snapshot(true)?;
                 }
                 let file = volume.target.open(&volume.target.root()?, NAME)?;
-                seconds[side].push(timed(count + 1, |i| match (order, offsets.get(i)) {
+                let seconds = timed(count + 1, |i| match (order, offsets.get(i)) {
                     _ if i == count => volume.target.sync(),
                     (1, Some(offset)) => volume.target.write_at(&file, *offset, &data[..SMALL]),
                     _ => volume.target.write_at(&file, (i * LARGE) as u64, &data),
-                })?);
+                })?;
                 drop(file);
                 volume.end()?;
-            }
+                Ok(seconds)
+            })?;
             let done = if order == 0 { bytes as f64 } else { count as f64 };
-            for (samples, seconds) in line.samples.iter_mut().zip(&seconds) {
-                samples.push(done / median(seconds));
-            }
+            line.push(seconds.map(|seconds| done / seconds));
         }
     }
     Ok(lines)

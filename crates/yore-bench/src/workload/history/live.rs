@@ -13,8 +13,8 @@
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
 use crate::report::Unit;
-use crate::workload::steps::noise;
-use crate::{BenchError, Result, Target};
+use crate::workload::steps::{check_size, noise};
+use crate::{Result, Target};
 use std::time::{Duration, Instant};
 use yore_fs::Node;
 
@@ -67,7 +67,6 @@ enum Until {
 /// A volume with a pool of files.
 struct Tree {
     volume: Volume,
-    dirs: Vec<Node>,
     /// Both names of each file of the pool, used in turns.
     names: [Vec<String>; 2],
     data: Vec<u8>,
@@ -107,7 +106,7 @@ pub(super) fn measure(run: &Run<'_>, past: Past) -> Result<Vec<Line>> {
             }
         }
         for tree in trees {
-            tree.end()?;
+            tree.volume.end()?;
         }
     }
     Ok(lines.into())
@@ -116,12 +115,10 @@ pub(super) fn measure(run: &Run<'_>, past: Past) -> Result<Vec<Line>> {
 impl Tree {
     /// With this many snapshots, each after a change.
     fn new(run: &Run<'_>, name: &str, snapshots: usize) -> Result<Tree> {
-        let volume = Volume::make(run.options, run.dir, name)?;
-        let dirs = volume.directories(run.history.directories.max(1))?;
+        let volume = Volume::make(run.options, run.dir, name)?.with_dirs(run.history.directories.max(1))?;
         let names = |prefix: &str| (0..run.history.live.max(1)).map(|i| format!("{prefix}{i:07}")).collect();
         let mut tree = Tree {
             volume,
-            dirs,
             names: [names("file"), names("renamed")],
             data: noise(BYTES, 1),
             buffer: vec![0; BYTES],
@@ -160,7 +157,7 @@ impl Tree {
     }
 
     fn dir(&self, i: usize) -> &Node {
-        &self.dirs[i % self.dirs.len()]
+        &self.volume.dirs[i % self.volume.dirs.len()]
     }
 
     /// Runs a step, with a snapshot at each interval. Returns the number of operations, and the seconds they
@@ -197,7 +194,7 @@ impl Tree {
     fn operate(&mut self, step: Step, i: usize) -> Result<()> {
         let files = self.names[0].len();
         let (target, file, pass) = (&self.volume.target, i % files, i / files);
-        let dir = &self.dirs[file % self.dirs.len()];
+        let dir = self.dir(file);
         match step {
             Step::Create | Step::Unlink => {
                 let name = format!("new{i:08}");
@@ -208,13 +205,7 @@ impl Tree {
             }
             Step::Read => {
                 let node = target.open(dir, &self.names[0][file])?;
-                match target.read_at(&node, 0, &mut self.buffer)? {
-                    BYTES => Ok(()),
-                    other => Err(BenchError::Wrong {
-                        found: format!("a file of {other} bytes"),
-                        expected: format!("one of {BYTES} bytes"),
-                    }),
-                }
+                check_size(target.read_at(&node, 0, &mut self.buffer)? as u64, BYTES as u64)
             }
             Step::Overwrite => {
                 let node = target.open(dir, &self.names[0][file])?;
@@ -225,10 +216,5 @@ impl Tree {
                 target.rename(dir, from, dir, to)
             }
         }
-    }
-
-    fn end(self) -> Result<()> {
-        drop(self.dirs);
-        self.volume.end()
     }
 }

@@ -6,7 +6,6 @@ use crate::report::Unit;
 use crate::workload::postmark::{Plan, PostMark, Run as Transactions, Step};
 use crate::{Result, Target as _};
 use std::time::{Duration, Instant};
-use yore_fs::Node;
 
 /// How often a snapshot is taken; the first one at once.
 const EVERY: Duration = Duration::from_secs(1);
@@ -21,15 +20,6 @@ pub(super) fn options(transactions: usize) -> PostMark {
     PostMark { transactions, files: share(preset.files), directories: share(preset.directories), ..preset }
 }
 
-/// A volume with the pool, and the directories that hold it.
-fn with_pool(run: &Run<'_>, options: &PostMark, plan: &Plan, name: &str) -> Result<(Volume, Vec<Node>)> {
-    let volume = Volume::make(run.options, run.dir, name)?;
-    let dirs = volume.directories(options.directories)?;
-    Transactions::new(options, plan, &volume.target, &dirs).all(&plan.pool)?;
-    volume.target.sync()?;
-    Ok((volume, dirs))
-}
-
 /// Transactions a second.
 pub(super) fn speed(run: &Run<'_>) -> Result<Vec<Line>> {
     let options = options(run.history.transactions);
@@ -38,16 +28,16 @@ pub(super) fn speed(run: &Run<'_>) -> Result<Vec<Line>> {
     let mut line = Line::new(measure, Unit::PerSecond, Goal::Ratio(0.95));
     for round in run.rounds() {
         for side in turns(round?) {
-            let (volume, dirs) = with_pool(run, &options, &plan, "mail")?;
-            let seconds = {
-                let mut transactions = Transactions::new(&options, &plan, &volume.target, &dirs);
-                match side {
-                    0 => with_snapshots(run, &mut transactions, &volume, &plan.transactions)?,
-                    _ => transactions.all(&plan.transactions)?,
-                }
+            let volume = Volume::make(run.options, run.dir, "mail")?.with_dirs(options.directories)?;
+            let mut transactions = Transactions::new(&options, &plan, &volume.target, &volume.dirs);
+            transactions.all(&plan.pool)?;
+            volume.target.sync()?;
+            let seconds = match side {
+                0 => with_snapshots(run, &mut transactions, &volume, &plan.transactions)?,
+                _ => transactions.all(&plan.transactions)?,
             };
             line.samples[side].push(plan.transactions.len() as f64 / 2.0 / seconds);
-            drop(dirs);
+            drop(transactions);
             volume.end()?;
         }
     }

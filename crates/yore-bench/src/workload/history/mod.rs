@@ -61,7 +61,7 @@ impl History {
             notes.push("The large file was read after the volume was opened anew, but from the host's cache: root could drop it.".into());
         }
         let mut lines = Vec::new();
-        for part in HistoryPart::ALL.into_iter().filter(|part| self.parts.contains(part)) {
+        for part in HistoryPart::ALL.iter().copied().filter(|part| self.parts.contains(part)) {
             lines.extend(match part {
                 HistoryPart::Take => takes::measure(&run)?,
                 HistoryPart::Meanwhile => live::measure(&run, live::Past::Meanwhile)?,

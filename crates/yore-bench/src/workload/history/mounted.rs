@@ -8,11 +8,10 @@ use super::volume::Volume;
 use crate::report::Unit;
 use crate::stats::percentile;
 use crate::{BenchError, Result};
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
 use yore_control::{Client as _, Mounted, Take};
-use yore_fuse::{MountConfig, UnmountHow};
 
 /// Turns in a round.
 const TURNS: usize = 20;
@@ -24,28 +23,15 @@ pub(super) fn measure(run: &Run<'_>) -> Result<std::result::Result<Line, String>
     if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
         return Ok(Err(format!("Snapshots through a mount were not taken: /dev/fuse: {error}.")));
     }
-    let mountpoint = run.dir.join("mnt");
-    let failed = |what: &str| BenchError::system(what.to_string());
-    fs::create_dir(&mountpoint).map_err(failed("making a mount point"))?;
     let volume = Volume::make(run.options, run.dir, "mounted")?;
-    let (view, image) = volume.into_parts();
-    let session = yore_fuse::mount(view, &MountConfig::new(&mountpoint, image.display().to_string()))?;
-    let line = times(run, &mountpoint);
-    // Whatever the outcome.
-    session.handle().unmount(UnmountHow::Idle)?;
-    session.wait()?;
-    let line = line?;
-    fs::remove_dir(&mountpoint).map_err(failed("removing the mount point"))?;
-    fs::remove_file(&image).map_err(failed("removing the image"))?;
-    Ok(Ok(line))
+    volume.on_mount(run.dir, |mountpoint| times(run, mountpoint)).map(Ok)
 }
 
 fn times(run: &Run<'_>, mountpoint: &std::path::Path) -> Result<Line> {
     let measure = "taking a snapshot through a mount / asking it";
     let mut line = Line::new(measure, Unit::Seconds, Goal::Seconds(GOAL));
-    let failed = |what: &str| BenchError::system(what.to_string());
-    let file = File::create(mountpoint.join("file")).map_err(failed("making a file"))?;
-    let directory = File::open(mountpoint).map_err(failed("opening the mount"))?;
+    let file = File::create(mountpoint.join("file")).map_err(BenchError::system("making a file"))?;
+    let directory = File::open(mountpoint).map_err(BenchError::system("opening the mount"))?;
     let asked = Mounted(&directory);
     let each = run.history.takes.div_ceil(TURNS);
     for round in run.rounds() {
@@ -54,7 +40,7 @@ fn times(run: &Run<'_>, mountpoint: &std::path::Path) -> Result<Line> {
         for turn in 0..TURNS {
             for side in turns(round + turn) {
                 for i in 0..each {
-                    file.write_all_at(&i.to_le_bytes(), 0).map_err(failed("changing a file"))?;
+                    file.write_all_at(&i.to_le_bytes(), 0).map_err(BenchError::system("changing a file"))?;
                     let start = Instant::now();
                     match side {
                         0 => asked.take(Take::default()).map(drop),

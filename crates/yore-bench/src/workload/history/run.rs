@@ -1,13 +1,15 @@
 //! What the measures of [`History`] have in common: its parameters, its rounds, and the rows they make.
 
 use crate::report::{Cell, Row, Unit};
-use crate::stats::paired_ratio;
+use crate::stats::{median, paired_ratio};
 use crate::{CompareOptions, Result};
 use std::path::Path;
 use std::time::Duration;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Rows of [`History`] that are measured together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum HistoryPart {
     /// Taking snapshots.
     Take,
@@ -22,6 +24,7 @@ pub enum HistoryPart {
     /// Work while snapshots are forgotten.
     Forget,
     /// Small files with short lives while snapshots are taken.
+    #[strum(serialize = "postmark")]
     PostMark,
     /// Blocks of metadata with snapshots.
     Metadata,
@@ -39,44 +42,16 @@ pub enum HistoryPart {
 
 impl HistoryPart {
     /// All, in the order in which they run.
-    pub const ALL: [HistoryPart; 13] = [
-        HistoryPart::Take,
-        HistoryPart::Meanwhile,
-        HistoryPart::Behind,
-        HistoryPart::Back,
-        HistoryPart::Large,
-        HistoryPart::Forget,
-        HistoryPart::PostMark,
-        HistoryPart::Metadata,
-        HistoryPart::Diff,
-        HistoryPart::Scattered,
-        HistoryPart::Mount,
-        HistoryPart::Beside,
-        HistoryPart::Usual,
-    ];
+    pub const ALL: &[HistoryPart] = HistoryPart::VARIANTS;
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            HistoryPart::Take => "take",
-            HistoryPart::Meanwhile => "meanwhile",
-            HistoryPart::Behind => "behind",
-            HistoryPart::Back => "back",
-            HistoryPart::Large => "large",
-            HistoryPart::Forget => "forget",
-            HistoryPart::PostMark => "postmark",
-            HistoryPart::Metadata => "metadata",
-            HistoryPart::Diff => "diff",
-            HistoryPart::Scattered => "scattered",
-            HistoryPart::Mount => "mount",
-            HistoryPart::Beside => "beside",
-            HistoryPart::Usual => "usual",
-        }
+        self.into()
     }
 
     /// The part of that name.
     pub fn from_name(name: &str) -> Option<HistoryPart> {
-        HistoryPart::ALL.into_iter().find(|part| part.name() == name)
+        name.parse().ok()
     }
 }
 
@@ -163,6 +138,13 @@ impl Line {
         Line { measure: measure.into(), unit, goal, samples: Default::default() }
     }
 
+    /// Adds a round's sample of each side.
+    pub(super) fn push(&mut self, round: [f64; 2]) {
+        for (samples, sample) in self.samples.iter_mut().zip(round) {
+            samples.push(sample);
+        }
+    }
+
     /// Higher rates are better, and lower times.
     fn higher_is_better(&self) -> bool {
         matches!(self.unit, Unit::PerSecond | Unit::BytesPerSecond)
@@ -189,6 +171,19 @@ pub(super) fn turns(turn: usize) -> [usize; 2] {
         0 => [0, 1],
         _ => [1, 0],
     }
+}
+
+/// What is measured of each side this many times in a round, by turns: the median.
+pub(super) fn medians(
+    round: usize,
+    times: usize,
+    mut measure: impl FnMut(usize) -> Result<f64>,
+) -> Result<[f64; 2]> {
+    let mut figures: [Vec<f64>; 2] = Default::default();
+    for side in (0..times).flat_map(|turn| turns(round + turn)) {
+        figures[side].push(measure(side)?);
+    }
+    Ok(figures.map(|figures| median(&figures)))
 }
 
 impl Run<'_> {

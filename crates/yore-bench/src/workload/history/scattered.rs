@@ -4,14 +4,14 @@
 //! version all blocks are where they were first written. Both are compared with a file that was overwritten
 //! as much without snapshots.
 
-use super::run::{turns, Goal, Line, Run};
+use super::large::read_all;
+use super::run::{medians, Goal, Line, Run};
 use super::volume::Volume;
 use crate::report::Unit;
-use crate::stats::median;
 use crate::workload::steps::{noise, timed};
-use crate::{BenchError, Result, Target as _};
+use crate::{Result, Target as _};
 use rand::{Rng as _, SeedableRng as _};
-use yore_fs::{EventNo, View};
+use yore_fs::EventNo;
 
 /// Bytes of each sequential read and write, and of each random write.
 const LARGE: usize = 1 << 20;
@@ -68,38 +68,17 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     for round in run.rounds() {
         let round = round?;
         for (line, event) in lines.iter_mut().zip([None, first]) {
-            let mut seconds: [Vec<f64>; 2] = Default::default();
-            for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
-                if let Some(volume) = volumes[side].take() {
-                    let volume = volumes[side].insert(volume.reopen(run.cold)?);
-                    let view = volume.target.view();
-                    seconds[side].push(match event.filter(|_| side == 0) {
-                        Some(event) => read_all(&view.as_of(event), pieces)?,
-                        None => read_all(view, pieces)?,
-                    });
+            let seconds = medians(round, TURNS, |side| {
+                let volume = volumes[side].take().expect("it is put back").reopen(run.cold)?;
+                let view = volumes[side].insert(volume).target.view();
+                match event.filter(|_| side == 0) {
+                    Some(event) => read_all(&view.as_of(event), NAME, pieces, None),
+                    None => read_all(view, NAME, pieces, None),
                 }
-            }
-            for (samples, seconds) in line.samples.iter_mut().zip(&seconds) {
-                samples.push((pieces * LARGE) as f64 / median(seconds));
-            }
+            })?;
+            line.push(seconds.map(|seconds| (pieces * LARGE) as f64 / seconds));
         }
     }
     volumes.into_iter().flatten().try_for_each(Volume::end)?;
     Ok(lines.into())
-}
-
-/// Seconds to open the file and to read it from start to end.
-fn read_all(view: &View, pieces: usize) -> Result<f64> {
-    let mut buffer = vec![0; LARGE];
-    let start = std::time::Instant::now();
-    let node = view.lookup(view.root(), NAME.as_bytes()).map_err(BenchError::library("looking up a file"))?;
-    for i in 0..pieces {
-        let count =
-            node.read((i * LARGE) as u64, &mut buffer).map_err(BenchError::library("reading a file"))?;
-        if count != LARGE {
-            let (found, expected) = (format!("{count} bytes"), format!("{LARGE} bytes"));
-            return Err(BenchError::Wrong { found, expected });
-        }
-    }
-    Ok(start.elapsed().as_secs_f64())
 }

@@ -9,8 +9,6 @@ use crate::{Result, Target};
 use std::time::Instant;
 use yore_fs::Node;
 
-/// Files per directory of the volume with many.
-const PER_DIRECTORY: usize = 1000;
 /// The distance from one changed file to the next: it leads to another directory, and does not divide the
 /// number of files.
 const LEAP: usize = 7919;
@@ -22,7 +20,6 @@ const GOAL: f64 = 20e-6;
 /// A volume with files, and how many were changed on it.
 struct Filled {
     volume: Volume,
-    dirs: Vec<Node>,
     files: usize,
     changed: usize,
     data: Vec<u8>,
@@ -30,27 +27,15 @@ struct Filled {
 
 impl Filled {
     fn new(run: &Run<'_>, name: &str, files: usize) -> Result<Filled> {
-        let volume = Volume::make(run.options, run.dir, name)?;
-        let dirs = volume.directories(files.div_ceil(PER_DIRECTORY))?;
-        for i in 0..files {
-            volume.target.create(&dirs[i / PER_DIRECTORY], &i.to_string())?;
-        }
-        volume.target.sync()?;
-        Ok(Filled { volume, dirs, files, changed: 0, data: noise(4096, 1) })
+        let volume = Volume::make(run.options, run.dir, name)?.with_files(files)?;
+        Ok(Filled { volume, files, changed: 0, data: noise(4096, 1) })
     }
 
     /// Overwrites 4 KiB of the next file, which it returns.
     fn change(&mut self) -> Result<Node> {
         let file = self.changed * LEAP % self.files;
         self.changed += 1;
-        let node = self.volume.target.open(&self.dirs[file / PER_DIRECTORY], &file.to_string())?;
-        self.volume.target.write_at(&node, 0, &self.data)?;
-        Ok(node)
-    }
-
-    fn end(self) -> Result<()> {
-        drop(self.dirs);
-        self.volume.end()
+        self.volume.overwrite(file, &self.data)
     }
 }
 
@@ -91,7 +76,7 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
         }
     }
     for filled in volumes {
-        filled.end()?;
+        filled.volume.end()?;
     }
     Ok(vec![middle, tail, durable])
 }

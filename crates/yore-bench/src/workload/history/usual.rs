@@ -21,7 +21,6 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use yore_fs::{MkfsOptions, Policy, Versioning};
-use yore_fuse::{MountConfig, UnmountHow};
 
 /// How long after a change the next snapshot is taken, in nanoseconds: the shortest that a policy can say.
 const INTERVAL: u64 = 1_000_000_000;
@@ -32,10 +31,6 @@ const BYTES: usize = 8 << 10;
 /// How many times fewer files a build creates: it reads the sources, writes an object for each, then puts
 /// them together, twice.
 const SOURCES: usize = 500;
-
-fn failed(what: &str) -> impl FnOnce(std::io::Error) -> BenchError {
-    BenchError::system(what.to_string())
-}
 
 /// The policy of new volumes, with its snapshots in quicker succession.
 fn policy() -> Policy {
@@ -76,15 +71,13 @@ fn postmark(run: &Run<'_>) -> Result<Line> {
     for round in run.rounds() {
         for side in turns(round?) {
             run.options.check_stop()?;
-            let volume = volume(run, side)?;
-            let dirs = volume.directories(options.directories)?;
-            let mut transactions = Transactions::new(&options, &plan, &volume.target, &dirs);
+            let volume = volume(run, side)?.with_dirs(options.directories)?;
+            let mut transactions = Transactions::new(&options, &plan, &volume.target, &volume.dirs);
             transactions.all(&plan.pool)?;
             volume.target.sync()?;
             let seconds = transactions.all(&plan.transactions)?;
             line.samples[side].push(plan.transactions.len() as f64 / 2.0 / seconds);
             drop(transactions);
-            drop(dirs);
             volume.end()?;
         }
     }
@@ -97,12 +90,13 @@ fn programs(run: &Run<'_>) -> Result<Vec<Line>> {
     for round in run.rounds() {
         for side in turns(round?) {
             run.options.check_stop()?;
-            let (unpacked, built) = on_mount(run, side, &archive)?;
+            let mounted = |at: &Path| unpack_and_build(run, at, &archive);
+            let (unpacked, built) = volume(run, side)?.on_mount(run.dir, mounted)?;
             lines[0].samples[side].push(unpacked);
             lines[1].samples[side].push(built);
         }
     }
-    fs::remove_file(&archive).map_err(failed("removing the archive"))?;
+    fs::remove_file(&archive).map_err(BenchError::system("removing the archive"))?;
     Ok(lines)
 }
 
@@ -111,40 +105,27 @@ fn archive(run: &Run<'_>) -> Result<PathBuf> {
     let (tree, archive) = (run.dir.join("tree"), run.dir.join("tree.tar"));
     let files = FILES.min(run.history.files.max(10));
     for directory in 0..DIRECTORIES.min(files) {
-        fs::create_dir_all(tree.join(format!("d{directory}"))).map_err(failed("making a tree"))?;
+        fs::create_dir_all(tree.join(format!("d{directory}")))
+            .map_err(BenchError::system("making a tree"))?;
     }
     let data = noise(BYTES, 3);
     for file in 0..files {
         let path = tree.join(format!("d{}/f{file}.c", file % DIRECTORIES.min(files)));
-        fs::write(path, &data).map_err(failed("making a tree"))?;
+        fs::write(path, &data).map_err(BenchError::system("making a tree"))?;
     }
     run_program(command("tar").arg("-cf").arg(&archive).arg("-C").arg(&tree).arg("."), "tar")?;
-    fs::remove_dir_all(&tree).map_err(failed("removing the tree that was archived"))?;
+    fs::remove_dir_all(&tree).map_err(BenchError::system("removing the tree that was archived"))?;
     Ok(archive)
 }
 
 /// Seconds of unpacking, and of building what was unpacked.
-fn on_mount(run: &Run<'_>, side: usize, archive: &Path) -> Result<(f64, f64)> {
-    let mountpoint = run.dir.join("mnt");
-    fs::create_dir(&mountpoint).map_err(failed("making a mount point"))?;
-    let (view, image) = volume(run, side)?.into_parts();
-    let session = yore_fuse::mount(view, &MountConfig::new(&mountpoint, image.display().to_string()))?;
-    let times = || {
-        let start = Instant::now();
-        run_program(command("tar").arg("-xf").arg(archive).arg("-C").arg(&mountpoint), "tar")?;
-        let unpacked = start.elapsed().as_secs_f64();
-        let start = Instant::now();
-        build(run, &mountpoint)?;
-        Ok((unpacked, start.elapsed().as_secs_f64()))
-    };
-    let times: Result<(f64, f64)> = times();
-    // Whatever the outcome.
-    session.handle().unmount(UnmountHow::Idle)?;
-    session.wait()?;
-    let times = times?;
-    fs::remove_dir(&mountpoint).map_err(failed("removing the mount point"))?;
-    fs::remove_file(&image).map_err(failed("removing the image"))?;
-    Ok(times)
+fn unpack_and_build(run: &Run<'_>, at: &Path, archive: &Path) -> Result<(f64, f64)> {
+    let start = Instant::now();
+    run_program(command("tar").arg("-xf").arg(archive).arg("-C").arg(at), "tar")?;
+    let unpacked = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    build(run, at)?;
+    Ok((unpacked, start.elapsed().as_secs_f64()))
 }
 
 /// The file accesses of compilers and linkers: each source is read, and an object half as long is written
@@ -157,16 +138,16 @@ fn build(run: &Run<'_>, at: &Path) -> Result<()> {
         let mut program = Vec::new();
         for file in 0..files.min(SOURCES) {
             let directory = at.join(format!("d{}", file % directories));
-            let source =
-                fs::read(directory.join(format!("f{file}.c"))).map_err(failed("reading a source"))?;
+            let source = fs::read(directory.join(format!("f{file}.c")))
+                .map_err(BenchError::system("reading a source"))?;
             let (temporary, object) =
                 (directory.join(format!("f{file}.tmp")), directory.join(format!("f{file}.o")));
             let half = &source[..source.len() / 2];
-            fs::write(&temporary, half).map_err(failed("writing an object"))?;
-            fs::rename(&temporary, &object).map_err(failed("renaming an object"))?;
+            fs::write(&temporary, half).map_err(BenchError::system("writing an object"))?;
+            fs::rename(&temporary, &object).map_err(BenchError::system("renaming an object"))?;
             program.extend_from_slice(half);
         }
-        fs::write(at.join("program"), &program).map_err(failed("writing the program"))?;
+        fs::write(at.join("program"), &program).map_err(BenchError::system("writing the program"))?;
     }
     Ok(())
 }

@@ -1,18 +1,29 @@
 //! A volume of its own for a measure: created, filled, opened again, removed.
 
-use crate::rival::{drop_caches, library, make_image};
+use crate::rival::{drop_caches, library, make_directory, make_image};
 use crate::target::LibraryTarget;
 use crate::{BenchError, CompareOptions, Result, Target};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use yore_fs::{Engine, EventNo, NewSnapshot, Node, View};
+use yore_fuse::{MountConfig, Session, UnmountHow};
 
 /// Bytes written at a time to an image that is not to be sparse.
 const PIECE: usize = 4 << 20;
+/// Files per directory of [`Volume::with_files`].
+const PER_DIRECTORY: usize = 1000;
+
+/// Unmounts, and waits for the end of the session.
+pub(super) fn unmount(session: Session) -> Result<()> {
+    session.handle().unmount(UnmountHow::Idle)?;
+    Ok(session.wait().map(drop)?)
+}
 
 /// An open volume. Its image stays until [`Volume::end`], or until the directory it is in is removed.
 pub(super) struct Volume {
     pub(super) target: LibraryTarget,
+    /// The directories that it was made with.
+    pub(super) dirs: Vec<Node>,
     image: PathBuf,
 }
 
@@ -41,18 +52,65 @@ impl Volume {
 
     fn over(image: PathBuf) -> Result<Volume> {
         library::mkfs_in(&image, Engine::Snapshot)?;
-        let target = LibraryTarget::new(library::open(&image)?);
-        Ok(Volume { target, image })
+        Volume::open(image)
     }
 
-    /// Closes and opens it; if `cold`, without what the host has cached. All its nodes must be gone.
-    pub(super) fn reopen(self, cold: bool) -> Result<Volume> {
-        let image = self.close()?;
+    /// With this many directories.
+    pub(super) fn with_dirs(mut self, count: usize) -> Result<Volume> {
+        let names: Vec<String> = (0..count).map(|d| format!("d{d}")).collect();
+        self.dirs = self.target.new_dirs(&self.target.root()?, &names)?;
+        Ok(self)
+    }
+
+    /// With this many empty files. The name of each is its number.
+    pub(super) fn with_files(self, count: usize) -> Result<Volume> {
+        let volume = self.with_dirs(count.div_ceil(PER_DIRECTORY))?;
+        for i in 0..count {
+            volume.target.create(&volume.dirs[i / PER_DIRECTORY], &i.to_string())?;
+        }
+        volume.target.sync()?;
+        Ok(volume)
+    }
+
+    /// Writes to the beginning of the file of this number, which it returns.
+    pub(super) fn overwrite(&self, file: usize, data: &[u8]) -> Result<Node> {
+        let node = self.target.open(&self.dirs[file / PER_DIRECTORY], &file.to_string())?;
+        self.target.write_at(&node, 0, data)?;
+        Ok(node)
+    }
+
+    /// Closes and opens it; if `cold`, without what the host has cached. All nodes that others have must be
+    /// gone; its directories are not open any more.
+    pub(super) fn reopen(mut self, cold: bool) -> Result<Volume> {
+        self.close()?;
+        let Volume { target, image, .. } = self;
+        // It has the device locked.
+        drop(target);
         if cold {
             drop_caches()?;
         }
+        Volume::open(image)
+    }
+
+    fn open(image: PathBuf) -> Result<Volume> {
         let target = LibraryTarget::new(library::open(&image)?);
-        Ok(Volume { target, image })
+        Ok(Volume { target, dirs: Vec::new(), image })
+    }
+
+    /// Mounts it, and has something done below the mount point, whose outcome it returns. Then the mount and
+    /// the image are removed.
+    pub(super) fn on_mount<T>(self, dir: &Path, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+        let mountpoint = dir.join("mnt");
+        make_directory(&mountpoint)?;
+        let (view, image) = self.into_parts();
+        let session = yore_fuse::mount(view, &MountConfig::new(&mountpoint, image.display().to_string()))?;
+        let done = work(&mountpoint);
+        // Whatever the outcome.
+        unmount(session)?;
+        let done = done?;
+        std::fs::remove_dir(&mountpoint).map_err(BenchError::system("removing the mount point"))?;
+        std::fs::remove_file(&image).map_err(BenchError::system("removing the image"))?;
+        Ok(done)
     }
 
     /// The view, for a caller that closes it, and the image, which stays.
@@ -60,15 +118,15 @@ impl Volume {
         (self.target.into_view(), self.image)
     }
 
-    fn close(self) -> Result<PathBuf> {
-        self.target.view().close().map_err(BenchError::library("closing the volume"))?;
-        Ok(self.image)
+    fn close(&mut self) -> Result<()> {
+        self.dirs.clear();
+        self.target.view().close().map_err(BenchError::library("closing the volume"))
     }
 
     /// Closes it and removes its image.
-    pub(super) fn end(self) -> Result<()> {
-        let image = self.close()?;
-        std::fs::remove_file(&image).map_err(BenchError::system("removing the image"))
+    pub(super) fn end(mut self) -> Result<()> {
+        self.close()?;
+        std::fs::remove_file(&self.image).map_err(BenchError::system("removing the image"))
     }
 
     /// Takes a snapshot of all of it, without a name.
@@ -85,12 +143,5 @@ impl Volume {
         view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(()))
             .map(drop)
             .map_err(BenchError::library("giving up what forgotten snapshots have seen"))
-    }
-
-    /// Creates this many directories in the root, and opens them.
-    pub(super) fn directories(&self, count: usize) -> Result<Vec<Node>> {
-        let root = self.target.root()?;
-        let names: Vec<String> = (0..count).map(|d| format!("d{d}")).collect();
-        self.target.new_dirs(&root, &names)
     }
 }
