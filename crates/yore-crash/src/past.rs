@@ -382,7 +382,7 @@ mod tests {
             (2, file()),
             (3, entries(&[("b", 2, f)])),
         ];
-        let facts = crate::subject::facts(&crate::subject::ModelSubject::root());
+        let facts = crate::tree::Facts::of(&crate::subject::ModelSubject::root());
         let node = |inside| Node { facts, xattrs: Default::default(), inside };
         let nodes = nodes.into_iter().map(|(number, inside)| (number, node(inside))).collect();
         Tree { root: 0, nodes, contradictions: Vec::new() }

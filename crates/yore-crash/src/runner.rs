@@ -4,8 +4,8 @@ use crate::model::expect::Expect;
 use crate::model::{Effects, Ino, State};
 use crate::op::Op;
 use crate::outcome::{Kind, Outcome};
-use crate::subject::{facts, Subject};
-use crate::tree::{list, Tree};
+use crate::subject::Subject;
+use crate::tree::{list, Facts, Tree};
 use yore_fs::{Attr, FileKind, Timestamp};
 
 /// A subject and the state that it should be in.
@@ -53,8 +53,12 @@ impl<S: Subject> Runner<S> {
         if let Outcome::Node(attr) = &outcome {
             // The attributes that the call returned must be those that stay.
             let now = self.subject.attr(attr.inode.0)?;
-            if facts(&now) != facts(attr) {
-                return Err(format!("{op}: returned {:?}, but getattr says {:?}", facts(attr), facts(&now)));
+            if Facts::of(&now) != Facts::of(attr) {
+                return Err(format!(
+                    "{op}: returned {:?}, but getattr says {:?}",
+                    Facts::of(attr),
+                    Facts::of(&now)
+                ));
             }
         }
         Ok(effects)

@@ -10,7 +10,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use yore_fs::{FileKind, Timestamp};
+use yore_fs::{Attr, FileKind, Timestamp};
 
 /// An inode's attributes, as far as they are promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,25 @@ pub struct Facts {
     pub mtime: Timestamp,
     pub ctime: Timestamp,
     pub btime: Timestamp,
+}
+
+impl Facts {
+    /// The promised part of attributes.
+    pub fn of(attr: &Attr) -> Facts {
+        Facts {
+            incarnation: attr.incarnation,
+            kind: attr.kind,
+            permissions: attr.permissions,
+            links: attr.links,
+            uid: attr.uid,
+            gid: attr.gid,
+            rdev: attr.rdev,
+            atime: attr.atime,
+            mtime: attr.mtime,
+            ctime: attr.ctime,
+            btime: attr.btime,
+        }
+    }
 }
 
 /// What a node holds, by kind.
@@ -171,23 +190,11 @@ fn number(state: &State, ino: usize) -> u64 {
 }
 
 fn node(state: &State, inode: &Inode) -> Node {
-    let known = |time| match time {
+    let attr = inode.attr(|time| match time {
         Time::Known(time) => time,
         other => unreachable!("times are learned after each operation, not {other:?}"),
-    };
-    let facts = Facts {
-        incarnation: inode.identity.map_or(0, |identity| identity.1),
-        kind: inode.kind,
-        permissions: inode.permissions,
-        links: inode.links,
-        uid: inode.uid,
-        gid: inode.gid,
-        rdev: inode.rdev,
-        atime: known(inode.atime),
-        mtime: known(inode.mtime),
-        ctime: known(inode.ctime),
-        btime: known(inode.btime),
-    };
+    });
+    let facts = Facts::of(&attr);
     let inside = match &inode.body {
         Body::Directory { entries, parent } => Inside::Directory {
             entries: entries

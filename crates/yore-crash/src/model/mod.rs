@@ -22,7 +22,7 @@ use crate::op::{EntryPath, Name, Target, SLOTS};
 use crate::outcome::{Kind, Kinds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_fs::{Attr, FileKind, Timestamp};
+use yore_fs::{Attr, FileKind, InodeFlags, InodeNo, Timestamp};
 
 /// The largest file in bytes: block numbers of a file have 32 bits, and the last of them is not used.
 pub const FILE_MAX: u64 = u32::MAX as u64 * BLOCK as u64;
@@ -98,6 +98,28 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// The attributes as the file system shows them, if it knows these times.
+    pub fn attr(&self, known: impl Fn(Time) -> Timestamp) -> Attr {
+        let (number, incarnation) = self.identity.unwrap_or_default();
+        Attr {
+            inode: InodeNo(number),
+            incarnation,
+            kind: self.kind,
+            permissions: self.permissions,
+            links: self.links,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: self.rdev,
+            size: self.data().map_or(0, |data| data.size()),
+            blocks_512: 0,
+            atime: known(self.atime),
+            mtime: known(self.mtime),
+            ctime: known(self.ctime),
+            btime: known(self.btime),
+            flags: InodeFlags::empty(),
+        }
+    }
+
     /// The content of a regular file.
     pub fn data(&self) -> Option<&FileData> {
         match &self.body {

@@ -55,28 +55,10 @@ impl Default for ModelSubject {
 }
 
 fn attr_of(inode: &Inode, now: Timestamp) -> Attr {
-    let time = |time| match time {
+    inode.attr(|time| match time {
         Time::Known(time) => time,
         Time::Now | Time::Maybe(_) => now,
-    };
-    let (number, incarnation) = inode.identity.unwrap_or_default();
-    Attr {
-        inode: InodeNo(number),
-        incarnation,
-        kind: inode.kind,
-        permissions: inode.permissions,
-        links: inode.links,
-        uid: inode.uid,
-        gid: inode.gid,
-        rdev: inode.rdev,
-        size: inode.data().map_or(0, |data| data.size()),
-        blocks_512: 0,
-        atime: time(inode.atime),
-        mtime: time(inode.mtime),
-        ctime: time(inode.ctime),
-        btime: time(inode.btime),
-        flags: yore_fs::InodeFlags::empty(),
-    }
+    })
 }
 
 impl Subject for ModelSubject {

@@ -5,7 +5,7 @@ use crate::op::Name;
 use crate::tree::{Facts, Inside, Node as TreeNode, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_fs::{Attr, Error, FileKind, InodeNo, SeekTo, View};
+use yore_fs::{Error, FileKind, InodeNo, SeekTo, View};
 
 /// Walks everything below a directory.
 ///
@@ -44,7 +44,7 @@ pub fn observe(view: &View, root: InodeNo) -> Result<Tree, String> {
             }
             _ => Inside::Special,
         };
-        tree.nodes.insert(inode.0, TreeNode { facts: facts(&attr), xattrs, inside });
+        tree.nodes.insert(inode.0, TreeNode { facts: Facts::of(&attr), xattrs, inside });
     }
     Ok(tree)
 }
@@ -171,21 +171,4 @@ fn read_blocks(
         at += len as u64;
     }
     Ok(())
-}
-
-/// The promised part of attributes.
-pub fn facts(attr: &Attr) -> Facts {
-    Facts {
-        incarnation: attr.incarnation,
-        kind: attr.kind,
-        permissions: attr.permissions,
-        links: attr.links,
-        uid: attr.uid,
-        gid: attr.gid,
-        rdev: attr.rdev,
-        atime: attr.atime,
-        mtime: attr.mtime,
-        ctime: attr.ctime,
-        btime: attr.btime,
-    }
 }
