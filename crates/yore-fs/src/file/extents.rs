@@ -46,20 +46,21 @@ pub(super) fn finish_doomed(store: &impl History, cell: &Arc<InodeCell>) -> Resu
     }
 }
 
+/// The extents of a range, to change them: the first ones, as many as fit a window.
+pub(super) fn load(
+    store: &impl History,
+    cell: &InodeCell,
+    state: &InodeState,
+    range: Range<u64>,
+) -> Result<Edit> {
+    let recorded_until = store.recorded_until(state, cell.no)?;
+    Edit::load(&store.meta, cell.no, &state.inode, recorded_until, range.start, range.end)
+}
+
 /// One Op that frees the first extents of a range. Returns true if none are left; then the range is no longer
 /// doomed.
 pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
-    let mut edit = {
-        let state = cell.state.read();
-        Edit::load(
-            &store.meta,
-            cell.no,
-            &state.inode,
-            store.recorded_until(&state, cell.no)?,
-            range.start,
-            range.end,
-        )?
-    };
+    let mut edit = load(store, cell, &cell.state.read(), range.clone())?;
     let limit = edit.limit();
     edit.remove(range.start, limit);
     let done = limit >= range.end;
@@ -131,17 +132,7 @@ pub(super) fn make_unwritten(store: &impl History, cell: &Arc<InodeCell>) -> Res
     let Some(range) = cell.state.read().data.doomed.clone() else { return Ok(()) };
     let mut at = range.start;
     while at < range.end {
-        let mut edit = {
-            let state = cell.state.read();
-            Edit::load(
-                &store.meta,
-                cell.no,
-                &state.inode,
-                store.recorded_until(&state, cell.no)?,
-                at,
-                range.end,
-            )?
-        };
+        let mut edit = load(store, cell, &cell.state.read(), at..range.end)?;
         let limit = edit.limit();
         edit.set_unwritten(at, limit);
         let done = limit >= range.end;

@@ -18,7 +18,7 @@
 //! lies together; and then each file has Ops of its own.
 
 use super::batch::{collect, Batch, Destination, Pass, Segment};
-use super::extents::finish_doomed;
+use super::extents::{self, finish_doomed};
 use super::history::History;
 use super::map::{map_block, pages_for, PAGE};
 use super::noted;
@@ -456,16 +456,7 @@ fn note_on_medium(state: &mut InodeState, batch: &Batch) {
 /// The change of extents that one Op can make for the first pieces, and how many pieces those are.
 fn plan(store: &impl History, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edit, usize)> {
     let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
-    let state = cell.state.read();
-    let mut edit = Edit::load(
-        &store.meta,
-        cell.no,
-        &state.inode,
-        store.recorded_until(&state, cell.no)?,
-        pieces[0].first(),
-        last,
-    )?;
-    drop(state);
+    let mut edit = extents::load(store, cell, &cell.state.read(), pieces[0].first()..last)?;
     // One piece alone fills the window: it has many short extents that could be one, which nobody has merged.
     if let Some(rest) = pieces[0].split_off(edit.limit()) {
         pieces.insert(1, rest);

@@ -5,7 +5,7 @@
 //! at the edges, discard the pages between, and hide the extents there (F5) until these have been removed or
 //! become unwritten.
 
-use super::extents::{apply, finish_doomed, make_unwritten};
+use super::extents::{self, apply, finish_doomed, make_unwritten};
 use super::flush::{flush_locked, store_changed};
 use super::history::{lock_preserved, History, Room};
 use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
@@ -15,7 +15,7 @@ use crate::{Error, FallocateMode, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use yore_core::alloc::Run;
-use yore_core::extent::{self, Edit};
+use yore_core::extent;
 use yore_core::inode::{InodeCell, InodeState};
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::{BlockNo, ContentKind, BITS_PER_GROUP};
@@ -128,17 +128,8 @@ fn allocate(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) 
 }
 
 fn enter_unwritten(store: &impl History, cell: &InodeCell, at: u64, run: Run) -> Result<()> {
-    let mut edit = {
-        let state = cell.state.read();
-        Edit::load(
-            &store.meta,
-            cell.no,
-            &state.inode,
-            store.recorded_until(&state, cell.no)?,
-            at,
-            at + u64::from(run.len),
-        )?
-    };
+    let range = at..at + u64::from(run.len);
+    let mut edit = extents::load(store, cell, &cell.state.read(), range)?;
     edit.put(at, run, true);
     apply(store, cell, edit, |_| {})
 }

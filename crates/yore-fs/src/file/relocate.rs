@@ -9,14 +9,14 @@
 //! Bytes behind what the medium has of the file (F1) are copied, too, and are as stale as before. Blocks that
 //! were never written stay so.
 
-use super::extents::{apply, finish_doomed};
+use super::extents::{self, apply, finish_doomed};
 use super::flush::flush_locked;
 use super::history::History;
 use super::map::{map_block, PAGE};
 use crate::{Error, Result};
 use std::sync::Arc;
 use yore_core::alloc::{Promise, Run};
-use yore_core::extent::{self, check_run, is_own, Edit, Extent};
+use yore_core::extent::{self, check_run, is_own, Extent};
 use yore_core::inode::InodeCell;
 use yore_core::Core;
 use yore_device::AlignedBuf;
@@ -118,11 +118,8 @@ fn move_piece(store: &impl History, cell: &InodeCell, (first, value): Extent, to
     if !value.unwritten {
         copy(store, from, to)?;
     }
-    let mut edit = {
-        let state = cell.state.read();
-        let recorded_until = store.recorded_until(&state, cell.no)?;
-        Edit::load(&store.meta, cell.no, &state.inode, recorded_until, first, first + u64::from(to.len))?
-    };
+    let range = first..first + u64::from(to.len);
+    let mut edit = extents::load(store, cell, &cell.state.read(), range)?;
     edit.put(first, to, value.unwritten);
     apply(store, cell, edit, |_| store.meta.note_data_named())
 }

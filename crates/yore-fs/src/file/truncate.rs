@@ -10,7 +10,7 @@
 //! as it was before the call, but without that. A file that grows may lose it before, because sizes may reach
 //! the medium later than attributes.
 
-use super::extents::{finish_doomed, remove_step, settle_beyond, BLOCKS_END};
+use super::extents::{self, finish_doomed, remove_step, settle_beyond, BLOCKS_END};
 use super::flush::store_changed;
 use super::history::{lock_preserved, History, Room};
 use super::map::{check_alive, page_of, pages_for, Touch, PAGE};
@@ -19,7 +19,6 @@ use crate::{Error, Result};
 use std::sync::Arc;
 use yore_core::alloc::PinnedGroups;
 use yore_core::btree::{Pins, Unstored};
-use yore_core::extent::Edit;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::Core;
 use yore_format::layout::FILE_SIZE_MAX;
@@ -178,14 +177,7 @@ fn shrink(
     let mut edit = {
         let state = cell.state.read();
         check_alive(&state)?;
-        Edit::load(
-            &store.meta,
-            cell.no,
-            &state.inode,
-            store.recorded_until(&state, cell.no)?,
-            from,
-            BLOCKS_END,
-        )?
+        extents::load(store, cell, &state, from..BLOCKS_END)?
     };
     let limit = edit.limit();
     edit.remove(from, limit);
