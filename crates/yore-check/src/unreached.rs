@@ -17,7 +17,7 @@ impl Checker<'_> {
                 let Some((_, copy)) = self.locate(addr) else { continue };
                 let Some(block) = self.read_at(addr, copy, Problem::BlockDamaged)? else { continue };
                 let header = yore_format::BlockHeader::of(&block);
-                let kind = BlockKind::from_u8(header.kind).map_or("unknown kind", BlockKind::name);
+                let kind = BlockKind::from_repr(header.kind).map_or("unknown kind", BlockKind::name);
                 let owner = InodeNo(header.owner.get());
                 if header.kind == BlockKind::Inodes as u8 {
                     let finding = Finding::new(Problem::InodeFree, "a count of free inodes", "no inodes");

@@ -77,7 +77,7 @@ fn zone(device: &dyn Device, start: BlockNo, header_slot: u8, sites: &mut Vec<Si
     let slots = (0..ZONE_INDEXES as usize).map(mapped).filter(|slot| *slot >= FIRST_SLOT);
     let blocks: Vec<BlockNo> = slots.map(|slot| BlockNo(start.0 + slot)).collect();
     for block in &blocks {
-        let kind = BlockKind::from_u8(BlockHeader::of(&read(device, *block)).kind);
+        let kind = BlockKind::from_repr(BlockHeader::of(&read(device, *block)).kind);
         sites.extend(kind.map(|kind| Site { block: *block, kind: Some(kind) }));
     }
     blocks

@@ -28,7 +28,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The type of a file as entries keep it: the type bits of its mode, shifted right by 12.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, strum::FromRepr)]
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum FileKind {
@@ -44,22 +44,7 @@ pub enum FileKind {
 impl FileKind {
     /// The kind that a mode's type bits say.
     pub fn from_mode(mode: u32) -> Option<FileKind> {
-        Self::from_u8((mode >> 12) as u8)
-    }
-
-    /// The kind with this number.
-    pub fn from_u8(kind: u8) -> Option<FileKind> {
-        use FileKind::*;
-        Some(match kind {
-            1 => Fifo,
-            2 => CharDevice,
-            4 => Directory,
-            6 => BlockDevice,
-            8 => Regular,
-            10 => Symlink,
-            12 => Socket,
-            _ => return None,
-        })
+        Self::from_repr((mode >> 12) as u8)
     }
 
     /// The type bits for a mode.
@@ -135,7 +120,7 @@ impl<'a> DirEntry<'a> {
                 format!("{:?}", String::from_utf8_lossy(name)),
             );
         }
-        let Some(kind) = FileKind::from_u8(bytes[20]) else {
+        let Some(kind) = FileKind::from_repr(bytes[20]) else {
             return bad("file kind", "one of the seven", bytes[20].to_string());
         };
         let inode = InodeNo(u64_at(bytes, 0));
@@ -160,7 +145,7 @@ impl<'a> DirEntry<'a> {
         if !same {
             return DirEntry::decode(bytes).map(|entry| (entry.name == name).then_some(entry));
         }
-        let (Some(kind), inode) = (FileKind::from_u8(bytes[20]), InodeNo(u64_at(bytes, 0))) else {
+        let (Some(kind), inode) = (FileKind::from_repr(bytes[20]), InodeNo(u64_at(bytes, 0))) else {
             return DirEntry::decode(bytes).map(Some);
         };
         if !inode.is_file() {
@@ -268,7 +253,7 @@ impl ExtentValue {
 }
 
 /// Which namespace an extended attribute's name is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr)]
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum XattrNamespace {
@@ -288,12 +273,6 @@ impl XattrNamespace {
             XattrNamespace::Security => "security.",
             XattrNamespace::System => "system.",
         }
-    }
-
-    /// The namespace with this number.
-    pub fn from_u8(n: u8) -> Option<XattrNamespace> {
-        use XattrNamespace::*;
-        [User, Trusted, Security, System].into_iter().find(|x| *x as u8 == n)
     }
 }
 
@@ -346,7 +325,7 @@ impl<'a> XattrCell<'a> {
                 if bytes[3] != 0 {
                     return bad("reserved byte", "0", bytes[3].to_string());
                 }
-                let Some(namespace) = XattrNamespace::from_u8(bytes[1]) else {
+                let Some(namespace) = XattrNamespace::from_repr(bytes[1]) else {
                     return bad("namespace", "1 to 4", bytes[1].to_string());
                 };
                 let value_len = u32_at(bytes, 4);

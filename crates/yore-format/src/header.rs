@@ -23,7 +23,7 @@ pub(crate) const NAME_INDEX_KEY_BYTES: usize = 19;
 pub(crate) const SPAN_KEY_BYTES: usize = 17;
 
 /// What a metadata block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr)]
 #[repr(u8)]
 pub enum BlockKind {
     /// A zone's header.
@@ -77,38 +77,6 @@ pub enum BlockKind {
 }
 
 impl BlockKind {
-    /// The kind with this number on the medium.
-    pub fn from_u8(kind: u8) -> Option<BlockKind> {
-        use BlockKind::*;
-        Some(match kind {
-            1 => ZoneHeader,
-            2 => ZoneTable,
-            3 => Bitmap,
-            4 => Inodes,
-            5 => Directory,
-            6 => Extents,
-            7 => Xattrs,
-            8 => Symlink,
-            9 => Orphans,
-            10 => Events,
-            11 => EventIndex,
-            12 => Versions,
-            13 => Names,
-            14 => Changes,
-            15 => Policies,
-            16 => HistoryRoots,
-            17 => Operations,
-            18 => Annals,
-            19 => InodeIndex,
-            20 => NameIndex,
-            21 => Spans,
-            22 => Findings,
-            23 => CountTable,
-            24 => ChecksumTable,
-            _ => return None,
-        })
-    }
-
     /// Whether blocks of this kind are nodes of B+trees.
     pub fn is_tree(self) -> bool {
         let kind = self as u8;
@@ -296,7 +264,7 @@ impl Expect {
             Err(Corruption::new(self.kind.name(), field, expected, found).at(addr).of(self.owner))
         };
         if h.kind != self.kind as u8 {
-            let found = BlockKind::from_u8(h.kind).map_or("unknown kind", BlockKind::name);
+            let found = BlockKind::from_repr(h.kind).map_or("unknown kind", BlockKind::name);
             return fail("kind", self.kind.name().into(), format!("{found} ({})", h.kind));
         }
         if h.owner.get() != self.owner.0 {
@@ -340,7 +308,7 @@ pub fn verify_checksum(block: &Block) -> Result<(), Box<Corruption>> {
     }
     let crc = checksum_except(&block[..], CRC_OFFSET);
     if crc != h.crc.get() {
-        let name = BlockKind::from_u8(h.kind).map_or("metadata block", BlockKind::name);
+        let name = BlockKind::from_repr(h.kind).map_or("metadata block", BlockKind::name);
         return Err(Corruption::new(
             name,
             "checksum",

@@ -186,7 +186,7 @@ impl<'a> NodeRef<'a> {
         };
         let (count, start, dead, width) =
             (self.count(), get16(self.block, HEAP_START), get16(self.block, DEAD), self.key_width());
-        match BlockKind::from_u8(BlockHeader::of(self.block).kind).and_then(BlockKind::key_width) {
+        match BlockKind::from_repr(BlockHeader::of(self.block).kind).and_then(BlockKind::key_width) {
             Some(of_kind) if width != of_kind => {
                 return bad("key width", of_kind.to_string(), width.to_string());
             }

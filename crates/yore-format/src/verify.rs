@@ -34,7 +34,7 @@ pub fn verify_header_with(
     let h = BlockHeader::of(block);
     let check = || {
         verify_checksum(block)?;
-        let known = BlockKind::from_u8(h.kind).filter(|kind| features.contains(kind.feature()));
+        let known = BlockKind::from_repr(h.kind).filter(|kind| features.contains(kind.feature()));
         let Some(kind) = known else {
             return Err(Corruption::new("metadata block", "kind", "a known kind", h.kind));
         };

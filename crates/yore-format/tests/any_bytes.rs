@@ -36,7 +36,7 @@ fn sound(kind: BlockKind, level: u8) -> Box<Block> {
 }
 
 fn kinds() -> Vec<BlockKind> {
-    (0..=255).filter_map(BlockKind::from_u8).collect()
+    (0..=255).filter_map(BlockKind::from_repr).collect()
 }
 
 /// Verifies a block, and reads whatever passes, as readers do: first for a volume with the features that have
@@ -53,7 +53,7 @@ fn read_all(block: &Block) {
         if verified.is_err() {
             continue;
         }
-        let kind = BlockKind::from_u8(BlockHeader::of(block).kind).expect("verified");
+        let kind = BlockKind::from_repr(BlockHeader::of(block).kind).expect("verified");
         let expect = Expect { kind, owner: InodeNo(16), incarnation: Incarnation(1), level: None };
         let _ = expect.check(block);
         match kind {

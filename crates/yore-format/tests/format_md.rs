@@ -136,9 +136,9 @@ fn kinds_are_the_kinds() {
             (cells[0].parse().expect("a number"), cells[1].to_string())
         })
         .collect();
-    assert_eq!(names.len(), (0..=255).filter_map(BlockKind::from_u8).count());
+    assert_eq!(names.len(), (0..=255).filter_map(BlockKind::from_repr).count());
     for (kind, name) in names {
-        let kind = BlockKind::from_u8(kind).unwrap_or_else(|| panic!("no kind {kind}"));
+        let kind = BlockKind::from_repr(kind).unwrap_or_else(|| panic!("no kind {kind}"));
         // The code's names, which messages use, are shorter than those of the page.
         let short = name.replace("attribute", "xattr").replace("symbolic link", "symlink");
         assert_eq!(kind.name(), short);

@@ -141,7 +141,7 @@ fn block_of(kind: BlockKind, owner: InodeNo) -> Box<Block> {
 #[test]
 fn kinds_need_their_feature() {
     let table = TableNo::new(GroupNo(7), 3).owner();
-    for kind in (18..=24).map(|kind| BlockKind::from_u8(kind).unwrap()) {
+    for kind in (18..=24).map(|kind| BlockKind::from_repr(kind).unwrap()) {
         let block = block_of(kind, if kind.is_table() { table } else { InodeNo::HISTORY });
         let verify = |features| verify_header_with(&block, MetaAddr(5), 9, BlockNo(8), features);
         assert_eq!(verify(kind.feature()), Ok(()), "{}", kind.name());
@@ -268,7 +268,7 @@ proptest! {
         let states = [EventState::Kept, EventState::Dying, EventState::Forgotten];
         let row = EventRow {
             time: Timestamp { seconds, nanos },
-            kind: EventKind::from_u8(kind).unwrap(),
+            kind: EventKind::from_repr(kind).unwrap(),
             state: states[usize::from(state) - 1],
             held,
             root: InodeNo(index << 13),

@@ -204,7 +204,7 @@ proptest! {
 
     #[test]
     fn attributes_come_back(
-        namespace in (1u8..5).prop_filter_map("one", XattrNamespace::from_u8),
+        namespace in (1u8..5).prop_filter_map("one", XattrNamespace::from_repr),
         name in vec(any::<u8>(), 1..=255),
         value in vec(any::<u8>(), 0..3000),
     ) {

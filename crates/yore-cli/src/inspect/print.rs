@@ -410,7 +410,7 @@ pub fn block(out: &mut Out, device: &dyn Device, number: u64, raw: bool) -> Soun
 /// A metadata block's header, and its content if it was verified.
 fn metadata_block(out: &mut Out, block: &Block, verified: bool) -> Sound {
     let header = BlockHeader::of(block);
-    let kind = BlockKind::from_u8(header.kind);
+    let kind = BlockKind::from_repr(header.kind);
     field(out, "kind", &kind.map_or(format!("unknown ({})", header.kind), |kind| kind.name().to_string()))?;
     field(out, "own address", &MetaAddr(header.addr.get()).to_string())?;
     field(out, "owner", &format!("inode {} incarnation {}", header.owner, header.owner_incarnation))?;

@@ -12,7 +12,7 @@ pub const EVENT_FIXED_BYTES: usize = 32;
 pub const EVENT_NAME_MAX: usize = NAME_MAX;
 
 /// What made an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::FromRepr)]
 #[repr(u8)]
 pub enum EventKind {
     /// Somebody asked for a snapshot.
@@ -36,13 +36,6 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The kind with this number on the medium.
-    pub fn from_u8(kind: u8) -> Option<EventKind> {
-        use EventKind::*;
-        let all = [Snapshot, Close, Interval, Undo, Removed, Expunge, Rollback];
-        all.into_iter().find(|k| *k as u8 == kind)
-    }
-
     /// Whether it is an event of a single file or directory and covers nothing below that.
     pub fn is_of_file(self) -> bool {
         matches!(self, EventKind::Close | EventKind::Removed | EventKind::Expunge | EventKind::Rollback)
@@ -56,7 +49,7 @@ impl EventKind {
 }
 
 /// What has become of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::FromRepr)]
 #[repr(u8)]
 pub enum EventState {
     /// It is retained and can be looked at.
@@ -65,14 +58,6 @@ pub enum EventState {
     Dying = 2,
     /// It was forgotten. Its name and its time remain, so that nobody is silently given an older one instead.
     Forgotten = 3,
-}
-
-impl EventState {
-    /// The state with this number on the medium.
-    pub(super) fn from_u8(state: u8) -> Option<EventState> {
-        use EventState::*;
-        [Kept, Dying, Forgotten].into_iter().find(|s| *s as u8 == state)
-    }
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -145,10 +130,10 @@ impl EventRow {
         let Ok((raw, rest)) = RawEvent::ref_from_prefix(bytes) else {
             return bad("length", "at least 32 bytes", bytes.len().to_string());
         };
-        let Some(kind) = EventKind::from_u8(raw.kind) else {
+        let Some(kind) = EventKind::from_repr(raw.kind) else {
             return bad("kind", "1 to 7", raw.kind.to_string());
         };
-        let Some(state) = EventState::from_u8(raw.state) else {
+        let Some(state) = EventState::from_repr(raw.state) else {
             return bad("state", "1 to 3", raw.state.to_string());
         };
         if raw.held > 1 {

@@ -17,7 +17,7 @@ pub const DESCRIPTION_MAX: usize = 512;
 pub const HOLD_REASON_MAX: usize = 255;
 
 /// Why an event was forgotten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::FromRepr)]
 #[repr(u8)]
 pub enum ForgottenFor {
     /// Somebody asked for it.
@@ -26,13 +26,6 @@ pub enum ForgottenFor {
     Rules = 2,
     /// The volume was full.
     Space = 3,
-}
-
-impl ForgottenFor {
-    fn from_u8(n: u8) -> Option<ForgottenFor> {
-        use ForgottenFor::*;
-        [Request, Rules, Space].into_iter().find(|why| *why as u8 == n)
-    }
 }
 
 /// The fields that only some events have. A volume has such rows only with
@@ -91,7 +84,7 @@ impl EventMore {
                 }
                 FORGOTTEN_FOR => {
                     let [why] = tagged::number(WHAT, "why it was forgotten", field)?;
-                    let known = ForgottenFor::from_u8(why);
+                    let known = ForgottenFor::from_repr(why);
                     let unknown = || Corruption::new(WHAT, "why it was forgotten", "1 to 3", why);
                     more.forgotten_for = Some(known.ok_or_else(unknown)?);
                 }

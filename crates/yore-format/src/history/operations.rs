@@ -30,9 +30,12 @@ impl RowClass {
 }
 
 /// What was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::FromRepr, strum::IntoStaticStr,
+)]
 #[repr(u8)]
 #[allow(missing_docs)]
+#[strum(serialize_all = "kebab-case")]
 pub enum OperationKind {
     /// History was reclaimed because the volume was full.
     GaveUp = 1,
@@ -56,37 +59,9 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
-    const ALL: [OperationKind; 15] = {
-        use OperationKind::*;
-        [
-            GaveUp, Snapshot, Restore, Undelete, Rollback, Undo, Redo, Forget, Expunge, Policy, Hold,
-            Release, Rename, Resize, SpaceRules,
-        ]
-    };
-
-    fn from_u8(n: u8) -> Option<OperationKind> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == n)
-    }
-
     /// The word for people and in JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            OperationKind::GaveUp => "gave-up",
-            OperationKind::Snapshot => "snapshot",
-            OperationKind::Restore => "restore",
-            OperationKind::Undelete => "undelete",
-            OperationKind::Rollback => "rollback",
-            OperationKind::Undo => "undo",
-            OperationKind::Redo => "redo",
-            OperationKind::Forget => "forget",
-            OperationKind::Expunge => "expunge",
-            OperationKind::Policy => "policy",
-            OperationKind::Hold => "hold",
-            OperationKind::Release => "release",
-            OperationKind::Rename => "rename",
-            OperationKind::Resize => "resize",
-            OperationKind::SpaceRules => "space-rules",
-        }
+        self.into()
     }
 }
 
@@ -167,7 +142,7 @@ impl OperationRow {
         let Ok((raw, rest)) = RawOperation::ref_from_prefix(bytes) else {
             return bad("length", "at least 56 bytes", bytes.len().to_string());
         };
-        let Some(kind) = OperationKind::from_u8(raw.kind) else {
+        let Some(kind) = OperationKind::from_repr(raw.kind) else {
             return bad("kind", "1 to 15", raw.kind.to_string());
         };
         if raw.nanos.get() >= 1_000_000_000 {

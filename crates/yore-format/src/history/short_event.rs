@@ -52,7 +52,7 @@ impl EventRow {
         let mut reader = Reader::new("event", bytes);
         let head = reader.byte("head")?;
         let (kind, state) =
-            (EventKind::from_u8(head & KIND), EventState::from_u8(head >> STATE_SHIFT & STATE));
+            (EventKind::from_repr(head & KIND), EventState::from_repr(head >> STATE_SHIFT & STATE));
         let (Some(kind), Some(state), 0) = (kind, state, head & UNUSED) else {
             return reader.bad("head", "a kind and a state", format!("{head:#04x}"));
         };

@@ -12,9 +12,12 @@ pub const FORMAT_MINOR: u32 = 2;
 pub const ROOT_ZONES_MAX: usize = 32;
 
 /// How metadata is kept consistent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumString, strum::FromRepr, strum::IntoStaticStr,
+)]
 #[repr(u8)]
 #[allow(missing_docs)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Engine {
     None = 1,
     Sync = 2,
@@ -26,26 +29,13 @@ pub enum Engine {
 impl Engine {
     /// The name as written in options and shown by `info`.
     pub fn name(self) -> &'static str {
-        match self {
-            Engine::None => "none",
-            Engine::Sync => "sync",
-            Engine::Journal => "journal",
-            Engine::SoftUpdates => "soft-updates",
-            Engine::Snapshot => "snapshot",
-        }
+        self.into()
     }
 
     /// The engine with this name.
     pub fn from_name(name: &str) -> Option<Engine> {
-        Self::ALL.into_iter().find(|e| e.name() == name)
+        name.parse().ok()
     }
-
-    pub(super) fn from_u8(n: u8) -> Option<Engine> {
-        Self::ALL.into_iter().find(|e| *e as u8 == n)
-    }
-
-    const ALL: [Engine; 5] =
-        [Engine::None, Engine::Sync, Engine::Journal, Engine::SoftUpdates, Engine::Snapshot];
 
     /// Whether it overwrites metadata where it lies.
     pub fn in_place(self) -> bool {

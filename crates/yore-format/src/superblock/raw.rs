@@ -278,7 +278,7 @@ impl RawSuperblock {
     }
 
     fn engine_and_state(&self) -> Result<(Engine, VolumeState), Box<Corruption>> {
-        let Some(engine) = Engine::from_u8(self.engine) else {
+        let Some(engine) = Engine::from_repr(self.engine) else {
             return bad("engine", "1 to 5", self.engine);
         };
         let state = match self.state {

@@ -17,7 +17,7 @@ pub fn file() -> impl Strategy<Value = InodeNo> {
 }
 
 pub fn kind() -> impl Strategy<Value = FileKind> {
-    (0u8..16).prop_filter_map("a kind", FileKind::from_u8)
+    (0u8..16).prop_filter_map("a kind", FileKind::from_repr)
 }
 
 pub fn time() -> impl Strategy<Value = Timestamp> {

@@ -235,7 +235,7 @@ impl Replay<'_> {
 
     /// What a zone counts of one of its blocks.
     fn count(&self, zone: &Zone, block: &Block) -> Counted {
-        match BlockKind::from_u8(BlockHeader::of(block).kind) {
+        match BlockKind::from_repr(BlockHeader::of(block).kind) {
             Some(BlockKind::Inodes) => Counted { inode_free: count_free_inodes(block), free_blocks: None },
             Some(BlockKind::Bitmap) => {
                 let usable = self.0.base.medium.geometry().data_blocks(zone.group) as u32;

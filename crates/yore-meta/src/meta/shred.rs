@@ -100,5 +100,5 @@ impl Meta {
 
 /// Whether a block is a node of a tree.
 fn is_node(block: &Block) -> bool {
-    BlockKind::from_u8(block[4]).is_some_and(BlockKind::is_tree)
+    BlockKind::from_repr(block[4]).is_some_and(BlockKind::is_tree)
 }

@@ -83,7 +83,7 @@ fn take_name<'a>(
     let kind = match (head >> TYPE_SHIFT, head & VERSION) {
         // The mode says it.
         (0, VERSION) => FileKind::Regular,
-        (kind, _) => match FileKind::from_u8(kind) {
+        (kind, _) => match FileKind::from_repr(kind) {
             Some(kind) => kind,
             None => return reader.bad("type of the name", "one of the seven", kind),
         },
