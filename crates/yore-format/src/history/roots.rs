@@ -145,7 +145,8 @@ impl HistoryRoots {
     }
 
     /// Adds to the counts. A count that damage has made too small stays at 0: it must not keep anybody from
-    /// freeing blocks.
+    /// freeing blocks. With annals this also counts references: as long as no two files share a block, there
+    /// is one to each data block that the past alone holds.
     pub fn count(block: &mut Block, growth: HistoryGrowth) -> Touched {
         let space = Self::space(block);
         let raw = RawSpace {
@@ -154,7 +155,13 @@ impl HistoryRoots {
             trees: space.trees.saturating_add_signed(growth.trees).into(),
         };
         block[ROOTS_END..SPACE_END].copy_from_slice(raw.as_bytes());
-        (ROOTS_END..SPACE_END).into()
+        let touched: Touched = (ROOTS_END..SPACE_END).into();
+        let counts = Self::annals_counts(block);
+        if growth.data == 0 || counts.annals_from == EventNo(0) {
+            return touched;
+        }
+        let references = counts.references.saturating_add_signed(growth.data);
+        touched.and(Self::set_annals_counts(block, AnnalsCounts { references, ..counts }).meaning)
     }
 
     /// Up to which row the indexes have the keys of a shard's rows. The least key there is: of none.
