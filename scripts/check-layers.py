@@ -103,6 +103,7 @@ LAYERS = {
         extents history/index xattrs
         history/events history/operations history/policies history/versions
         history/names
+        history/annals
         directory history inodes links unreached zones
         content
         states

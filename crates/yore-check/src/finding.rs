@@ -223,6 +223,16 @@ problems! {
     VersionGap, History, "a version lacks what its inode had then";
     /// The tree of changes lacks the end of a version or of a past name, or has one that does not exist.
     ChangeIndex, History, "the changes are not the ends of versions and past names";
+    /// A row of the annals is in the tree of another shard, or ended at a number that was not given yet.
+    AnnalsRow, History, "a row of the annals is where it cannot be";
+    /// Something in a tree of the first edition ended since the annals began.
+    AnnalsBegin, History, "something ended since the annals began and is not in them";
+    /// A watermark of the annals lies beyond what was recorded.
+    Watermark, History, "the annals are said to be indexed further than they go";
+    /// The index by inode lacks the key of a row, or has one that is not that of a row.
+    InodeIndex, History, "the index of the annals by inode is not that of the rows";
+    /// The index by name lacks the key of a row, or has one that is not that of a row.
+    NameIndex, History, "the index of the annals by name is not that of the rows";
     /// Past names of one directory and name, or of one directory and cookie, overlap, or one reaches into the
     /// life of the entry in use under that name or cookie.
     PastNameOrder, History, "lives of a name in a directory overlap";

@@ -1,10 +1,11 @@
 //! The trees of the past, compared with each other: events, forgotten events and the index of the others;
-//! versions, past names, and the changes, which are the ends of both.
+//! versions, past names, and the changes, which are the ends of both; the annals and their indexes.
 //!
 //! This step gathers the versions; [`crate::states`] checks with the inodes what the versions name. Memory is
 //! in proportion to the history: an inode for each version, a name and a number for each name that a
 //! directory once had, and, until these trees are done, a time or a key for each of their cells.
 
+mod annals;
 mod events;
 mod index;
 mod names;
@@ -17,7 +18,7 @@ use crate::checker::Checker;
 use crate::CheckError;
 use std::collections::BTreeMap;
 use versions::Ends;
-use yore_format::HISTORY_SHARDS;
+use yore_format::{HistoryRoots, HISTORY_SHARDS};
 
 impl Checker<'_> {
     /// Walks the trees of the past.
@@ -28,12 +29,14 @@ impl Checker<'_> {
             }
             return Ok(());
         };
+        self.history.annals_from = HistoryRoots::annals_counts(&roots).annals_from;
         self.events(&roots)?;
         let mut ends = Ends { keys: vec![Vec::new(); HISTORY_SHARDS], complete: true };
         for shard in 0..HISTORY_SHARDS {
             self.versions(&roots, shard, &mut ends)?;
             self.past_names(&roots, shard, &mut ends)?;
         }
+        self.annals(&roots)?;
         for versions in self.history.versions.values_mut() {
             versions.sort_by_key(|version| version.inode.born);
         }

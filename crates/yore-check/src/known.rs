@@ -113,6 +113,10 @@ pub(crate) struct History {
     pub(crate) expunged: BTreeMap<(InodeNo, Incarnation), EventNo>,
     /// How many blocks only the past holds, as its roots say.
     pub(crate) space: HistorySpace,
+    /// The least end of what is in the annals; 0: there are none.
+    pub(crate) annals_from: EventNo,
+    /// How many references to data blocks only the past has, as the roots of a volume with annals say.
+    pub(crate) references: Option<u64>,
 }
 
 impl History {

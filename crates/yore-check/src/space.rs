@@ -148,11 +148,13 @@ impl Checker<'_> {
         // Nobody knows who owned what is lost.
         if !self.findings.any_leak() {
             let space = self.history.space;
-            let of_the_past = [
+            let mut of_the_past = vec![
                 ("data blocks", counts.history_data_blocks, space.data),
                 ("nodes of inodes", counts.history_nodes, space.nodes),
                 ("nodes of its own trees", counts.history_trees, space.trees),
             ];
+            let references = counts.history_data_blocks;
+            of_the_past.extend(self.history.references.map(|found| ("references", references, found)));
             for (what, expected, found) in of_the_past.into_iter().filter(|(_, a, b)| a != b) {
                 let expected = format!("{expected} {what}");
                 let finding = Finding::new(Problem::HistorySpace, expected, found);

@@ -9,7 +9,7 @@ mod past_damage;
 mod present_damage;
 
 use common::*;
-use past_damage::{EVENTS, EXTENDED, PAST_NAMES, PAST_TREES, POLICIES, SHARING, VERSIONS};
+use past_damage::{ANNALS, EVENTS, EXTENDED, PAST_NAMES, PAST_TREES, POLICIES, SHARING, VERSIONS};
 use present_damage::{BLOCKS_AND_TREES, INODES, NAMES, SPACE, SUPERBLOCKS_AND_ZONES};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -112,13 +112,14 @@ fn lost_write(b: &mut Builder, block: u64) {
 /// A volume, and the damages to plant on it.
 type Plants = (fn() -> Builder, Vec<&'static Plant>);
 
-/// The damages of the sound volume, and those of the one with a past.
-fn volumes() -> [Plants; 2] {
+/// The damages of the sound volume, of the one with a past, and of the one with annals.
+fn volumes() -> [Plants; 3] {
     let present = [SUPERBLOCKS_AND_ZONES, BLOCKS_AND_TREES, INODES, NAMES, SPACE];
     let past = [PAST_TREES, EVENTS, VERSIONS, PAST_NAMES, POLICIES, EXTENDED, SHARING];
     [
         (sound, present.into_iter().flatten().collect()),
         (common::past::past, past.into_iter().flatten().collect()),
+        (common::past::annals, ANNALS.iter().collect()),
     ]
 }
 

@@ -117,6 +117,30 @@ fn a_sound_volume_with_a_past_is_clean() {
     );
 }
 
+/// Promises that the same past in annals is clean, in whole or in part, and is as much.
+#[test]
+fn a_sound_volume_with_annals_is_clean() {
+    let counts = |b: Builder| {
+        let report = check(&Untouchable(b.finish()), &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{report}");
+        let Counts { versions, past_names, history_data_blocks, history_nodes, .. } = report.counts;
+        (versions, past_names, history_data_blocks, history_nodes)
+    };
+    let first = counts(past::past());
+    for from in 1..9 {
+        let mut b = past::annals();
+        b.past.annals_from = from;
+        assert_eq!(counts(b), first, "annals from {from}");
+    }
+    // Rows that no longer have a name that they had, and rows whose keys somebody else will enter.
+    let mut b = past::annals();
+    b.past.reclaimed = true;
+    assert_eq!(counts(b), (first.0, first.1 - 1, first.2, first.3));
+    let mut b = past::annals();
+    b.past.unindexed = true;
+    assert_eq!(counts(b), first);
+}
+
 /// Promises that a file may be gone while all its history is being given up.
 #[test]
 fn what_is_being_expunged_may_be_gone() {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, NewSnapshot, OpenOptions,
-    Policy, RenameMode, Result, Retention, RetentionRules, SetXattrMode, Versioning, View, Volume,
+    Caller, Edition, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, NewSnapshot,
+    OpenOptions, Policy, RenameMode, Result, Retention, RetentionRules, SetXattrMode, Versioning, View,
+    Volume,
 };
 
 /// Bytes of the sample volumes.
@@ -89,13 +90,14 @@ pub fn with_intents() -> Result<MemoryDevice> {
 }
 
 /// As [`small`], with a past: snapshots of the volume and of a directory, versions and past names of all
-/// kinds between them, one forgotten snapshot and one that is to be forgotten.
+/// kinds between them, one forgotten snapshot and one that is to be forgotten. It is recorded in this
+/// edition.
 ///
 /// # Errors
 /// As [`small`].
-pub fn with_past() -> Result<MemoryDevice> {
+pub fn with_past(edition: Edition) -> Result<MemoryDevice> {
     let device = Arc::new(small()?);
-    let volume = Volume::open(device.clone(), &mount_options())?;
+    let volume = Volume::open(device.clone(), &MountOptions { edition, ..mount_options() })?;
     let view = volume.view();
     let few = volume.node("few")?.inode();
     for n in 0..4u64 {
@@ -131,6 +133,26 @@ pub fn with_past() -> Result<MemoryDevice> {
     view.forget(&[named("s0")?])?;
     view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
     view.forget(&[named("s2")?])?;
+    volume.sync()?;
+    let crashed = device.snapshot();
+    volume.close()?;
+    Ok(crashed)
+}
+
+/// As [`with_past`] of the first edition, and more of it in annals.
+///
+/// # Errors
+/// As [`small`].
+pub fn with_both_editions() -> Result<MemoryDevice> {
+    let device = Arc::new(with_past(Edition::First)?);
+    let volume = Volume::open(device.clone(), &MountOptions { edition: Edition::Annals, ..mount_options() })?;
+    let view = volume.view();
+    for n in 10..12u64 {
+        view.take_snapshot(view.root(), &NewSnapshot::named(&format!("s{n}")))?;
+        volume.append("inline", content(n, 20))?;
+        volume.remove_file(format!("few/moved {}", n - 10))?;
+        volume.remove_file(format!("many/{n}-{}", "n".repeat(150)))?;
+    }
     volume.sync()?;
     let crashed = device.snapshot();
     volume.close()?;

@@ -144,10 +144,14 @@ fn node(block: &Block, fields: &mut Vec<Field>) {
         add("reserved", cell + 3, 1);
         let width = NodeRef::new(block).key_width();
         for part in (0..width).step_by(8) {
-            add(&format!("key at {part}"), cell + 4 + part, 8);
+            add(&format!("key at {part}"), cell + 4 + part, (width - part).min(8));
         }
         let value = cell + 4 + width;
         let len = size.saturating_sub(4 + width);
+        // For rows of the annals and keys of their indexes, any byte: numbers there have no fixed places.
+        for at in (0..len.min(64)).filter(|_| width % 8 != 0) {
+            add(&format!("value byte {at}"), value + at, 1);
+        }
         // For versions, the words of the inode; two words may be one field.
         for word in (0..len.min(268)).step_by(4).filter(|at| len > 80 && at + 8 <= len) {
             add(&format!("value at {word}"), value + word, 8);

@@ -8,6 +8,7 @@
 use yore_device::MemoryDevice;
 use yore_faults::watch::{Counting, Watch};
 use yore_faults::{damage, exercise, mend, sample, survey, Chance};
+use yore_fs::Edition;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -22,6 +23,9 @@ const PAST: [&str; 7] = [
     "policy node",
     "roots of the history",
 ];
+
+/// The kinds that come with the second edition.
+const ANNALS: [&str; 3] = ["annals node", "inode index node", "name index node"];
 
 /// Memory limit of one case: the smallest caches are 4 MiB and 1 MiB, and the device is memory too.
 const MEMORY: usize = 96 << 20;
@@ -59,14 +63,21 @@ fn samples_are_sound() {
         let kinds: std::collections::BTreeSet<_> = survey::sites(&device).iter().map(|s| s.name()).collect();
         assert_eq!(kinds.len(), 10, "{kinds:?}");
     });
-    watch.case("with a past", || {
-        let device = sample::with_past().unwrap();
-        assert!(exercise::is_sound(&device));
-        let seen = exercise::all(&device);
-        assert_eq!((seen.opened, seen.findings), ([true, true], [Some(0), Some(0)]));
-        let kinds: std::collections::BTreeSet<_> = survey::sites(&device).iter().map(|s| s.name()).collect();
-        assert!(PAST.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
-    });
+    for (name, sample, has) in [
+        ("with a past", sample::with_past(Edition::First), &PAST[..]),
+        ("with annals", sample::with_past(Edition::Annals), &ANNALS),
+        ("with both editions", sample::with_both_editions(), &[&PAST[..], &ANNALS].concat()),
+    ] {
+        watch.case(name, || {
+            let device = sample.unwrap();
+            assert!(exercise::is_sound(&device));
+            let seen = exercise::all(&device);
+            assert_eq!((seen.opened, seen.findings), ([true, true], [Some(0), Some(0)]));
+            let kinds: std::collections::BTreeSet<_> =
+                survey::sites(&device).iter().map(|s| s.name()).collect();
+            assert!(has.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+        });
+    }
     watch.case("with further zones", || {
         let device = sample::with_further_zones().unwrap();
         let headers = survey::sites(&device).iter().filter(|s| s.name() == "zone header").count();
@@ -125,7 +136,10 @@ fn fields_of_trees() {
 /// Every field of blocks that hold history.
 #[test]
 fn fields_of_the_past() {
-    every_field(&sample::with_past().unwrap(), 60, &PAST);
+    every_field(&sample::with_past(Edition::First).unwrap(), 60, &PAST);
+    let kinds = [&ANNALS[..], &["roots of the history", "events node"]].concat();
+    every_field(&sample::with_past(Edition::Annals).unwrap(), 30, &kinds);
+    every_field(&sample::with_both_editions().unwrap(), 120, &[&PAST[..], &ANNALS].concat());
 }
 
 /// The fields of zones and their table on a volume whose group has several zones.

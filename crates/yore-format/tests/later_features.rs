@@ -69,7 +69,7 @@ fn corruption(state: SlotState) -> Box<Corruption> {
 /// names it.
 #[test]
 fn volumes_with_later_features_are_refused_by_name() {
-    assert_eq!(Features::SUPPORTED, Features::RESIZED);
+    assert_eq!(Features::SUPPORTED, Features::RESIZED | Features::ANNALS);
     for feature in later() {
         let sb = superblock(feature);
         let block = sb.encode(0);
@@ -79,17 +79,19 @@ fn volumes_with_later_features_are_refused_by_name() {
         let read = Superblock::decode_with(&block, 0, Features::all());
         assert_eq!(read, SlotState::Valid(Box::new(sb)), "{feature}");
     }
-    let mut unknown = superblock(Features::ANNALS).encode(0);
+    let mut unknown = superblock(Features::TABLES).encode(0);
     unknown[46] = 1;
     let crc = checksum_except(&unknown[..], 16);
     unknown[16..20].copy_from_slice(&crc.to_le_bytes());
-    for known in [Features::SUPPORTED, Features::ANNALS, Features::all()] {
+    for known in [Features::SUPPORTED, Features::TABLES, Features::all()] {
         let c = corruption(Superblock::decode_with(&unknown, 0, known));
         assert!(c.found.contains("unknown feature bits 0x1000000000000"), "{c}");
-        assert_eq!(c.found.contains("annals"), known == Features::SUPPORTED, "{c}");
+        assert_eq!(c.found.contains("count tables"), known == Features::SUPPORTED, "{c}");
     }
-    let sb = superblock(Features::RESIZED);
-    assert_eq!(Superblock::decode(&sb.encode(0), 0), SlotState::Valid(Box::new(sb)));
+    for feature in Features::SUPPORTED.iter() {
+        let sb = superblock(feature);
+        assert_eq!(Superblock::decode(&sb.encode(0), 0), SlotState::Valid(Box::new(sb)));
+    }
     assert_eq!(superblock(Features::all()).encode(0)[40..48], 0x7fu64.to_le_bytes());
 }
 
@@ -145,7 +147,7 @@ fn kinds_need_their_feature() {
         let block = block_of(kind, if kind.is_table() { table } else { InodeNo::HISTORY });
         let verify = |features| verify_header_with(&block, MetaAddr(5), 9, BlockNo(8), features);
         assert_eq!(verify(kind.feature()), Ok(()), "{}", kind.name());
-        for features in [Features::all() - kind.feature(), Features::SUPPORTED] {
+        for features in [Features::all() - kind.feature(), Features::RESIZED] {
             let c = verify(features).unwrap_err();
             assert_eq!((c.field, &c.found[..]), ("kind", &(kind as u8).to_string()[..]));
         }
@@ -276,7 +278,7 @@ proptest! {
             name,
             more: EventMore::default(),
         };
-        prop_assert_eq!(row.encode_with(Features::SUPPORTED), row.encode());
+        prop_assert_eq!(row.encode_with(Features::RESIZED), row.encode());
         let bytes = row.encode_with(Features::ANNALS);
         prop_assert_eq!(bytes.len() < EVENT_FIXED_BYTES, row.name.is_empty());
         prop_assert_eq!(&EventRow::decode_with(&bytes, Features::ANNALS).unwrap(), &row);
@@ -352,12 +354,17 @@ fn roots_of_the_annals_come_back() {
     assert_eq!(block[1288..1296], 4u64.to_le_bytes());
     assert_eq!(block[1544..1552], 5u64.to_le_bytes());
     HistoryRoots::verify_with(&block, Features::ANNALS).unwrap();
-    HistoryRoots::verify(&block).unwrap_err();
+    HistoryRoots::verify_with(&block, Features::RESIZED).unwrap_err();
     for at in [1240, 1287, 1300, 1303, 1550, 1574, 1584, 4095] {
         let mut block = block.clone();
         block[at] = 1;
         assert!(HistoryRoots::verify_with(&block, Features::ANNALS).is_err(), "byte {at}");
     }
+    // Data blocks that the past alone has are references, too.
+    HistoryRoots::set_annals_counts(&mut block, AnnalsCounts { references: 20, ..counts });
+    let touched = HistoryRoots::count(&mut block, HistoryGrowth { data: -3, nodes: 5, trees: 1 });
+    assert_eq!(HistoryRoots::annals_counts(&block), AnnalsCounts { references: 17, ..counts });
+    assert_eq!(touched, Touched::from(896..920).and(1544..1584));
     // Before the first row there is nothing.
     let none = AnnalsCounts { annals_from: EventNo(0), ..counts };
     HistoryRoots::set_annals_counts(&mut block, none);
@@ -367,10 +374,11 @@ fn roots_of_the_annals_come_back() {
 /// Promises that the bytes after the roots of format 2.2 must be zeros, as before.
 #[test]
 fn the_rest_of_the_roots_is_zeros() {
-    HistoryRoots::verify(&roots()).unwrap();
+    let verify = |block: &Block| HistoryRoots::verify_with(block, Features::RESIZED);
+    verify(&roots()).unwrap();
     for at in [936, 950, 1224, 1288, 1544, 1583, 1584, 4095] {
         let mut block = roots();
         block[at] = 1;
-        assert!(HistoryRoots::verify(&block).is_err(), "byte {at}");
+        assert!(verify(&block).is_err(), "byte {at}");
     }
 }

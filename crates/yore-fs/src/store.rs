@@ -59,7 +59,7 @@ impl Store {
                 data_cache: options.data_cache,
             },
         );
-        let past = Past::open(&core.meta, options.reading_lasts)?;
+        let past = Past::open(&core.meta, options)?;
         // [`crate::history::rollback::finish_all`] finishes rollbacks that a crash has interrupted.
         let gate = match !options.read_only && !past.rollbacks.all().is_empty() {
             true => Gate::closed_at(InodeNo::ROOT),

@@ -261,6 +261,17 @@ pub struct MountOptions {
     pub keep_history: bool,
     /// For how long after somebody has read as of a snapshot a full volume does not give it up.
     pub reading_lasts: Duration,
+    /// How history is recorded on a volume that has none yet. Only for tests: programs leave it as it is.
+    pub edition: Edition,
+}
+
+/// How history is recorded. Both are read, whatever this says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edition {
+    /// In trees of versions, of past names, and of changes. A volume that has annals stays with them.
+    First,
+    /// In annals. Older programs do not open the volume from then on.
+    Annals,
 }
 
 impl Default for MountOptions {
@@ -274,6 +285,7 @@ impl Default for MountOptions {
             access_times: true,
             keep_history: false,
             reading_lasts: Duration::from_secs(60),
+            edition: if cfg!(feature = "annals") { Edition::Annals } else { Edition::First },
         }
     }
 }

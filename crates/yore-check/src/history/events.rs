@@ -6,7 +6,7 @@ use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{
     event_index_by_name, event_index_by_root, key_parts, Block, EventKind, EventNo, EventRow, EventState,
-    HistoryTree, Incarnation, InodeNo, MetaAddr, RollbackIntent, Timestamp, WriteFeatures,
+    Features, HistoryTree, Incarnation, InodeNo, MetaAddr, RollbackIntent, Timestamp, WriteFeatures,
 };
 
 /// What the trees of events hold.
@@ -72,6 +72,10 @@ impl Checker<'_> {
         events: &mut Events,
     ) -> Result<bool, CheckError> {
         let mut complete = true;
+        let features = match self.sb.features.contains(WriteFeatures::ANNALS) {
+            true => Features::ANNALS,
+            false => Features::empty(),
+        };
         let mut walk = Self::past_walk(roots, tree);
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
             for i in 0..leaf.count() {
@@ -80,7 +84,7 @@ impl Checker<'_> {
                     HistoryTree::Forgotten => self.counts.forgotten += 1,
                     _ => self.counts.events += 1,
                 }
-                match EventRow::decode(value) {
+                match EventRow::decode_with(value, features) {
                     Ok(event) => complete &= self.event(tree, leaf.addr, EventNo(number), event, events),
                     Err(c) => {
                         self.damaged_cell(c, leaf.addr);

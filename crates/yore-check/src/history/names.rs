@@ -13,7 +13,8 @@ use yore_format::{
 const COLLISIONS: u64 = 256;
 
 /// The past names of one directory and one hash. Equal names are always in one run.
-struct Run {
+#[derive(Default)]
+pub(super) struct Run {
     directory: InodeNo,
     base: u64,
     lives: Vec<Life>,
@@ -39,8 +40,7 @@ impl Checker<'_> {
         shard: usize,
         ends: &mut Ends,
     ) -> Result<(), CheckError> {
-        let before = (InodeNo::NONE, 0, EventNo(0));
-        let mut run = Run { directory: InodeNo::NONE, base: 0, lives: Vec::new(), before };
+        let mut run = Run::default();
         let mut walk = Self::past_walk(roots, HistoryTree::Names(shard));
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
             for i in 0..leaf.count() {
@@ -49,6 +49,7 @@ impl Checker<'_> {
                 match decode_name(key, value) {
                     Ok((directory, cookie, name)) => {
                         self.check_shard(directory, name_shard, shard, leaf.addr);
+                        self.check_before_annals("a name", name.death, directory, leaf.addr);
                         ends.keys[name_shard(directory)].push(name_end_key(name.death, directory, cookie));
                         self.past_name(&mut run, leaf.addr, directory, cookie, &name);
                     }
@@ -64,7 +65,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn past_name(
+    pub(super) fn past_name(
         &mut self,
         run: &mut Run,
         addr: MetaAddr,
@@ -104,7 +105,7 @@ impl Checker<'_> {
     }
 
     /// Compares the lives of each name with each other. Lives under one cookie were compared before.
-    fn end_of_run(&mut self, run: &mut Run) {
+    pub(super) fn end_of_run(&mut self, run: &mut Run) {
         run.lives.sort();
         let mut before: Option<(Vec<u8>, u64, EventNo)> = None;
         for Life { name, birth, death, cookie, addr } in run.lives.drain(..) {

@@ -52,7 +52,17 @@ impl Checker<'_> {
     fn version(&mut self, inode: InodeNo, version: &Version, shard: usize, addr: MetaAddr) {
         self.check_shard(inode, version_shard, shard, addr);
         self.check_number("end of a version", version.end, addr, inode);
+        self.check_before_annals("a version", version.end, inode, addr);
         self.check_incarnation(version.inode.incarnation, inode, addr);
+    }
+
+    /// Checks that what is in a tree of the first edition ended before the annals began.
+    pub(super) fn check_before_annals(&mut self, what: &str, end: EventNo, inode: InodeNo, addr: MetaAddr) {
+        let from = self.history.annals_from;
+        if from > EventNo(0) && end >= from {
+            let expected = format!("{what} that ended before {from}, where the annals begin");
+            self.add(Finding::new(Problem::AnnalsBegin, expected, end.0).at(addr).of(inode));
+        }
     }
 
     /// Compares the trees of changes with the ends of versions and past names.

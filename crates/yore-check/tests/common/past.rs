@@ -5,6 +5,7 @@
 //! is entered into the tree of its state. A test can change each tree's cells before they are written.
 
 use super::*;
+use std::borrow::Cow;
 
 /// Key and value.
 pub type Cell = (Vec<u8>, Vec<u8>);
@@ -19,10 +20,14 @@ pub struct NameModel {
 }
 
 impl NameModel {
+    /// When it ended.
+    fn death(&self) -> EventNo {
+        EventNo(u64::from_le_bytes(self.value[..8].try_into().unwrap()))
+    }
+
     /// The cell in the tree of changes for its end.
     pub fn end(&self) -> Cell {
-        let death = u64::from_le_bytes(self.value[..8].try_into().unwrap());
-        (name_end_key(EventNo(death), InodeNo(self.directory), self.cookie).to_vec(), vec![])
+        (name_end_key(self.death(), InodeNo(self.directory), self.cookie).to_vec(), vec![])
     }
 }
 
@@ -35,6 +40,12 @@ pub struct PastModel {
     pub names: Vec<NameModel>,
     /// By inode.
     pub policies: BTreeMap<u64, PolicyRow>,
+    /// What ended at this number or later is in annals; 0: nothing is.
+    pub annals_from: u64,
+    /// The names of rows that have a version, too, are reclaimed.
+    pub reclaimed: bool,
+    /// Rows have no keys yet.
+    pub unindexed: bool,
     /// Data blocks and nodes that only versions name.
     pub held: (i64, i64),
     /// These change the cells of a tree.
@@ -49,6 +60,102 @@ pub const VERSIONED: u64 = 30;
 pub const REUSED: u64 = FAR + 1;
 /// A number whose inode block is gone.
 pub const GONE: u64 = ((1 << 9 | 300) << 4) + 3;
+
+/// A row of the annals with its shard and its key.
+type Row<'a> = (usize, AnnalsKey, AnnalsRow<'a>);
+
+/// The name of a row.
+fn name_of<'a>((model, past): (&'a NameModel, PastName<'a>)) -> RowName<'a> {
+    RowName {
+        directory: InodeNo(model.directory),
+        birth: EventNo(model.birth),
+        cookie: model.cookie,
+        kind: past.entry.kind,
+        name: past.entry.name,
+    }
+}
+
+impl PastModel {
+    /// Whether what ended then is in the annals.
+    fn is_row(&self, end: EventNo) -> bool {
+        self.annals_from > 0 && end.0 >= self.annals_from
+    }
+
+    /// The rows of the annals: a version and a name of one inode that ended together are one.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        let of_annals = self.names.iter().filter(|name| self.is_row(name.death()));
+        let mut names: Vec<(&NameModel, PastName<'_>)> = of_annals
+            .map(|name| (name, PastName::decode(EventNo(name.birth), &name.value).unwrap()))
+            .collect();
+        let mut rows: Vec<AnnalsRow<'_>> = Vec::new();
+        for ((no, _), version) in self.versions.iter().filter(|(_, version)| self.is_row(version.end)) {
+            let (inode, incarnation) = (InodeNo(*no), version.inode.incarnation);
+            let of = |name: &PastName<'_>| (name.death, name.entry.inode, name.entry.incarnation);
+            let at = names.iter().position(|(_, name)| of(name) == (version.end, inode, incarnation));
+            let name = at.map(|at| name_of(names.remove(at)));
+            let (end, version) = (version.end, Some(Cow::Borrowed(&version.inode)));
+            let name_is_reclaimed = self.reclaimed && name.is_some();
+            rows.push(AnnalsRow { end, inode, incarnation, name, name_is_reclaimed, version });
+        }
+        for (model, past) in names {
+            let (end, inode, incarnation) = (past.death, past.entry.inode, past.entry.incarnation);
+            let name = Some(name_of((model, past)));
+            rows.push(AnnalsRow { end, inode, incarnation, name, name_is_reclaimed: false, version: None });
+        }
+        rows.sort_by_key(|row| (version_shard(row.inode), row.end, row.inode));
+        let (mut keyed, mut before): (Vec<Row<'_>>, _) = (Vec::new(), (HISTORY_SHARDS, EventNo(0), 0));
+        for row in rows {
+            let (shard, end) = (version_shard(row.inode), row.end);
+            let sequence = if (before.0, before.1) == (shard, end) { before.2 + 1 } else { 0 };
+            before = (shard, end, sequence);
+            keyed.push((shard, AnnalsKey { end, sequence }, row));
+        }
+        keyed
+    }
+
+    /// The numbers of the annals, and the watermarks: up to the last rows.
+    fn fill_annals(&self, roots: &mut Block) {
+        if self.annals_from == 0 {
+            return;
+        }
+        let (from, references) = (EventNo(self.annals_from), self.held.0 as u64);
+        let counts = AnnalsCounts { annals_from: from, references, ..AnnalsCounts::default() };
+        HistoryRoots::set_annals_counts(roots, counts);
+        let none = AnnalsKey { end: EventNo(self.annals_from - 1), sequence: u32::MAX };
+        for shard in 0..HISTORY_SHARDS {
+            HistoryRoots::set_watermark(roots, shard, none);
+        }
+        for (shard, key, _) in self.rows().into_iter().filter(|_| !self.unindexed) {
+            HistoryRoots::set_watermark(roots, shard, key);
+        }
+    }
+
+    /// The cells of the index by inode.
+    fn by_inode(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        let indexed = self.rows().into_iter().filter(|_| !self.unindexed);
+        for (_, AnnalsKey { end, sequence }, row) in indexed {
+            if let Some(version) = &row.version {
+                let cell = InodeIndexCell { inode: row.inode, end, born: version.born, sequence };
+                cells.push((InodeIndexCell::key(row.inode, end).to_vec(), cell.value().to_vec()));
+            }
+        }
+        cells
+    }
+
+    /// The cells of the index by name.
+    fn by_name(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        let indexed = self.rows().into_iter().filter(|(.., row)| !self.unindexed && !row.name_is_reclaimed);
+        for (shard, AnnalsKey { end: death, sequence }, row) in indexed {
+            if let Some(RowName { directory, birth, cookie, .. }) = row.name {
+                let cell = NameIndexCell { directory, cookie, death, birth, sequence, shard };
+                cells.push((NameIndexCell::key(directory, cookie, death).to_vec(), cell.value().to_vec()));
+            }
+        }
+        cells
+    }
+}
 
 impl Builder {
     /// A leaf of an inode's tree.
@@ -104,38 +211,55 @@ impl Builder {
         let events = |forgotten: bool| {
             p.events.iter().filter(move |(_, event)| (event.state == EventState::Forgotten) == forgotten)
         };
+        let features = if p.annals_from > 0 { Features::ANNALS } else { Features::empty() };
+        let is_old = |name: &&NameModel| !p.is_row(name.death());
         let mut cells: Vec<Cell> = match tree {
-            HistoryTree::Events => events(false).map(|(n, event)| event_cell(*n, event)).collect(),
-            HistoryTree::Forgotten => events(true).map(|(n, event)| event_cell(*n, event)).collect(),
+            HistoryTree::Events => {
+                events(false).map(|(n, event)| event_cell_with(*n, event, features)).collect()
+            }
+            HistoryTree::Forgotten => {
+                events(true).map(|(n, event)| event_cell_with(*n, event, features)).collect()
+            }
             HistoryTree::EventIndex => events(false).flat_map(|(n, event)| event_keys(*n, event)).collect(),
             // There are none, unless a damage adds some.
             HistoryTree::Operations => Vec::new(),
-            // A volume with these is refused.
-            HistoryTree::Annals(_)
-            | HistoryTree::InodeIndex
-            | HistoryTree::NameIndex
-            | HistoryTree::Spans => Vec::new(),
+            HistoryTree::Annals(shard) => {
+                let of = p.rows().into_iter().filter(|(of, ..)| *of == shard);
+                of.map(|(_, key, row)| (key.encode().to_vec(), row.encode().to_vec())).collect()
+            }
+            HistoryTree::InodeIndex => p.by_inode(),
+            HistoryTree::NameIndex => p.by_name(),
+            // No program writes them yet.
+            HistoryTree::Spans => Vec::new(),
             HistoryTree::Policies => {
                 p.policies.iter().map(|(no, row)| (policy_key(InodeNo(*no)).to_vec(), row.encode())).collect()
             }
             HistoryTree::Versions(shard) => {
-                let of = p.versions.iter().filter(|((i, _), _)| version_shard(InodeNo(*i)) == shard);
+                let of = p
+                    .versions
+                    .iter()
+                    .filter(|((i, _), v)| version_shard(InodeNo(*i)) == shard && !p.is_row(v.end));
                 of.map(|((i, born), v)| {
                     (version_key(InodeNo(*i), EventNo(*born)).to_vec(), v.encode().to_vec())
                 })
                 .collect()
             }
             HistoryTree::Names(shard) => {
-                let of = p.names.iter().filter(|n| name_shard(InodeNo(n.directory)) == shard);
+                let of = p.names.iter().filter(is_old);
+                let of = of.filter(|n| name_shard(InodeNo(n.directory)) == shard);
                 of.map(|n| {
                     (name_key(InodeNo(n.directory), n.cookie, EventNo(n.birth)).to_vec(), n.value.clone())
                 })
                 .collect()
             }
             HistoryTree::Changes(shard) => {
-                let of = p.versions.iter().filter(|((i, _), _)| version_shard(InodeNo(*i)) == shard);
+                let of = p
+                    .versions
+                    .iter()
+                    .filter(|((i, _), v)| version_shard(InodeNo(*i)) == shard && !p.is_row(v.end));
                 let ends = of.map(|((i, _), v)| (version_end_key(v.end, InodeNo(*i)).to_vec(), vec![]));
-                let names = p.names.iter().filter(|n| name_shard(InodeNo(n.directory)) == shard);
+                let names =
+                    p.names.iter().filter(is_old).filter(|n| name_shard(InodeNo(n.directory)) == shard);
                 ends.chain(names.map(NameModel::end)).collect()
             }
         };
@@ -153,6 +277,7 @@ impl Builder {
         let mut roots = block(BlockKind::HistoryRoots, 0, root, InodeNo::HISTORY, 0);
         let (data, nodes) = self.past.held;
         HistoryRoots::count(&mut roots, HistoryGrowth { data, nodes, trees: 1 });
+        self.past.fill_annals(&mut roots);
         for tree in HistoryTree::all() {
             let mut cells = self.past_cells(tree);
             for (_, hook) in self.past.on_cells.iter().filter(|(of, _)| *of == tree) {
@@ -203,6 +328,10 @@ impl Builder {
 /// An event's cell in the tree of its state.
 pub fn event_cell(number: u64, event: &EventRow) -> Cell {
     (number.to_be_bytes().to_vec(), event.encode())
+}
+
+fn event_cell_with(number: u64, event: &EventRow, features: Features) -> Cell {
+    (number.to_be_bytes().to_vec(), event.encode_with(features))
 }
 
 fn event_keys(number: u64, event: &EventRow) -> Vec<Cell> {
@@ -260,6 +389,14 @@ pub fn past() -> Builder {
     names(&mut b);
     policies(&mut b);
     b.past.held = (2 + 5 + 3 + 4 + 2, 8 + 1);
+    b
+}
+
+/// The same with annals: what ended at 5 or later is in them.
+pub fn annals() -> Builder {
+    let mut b = past();
+    b.past.annals_from = 5;
+    b.sb.features |= WriteFeatures::ANNALS;
     b
 }
 

@@ -3,8 +3,10 @@
 use super::text::{entry_text, extent_text, root_text};
 use crate::output::{kind_name, printable, Clock, Precision};
 use yore_format::{
-    key_parts, Block, BlockKind, ContentKind, Corruption, EventNo, EventRow, ExtentValue, FileKind,
-    HistoryRoots, HistorySpace, HistoryTree, Inode, InodeNo, OperationRow, PastName, PolicyRow, Version,
+    key_parts, AnnalsCounts, AnnalsKey, AnnalsRow, Block, BlockKind, ContentKind, Corruption, EventNo,
+    EventRow, ExtentValue, Features, FileKind, HistoryRoots, HistorySpace, HistoryTree, Inode,
+    InodeIndexCell, InodeNo, NameIndexCell, OperationRow, PastName, PolicyRow, RowName, SpanCell, Version,
+    HISTORY_SHARDS,
 };
 
 /// The highest bit of a key in the index of events: set if the key is by name.
@@ -34,7 +36,32 @@ pub fn roots(block: &Block) -> Vec<(String, String)> {
     let held = [("held data blocks", data), ("held nodes", nodes), ("nodes of its own", trees)];
     let counts = held.into_iter().filter(|(_, count)| *count > 0);
     let counts = counts.map(|(name, count)| (name.to_string(), count.to_string()));
+    let counts = counts.chain(annals(block));
     existing.map(|(name, (root, level))| (name, root_text(root, Some(level)))).chain(counts).collect()
+}
+
+/// What the roots say of the annals, if there are some.
+fn annals(block: &Block) -> Vec<(String, String)> {
+    let AnnalsCounts { annals_from, expunged, expunged_nodes, moved, references } =
+        HistoryRoots::annals_counts(block);
+    if annals_from == EventNo(0) {
+        return Vec::new();
+    }
+    let counts = [
+        ("annals from", annals_from.0),
+        ("expunged references", expunged),
+        ("expunged nodes", expunged_nodes),
+        ("last move of a class", moved.0),
+        ("references", references),
+    ];
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let counts = counts.map(|(name, count)| (name.to_string(), count.to_string()));
+    let marks = (0..HISTORY_SHARDS).map(|shard| (shard, HistoryRoots::watermark(block, shard)));
+    let marks = marks.filter(|(_, AnnalsKey { end, .. })| *end >= annals_from);
+    let marks = marks.map(|(shard, AnnalsKey { end, sequence })| {
+        (format!("watermark {shard}"), format!("end {end}, row {sequence}"))
+    });
+    counts.chain(marks).collect()
 }
 
 /// A cell in a leaf of a tree of this kind; `None` for trees that are not of the past.
@@ -50,6 +77,21 @@ pub fn cell(kind: BlockKind, key: &[u8], value: &[u8]) -> Option<Result<String, 
         BlockKind::Changes => change(key, value),
         BlockKind::Policies => policy(key, value),
         BlockKind::Operations => operation(key, value),
+        BlockKind::Annals => row(key, value),
+        BlockKind::InodeIndex => InodeIndexCell::decode(key, value).map(|cell| {
+            let InodeIndexCell { inode, end, born, sequence } = cell;
+            format!("inode {inode}, from {born} to before {end}: row {sequence}")
+        }),
+        BlockKind::NameIndex => NameIndexCell::decode(key, value).map(|cell| {
+            let NameIndexCell { directory, cookie, death, birth, sequence, shard } = cell;
+            format!(
+                "in inode {directory} under {cookie:#x}, from {birth} to before {death}: row {sequence} of shard {shard}"
+            )
+        }),
+        BlockKind::Spans => SpanCell::decode(key, value).map(|cell| {
+            let SpanCell { class, first, last, data, nodes } = cell;
+            format!("class {class}, events {first} to {last}: {data} data blocks, {nodes} nodes")
+        }),
         _ => return None,
     })
 }
@@ -70,7 +112,8 @@ fn operation(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
 
 fn event(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     let [number] = key_parts(key)?;
-    let event = EventRow::decode(value)?;
+    // A short row is one of a volume with annals, and no other row is as short.
+    let event = EventRow::decode_with(value, Features::ANNALS)?;
     let name = match &event.name[..] {
         "" => String::new(),
         name => format!(" \"{}\"", printable(name.as_bytes())),
@@ -128,18 +171,39 @@ fn policy(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
 fn version(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     let [number, born] = key_parts(key)?;
     let Version { end, inode } = Version::decode(InodeNo(number), EventNo(born), value)?;
+    let incarnation = inode.incarnation;
+    Ok(format!("inode {number} incarnation {incarnation}, from {born} to before {end}: {}", state(&inode)?))
+}
+
+/// What an inode was.
+fn state(inode: &Inode) -> Result<String, Box<Corruption>> {
     let kind = FileKind::from_mode(inode.mode).map_or("unknown", kind_name);
     Ok(format!(
-        "inode {number} incarnation {}, from {born} to before {end}: mode {:#o} ({kind}), {} links, {} bytes in {} blocks, \
-         attributes {}, {}",
-        inode.incarnation,
+        "mode {:#o} ({kind}), {} links, {} bytes in {} blocks, attributes {}, {}",
         inode.mode,
         inode.links,
         inode.size,
         inode.blocks,
         root_text(inode.xattr_root, None),
-        content(&inode)?
+        content(inode)?
     ))
+}
+
+/// A row of the annals. Cookies are left out: they depend on the seed of the volume.
+fn row(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
+    let AnnalsKey { end, sequence } = AnnalsKey::decode(key)?;
+    let AnnalsRow { inode, incarnation, name, name_is_reclaimed, version, .. } =
+        AnnalsRow::decode(end, value, &[0; 16])?;
+    let mut text = format!("row {sequence} to before {end}: inode {inode} incarnation {incarnation}");
+    if let Some(RowName { directory, birth, kind, name, .. }) = name {
+        let reclaimed = if name_is_reclaimed { ", reclaimed" } else { "" };
+        let (name, kind) = (printable(name), kind_name(kind));
+        text += &format!("; name \"{name}\" ({kind}) in inode {directory} from {birth}{reclaimed}");
+    }
+    if let Some(inode) = version {
+        text += &format!("; state from {}: {}", inode.born, state(&inode)?);
+    }
+    Ok(text)
 }
 
 fn content(inode: &Inode) -> Result<String, Box<Corruption>> {
@@ -234,6 +298,39 @@ mod tests {
         assert!(cell(BlockKind::Versions, &version_key(InodeNo(17), EventNo(3)), &value).unwrap().is_err());
     }
 
+    /// Promises that the cells of annals and their indexes say what they are about.
+    #[test]
+    fn cells_of_the_annals_are_readable() {
+        let key = AnnalsKey { end: EventNo(9), sequence: 3 };
+        let row = AnnalsRow {
+            end: key.end,
+            inode: InodeNo(17),
+            incarnation: Incarnation(4),
+            name: Some(RowName {
+                directory: InodeNo::ROOT,
+                birth: EventNo(2),
+                cookie: 0x500,
+                kind: FileKind::Regular,
+                name: b"thesis",
+            }),
+            name_is_reclaimed: false,
+            version: None,
+        };
+        assert_eq!(
+            text(BlockKind::Annals, &key.encode(), &row.encode()),
+            "row 3 to before 9: inode 17 incarnation 4; name \"thesis\" (file) in inode 16 from 2"
+        );
+        let cell = InodeIndexCell { inode: InodeNo(17), end: EventNo(9), born: EventNo(7), sequence: 3 };
+        let key = InodeIndexCell::key(cell.inode, cell.end);
+        assert_eq!(text(BlockKind::InodeIndex, &key, &cell.value()), "inode 17, from 7 to before 9: row 3");
+        let (directory, cookie, death) = (InodeNo::ROOT, 0x500, EventNo(9));
+        let cell = NameIndexCell { directory, cookie, death, birth: EventNo(2), sequence: 3, shard: 5 };
+        assert_eq!(
+            text(BlockKind::NameIndex, &NameIndexCell::key(directory, cookie, death), &cell.value()),
+            "in inode 16 under 0x500, from 2 to before 9: row 3 of shard 5"
+        );
+    }
+
     /// Promises that the roots that lead to a tree are named, and no others.
     #[test]
     fn roots_of_the_past_are_named() {
@@ -253,12 +350,19 @@ mod tests {
         HistoryRoots::set(&mut block, HistoryTree::Names(15), MetaAddr(600), 2);
         HistoryRoots::set(&mut block, HistoryTree::Forgotten, MetaAddr(21), 0);
         HistoryRoots::count(&mut block, HistoryGrowth { data: 7, nodes: 0, trees: 3 });
+        let counts = AnnalsCounts { annals_from: EventNo(5), references: 7, ..AnnalsCounts::default() };
+        HistoryRoots::set_annals_counts(&mut block, counts);
+        HistoryRoots::set_watermark(&mut block, 2, AnnalsKey { end: EventNo(4), sequence: u32::MAX });
+        HistoryRoots::set_watermark(&mut block, 3, AnnalsKey { end: EventNo(6), sequence: 1 });
         let named = [
             ("events", "0:20, level 0"),
             ("names 15", "1:88, level 2"),
             ("forgotten events", "0:21, level 0"),
             ("held data blocks", "7"),
             ("nodes of its own", "3"),
+            ("annals from", "5"),
+            ("references", "7"),
+            ("watermark 3", "end 6, row 1"),
         ];
         assert_eq!(roots(&block), named.map(|(name, text)| (name.to_string(), text.to_string())));
     }

@@ -8,7 +8,7 @@
 
 use crate::file::{flush_among_others, is_written, History, Room};
 use crate::history::exclude;
-use crate::history::record::{OldVersion, VERSION_BLOCKS};
+use crate::history::record::{OldVersion, Prepared, VERSION_BLOCKS};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{InodeNo, Result};
@@ -62,8 +62,16 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
         }
         let waits = versioning::interval_of(store, cell, &state.inode)?;
         let number = store.number();
-        let old_versions = vec![OldVersion::new(cell.no, &state.inode, number)];
-        let mut recording = store.past.prepare(store, number, old_versions, &[])?;
+        let old_versions = vec![store.past.old_version(cell.no, &state.inode, number)];
+        let mut recording = match store.past.prepare(store, number, old_versions, &[])? {
+            Prepared::Ready(recording) => recording,
+            Prepared::Again => continue,
+            Prepared::NeedNumber => {
+                drop((state, reserved));
+                store.past.pass_number(store)?;
+                continue;
+            }
+        };
         if let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) {
             let recorded = recording.inode(&mut op, cell.no, &mut state).expect("prepared above");
             let born = store_inode(&mut op, cell, &state);
@@ -140,7 +148,7 @@ pub(crate) fn before_change(
         return Ok(Before::Preserve);
     }
     let waits = versioning::interval_of(store, cell, &state.inode)?;
-    Ok(Before::Version(OldVersion::new(cell.no, &state.inode, number), waits))
+    Ok(Before::Version(store.past.old_version(cell.no, &state.inode, number), waits))
 }
 
 /// Whether the inode must be preserved before it changes.

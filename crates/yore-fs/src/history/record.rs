@@ -52,6 +52,7 @@
 //! reader while it walks a tree. Callers know none of these trees: they ask what an inode was (`states.rs`),
 //! what a name meant (`past_names.rs`), and what ended when (`ends.rs`).
 
+mod annals;
 mod cover;
 mod due;
 mod ended;
@@ -107,7 +108,7 @@ pub(crate) use missed::{is_full, Missed};
 pub(crate) use old::{OldName, OldVersion};
 pub(crate) use past::{Past, Seeing, VERSION_BLOCKS};
 pub(crate) use past_names::NamesWalk;
-pub(crate) use recording::Recording;
+pub(crate) use recording::{Prepared, Recording};
 pub(crate) use states::VersionsWalk;
 pub(crate) use take::Taking;
 pub(crate) use unfinished::Unfinished;

@@ -6,7 +6,7 @@ use crate::dir::{Found, Lookup, Spot};
 use crate::file::Room;
 use crate::history::exclude;
 use crate::history::preserve::{self, Before};
-use crate::history::record::{OldName, Recording};
+use crate::history::record::{OldName, Prepared, Recording};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
@@ -69,6 +69,8 @@ enum Outcome {
     NeedOrphans,
     /// An event has seen this inode as it is: its version must be kept first.
     NeedPreserve(Arc<InodeCell>),
+    /// [`crate::history::record::Past::pass_number`] must be called first.
+    NeedNumber,
     /// An event has come.
     Again,
 }
@@ -108,6 +110,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             }
             Outcome::NeedOrphans => orphans = true,
             Outcome::NeedPreserve(cell) => preserve::preserve(store, &cell, Room::Reserve)?,
+            Outcome::NeedNumber => store.past.pass_number(store)?,
             Outcome::Again => {}
         }
     }
@@ -155,7 +158,11 @@ impl Call<'_> {
         let (cookie, entry) = (found.cookie, found.entry(name));
         let old_name = OldName { directory: parent, inode: &dir.inode, cookie, entry, cover, excluded };
         let old_versions = version.into_iter().collect();
-        let mut recording = store.past.prepare(store, number, old_versions, &[old_name])?;
+        let mut recording = match store.past.prepare(store, number, old_versions, &[old_name])? {
+            Prepared::Ready(recording) => recording,
+            Prepared::Again => return Ok(Outcome::Again),
+            Prepared::NeedNumber => return Ok(Outcome::NeedNumber),
+        };
         let Some(op) = store.past.begin(&store.meta, with.reserved, with.epoch) else {
             return Ok(Outcome::Again);
         };

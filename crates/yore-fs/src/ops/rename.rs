@@ -18,7 +18,7 @@ use crate::dir::{self, Found, Lookup, Spot};
 use crate::file::Room;
 use crate::history::exclude;
 use crate::history::preserve::{self, Before};
-use crate::history::record::{OldName, OldVersion, Recording};
+use crate::history::record::{OldName, OldVersion, Prepared, Recording};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
@@ -124,6 +124,7 @@ pub(crate) fn rename(
                 settled = Some(cell.no);
             }
             Outcome::NeedPreserve(cell) => preserve::preserve(store, &cell, Room::Reserve)?,
+            Outcome::NeedNumber => store.past.pass_number(store)?,
             Outcome::Again => {}
             Outcome::NeedOrphans | Outcome::NeedBlocks(_) => unreachable!("seen to by in_shape"),
         }
@@ -148,6 +149,8 @@ enum Outcome {
     NeedFlush(Arc<InodeCell>),
     /// An event has seen this inode as it is: its version must be kept first.
     NeedPreserve(Arc<InodeCell>),
+    /// [`crate::history::record::Past::pass_number`] must be called first.
+    NeedNumber,
     /// An event has come.
     Again,
 }
@@ -405,7 +408,7 @@ impl Rename<'_> {
         versions: Vec<OldVersion>,
         source: &Child<'_>,
         target: Option<&Child<'_>>,
-    ) -> Result<Recording<'_>> {
+    ) -> Result<Prepared<'_>> {
         fn old_name<'d>(
             (directory, name): (&'d InodeCell, &'d [u8]),
             inode: &'d Inode,
@@ -448,8 +451,12 @@ impl Rename<'_> {
         let replaces_dir = other.as_ref().is_some_and(Child::is_directory);
         let entry = child.entry(number, self.new_name);
         let cookie = to.cookie();
-        let mut recording =
-            self.prepare_recording(dirs, number, versions.old_versions, &child, other.as_ref())?;
+        let prepared = self.prepare_recording(dirs, number, versions.old_versions, &child, other.as_ref())?;
+        let mut recording = match prepared {
+            Prepared::Ready(recording) => recording,
+            Prepared::Again => return Ok(Outcome::Again),
+            Prepared::NeedNumber => return Ok(Outcome::NeedNumber),
+        };
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
         let recorded = recording.inode(&mut op, child.cell.no, &mut child.state);
         let other_recorded = other.as_mut().and_then(|o| recording.inode(&mut op, o.cell.no, &mut o.state));
@@ -498,7 +505,11 @@ impl Rename<'_> {
     ) -> Result<Outcome> {
         let store = self.store;
         let Ready { reserved, epoch, number, spots: (from, to), .. } = ready;
-        let mut recording = self.prepare_recording(dirs, number, Vec::new(), &child, Some(&other))?;
+        let mut recording = match self.prepare_recording(dirs, number, Vec::new(), &child, Some(&other))? {
+            Prepared::Ready(recording) => recording,
+            Prepared::Again => return Ok(Outcome::Again),
+            Prepared::NeedNumber => return Ok(Outcome::NeedNumber),
+        };
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
         self.record_names(&mut op, &mut recording, &child, Some(&other));
         let there = child.entry(number, self.new_name);

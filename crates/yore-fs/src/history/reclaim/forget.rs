@@ -123,13 +123,13 @@ impl Work<'_> {
                     self.examine(one)?;
                     self.so_far.examined += 1;
                 }
-                progress.add(walk.passed() - passed);
-                passed = walk.passed();
-                if ended.len() == BATCH && ask(&self.so_far).is_break() {
+                progress.add(walk.passed().saturating_sub(passed));
+                passed = walk.passed().max(passed);
+                if ended.len() >= BATCH && ask(&self.so_far).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            progress.add(walk.passed() - passed);
+            progress.add(walk.passed().saturating_sub(passed));
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -4,40 +4,57 @@ use super::ended::Ended;
 use super::entry::PastEntry;
 use super::past::Past;
 use crate::{InodeNo, Result};
-use yore_format::{EventNo, HISTORY_SHARDS};
+use yore_format::{AnnalsKey, EventNo, EVENT_LIMIT, HISTORY_SHARDS};
 use yore_meta::Meta;
 
-/// A walk over what ended in a span of numbers: shard by shard, and in each in the order of the ends.
+/// A walk over what ended in a span of numbers: shard by shard, and in each in the order of the ends, those
+/// of the first edition before those of the annals.
 pub(crate) struct EndsWalk {
     after: EventNo,
     last: EventNo,
     shard: usize,
-    /// The last end that the walk met in the shard.
-    at: Ended,
+    at: At,
+}
+
+/// How far it has come in a shard.
+#[derive(Clone, Copy)]
+enum At {
+    /// In the first edition, behind this end.
+    First(Ended),
+    /// In the annals, behind this row.
+    Annals(AnnalsKey),
 }
 
 impl EndsWalk {
     /// The walk over what ended after a number, up to another one.
     pub(crate) fn of(after: EventNo, last: EventNo) -> EndsWalk {
-        EndsWalk { after, last, shard: 0, at: EndsWalk::before(after) }
+        EndsWalk { after, last, shard: 0, at: EndsWalk::first(after) }
     }
 
-    /// Behind all that ended at this number or before.
-    fn before(after: EventNo) -> Ended {
-        Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX }
+    /// Before all that ended after this number.
+    fn first(after: EventNo) -> At {
+        At::First(Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX })
+    }
+
+    /// The same in the annals.
+    fn first_row(after: EventNo) -> At {
+        At::Annals(AnnalsKey { end: after.min(EventNo(EVENT_LIMIT - 1)), sequence: u32::MAX })
     }
 
     /// How far it has come, in numbers of events: at the end as many times the numbers of the span as there
     /// are shards.
     pub(crate) fn passed(&self) -> u64 {
         let each = self.last.0.saturating_sub(self.after.0);
-        let here = self.at.end.0.saturating_sub(self.after.0);
-        each.saturating_mul(self.shard as u64).saturating_add(here)
+        let here = match self.at {
+            At::First(last) => last.end,
+            At::Annals(last) => last.end,
+        };
+        each.saturating_mul(self.shard as u64).saturating_add(here.0.saturating_sub(self.after.0))
     }
 }
 
 impl Past {
-    /// The next ends of a walk, at most `most`, all of one shard. `None`: there are no more.
+    /// The next ends of a walk, at most `most` and one more, all of one shard. `None`: there are no more.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -48,11 +65,27 @@ impl Past {
         most: usize,
     ) -> Result<Option<Vec<Ended>>> {
         while walk.shard < HISTORY_SHARDS {
-            let found = self.first().ended(meta, walk.shard, &walk.at, walk.last, most)?;
-            match found.last().filter(|_| found.len() == most) {
-                Some(last) => walk.at = *last,
-                None => (walk.shard, walk.at) = (walk.shard + 1, EndsWalk::before(walk.after)),
-            }
+            let next_shard = (walk.shard + 1, EndsWalk::first(walk.after));
+            let found = match (walk.at, self.annals()) {
+                (At::First(after), annals) => {
+                    let found = self.first().ended(meta, walk.shard, &after, walk.last, most)?;
+                    match (found.last().filter(|_| found.len() == most), annals) {
+                        (Some(last), _) => walk.at = At::First(*last),
+                        (None, Some(_)) => walk.at = EndsWalk::first_row(walk.after),
+                        (None, None) => (walk.shard, walk.at) = next_shard,
+                    }
+                    found
+                }
+                (At::Annals(after), Some(annals)) => {
+                    let (found, next) = annals.ended(meta, walk.shard, after, walk.last, most)?;
+                    match next {
+                        Some(last) => walk.at = At::Annals(last),
+                        None => (walk.shard, walk.at) = next_shard,
+                    }
+                    found
+                }
+                (At::Annals(_), None) => return Ok(None),
+            };
             if !found.is_empty() {
                 return Ok(Some(found));
             }
@@ -65,7 +98,8 @@ impl Past {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn is_changed_since(&self, meta: &Meta, event: EventNo) -> Result<bool> {
-        self.first().is_changed_since(meta, event)
+        let annals = self.annals().map(|annals| annals.is_changed_since(meta, event)).transpose()?;
+        Ok(annals.unwrap_or(false) || self.first().is_changed_since(meta, event)?)
     }
 
     /// What a cookie meant until then; `None` if that name does not exist.

@@ -1,7 +1,8 @@
 //! An event: its row, its time, and whether somebody holds it.
 
 use crate::Error;
-use yore_format::{key_parts, Corruption, EventNo, EventRow, Timestamp};
+use yore_format::{key_parts, Corruption, EventNo, EventRow, Features, Timestamp, WriteFeatures};
+use yore_meta::Meta;
 
 /// An event, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -12,12 +13,24 @@ pub struct Event {
     pub row: EventRow,
 }
 
-pub(super) fn decode_event(key: &[u8], value: &[u8]) -> std::result::Result<Event, Box<Corruption>> {
+/// How rows of events are encoded on this volume: with annals some are short.
+pub(super) fn row_features(meta: &Meta) -> Features {
+    match meta.has_features(WriteFeatures::ANNALS) {
+        true => Features::ANNALS,
+        false => Features::empty(),
+    }
+}
+
+pub(super) fn decode_event(
+    meta: &Meta,
+    key: &[u8],
+    value: &[u8],
+) -> std::result::Result<Event, Box<Corruption>> {
     let [number] = key_parts::<1>(key)?;
     if number == 0 {
         return Err(Corruption::new("event", "number", "at least 1", "0"));
     }
-    Ok(Event { number: EventNo(number), row: EventRow::decode(value)? })
+    Ok(Event { number: EventNo(number), row: EventRow::decode_with(value, row_features(meta))? })
 }
 
 /// The present time, but later than the last event's (V5).

@@ -8,7 +8,7 @@
 
 use super::ended::Ended;
 use super::entry::PastEntry;
-use super::event::after;
+use super::event::{after, row_features};
 use super::expunging::Expunge;
 use super::past::{Past, CELL_BLOCKS};
 use super::slot::check_there;
@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 use yore_core::btree::Pins;
 use yore_core::Core;
 use yore_format::{
-    event_index_by_root, EventKind, EventNo, EventRow, EventState, GroupNo, HistoryTree, Incarnation,
-    Timestamp,
+    event_index_by_root, EventKind, EventNo, EventRow, EventState, Features, GroupNo, HistoryTree,
+    Incarnation, Timestamp,
 };
 use yore_meta::{Meta, Op};
 
@@ -89,7 +89,10 @@ impl Past {
         if death <= number {
             return self.remove_name(store, &Ended { end: death, inode: directory, cookie }, birth);
         }
-        self.first().begin_name_later(store, name, number)
+        match self.annals_with(death) {
+            Some(annals) => annals.begin_name_later(store, name, number),
+            None => self.first().begin_name_later(store, name, number),
+        }
     }
 }
 
@@ -108,25 +111,28 @@ pub(crate) struct Row {
     events: Slot,
     index: Slot,
     time: Timestamp,
+    features: Features,
 }
 
 impl Entering<'_> {
     /// Prepares the row of a file.
     ///
     /// # Errors
-    /// Damage and device errors.
+    /// [`crate::Error::Refused`] on a volume without numbers left; damage and device errors.
     pub(crate) fn prepare(&self, meta: &Meta, inode: InodeNo, incarnation: Incarnation) -> Result<Row> {
+        self.past.check_numbers_left(meta)?;
         let file = Expunge { number: meta.number(), inode, incarnation };
         let (key, by_root) = (file.number.0.to_be_bytes(), event_index_by_root(inode, file.number));
         let events = self.past.slot(meta, HistoryTree::Events, &key, CELL_BLOCKS)?;
         let index = self.past.slot(meta, HistoryTree::EventIndex, &by_root, CELL_BLOCKS)?;
-        Ok(Row { file, events, index, time: after(*self.last, crate::clock::now()) })
+        let time = after(*self.last, crate::clock::now());
+        Ok(Row { file, events, index, time, features: row_features(meta) })
     }
 
     /// Enters the row, inside an Op with [`ROW_BLOCKS`]. If the row expunges, the caller has locked the state
     /// of the inode in use, and what was before is now given up.
     pub(crate) fn apply(&mut self, op: &mut Op<'_>, row: Row) {
-        let Row { file, events, index, time } = row;
+        let Row { file, events, index, time, features } = row;
         let Expunge { number, inode, incarnation } = file;
         let taken = op.take_number_beside_others();
         assert_eq!(taken, number, "a number taken beside the lock of the events");
@@ -141,7 +147,7 @@ impl Entering<'_> {
             more: Default::default(),
         };
         let past = self.past;
-        events.insert(past, op, &number.0.to_be_bytes(), &value.encode(), number);
+        events.insert(past, op, &number.0.to_be_bytes(), &value.encode_with(features), number);
         index.insert(past, op, &event_index_by_root(inode, number), &[], number);
         past.last.store(number.0, Ordering::Release);
         if self.kind == EventKind::Expunge {

@@ -1,8 +1,9 @@
 //! What forgetting changes in the trees of the past ([`crate::history::reclaim::forget`] says when): the
 //! states of events, and versions and names that are given up.
 
+use super::annals::AnnalsRemoval;
 use super::ended::Ended;
-use super::event::{held, held_until, until_text, Event};
+use super::event::{held, held_until, row_features, until_text, Event};
 use super::first::FirstRemoval;
 use super::past::{Past, CELL_BLOCKS};
 use super::slot::check_there;
@@ -143,9 +144,11 @@ impl Past {
     pub(super) fn change_row(&self, store: &Core, number: EventNo, row: EventRow, name: &str) -> Result<()> {
         self.rule_epoch.fetch_add(1, Ordering::AcqRel);
         let meta = &store.meta;
-        let (key, is, row) = (number.0.to_be_bytes(), row.clone(), row.encode());
+        let (key, is, row) = (number.0.to_be_bytes(), row.clone(), row.encode_with(row_features(meta)));
         let old = self.tree(HistoryTree::Events).get(meta, &key, |value| {
-            value.map(|value| Ok((value.len(), EventRow::decode(value)?))).transpose()
+            value
+                .map(|value| Ok((value.len(), EventRow::decode_with(value, row_features(meta))?)))
+                .transpose()
         });
         let old: Option<(usize, EventRow)> = old?.map_err(|e: Box<Corruption>| e)?;
         let was = old.as_ref().map_or(0, |(len, _)| *len);
@@ -192,7 +195,7 @@ impl Past {
             let forgotten = self.slot(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS)?;
             let row = EventRow { state: EventState::Forgotten, held: false, ..event.row };
             let mut op = meta.begin(reserved);
-            let entered = forgotten.insert(self, &mut op, &key, &row.encode(), number);
+            let entered = forgotten.insert(self, &mut op, &key, &row.encode_with(row_features(meta)), number);
             let delta = events.remove(&mut op, &key);
             op.before(entered, delta.change);
             self.store(&mut op, HistoryTree::Events, &events, &delta);
@@ -209,8 +212,12 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn remove_name(&self, store: &Core, ended: &Ended, birth: EventNo) -> Result<()> {
         let reserved = store.reserve_freely(store.near(ended.inode), 0)?;
-        let removal = self.first().removal_of_name(&store.meta, ended, birth)?;
-        removal.apply(&mut store.meta.begin(reserved));
+        let meta = &store.meta;
+        let removal = match self.annals_with(ended.end) {
+            Some(annals) => RemovalFrom::Annals(annals.removal_of_name(meta, ended, birth)?),
+            None => RemovalFrom::First(self.first().removal_of_name(meta, ended, birth)?),
+        };
+        Removal(removal).apply(&mut meta.begin(reserved));
         Ok(())
     }
 
@@ -224,19 +231,29 @@ impl Past {
         no: InodeNo,
         version: &Version,
     ) -> Result<Removal<'_>> {
-        Ok(Removal { first: self.first().removal_of_version(&store.meta, no, version)? })
+        let meta = &store.meta;
+        Ok(Removal(match self.annals_with(version.end) {
+            Some(annals) => RemovalFrom::Annals(annals.removal_of_version(meta, no, version)?),
+            None => RemovalFrom::First(self.first().removal_of_version(meta, no, version)?),
+        }))
     }
 }
 
-/// A version that is ready to be given up.
-pub(crate) struct Removal<'p> {
-    first: FirstRemoval<'p>,
+/// A version or a name that is ready to be given up.
+pub(crate) struct Removal<'p>(RemovalFrom<'p>);
+
+enum RemovalFrom<'p> {
+    First(FirstRemoval<'p>),
+    Annals(AnnalsRemoval<'p>),
 }
 
 impl Removal<'_> {
     /// Removes it, inside an Op. What it held may be freed after the change that is returned.
     pub(crate) fn apply(self, op: &mut Op<'_>) -> Change {
-        self.first.apply(op)
+        match self.0 {
+            RemovalFrom::First(removal) => removal.apply(op),
+            RemovalFrom::Annals(removal) => removal.apply(op),
+        }
     }
 }
 

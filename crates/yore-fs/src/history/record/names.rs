@@ -11,7 +11,7 @@
 //! **N3** A volume on which two kept events have the same name has [`WriteFeatures::EXTENDED_PAST`]. Older
 //! programs refuse to change it.
 
-use super::event::Event;
+use super::event::{row_features, Event};
 use super::past::{Past, CELL_BLOCKS};
 use super::slot::check_there;
 use crate::{Error, InodeNo, Result};
@@ -152,7 +152,7 @@ impl Past {
         if !more.is_empty() || (!name.is_empty() && self.span_of_name(store, name)?.is_some()) {
             store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
         }
-        Ok(())
+        self.extend_for_annals(&store.meta)
     }
 
     /// Lets `change` change the name of a kept event, its description, or who holds it; its number, its time
@@ -206,7 +206,7 @@ impl Past {
             check_there(meta, &index, key)?;
         }
         let mut op = meta.begin(reserved);
-        let delta = events.replace(&mut op, &key, &row.encode());
+        let delta = events.replace(&mut op, &key, &row.encode_with(row_features(meta)));
         self.store(&mut op, HistoryTree::Events, &events, &delta);
         // Names with the same hash have the same key.
         if old != new {

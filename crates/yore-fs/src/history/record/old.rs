@@ -1,31 +1,53 @@
 //! What is about to end: an inode as it is, and a name.
 
+use super::past::Past;
 use crate::InodeNo;
 use yore_core::inode::InodeCell;
 use yore_format::{DirEntry, EventNo, Inode, Version};
 
-/// What a version stores of an inode. Of directories it stores no entries: these say themselves when they
-/// existed.
-fn as_version(inode: &Inode) -> Inode {
-    let mut recorded = inode.clone();
+/// The value of a version of the first edition. Of directories it stores no entries: these say themselves
+/// when they existed.
+fn encode(inode: &Inode, end: EventNo) -> Vec<u8> {
+    let mut inode = inode.clone();
     if inode.is_directory() {
-        recorded.set_inline(&[]);
+        inode.set_inline(&[]);
     }
-    recorded
+    Version { end, inode }.encode()
 }
 
 /// A version of an inode as it is before it changes.
 pub(crate) struct OldVersion {
     pub(super) no: InodeNo,
     pub(super) born: EventNo,
-    pub(super) value: Vec<u8>,
+    pub(super) was: Was,
 }
 
-impl OldVersion {
+/// What the inode is.
+pub(super) enum Was {
+    /// As the value of a cell of the first edition.
+    Encoded(Vec<u8>),
+    /// For a row of the annals.
+    Inode(Box<Inode>),
+}
+
+impl Was {
+    /// The value of a cell of the first edition, of what ends at `number`.
+    pub(super) fn into_value(self, number: EventNo) -> Vec<u8> {
+        match self {
+            Was::Encoded(value) => value,
+            Was::Inode(inode) => encode(&inode, number),
+        }
+    }
+}
+
+impl Past {
     /// The version that ends at `number`.
-    pub(crate) fn new(no: InodeNo, inode: &Inode, number: EventNo) -> OldVersion {
-        let value = Version { end: number, inode: as_version(inode) }.encode();
-        OldVersion { no, born: inode.born, value }
+    pub(crate) fn old_version(&self, no: InodeNo, inode: &Inode, number: EventNo) -> OldVersion {
+        let was = match self.annals().is_some() {
+            true => Was::Inode(Box::new(inode.clone())),
+            false => Was::Encoded(encode(inode, number)),
+        };
+        OldVersion { no, born: inode.born, was }
     }
 }
 

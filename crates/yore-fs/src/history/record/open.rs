@@ -8,13 +8,13 @@ use super::numbers::Numbers;
 use super::past::Past;
 use super::unfinished::Rollbacks;
 use super::users::Users;
-use crate::{InodeNo, Result};
+use crate::{Edition, InodeNo, MountOptions, Result};
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
-use std::time::Duration;
 use yore_format::{
-    BlockKind, Corruption, EventKind, EventNo, EventState, Expect, HistoryTree, Incarnation, Timestamp,
+    BlockKind, Corruption, EventKind, EventNo, EventState, Expect, HistoryRoots, HistoryTree, Incarnation,
+    Timestamp,
 };
 use yore_meta::Meta;
 
@@ -24,11 +24,15 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn open(meta: &Meta, reading_lasts: Duration) -> Result<Past> {
+    pub(crate) fn open(meta: &Meta, options: &MountOptions) -> Result<Past> {
         let past = Past {
             roots: OnceLock::new(),
             events: RwLock::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
             shards: Default::default(),
+            annals_from: AtomicU64::new(0),
+            records_in_annals: options.edition == Edition::Annals,
+            inode_index: RwLock::default(),
+            name_index: RwLock::default(),
             epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             last_of_directories: AtomicU64::new(0),
@@ -42,7 +46,7 @@ impl Past {
             pinned: Mutex::default(),
             reading: RwLock::new(()),
             lately: Default::default(),
-            being_read: Lately::new(reading_lasts),
+            being_read: Lately::new(options.reading_lasts),
             rule_epoch: AtomicU64::new(0),
             forgetting: Mutex::new(()),
             making_room: Mutex::new(()),
@@ -71,7 +75,10 @@ impl Past {
             incarnation: Incarnation(0),
             level: Some(0),
         };
-        let _ = self.roots.set(meta.read(meta.history_root(), &expect)?);
+        let roots = meta.read(meta.history_root(), &expect)?;
+        let annals_from = HistoryRoots::annals_counts(&roots.read()).annals_from;
+        self.annals_from.store(annals_from.0, Ordering::Release);
+        let _ = self.roots.set(roots);
         self.any_policy.store(!self.tree(HistoryTree::Policies).is_empty(), Ordering::Relaxed);
         // The numbers, as far as they can be read.
         let last = self.load_last(meta);

@@ -43,7 +43,7 @@ impl Past {
         let mut pins = Pins::new();
         tree.prepare(meta, &key, &key, &mut pins)?;
         let mut op = meta.begin(reserved);
-        self.make_roots(&mut op);
+        self.make_roots(&mut op, meta.has_features(WriteFeatures::ANNALS));
         let delta = tree.insert(&mut op, &key, &row.encode(), EventNo(0));
         self.store(&mut op, HistoryTree::Operations, &tree, &delta);
         Ok(())

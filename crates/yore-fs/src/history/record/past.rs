@@ -15,11 +15,11 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
-use yore_core::btree::{Tree, TreeDelta};
+use yore_core::btree::{LeafHints, Tree, TreeDelta};
 use yore_core::retained;
 use yore_format::{
-    event_index_by_root, key_parts, BlockKind, Corruption, EventNo, EventState, HistoryGrowth, HistoryRoots,
-    HistoryTree, Incarnation, Timestamp, HISTORY_SHARDS,
+    event_index_by_root, key_parts, AnnalsCounts, AnnalsKey, BlockKind, Corruption, EventNo, EventState,
+    HistoryGrowth, HistoryRoots, HistoryTree, Incarnation, Timestamp, HISTORY_SHARDS,
 };
 use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
@@ -38,6 +38,14 @@ pub(crate) struct Past {
     pub(super) events: RwLock<Timestamp>,
     /// They guard the trees of each shard. Lock order: after all states, in ascending order.
     pub(super) shards: [RwLock<Shard>; HISTORY_SHARDS],
+    /// The least end of what is in the annals; 0: there are none.
+    pub(super) annals_from: AtomicU64,
+    /// A volume that has no annals gets them when something is recorded.
+    pub(super) records_in_annals: bool,
+    /// They guard the two indexes of the annals, and contain where keys went lately. Lock order: after the
+    /// shards, the one by inode first.
+    pub(super) inode_index: RwLock<LeafHints>,
+    pub(super) name_index: RwLock<LeafHints>,
     /// Counts the changes of what events cover: events of directories, and moves of directories.
     pub(super) epoch: AtomicU64,
     /// The last number taken; 0: there was never an event.
@@ -167,9 +175,9 @@ impl Past {
         self.roots.get().expect("only what the event is of has a past")
     }
 
-    /// Makes the block of roots if there is none yet. The caller holds the lock of the events; this takes one
-    /// block.
-    pub(super) fn make_roots(&self, op: &mut Op<'_>) {
+    /// Makes the block of roots if there is none yet. With `has_annals` the volume has that feature. The
+    /// caller holds the lock of the events; this takes one block.
+    pub(super) fn make_roots(&self, op: &mut Op<'_>, has_annals: bool) {
         if self.roots.get().is_some() {
             return;
         }
@@ -184,6 +192,24 @@ impl Past {
         op.set_history_root(frame.addr());
         retained::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
         assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the events");
+        if has_annals {
+            self.begin_annals(op, EventNo(0));
+        }
+    }
+
+    /// Inside an Op that is alone: the annals have what ends behind this number.
+    pub(super) fn begin_annals(&self, op: &mut Op<'_>, number: EventNo) {
+        let from = EventNo(number.0 + 1);
+        let counts =
+            AnnalsCounts { annals_from: from, references: self.space().data, ..AnnalsCounts::default() };
+        op.change(self.roots(), |page| {
+            page.apply(|b| HistoryRoots::set_annals_counts(b, counts));
+            for shard in 0..HISTORY_SHARDS {
+                let to = AnnalsKey { end: number, sequence: u32::MAX };
+                page.apply(|b| HistoryRoots::set_watermark(b, shard, to));
+            }
+        });
+        self.annals_from.store(from.0, Ordering::Release);
     }
 
     pub(super) fn tree(&self, which: HistoryTree) -> Tree {
@@ -238,7 +264,7 @@ impl Past {
 
     pub(super) fn floor_in(&self, meta: &Meta, tree: HistoryTree, most: EventNo) -> Result<Option<Event>> {
         let found = self.tree(tree).floor(meta, &most.0.to_be_bytes(), |cell| {
-            cell.map(|(key, value)| decode_event(key, value)).transpose()
+            cell.map(|(key, value)| decode_event(meta, key, value)).transpose()
         })?;
         Ok(found?)
     }
@@ -252,7 +278,8 @@ impl Past {
     ) -> Result<()> {
         let _events = self.events.read();
         let from = from.0.to_be_bytes();
-        self.tree(HistoryTree::Events).scan(meta, &from, &mut |key, value| each(decode_event(key, value)?))
+        self.tree(HistoryTree::Events)
+            .scan(meta, &from, &mut |key, value| each(decode_event(meta, key, value)?))
     }
 
     /// The event with this number and in this state.

@@ -4,14 +4,25 @@ use super::entry::PastEntry;
 use super::past::Past;
 use crate::{InodeNo, Result};
 use yore_core::Core;
-use yore_format::{EventNo, HISTORY_SHARDS};
+use yore_format::{AnnalsKey, EventNo, HISTORY_SHARDS};
 use yore_meta::Meta;
 
 /// A walk over all past names.
-#[derive(Default)]
-pub(crate) struct NamesWalk {
-    shard: usize,
-    from: Option<[u8; 24]>,
+pub(crate) struct NamesWalk(At);
+
+/// How far it has come.
+#[derive(Clone, Copy)]
+enum At {
+    /// In a shard of the first edition, at this key.
+    First(usize, [u8; 24]),
+    /// In a shard of the annals, behind this row.
+    Annals(usize, AnnalsKey),
+}
+
+impl Default for NamesWalk {
+    fn default() -> NamesWalk {
+        NamesWalk(At::First(0, [0; 24]))
+    }
 }
 
 impl Past {
@@ -42,29 +53,42 @@ impl Past {
         name: &[u8],
         most: EventNo,
     ) -> Result<Option<PastEntry>> {
-        self.first().last_meaning(store, directory, name, most)
+        let first = self.first().last_meaning(store, directory, name, most)?;
+        let Some(annals) = self.annals() else { return Ok(first) };
+        // What is in the annals ended later.
+        Ok(annals.last_meaning(store, directory, name, most)?.or(first))
     }
 
-    /// Calls `each` with the names after a cookie that a directory had as of an event and no longer has, in
-    /// cookie order, until it returns false. `each` must not use the past.
+    /// The names after a cookie that a directory had as of an event and no longer has, as far as they are
+    /// `wanted`: at most `most`, in cookie order.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn each_name(
+    pub(crate) fn names_as_of(
         &self,
         meta: &Meta,
-        directory: InodeNo,
-        after: u64,
+        (directory, after): (InodeNo, u64),
         event: EventNo,
-        each: &mut dyn FnMut(PastEntry) -> Result<bool>,
-    ) -> Result<()> {
-        let Some(from) = after.checked_add(1) else { return Ok(()) };
-        self.first().each_name(meta, directory, from, &mut |found| match found.birth <= event
-            && event < found.death
-        {
-            true => each(found),
-            false => Ok(true),
-        })
+        most: usize,
+        wanted: &dyn Fn(&PastEntry) -> bool,
+    ) -> Result<Vec<PastEntry>> {
+        let (mut names, Some(from)) = (Vec::new(), after.checked_add(1)) else { return Ok(Vec::new()) };
+        self.first().each_name(meta, directory, from, &mut |found| {
+            if found.birth <= event && event < found.death && wanted(&found) {
+                names.push(found);
+            }
+            Ok(names.len() < most)
+        })?;
+        if let Some(annals) = self.annals() {
+            let more = annals.entries_as_of(meta, directory, from, event, most, wanted)?;
+            if names.is_empty() {
+                return Ok(more);
+            }
+            names.extend(more);
+            names.sort_by_key(|entry| entry.cookie);
+            names.truncate(most);
+        }
+        Ok(names)
     }
 
     /// The past name of a cookie with the greatest birth up to `most`, whether it had ended by `most` or not.
@@ -78,7 +102,9 @@ impl Past {
         cookie: u64,
         most: EventNo,
     ) -> Result<Option<PastEntry>> {
-        self.first().name_until(meta, directory, cookie, most)
+        let first = self.first().name_until(meta, directory, cookie, most)?;
+        let Some(annals) = self.annals() else { return Ok(first) };
+        Ok(annals.name_until(meta, directory, cookie, most)?.or(first))
     }
 
     /// What a cookie meant as of an event, if it means something else now.
@@ -112,8 +138,7 @@ impl Past {
         }
     }
 
-    /// Calls `each` with all past names of a directory, by cookie and birth, until it returns false. `each`
-    /// must not use the past.
+    /// Calls `each` with all past names of a directory until it returns false. `each` must not use the past.
     ///
     /// # Errors
     /// Damage and device errors; those of `each`.
@@ -123,7 +148,15 @@ impl Past {
         directory: InodeNo,
         each: &mut dyn FnMut(PastEntry) -> Result<bool>,
     ) -> Result<()> {
-        self.first().each_name(meta, directory, 0, each)
+        let mut goes_on = true;
+        self.first().each_name(meta, directory, 0, &mut |entry| {
+            goes_on = each(entry)?;
+            Ok(goes_on)
+        })?;
+        match self.annals().filter(|_| goes_on) {
+            Some(annals) => annals.each_past_name(meta, directory, each),
+            None => Ok(()),
+        }
     }
 
     /// Calls `each` with the next past names of the volume, at most `most`. False: there are no more.
@@ -137,11 +170,25 @@ impl Past {
         most: usize,
         each: &mut dyn FnMut(PastEntry),
     ) -> Result<bool> {
-        let from = walk.from.unwrap_or([0; 24]);
-        walk.from = self.first().names_of_shard(meta, walk.shard, from, most, each)?;
-        if walk.from.is_none() {
-            walk.shard += 1;
-        }
-        Ok(walk.shard < HISTORY_SHARDS)
+        walk.0 = match (walk.0, self.annals()) {
+            (At::First(shard, from), annals) => {
+                let next = self.first().names_of_shard(meta, shard, from, most, each)?;
+                match (next, annals) {
+                    (Some(from), _) => At::First(shard, from),
+                    (None, _) if shard + 1 < HISTORY_SHARDS => At::First(shard + 1, [0; 24]),
+                    (None, Some(_)) => At::Annals(0, AnnalsKey::default()),
+                    (None, None) => return Ok(false),
+                }
+            }
+            (At::Annals(shard, after), Some(annals)) => {
+                match annals.names_of_shard(meta, shard, after, most, each)? {
+                    Some(after) => At::Annals(shard, after),
+                    None if shard + 1 < HISTORY_SHARDS => At::Annals(shard + 1, AnnalsKey::default()),
+                    None => return Ok(false),
+                }
+            }
+            (At::Annals(..), None) => return Ok(false),
+        };
+        Ok(true)
     }
 }

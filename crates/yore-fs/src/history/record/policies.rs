@@ -9,6 +9,7 @@ use yore_core::inode::{store_inode, InodeCell};
 use yore_core::Core;
 use yore_format::{
     key_parts, policy_key, Corruption, EventNo, GroupNo, HistoryTree, Incarnation, Policy, PolicyRow,
+    WriteFeatures,
 };
 use yore_meta::Meta;
 
@@ -137,7 +138,7 @@ impl Past {
         let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone(), excluding_since };
         let bytes = row.encode();
         let mut op = meta.begin(reserved);
-        self.make_roots(&mut op);
+        self.make_roots(&mut op, meta.has_features(WriteFeatures::ANNALS));
         let delta = match (is_one, is_there) {
             (true, true) => Some(tree.replace(&mut op, &key, &bytes)),
             (true, false) => Some(tree.insert(&mut op, &key, &bytes, EventNo(0))),

@@ -1,6 +1,7 @@
 //! Keeping versions and names at the first change after an event: prepared where that may fail
 //! ([`Past::prepare`]), entered in the Op that changes them ([`Recording`]).
 
+use super::annals::{AnnalsRecording, PreparedRows};
 use super::first::FirstRecording;
 use super::old::{OldName, OldVersion};
 use super::past::Past;
@@ -16,6 +17,8 @@ impl Past {
     /// is written back. The states of the names' directories are locked for writing. Of the names, this keeps
     /// only those that an event has seen before. An event that is taken meanwhile has `number` itself; a name
     /// that was made with that number ends with it, too, and no event has seen it.
+    ///
+    /// In its Op the caller ends all that it has prepared.
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn prepare(
@@ -24,9 +27,13 @@ impl Past {
         number: EventNo,
         versions: Vec<OldVersion>,
         old_names: &[OldName<'_>],
-    ) -> Result<Recording<'_>> {
+    ) -> Result<Prepared<'_>> {
+        let ready = |what| Ok(Prepared::Ready(Recording { number, what }));
         if !self.is_any() {
-            return Ok(Recording { number, first: FirstRecording::new(self, number) });
+            return ready(What::Nothing);
+        }
+        if self.annals().is_some() {
+            return self.prepare_rows(store, number, versions, old_names);
         }
         let mut first = FirstRecording::new(self, number);
         for version in versions {
@@ -37,8 +44,43 @@ impl Past {
                 first.add_name(name);
             }
         }
+        if first.is_empty() {
+            return ready(What::Nothing);
+        }
+        if self.wants_annals(&store.meta) {
+            return Ok(Prepared::NeedNumber);
+        }
         first.prepare(&store.meta)?;
-        Ok(Recording { number, first })
+        ready(What::First(first))
+    }
+
+    /// The same on a volume with annals.
+    fn prepare_rows(
+        &self,
+        store: &Core,
+        number: EventNo,
+        versions: Vec<OldVersion>,
+        old_names: &[OldName<'_>],
+    ) -> Result<Prepared<'_>> {
+        let ready = |what| Ok(Prepared::Ready(Recording { number, what }));
+        let mut names = Vec::with_capacity(old_names.len());
+        for name in old_names {
+            if self.is_seen(store, name, number)? {
+                names.push(name);
+            }
+        }
+        if versions.is_empty() && names.is_empty() {
+            return ready(What::Nothing);
+        }
+        // One that was made for the first edition: the annals have begun since.
+        let Some(rows) = AnnalsRecording::new(self, number, versions, names) else {
+            return Ok(Prepared::Again);
+        };
+        match rows.prepare(&store.meta)? {
+            PreparedRows::Ready(rows) => ready(What::Annals(rows)),
+            PreparedRows::Late => Ok(Prepared::Again),
+            PreparedRows::Full => Ok(Prepared::NeedNumber),
+        }
     }
 
     /// Whether an event has seen a name before `number`.
@@ -53,25 +95,45 @@ impl Past {
     }
 }
 
+/// What comes of preparing.
+pub(crate) enum Prepared<'p> {
+    Ready(Recording<'p>),
+    /// The number is one of the past by now: the caller looks at everything again.
+    Again,
+    /// The caller lets go of its locks, calls [`Past::pass_number`], and looks at everything again.
+    NeedNumber,
+}
+
 /// Versions and names that are ready to be kept.
 pub(crate) struct Recording<'p> {
     /// When they end.
     number: EventNo,
-    first: FirstRecording<'p>,
+    what: What<'p>,
+}
+
+enum What<'p> {
+    Nothing,
+    First(FirstRecording<'p>),
+    Annals(AnnalsRecording<'p>),
 }
 
 impl Recording<'_> {
     /// Whether there is nothing to keep.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.first.is_empty()
+        matches!(self.what, What::Nothing)
     }
 
     /// Called inside an Op, when no event of a directory was taken since the preparation. If a version was
     /// prepared, the inode as it is becomes that version, and the inode in use is born anew. The caller
     /// stores the inode in use after the change that is returned.
     pub(crate) fn inode(&mut self, op: &mut Op<'_>, no: InodeNo, state: &mut InodeState) -> Option<Change> {
-        let recorded = self.first.enter(op, &version_key(no, state.inode.born))?;
+        let born = state.inode.born;
+        let recorded = match &mut self.what {
+            What::Nothing => None,
+            What::First(first) => first.enter(op, &version_key(no, born)),
+            What::Annals(rows) => rows.state(op, no, born),
+        }?;
         state.inode.born = self.number;
         state.set_recorded(EventNo(self.number.0 - 1));
         Some(recorded)
@@ -79,6 +141,10 @@ impl Recording<'_> {
 
     /// Called inside an Op, before the entry changes: keeps the entry if an event has seen it.
     pub(crate) fn name(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, birth: EventNo) {
-        self.first.enter(op, &name_key(directory, cookie, birth));
+        match &mut self.what {
+            What::Nothing => {}
+            What::First(first) => drop(first.enter(op, &name_key(directory, cookie, birth))),
+            What::Annals(rows) => rows.name(op, directory, cookie, birth),
+        }
     }
 }

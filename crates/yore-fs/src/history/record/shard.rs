@@ -1,6 +1,7 @@
 //! What memory keeps about the trees of a shard.
 
 use yore_core::btree::LeafHints;
+use yore_format::AnnalsKey;
 
 /// What memory keeps about the trees of a shard, under the shard's lock.
 #[derive(Default)]
@@ -8,12 +9,16 @@ pub(super) struct Shard {
     pub(super) versions: LeafHints,
     pub(super) names: LeafHints,
     pub(super) changes: LeafHints,
+    /// The end of the annals.
+    pub(super) rows: LeafHints,
+    /// The greatest key that a row of the annals has had; `None`: nobody has appended one yet.
+    pub(super) greatest: Option<AnnalsKey>,
 }
 
 impl Shard {
-    /// Forgets the leaf hints: something is about to be removed from the shard.
+    /// Forgets the leaf hints: something is about to be removed from the shard, or changed there.
     pub(super) fn clear_hints(&mut self) {
-        for hints in [&mut self.versions, &mut self.names, &mut self.changes] {
+        for hints in [&mut self.versions, &mut self.names, &mut self.changes, &mut self.rows] {
             hints.clear();
         }
     }

@@ -1,16 +1,41 @@
 //! The questions about past states of inodes: their versions.
 
+use super::annals::Annals;
 use super::past::Past;
 use crate::{InodeNo, Result};
 use yore_format::{EventNo, Version, HISTORY_SHARDS};
 use yore_meta::Meta;
 
 /// A walk over all versions: all that an inode number has come together, the oldest first.
-#[derive(Default)]
-pub(crate) struct VersionsWalk {
-    shard: usize,
-    /// The inode and the birth of the last version that the walk met in the shard.
-    after: Option<(InodeNo, EventNo)>,
+pub(crate) struct VersionsWalk(At);
+
+/// How far it has come.
+#[derive(Clone, Copy)]
+enum At {
+    /// In a shard of the first edition, behind the version with this inode and birth.
+    First {
+        shard: usize,
+        after: Option<(InodeNo, EventNo)>,
+    },
+    /// At an inode of which the first edition of this shard has versions: in the annals, behind the state
+    /// that ended then.
+    Both {
+        shard: usize,
+        no: InodeNo,
+        end: EventNo,
+    },
+    /// In the annals, behind this inode's state that ended then, at inodes of which the first edition has
+    /// none.
+    Annals {
+        after: (InodeNo, EventNo),
+    },
+    End,
+}
+
+impl Default for VersionsWalk {
+    fn default() -> VersionsWalk {
+        VersionsWalk(At::First { shard: 0, after: None })
+    }
 }
 
 impl Past {
@@ -19,7 +44,10 @@ impl Past {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn version(&self, meta: &Meta, no: InodeNo, most: EventNo) -> Result<Option<Version>> {
-        self.first().version(meta, no, most)
+        let first = self.first().version(meta, no, most)?;
+        let Some(annals) = self.annals() else { return Ok(first) };
+        // What is in the annals ended later.
+        Ok(annals.version(meta, no, most)?.or(first))
     }
 
     /// The first version of an inode number that was born at `from` or later.
@@ -27,7 +55,10 @@ impl Past {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn version_after(&self, meta: &Meta, no: InodeNo, from: EventNo) -> Result<Option<Version>> {
-        self.first().version_after(meta, no, from)
+        match (self.first().version_after(meta, no, from)?, self.annals()) {
+            (None, Some(annals)) => annals.version_after(meta, no, from),
+            (first, _) => Ok(first),
+        }
     }
 
     /// Whatever was born at this number or before belongs to versions of the inode, too (P3).
@@ -38,8 +69,12 @@ impl Past {
         if !self.is_any() {
             return Ok(EventNo(0));
         }
-        let newest = self.version(meta, no, EventNo(u64::MAX))?;
-        Ok(EventNo(newest.map_or(0, |version| version.end.0 - 1)))
+        let first = self.first().version(meta, no, EventNo(u64::MAX))?.map(|version| version.end);
+        let end = match self.annals() {
+            Some(annals) => annals.last_end(meta, no)?.max(first),
+            None => first,
+        };
+        Ok(EventNo(end.map_or(0, |end| end.0 - 1)))
     }
 
     /// The versions of an inode that ended after `from` and were born before `to`, the oldest first.
@@ -75,14 +110,75 @@ impl Past {
         walk: &mut VersionsWalk,
         most: usize,
     ) -> Result<Option<Vec<(InodeNo, Version)>>> {
-        if walk.shard == HISTORY_SHARDS {
-            return Ok(None);
+        match (walk.0, self.annals()) {
+            (At::First { shard, .. }, None) if shard == HISTORY_SHARDS => walk.0 = At::End,
+            (At::First { shard, .. }, Some(_)) if shard == HISTORY_SHARDS => {
+                walk.0 = At::Annals { after: (InodeNo(0), EventNo(0)) };
+            }
+            _ => {}
         }
-        let found = self.first().versions_behind(meta, walk.shard, walk.after, most)?;
-        match found.last().filter(|_| found.len() == most) {
-            Some((no, version)) => walk.after = Some((*no, version.inode.born)),
-            None => (walk.shard, walk.after) = (walk.shard + 1, None),
+        match (walk.0, self.annals()) {
+            (At::End, _) | (At::Both { .. } | At::Annals { .. }, None) => Ok(None),
+            (At::First { shard, after }, annals) => {
+                let found = self.first().versions_behind(meta, shard, after, (most, annals.is_some()))?;
+                let before = after.filter(|(_, born)| annals.is_some() && born.0 < u64::MAX);
+                if let Some((no, _)) = before {
+                    // The batch before this one was full; it had the last versions of its inode.
+                    if found.first().is_none_or(|(next, _)| *next != no) {
+                        walk.0 = At::Both { shard, no, end: EventNo(0) };
+                        return Ok(Some(Vec::new()));
+                    }
+                }
+                walk.0 = match found.last() {
+                    Some((no, _)) if annals.is_some() && found.len() < most => {
+                        At::Both { shard, no: *no, end: EventNo(0) }
+                    }
+                    Some((no, version)) if found.len() == most => {
+                        At::First { shard, after: Some((*no, version.inode.born)) }
+                    }
+                    _ => At::First { shard: shard + 1, after: None },
+                };
+                Ok(Some(found))
+            }
+            (At::Both { shard, no, end }, Some(annals)) => {
+                let ends = annals.ends_behind(meta, (no, end), most)?;
+                let ends: Vec<_> = ends.into_iter().take_while(|(of, _)| *of == no).collect();
+                walk.0 = match ends.last().filter(|_| ends.len() == most) {
+                    Some((_, end)) => At::Both { shard, no, end: *end },
+                    None => At::First { shard, after: Some((no, EventNo(u64::MAX))) },
+                };
+                self.versions_ending(meta, annals, ends).map(Some)
+            }
+            (At::Annals { after }, Some(annals)) => {
+                let mut ends = annals.ends_behind(meta, after, most)?;
+                walk.0 = ends.last().map_or(At::End, |last| At::Annals { after: *last });
+                let mut of_both = (InodeNo(0), false);
+                let mut failed = Ok(());
+                ends.retain(|(no, _)| {
+                    if of_both.0 != *no {
+                        let first = self.first().version(meta, *no, EventNo(u64::MAX));
+                        of_both = (*no, matches!(first, Ok(Some(_))));
+                        failed = std::mem::replace(&mut failed, Ok(())).and(first.map(drop));
+                    }
+                    !of_both.1
+                });
+                failed?;
+                self.versions_ending(meta, annals, ends).map(Some)
+            }
         }
-        Ok(Some(found))
+    }
+
+    /// The states of inodes that ended then, as far as they are still there.
+    fn versions_ending(
+        &self,
+        meta: &Meta,
+        annals: Annals<'_>,
+        ends: Vec<(InodeNo, EventNo)>,
+    ) -> Result<Vec<(InodeNo, Version)>> {
+        let version = |(no, end)| {
+            let version = annals.version_ending(meta, no, end);
+            version.map(|version| version.map(|version| (no, version))).transpose()
+        };
+        ends.into_iter().filter_map(version).collect()
     }
 }

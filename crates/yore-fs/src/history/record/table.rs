@@ -79,7 +79,7 @@ impl Past {
         let Some(next) = number.0.checked_add(1) else { return Ok(None) };
         for tree in [HistoryTree::Events, HistoryTree::Forgotten] {
             self.tree(tree).scan(meta, &next.to_be_bytes(), &mut |key, value| {
-                let event = decode_event(key, value)?;
+                let event = decode_event(meta, key, value)?;
                 if first.as_ref().is_none_or(|first| event.number < first.number) {
                     first = Some(event);
                 }

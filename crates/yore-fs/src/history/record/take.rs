@@ -1,6 +1,6 @@
 //! Taking an event.
 
-use super::event::{after, Event};
+use super::event::{after, row_features, Event};
 use super::past::{Past, CELL_BLOCKS};
 use super::slot::Slot;
 use super::users::{Counted, User};
@@ -11,7 +11,7 @@ use yore_core::inode::{store_inode, InodeCell};
 use yore_core::Core;
 use yore_format::{
     event_index_by_name, event_index_by_root, EventKind, EventMore, EventNo, EventRow, EventState, GroupNo,
-    HistoryTree, Timestamp,
+    HistoryTree, Timestamp, WriteFeatures,
 };
 
 /// Blocks that an event may need: a row, two entries of the index, and the first time the block of roots.
@@ -81,6 +81,7 @@ impl Past {
         }
         // Only this function takes numbers, so the number is known in advance.
         let number = meta.number();
+        self.check_numbers_left(meta)?;
         let by_root = event_index_by_root(cell.no, number);
         let by_name = (!name.is_empty()).then(|| event_index_by_name(&store.hash_seed, name, number));
         let mut pins = Pins::new();
@@ -96,7 +97,7 @@ impl Past {
             true => meta.begin(reserved),
             false => meta.begin_alone(reserved),
         };
-        self.make_roots(&mut op);
+        self.make_roots(&mut op, meta.has_features(WriteFeatures::ANNALS));
         let taken = match kind.is_of_file() {
             true => op.take_number_beside_others(),
             false => op.take_number(),
@@ -112,7 +113,7 @@ impl Past {
             name: name.to_string(),
             more,
         };
-        events.insert(self, &mut op, &key, &row.encode(), number);
+        events.insert(self, &mut op, &key, &row.encode_with(row_features(meta)), number);
         index.insert(self, &mut op, &by_root, &[], number);
         if let Some(key) = &by_name {
             Slot::unknown(self, HistoryTree::EventIndex).insert(self, &mut op, key, &[], number);

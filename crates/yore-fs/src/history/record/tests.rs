@@ -1,6 +1,6 @@
 //! Cases that callers cannot bring about: events that come in between.
 
-use super::OldName;
+use super::{OldName, Prepared};
 use crate::{dir, InodeNo, NewSnapshot, Volume};
 use yore_core::btree::Pins;
 use yore_format::EventNo;
@@ -35,6 +35,7 @@ fn a_name_does_not_end_twice_with_one_number() {
         cover: EventNo(0),
     };
     assert_eq!(found.birth, number);
-    let recording = store.past.prepare(store, number, Vec::new(), &[old_name]).unwrap();
+    let prepared = store.past.prepare(store, number, Vec::new(), &[old_name]).unwrap();
+    let Prepared::Ready(recording) = prepared else { panic!("there is nothing in the way") };
     assert!(recording.is_empty(), "nobody has seen it");
 }

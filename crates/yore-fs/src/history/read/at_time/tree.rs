@@ -354,18 +354,14 @@ fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, event: EventNo
             Ok(batch.len() < BATCH)
         })?;
     }
-    let (in_use, mut past) = (batch.len(), 0);
+    let in_use = batch.len();
     if event != PRESENT {
-        store.past.each_name(&store.meta, directory, after, event, &mut |entry| {
-            if !store.past.expunging.has_entry(&entry, event) {
-                past += 1;
-                batch.push(entry);
-            }
-            Ok(past < BATCH)
-        })?;
+        let wanted = |entry: &PastEntry| !store.past.expunging.has_entry(entry, event);
+        let past = store.past.names_as_of(&store.meta, (directory, after), event, BATCH, &wanted)?;
+        batch.extend(past);
     }
     drop(state);
-    debug_assert!(in_use <= BATCH && past <= BATCH);
+    debug_assert!(in_use <= BATCH && batch.len() <= in_use + BATCH);
     batch.sort_by_key(|entry| entry.cookie);
     batch.truncate(BATCH);
     Ok(batch)

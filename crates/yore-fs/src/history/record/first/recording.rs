@@ -71,8 +71,8 @@ impl<'p> FirstRecording<'p> {
         FirstRecording { past, number, cells: Vec::new(), shards: Vec::new(), pins: Pins::new() }
     }
 
-    pub(crate) fn add_version(&mut self, OldVersion { no, born, value }: OldVersion) {
-        let key = Key::Version(version_key(no, born));
+    pub(crate) fn add_version(&mut self, OldVersion { no, born, was }: OldVersion) {
+        let (key, value) = (Key::Version(version_key(no, born)), was.into_value(self.number));
         self.cells.push((version_shard(no), key, value, version_end_key(self.number, no)));
     }
 
@@ -81,6 +81,11 @@ impl<'p> FirstRecording<'p> {
         let value = PastName { death: self.number, entry: *entry }.encode();
         let end = name_end_key(self.number, directory.no, *cookie);
         self.cells.push((name_shard(directory.no), key, value, end));
+    }
+
+    /// Whether nothing was added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cells.is_empty()
     }
 
     /// Finds the insert positions of all that was added.
@@ -113,12 +118,6 @@ impl<'p> FirstRecording<'p> {
         Ok(())
     }
 
-    /// Whether there is nothing to keep.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.shards.is_empty()
-    }
-
     /// Enters the cell with this key, if it was prepared.
     pub(crate) fn enter(&mut self, op: &mut Op<'_>, key: &[u8]) -> Option<Change> {
         let (past, number) = (self.past, self.number);
@@ -132,7 +131,7 @@ impl<'p> FirstRecording<'p> {
         let (which, changes) = (key.tree(shard.no), HistoryTree::Changes(shard.no));
         let anew = || (Slot::unknown(past, which), Slot::unknown(past, changes));
         let (at, end_at) = known.unwrap_or_else(anew);
-        let Shard { versions, names, changes } = &mut *shard.shard;
+        let Shard { versions, names, changes, .. } = &mut *shard.shard;
         let hints = if matches!(key, Key::Version(_)) { versions } else { names };
         let recorded = at.insert_near(past, op, Some(hints), (key, value), number);
         end_at.insert_near(past, op, Some(changes), (end, &[]), number);

@@ -37,22 +37,26 @@ impl First<'_> {
         Ok(found)
     }
 
-    /// The next versions of a shard after this one (by inode and birth), at most `most`.
+    /// The next versions of a shard after this one (by inode and birth), at most `most`; with `of_one_inode`
+    /// only those of the first inode.
     pub(crate) fn versions_behind(
         self,
         meta: &Meta,
         shard: usize,
         after: Option<(InodeNo, EventNo)>,
-        most: usize,
+        (most, of_one_inode): (usize, bool),
     ) -> Result<Vec<(InodeNo, Version)>> {
         let _shard = self.past.shards[shard].read();
         let first = after.map_or([0; 16], |(no, born)| version_key(no, born));
-        let mut found = Vec::new();
+        let mut found: Vec<(InodeNo, Version)> = Vec::new();
         self.past.tree(HistoryTree::Versions(shard)).scan(meta, &first, &mut |key, value| {
             if after.is_some() && *key == first[..] {
                 return Ok(true);
             }
             let [no, born] = key_parts::<2>(key)?;
+            if of_one_inode && found.last().is_some_and(|(first, _)| *first != InodeNo(no)) {
+                return Ok(false);
+            }
             found.push((InodeNo(no), Version::decode(InodeNo(no), EventNo(born), value)?));
             Ok(found.len() < most)
         })?;

@@ -1,0 +1,43 @@
+//! The annals, the second edition of history: rows of what ended, in sixteen trees, in the order in which
+//! they were appended; and two indexes of them, by inode and by name.
+//!
+//! A volume has annals when its block of roots says so (`annals_from`). Whatever ended before that number is
+//! in the trees of the first edition, and whatever ended at it or later is here. A row says what an inode
+//! was, what a name meant, or both, if one call ended both ([`yore_format::AnnalsRow`]). It is in the shard
+//! of the inode that it is about.
+//!
+//! **A1 A row comes with what ends.** It is appended in the Op that ends what it says, and before that.
+//!
+//! **A2 Keys ascend, and none comes back.** The key of a row is its end and a sequence. A new key is greater
+//! than any that the shard ever had: the last row's, the watermark, and that which memory has of the rows
+//! appended since the volume was opened. A call that has an earlier number than the shard's last row begins
+//! anew.
+//!
+//! **A3 Every row up to the watermark of its shard has its keys in the indexes, and no key is without its
+//! row.** For now the Op that appends a row also enters its keys and moves the watermark to it.
+//!
+//! **A5 Who removes a row removes its keys in the same Op.** Only who forgets removes, and there is one at a
+//! time.
+//!
+//! **A6 Rows change in two ways**, and neither makes one longer: one of two facts is taken out, and expunging
+//! lets a name begin later. The key follows in the same Op.
+//!
+//! **Locks.** Shards, in ascending order, then the index by inode, then the index by name. Who looks for a
+//! state knows its shard, and holds it together with the index. Who looks for a name learns the shard from
+//! the index, and lets go of that before. So the row may be gone by then; then its key is gone, too, and if
+//! it is not, that is damage.
+
+mod ends;
+mod index;
+mod names;
+mod recording;
+mod removal;
+mod states;
+#[cfg(test)]
+mod tests;
+mod trees;
+mod upgrade;
+
+pub(super) use recording::{AnnalsRecording, PreparedRows};
+pub(super) use removal::AnnalsRemoval;
+pub(super) use trees::Annals;

@@ -1,0 +1,98 @@
+//! Rows in the order in which they were appended: what ended when.
+
+use super::names::entry_of;
+use super::trees::Annals;
+use crate::history::record::ended::Ended;
+use crate::history::record::entry::PastEntry;
+use crate::Result;
+use yore_format::{AnnalsKey, AnnalsRow, EventNo, HistoryTree, HISTORY_SHARDS};
+use yore_meta::Meta;
+
+impl Annals<'_> {
+    /// What the rows of a shard behind this one say that ended, up to a number, in order, at most `most` and
+    /// one more. Returns the last of these rows, if there may be more.
+    pub(crate) fn ended(
+        self,
+        meta: &Meta,
+        shard: usize,
+        after: AnnalsKey,
+        last: EventNo,
+        most: usize,
+    ) -> Result<(Vec<Ended>, Option<AnnalsKey>)> {
+        let (mut found, mut is_last) = (Vec::new(), false);
+        let next = self.rows(meta, shard, after, &mut |row| {
+            is_last = row.end > last;
+            if is_last {
+                return false;
+            }
+            if row.version.is_some() {
+                found.push(Ended { end: row.end, inode: row.inode, cookie: 0 });
+            }
+            if let Some(name) = row.name.as_ref().filter(|_| !row.name_is_reclaimed) {
+                found.push(Ended { end: row.end, inode: name.directory, cookie: name.cookie });
+            }
+            found.len() < most
+        })?;
+        Ok((found, next.filter(|_| !is_last)))
+    }
+
+    /// Calls `each` with the past names in the rows of a shard behind this one, at most `most`. Returns the
+    /// last of these rows, if there may be more.
+    pub(crate) fn names_of_shard(
+        self,
+        meta: &Meta,
+        shard: usize,
+        after: AnnalsKey,
+        most: usize,
+        each: &mut dyn FnMut(PastEntry),
+    ) -> Result<Option<AnnalsKey>> {
+        let mut met = 0;
+        self.rows(meta, shard, after, &mut |row| {
+            if let Some(entry) = entry_of(row) {
+                each(entry);
+            }
+            met += 1;
+            met < most
+        })
+    }
+
+    /// Whether anything ended after this event.
+    pub(crate) fn is_changed_since(self, meta: &Meta, event: EventNo) -> Result<bool> {
+        for shard in 0..HISTORY_SHARDS {
+            let _shard = self.past.shards[shard].read();
+            if self.last_row(meta, shard)?.is_some_and(|key| key.end > event) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The key of the last row of a shard, whose lock the caller holds.
+    pub(super) fn last_row(self, meta: &Meta, shard: usize) -> Result<Option<AnnalsKey>> {
+        let tree = self.past.tree(HistoryTree::Annals(shard));
+        Ok(tree
+            .floor(meta, &[u8::MAX; 10], |cell| cell.map(|(key, _)| AnnalsKey::decode(key)).transpose())??)
+    }
+
+    /// Calls `each` with the rows of a shard behind this one, until it returns false. Returns the last row
+    /// that it was called with, if it returned false.
+    fn rows(
+        self,
+        meta: &Meta,
+        shard: usize,
+        after: AnnalsKey,
+        each: &mut dyn FnMut(&AnnalsRow<'_>) -> bool,
+    ) -> Result<Option<AnnalsKey>> {
+        let _shard = self.past.shards[shard].read();
+        let (seed, mut last) = (&meta.found().hash_seed, None);
+        self.past.tree(HistoryTree::Annals(shard)).scan(meta, &after.encode(), &mut |key, value| {
+            let key = AnnalsKey::decode(key)?;
+            if key > after && !each(&AnnalsRow::decode(key.end, value, seed)?) {
+                last = Some(key);
+                return Ok(false);
+            }
+            Ok(true)
+        })?;
+        Ok(last)
+    }
+}

@@ -1,0 +1,269 @@
+//! Promises of the annals that their callers cannot see.
+
+use super::trees::Annals;
+use crate::history::record::states::VersionsWalk;
+use crate::history::record::{EndsWalk, OldName, Prepared};
+use crate::store::Store;
+use crate::{dir, Edition, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Volume};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use yore_core::btree::Pins;
+use yore_device::{Device, MemoryDevice};
+use yore_format::{AnnalsKey, EventNo, HistoryRoots, HistoryTree, WriteFeatures, HISTORY_SHARDS};
+
+fn device() -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+    device
+}
+
+fn open(device: &Arc<dyn Device>, edition: Edition) -> Volume {
+    Volume::open(device.clone(), &MountOptions { edition, ..MountOptions::default() }).unwrap()
+}
+
+/// A snapshot whose name is `s` and its number.
+fn event(volume: &Volume) -> EventNo {
+    let view = volume.view();
+    let name = format!("s{}", view.store().number());
+    view.take_snapshot(view.root(), &NewSnapshot::named(&name)).unwrap().number
+}
+
+fn annals(store: &Store) -> Annals<'_> {
+    store.past.annals().expect("it has annals")
+}
+
+/// The rows of all shards: which, the inode, and whether they have a version and a name.
+fn rows(store: &Store) -> Vec<(usize, AnnalsKey, InodeNo, bool, bool)> {
+    let mut all = Vec::new();
+    for shard in 0..HISTORY_SHARDS {
+        let mut add = |row: &yore_format::AnnalsRow<'_>, key| {
+            let has_name = row.name.is_some() && !row.name_is_reclaimed;
+            all.push((shard, key, row.inode, row.version.is_some(), has_name));
+        };
+        let tree = store.past.tree(HistoryTree::Annals(shard));
+        tree.scan(&store.meta, &[0; 10], &mut |key, value| {
+            let key = AnnalsKey::decode(key)?;
+            let row = yore_format::AnnalsRow::decode(key.end, value, &store.hash_seed)?;
+            add(&row, key);
+            Ok(true)
+        })
+        .unwrap();
+    }
+    all.sort_by_key(|(shard, key, ..)| (key.end, *shard, key.sequence));
+    all
+}
+
+fn of_first_edition(store: &Store) -> usize {
+    let trees = (0..HISTORY_SHARDS)
+        .flat_map(|s| [HistoryTree::Versions(s), HistoryTree::Names(s), HistoryTree::Changes(s)]);
+    trees.filter(|tree| !store.past.tree(*tree).is_empty()).count()
+}
+
+/// On a new volume all that ends is in rows; what one unlink ends of a file is in one; and the watermarks are
+/// at the last rows.
+#[test]
+fn what_ends_is_in_rows() {
+    let device = device();
+    let volume = open(&device, Edition::Annals);
+    volume.write("a", "one").unwrap();
+    // Else the version is made before the unlink.
+    volume.sync().unwrap();
+    event(&volume);
+    volume.remove_file("a").unwrap();
+    let store = volume.view().store().clone();
+    assert!(store.meta.has_features(WriteFeatures::ANNALS));
+    assert_eq!(of_first_edition(&store), 0);
+    let found: Vec<_> =
+        rows(&store).into_iter().map(|(_, key, no, version, name)| (key.end, no, version, name)).collect();
+    let both = |of: &&(EventNo, InodeNo, bool, bool)| of.2 && of.3;
+    assert_eq!(found.len(), 2, "the file and its directory: {found:?}");
+    assert_eq!(found.iter().filter(both).count(), 1);
+    assert!(found.contains(&(EventNo(2), InodeNo::ROOT, true, false)), "{found:?}");
+    for shard in 0..HISTORY_SHARDS {
+        let last = annals(&store).last_row(&store.meta, shard).unwrap();
+        let watermark = HistoryRoots::watermark(&store.past.roots().read(), shard);
+        let none = AnnalsKey { end: EventNo(0), sequence: u32::MAX };
+        assert_eq!(watermark, last.unwrap_or(none), "shard {shard}");
+    }
+    drop(store);
+    volume.close().unwrap();
+    // Whoever opens it goes on with annals.
+    let volume = open(&device, Edition::First);
+    event(&volume);
+    volume.write("b", "two").unwrap();
+    assert_eq!(of_first_edition(volume.view().store()), 0);
+}
+
+/// A volume that has a past gets annals when something is recorded, and not before; what it had is read
+/// beside them, and forgotten like the rest.
+#[test]
+fn a_volume_with_a_past_gets_annals() {
+    let device = device();
+    let volume = open(&device, Edition::First);
+    volume.create_dir("d").unwrap();
+    for name in ["d/a", "d/b", "d/c"] {
+        volume.write(name, "first").unwrap();
+    }
+    let before = event(&volume);
+    volume.write("d/a", "second").unwrap();
+    volume.remove_file("d/b").unwrap();
+    let middle = event(&volume);
+    volume.close().unwrap();
+
+    let volume = open(&device, Edition::Annals);
+    volume.write("e", "new, so nothing ends but the directory").unwrap();
+    let store = volume.view().store().clone();
+    let from = store.past.annals_from.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(from, middle.0 + 2, "a number was passed");
+    assert!(of_first_edition(&store) > 0);
+    volume.write("d/a", "third").unwrap();
+    volume.write("d/c", "second").unwrap();
+    volume.remove_file("d/c").unwrap();
+    volume.write("d/b", "again").unwrap();
+    let last = event(&volume);
+    volume.remove_file("d/a").unwrap();
+
+    let read = |path: &str, event: EventNo| {
+        let bytes = volume.read(format!("{path}@s{event}")).unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    assert_eq!(read("d/a", before), "first");
+    assert_eq!(read("d/b", before), "first");
+    assert_eq!(read("d/c", before), "first");
+    assert_eq!(read("d/a", middle), "second");
+    assert_eq!(read("d/c", middle), "first");
+    assert_eq!(read("d/a", last), "third");
+    assert_eq!(read("d/b", last), "again");
+    let list = |event: EventNo| -> Vec<String> {
+        let entries = volume.read_dir(format!("d@s{event}")).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(list(before), ["a", "b", "c"]);
+    assert_eq!(list(middle), ["a", "c"]);
+    assert_eq!(list(last), ["a", "b"]);
+    // A walk over all versions has each once, those of an inode together and in order, in any steps.
+    let mut whole = Vec::new();
+    for most in [1, 2, 3, 256] {
+        let (mut walk, mut all) = (VersionsWalk::default(), Vec::new());
+        while let Some(found) = store.past.next_versions(&store.meta, &mut walk, most).unwrap() {
+            all.extend(found.into_iter().map(|(no, version)| (no, version.inode.born, version.end)));
+        }
+        for pair in all.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+            assert!(pair[0].2 <= pair[1].1, "{pair:?}");
+        }
+        let mut inodes: Vec<_> = all.iter().map(|(no, ..)| *no).collect();
+        inodes.dedup();
+        let runs = inodes.len();
+        inodes.sort();
+        inodes.dedup();
+        assert_eq!(runs, inodes.len(), "those of one inode come together: {all:?}");
+        all.sort();
+        if whole.is_empty() {
+            whole.clone_from(&all);
+        }
+        assert_eq!(all, whole, "{most} at a time");
+    }
+    let mut ends = Vec::new();
+    let mut walk = EndsWalk::of(EventNo(0), EventNo(u64::MAX));
+    while let Some(found) = store.past.next_ended(&store.meta, &mut walk, 2).unwrap() {
+        ends.extend(
+            found.into_iter().filter(|ended| ended.cookie == 0).map(|ended| (ended.inode, ended.end)),
+        );
+    }
+    ends.sort();
+    let mut expected: Vec<_> = whole.iter().map(|(no, _, end)| (*no, *end)).collect();
+    expected.sort();
+    assert_eq!(ends, expected);
+
+    volume.view().forget(&[before, middle, last]).unwrap();
+    volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((of_first_edition(&store), rows(&store).len()), (0, 0));
+    let trees = [HistoryTree::InodeIndex, HistoryTree::NameIndex];
+    assert!(trees.into_iter().all(|tree| store.past.tree(tree).is_empty()));
+}
+
+/// Who comes with a number that is earlier than the last row's end begins anew; the row would have a key that
+/// comes before it (A2).
+#[test]
+fn a_number_that_has_passed_is_noticed() {
+    let volume = open(&device(), Edition::Annals);
+    volume.write("a", "one").unwrap();
+    event(&volume);
+    let store = volume.view().store().clone();
+    let number = store.number();
+    let name_of = |state: &yore_core::inode::InodeState| {
+        let mut pins = Pins::new();
+        let found = dir::lookup_to_change(&store, state, InodeNo::ROOT, b"a", &mut pins).unwrap();
+        let dir::Lookup::Taken(found, _) = found else { panic!("it is there") };
+        found
+    };
+    let root = store.cell(InodeNo::ROOT).unwrap();
+    let prepare = |number| {
+        let state = root.state.write();
+        let found = name_of(&state);
+        let old_name = OldName {
+            excluded: false,
+            directory: &root,
+            inode: &state.inode,
+            cookie: found.cookie,
+            entry: found.entry(b"a"),
+            cover: EventNo(1),
+        };
+        store.past.prepare(&store, number, Vec::new(), &[old_name]).map(|prepared| match prepared {
+            Prepared::Ready(_) => "ready",
+            Prepared::Again => "again",
+            Prepared::NeedNumber => "number",
+        })
+    };
+    assert_eq!(prepare(number).unwrap(), "ready");
+    // Somebody else's row in the same shard, with a later number.
+    event(&volume);
+    volume.write("a", "two").unwrap();
+    assert_eq!(prepare(number).unwrap(), "again");
+    assert_eq!(prepare(store.number()).unwrap(), "ready");
+    // A shard is full of rows of one end.
+    let shard = yore_format::version_shard(store.cell(volume.node("a").unwrap().inode()).unwrap().no);
+    let greatest = AnnalsKey { end: store.number(), sequence: u32::MAX };
+    store.past.shards[shard].write().greatest = Some(greatest);
+    assert_eq!(prepare(store.number()).unwrap(), "number");
+    let before = store.number();
+    store.past.pass_number(&store).unwrap();
+    assert_eq!(store.number().0, before.0 + 1);
+    assert_eq!(prepare(store.number()).unwrap(), "ready");
+    // A last row that is later than all numbers that were given is damage, not a reason to wait.
+    store.past.shards[shard].write().greatest = Some(AnnalsKey { end: EventNo(999), sequence: 0 });
+    assert!(prepare(store.number()).is_err());
+}
+
+/// A row that is removed leaves its key to nobody (A2): the next one comes behind it, also after opening.
+#[test]
+fn no_key_comes_back() {
+    let device = device();
+    let mut volume = open(&device, Edition::Annals);
+    volume.write("a", "one").unwrap();
+    volume.write("b", "one").unwrap();
+    event(&volume);
+    volume.write("a", "two").unwrap();
+    let of_a = rows(volume.view().store());
+    let attr = *volume.node("a").unwrap().attr();
+    volume.view().expunge(&[(attr.inode, attr.incarnation)]).unwrap();
+    volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    for again in [false, true] {
+        if again {
+            volume.close().unwrap();
+            volume = open(&device, Edition::Annals);
+        }
+        let known = rows(volume.view().store());
+        volume.write(if again { "b" } else { "a" }, "three").unwrap();
+        event(&volume);
+        volume.write("b", "four").unwrap();
+        for row in rows(volume.view().store()) {
+            let is_new = !known.contains(&row);
+            let comes_back = of_a.iter().any(|(shard, key, ..)| (*shard, *key) == (row.0, row.1));
+            assert!(!(is_new && comes_back), "{row:?}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! How a volume gets annals, and a new number where one is full of rows.
+
+use crate::history::record::past::Past;
+use crate::{Error, Result};
+use std::sync::atomic::Ordering;
+use yore_core::Core;
+use yore_format::{GroupNo, WriteFeatures, EVENT_LIMIT};
+use yore_meta::Meta;
+
+impl Past {
+    /// Whether this volume is to have annals, and has none.
+    pub(crate) fn wants_annals(&self, meta: &Meta) -> bool {
+        self.annals_from.load(Ordering::Acquire) == 0
+            && (self.records_in_annals || meta.has_features(WriteFeatures::ANNALS))
+            && has_numbers_left(meta)
+    }
+
+    /// On a volume with annals numbers of events end where their keys do.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there are none left.
+    pub(in crate::history::record) fn check_numbers_left(&self, meta: &Meta) -> Result<()> {
+        match has_numbers_left(meta) || !meta.has_features(WriteFeatures::ANNALS) {
+            true => Ok(()),
+            false => Err(Error::Refused(
+                "the volume has used up the numbers of its snapshots: copy its files to a new volume".into(),
+            )),
+        }
+    }
+
+    /// If the volume is to have annals and has no past yet, they begin with it. The caller holds no lock.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; those of writing a generation.
+    pub(crate) fn extend_for_annals(&self, meta: &Meta) -> Result<()> {
+        match self.roots.get().is_none() && self.wants_annals(meta) {
+            true => Ok(meta.extend(WriteFeatures::ANNALS)?),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes a number that no event has. What is recorded from then on ends at a later number. If the volume
+    /// has no annals, they begin behind the number. The caller holds no lock of a state, and no Op.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; those of writing a generation; damage and device errors.
+    pub(crate) fn pass_number(&self, store: &Core) -> Result<()> {
+        let meta = &store.meta;
+        meta.extend(WriteFeatures::ANNALS)?;
+        let _events = self.events.write();
+        self.check_numbers_left(meta)?;
+        let reserved = store.reserve_freely(GroupNo(0), 0)?;
+        let mut op = meta.begin_alone(reserved);
+        let number = op.take_number();
+        if self.annals_from.load(Ordering::Acquire) == 0 {
+            self.begin_annals(&mut op, number);
+            tracing::info!(
+                "history is recorded in annals from now on: older versions of Yore cannot open the volume"
+            );
+        }
+        // Who has made ready with this number, or for the first edition, begins anew (P2).
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// Whether the next number of an event, and the one behind it, can be in a key.
+fn has_numbers_left(meta: &Meta) -> bool {
+    meta.number().0 < EVENT_LIMIT - 1
+}
