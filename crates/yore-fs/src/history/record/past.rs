@@ -197,7 +197,7 @@ impl Past {
         }
     }
 
-    /// Inside an Op that is alone: the annals have what ends behind this number.
+    /// Inside an Op that is alone, or that makes the roots: the annals have what ends behind this number.
     pub(super) fn begin_annals(&self, op: &mut Op<'_>, number: EventNo) {
         let from = EventNo(number.0 + 1);
         let counts =

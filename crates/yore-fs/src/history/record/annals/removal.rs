@@ -11,8 +11,8 @@ use parking_lot::RwLockWriteGuard;
 use yore_core::btree::{LeafHints, Pins, Tree};
 use yore_core::Core;
 use yore_format::{
-    version_shard, AnnalsKey, AnnalsRow, EventNo, HistoryTree, InodeIndexCell, NameIndexCell, RowName,
-    Version,
+    version_shard, AnnalsKey, AnnalsRow, Corruption, EventNo, HistoryTree, InodeIndexCell, NameIndexCell,
+    RowName, Version, EVENT_LIMIT, INODE_LIMIT,
 };
 use yore_meta::{Change, Meta, Op};
 
@@ -50,6 +50,7 @@ impl<'p> Annals<'p> {
         version: &Version,
     ) -> Result<AnnalsRemoval<'p>> {
         let (shard, end, index) = (version_shard(no), version.end, HistoryTree::InodeIndex);
+        check_key(no, end)?;
         let locked = self.past.shards[shard].write();
         let keys = self.past.inode_index.write();
         let key = InodeIndexCell::key(no, end);
@@ -120,6 +121,7 @@ impl<'p> Annals<'p> {
         meta: &Meta,
         ended: &Ended,
     ) -> Result<(NameIndexCell, RwLockWriteGuard<'p, Shard>, RwLockWriteGuard<'p, LeafHints>)> {
+        check_key(ended.inode, ended.end)?;
         let shard = {
             let _index = self.past.name_index.read();
             self.name_at(meta, ended)?.shard
@@ -167,6 +169,18 @@ impl<'p> Annals<'p> {
             _index: hints,
             _pins: pins,
         })
+    }
+}
+
+/// Fails if no key can be of this inode and end: they are those of a damaged cell of the first edition.
+fn check_key(no: InodeNo, end: EventNo) -> Result<()> {
+    match no.0 < INODE_LIMIT && end.0 < EVENT_LIMIT {
+        true => Ok(()),
+        false => {
+            let expected = format!("an inode below {INODE_LIMIT} and an end below {EVENT_LIMIT}");
+            let found = format!("{no}, {end}");
+            Err(Corruption::new("key of the history", "inode and end", expected, found).into())
+        }
     }
 }
 

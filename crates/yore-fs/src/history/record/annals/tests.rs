@@ -2,14 +2,14 @@
 
 use super::trees::Annals;
 use crate::history::record::states::VersionsWalk;
-use crate::history::record::{EndsWalk, OldName, Prepared};
+use crate::history::record::{EndsWalk, OldName, PastEntry, Prepared};
 use crate::store::Store;
 use crate::{dir, Edition, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Volume};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_core::btree::Pins;
 use yore_device::{Device, MemoryDevice};
-use yore_format::{AnnalsKey, EventNo, HistoryRoots, HistoryTree, WriteFeatures, HISTORY_SHARDS};
+use yore_format::{AnnalsKey, EventNo, HistoryRoots, HistoryTree, Version, WriteFeatures, HISTORY_SHARDS};
 
 fn device() -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
@@ -265,5 +265,43 @@ fn no_key_comes_back() {
             let comes_back = of_a.iter().any(|(shard, key, ..)| (*shard, *key) == (row.0, row.1));
             assert!(!(is_new && comes_back), "{row:?}");
         }
+    }
+}
+
+/// A damaged cell of the first edition may say any end, and be of any inode: no key is made of that.
+#[test]
+fn numbers_that_no_key_can_have_are_damage() {
+    let volume = open(&device(), Edition::Annals);
+    volume.write("a", "one").unwrap();
+    event(&volume);
+    let store = volume.view().store().clone();
+    let (past, meta) = (&store.past, &store.meta);
+    let mut inode = store.cell(InodeNo::ROOT).unwrap().state.read().inode.clone();
+    inode.born = EventNo(1);
+    for (no, end) in [(InodeNo::ROOT, u64::MAX), (InodeNo(u64::MAX), 5), (InodeNo::ROOT, 1 << 48)] {
+        let version = Version { end: EventNo(end), inode: inode.clone() };
+        assert!(past.prepare_removal(&store, no, &version).is_err());
+        let name = PastEntry {
+            directory: no,
+            cookie: 0x500,
+            birth: EventNo(1),
+            death: EventNo(end),
+            inode: no,
+            incarnation: inode.incarnation,
+            kind: crate::FileKind::Regular,
+            name: b"a".to_vec(),
+        };
+        assert!(past.expunge_name(&store, &name, EventNo(3)).is_err());
+        assert!(past.expunge_name(&store, &name, EventNo(u64::MAX)).is_err());
+        past.version(meta, no, EventNo(end)).unwrap();
+        past.version_after(meta, no, EventNo(end)).unwrap();
+        past.recorded_until(meta, no).unwrap();
+        past.name_until(meta, no, u64::MAX, EventNo(end)).unwrap();
+        past.last_meaning(&store, no, b"a", EventNo(end)).unwrap();
+        past.names_as_of(meta, (no, 0), EventNo(end), 8, &|_| true).unwrap();
+        past.each_past_name(meta, no, &mut |_| Ok(true)).unwrap();
+        past.is_changed_since(meta, EventNo(end)).unwrap();
+        let mut walk = EndsWalk::of(EventNo(end), EventNo(u64::MAX));
+        while past.next_ended(meta, &mut walk, 8).unwrap().is_some() {}
     }
 }
