@@ -97,6 +97,7 @@ LAYERS = {
         chain report superblock
         checker
         space tree
+        shared
         follow
         walk
         history/walk state
@@ -135,6 +136,7 @@ LAYERS = {
         history/reclaim/room/* history/reclaim/shred
         api/room
         history/policy
+        api/copy
         api/opened api/past api/present
         api history/read/listing history/read/usage history/rollback/*
         history history/read history/reclaim

@@ -86,6 +86,11 @@ pub(crate) struct Piece {
     pub(crate) holder: Holder,
 }
 
+/// What the blocks of a reference have in common: how far their numbers are from those of the file blocks
+/// (modulo 2^64), and their birth. A block that comes to two places of a file, or comes back to one with a
+/// later birth, has two references ([`crate::shared`]).
+type Line = (u64, EventNo);
+
 /// One state: the inode in use, or a version.
 struct State {
     /// When a version ended.
@@ -116,8 +121,8 @@ pub(crate) struct Chain {
     /// The end of the version before the oldest one, of another incarnation.
     before: Option<EventNo>,
     pub(crate) nodes: BTreeMap<MetaAddr, NamedNode>,
-    /// By their first blocks; they do not overlap.
-    pieces: BTreeMap<u64, Piece>,
+    /// Those of a line by their first blocks; they do not overlap.
+    pieces: BTreeMap<Line, BTreeMap<u64, Piece>>,
     /// Of the last state with attributes.
     pub(crate) xattrs: Option<SeenXattrs>,
 }
@@ -196,38 +201,41 @@ impl Chain {
     /// chain did not have, and what is wrong with how it had the others.
     pub(crate) fn take(&mut self, start: u64, piece: Piece) -> (Vec<(u64, u64)>, Vec<Finding>) {
         let end = start + piece.len;
+        let line = (start.wrapping_sub(piece.key), piece.birth);
         let (mut fresh, mut findings, mut at) = (Vec::new(), Vec::new(), start);
-        for (first, old) in self.overlapping(start, end) {
+        for (first, old) in self.overlapping(line, start, end) {
             let (from, to) = (first.max(start), (first + old.len).min(end));
             if from > at {
                 fresh.push((at, from - at));
             }
             at = to;
             findings.extend(self.compare((first, &old), (start, &piece), from, to - from));
-            self.pieces.remove(&first);
+            let pieces = self.pieces.entry(line).or_default();
+            pieces.remove(&first);
             if first < start {
-                self.pieces.insert(first, Piece { len: start - first, ..old });
+                pieces.insert(first, Piece { len: start - first, ..old });
             }
             if first + old.len > end {
                 let key = old.key.saturating_add(end - first);
-                self.pieces.insert(end, Piece { len: first + old.len - end, key, ..old });
+                pieces.insert(end, Piece { len: first + old.len - end, key, ..old });
             }
         }
         if at < end {
             fresh.push((at, end - at));
         }
-        self.pieces.insert(start, piece);
+        self.pieces.entry(line).or_default().insert(start, piece);
         (fresh, findings)
     }
 
-    /// The pieces that have any of the blocks `start..end`.
-    fn overlapping(&self, start: u64, end: u64) -> Vec<(u64, Piece)> {
-        let before = self.pieces.range(..start).next_back().filter(|(first, p)| **first + p.len > start);
-        before.into_iter().chain(self.pieces.range(start..end)).map(|(first, p)| (*first, *p)).collect()
+    /// The pieces of a line that have any of the blocks `start..end`.
+    fn overlapping(&self, line: Line, start: u64, end: u64) -> Vec<(u64, Piece)> {
+        let Some(pieces) = self.pieces.get(&line) else { return Vec::new() };
+        let before = pieces.range(..start).next_back().filter(|(first, p)| **first + p.len > start);
+        before.into_iter().chain(pieces.range(start..end)).map(|(first, p)| (*first, *p)).collect()
     }
 
     /// What is wrong if the state under way has the `len` blocks from `from` as `new` says, and a newer state
-    /// has them as `old` says.
+    /// has them in the same place, with the same birth, as `old` says.
     fn compare(
         &self,
         (old_start, old): (u64, &Piece),
@@ -235,16 +243,12 @@ impl Chain {
         from: u64,
         len: u64,
     ) -> Option<Finding> {
-        let key = |start: u64, piece: &Piece| piece.key.saturating_add(from - start);
         let last = self.last(old.holder);
-        let same = key(old_start, old) == key(new_start, new)
-            && old.birth == new.birth
-            && old.unwritten == new.unwritten
-            && last != self.state;
-        if !same {
+        if old.unwritten != new.unwritten || last == self.state {
             let text = |start: u64, piece: &Piece| {
                 let unwritten = if piece.unwritten { ", unwritten" } else { "" };
-                format!("{len} blocks as file block {}, birth {}{unwritten}", key(start, piece), piece.birth)
+                let key = piece.key.saturating_add(from - start);
+                format!("{len} blocks as file block {key}, birth {}{unwritten}", piece.birth)
             };
             let finding = Finding::new(Problem::SpaceOwnedTwice, text(old_start, old), text(new_start, new));
             return Some(finding.on(BlockNo(from)));
@@ -278,7 +282,8 @@ impl Chain {
                 findings.push(finding(held.kind.name().to_string(), held.birth, end).at(*addr));
             }
         }
-        for (start, piece) in self.pieces.iter().filter(|(_, piece)| !piece.unwritten) {
+        let pieces = self.pieces.values().flatten();
+        for (start, piece) in pieces.filter(|(_, piece)| !piece.unwritten) {
             let last = self.last(piece.holder);
             if let Some(end) = lacks(last, piece.birth).filter(|_| !holder_lacks(last, piece.holder)) {
                 findings.push(finding(format!("{} blocks", piece.len), piece.birth, end).on(BlockNo(*start)));

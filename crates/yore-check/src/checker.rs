@@ -5,7 +5,7 @@
 //! zone's header records. An older copy is of no more use than a damaged block: what it names may long belong
 //! to others.
 
-use crate::known::{CurrentCopy, History, Known, Zone};
+use crate::known::{CountTables, CurrentCopy, History, Known, Zone};
 use crate::report::Findings;
 use crate::superblock::Found;
 use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
@@ -50,6 +50,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) zones: Vec<Zone>,
     /// For each group in use: which of its data blocks have been found to have an owner.
     pub(crate) owned: Vec<Option<Box<Owned>>>,
+    /// The tables of shared blocks.
+    pub(crate) tables: CountTables,
     /// All inodes in use, in ascending order of their numbers.
     pub(crate) inodes: Vec<Known>,
     /// The past of inodes, as far as later steps need it.
@@ -75,6 +77,7 @@ impl<'a> Checker<'a> {
             counts: Counts::default(),
             zones: Vec::new(),
             owned: vec![None; geometry.groups() as usize],
+            tables: CountTables::new(),
             inodes: Vec::new(),
             history: History::default(),
             damaged_bitmaps: Vec::new(),

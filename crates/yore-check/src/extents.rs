@@ -203,11 +203,7 @@ impl Checker<'_> {
         }
         match state.chain.as_deref_mut() {
             Some(chain) => self.claim_in(chain, number, (addr, holder), key, extent),
-            None => {
-                if self.claim(extent.start, len, "a file", Some(addr), Some(number)) {
-                    self.counts.data_blocks += len;
-                }
-            }
+            None => self.claim_data((extent.start, len), (addr, number), true),
         }
     }
 }

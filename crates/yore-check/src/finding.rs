@@ -188,6 +188,8 @@ problems! {
     SpacePlace, Space, "blocks lie where none can be had";
     /// A block has two owners.
     SpaceOwnedTwice, Space, "blocks have two owners";
+    /// The number of references to a shared block, or of those in use, is not what its group's table says.
+    SharedCount, Space, "the count of who shares a block is wrong";
     /// A block has an owner and is marked free.
     SpaceMarkedFree, Space, "blocks that have an owner are marked free";
     /// A block is marked used and has no owner.

@@ -133,12 +133,8 @@ impl Checker<'_> {
             self.add(finding.at(addr).of(owner));
         }
         for (start, len) in fresh {
-            if self.claim(BlockNo(start), len, "a file", Some(addr), Some(owner)) {
-                self.counts.data_blocks += len;
-                if chain.end().is_some() {
-                    self.counts.history_data_blocks += len;
-                }
-            }
+            // The newest state comes first. So no inode in use names a run that is first met in a version.
+            self.claim_data((BlockNo(start), len), (addr, owner), chain.end().is_none());
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{
-    BlockNo, EventNo, FileKind, HistorySpace, Incarnation, Inode, InodeNo, MetaAddr, ZoneHeader, ZoneNo,
-    ZoneTableEntry,
+    Block, BlockCount, BlockNo, CountTableRef, EventNo, FileKind, HistorySpace, Incarnation, Inode, InodeNo,
+    MetaAddr, TableNo, ZoneHeader, ZoneNo, ZoneTableEntry,
 };
 
 /// Where a zone's header has a block: the physical block, and the checksum of the current copy.
@@ -117,6 +117,8 @@ pub(crate) struct History {
     pub(crate) annals_from: EventNo,
     /// How many references to data blocks only the past has, as the roots of a volume with annals say.
     pub(crate) references: Option<u64>,
+    /// How many were found.
+    pub(crate) past_references: u64,
 }
 
 impl History {
@@ -137,3 +139,20 @@ pub(crate) struct Deaths {
     pub(crate) by_name: BTreeMap<Vec<u8>, EventNo>,
     pub(crate) by_cookie: BTreeMap<u64, EventNo>,
 }
+
+/// A count table of a group, and what was found of each block that it describes: references, and those in
+/// use.
+pub(crate) struct CountTable {
+    pub(crate) addr: MetaAddr,
+    pub(crate) block: Box<Block>,
+    pub(crate) found: Vec<(u16, u16)>,
+}
+
+impl CountTable {
+    pub(crate) fn count(&self, entry: usize) -> Option<BlockCount> {
+        CountTableRef::new(&self.block).get(entry)
+    }
+}
+
+/// All count tables.
+pub(crate) type CountTables = BTreeMap<TableNo, CountTable>;

@@ -42,6 +42,7 @@ mod key;
 mod known;
 mod links;
 mod report;
+mod shared;
 mod space;
 mod state;
 mod states;
@@ -80,12 +81,14 @@ pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, Chec
     checker.log()?;
     checker.load_zones()?;
     checker.claim_fixed();
+    checker.load_tables()?;
     checker.census()?;
     checker.history()?;
     checker.contents()?;
     checker.orphans()?;
     checker.unreached()?;
     checker.links();
+    checker.shared_counts();
     checker.bitmaps()?;
     checker.totals();
     Ok(checker.findings.into_report(checker.counts, &found.superblock, found.slot))

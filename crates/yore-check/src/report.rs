@@ -39,6 +39,8 @@ pub struct Counts {
     pub extents: u64,
     /// Data blocks of files, those that only the past holds included.
     pub data_blocks: u64,
+    /// Those of them that have several references: other files or states share them.
+    pub shared_blocks: u64,
     /// Free data blocks, those of groups never used included.
     pub free_blocks: u64,
     /// Extended attributes of inodes in use.

@@ -30,14 +30,13 @@ impl Checker<'_> {
     }
 
     /// Group and first bit of blocks that lie within one data area.
-    fn area(&self, start: BlockNo, len: u64) -> Option<(GroupNo, u32)> {
+    pub(crate) fn area(&self, start: BlockNo, len: u64) -> Option<(GroupNo, u32)> {
         let area = self.geometry.bit_of(start);
         area.filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group))
     }
 
     /// Gives `len` blocks from `start` an owner. Reports blocks that cannot have one, or have one already.
-    /// Returns whether the blocks can belong to an owner at all. Constant time for each 64 blocks, at most a
-    /// group.
+    /// Returns how many of them had no owner. Constant time for each 64 blocks, at most a group.
     pub(crate) fn claim(
         &mut self,
         start: BlockNo,
@@ -45,7 +44,7 @@ impl Checker<'_> {
         what: &str,
         addr: Option<MetaAddr>,
         inode: Option<InodeNo>,
-    ) -> bool {
+    ) -> u64 {
         let inode = inode.unwrap_or(InodeNo::NONE);
         let located = |f: Finding| match addr {
             Some(addr) => f.at(addr).on(start).of(inode),
@@ -54,14 +53,14 @@ impl Checker<'_> {
         let found = format!("{len} blocks from {start} for {what}");
         let Some((group, bit)) = self.area(start, len) else {
             self.add(located(Finding::new(Problem::SpacePlace, "blocks of one group's data area", found)));
-            return false;
+            return 0;
         };
         let Some(owned) = self.owned.get_mut(group.0 as usize).and_then(Option::as_mut) else {
             let expected = format!("no blocks of group {group}, whose first zone does not exist");
             if !self.incomplete {
                 self.add(located(Finding::new(Problem::SpacePlace, expected, found)));
             }
-            return false;
+            return 0;
         };
         let (mut first, mut count) = (None, 0u64);
         for_words(bit, bit + len as u32, |word, mask| {
@@ -78,7 +77,7 @@ impl Checker<'_> {
             let found = format!("{count} of them belong to {what} and to another");
             self.add(located(Finding::new(Problem::SpaceOwnedTwice, expected, found)).on(block));
         }
-        true
+        len - count
     }
 
     /// Counts the free blocks of a group by its bitmap, and compares with the zone table's count.
@@ -153,7 +152,7 @@ impl Checker<'_> {
                 ("nodes of inodes", counts.history_nodes, space.nodes),
                 ("nodes of its own trees", counts.history_trees, space.trees),
             ];
-            let references = counts.history_data_blocks;
+            let references = self.history.past_references;
             of_the_past.extend(self.history.references.map(|found| ("references", references, found)));
             for (what, expected, found) in of_the_past.into_iter().filter(|(_, a, b)| a != b) {
                 let expected = format!("{expected} {what}");

@@ -57,6 +57,7 @@ fn a_sound_volume_is_clean() {
         entries: 13,
         extents: 2 + 6 + 3,
         data_blocks: data,
+        shared_blocks: 0,
         free_blocks: usable - zones - data,
         xattrs: 4,
         orphans: 3,

@@ -52,6 +52,10 @@ pub trait Side {
     fn room(&self) -> Option<u64> {
         None
     }
+    /// Whether a file of a volume is of this one, so that a copy may share its blocks.
+    fn has(&self, _file: &yore_fs::File) -> bool {
+        false
+    }
     /// Whether the path leads to a directory, symbolic links followed.
     fn is_directory(&self, path: &Path) -> bool;
     /// The names in a directory.
@@ -86,6 +90,25 @@ pub trait Source {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// The next stretch of data at or after `offset`, without holes.
     fn data_from(&self, offset: u64) -> io::Result<Option<Range<u64>>>;
+    /// The file itself, for a target that may share its blocks.
+    fn itself(&self) -> Itself<'_>;
+}
+
+/// A file whose blocks another one may share.
+pub enum Itself<'a> {
+    OnHost(&'a fs::File),
+    OnVolume(&'a yore_fs::File),
+}
+
+/// The least room that a copy of a file needs on the volume where the file is: none for data that is shared,
+/// and a block of counts for what one of these describes.
+pub fn room_beside(source: &dyn Source, size: u64) -> io::Result<u64> {
+    const COUNTED: u64 = 1000 * yore_device::BLOCK_SIZE as u64;
+    let data = data_bytes(source)?;
+    Ok(match size < yore_fs::SHARED_LEAST {
+        true => data,
+        false => data.min((data / COUNTED + 1) * yore_device::BLOCK_SIZE as u64),
+    })
 }
 
 /// How many bytes the blocks with data have.
@@ -162,6 +185,9 @@ fn same_data(side: &dyn Side, first: &Path, second: &Path) -> anyhow::Result<boo
 pub trait Target {
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
     fn set_len(&self, size: u64) -> io::Result<()>;
+    /// Has the file system copy bytes of a source to the same offset, which shares blocks where that can be.
+    /// Returns how many; 0 if it cannot.
+    fn copy_from(&self, source: &dyn Source, offset: u64, len: u64) -> io::Result<u64>;
 }
 
 /// The host's files.
@@ -367,6 +393,10 @@ impl Source for fs::File {
         let end = rustix::fs::seek(self, SeekFrom::Hole(start))?;
         Ok(Some(start..end))
     }
+
+    fn itself(&self) -> Itself<'_> {
+        Itself::OnHost(self)
+    }
 }
 
 impl Target for fs::File {
@@ -376,6 +406,15 @@ impl Target for fs::File {
 
     fn set_len(&self, size: u64) -> io::Result<()> {
         fs::File::set_len(self, size)
+    }
+
+    fn copy_from(&self, source: &dyn Source, offset: u64, len: u64) -> io::Result<u64> {
+        let Itself::OnHost(source) = source.itself() else { return Ok(0) };
+        let (mut from, mut to) = (offset, offset);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        // What fails here for another reason than that the kernel cannot do it fails again when the bytes are
+        // read and written, and is reported then.
+        Ok(rustix::fs::copy_file_range(source, Some(&mut from), self, Some(&mut to), len).unwrap_or(0) as u64)
     }
 }
 
@@ -419,6 +458,10 @@ impl Side for OnVolume {
             atime: found.atime,
             mtime: found.mtime,
         }))
+    }
+
+    fn has(&self, file: &yore_fs::File) -> bool {
+        self.volume.has(file)
     }
 
     fn room(&self) -> Option<u64> {
@@ -537,6 +580,10 @@ impl Source for yore_fs::File {
     fn data_from(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         Ok(yore_fs::File::data_from(self, offset)?)
     }
+
+    fn itself(&self) -> Itself<'_> {
+        Itself::OnVolume(self)
+    }
 }
 
 impl Target for yore_fs::File {
@@ -547,5 +594,12 @@ impl Target for yore_fs::File {
 
     fn set_len(&self, size: u64) -> io::Result<()> {
         Ok(yore_fs::File::set_len(self, size)?)
+    }
+
+    fn copy_from(&self, source: &dyn Source, offset: u64, len: u64) -> io::Result<u64> {
+        match source.itself() {
+            Itself::OnVolume(source) => Ok(self.copy_from(source, offset, len)?),
+            Itself::OnHost(_) => Ok(0),
+        }
     }
 }

@@ -58,6 +58,36 @@ fn a_file_is_restored_and_the_restore_undone() {
     });
 }
 
+/// What comes back from the past, and a copy within the volume, take no room for data: they share blocks, and
+/// each keeps its content when the other changes.
+#[test]
+fn copies_share_blocks() {
+    both(&[], |scratch, on| {
+        let content = "a line of the file\n".repeat(500_000);
+        write(scratch, "/d/file", &content);
+        ok(["snapshot", &on("/d"), "-n", "first"]);
+        let available = || {
+            let rows: Vec<Value> =
+                serde_json::from_str(&ok(["df", "--json", text(&scratch.volume)])).unwrap();
+            rows[0]["available"].as_u64().unwrap()
+        };
+        remove(scratch, "/d/file");
+        let before = available();
+        ok(["restore", &on("/d@first/file")]);
+        match scratch.path("mnt").exists() {
+            // By copy_file_range, as `cp --reflink=auto` does it.
+            true => drop(fs::copy(on("/d/file"), on("/d/copy")).unwrap()),
+            false => drop(ok(["cp", &on("/d/file"), &on("/d/copy")])),
+        }
+        let taken = before.saturating_sub(available());
+        assert!(taken < 1 << 20, "{taken} bytes for {} and a copy", content.len());
+        assert_eq!(read(scratch, "/d/file"), content);
+        write(scratch, "/d/file", "other");
+        assert_eq!(read(scratch, "/d/copy"), content);
+        assert_eq!(read(scratch, "/d@first/file"), content);
+    });
+}
+
 /// What is done for several operands is one array, and it is whole if one of them fails. There was an array
 /// for each operand, so no program could read the output of two.
 #[test]

@@ -148,19 +148,21 @@ fn others_wait_or_go_on() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// The restored data does not fit beside the present data, as on a nearly full volume. The rollback is not
-/// begun, because it could be neither finished nor undone there. The command says that nothing was changed,
-/// and when there is room it works.
+/// The restored data does not fit beside the present data, as on a nearly full volume: the files are too
+/// small to share blocks with the past. The rollback is not begun, because it could be neither finished nor
+/// undone there. The command says that nothing was changed, and when there is room it works.
 #[test]
 fn what_does_not_fit() {
+    const FILES: usize = 500;
     let scratch = Scratch::empty();
     ok(["mkfs", text(&scratch.volume), "--size", "32M", "--policy", "none"]);
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
     let root = mount.directory.join("d");
     fs::create_dir(&root).unwrap();
-    fs::write(root.join("big"), vec![1; 6 << 20]).unwrap();
+    let file = |n: usize| root.join(format!("f{n}"));
+    (0..FILES).for_each(|n| fs::write(file(n), vec![1; 12 << 10]).unwrap());
     ok(["snapshot", text(&root), "-n", "then"]);
-    fs::write(root.join("big"), "small").unwrap();
+    (0..FILES).for_each(|n| fs::write(file(n), "small").unwrap());
     let filler = mount.directory.join("fill");
     let is_full = |n: usize| fs::write(&filler, vec![1; n << 20]).is_err();
     let fits = (1..32).rev().find(|n| !is_full(*n)).unwrap();
@@ -170,48 +172,61 @@ fn what_does_not_fit() {
     assert!(!output.status.success() && told.contains("nothing was changed"), "{told}");
     assert!(told.contains("makes room") && !told.contains("did not end"), "{told}");
     assert!(told.contains("bytes are missing") && told.contains("yore forget"), "{told}");
-    assert_eq!(fs::read_to_string(root.join("big")).unwrap(), "small");
+    assert_eq!(fs::read_to_string(file(0)).unwrap(), "small");
     assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
     fs::write(&filler, vec![1; fits.saturating_sub(8) << 20]).unwrap();
     ok(["rollback", &then]);
-    assert_eq!(fs::read(root.join("big")).unwrap(), vec![1; 6 << 20]);
+    assert!((0..FILES).all(|n| fs::read(file(n)).unwrap() == vec![1; 12 << 10]));
     mount.umount();
     ok(["check", text(&scratch.volume)]);
 }
 
-/// A rollback copies files whose other names are outside the directory. Their data was not counted in the
+/// A rollback makes files anew whose other names are outside the directory. Their data was not counted in the
 /// check for room, and the rollback stopped half way. Now it is not begun, and ends when there is room. A
-/// name that is a link of another file inside takes no room.
+/// name that is a link of another file inside takes no room, nor does a file that is large enough to share
+/// the blocks of the past.
 #[test]
 fn files_with_names_elsewhere_need_room() {
+    const FILES: usize = 400;
     let scratch = Scratch::empty();
     ok(["mkfs", text(&scratch.volume), "--size", "32M", "--policy", "none"]);
     let Some(mount) = Mount::new(&scratch, &["-o", "keep_history"]) else { return };
     let root = mount.directory.join("d");
     fs::create_dir_all(root.join("sub")).unwrap();
     let (outside, inside) = (mount.directory.join("outside"), root.join("sub/inside"));
-    let files = [root.join("f0"), root.join("f1")];
-    for (file, other) in files.iter().zip([&outside, &inside]) {
-        fs::write(file, vec![7; 5 << 20]).unwrap();
-        fs::hard_link(file, other).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::create_dir(&inside).unwrap();
+    let names = |directory: &Path, n: usize| directory.join(format!("f{n}"));
+    let mut files = Vec::new();
+    for other in [&outside, &inside] {
+        for n in 0..FILES {
+            let file = root.join(format!("f{}", files.len()));
+            fs::write(&file, vec![7; 12 << 10]).unwrap();
+            fs::hard_link(&file, names(other, n)).unwrap();
+            files.push(file);
+        }
     }
+    let large = root.join("large");
+    fs::write(&large, vec![8; 2 << 20]).unwrap();
+    fs::hard_link(&large, mount.directory.join("large")).unwrap();
     ok(["snapshot", text(&root), "-n", "then"]);
-    files.iter().for_each(|file| fs::remove_file(file).unwrap());
+    files.iter().chain([&large]).for_each(|file| fs::remove_file(file).unwrap());
     let fill = |n: usize| mount.directory.join(format!("fill{n}"));
     let filled = (0..64).find(|n| fs::write(fill(*n), vec![1; 1 << 20]).is_err()).unwrap();
     (0..3).for_each(|n| fs::remove_file(fill(n)).unwrap());
     let then = format!("{}@then", text(&root));
     let told = error_text(&run(["rollback", &then]));
     assert!(told.contains("nothing was changed") && told.contains("bytes are missing"), "{told}");
-    assert!(!files[0].exists() && !files[1].exists());
+    assert!(!files[0].exists() && !files[FILES].exists());
     assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
-    // Enough for one of the two.
+    // Enough for the half that has no name inside.
     (3..filled.min(8)).for_each(|n| fs::remove_file(fill(n)).unwrap());
     ok(["rollback", &then]);
     let inode = |path: &Path| fs::metadata(path).unwrap().ino();
-    assert_eq!(inode(&files[1]), inode(&inside));
-    assert_ne!(inode(&files[0]), inode(&outside));
-    assert_eq!(fs::read(&files[0]).unwrap(), vec![7; 5 << 20]);
+    assert_eq!(inode(&files[FILES]), inode(&names(&inside, 0)));
+    assert_ne!(inode(&files[0]), inode(&names(&outside, 0)));
+    assert!(files.iter().all(|file| fs::read(file).unwrap() == vec![7; 12 << 10]));
+    assert!(fs::read(&large).unwrap() == vec![8; 2 << 20]);
     mount.umount();
     ok(["check", text(&scratch.volume)]);
 }

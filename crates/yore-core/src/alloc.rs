@@ -24,17 +24,19 @@
 //!
 //! `space.rs` has what is in memory; `promise.rs` the promises; `groups.rs` the groups in memory and how
 //! their bitmaps are made ready for Ops; `runs.rs` the runs of one group; `zones.rs` the room for metadata;
-//! `blocks.rs` taking and freeing.
+//! `blocks.rs` taking and freeing; `shared.rs` the blocks that several files have.
 //!
 //! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group, or a group's claims → block. A
 //! thread holds a group's mutex for moments only, and never while it waits for the device.
 
 mod blocks;
+mod counts;
 mod groups;
 mod promise;
 mod resize;
 mod runs;
 mod segments;
+mod shared;
 mod shred;
 mod space;
 mod zones;
@@ -42,6 +44,7 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
+pub use counts::{Gone, LetGo};
 pub use groups::PinnedGroups;
 pub use promise::Promise;
 pub use resize::{Beyond, ClosedEnd};

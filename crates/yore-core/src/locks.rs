@@ -10,7 +10,7 @@
 //! | rename lock | nothing |
 //! | orphans lock | no state, no other orphans lock |
 //! | a directory's state | no file's state, no io but its own; not itself |
-//! | a file's io | no file's state; not itself |
+//! | a file's io | no file's state; no io with the same or a greater number |
 //! | a file's state | no file's state with the same or a greater number |
 //!
 //! The check cannot see that a directory comes after its parents: both are directories, and only names say
@@ -58,7 +58,7 @@ mod held {
                 (Io(a), Directory(b)) => a == b,
                 (File(_), Directory(_)) => false,
                 (Directory(_), _) => true,
-                (Io(a), Io(b)) => a != b,
+                (Io(a), Io(b)) => a < b,
                 (File(_), Io(_)) => false,
                 (Io(_), File(_)) => true,
                 (File(a), File(b)) => a < b,

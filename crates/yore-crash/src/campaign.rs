@@ -82,12 +82,12 @@ impl Campaign {
         }
     }
 
-    /// The run of the n-th sequence, and its kind. Of eight sequences with crashes, three are the next cases
+    /// The run of the n-th sequence, and its kind. Of nine sequences with crashes, three are the next cases
     /// of [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with
-    /// a small log, one is disturbed by another thread, and one is by several threads. About a third takes
-    /// snapshots, except those of several threads. In some that are not by number, each file is closed after
-    /// each change, which makes a version. Of those with snapshots half expunge files from them; with
-    /// `expunges` all sequences do, except those of several threads.
+    /// a small log, one is disturbed by another thread, one is by several threads, and one copies files.
+    /// About a third takes snapshots, except those of several threads. In some that are not by number, each
+    /// file is closed after each change, which makes a version. Of those with snapshots half expunge files
+    /// from them; with `expunges` all sequences do, except those of several threads.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
@@ -101,13 +101,14 @@ impl Campaign {
             return (Kind::Compared, past.of(plain));
         }
         let (kind, case) = self.case_without_events(number, plain);
-        let round = number / 8;
+        let round = number / TURNS;
         let events = match kind {
             // The number of cases is no multiple of 7, so a second pass over all of them takes snapshots in
             // others.
-            Kind::Systematic => (round * 3 + number % 8) % 7 < 2,
+            Kind::Systematic => (round * 3 + number % TURNS) % 7 < 2,
             Kind::Across => round % 7 < 2,
             Kind::Random => round % 3 == 1,
+            Kind::Shared => round % 2 == 1,
             Kind::Fsyncs => round % 5 < 2,
             Kind::Disturbed => round / 3 % 3 == 1,
             Kind::Threads | Kind::Compared => false,
@@ -123,7 +124,7 @@ impl Campaign {
             Kind::Random => !closes && round.is_multiple_of(4),
             Kind::Fsyncs | Kind::Disturbed => !closes && round.is_multiple_of(3),
             Kind::Systematic | Kind::Across => round % 5 == 4,
-            Kind::Threads | Kind::Compared => false,
+            Kind::Threads | Kind::Shared | Kind::Compared => false,
         };
         let all = self.expunges && kind != Kind::Threads;
         let past = match events {
@@ -136,10 +137,10 @@ impl Campaign {
     }
 
     fn case_without_events(&self, number: u64, plain: Case) -> (Kind, Case) {
-        let round = number / 8;
+        let round = number / TURNS;
         let log = Some(SMALL_LOGS[(round % SMALL_LOGS.len() as u64) as usize]);
         let small_log = |case: Case| Case { log, profile: Profile::Fsync, ..case };
-        match number % 8 {
+        match number % TURNS {
             turn @ 0..=2 => {
                 let case = systematic::spread(self.seed.wrapping_add(round * 3 + turn));
                 (Kind::Systematic, Case { engine: self.engine, ..Case::systematic(case) })
@@ -155,6 +156,10 @@ impl Campaign {
                 1 => (Kind::Disturbed, Case { commits: true, ..plain }),
                 _ => (Kind::Disturbed, Case { commits: true, ..small_log(plain) }),
             },
+            8 => {
+                let case = Case { profile: Profile::Shared, stalled: round % 4 < 2, ..plain };
+                (Kind::Shared, case)
+            }
             _ => {
                 let threads = 2 + (round % 3) as usize;
                 let case = Case { threads, ops: self.ops / 2, commits: round % 4 > 1, ..plain };
@@ -243,6 +248,8 @@ impl Past {
     }
 }
 
+/// Sequences that take turns in a campaign with crashes.
+const TURNS: u64 = 9;
 /// Sizes in blocks of the logs of sequences that are to fill them: less than the smallest log that mkfs makes
 /// by itself.
 const SMALL_LOGS: [u64; 5] = [16, 20, 24, 32, 48];
@@ -264,6 +271,8 @@ pub enum Kind {
     Disturbed,
     /// Random sequences of several threads at once.
     Threads,
+    /// Files are copied, so that they share blocks, and changed.
+    Shared,
     /// Compared with the model; no crashes.
     Compared,
 }

@@ -17,6 +17,7 @@
 //! - `profile=systematic`: case number `seed` of [`crate::systematic`].
 //! - `threads=3`: this many threads, see [`crate::together`]; the schedule decides here too.
 //! - `profile=fsync`: mostly small writes with an fsync.
+//! - `profile=shared`: files are copied, so that they share blocks, and changed.
 //! - `log=16`: a log of this many blocks; the schedule decides when its data is written home.
 //! - `commits`: generations begin by themselves all the time; the schedule decides when.
 //! - `stalled`: syncs stall halfway: see the module `stalled`.

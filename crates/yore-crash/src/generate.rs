@@ -31,6 +31,8 @@ pub enum Profile {
     Fsync,
     /// Crashes: pairs of operations with a sync between them, by number ([`crate::systematic::across`]).
     Across,
+    /// Crashes: few files, which are copied, so that they share blocks, and changed.
+    Shared,
 }
 
 /// Above this many bytes in files the generator frees space first.
@@ -110,6 +112,9 @@ impl Generator {
     }
 
     fn draw(&mut self) -> Op {
+        if self.profile == Profile::Shared {
+            return self.draw_shared();
+        }
         let (reads, syncs) = match self.profile {
             Profile::Model => (25, 4),
             Profile::Full => (10, 4),
@@ -137,6 +142,62 @@ impl Generator {
             6 => self.hold(),
             7 => self.sync(),
             _ => self.read_op(),
+        }
+    }
+
+    /// An operation on one of a few files of some blocks. One that does not exist is created first.
+    fn draw_shared(&mut self) -> Op {
+        let mut names: Vec<Name> = (b'a'..b'f').map(|name| Arc::from(vec![name])).collect();
+        let name = names.swap_remove(self.random.random_range(0..names.len()));
+        let (target, at) = (
+            Target::Path(vec![name.clone()]),
+            EntryPath { directory: Target::Path(Vec::new()), name: name.clone() },
+        );
+        if self.state.resolve(&target).is_err() {
+            let (kind, caller) = (FileKind::Regular, CALLERS[0]);
+            return Op::Create { at, kind, permissions: 0o644, rdev: 0, caller };
+        }
+        let size = self.size_of(&target);
+        let block = 4096 * self.random.random_range(0..size / 4096 + 2);
+        let len = 4096 * self.random.random_range(1..12);
+        match self.random.random_range(0..20) {
+            // A file without content, or a part of one that has some.
+            0..=5 => {
+                let (offset, len) = match size {
+                    0 => (0, self.random.random_range(16_384..50_000)),
+                    _ if self.chance(3) => (block + 100, self.random.random_range(1..9000)),
+                    _ => (block, len),
+                };
+                let (tag, len) = (self.tag(), len as usize);
+                Op::Write { target, offset, len, tag, append: false, kill_set_id: false }
+            }
+            6..=11 => {
+                let to = Target::Path(vec![self.pick(&names)]);
+                let to_size = self.size_of(&to);
+                let whole = 4096 * self.random.random_range(0..to_size / 4096 + 2);
+                let (from_offset, to_offset, len) = match self.random.random_range(0..3) {
+                    0 => (0, 0, 200_000),
+                    1 => (block, whole, 200_000),
+                    _ => (block, whole, len.max(16_384)),
+                };
+                Op::Copy { from: target, from_offset, to, to_offset, len }
+            }
+            12 => Op::Unlink { at },
+            13 => {
+                let size = if self.chance(2) { block } else { block + 1000 };
+                let set = SetAttr { size: Some(size), ..SetAttr::default() };
+                Op::SetAttr { target, set, caller: CALLERS[0] }
+            }
+            14 => {
+                let modes = [FallocateMode::PunchHole, FallocateMode::ZeroRange { keep_size: true }];
+                Op::Fallocate { target, offset: block, len, mode: self.pick(&modes) }
+            }
+            15 => {
+                let to = EntryPath { name: self.pick(&names), ..at.clone() };
+                Op::Rename { from: at, to, mode: RenameMode::Replace }
+            }
+            16..=17 => Op::Fsync { target, data_only: self.chance(2) },
+            _ => Op::Sync,
         }
     }
 

@@ -54,6 +54,9 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         false => Policy::default(),
     };
     make_with(&raw, case.engine, case.seed, case.log, policy)?;
+    if case.profile == Profile::Shared {
+        share_first(&raw)?;
+    }
     device.restart_trace();
     let gate = case.stalled.then(|| Arc::new(Gated::new(between(device.clone()), Gate::new())));
     let used: Arc<dyn Device> = match &gate {
@@ -79,6 +82,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         run.forget_events();
     }
     run.gate = gate;
+    run.has_shared = case.profile == Profile::Shared;
     with_disturbance(&view, case.disturb, || run.carry_out(case.operations()))?;
     run.finish()
 }
@@ -122,6 +126,21 @@ pub fn record_more(
     run.finish()
 }
 
+/// Shares blocks for the first time in the life of a volume, which completes a generation. A copy that meets
+/// a stalled sync does not wait for it then.
+fn share_first(device: &Arc<dyn Device>) -> Result<(), Wrong> {
+    let shared = || -> yore_fs::Result<()> {
+        let volume = yore_fs::Volume::open(device.clone(), &yore_fs::MountOptions::default())?;
+        volume.write("a", vec![1; 20_000])?;
+        volume.sync()?;
+        volume.copy("a", "b")?;
+        volume.remove_file("a")?;
+        volume.remove_file("b")?;
+        volume.close()
+    };
+    shared().map_err(|error| Wrong::new("open", error))
+}
+
 /// A run by one thread.
 struct Run<'a> {
     device: &'a SimulatedDevice,
@@ -132,6 +151,8 @@ struct Run<'a> {
     /// The gate, if syncs are to stall, and the sync that stalls now.
     gate: Option<Arc<Gated>>,
     stalled: Option<StalledSync>,
+    /// Files of the volume have shared blocks before ([`share_first`]).
+    has_shared: bool,
     snapshots_before: Vec<Seen>,
 }
 
@@ -140,7 +161,16 @@ impl<'a> Run<'a> {
         let runner = Runner { model, subject: ViewSubject::new(view.clone()), full: 0 };
         let history = History::new(runner.model.clone());
         let snapshots_before = Vec::new();
-        Run { device, history, runner, before: 0, gate: None, stalled: None, snapshots_before }
+        Run {
+            device,
+            history,
+            runner,
+            before: 0,
+            gate: None,
+            stalled: None,
+            has_shared: false,
+            snapshots_before,
+        }
     }
 
     /// Begins a sync in another thread, which stalls for some operations. In the history it does nothing;
@@ -169,14 +199,16 @@ impl<'a> Run<'a> {
 
     fn carry_out(&mut self, ops: Vec<Op>) -> Result<(), Wrong> {
         for op in ops {
-            let waits = matches!(
-                op,
+            let waits = match op {
                 Op::Sync
-                    | Op::Fsync { .. }
-                    | Op::Snapshot { wait: true, .. }
-                    | Op::Forget { .. }
-                    | Op::Expunge { .. }
-            );
+                | Op::Fsync { .. }
+                | Op::Snapshot { wait: true, .. }
+                | Op::Forget { .. }
+                | Op::Expunge { .. } => true,
+                // The first one that shares blocks.
+                Op::Copy { .. } => !self.has_shared,
+                _ => false,
+            };
             if waits || self.stalled.as_ref().is_some_and(|stalled| stalled.left == 0) {
                 self.let_go()?;
             }

@@ -86,7 +86,7 @@ fn what_once_was_lost_is_there() {
 /// bit was dropped in a separate Op before the truncation, and a crash showed the old content under the new
 /// mode.
 #[test]
-fn a_file_is_event_and_loses_its_privileges_in_one_instant() {
+fn a_file_is_truncated_and_loses_its_privileges_in_one_instant() {
     let case: Case = "seed=8182 ops=60 profile=fsync log=24 commits".parse().expect("a case");
     for _ in 0..20 {
         if let Err(failure) = try_case(&case, 1000, &mut |_| true) {

@@ -61,6 +61,10 @@ fn a_wrong_engine_is_found() {
         (Mutation::ForgottenShared, ""),
         (Mutation::ForgottenUnforced, "[past]"),
         (Mutation::HistoryUncounted, "blocks that only the past holds"),
+        // Shared blocks.
+        (Mutation::CountNotRaised, ""),
+        (Mutation::CountLoweredTwice, ""),
+        (Mutation::LoweredForgotten, ""),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

@@ -49,7 +49,7 @@ fn crash(preparation: Vec<Op>, ops: Vec<Op>, states: usize) {
 /// A file of 400 extents that a snapshot has seen is truncated in many steps, overwritten here and there, and
 /// removed, with further snapshots in between. None of its blocks and nodes is lost or changed.
 #[test]
-fn a_file_of_many_extents_is_event_and_overwritten() {
+fn a_file_of_many_extents_is_truncated_and_overwritten() {
     let mut preparation = vec![create("a"), create("b")];
     preparation.extend((0..400).map(|n| write("a", 2 * n * BLOCK, BLOCK as usize, n)));
     preparation.push(Op::Sync);

@@ -93,7 +93,7 @@ fn set_id_bits_dropped_by_a_write_do_not_come_back() {
 /// frozen in between showed the old file without the capability. Both are attributes of one moment, so they
 /// belong in one Op.
 #[test]
-fn a_event_and_the_capability_that_it_takes_are_one() {
+fn a_truncation_and_the_capability_that_it_takes_are_one() {
     // The schedule of the threads decides when generations are frozen; three of four rounds met the defect.
     (0..20).for_each(|_| truncate_files_with_capabilities_while_another_syncs());
 }

@@ -149,7 +149,7 @@ fn node(block: &Block, fields: &mut Vec<Field>) {
         let value = cell + 4 + width;
         let len = size.saturating_sub(4 + width);
         // For rows of the annals and keys of their indexes, any byte: numbers there have no fixed places.
-        for at in (0..len.min(64)).filter(|_| width % 8 != 0) {
+        for at in (0..len.min(64)).filter(|_| !width.is_multiple_of(8)) {
             add(&format!("value byte {at}"), value + at, 1);
         }
         // For versions, the words of the inode; two words may be one field.

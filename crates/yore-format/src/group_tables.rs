@@ -165,6 +165,19 @@ impl<'a> CountTableMut<'a> {
         CountTableMut(block)
     }
 
+    /// Makes of each of these entries what `new` makes of it, in ascending order.
+    pub fn update(
+        &mut self,
+        entries: std::ops::Range<usize>,
+        mut new: impl FnMut(usize, Option<BlockCount>) -> Option<BlockCount>,
+    ) -> Touched {
+        for i in entries.clone() {
+            let count = new(i, CountTableRef(self.0).get(i));
+            self.set(i, count);
+        }
+        (HEADER_BYTES + entries.start * ENTRY..HEADER_BYTES + entries.end * ENTRY).into()
+    }
+
     /// Sets entry `i`. A single reference is not counted: the entry becomes 0.
     pub fn set(&mut self, i: usize, count: Option<BlockCount>) -> Touched {
         let count = count.filter(|count| count.references > 1);

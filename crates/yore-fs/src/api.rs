@@ -1,5 +1,6 @@
 //! What programs ask of a volume: the calls of a [`crate::View`] that change it, or are about its past.
 
+pub(crate) mod copy;
 pub(crate) mod opened;
 pub(crate) mod room;
 pub(crate) mod shrink;

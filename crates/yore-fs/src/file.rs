@@ -44,6 +44,7 @@
 
 mod ahead;
 mod batch;
+mod clone;
 mod extents;
 mod flush;
 mod group;
@@ -63,6 +64,7 @@ mod writeback;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use clone::{clone_step, is_in_blocks, make_tables, prepare_clone, Cloned, Source};
 pub(crate) use flush::{flush_file, is_written};
 pub(crate) use group::{flush_all, flush_among_others};
 pub(crate) use history::{History, Room};
@@ -71,7 +73,7 @@ pub(crate) use logged::{make_ready, restore};
 pub(crate) use needs::{holes, missing};
 pub(crate) use read::read;
 pub(crate) use relocate::{blocks, relocate};
-pub(crate) use seek::{copy_range, seek};
+pub(crate) use seek::seek;
 pub(crate) use truncate::{forget, free_step, truncate, GoesWithTruncation};
 pub(crate) use write::write;
 pub(crate) use writeback::round;

@@ -24,6 +24,7 @@ mod travel;
 mod types;
 mod xattr;
 
+pub use api::copy::SHARED_LEAST;
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use history::done::Doing;

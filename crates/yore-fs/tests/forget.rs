@@ -168,7 +168,7 @@ fn after_the_last_event_is_forgotten_nothing_is_kept() {
 /// An event of a directory covers what was in the directory then: a file that was moved out stays as long as
 /// the event, and goes with it.
 #[test]
-fn a_event_of_a_directory_holds_what_was_in_it() {
+fn an_event_of_a_directory_holds_what_was_in_it() {
     let volume = Volume::memory(64 << 20).unwrap();
     volume.create_dir_all("in/below").unwrap();
     volume.create_dir("out").unwrap();

@@ -304,7 +304,7 @@ fn wait_for(view: &View, count: usize) {
 /// Promises a snapshot at the end of an interval after the first change, and none while nothing changes. If
 /// the volume was closed in between, it promises one of what was there, before the next change.
 #[test]
-fn intervals_event_what_changes() {
+fn intervals_record_what_changes() {
     let device = device();
     let view = open(&device);
     let root = view.root();

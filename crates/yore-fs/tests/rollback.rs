@@ -246,21 +246,24 @@ fn only_what_is_yours() {
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-2");
 }
 
-/// Somebody rolls a directory back on a nearly full volume, and the files that come back do not fit. The
-/// rollback used to begin and stop half way. It could neither be finished nor undone, because both needed
-/// room that its own snapshots kept. Now it does not begin.
+/// Somebody rolls a directory back on a nearly full volume, and the files that come back do not fit: they are
+/// too small to share blocks. The rollback used to begin and stop half way. It could neither be finished nor
+/// undone, because both needed room that its own snapshots kept. Now it does not begin.
 #[test]
 fn what_does_not_fit_is_not_begun() {
     let (_, volume) = volume(32 << 20);
     volume.create_dir("d").unwrap();
+    const FILES: usize = 500;
+    for i in 0..FILES {
+        volume.write(format!("d/f{i}"), vec![i as u8; 12 << 10]).unwrap();
+    }
     for i in 0..6 {
-        volume.write(format!("d/f{i}"), vec![i as u8; 1 << 20]).unwrap();
         volume.write(format!("d/small{i}"), "small").unwrap();
     }
     let then = event(&volume, "d");
     let dir = volume.node("d").unwrap().inode();
     volume.view().hold(then, true).unwrap();
-    for i in 0..6 {
+    for i in 0..FILES {
         volume.write(format!("d/f{i}"), "other").unwrap();
     }
     volume.remove_file("d/f0").unwrap();
@@ -277,6 +280,27 @@ fn what_does_not_fit_is_not_begun() {
     for n in 3..filled.min(9) {
         volume.remove_file(format!("fill{n}")).unwrap();
     }
+    assert_eq!(back(&volume, "d", then).unwrap(), "rollback-1");
+    assert_eq!(tree(volume.view(), dir), tree(&volume.view().as_of(then), dir));
+}
+
+/// Files that come back whole share the blocks of the past: a full volume has room for them.
+#[test]
+fn what_is_shared_fits() {
+    let (_, volume) = volume(32 << 20);
+    volume.create_dir("d").unwrap();
+    for i in 0..6 {
+        volume.write(format!("d/f{i}"), vec![i as u8; 1 << 20]).unwrap();
+    }
+    let then = event(&volume, "d");
+    let dir = volume.node("d").unwrap().inode();
+    volume.view().hold(then, true).unwrap();
+    for i in 0..6 {
+        volume.write(format!("d/f{i}"), "other").unwrap();
+    }
+    volume.remove_file("d/f0").unwrap();
+    fill_up(&volume);
+    volume.remove_file("fill0").unwrap();
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-1");
     assert_eq!(tree(volume.view(), dir), tree(&volume.view().as_of(then), dir));
 }

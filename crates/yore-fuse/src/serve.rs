@@ -51,6 +51,8 @@ pub(crate) use server::Server;
 /// Longest stretch that one copy_file_range request copies; callers go on with the rest. This bounds how long
 /// a thread that serves is busy.
 const COPY_MAX: u64 = 64 << 20;
+/// The most bytes that an answer can tell, in whole blocks.
+const REPLY_MAX: u64 = (u32::MAX - 4095) as u64;
 
 /// The attribute that holds a file's access ACL.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -826,13 +828,12 @@ impl Filesystem for Server {
         let _serving = self.serving();
         let (other, from) = seen!(self, from, reply);
         let (view, to) = seen!(self, to, reply, request);
-        if view.event() != other.event() {
-            // The kernel falls back to reading and writing.
-            return reply.error(Errno::EXDEV);
+        if view.event().is_some() {
+            return reply.error(Errno::EROFS);
         }
         self.before_change(&view, to, request.pid(), false);
         let copied = view
-            .copy_file_range(from, from_offset, to, to_offset, len.min(COPY_MAX))
+            .copy_from(&other, (from, from_offset), (to, to_offset), (len.min(REPLY_MAX), COPY_MAX))
             .and_then(|count| self.drop_set_id_for(request, &view, to).map(|()| count));
         match copied {
             Ok(count) => {

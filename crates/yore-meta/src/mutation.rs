@@ -44,6 +44,12 @@ pub enum Mutation {
     ForgottenUnforced,
     /// What only the past holds is not counted when a file lets go of it.
     HistoryUncounted,
+    /// A file gains blocks of another without counting the reference.
+    CountNotRaised,
+    /// A block with more than two references loses two when one ends.
+    CountLoweredTwice,
+    /// A block that was shared until this generation is written over before the generation is complete.
+    LoweredForgotten,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

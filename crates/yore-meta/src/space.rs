@@ -192,6 +192,13 @@ impl Space {
         Err(MetaError::NeedZone { near })
     }
 
+    /// Sets metadata blocks aside in one of the group's zones.
+    pub(crate) fn reserve_in(&self, blocks: &Blocks, group: GroupNo, count: u32) -> Result<Option<Reserved>> {
+        blocks.base.progress.check_writable()?;
+        blocks.throttle();
+        self.reserve_in_group(blocks, group, count)
+    }
+
     fn reserve_in_group(&self, blocks: &Blocks, group: GroupNo, count: u32) -> Result<Option<Reserved>> {
         let primary = ZoneNo::primary(group);
         let Some(primary) = blocks.zones.get(&blocks.base, primary)? else { return Ok(None) };

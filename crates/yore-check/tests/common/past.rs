@@ -276,7 +276,7 @@ impl Builder {
         let root = self.sb.history_root;
         let mut roots = block(BlockKind::HistoryRoots, 0, root, InodeNo::HISTORY, 0);
         let (data, nodes) = self.past.held;
-        HistoryRoots::count(&mut roots, HistoryGrowth { data, nodes, trees: 1 });
+        HistoryRoots::count(&mut roots, HistoryGrowth { data, references: data, nodes, trees: 1 });
         self.past.fill_annals(&mut roots);
         for tree in HistoryTree::all() {
             let mut cells = self.past_cells(tree);

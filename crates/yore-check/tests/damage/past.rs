@@ -428,17 +428,17 @@ pub(super) const SHARING: &[Plant] = &[
         let start = ExtentValue::decode_inline(b.inode(EXTENTS)).unwrap()[0].1.start;
         ExtentValue::encode_inline(b.was(REUSED, 1), &[(0, written(start.0, 2, 1))]);
     }),
-    ("a block is at two places of two states", &[SpaceOwnedTwice], |b| {
+    ("a block is at two places of two states", &[SpaceOwnedTwice, VersionGap], |b| {
         let mut extents = extents_of(b, GONE, 1);
         extents[0].0 = 1;
         ExtentValue::encode_inline(b.was(GONE, 1), &extents);
     }),
-    ("a block has two births in two states", &[SpaceOwnedTwice], |b| {
+    ("a block has two births in two states", &[SpaceOwnedTwice, VersionGap], |b| {
         let mut extents = extents_of(b, GONE, 4);
         extents[0].1.birth = EventNo(2);
         ExtentValue::encode_inline(b.was(GONE, 4), &extents);
     }),
-    ("a version has a block twice", &[SpaceOwnedTwice, SpaceLeaked], |b| {
+    ("a version has a block twice", &[SpaceOwnedTwice, SpaceLeaked, VersionGap], |b| {
         let mut extents = extents_of(b, GONE, 4);
         extents[1].1 = written(extents[0].1.start.0, 2, 1);
         ExtentValue::encode_inline(b.was(GONE, 4), &extents);

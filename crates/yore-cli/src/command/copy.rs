@@ -8,7 +8,9 @@ use crate::args;
 use crate::nearest;
 use crate::output::{bytes_of, OutputClosed};
 use crate::progress::Progress;
-use crate::side::{data_bytes, Facts, Host, OnVolume as VolumeSide, Side, Source, Target};
+use crate::side::{
+    data_bytes, room_beside, Facts, Host, Itself, OnVolume as VolumeSide, Side, Source, Target,
+};
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access, Operand};
 use anyhow::Context as _;
@@ -21,6 +23,8 @@ use yore_fs::FileKind;
 
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
+/// Bytes that the file system is asked to copy at a time: a second's worth if it has to read and write them.
+const AT_ONCE: u64 = 256 << 20;
 
 /// Which of the three commands it is, which decides what its operands may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -263,7 +267,8 @@ impl Copy {
             self.linked.insert(facts.identity, to.to_path_buf());
         }
         if facts.kind == FileKind::Regular {
-            check_room(source, from, target, to, existing.map_or(0, |existing| existing.size))?;
+            let sizes = (facts.size, existing.map_or(0, |existing| existing.size));
+            check_room(source, from, target, to, sizes)?;
         }
         // Anything but a regular file is replaced: nothing is written into it or through it.
         if existing.is_some_and(|e| e.kind != FileKind::Regular || facts.kind != FileKind::Regular) {
@@ -284,11 +289,18 @@ impl Copy {
 
     /// Copies the stretches of data and leaves the holes.
     fn content(&mut self, input: &dyn Source, output: &dyn Target, size: u64) -> anyhow::Result<()> {
-        let mut end = 0;
+        let (mut end, mut in_kernel) = (0, true);
         while let Some(data) = input.data_from(end)? {
             self.progress.add(data.start - end);
             end = data.start;
             while end < data.end {
+                if in_kernel {
+                    let count = output.copy_from(input, end, (data.end - end).min(AT_ONCE))?;
+                    end += count;
+                    self.progress.add(count);
+                    in_kernel = count > 0;
+                    continue;
+                }
                 let want = usize::try_from(data.end - end).unwrap_or(CHUNK).min(CHUNK);
                 let count = input.read_at(&mut self.buffer[..want], end)?;
                 if count == 0 {
@@ -404,10 +416,14 @@ fn check_room(
     from: &Path,
     target: &dyn Side,
     to: &Path,
-    existing: u64,
+    (size, existing): (u64, u64),
 ) -> anyhow::Result<()> {
     let Some(room) = target.room() else { return Ok(()) };
-    let wanted = data_bytes(source.open(from)?.as_ref())?;
+    let file = source.open(from)?;
+    let wanted = match file.itself() {
+        Itself::OnVolume(itself) if target.has(itself) => room_beside(file.as_ref(), size)?,
+        _ => data_bytes(file.as_ref())?,
+    };
     // Replacing a file makes room, unless a snapshot has its blocks.
     match wanted.saturating_sub(room.saturating_add(existing)) {
         0 => Ok(()),

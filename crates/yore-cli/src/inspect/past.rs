@@ -349,7 +349,7 @@ mod tests {
         HistoryRoots::set(&mut block, HistoryTree::Events, MetaAddr(20), 0);
         HistoryRoots::set(&mut block, HistoryTree::Names(15), MetaAddr(600), 2);
         HistoryRoots::set(&mut block, HistoryTree::Forgotten, MetaAddr(21), 0);
-        HistoryRoots::count(&mut block, HistoryGrowth { data: 7, nodes: 0, trees: 3 });
+        HistoryRoots::count(&mut block, HistoryGrowth { data: 7, trees: 3, ..HistoryGrowth::default() });
         let counts = AnnalsCounts { annals_from: EventNo(5), references: 7, ..AnnalsCounts::default() };
         HistoryRoots::set_annals_counts(&mut block, counts);
         HistoryRoots::set_watermark(&mut block, 2, AnnalsKey { end: EventNo(4), sequence: u32::MAX });

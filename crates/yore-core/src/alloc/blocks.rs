@@ -148,9 +148,8 @@ impl Alloc {
         change
     }
 
-    /// Frees blocks. Called inside an Op, after [`Alloc::prepare_free`]. They are available once the Op's
-    /// generation is complete.
-    pub fn free(&self, op: &mut Op<'_>, run: Run) -> Change {
+    /// Frees blocks that nobody has. They are available once the Op's generation is complete.
+    pub(super) fn free(&self, op: &mut Op<'_>, run: Run) -> Change {
         let (no, bit) = self.group_and_bit(run).expect("prepared blocks are data blocks");
         let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
         self.loaded(no).state.lock().owe(run.len);

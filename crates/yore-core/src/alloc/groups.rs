@@ -11,8 +11,10 @@
 //! is loaded only if bitmap and summary count the same, and before an Op [`Alloc::prepare_commit`] and
 //! [`Alloc::prepare_free`] check every bit that it will change. If two extents name the same block, both
 //! would pass that check as long as neither has freed it. Therefore a run that is about to be freed is
-//! *claimed* until the [`PinnedGroups`] that prepared it goes, and a claimed block cannot be claimed again.
+//! *claimed* until the [`PinnedGroups`] that prepared it goes, and a block has at most as many claims as it
+//! has references (`shared.rs`).
 
+use super::counts::{owned_twice, parts, PinnedTables};
 use super::runs::Availability;
 use super::space::{Alloc, Group, Run, REGION, SHARDS};
 use crate::Result;
@@ -22,7 +24,8 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::layout::Geometry;
 use yore_format::{
-    BitmapMut, BitmapRef, BlockKind, BlockNo, Corruption, Expect, GroupNo, MetaAddr, ZoneNo, BITS_PER_GROUP,
+    BitmapMut, BitmapRef, BlockKind, BlockNo, Corruption, Expect, GroupNo, Incarnation, MetaAddr, TableNo,
+    WriteFeatures, ZoneNo, BITS_PER_GROUP,
 };
 use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
 
@@ -36,6 +39,7 @@ const LOADED_PER_SHARD: usize = 256;
 pub struct PinnedGroups {
     groups: Vec<(GroupNo, Arc<Group>, Frame)>,
     claims: Vec<(Arc<Group>, (u32, u32))>,
+    pub(super) tables: PinnedTables,
 }
 
 impl Drop for PinnedGroups {
@@ -67,18 +71,70 @@ impl Alloc {
     pub fn prepare_free(&self, meta: &Meta, run: Run, pinned: &mut PinnedGroups) -> Result<()> {
         let (no, bit) = self.group_and_bit(run)?;
         let (group, frame) = self.pin_group(meta, no, pinned)?;
+        self.pin_tables(meta, (no, bit, run.len), &mut pinned.tables)?;
         let mut claims = group.claims.lock();
-        if let Some((first, _)) = claims.iter().find(|(b, n)| *b < bit + run.len && bit < b + n) {
-            let block = self.geometry().block_of(no, bit.max(*first));
-            let c =
-                Corruption::new("extent", "blocks", "of one extent only", "blocks that another frees, too");
-            return Err(c.at(bitmap(no)).on(block).into());
+        let others: Vec<_> =
+            claims.iter().copied().filter(|(b, n)| *b < bit + run.len && bit < b + n).collect();
+        if !others.is_empty() {
+            let is_over = |bit: &u32| {
+                let claimed = others.iter().filter(|(b, n)| (*b..b + n).contains(bit)).count() as u32;
+                claimed >= pinned.tables.references(no, *bit)
+            };
+            if let Some(bit) = (bit..bit + run.len).find(is_over) {
+                return Err(owned_twice(self.geometry().block_of(no, bit), bitmap(no)).into());
+            }
         }
         check_bits(&self.geometry(), no, &frame, bit, run.len, true)?;
         claims.push((bit, run.len));
         drop(claims);
         pinned.claims.push((group, (bit, run.len)));
         Ok(())
+    }
+
+    /// Keeps the tables of a run in memory for an Op.
+    pub(super) fn pin_tables(
+        &self,
+        meta: &Meta,
+        (no, bit, len): (GroupNo, u32, u32),
+        pinned: &mut PinnedTables,
+    ) -> Result<()> {
+        if !meta.has_features(WriteFeatures::TABLES) {
+            return Ok(());
+        }
+        if pinned.users.is_none() {
+            let users = &self.shared.users;
+            let _joining = users.joining.lock();
+            users.count.fetch_add(1, Ordering::AcqRel);
+            pinned.users = Some(users.clone());
+        }
+        for (table, _, _) in parts(no, bit, len) {
+            if pinned.tables.iter().any(|(known, _)| *known == table) {
+                continue;
+            }
+            if let Some(frame) = self.read_table(meta, table)? {
+                pinned.tables.push((table, frame));
+            }
+        }
+        Ok(())
+    }
+
+    /// The table, in memory; `None` if the group has none.
+    pub(super) fn read_table(&self, meta: &Meta, table: TableNo) -> Result<Option<Frame>> {
+        let Some(addr) = meta.table(BlockKind::CountTable, table)? else { return Ok(None) };
+        let expect = Expect {
+            kind: BlockKind::CountTable,
+            owner: table.owner(),
+            incarnation: Incarnation(0),
+            level: Some(0),
+        };
+        Ok(Some(meta.read(addr, &expect)?))
+    }
+
+    /// Fails unless these blocks are in use according to the bitmap.
+    pub(super) fn check_used(&self, meta: &Meta, run: Run, pinned: &mut PinnedGroups) -> Result<()> {
+        let (no, bit) = self.group_and_bit(run)?;
+        let (_, frame) = self.pin_group(meta, no, pinned)?;
+        Ok(check_bits(&self.geometry(), no, &frame, bit, run.len, true)?)
     }
 
     pub(super) fn pin_group(

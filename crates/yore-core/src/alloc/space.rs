@@ -1,5 +1,6 @@
 //! What memory knows of a volume's space.
 
+use super::counts::Shared;
 use super::runs::Availability;
 use super::segments::Segments;
 use crate::Result;
@@ -77,6 +78,7 @@ pub struct Alloc {
     pub(super) closed_from: AtomicU64,
     /// The free blocks beyond that, taken so that nobody else gets them. This lock is a leaf.
     pub(super) beyond: Mutex<Vec<Run>>,
+    pub(super) shared: Shared,
 }
 
 impl Alloc {
@@ -96,6 +98,7 @@ impl Alloc {
             grow: Mutex::new(()),
             closed_from: AtomicU64::new(u64::MAX),
             beyond: Mutex::default(),
+            shared: Shared::default(),
         }
     }
 

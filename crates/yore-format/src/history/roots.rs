@@ -91,6 +91,8 @@ impl HistorySpace {
 pub struct HistoryGrowth {
     /// Data blocks.
     pub data: i64,
+    /// References to data blocks that no inode in use has. Only annals count them.
+    pub references: i64,
     /// Nodes of inodes' trees.
     pub nodes: i64,
     /// Nodes of the trees of the past.
@@ -145,8 +147,7 @@ impl HistoryRoots {
     }
 
     /// Adds to the counts. A count that damage has made too small stays at 0: it must not keep anybody from
-    /// freeing blocks. With annals this also counts references: as long as no two files share a block, there
-    /// is one to each data block that the past alone holds.
+    /// freeing blocks. With annals this also counts references.
     pub fn count(block: &mut Block, growth: HistoryGrowth) -> Touched {
         let space = Self::space(block);
         let raw = RawSpace {
@@ -157,10 +158,10 @@ impl HistoryRoots {
         block[ROOTS_END..SPACE_END].copy_from_slice(raw.as_bytes());
         let touched: Touched = (ROOTS_END..SPACE_END).into();
         let counts = Self::annals_counts(block);
-        if growth.data == 0 || counts.annals_from == EventNo(0) {
+        if growth.references == 0 || counts.annals_from == EventNo(0) {
             return touched;
         }
-        let references = counts.references.saturating_add_signed(growth.data);
+        let references = counts.references.saturating_add_signed(growth.references);
         touched.and(Self::set_annals_counts(block, AnnalsCounts { references, ..counts }).meaning)
     }
 

@@ -19,7 +19,7 @@ fn row(name: &str) -> EventRow {
 }
 
 #[test]
-fn a_event_is_decoded_as_it_was_encoded() {
+fn an_event_is_decoded_as_it_was_encoded() {
     for name in ["", "before the upgrade", &"x".repeat(EVENT_NAME_MAX)] {
         assert_eq!(EventRow::decode(&row(name).encode()).unwrap(), row(name));
     }

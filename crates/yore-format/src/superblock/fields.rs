@@ -7,7 +7,7 @@ use zerocopy::little_endian::{U16, U32};
 /// First half of the version: a change that no older program understands.
 pub const FORMAT_MAJOR: u32 = 2;
 /// Second half of the version.
-pub const FORMAT_MINOR: u32 = 2;
+pub const FORMAT_MINOR: u32 = 3;
 /// Root zones that a superblock can name.
 pub const ROOT_ZONES_MAX: usize = 32;
 

@@ -87,6 +87,7 @@ impl Store {
                 .and_then(|()| policy::retain_in_time(&store))
                 .and_then(|()| crate::ops::reap::free_set_aside(&store))
                 .and_then(|()| store.flush_aged())
+                .and_then(|()| store.alloc.give_back_tables(&store.meta, None))
                 .and_then(|()| store.alloc.give_back_zones(&store.meta))
                 .and_then(|()| store.forget_in_background());
             if let Err(e) = kept {
@@ -176,6 +177,7 @@ impl Store {
         }
         let flushed = file::flush_all(&**self)
             .and_then(|()| self.flush_aged())
+            .and_then(|()| self.alloc.give_back_tables(&self.meta, None))
             .and_then(|()| self.alloc.give_back_zones(&self.meta));
         let closed = self.meta.close();
         freed.and(flushed)?;

@@ -1,6 +1,7 @@
 //! The calls of a view that change the present: each passes the gate, and makes room when the volume is full
 //! ([`crate::history::reclaim::room`]).
 
+use crate::api::copy;
 use crate::api::room::with_room;
 use crate::api::view::{is_below, Node, View};
 use crate::history::policy::NameChange;
@@ -199,7 +200,8 @@ impl View {
         })
     }
 
-    /// Copies within the volume; returns the bytes copied, which are fewer at the source's end.
+    /// Copies within the volume; returns the bytes copied, which are fewer at the source's end. Whole blocks
+    /// are shared by both files where that can be, and take no room for data.
     ///
     /// # Errors
     /// As [`View::write`]; [`Error::Invalid`] if the ranges overlap in one file.
@@ -211,20 +213,40 @@ impl View {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        let _passage = self.enter_both(from, to)?;
+        self.copy_from(self, (from, from_offset), (to, to_offset), (len, u64::MAX))
+    }
+
+    /// As [`View::copy_file_range`], from a file as `source` shows it, which may be a view of the past of the
+    /// same volume. At most `most` of the bytes are read and written; what is shared does not count.
+    ///
+    /// # Errors
+    /// As [`View::copy_file_range`]; [`Error::Invalid`] for another volume; [`Error::Stale`] if the event of
+    /// `source` is not kept any more.
+    pub fn copy_from(
+        &self,
+        source: &View,
+        (from, from_offset): (InodeNo, u64),
+        (to, to_offset): (InodeNo, u64),
+        (len, most): (u64, u64),
+    ) -> Result<u64> {
+        let _passage = match source.event() {
+            None => self.enter_both(from, to)?,
+            Some(_) => self.enter(to)?,
+        };
         let store = self.live()?;
         store.check_writable()?;
-        let (source, target) = (store.cell(from)?, store.cell(to)?);
-        ops::regular(&source)?;
+        if !self.is_of_same_volume(source) {
+            return Err(Error::Invalid { what: "source and target of a copy are on two volumes" });
+        }
+        let target = store.cell(to)?;
+        let from = copy::From { inode: from, event: source.event(), offset: from_offset };
+        let len = copy::length(store, from)?.min(len);
         ops::check_writes(&target, to_offset)?;
-        let touch = InodeState::touch_mtime;
-        let blocks = || {
-            let len = len.min(source.state.read().inode.size.saturating_sub(from_offset));
-            file::missing(&**store, &target, to_offset, len, false)
+        let blocks = || match copy::needs_no_data(store, from.inode, from.event)? {
+            true => Ok(0),
+            false => file::missing(&**store, &target, to_offset, len, false),
         };
-        self.fill("a copy", &blocks, |store| {
-            file::copy_range(&**store, &source, from_offset, &target, to_offset, len, &mut { touch })
-        })
+        self.fill("a copy", &blocks, |store| copy::copy(store, from, &target, to_offset, (len, most)))
     }
 
     /// Makes a file durable before it returns: its content and size, all attributes unless `data_only`, and

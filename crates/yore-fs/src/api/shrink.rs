@@ -41,6 +41,7 @@ pub(crate) fn shorten(view: &View, bytes: u64, told: &mut dyn FnMut(u64, u64)) -
     }
     // Makes freed blocks free: no block is on its way.
     store.sync()?;
+    store.alloc.give_back_tables(&store.meta, Some(BlockNo(new.blocks)))?;
     store.alloc.give_back_zones(&store.meta)?;
     store.meta.sync()?;
     let closed = store.alloc.close_end(&store.meta, new)?;
@@ -131,7 +132,7 @@ struct Found {
     moves: Vec<InodeNo>,
     /// How many blocks these files have there.
     own: u64,
-    /// Blocks that the present shares with versions of the past.
+    /// Blocks that versions of the past or other files have, too.
     shared: u64,
     /// Files that have shared blocks, in the order of the walk.
     sharing: Vec<InodeNo>,
@@ -190,7 +191,7 @@ impl Found {
         }
         if self.shared > 0 {
             what.push(format!(
-                "{} bytes that files have in common with their past ({})",
+                "{} bytes that files have in common with their past or with other files ({})",
                 self.shared * BLOCK,
                 named(view, &self.sharing)?
             ));

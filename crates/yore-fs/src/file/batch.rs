@@ -1,7 +1,7 @@
 //! A batch of a file's dirty pages: which pages, their bytes as of one instant, and where each goes.
 
 use super::history::History;
-use super::map::{map_block, PAGE};
+use super::map::{map_to_write, PAGE};
 use crate::Result;
 use yore_core::extent::{is_own, Mapping};
 use yore_core::inode::{InodeCell, InodeState};
@@ -129,7 +129,7 @@ pub(super) fn destinations(
     let recorded_until = store.recorded_until(state, cell.no)?;
     for block in pages.iter().map(|p| u64::from(*p)) {
         if known.is_none_or(|(first, m)| block - first >= m.len) {
-            known = Some((block, map_block(store, cell.no, state, block)?));
+            known = Some((block, map_to_write(store, cell.no, state, block)?));
         }
         let (first, mapping) = known.expect("just looked up");
         found.push(match mapping.extent {

@@ -134,7 +134,7 @@ pub(super) fn make_unwritten(store: &impl History, cell: &Arc<InodeCell>) -> Res
     while at < range.end {
         let mut edit = load(store, cell, &cell.state.read(), at..range.end)?;
         let limit = edit.limit();
-        edit.set_unwritten(at, limit);
+        edit.set_unwritten(at, limit, |run| store.alloc.sole_part(&store.meta, run))?;
         let done = limit >= range.end;
         apply(store, cell, edit, |state| {
             if done {

@@ -135,7 +135,7 @@ fn enter_unwritten(store: &impl History, cell: &InodeCell, at: u64, run: Run) ->
 }
 
 /// Makes the content go to blocks from now on, even if it would fit the inode.
-fn leave_inode(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
+pub(super) fn leave_inode(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
     loop {
         let mut state = cell.state.write();
         check_alive(&state)?;

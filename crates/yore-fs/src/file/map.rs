@@ -1,6 +1,7 @@
 //! A file as its pages see it: which page holds a byte, and what is at a block.
 
 use crate::{Error, Result};
+use yore_core::alloc::Run;
 use yore_core::extent::{self, Mapping};
 use yore_core::inode::InodeState;
 use yore_core::Core;
@@ -28,6 +29,18 @@ pub(super) fn map_block(store: &Core, no: InodeNo, state: &InodeState, block: u6
         if let Some(extent) = &mut found.extent {
             extent.len = found.len as u32;
         }
+    }
+    Ok(found)
+}
+
+/// As [`map_block`], for a caller who asks whether the block may be written over: what another file has, too,
+/// is marked as shared, and the mapping ends where that changes.
+pub(super) fn map_to_write(store: &Core, no: InodeNo, state: &InodeState, block: u64) -> Result<Mapping> {
+    let mut found = map_block(store, no, state, block)?;
+    if let Some(extent) = found.extent.as_mut().filter(|extent| !extent.unwritten) {
+        let run = Run { start: extent.start, len: extent.len };
+        let (is_sole, len) = store.alloc.sole_part(&store.meta, run)?;
+        (extent.shared, extent.len, found.len) = (!is_sole, len, u64::from(len));
     }
     Ok(found)
 }

@@ -4,11 +4,12 @@
 use super::history::History;
 use super::map::{pages_for, PAGE};
 use crate::Result;
+use yore_core::alloc::Run;
 use yore_core::extent::{self, is_own};
 use yore_core::inode::{InodeCell, InodeState};
 use yore_core::Core;
 use yore_format::layout::FILE_SIZE_MAX;
-use yore_format::{ContentKind, ExtentValue, Inode};
+use yore_format::{BlockNo, ContentKind, ExtentValue, Inode};
 
 /// How many data blocks a write of `len` bytes needs; `append`: at the end. Pages for which a block is
 /// promised, or whose block the present alone uses, need none. O(extents).
@@ -28,7 +29,11 @@ pub(crate) fn missing(
     // Once the version is kept, it has all blocks that exist.
     let none_is_own = store.must_preserve(cell, &state)?;
     let recorded_until = store.recorded_until(&state, cell.no)?;
-    let has = |value: &ExtentValue| value.unwritten || (!none_is_own && is_own(recorded_until, value));
+    let has = |run: Run, value: &ExtentValue| match value.unwritten {
+        true => Ok(u64::from(run.len)),
+        false if none_is_own || !is_own(recorded_until, value) => Ok(0),
+        false => store.alloc.count_sole(&store.meta, run),
+    };
     let without = pages_without(store, cell, &state.inode, range, &has)?;
     Ok(without.saturating_sub(promised(&state, range)))
 }
@@ -40,7 +45,7 @@ pub(crate) fn missing(
 pub(crate) fn holes(store: &Core, cell: &InodeCell, offset: u64, len: u64) -> Result<u64> {
     let state = cell.state.read();
     let range = span(offset, len);
-    let without = pages_without(store, cell, &state.inode, range, &|_| true)?;
+    let without = pages_without(store, cell, &state.inode, range, &|run, _| Ok(run.len.into()))?;
     Ok(without.saturating_sub(promised(&state, range)))
 }
 
@@ -55,20 +60,22 @@ fn promised(state: &InodeState, (first, end): (u64, u64)) -> u64 {
     state.data.cached().map_or(0, |pages| pages.promised_in(first as u32, end as u32))
 }
 
-/// How many of the pages have no extent of a kind.
+/// How many of the pages are left, given how many each part of an extent spares.
 fn pages_without(
     store: &Core,
     cell: &InodeCell,
     inode: &Inode,
     (first, end): (u64, u64),
-    has: &dyn Fn(&ExtentValue) -> bool,
+    spares: &dyn Fn(Run, &ExtentValue) -> Result<u64>,
 ) -> Result<u64> {
     let mut without = end.saturating_sub(first);
     if !matches!(inode.content_kind, ContentKind::Empty | ContentKind::Inline) {
         extent::each(&store.meta, cell.no, inode, first, &mut |(key, value)| {
-            if has(&value) {
-                let overlap = (key + u64::from(value.len)).min(end).saturating_sub(key.max(first));
-                without = without.saturating_sub(overlap);
+            let (from, to) = (key.max(first), (key + u64::from(value.len)).min(end));
+            if from < to {
+                let start = BlockNo(value.start.0 + (from - key));
+                let spared = spares(Run { start, len: (to - from) as u32 }, &value)?;
+                without = without.saturating_sub(spared);
             }
             Ok(key < end)
         })?;

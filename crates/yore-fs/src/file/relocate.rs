@@ -3,8 +3,8 @@
 //! A piece of an extent beyond the end gets other blocks. Its content is copied; then one Op enters the new
 //! blocks and frees the old ones, as write-back does with data that it does not write in place. So the file
 //! has the same content before and after each of these Ops, and the past loses nothing: only blocks of the
-//! present alone move ([`is_own`]). The copy has the birth that new data would have now. A version that is
-//! made later finds the new blocks, because it is made of the inode as it is then.
+//! present alone move ([`is_own`]), and of one file alone. The copy has the birth that new data would have
+//! now. A version that is made later finds the new blocks, because it is made of the inode as it is then.
 //!
 //! Bytes behind what the medium has of the file (F1) are copied, too, and are as stale as before. Blocks that
 //! were never written stay so.
@@ -38,7 +38,15 @@ pub(crate) fn blocks(store: &impl History, cell: &InodeCell, each: &mut dyn FnMu
     }
     let recorded_until = store.recorded_until(&state, cell.no)?;
     extent::each(&store.meta, cell.no, &state.inode, 0, &mut |(_, value)| {
-        each(Run { start: value.start, len: value.len }, is_own(recorded_until, &value));
+        let mut run = Run { start: value.start, len: value.len };
+        while run.len > 0 {
+            let (is_sole, len) = match is_own(recorded_until, &value) {
+                true if !value.unwritten => store.alloc.sole_part(&store.meta, run)?,
+                is_own => (is_own, run.len),
+            };
+            each(Run { len, ..run }, is_sole);
+            run = Run { start: BlockNo(run.start.0 + u64::from(len)), len: run.len - len };
+        }
         Ok(true)
     })
 }
@@ -93,6 +101,13 @@ fn next_beyond(store: &impl History, cell: &InodeCell, at: u64, end: BlockNo) ->
         }
         let (mut rest, start) = (value, BlockNo(value.start.0 + skip));
         (rest.start, rest.len) = (start, value.len - skip as u32);
+        if !rest.unwritten {
+            let (is_sole, len) = store.alloc.sole_part(&store.meta, Run { start, len: rest.len })?;
+            if !is_sole {
+                return Err(Error::Refused(format!("block {start} beyond the new end is shared by files")));
+            }
+            rest.len = len;
+        }
         found = Some((key + skip, rest));
         Ok(false)
     })?;

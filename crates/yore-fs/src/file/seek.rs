@@ -1,17 +1,10 @@
-//! Finding data, and copying it.
+//! Finding data.
 
-use super::history::History;
-use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
-use super::read::read;
-use super::write::write;
+use super::map::{check_alive, map_block, page_of, pages_for, PAGE};
 use crate::{Error, Result, SeekTo};
-use std::sync::Arc;
 use yore_core::inode::{InodeCell, InodeState};
 use yore_core::Core;
 use yore_format::ContentKind;
-
-/// Bytes copied at a time.
-const COPY: u64 = 1 << 20;
 
 /// The next data or hole at or after `offset`; the end of the file is a hole. Dirty pages and written extents
 /// are data.
@@ -53,45 +46,4 @@ fn stretch(store: &Core, cell: &InodeCell, state: &InodeState, page: u32, end: u
     let mapping = map_block(store, cell.no, state, u64::from(page))?;
     let len = mapping.len.min(u64::from(unstable.min(end) - page)) as u32;
     Ok((mapping.is_written(), len.max(1)))
-}
-
-/// Copies up to `len` bytes between files (or within one); returns the count, which is smaller at the
-/// source's end.
-///
-/// # Errors
-/// Those of reading and writing, if nothing was copied; `Invalid` if the ranges overlap within one file.
-pub(crate) fn copy_range(
-    store: &impl History,
-    from: &Arc<InodeCell>,
-    from_offset: u64,
-    to: &Arc<InodeCell>,
-    to_offset: u64,
-    len: u64,
-    touch: Touch<'_>,
-) -> Result<u64> {
-    let apart = from_offset.abs_diff(to_offset) >= len;
-    if Arc::ptr_eq(from, to) && !apart {
-        return Err(Error::Invalid { what: "source and target of a copy overlap" });
-    }
-    // Up to the end as it is now: what the copy itself appends is not copied again.
-    let len = len.min(from.state.read().inode.size.saturating_sub(from_offset));
-    let mut buf = vec![0; len.min(COPY) as usize];
-    let mut done = 0;
-    while done < len {
-        let part = &mut buf[..(len - done).min(COPY) as usize];
-        let copied = read(store, from, from_offset.saturating_add(done), part).and_then(|n| {
-            if n > 0 {
-                let at = to_offset.checked_add(done).ok_or(Error::FileTooLarge)?;
-                write(store, to, at, &part[..n], false, touch)?;
-            }
-            Ok(n)
-        });
-        match copied {
-            Ok(0) => break,
-            Ok(n) => done += n as u64,
-            Err(e) if done == 0 => return Err(e),
-            Err(_) => break,
-        }
-    }
-    Ok(done)
 }

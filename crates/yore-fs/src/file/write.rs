@@ -2,7 +2,7 @@
 
 use super::extents::settle_beyond;
 use super::history::{History, Room};
-use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
+use super::map::{check_alive, map_to_write, page_of, pages_for, Touch, PAGE};
 use super::read::load_page;
 use super::writeback::throttle;
 use crate::{Error, Result};
@@ -242,7 +242,7 @@ fn prepare_growth(
     if end > size && !size.is_multiple_of(PAGE) && last < first {
         let settled = state.data.cached().is_some_and(|p| p.is_unstable(last));
         if !settled {
-            let mapping = map_block(store, cell.no, state, u64::from(last))?;
+            let mapping = map_to_write(store, cell.no, state, u64::from(last))?;
             if mapping.is_written() {
                 make_dirty(store, cell, state, last, plan)?;
                 let recorded_until = store.recorded_until(state, cell.no)?;
@@ -329,7 +329,7 @@ fn prepare_page(
             yore_core::extent::Mapping { len: mapping.len - (block - first), extent }
         }
         _ => {
-            let mapping = map_block(store, cell.no, state, block)?;
+            let mapping = map_to_write(store, cell.no, state, block)?;
             *known = Some((block, mapping));
             mapping
         }

@@ -24,7 +24,8 @@ use std::sync::{Arc, Weak};
 use yore_device::{Device, SharedBuf};
 use yore_format::layout::{Geometry, EXTRA_ZONES_PER_GROUP, ZONE_INDEXES};
 use yore_format::{
-    BlockNo, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr, Superblock, ZoneNo,
+    BlockKind, BlockNo, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr,
+    Superblock, TableNo, ZoneNo,
 };
 
 /// The metadata of an open volume.
@@ -176,6 +177,14 @@ impl Meta {
         self.space.reserve_elsewhere(&self.rooms.blocks, near, blocks, room)
     }
 
+    /// As [`Meta::reserve`], in a zone of this group only; `None` if none of them has room.
+    ///
+    /// # Errors
+    /// Reading a zone's header may fail; [`MetaError::ReadOnly`], [`MetaError::Stopped`].
+    pub fn reserve_in_group(&self, group: GroupNo, blocks: u32) -> Result<Option<Reserved>> {
+        self.space.reserve_in(&self.rooms.blocks, group, blocks)
+    }
+
     /// Sets a free inode aside, near the inode block or directory at `near`. `Ok(None)`: no inode block there
     /// has room; the caller opens an Op with one reserved block, calls [`crate::Op::add_inode_block`] and
     /// tries again.
@@ -265,6 +274,26 @@ impl Meta {
             }
             _ => Ok(false),
         }
+    }
+
+    /// Where a group has its table of this kind and number; `None` if it has none.
+    ///
+    /// # Errors
+    /// Reading the header of the group's first zone may fail.
+    #[inline]
+    pub fn table(&self, kind: BlockKind, table: TableNo) -> Result<Option<MetaAddr>> {
+        let primary = self.rooms.blocks.zones.get(self.base(), ZoneNo::primary(table.group()))?;
+        Ok(primary.and_then(|primary| primary.table(kind, table.number())))
+    }
+
+    /// The tables of a kind that a group has.
+    ///
+    /// # Errors
+    /// As [`Meta::table`].
+    pub fn tables(&self, kind: BlockKind, group: GroupNo) -> Result<Vec<TableNo>> {
+        let primary = self.rooms.blocks.zones.get(self.base(), ZoneNo::primary(group))?;
+        let numbers = primary.map_or(Vec::new(), |primary| primary.tables(kind));
+        Ok(numbers.into_iter().map(|number| TableNo::new(group, number)).collect())
     }
 
     /// An empty further zone that can be taken out of its group, by [`Op::remove_zone`].

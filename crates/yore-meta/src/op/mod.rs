@@ -20,7 +20,7 @@ use crate::zones::zone::{Frame, Zone};
 use std::sync::Arc;
 use yore_format::{
     Block, BlockHeader, BlockKind, BlockNo, EventNo, Generation, GroupNo, Incarnation, InodeNo, IntentNote,
-    MetaAddr, Touched,
+    MetaAddr, Touched, WriteFeatures,
 };
 
 /// One change of one block. [`Op::before`] orders it against others.
@@ -117,6 +117,12 @@ impl<'m> Op<'m> {
     /// without).
     pub fn cached(&self, addr: MetaAddr) -> Option<Frame> {
         self.rooms.blocks.cache.get(addr)
+    }
+
+    /// Whether the volume has these features, durably.
+    #[inline]
+    pub fn has_features(&self, features: WriteFeatures) -> bool {
+        self.rooms.blocks.base.features.has(features)
     }
 
     /// The block of the roots of the history; `None`: the volume has no past.

@@ -4,7 +4,7 @@ use super::{NewBlock, Op};
 use crate::blocks::Blocks;
 use crate::zones::zone::{Frame, Zone};
 use std::sync::Arc;
-use yore_format::{BlockKind, BlockNo, EventNo, GroupNo, Incarnation, InodeNo, MetaAddr, ZoneNo};
+use yore_format::{BlockKind, BlockNo, EventNo, GroupNo, Incarnation, InodeNo, MetaAddr, TableNo, ZoneNo};
 
 /// A further zone that holds nothing and is closed against reservations.
 pub struct EmptyZone(Arc<Zone>);
@@ -76,6 +76,42 @@ impl Op<'_> {
     /// If the group already has all 31 further zones.
     pub fn create_zone(&mut self, group: GroupNo, start: BlockNo) {
         self.rooms.blocks.zones.create_extra(&self.rooms.blocks.base, self.generation, group, start);
+    }
+
+    /// Makes a table of a group, of zeros, from a reservation in that group
+    /// ([`crate::Meta::reserve_in_group`]). Records of the log do not say so, so the next fsync completes a
+    /// generation.
+    ///
+    /// # Panics
+    /// If the reservation is in another group, or the table is there already.
+    pub fn create_table(&mut self, kind: BlockKind, table: TableNo) -> Frame {
+        let zones = &self.rooms.blocks.zones;
+        let primary =
+            zones.loaded(ZoneNo::primary(table.group())).expect("the group's first zone is in memory");
+        assert!(primary.table(kind, table.number()).is_none(), "{} is made twice", kind.name());
+        let new =
+            NewBlock { kind, level: 0, owner: table.owner(), incarnation: Incarnation(0), birth: EventNo(0) };
+        let (frame, _) = self.allocate(new);
+        assert_eq!(frame.home().group, table.group(), "a table outside of its group");
+        let which = (kind, table.number());
+        primary.set_table(&zones.changes, self.generation, which, Some(frame.addr()));
+        zones.changes.lose();
+        frame
+    }
+
+    /// Where a group has its table of this kind and number, if its first zone is in memory and it has one.
+    pub fn table(&self, kind: BlockKind, table: TableNo) -> Option<MetaAddr> {
+        self.rooms.blocks.zones.loaded(ZoneNo::primary(table.group()))?.table(kind, table.number())
+    }
+
+    /// Gives a table of zeros back. As for [`Op::create_table`], only a generation makes that durable.
+    pub fn remove_table(&mut self, kind: BlockKind, table: TableNo, frame: Frame) {
+        let zones = &self.rooms.blocks.zones;
+        let primary =
+            zones.loaded(ZoneNo::primary(table.group())).expect("the group's first zone is in memory");
+        primary.set_table(&zones.changes, self.generation, (kind, table.number()), None);
+        zones.changes.lose();
+        let _ = self.free(frame);
     }
 
     /// Takes an empty further zone (from [`crate::Meta::take_empty_zone`]) out of its group. The caller frees

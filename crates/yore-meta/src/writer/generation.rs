@@ -13,7 +13,6 @@ use yore_device::AlignedBuf;
 use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
     BlockNo, Generation, Superblock, VolumeState, ZoneHeader, ZoneNo, ZoneTableEntry, BLOCK_SIZE,
-    TABLE_PLACES,
 };
 use yore_log::{Lsn, Position};
 
@@ -164,8 +163,7 @@ fn write_zone(
         exists: z.exists,
         inode_free: z.inode_free.clone(),
         extras: z.extras,
-        // No volume with tables is opened.
-        tables: [0; TABLE_PLACES],
+        tables: *z.tables,
         map: copies.map,
         checks: copies.checks,
     };

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use yore_format::layout::{EXTRA_ZONES_PER_GROUP, ZONE_INDEXES};
 use yore_format::{
-    Block, BlockNo, Generation, GroupNo, Inode, InodeNo, ZoneHeader, ZoneNo, INODES_PER_BLOCK, NOT_INODES,
+    Block, BlockKind, BlockNo, Generation, GroupNo, Inode, InodeNo, MetaAddr, TablePlace, ZoneHeader, ZoneNo,
+    INODES_PER_BLOCK, NOT_INODES, TABLES_PER_GROUP, TABLE_PLACES,
 };
 
 const INDEXES: usize = ZONE_INDEXES as usize;
@@ -33,6 +34,8 @@ pub(super) struct State {
     pub(super) exists: [u64; 8],
     pub(super) inode_free: Box<[u8; INDEXES]>,
     pub(super) extras: [u32; EXTRA_ZONES_PER_GROUP],
+    /// First zones only: where the group's tables lie.
+    tables: Box<[u16; TABLE_PLACES]>,
     /// First zones only: clear bits in the group's bitmap.
     free_blocks: u32,
     /// Taken out of its group, by an Op of the running generation or an earlier one.
@@ -78,6 +81,7 @@ pub(crate) struct FrozenZone {
     pub(crate) exists: [u64; 8],
     pub(crate) inode_free: Box<[u8; INDEXES]>,
     pub(crate) extras: [u32; EXTRA_ZONES_PER_GROUP],
+    pub(crate) tables: Box<[u16; TABLE_PLACES]>,
     pub(crate) free_blocks: u32,
     pub(crate) free_indexes: u32,
     pub(crate) free_inodes: u32,
@@ -194,6 +198,7 @@ impl State {
             free_inodes: inodes.map(|free| u32::from(*free)).sum(),
             inode_free: header.inode_free.clone(),
             extras: header.extras,
+            tables: Box::new(header.tables),
             free_blocks,
             removed: false,
             closed: false,
@@ -355,6 +360,7 @@ impl Zone {
             exists: s.exists,
             inode_free: s.inode_free.clone(),
             extras: s.extras,
+            tables: s.tables.clone(),
             free_blocks: s.free_blocks,
             free_indexes: s.free_indexes,
             free_inodes: s.free_inodes,
@@ -545,6 +551,47 @@ impl Zone {
         self.touch(changes, generation, |s| {
             let entry = s.extras.iter_mut().find(|e| **e == no.0).expect("the group lists its zones");
             *entry = 0;
+        });
+    }
+
+    /// First zones only: the group's table of this kind and number; `None` if the group has none.
+    pub(crate) fn table(&self, kind: BlockKind, number: u8) -> Option<MetaAddr> {
+        let s = self.state.lock();
+        let place = TablePlace::decode(s.tables[TablePlace::position(kind, number)])?;
+        let zone = match place.zone {
+            0 => self.no,
+            further => ZoneNo(s.extras[usize::from(further) - 1]),
+        };
+        Some(MetaAddr::new(zone, place.index))
+    }
+
+    /// First zones only: the numbers of the group's tables of a kind.
+    pub(crate) fn tables(&self, kind: BlockKind) -> Vec<u8> {
+        let s = self.state.lock();
+        let numbers = 0..TABLES_PER_GROUP as u8;
+        numbers.filter(|number| s.tables[TablePlace::position(kind, *number)] != 0).collect()
+    }
+
+    /// First zones only: enters where a table of the group lies, or that it is gone.
+    pub(crate) fn set_table(
+        self: &Arc<Self>,
+        changes: &Changes,
+        generation: Generation,
+        (kind, number): (BlockKind, u8),
+        at: Option<MetaAddr>,
+    ) {
+        self.touch(changes, generation, |s| {
+            let place = at.map_or(0, |at| {
+                let zone = match at.zone() == self.no {
+                    true => 0,
+                    false => {
+                        let further = s.extras.iter().position(|extra| *extra == at.zone().0);
+                        further.expect("a table lies in a zone of its group") as u8 + 1
+                    }
+                };
+                TablePlace { zone, index: at.index() }.encode()
+            });
+            s.tables[TablePlace::position(kind, number)] = place;
         });
     }
 

@@ -7,7 +7,7 @@
 use super::ground::Ground;
 use crate::args;
 use crate::command::copy::Copy;
-use crate::side::{data_bytes, same_content, sorted_xattrs, Facts, Side};
+use crate::side::{room_beside, same_content, sorted_xattrs, Facts, Side};
 use anyhow::Context as _;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -217,7 +217,7 @@ impl<'g> Putter<'g> {
             if facts.kind != FileKind::Regular || !is_first || !is_copied {
                 continue;
             }
-            bytes = bytes.saturating_add(data_bytes(self.side().open(&then)?.as_ref())?);
+            bytes = bytes.saturating_add(room_beside(self.side().open(&then)?.as_ref(), facts.size)?);
         }
         Ok(bytes.saturating_add((names / NAMES_PER_BLOCK + 1) * yore_device::BLOCK_SIZE as u64))
     }

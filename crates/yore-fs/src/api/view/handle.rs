@@ -115,6 +115,11 @@ impl View {
         &self.inner.store
     }
 
+    /// Whether both are of one open volume.
+    pub fn is_of_same_volume(&self, other: &View) -> bool {
+        Arc::ptr_eq(self.store(), other.store())
+    }
+
     /// The store, for a caller that changes the present.
     pub(crate) fn live(&self) -> Result<&Arc<Store>> {
         match self.at {

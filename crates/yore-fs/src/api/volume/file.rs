@@ -256,13 +256,47 @@ impl File {
     /// # Errors
     /// [`Error::NotPermitted`] if the file was not opened for reading, [`Error::IsADirectory`].
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        if !self.readable {
-            return Err(Error::NotPermitted { what: "the file was not opened for reading" });
-        }
+        self.check_readable()?;
         if self.node.attr().kind == FileKind::Directory {
             return Err(Error::IsADirectory);
         }
         self.node.read(offset, buf)
+    }
+
+    /// Copies up to `len` bytes from an offset of another file of the volume, which may be one of the past,
+    /// to the same offset of this one. Blocks are shared where that can be. Returns how many bytes were
+    /// copied: fewer at the end of `source`, and none from another volume or to a file that was opened for
+    /// appending.
+    ///
+    /// # Errors
+    /// As [`File::read_at`] of `source` and [`File::write_at`].
+    pub fn copy_from(&self, source: &File, offset: u64, len: u64) -> Result<u64> {
+        if self.append || !self.view.is_of_same_volume(&source.view) {
+            return Ok(0);
+        }
+        self.check_writable()?;
+        source.check_readable()?;
+        let range = ((source.inode(), offset), (self.inode(), offset));
+        let copied = self.view.copy_from(&source.view, range.0, range.1, (len, u64::MAX))?;
+        if copied > 0 && !self.caller.keeps_set_id {
+            let set = SetAttr { kill_set_id: true, ..SetAttr::default() };
+            self.view.setattr(&self.caller, self.inode(), &set)?;
+        }
+        Ok(copied)
+    }
+
+    fn check_readable(&self) -> Result<()> {
+        match self.readable {
+            true => Ok(()),
+            false => Err(Error::NotPermitted { what: "the file was not opened for reading" }),
+        }
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.writable {
+            true => Ok(()),
+            false => Err(Error::NotPermitted { what: "the file was not opened for writing" }),
+        }
     }
 
     /// Writes all of `data` at `offset`, or at the end if the file was opened for appending. Returns where it
@@ -272,9 +306,7 @@ impl File {
     /// [`Error::NotPermitted`] if the file was not opened for writing, [`Error::NoSpace`],
     /// [`Error::FileTooLarge`].
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<u64> {
-        if !self.writable {
-            return Err(Error::NotPermitted { what: "the file was not opened for writing" });
-        }
+        self.check_writable()?;
         let mode = WriteMode { append: self.append, kill_set_id: !self.caller.keeps_set_id };
         self.node.write(offset, data, mode)
     }
@@ -302,9 +334,7 @@ impl File {
     /// # Errors
     /// [`Error::NotPermitted`] if the file was not opened for writing, [`Error::FileTooLarge`].
     pub fn set_len(&self, size: u64) -> Result<()> {
-        if !self.writable {
-            return Err(Error::NotPermitted { what: "the file was not opened for writing" });
-        }
+        self.check_writable()?;
         let set = SetAttr { size: Some(size), kill_set_id: !self.caller.keeps_set_id, ..SetAttr::default() };
         self.view.setattr(&self.caller, self.inode(), &set).map(|_| ())
     }

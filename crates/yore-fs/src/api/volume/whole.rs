@@ -3,13 +3,11 @@
 use super::file::{File, OpenOptions};
 use super::handle::Volume;
 use super::path::{bytes_of, Links};
-use crate::{Error, Result, SetAttr, WriteMode};
+use crate::api::copy::{self, SHARED_LEAST};
+use crate::{Error, Result, SetAttr};
 use std::io::Read as _;
 use std::path::Path;
 use yore_format::FileKind;
-
-/// How many bytes are copied at a time between a file of the past and one of the present.
-const COPY_BYTES: u64 = 1 << 20;
 
 /// # Whole files
 impl Volume {
@@ -112,10 +110,21 @@ impl Volume {
         Ok(copied)
     }
 
+    /// Whether an open file is one of this volume, so that a copy can share its blocks.
+    pub fn has(&self, file: &File) -> bool {
+        self.view.is_of_same_volume(file.view())
+    }
+
     /// Refuses a copy for which there is no room, before the target is truncated.
     fn check_room(&self, source: &File, to: &Path) -> Result<()> {
         let block = yore_format::BLOCK_SIZE as u64;
-        let wanted = source.metadata()?.attr().blocks_512.saturating_mul(512);
+        let attr = *source.metadata()?.attr();
+        let wanted = match attr.size < SHARED_LEAST {
+            true => attr.blocks_512.saturating_mul(512),
+            // The rest is shared.
+            false if copy::needs_no_data(self.view.store(), attr.inode, source.view().event())? => 0,
+            false => attr.blocks_512.saturating_mul(512),
+        };
         // The file that is replaced makes room, unless a snapshot has it.
         let replaced = self.metadata(to).map_or(0, |found| found.attr().blocks_512.saturating_mul(512));
         let room = self.view.statfs().blocks_available.saturating_mul(block);
@@ -131,7 +140,7 @@ impl Volume {
         while let Some(data) = source.data_from(at)? {
             at = data.start;
             while at < data.end {
-                match self.copy_some(source, target, at, data.end - at)? {
+                match target.copy_from(source, at, data.end - at)? {
                     0 => break, // truncated by somebody else
                     copied => at += copied,
                 }
@@ -142,18 +151,6 @@ impl Volume {
         }
         target.set_len(size)?;
         Ok(size)
-    }
-
-    /// Copies up to `len` bytes at an offset; returns how many.
-    fn copy_some(&self, source: &File, target: &File, at: u64, len: u64) -> Result<u64> {
-        let (from, to) = (source.view(), target.view());
-        if from.event() == to.event() {
-            return to.copy_file_range(source.inode(), at, target.inode(), at, len);
-        }
-        let mut buf = vec![0; len.min(COPY_BYTES) as usize];
-        let count = from.read(source.inode(), at, &mut buf)?;
-        to.write(target.inode(), at, &buf[..count], WriteMode { append: false, kill_set_id: false })?;
-        Ok(count as u64)
     }
 }
 

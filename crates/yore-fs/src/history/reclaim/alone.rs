@@ -17,7 +17,7 @@ use crate::{symlink, xattr, Error, InodeNo, Result};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_core::alloc::{PinnedGroups, Run};
+use yore_core::alloc::{Gone, LetGo, PinnedGroups, Run};
 use yore_core::btree::Tree;
 use yore_core::extent::{self, Extent};
 use yore_core::retained;
@@ -74,6 +74,8 @@ pub(crate) struct Alone<'s> {
     from: EventNo,
     nodes: Vec<Frame>,
     runs: Vec<Run>,
+    /// Blocks of these runs that other files or places share: they are not freed.
+    shared: u64,
 }
 
 /// Called with each cell of a leaf: key and value.
@@ -98,7 +100,7 @@ impl<'s> Alone<'s> {
         };
         let before = before.filter(|before| before.inode.incarnation == version.inode.incarnation);
         let from = before.map_or(EventNo(0), |before| before.end);
-        Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new() })
+        Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new(), shared: 0 })
     }
 
     /// Counts what was born at this number or later, even if preceding versions hold it.
@@ -111,9 +113,10 @@ impl<'s> Alone<'s> {
         self.from
     }
 
-    /// How many blocks were found: data blocks, and nodes.
+    /// How many blocks giving up what was found would free: data blocks, and nodes.
     pub(crate) fn blocks(&self) -> (u64, u64) {
-        (self.runs.iter().map(|run| u64::from(run.len)).sum(), self.nodes.len() as u64)
+        let data: u64 = self.runs.iter().map(|run| u64::from(run.len)).sum();
+        (data - self.shared, self.nodes.len() as u64)
     }
 
     /// Finds which content only the version holds, given the next state of its chain, if there is one.
@@ -145,8 +148,12 @@ impl<'s> Alone<'s> {
         }
         for extent in extents {
             // Blocks that were never written do not belong to a version.
-            if !extent.1.unwritten && !extent.1.shared && extent.1.birth >= self.from {
-                self.runs.extend(without(&extent, &known.extents));
+            if extent.1.unwritten || extent.1.shared || extent.1.birth < self.from {
+                continue;
+            }
+            for run in without(&extent, &known.extents) {
+                self.shared += u64::from(run.len) - self.store.alloc.count_sole(&self.store.meta, run)?;
+                self.runs.push(run);
             }
         }
         Ok(())
@@ -228,20 +235,24 @@ impl<'s> Alone<'s> {
 
     /// Called inside the Op whose change `removed` took the version away. Returns how many blocks this frees.
     fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> u64 {
-        let (data, nodes) = self.blocks();
-        retained::count(op, HistoryGrowth { data: -(data as i64), nodes: -(nodes as i64), trees: 0 });
+        let nodes = self.nodes.len() as u64;
         let mut last = removed;
         for node in self.nodes {
             let freed = op.free(node);
             op.before(last, freed);
             last = freed;
         }
+        let mut gone = Gone::default();
         for run in self.runs {
-            let freed = self.store.alloc.free(op, run);
-            op.before(last, freed);
-            last = freed;
+            let next = self.store.alloc.let_go(op, run, LetGo::Past);
+            gone.then(op, next);
         }
-        nodes + data
+        if let Some((first, _)) = gone.changes {
+            op.before(last, first);
+        }
+        let (data, references) = (gone.retained, gone.references);
+        retained::count(op, HistoryGrowth { data, references, nodes: -(nodes as i64), trees: 0 });
+        nodes + gone.freed
     }
 }
 
@@ -277,7 +288,8 @@ pub(crate) fn let_go(
     Ok(alone.blocks())
 }
 
-/// The parts of an extent that none of `others` has in the same place.
+/// The parts of an extent that none of `others` has in the same place, born at the same number. The same
+/// block that came back to its place with a later birth is another reference to it ([`yore_core::alloc`]).
 fn without(extent: &Extent, others: &BTreeMap<u64, Extent>) -> Vec<Run> {
     let (first, end) = (extent.0, extent.0 + u64::from(extent.1.len));
     let shift = |extent: &Extent| extent.1.start.0.wrapping_sub(extent.0);
@@ -291,7 +303,7 @@ fn without(extent: &Extent, others: &BTreeMap<u64, Extent>) -> Vec<Run> {
     let before = others.range(..first).next_back();
     for (_, other) in before.into_iter().chain(others.range(first..end)) {
         let (from, to) = (other.0.max(at), (other.0 + u64::from(other.1.len)).min(end));
-        if from < to && shift(other) == shift(extent) {
+        if from < to && shift(other) == shift(extent) && other.1.birth == extent.1.birth {
             add(at, from);
             at = to;
         }

@@ -2,6 +2,7 @@
 //! It records its changes, for callers that cache what they concern.
 
 use super::plan::{split, Changed, Plan};
+use crate::api::copy;
 use crate::api::room::with_room;
 use crate::history::read::at_time;
 use crate::history::reclaim::room::Want;
@@ -9,7 +10,6 @@ use crate::ops::{self, InUse, NewFile};
 use crate::store::Store;
 use crate::{
     Attr, Caller, Error, FileKind, InodeNo, RenameMode, Result, SeekTo, SetAttr, SetTime, SetXattrMode, View,
-    WriteMode,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -187,9 +187,12 @@ impl Trees {
         self.create(&caller, path, &new).map(|_| ())
     }
 
-    /// How many blocks a copy of a past regular file takes.
+    /// How many blocks a copy of a past regular file takes, beside those that it shares.
     pub(super) fn data_blocks(&self, then: &[u8]) -> Result<u64> {
         let was = self.must_have_been(then)?;
+        if was.size >= copy::SHARED_LEAST && copy::needs_no_data(&self.store, was.inode, self.then.event())? {
+            return Ok(0);
+        }
         let most = was.blocks_512.div_ceil(BLOCK_SIZE as u64 / 512);
         let (mut blocks, mut at) = (0, 0);
         // Blocks that were set aside and never written are not copied.
@@ -246,10 +249,11 @@ impl Trees {
         result
     }
 
-    /// Copies the data and leaves the holes.
+    /// Makes the content what it was: blocks are shared where that can be, else copied. Holes stay holes.
     fn content(&self, was: &Attr, made: InodeNo, path: &[u8]) -> Result<()> {
         let cell = self.store.cell(made)?;
-        let (mut buffer, mut at) = (vec![0; CHUNK.min(was.size as usize)], 0);
+        let from = |offset| copy::From { inode: was.inode, event: self.then.event(), offset };
+        let mut at = 0;
         loop {
             at = match self.then.seek(was.inode, at, SeekTo::Data) {
                 Ok(start) => start,
@@ -258,17 +262,13 @@ impl Trees {
             };
             let end = self.then.seek(was.inode, at, SeekTo::Hole)?;
             while at < end {
-                let most = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-                let read = self.then.read(was.inode, at, &mut buffer[..most]);
-                let count = read.map_err(|e| e.on_path("cannot read", path))?;
-                if count == 0 {
+                let copied = self.change("cannot write", path, |store| {
+                    copy::copy(store, from(at), &cell, at, (end - at, u64::MAX))
+                })?;
+                if copied == 0 {
                     break;
                 }
-                let mode = WriteMode { append: false, kill_set_id: false };
-                self.change("cannot write", path, |store| {
-                    ops::write(store, &cell, at, &buffer[..count], mode)
-                })?;
-                at += count as u64;
+                at += copied;
             }
         }
         let set = SetAttr { size: Some(was.size), ..SetAttr::default() };

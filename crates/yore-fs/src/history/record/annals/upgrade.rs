@@ -8,9 +8,12 @@ use yore_format::{GroupNo, WriteFeatures, EVENT_LIMIT};
 use yore_meta::Meta;
 
 impl Past {
-    /// Whether this volume is to have annals, and has none.
+    /// Whether this volume is to have annals, and has none. One that has a past and shares blocks keeps its
+    /// first edition: nobody has counted the references of its past, which annals count.
     pub(crate) fn wants_annals(&self, meta: &Meta) -> bool {
+        let is_counted = self.roots.get().is_none() || !meta.has_features(WriteFeatures::TABLES);
         self.annals_from.load(Ordering::Acquire) == 0
+            && is_counted
             && (self.records_in_annals || meta.has_features(WriteFeatures::ANNALS))
             && has_numbers_left(meta)
     }

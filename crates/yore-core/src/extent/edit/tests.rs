@@ -1,7 +1,7 @@
 //! Changes of lists of extents, without a medium.
 
 use super::*;
-use yore_format::Incarnation;
+use yore_format::{BlockKind, BlockNo, Incarnation};
 
 fn edit(extents: &[(u64, u64, u32)]) -> Edit {
     let list: Vec<Extent> =
@@ -18,7 +18,9 @@ fn edit(extents: &[(u64, u64, u32)]) -> Edit {
         birth: EventNo(1),
         lost: 0,
         freed: Vec::new(),
+        left: Vec::new(),
         taken: Vec::new(),
+        gained: Vec::new(),
     }
 }
 
@@ -64,7 +66,7 @@ fn removing_frees_what_may_be_freed() {
 #[test]
 fn flags_split_and_join() {
     let mut e = edit(&[(0, 5000, 10)]);
-    e.set_unwritten(0, 10);
+    e.set_unwritten(0, 10, |run| Ok((true, run.len))).unwrap();
     e.set_written(3, 5);
     assert_eq!(e.after, [(0, value(5000, 3, true)), (3, value(5003, 2, false)), (5, value(5005, 5, true))]);
     e.set_written(0, 10);

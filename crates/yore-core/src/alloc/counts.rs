@@ -1,0 +1,116 @@
+//! What preparations keep of the tables of shared blocks, and what letting go of blocks has done
+//! (`shared.rs`).
+
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use yore_format::{table_of, BlockNo, Corruption, CountTableRef, GroupNo, TableNo, TABLE_ENTRIES};
+use yore_meta::{Change, Frame, Op};
+
+/// Who lets go of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LetGo {
+    /// The inode in use, and no version of it has them: these references end.
+    InUse,
+    /// The inode in use, and a version of it has them: these references are in use no longer.
+    ToPast,
+    /// The last version that had them: these references end, which were not in use.
+    Past,
+}
+
+/// What letting go of blocks has done.
+#[must_use]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gone {
+    /// Blocks that nobody has any more.
+    pub freed: u64,
+    /// By how many blocks what only the past holds has grown.
+    pub retained: i64,
+    /// By how many the references have grown that are not in use.
+    pub references: i64,
+    /// The first and the last change, if there were any.
+    pub changes: Option<(Change, Change)>,
+}
+
+impl Gone {
+    /// Adds what was done after this.
+    pub fn then(&mut self, op: &mut Op<'_>, next: Gone) {
+        self.freed += next.freed;
+        self.retained += next.retained;
+        self.references += next.references;
+        self.changes = match (self.changes, next.changes) {
+            (Some((first, last)), Some((then, end))) => {
+                op.before(last, then);
+                Some((first, end))
+            }
+            (some, None) | (None, some) => some,
+        };
+    }
+}
+
+/// What memory knows of shared blocks.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) users: Arc<TableUsers>,
+    /// Held while tables are made.
+    pub(super) making: Mutex<()>,
+    /// Tables that may have become tables of zeros.
+    pub(super) emptied: Mutex<BTreeSet<TableNo>>,
+    /// Runs that were lowered to one reference, by their first block: length, and generation. No run is
+    /// longer than a table.
+    pub(super) lowered: Mutex<BTreeMap<u64, (u32, u64)>>,
+    /// The last generation in which anything was.
+    pub(super) last_lowered: AtomicU64,
+}
+
+/// How many preparations have tables. One joins under the mutex, which is held while a table is given back.
+/// It leaves without: it may end within an Op, for which the thread with the mutex may wait.
+#[derive(Default)]
+pub(super) struct TableUsers {
+    pub(super) joining: Mutex<()>,
+    pub(super) count: AtomicU32,
+}
+
+/// Tables that a preparation keeps.
+#[derive(Default)]
+pub(super) struct PinnedTables {
+    pub(super) tables: Vec<(TableNo, Frame)>,
+    pub(super) users: Option<Arc<TableUsers>>,
+}
+
+impl Drop for PinnedTables {
+    fn drop(&mut self) {
+        if let Some(users) = &self.users {
+            users.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl PinnedTables {
+    /// How many references a block has, given its place in its group.
+    pub(super) fn references(&self, group: GroupNo, bit: u32) -> u32 {
+        let (table, entry) = table_of(group, bit);
+        let frame = self.tables.iter().find(|(no, _)| *no == table).map(|(_, frame)| frame);
+        let count = frame.and_then(|frame| CountTableRef::new(&frame.read()).get(entry));
+        count.map_or(1, |count| u32::from(count.references))
+    }
+}
+
+/// The parts of `len` blocks from `bit` on that one table each describes: the table, the first entry, and how
+/// many.
+pub(super) fn parts(group: GroupNo, bit: u32, len: u32) -> impl Iterator<Item = (TableNo, usize, u32)> {
+    let mut at = bit;
+    std::iter::from_fn(move || {
+        let (table, entry) = table_of(group, at);
+        let n = (bit + len - at).min((TABLE_ENTRIES - entry) as u32);
+        at += n;
+        (n > 0).then_some((table, entry, n))
+    })
+}
+
+/// Damage: more callers let go of a block than have it.
+pub(super) fn owned_twice(block: BlockNo, at: yore_format::MetaAddr) -> Box<Corruption> {
+    let expected = "of one extent only, or counted as shared";
+    Corruption::new("extent", "blocks", expected, "blocks that another frees, too").at(at).on(block)
+}

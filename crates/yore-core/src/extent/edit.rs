@@ -1,0 +1,454 @@
+//! A change of a file's extents: read into a list, changed there, and carried over in an Op.
+
+use super::mapping::{birth, check_run, end, in_inode, is_own, of_cell, owned, part, tree, Extent};
+use crate::alloc::{Alloc, Gone, LetGo, PinnedGroups, Run};
+use crate::btree::{Pins, Tree, TreeDelta};
+use crate::retained;
+use crate::Result;
+use yore_format::{
+    Corruption, EventNo, ExtentValue, HistoryGrowth, Inode, InodeNo, EXTENT_INLINE_BYTES, EXTENT_LEN_MAX,
+    INLINE_BYTES,
+};
+use yore_meta::{Change, Meta, Op};
+
+#[cfg(test)]
+mod tests;
+
+/// Extents in an inode.
+const INLINE_MOST: usize = INLINE_BYTES / EXTENT_INLINE_BYTES;
+/// A tree left with this few extents gives way to extents in the inode. The number is smaller than the one
+/// that fits, so that the file does not go back and forth.
+const INLINE_AGAIN: usize = 2;
+/// Extents in a window of a tree that is higher than a leaf.
+const WINDOW: usize = 32;
+/// More than a leaf has.
+const LEAF: usize = 256;
+
+/// A change of a file's extents in a window of its blocks.
+pub struct Edit {
+    no: InodeNo,
+    tree: Tree,
+    in_tree: bool,
+    before: Vec<Extent>,
+    after: Vec<Extent>,
+    /// Whether the window has all extents of the file.
+    whole: bool,
+    limit: u64,
+    /// Content that was born at this number or before belongs to the past, too.
+    recorded_until: EventNo,
+    birth: EventNo,
+    /// Blocks that the file has no longer, whether they are freed or not.
+    lost: u64,
+    freed: Vec<Run>,
+    /// Blocks that the past has, and the file no longer.
+    left: Vec<Run>,
+    taken: Vec<Run>,
+    /// Blocks that another reference has, too, and whether that is in use.
+    gained: Vec<(Run, bool)>,
+}
+
+/// What an Op has changed, to be ordered against the inode's own change.
+#[must_use]
+pub struct Applied {
+    delta: Option<TreeDelta>,
+    allocated: Option<Change>,
+    freed: Option<Change>,
+}
+
+impl Applied {
+    /// Orders the change that stored the inode against the others.
+    pub fn stored(&self, op: &mut Op<'_>, inode: Change) {
+        if let Some(delta) = &self.delta {
+            delta.stored(op, inode);
+        }
+        if let Some(allocated) = self.allocated {
+            op.before(allocated, inode);
+        }
+        if let Some(freed) = self.freed {
+            op.before(inode, freed);
+        }
+    }
+}
+
+impl Edit {
+    /// Reads the extents that overlap or touch `from..to`, from the front, as many as fit a window. The past
+    /// holds those born at `recorded_until` or before.
+    ///
+    /// # Errors
+    /// As [`mapping`].
+    pub fn load(
+        meta: &Meta,
+        no: InodeNo,
+        inode: &Inode,
+        recorded_until: EventNo,
+        from: u64,
+        to: u64,
+    ) -> Result<Edit> {
+        let tree = tree(no, inode, recorded_until);
+        let in_tree = !tree.is_empty();
+        let mut edit = Edit {
+            no,
+            tree,
+            in_tree,
+            before: Vec::new(),
+            after: Vec::new(),
+            whole: !in_tree || tree.level == 0,
+            limit: to,
+            recorded_until,
+            birth: birth(recorded_until),
+            lost: 0,
+            freed: Vec::new(),
+            left: Vec::new(),
+            taken: Vec::new(),
+            gained: Vec::new(),
+        };
+        if !in_tree {
+            edit.before = in_inode(no, inode).collect::<Result<_>>()?;
+        } else {
+            edit.load_tree(meta, if edit.whole { 0 } else { from }, to)?;
+        }
+        for pair in edit.before.windows(2) {
+            if end(&pair[0]) > pair[1].0 {
+                let expected = format!("below block {}, where the next begins", pair[1].0);
+                let c = Corruption::new("extent", "end", expected, end(&pair[0]));
+                return Err(c.of(no).into());
+            }
+        }
+        edit.after = edit.before.clone();
+        Ok(edit)
+    }
+
+    fn load_tree(&mut self, meta: &Meta, from: u64, to: u64) -> Result<()> {
+        let (no, whole, most) = (self.no, self.whole, if self.whole { LEAF } else { WINDOW });
+        let (before, limit) = (&mut self.before, &mut self.limit);
+        if from > 0 {
+            let key = (from - 1).to_be_bytes();
+            let cell = self.tree.floor(meta, &key, |cell| cell.map(|(k, v)| of_cell(k, v, no)))?;
+            before.extend(cell.transpose()?);
+        }
+        self.tree.scan(meta, &from.to_be_bytes(), &mut |key, value| {
+            let extent = of_cell(key, value, no)?;
+            if extent.0 > to && !whole {
+                return Ok(false);
+            }
+            if before.len() >= most {
+                *limit = extent.0.min(*limit);
+                return Ok(false);
+            }
+            before.push(extent);
+            Ok(true)
+        })
+    }
+
+    /// The end of the range that may be edited: the `to` of [`Edit::load`], or less if the window became full
+    /// before.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Puts blocks taken from the allocator at `first`. Frees the blocks that were there.
+    pub fn put(&mut self, first: u64, run: Run, unwritten: bool) {
+        self.remove(first, first + u64::from(run.len));
+        let value =
+            ExtentValue { start: run.start, len: run.len, unwritten, shared: false, birth: self.birth };
+        self.insert((first, value));
+        self.taken.push(run);
+        self.merge();
+    }
+
+    /// Puts blocks at `first` that other references have, too; `in_use`: one with a single reference is in
+    /// use. [`Alloc::prepare_gain`] has prepared them. Lets go of the blocks that were there.
+    pub fn put_shared(&mut self, first: u64, run: Run, in_use: bool) {
+        self.remove(first, first + u64::from(run.len));
+        let value = ExtentValue {
+            start: run.start,
+            len: run.len,
+            unwritten: false,
+            shared: false,
+            birth: self.birth,
+        };
+        self.insert((first, value));
+        self.gained.push((run, in_use));
+        self.merge();
+    }
+
+    /// Removes the extents in `from..to` and frees their blocks, except for those that the past holds.
+    pub fn remove(&mut self, from: u64, to: u64) {
+        for (_, value) in self.carve(from, to) {
+            self.lose(value);
+        }
+    }
+
+    fn lose(&mut self, value: ExtentValue) {
+        self.lost += u64::from(value.len);
+        let run = Run { start: value.start, len: value.len };
+        match is_own(self.recorded_until, &value) {
+            true => self.freed.push(run),
+            false => self.left.push(run),
+        }
+    }
+
+    /// Marks the unwritten blocks in `from..to` as written.
+    pub fn set_written(&mut self, from: u64, to: u64) {
+        let birth = self.birth;
+        for (first, value) in self.carve(from, to) {
+            if !value.unwritten {
+                self.insert((first, value));
+            } else if is_own(self.recorded_until, &value) {
+                self.insert((first, ExtentValue { unwritten: false, birth, ..value }));
+            } else {
+                self.lose(value);
+            }
+        }
+        self.merge();
+    }
+
+    /// Makes the blocks in `from..to` read as zeros from now on. Blocks that the past or another file has no
+    /// longer belong to the file. `sole_part` is [`Alloc::sole_part`].
+    ///
+    /// # Errors
+    /// Those of `sole_part`; then the edit is of no use.
+    pub fn set_unwritten(
+        &mut self,
+        from: u64,
+        to: u64,
+        sole_part: impl Fn(Run) -> Result<(bool, u32)>,
+    ) -> Result<()> {
+        let birth = self.birth;
+        for (mut first, mut value) in self.carve(from, to) {
+            if value.unwritten {
+                self.insert((first, value));
+                continue;
+            }
+            if !is_own(self.recorded_until, &value) {
+                self.lose(value);
+                continue;
+            }
+            while value.len > 0 {
+                let (is_sole, len) = sole_part(Run { start: value.start, len: value.len })?;
+                let part = ExtentValue { len, ..value };
+                match is_sole {
+                    true => self.insert((first, ExtentValue { unwritten: true, birth, ..part })),
+                    false => self.lose(part),
+                }
+                first += u64::from(len);
+                (value.start.0, value.len) = (value.start.0 + u64::from(len), value.len - len);
+            }
+        }
+        self.merge();
+        Ok(())
+    }
+
+    /// How many extents the window would gain. This bounds how much one Op may do.
+    pub fn growth(&self) -> usize {
+        self.after.iter().filter(|e| self.find_before(e.0).is_none()).count()
+    }
+
+    fn find_before(&self, key: u64) -> Option<&ExtentValue> {
+        self.before.binary_search_by_key(&key, |e| e.0).ok().map(|i| &self.before[i].1)
+    }
+
+    /// Takes out the extents in `from..to`, and splits the extents at its ends.
+    fn carve(&mut self, from: u64, to: u64) -> Vec<Extent> {
+        assert!(to <= self.limit || !self.in_tree, "an edit beyond its window");
+        let first = self.after.partition_point(|e| end(e) <= from);
+        let last = self.after.partition_point(|e| e.0 < to);
+        if first >= last {
+            return Vec::new();
+        }
+        let mut keep = Vec::with_capacity(2);
+        let (head, tail) = (self.after[first], self.after[last - 1]);
+        if head.0 < from {
+            keep.push(part(&head, head.0, from));
+        }
+        if end(&tail) > to {
+            keep.push(part(&tail, to, end(&tail)));
+        }
+        self.after.splice(first..last, keep).map(|e| part(&e, from, to)).collect()
+    }
+
+    fn insert(&mut self, extent: Extent) {
+        let at = self.after.partition_point(|e| e.0 < extent.0);
+        self.after.insert(at, extent);
+    }
+
+    fn merge(&mut self) {
+        self.after.dedup_by(|next, previous| {
+            let (a, b) = (&mut previous.1, &next.1);
+            let one = previous.0 + u64::from(a.len) == next.0
+                && a.start.0 + u64::from(a.len) == b.start.0
+                && (a.unwritten, a.shared, a.birth) == (b.unwritten, b.shared, b.birth)
+                && a.len.checked_add(b.len).is_some_and(|len| len <= EXTENT_LEN_MAX);
+            if one {
+                a.len += b.len;
+            }
+            one
+        });
+    }
+
+    fn ends_inline(&self) -> bool {
+        match self.in_tree {
+            true => self.whole && self.after.len() <= INLINE_AGAIN,
+            false => self.after.len() <= INLINE_MOST,
+        }
+    }
+
+    /// How many metadata blocks to reserve for the Op.
+    pub fn blocks(&self) -> u32 {
+        match self.ends_inline() {
+            _ if self.before == self.after => 0,
+            true => self.tree.blocks_for_copies(1),
+            false if self.in_tree => {
+                let gone =
+                    self.before.iter().filter(|e| self.after.binary_search_by_key(&e.0, |a| a.0).is_err());
+                let changed =
+                    self.after.iter().filter(|e| self.find_before(e.0).is_some_and(|old| *old != e.1));
+                let copies = self.tree.blocks_for_copies((gone.count() + changed.count()) as u32);
+                self.tree.blocks_for_inserts(self.growth() as u32) + copies
+            }
+            // All extents fit in the tree's first leaf.
+            false => 1,
+        }
+    }
+
+    /// Keeps in memory what the Op changes.
+    ///
+    /// # Errors
+    /// Reading it may fail; `Corruption` for extents whose blocks are no data blocks, or are not the file's
+    /// according to the bitmaps.
+    pub fn prepare(
+        &self,
+        meta: &Meta,
+        alloc: &Alloc,
+        pins: &mut Pins,
+        pinned: &mut PinnedGroups,
+    ) -> Result<()> {
+        let no = self.no;
+        self.taken.iter().try_for_each(|run| owned(alloc.prepare_commit(meta, *run, pinned), no))?;
+        for run in &self.freed {
+            check_run(meta, alloc, no, *run)?;
+            owned(alloc.prepare_free(meta, *run, pinned), no)?;
+        }
+        for run in &self.left {
+            owned(alloc.prepare_to_past(meta, *run, pinned), no)?;
+        }
+        let keys = self.before.iter().chain(&self.after).map(|e| e.0);
+        if let (true, Some(first), Some(last)) = (self.in_tree, keys.clone().min(), keys.max()) {
+            self.tree.prepare(meta, &first.to_be_bytes(), &last.to_be_bytes(), pins)?;
+        }
+        Ok(())
+    }
+
+    /// Inside an Op: changes bitmaps, the tree, and the content of `inode`, which the caller stores.
+    pub fn apply(self, op: &mut Op<'_>, alloc: &Alloc, inode: &mut Inode) -> Applied {
+        let mut allocated: Option<Change> = None;
+        for run in &self.taken {
+            let change = alloc.commit(op, *run);
+            if let Some(earlier) = allocated {
+                op.before(earlier, change);
+            }
+            allocated = Some(change);
+            inode.blocks = inode.blocks.saturating_add(u64::from(run.len));
+        }
+        let mut retained = 0;
+        for (run, in_use) in &self.gained {
+            let (growth, change) = alloc.gain(op, *run, *in_use);
+            if let (Some(earlier), Some(change)) = (allocated, change) {
+                op.before(earlier, change);
+            }
+            allocated = change.or(allocated);
+            retained += growth;
+            inode.blocks = inode.blocks.saturating_add(u64::from(run.len));
+        }
+        let mut cells = Vec::new();
+        let delta = match self.ends_inline() {
+            // Nothing changes; the content may be the bytes of a small file.
+            _ if self.before == self.after => None,
+            true => {
+                let delta = self.empty_tree(op, &mut cells);
+                ExtentValue::encode_inline(inode, &self.after);
+                self.count_nodes(inode, delta.as_ref());
+                delta
+            }
+            false => self.change_tree(op, inode, &mut cells),
+        };
+        for cell in &cells {
+            if let Some(allocated) = allocated {
+                op.before(allocated, *cell);
+            }
+        }
+        let mut gone = Gone::default();
+        let left = self.left.iter().map(|run| (*run, LetGo::ToPast));
+        for (run, how) in left.chain(self.freed.iter().map(|run| (*run, LetGo::InUse))) {
+            let next = alloc.let_go(op, run, how);
+            if let (None, Some((first, _))) = (gone.changes, next.changes) {
+                cells.iter().for_each(|cell| op.before(*cell, first));
+            }
+            gone.then(op, next);
+        }
+        retained += gone.retained;
+        retained::count(
+            op,
+            HistoryGrowth { data: retained, references: gone.references, ..HistoryGrowth::default() },
+        );
+        // A wrong count is for the checker to find. It must not keep anybody from freeing the blocks.
+        inode.blocks = inode.blocks.saturating_sub(self.lost);
+        Applied { delta, allocated, freed: gone.changes.map(|(first, _)| first) }
+    }
+
+    fn count_nodes(&self, inode: &mut Inode, delta: Option<&TreeDelta>) {
+        let nodes = delta.map_or(0, |d| i64::from(d.nodes));
+        inode.blocks = inode.blocks.saturating_add_signed(nodes);
+    }
+
+    /// Removes all cells, if there is a tree: the extents go back to the inode.
+    fn empty_tree(&self, op: &mut Op<'_>, cells: &mut Vec<Change>) -> Option<TreeDelta> {
+        if !self.in_tree {
+            return None;
+        }
+        let (mut tree, mut all) = (self.tree, None);
+        for (key, _) in &self.before {
+            let delta = tree.remove(op, &key.to_be_bytes());
+            cells.push(delta.change);
+            all = Some(then(op, all, delta));
+        }
+        assert!(tree.is_empty(), "the window had all cells of the tree");
+        all
+    }
+
+    fn change_tree(&self, op: &mut Op<'_>, inode: &mut Inode, cells: &mut Vec<Change>) -> Option<TreeDelta> {
+        let (mut tree, mut all) = (self.tree, None);
+        if self.in_tree {
+            for (key, _) in &self.before {
+                if self.after.binary_search_by_key(key, |e| e.0).is_err() {
+                    let delta = tree.remove(op, &key.to_be_bytes());
+                    cells.push(delta.change);
+                    all = Some(then(op, all, delta));
+                }
+            }
+        }
+        for (key, value) in &self.after {
+            let (key_bytes, bytes) = (key.to_be_bytes(), value.encode());
+            let delta = match self.find_before(*key).filter(|_| self.in_tree) {
+                Some(old) if old == value => continue,
+                Some(_) => tree.replace(op, &key_bytes, &bytes),
+                None => tree.insert(op, &key_bytes, &bytes, self.birth),
+            };
+            cells.push(delta.change);
+            all = Some(then(op, all, delta));
+        }
+        self.count_nodes(inode, all.as_ref());
+        match tree.is_empty() {
+            true => inode.set_inline(&[]),
+            false => inode.set_tree_root(tree.root, tree.level),
+        }
+        all
+    }
+}
+
+fn then(op: &mut Op<'_>, all: Option<TreeDelta>, delta: TreeDelta) -> TreeDelta {
+    match all {
+        Some(all) => all.then(op, delta),
+        None => delta,
+    }
+}
