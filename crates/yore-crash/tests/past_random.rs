@@ -25,8 +25,8 @@ use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Error, EventKind, EventNo, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot,
-    OpenOptions, Policy, RenameMode, Result, SetXattrMode, Versioning, View, Volume,
+    Edition, Error, EventKind, EventNo, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions,
+    NewSnapshot, OpenOptions, Policy, RenameMode, Result, SetXattrMode, Versioning, View, Volume,
 };
 
 /// Inode and incarnation of what a path leads to, from a directory.
@@ -39,6 +39,7 @@ fn resolve(view: &View, root: InodeNo, path: &Path) -> Option<(InodeNo, u32)> {
 }
 
 struct Run {
+    seed: u64,
     rng: Xoshiro256PlusPlus,
     volume: Volume,
     device: Arc<dyn Device>,
@@ -63,13 +64,24 @@ fn options() -> MountOptions {
     MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() }
 }
 
+/// The options of a run: a third of them record in the first edition, a third in annals, and the others begin
+/// with annals when they are opened `again`.
+fn options_of(seed: u64, again: bool) -> MountOptions {
+    let edition = match (seed / 2 % 3, again) {
+        (0, _) | (2, false) => Edition::First,
+        _ => Edition::Annals,
+    };
+    MountOptions { edition, ..options() }
+}
+
 impl Run {
     fn new(seed: u64) -> Run {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
         Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
-        let volume = Volume::open(device.clone(), &options()).unwrap();
+        let volume = Volume::open(device.clone(), &options_of(seed, false)).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         Run {
+            seed,
             rng,
             volume,
             device,
@@ -166,7 +178,7 @@ impl Run {
             _ => {
                 self.volume.close()?;
                 self.check();
-                self.volume = Volume::open(self.device.clone(), &options())?;
+                self.volume = Volume::open(self.device.clone(), &options_of(self.seed, true))?;
                 Ok(())
             }
         }
@@ -371,7 +383,7 @@ impl Run {
         let counts = report.counts;
         let left = (counts.versions, counts.past_names, counts.history_data_blocks, counts.history_nodes);
         assert_eq!(left, (0, 0, 0, 0), "something of the past is left");
-        let volume = Volume::open(self.device.clone(), &options()).unwrap();
+        let volume = Volume::open(self.device.clone(), &options_of(self.seed, true)).unwrap();
         assert_eq!(copy_all(&volume), before);
     }
 
@@ -407,7 +419,7 @@ impl Run {
         self.seen.iter().for_each(|seen| seen.compare(&self.volume, "in the end"));
         self.volume.close().unwrap();
         self.check();
-        self.volume = Volume::open(self.device.clone(), &options()).unwrap();
+        self.volume = Volume::open(self.device.clone(), &options_of(self.seed, true)).unwrap();
         self.seen.iter().for_each(|seen| seen.compare(&self.volume, "opened again"));
     }
 }
