@@ -150,7 +150,7 @@ LAYERS = {
         base/medium base/ledger base/features base/freed base/gate base/limits base/progress
         base cache
         zones/slots zones/header zones/zone
-        zones/reserve zones/table
+        zones/reserve zones/table zones/tables
         zones
         blocks
         log/region log/notes space
@@ -241,7 +241,7 @@ LAYERS = {
         args/* live/*
         output
         nearest side
-        status
+        content status
         asked inspect/superblock progress
         volume
         inspect/* command/check command/copy command/resize command/stopped command/target

@@ -2,15 +2,21 @@
 //! that the damage does not itself bring about. Each plant changes one structure of a sound volume. It leaves
 //! the checksums right, unless it is about checksums.
 
+#[path = "damage/annals.rs"]
+mod annals_damage;
 mod common;
 #[path = "damage/past.rs"]
 mod past_damage;
 #[path = "damage/present.rs"]
 mod present_damage;
+#[path = "damage/shared.rs"]
+mod shared_damage;
 
+use annals_damage::ANNALS;
 use common::*;
-use past_damage::{ANNALS, EVENTS, EXTENDED, PAST_NAMES, PAST_TREES, POLICIES, SHARING, VERSIONS};
+use past_damage::{EVENTS, EXTENDED, PAST_NAMES, PAST_TREES, POLICIES, SHARING, VERSIONS};
 use present_damage::{BLOCKS_AND_TREES, INODES, NAMES, SPACE, SUPERBLOCKS_AND_ZONES};
+use shared_damage::SHARED_BLOCKS;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -114,7 +120,7 @@ type Plants = (fn() -> Builder, Vec<&'static Plant>);
 
 /// The damages of the sound volume, of the one with a past, and of the one with annals.
 fn volumes() -> [Plants; 3] {
-    let present = [SUPERBLOCKS_AND_ZONES, BLOCKS_AND_TREES, INODES, NAMES, SPACE];
+    let present = [SUPERBLOCKS_AND_ZONES, BLOCKS_AND_TREES, INODES, NAMES, SPACE, SHARED_BLOCKS];
     let past = [PAST_TREES, EVENTS, VERSIONS, PAST_NAMES, POLICIES, EXTENDED, SHARING];
     [
         (sound, present.into_iter().flatten().collect()),

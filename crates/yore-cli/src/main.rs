@@ -14,6 +14,7 @@ mod args;
 mod asked;
 mod command;
 mod complete;
+mod content;
 mod fsck;
 mod glob;
 mod inspect;

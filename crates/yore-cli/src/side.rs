@@ -18,9 +18,6 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, Open
 use std::path::{Path, PathBuf};
 use yore_fs::{FileKind, InodeFlags, RenameMode, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
 
-/// Bytes compared at a time.
-const COMPARED: usize = 1 << 20;
-
 /// The attributes of a file that a copy preserves.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
@@ -98,87 +95,6 @@ pub trait Source {
 pub enum Itself<'a> {
     OnHost(&'a fs::File),
     OnVolume(&'a yore_fs::File),
-}
-
-/// The least room that a copy of a file needs on the volume where the file is: none for data that is shared,
-/// and a block of counts for what one of these describes.
-pub fn room_beside(source: &dyn Source, size: u64) -> io::Result<u64> {
-    const COUNTED: u64 = 1000 * yore_device::BLOCK_SIZE as u64;
-    let data = data_bytes(source)?;
-    Ok(match size < yore_fs::SHARED_LEAST {
-        true => data,
-        false => data.min((data / COUNTED + 1) * yore_device::BLOCK_SIZE as u64),
-    })
-}
-
-/// How many bytes the blocks with data have.
-pub fn data_bytes(source: &dyn Source) -> io::Result<u64> {
-    const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
-    let (mut at, mut bytes) = (0, 0u64);
-    while let Some(data) = source.data_from(at)? {
-        let (first, end) = (data.start / BLOCK, data.end.div_ceil(BLOCK));
-        bytes = bytes.saturating_add(end.saturating_sub(first).saturating_mul(BLOCK));
-        at = data.end.max(at.saturating_add(1));
-    }
-    Ok(bytes)
-}
-
-/// Reads until the buffer is full or the file ends; returns how many bytes.
-pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match source.read_at(&mut buffer[filled..], at + filled as u64)? {
-            0 => break,
-            count => filled += count,
-        }
-    }
-    Ok(filled)
-}
-
-/// The extended attributes of a file, sorted by name.
-pub fn sorted_xattrs(side: &dyn Side, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
-    let mut all = side.xattrs(path)?;
-    all.sort();
-    Ok(all)
-}
-
-/// Whether two files of one type and size have the same content, or lead to the same target. The time this
-/// takes grows with the data of both, not with holes.
-pub fn same_content(side: &dyn Side, kind: FileKind, first: &Path, second: &Path) -> anyhow::Result<bool> {
-    match kind {
-        FileKind::Symlink => Ok(side.read_link(first)? == side.read_link(second)?),
-        FileKind::Regular => same_data(side, first, second),
-        _ => Ok(true),
-    }
-}
-
-fn same_data(side: &dyn Side, first: &Path, second: &Path) -> anyhow::Result<bool> {
-    let files = [(side.open(first)?, first), (side.open(second)?, second)];
-    let mut buffers = [vec![0; COMPARED], vec![0; COMPARED]];
-    let (mut at, mut data) = (0, [0..0, 0..0]);
-    loop {
-        let mut counts = [0; 2];
-        for ((file, path), stretch) in files.iter().zip(&mut data) {
-            if stretch.end <= at {
-                let found = file.data_from(at).with_context(|| format!("cannot read {}", side.name(path)))?;
-                *stretch = found.unwrap_or(u64::MAX..u64::MAX);
-            }
-        }
-        at = at.max(data[0].start.min(data[1].start));
-        if at == u64::MAX {
-            return Ok(true);
-        }
-        for (((file, path), buffer), count) in files.iter().zip(&mut buffers).zip(&mut counts) {
-            *count = fill(&**file, buffer, at).with_context(|| format!("cannot read {}", side.name(path)))?;
-        }
-        if buffers[0][..counts[0]] != buffers[1][..counts[1]] {
-            return Ok(false);
-        }
-        if counts[0] < COMPARED {
-            return Ok(true);
-        }
-        at += counts[0] as u64;
-    }
 }
 
 /// A file to write.

@@ -5,12 +5,11 @@
 //! entries.
 
 use crate::args;
+use crate::content::{data_bytes, room_beside};
 use crate::nearest;
 use crate::output::{bytes_of, OutputClosed};
 use crate::progress::Progress;
-use crate::side::{
-    data_bytes, room_beside, Facts, Host, Itself, OnVolume as VolumeSide, Side, Source, Target,
-};
+use crate::side::{Facts, Host, Itself, OnVolume as VolumeSide, Side, Source, Target};
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access, Operand};
 use anyhow::Context as _;

@@ -5,6 +5,7 @@ mod header;
 pub(crate) mod reserve;
 pub(crate) mod slots;
 pub(crate) mod table;
+mod tables;
 pub(crate) mod zone;
 
 use crate::base::Base;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use yore_format::layout::{EXTRA_ZONES_PER_GROUP, ZONE_INDEXES};
 use yore_format::{
-    Block, BlockKind, BlockNo, Generation, GroupNo, Inode, InodeNo, MetaAddr, TablePlace, ZoneHeader, ZoneNo,
-    INODES_PER_BLOCK, NOT_INODES, TABLES_PER_GROUP, TABLE_PLACES,
+    Block, BlockNo, Generation, GroupNo, Inode, InodeNo, ZoneHeader, ZoneNo, INODES_PER_BLOCK, NOT_INODES,
+    TABLE_PLACES,
 };
 
 const INDEXES: usize = ZONE_INDEXES as usize;
@@ -35,7 +35,7 @@ pub(super) struct State {
     pub(super) inode_free: Box<[u8; INDEXES]>,
     pub(super) extras: [u32; EXTRA_ZONES_PER_GROUP],
     /// First zones only: where the group's tables lie.
-    tables: Box<[u16; TABLE_PLACES]>,
+    pub(super) tables: Box<[u16; TABLE_PLACES]>,
     /// First zones only: clear bits in the group's bitmap.
     free_blocks: u32,
     /// Taken out of its group, by an Op of the running generation or an earlier one.
@@ -396,7 +396,7 @@ impl Zone {
     }
 
     #[inline]
-    fn touch<R>(
+    pub(super) fn touch<R>(
         self: &Arc<Self>,
         changes: &Changes,
         generation: Generation,
@@ -551,47 +551,6 @@ impl Zone {
         self.touch(changes, generation, |s| {
             let entry = s.extras.iter_mut().find(|e| **e == no.0).expect("the group lists its zones");
             *entry = 0;
-        });
-    }
-
-    /// First zones only: the group's table of this kind and number; `None` if the group has none.
-    pub(crate) fn table(&self, kind: BlockKind, number: u8) -> Option<MetaAddr> {
-        let s = self.state.lock();
-        let place = TablePlace::decode(s.tables[TablePlace::position(kind, number)])?;
-        let zone = match place.zone {
-            0 => self.no,
-            further => ZoneNo(s.extras[usize::from(further) - 1]),
-        };
-        Some(MetaAddr::new(zone, place.index))
-    }
-
-    /// First zones only: the numbers of the group's tables of a kind.
-    pub(crate) fn tables(&self, kind: BlockKind) -> Vec<u8> {
-        let s = self.state.lock();
-        let numbers = 0..TABLES_PER_GROUP as u8;
-        numbers.filter(|number| s.tables[TablePlace::position(kind, *number)] != 0).collect()
-    }
-
-    /// First zones only: enters where a table of the group lies, or that it is gone.
-    pub(crate) fn set_table(
-        self: &Arc<Self>,
-        changes: &Changes,
-        generation: Generation,
-        (kind, number): (BlockKind, u8),
-        at: Option<MetaAddr>,
-    ) {
-        self.touch(changes, generation, |s| {
-            let place = at.map_or(0, |at| {
-                let zone = match at.zone() == self.no {
-                    true => 0,
-                    false => {
-                        let further = s.extras.iter().position(|extra| *extra == at.zone().0);
-                        further.expect("a table lies in a zone of its group") as u8 + 1
-                    }
-                };
-                TablePlace { zone, index: at.index() }.encode()
-            });
-            s.tables[TablePlace::position(kind, number)] = place;
         });
     }
 

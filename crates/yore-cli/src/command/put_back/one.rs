@@ -7,7 +7,8 @@
 use super::ground::Ground;
 use crate::args;
 use crate::command::copy::Copy;
-use crate::side::{room_beside, same_content, sorted_xattrs, Facts, Side};
+use crate::content::{room_beside, same_content, sorted_xattrs};
+use crate::side::{Facts, Side};
 use anyhow::Context as _;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! The comparison of two states of a file, which reads both.
 
+use crate::content::{same_content, sorted_xattrs};
 use crate::output::bytes_of;
-use crate::side::{same_content, sorted_xattrs, Facts, Side};
+use crate::side::{Facts, Side};
 use anyhow::Context as _;
 use std::path::Path;
 use yore_fs::{Change, Difference, Incarnation, InodeNo, What};

@@ -1,7 +1,8 @@
 //! Differences of text files as a unified diff.
 
+use crate::content::fill;
 use crate::output::{printable, Out};
-use crate::side::{fill, Side};
+use crate::side::Side;
 use anyhow::Context as _;
 use similar::TextDiff;
 use std::ffi::OsStr;
