@@ -13,6 +13,7 @@ use yore_format::{
     event_index_by_name, event_index_by_root, EventKind, EventMore, EventNo, EventRow, EventState, GroupNo,
     HistoryTree, Timestamp, WriteFeatures,
 };
+use yore_meta::{Meta, Op, Reserved};
 
 /// Blocks that an event may need: a row, two entries of the index, and the first time the block of roots.
 const EVENT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
@@ -31,6 +32,20 @@ pub(crate) struct Taking<'a> {
     /// On whose behalf: the row notes the user, which needs [`yore_format::WriteFeatures::EXTENDED_PAST`],
     /// and he may have a limit.
     pub user: Option<&'a User>,
+}
+
+/// Opens the Op that enters an event, and takes its number. What an event of directories covers must lie
+/// wholly before or behind it, so no other Op is open then.
+fn begin(meta: &Meta, kind: EventKind, reserved: Reserved) -> (Op<'_>, EventNo) {
+    let mut op = match kind.is_of_file() {
+        true => meta.begin(reserved),
+        false => meta.begin_alone(reserved),
+    };
+    let number = match kind.is_of_file() {
+        true => op.take_number_beside_others(),
+        false => op.take_number(),
+    };
+    (op, number)
 }
 
 impl Past {
@@ -93,15 +108,8 @@ impl Past {
             index.tree.insert_position(meta, key)?;
             index.tree.prepare(meta, key, key, &mut pins)?;
         }
-        let mut op = match kind.is_of_file() {
-            true => meta.begin(reserved),
-            false => meta.begin_alone(reserved),
-        };
+        let (mut op, taken) = begin(meta, kind, reserved);
         self.make_roots(&mut op, meta.has_features(WriteFeatures::ANNALS));
-        let taken = match kind.is_of_file() {
-            true => op.take_number_beside_others(),
-            false => op.take_number(),
-        };
         assert_eq!(taken, number, "a number taken beside the lock of the events");
         let row = EventRow {
             time: time.unwrap_or_else(|| after(*last, crate::clock::now())),
