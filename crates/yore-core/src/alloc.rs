@@ -4,7 +4,7 @@
 //! **Three states of a free block.** The bitmap on the medium knows *used* and *clear*. In memory a clear
 //! block is *available*, *taken* (handed to a writer that has not yet entered it in the bitmap) or *pending*
 //! (freed by a generation that is not complete). Only available blocks are handed out. Rule 3 follows:
-//! [`Alloc::free`] clears bits in its Op, but the blocks become available in
+//! `Alloc::free` clears bits in its Op, but the blocks become available in
 //! [`yore_meta::Reclaimer::reclaim`], when the superblock that no longer names them is durable.
 //!
 //! **Promises.** `unpromised` counts the free blocks (pending ones too: they come with the next generation)

@@ -75,7 +75,7 @@ impl Edit {
     /// holds those born at `recorded_until` or before.
     ///
     /// # Errors
-    /// As [`mapping`].
+    /// As [`mapping`](super::mapping::mapping).
     pub fn load(
         meta: &Meta,
         no: InodeNo,
