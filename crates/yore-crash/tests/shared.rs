@@ -288,6 +288,41 @@ fn put(content: &mut Vec<u8>, at: u64, data: &[u8]) {
     content[at..end].copy_from_slice(data);
 }
 
+/// A volume whose past was recorded before there were annals gets them before its first shared block, when
+/// the references of its past are still as many as its retained blocks. So they are counted right from then
+/// on, and the volume need not keep the first edition for ever.
+#[test]
+fn annals_begin_before_the_first_shared_block() {
+    let (device, volume) = volume(64 << 20, Edition::First);
+    let content = bytes(1 << 20, 5);
+    volume.write("f", &content).unwrap();
+    let named = |volume: &Volume, name| {
+        volume.view().take_snapshot(volume.view().root(), &NewSnapshot::named(name)).unwrap().number
+    };
+    let first = named(&volume, "first");
+    volume.write("f", bytes(1 << 20, 6)).unwrap();
+    volume.close().unwrap();
+
+    let volume = Volume::open(device.clone(), &options(Edition::Annals)).unwrap();
+    assert_eq!(volume.copy("f@first", "back").unwrap(), content.len() as u64);
+    volume.sync().unwrap();
+    assert_eq!(sound(&*device).counts.shared_blocks, 1 << 8);
+    let second = named(&volume, "second");
+    assert_eq!(second.0, first.0 + 2, "annals begin behind a number of their own");
+    volume.write("back", "other").unwrap();
+    volume.remove_file("f").unwrap();
+    volume.sync().unwrap();
+    sound(&*device);
+    assert_eq!(volume.read("back@second").unwrap(), content);
+    forget(&volume, &[first]);
+    volume.sync().unwrap();
+    sound(&*device);
+    assert_eq!(volume.read("back@second").unwrap(), content);
+    forget(&volume, &[second]);
+    volume.close().unwrap();
+    assert_eq!(sound(&*device).counts.history_data_blocks, 0);
+}
+
 /// Random sequences against full copies, with the checker as the judge of counts, in both editions of
 /// history.
 #[test]

@@ -131,6 +131,7 @@ fn may_share(store: &Arc<Store>, from: From) -> Result<bool> {
     if !in_blocks || (!store.meta.has_features(WriteFeatures::TABLES) && !store.meta.may_wait()) {
         return Ok(false);
     }
+    store.past.begin_annals_before_sharing(store)?;
     store.meta.extend(WriteFeatures::TABLES)?;
     Ok(true)
 }

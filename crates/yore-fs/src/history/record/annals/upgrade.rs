@@ -8,8 +8,8 @@ use yore_format::{GroupNo, WriteFeatures, EVENT_LIMIT};
 use yore_meta::Meta;
 
 impl Past {
-    /// Whether this volume is to have annals, and has none. One that has a past and shares blocks keeps its
-    /// first edition: nobody has counted the references of its past, which annals count.
+    /// Whether this volume is to have annals, and has none. One that has a past and shares blocks already
+    /// keeps its first edition: nobody has counted the references of its past, which annals count.
     pub(crate) fn wants_annals(&self, meta: &Meta) -> bool {
         let is_counted = self.roots.get().is_none() || !meta.has_features(WriteFeatures::TABLES);
         self.annals_from.load(Ordering::Acquire) == 0
@@ -38,6 +38,19 @@ impl Past {
     pub(crate) fn extend_for_annals(&self, meta: &Meta) -> Result<()> {
         match self.roots.get().is_none() && self.wants_annals(meta) {
             true => Ok(meta.extend(WriteFeatures::ANNALS)?),
+            false => Ok(()),
+        }
+    }
+
+    /// If a volume with a past is to have annals, they begin now: its first shared block is about to be made,
+    /// and until then the references of its past are as many as its retained blocks. The caller holds no
+    /// lock.
+    ///
+    /// # Errors
+    /// As [`Past::pass_number`].
+    pub(crate) fn begin_annals_before_sharing(&self, store: &Core) -> Result<()> {
+        match self.roots.get().is_some() && self.wants_annals(&store.meta) {
+            true => self.pass_number(store),
             false => Ok(()),
         }
     }
