@@ -176,8 +176,9 @@ LAYERS = {
         workload/resident workload/startup workload/stream workload/tree
         workload/history/back workload/history/changes workload/history/forget workload/history/large
         workload/history/live workload/history/mail workload/history/months workload/history/mounted
-        workload/history/scattered workload/history/takes workload/simulated
-        workload/history/beside workload/history/usual
+        workload/history/recorded workload/history/restored workload/history/scattered workload/history/takes
+        workload/simulated
+        workload/history/beside workload/history/cold workload/history/mixed workload/history/usual
         workload/history
         workload
         lib

@@ -142,7 +142,7 @@ pub enum BenchWhich {
         #[command(flatten)]
         size: HistorySize,
         /// Only these rows: take, meanwhile, behind, back, large, forget, postmark, metadata, diff,
-        /// scattered, mount, beside, usual
+        /// scattered, mount, beside, usual, restore, record, cold, tree, mixed
         #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
         parts: Vec<HistoryPart>,
         /// Rounds, each of which makes every measure with and without

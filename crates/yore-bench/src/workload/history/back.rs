@@ -5,21 +5,23 @@
 use super::run::{medians, Goal, Line, Run};
 use super::volume::Volume;
 use crate::report::Unit;
+use crate::target::LibraryTarget;
 use crate::workload::steps::{check, timed};
-use crate::{BenchError, Result, Target};
+use crate::{BenchError, Result, Target as _};
 use yore_fs::{EventNo, View};
 
 /// Bytes of the file.
-const BYTES: usize = 4096;
+pub(super) const BYTES: usize = 4096;
 /// How far back.
-const DISTANCES: [usize; 5] = [1, 10, 100, 1000, 10_000];
+pub(super) const DISTANCES: [usize; 5] = [1, 10, 100, 1000, 10_000];
 /// Turns in a round.
 const TURNS: usize = 20;
-const NAME: &str = "file";
+pub(super) const NAME: &str = "file";
 
 pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     let volume = Volume::make(run.options, run.dir, "back")?;
-    let events = write_versions(&volume, run.history.snapshots.max(1))?;
+    let events =
+        write_versions(&volume.target, run.history.snapshots.max(1), &mut || volume.snapshot(false))?;
     let line = |back: usize| {
         let versions = if back == 1 { "version" } else { "versions" };
         let measure = format!("opening and reading 4 KiB, {back} {versions} back / live");
@@ -52,8 +54,11 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
 }
 
 /// Versions 0, 1, …, each with a snapshot, and one more without.
-fn write_versions(volume: &Volume, count: usize) -> Result<Vec<EventNo>> {
-    let target = &volume.target;
+pub(super) fn write_versions(
+    target: &LibraryTarget,
+    count: usize,
+    snapshot: &mut dyn FnMut() -> Result<EventNo>,
+) -> Result<Vec<EventNo>> {
     let file = target.create(&target.root()?, NAME)?;
     let mut data = vec![0x59; BYTES];
     let mut events = Vec::with_capacity(count);
@@ -61,7 +66,7 @@ fn write_versions(volume: &Volume, count: usize) -> Result<Vec<EventNo>> {
         data[..8].copy_from_slice(&(version as u64).to_le_bytes());
         target.write_at(&file, 0, &data)?;
         if version < count {
-            events.push(volume.snapshot(false)?);
+            events.push(snapshot()?);
         }
     }
     target.sync()?;

@@ -3,8 +3,8 @@
 use super::run::{turns, Goal, Line, Run};
 use super::volume::Volume;
 use crate::report::Unit;
-use crate::workload::postmark::{Plan, PostMark, Run as Transactions, Step};
-use crate::{Result, Target as _};
+use crate::workload::postmark::{Plan, PostMark, Run as Transactions};
+use crate::{Result, Target};
 use std::time::{Duration, Instant};
 
 /// How often a snapshot is taken; the first one at once.
@@ -29,37 +29,39 @@ pub(super) fn speed(run: &Run<'_>) -> Result<Vec<Line>> {
     for round in run.rounds() {
         for side in turns(round?) {
             let volume = Volume::make(run.options, run.dir, "mail")?.with_dirs(options.directories)?;
-            let mut transactions = Transactions::new(&options, &plan, &volume.target, &volume.dirs);
-            transactions.all(&plan.pool)?;
-            volume.target.sync()?;
-            let seconds = match side {
-                0 => with_snapshots(run, &mut transactions, &volume, &plan.transactions)?,
-                _ => transactions.all(&plan.transactions)?,
+            let mut take = || match side {
+                0 => volume.snapshot(false).map(drop),
+                _ => Ok(()),
             };
-            line.samples[side].push(plan.transactions.len() as f64 / 2.0 / seconds);
-            drop(transactions);
+            let (target, dirs) = (&volume.target, &volume.dirs[..]);
+            let speed = transactions_a_second(run, (&options, &plan), (target, dirs), &mut take)?;
+            line.samples[side].push(speed);
             volume.end()?;
         }
     }
     Ok(vec![line])
 }
 
-/// Seconds for all steps, with a snapshot at each interval.
-fn with_snapshots(
+/// Creates PostMark's pool; then all its transactions under the clock, with a call of `take` at each
+/// interval.
+pub(super) fn transactions_a_second<T: Target>(
     run: &Run<'_>,
-    transactions: &mut Transactions<'_, crate::target::LibraryTarget>,
-    volume: &Volume,
-    steps: &[Step],
+    (options, plan): (&PostMark, &Plan),
+    (target, dirs): (&T, &[T::Dir]),
+    take: &mut dyn FnMut() -> Result<()>,
 ) -> Result<f64> {
+    let mut transactions = Transactions::new(options, plan, target, dirs);
+    transactions.all(&plan.pool)?;
+    target.sync()?;
     let start = Instant::now();
     let mut due = Duration::ZERO;
-    for steps in steps.chunks(UNWATCHED) {
+    for steps in plan.transactions.chunks(UNWATCHED) {
         if start.elapsed() >= due {
             run.options.check_stop()?;
-            volume.snapshot(false)?;
+            take()?;
             due += EVERY;
         }
         transactions.all(steps)?;
     }
-    Ok(start.elapsed().as_secs_f64())
+    Ok(plan.transactions.len() as f64 / 2.0 / start.elapsed().as_secs_f64())
 }

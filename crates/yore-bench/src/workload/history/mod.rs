@@ -19,16 +19,24 @@
 //! - `mounted`: a snapshot through a mount takes little more time than the request.
 //! - `beside`: a mount of the present is as fast with mounts of snapshots beside it.
 //! - `usual`: the cost of the policy of new volumes.
+//! - `restored`: a large file comes back in milliseconds, without its bytes being copied.
+//! - `recorded`: the bytes of history for one unlink or rename.
+//! - `cold`: how many requests a look back takes on a cold disk, and how long a whole tree.
+//! - `mixed`: a mount is hardly slower with snapshots, beside another file system that has them.
 
 mod back;
 mod beside;
 mod changes;
+mod cold;
 mod forget;
 mod large;
 mod live;
 mod mail;
+mod mixed;
 mod months;
 mod mounted;
+mod recorded;
+mod restored;
 mod run;
 mod scattered;
 mod takes;
@@ -53,7 +61,7 @@ impl History {
         let run = Run { history: self, options, dir: work.path(), cold };
         let mut notes = vec![
             "A ratio is how many times as good it is with a past as without; the median of the rounds' ratios. A goal is the \
-             least ratio, or the longest time with a past."
+             least ratio, or the most that the figure with a past may be."
                 .to_string(),
         ];
         let reads_cold = [HistoryPart::Large, HistoryPart::Scattered];
@@ -87,6 +95,21 @@ impl History {
                 HistoryPart::Usual => {
                     let (lines, note) = usual::measure(&run)?;
                     notes.extend(note);
+                    lines
+                }
+                HistoryPart::Restore => match restored::measure(&run)? {
+                    Ok(line) => vec![line],
+                    Err(why) => {
+                        notes.push(why);
+                        Vec::new()
+                    }
+                },
+                HistoryPart::Record => recorded::measure(&run)?,
+                HistoryPart::Cold => cold::requests(&run)?,
+                HistoryPart::Tree => vec![cold::tree(&run)?],
+                HistoryPart::Mixed => {
+                    let (lines, why) = mixed::measure(&run)?;
+                    notes.extend(why);
                     lines
                 }
                 HistoryPart::Beside => beside::measure(&run)?.unwrap_or_else(|why| {

@@ -38,6 +38,16 @@ pub enum HistoryPart {
     Beside,
     /// Work with the policy of new volumes.
     Usual,
+    /// Restoring a large file.
+    Restore,
+    /// Bytes of the medium for what ends.
+    Record,
+    /// Requests that a look back takes on a cold disk.
+    Cold,
+    /// A whole tree on a cold disk.
+    Tree,
+    /// Mounts with snapshots, beside another file system that has them.
+    Mixed,
 }
 
 impl HistoryPart {
@@ -118,8 +128,8 @@ pub(super) struct Run<'r> {
 pub(super) enum Goal {
     /// The ratio, at least.
     Ratio(f64),
-    /// The time with a past, at most.
-    Seconds(f64),
+    /// The figure with a past, at most.
+    Most(f64),
     /// Nothing was set.
     None,
 }
@@ -157,7 +167,7 @@ impl Line {
         let ratios = with.iter().zip(&without).filter_map(ratio).collect();
         let goal = match self.goal {
             Goal::Ratio(ratio) => Cell::new(vec![ratio]),
-            Goal::Seconds(seconds) => Cell::in_unit(vec![seconds], Unit::Seconds),
+            Goal::Most(most) => Cell::in_unit(vec![most], self.unit),
             Goal::None => Cell::new(Vec::new()),
         };
         let [with, without] = [with, without].map(|samples| Cell::in_unit(samples, self.unit));

@@ -11,7 +11,7 @@ use yore_fuse::{MountConfig, Session, UnmountHow};
 /// Bytes written at a time to an image that is not to be sparse.
 const PIECE: usize = 4 << 20;
 /// Files per directory of [`Volume::with_files`].
-const PER_DIRECTORY: usize = 1000;
+pub(super) const PER_DIRECTORY: usize = 1000;
 
 /// Unmounts, and waits for the end of the session.
 pub(super) fn unmount(session: Session) -> Result<()> {
