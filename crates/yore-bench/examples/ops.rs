@@ -7,6 +7,8 @@
 //! - `data_cache=256`, `metadata_cache=256` MiB of the library's caches (other file systems take what the
 //!   machine has),
 //! - `files=20000`, `directories=100`, `rounds=5`,
+//! - `snapshots=rename,unlink` a snapshot is taken before each of these phases (library only),
+//! - `edition=annals` how the volume records its history: `first` or `annals`,
 //! - `only=create,stat,rename,unlink,pairs,write,postmark` (`pairs` is create and unlink in turn; `write`
 //!   creates files of 2 KiB; `postmark` is PostMark's mix: 20,000 files of 500 bytes to 16 KiB in 400
 //!   directories, 100,000 transactions; `transactions=` sets another count).
@@ -24,7 +26,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{CreateOptions, Device, FileDevice, MemoryDevice};
 use yore_fs::{
-    Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, Node, Policy, RenameMode, View, WriteMode,
+    Caller, Edition, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Node, Policy,
+    RenameMode, View, WriteMode,
 };
 
 type Done = anyhow::Result<()>;
@@ -40,6 +43,7 @@ trait Fs {
     fn write_new(&mut self, dir: usize, name: &str, data: &[u8]) -> Done;
     fn append(&mut self, dir: usize, name: &str, data: &[u8]) -> Done;
     fn read(&mut self, dir: usize, name: &str, buffer: &mut [u8]) -> Done;
+    fn snapshot(&mut self) -> Done;
 }
 
 struct Library {
@@ -73,6 +77,7 @@ impl Library {
         let mount = MountOptions {
             data_cache: o.data_cache << 20,
             metadata_cache: o.metadata_cache << 20,
+            edition: o.edition,
             ..MountOptions::default()
         };
         let view = View::open(device, &mount)?;
@@ -138,6 +143,11 @@ impl Fs for Library {
     fn read(&mut self, dir: usize, name: &str, buffer: &mut [u8]) -> Done {
         let node = self.view.lookup(self.at(dir), name.as_bytes())?;
         std::hint::black_box(self.view.read(node.inode(), 0, buffer)?);
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Done {
+        self.view.take_snapshot(self.view.root(), &NewSnapshot::default())?;
         Ok(())
     }
 }
@@ -217,6 +227,10 @@ impl Fs for Mounted {
     fn read(&mut self, dir: usize, name: &str, buffer: &mut [u8]) -> Done {
         std::hint::black_box(rustix::io::read(self.open(dir, name, OFlags::RDONLY)?, buffer)?);
         Ok(())
+    }
+
+    fn snapshot(&mut self) -> Done {
+        anyhow::bail!("snapshots are taken in the library only")
     }
 }
 
@@ -351,6 +365,8 @@ struct Options {
     only: Vec<String>,
     data_cache: u64,
     metadata_cache: u64,
+    snapshots: Vec<String>,
+    edition: Edition,
 }
 
 fn options() -> anyhow::Result<Options> {
@@ -365,6 +381,8 @@ fn options() -> anyhow::Result<Options> {
         only: WORKLOADS.map(String::from).to_vec(),
         data_cache: 256,
         metadata_cache: 256,
+        snapshots: Vec::new(),
+        edition: MountOptions::default().edition,
     };
     let list = |value: &str| value.split(',').map(String::from).collect();
     for argument in std::env::args().skip(1) {
@@ -379,6 +397,9 @@ fn options() -> anyhow::Result<Options> {
             Some(("data_cache", v)) => o.data_cache = v.parse()?,
             Some(("metadata_cache", v)) => o.metadata_cache = v.parse()?,
             Some(("only", v)) => o.only = list(v),
+            Some(("snapshots", v)) => o.snapshots = list(v),
+            Some(("edition", "first")) => o.edition = Edition::First,
+            Some(("edition", "annals")) => o.edition = Edition::Annals,
             _ => anyhow::bail!("{argument:?}: see the head of ops.rs"),
         }
     }
@@ -396,11 +417,19 @@ fn round(fs: &mut dyn Fs, o: &Options, round: usize) -> anyhow::Result<Vec<Optio
         let calls = calls as f64;
         figures[at] = wants(w).then(|| (calls / wall.as_secs_f64(), cpu.as_secs_f64() / calls));
     };
+    let before = |fs: &mut dyn Fs, phase: &str| match o.snapshots.iter().any(|at| at == phase) {
+        true => fs.snapshot(),
+        false => Ok(()),
+    };
     fs.mkdirs(o.directories)?;
     if ["create", "stat", "rename", "unlink"].iter().any(|w| wants(w)) {
+        before(fs, "create")?;
         note("create", o.files, timed(|| phase_create(fs, &names))?);
+        before(fs, "stat")?;
         note("stat", o.files, timed(|| phase_stat(fs, &names))?);
+        before(fs, "rename")?;
         note("rename", o.files, timed(|| phase_rename(fs, &names))?);
+        before(fs, "unlink")?;
         note("unlink", o.files, timed(|| phase_unlink(fs, &names))?);
     }
     if wants("pairs") {
