@@ -215,6 +215,10 @@ fn shred_all(operands: &[Operand]) -> anyhow::Result<()> {
 const REMAINS: &str = "Parts of what is given up stay readable in the image or device until something else takes their place: contents, names, \
                        targets of links. --shred erases them, too.";
 
+/// And what `--shred` does not do either: copies share blocks with the file.
+const COPIES: &str =
+    "Copies of it are other files and keep all they have, also those that restore, undelete and cp made.";
+
 /// Asks the user.
 fn confirmed(operands: &[Operand], found: &[(Known, Vec<KnownFile>)], shred: bool) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -229,6 +233,7 @@ fn confirmed(operands: &[Operand], found: &[(Known, Vec<KnownFile>)], shred: boo
     if !shred {
         writeln!(error, "{REMAINS}")?;
     }
+    writeln!(error, "{COPIES}")?;
     write!(error, "Give up all of this history? Nothing brings it back. [y/N] ")?;
     error.flush()?;
     let mut answer = String::new();
