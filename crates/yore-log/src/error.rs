@@ -7,7 +7,7 @@
 
 use yore_device::DeviceError;
 
-use crate::Lsn;
+use crate::{LogOwner, Lsn};
 
 /// What went wrong, with which log, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +53,19 @@ pub enum LogError {
         device: String,
         /// The first block of the region.
         block: u64,
+    },
+
+    /// A stand-alone log belongs to another owner than the one who asks for it. Nothing was changed.
+    #[error("the log on {device} at block {block} belongs to {}, and was to be used for {}: name the log of this one, or make one for it elsewhere", shown(.found), shown(.wanted))]
+    Foreign {
+        /// The device, for people.
+        device: String,
+        /// The first block of the region.
+        block: u64,
+        /// Whose it is; `None`: nobody's.
+        found: Option<LogOwner>,
+        /// For whom it was to be used.
+        wanted: Option<LogOwner>,
     },
 
     /// The record does not fit in what is free now. Nothing was appended.
@@ -125,4 +138,8 @@ pub enum LogError {
         /// The last one found in the log.
         last: u64,
     },
+}
+
+fn shown(owner: &Option<LogOwner>) -> String {
+    owner.map_or_else(|| "nobody".into(), |owner| owner.to_string())
 }

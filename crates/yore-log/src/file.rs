@@ -16,10 +16,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use yore_device::{AlignedBuf, Device, BLOCK_SIZE};
 
-use crate::layout::{Anchor, ANCHOR_MAGIC, VERSION};
+use crate::layout::{Anchor, ANCHOR_MAGIC, OWNED_VERSION, VERSION};
 use crate::recover::damaged;
 use crate::ring::Ring;
-use crate::{recover, Log, LogError, LogId, Lsn, OwnedRecord, Position, Records, Region};
+use crate::{recover, Log, LogError, LogId, LogOwner, Lsn, OwnedRecord, Position, Records, Region};
 
 /// Blocks before the ring.
 const ANCHOR_BLOCKS: u64 = 2;
@@ -94,13 +94,26 @@ impl LogFile {
     /// # Errors
     /// [`LogError::BadRegion`] (two blocks more are needed than an embedded log needs), [`LogError::Device`].
     pub fn create(device: Arc<dyn Device>, region: Region) -> Result<LogFile, LogError> {
+        Self::create_for(device, region, None)
+    }
+
+    /// The same for an owner, who alone can mount it.
+    ///
+    /// # Errors
+    /// As [`LogFile::create`].
+    pub fn create_for(
+        device: Arc<dyn Device>,
+        region: Region,
+        owner: Option<LogOwner>,
+    ) -> Result<LogFile, LogError> {
+        let owner = owner.filter(LogOwner::is_any);
         let ring = ring_of(&device, region)?;
         crate::format(device.clone(), region)?;
         let id = LogId::random();
         let anchors = Anchors { device: device.clone(), first_block: region.first_block };
         let anchor = Anchor {
             magic: ANCHOR_MAGIC,
-            version: VERSION.into(),
+            version: if owner.is_some() { OWNED_VERSION } else { VERSION }.into(),
             crc: 0.into(),
             generation: 1.into(),
             log: id.0.into(),
@@ -108,21 +121,43 @@ impl LogFile {
             session: 0.into(),
             durable: 1.into(),
             oldest: Position::start(id).into(),
+            owner: owner.map_or([0; 16], |owner| owner.0),
         };
         anchors.write(anchor)?;
-        Self::mount(device, region)
+        Self::mount_for(device, region, owner)
     }
 
     /// Opens the log in the region, whether it was unmounted or crashed. The records that it keeps can then
     /// be read.
     ///
     /// # Errors
-    /// [`LogError::NotALog`]; [`LogError::Damaged`], [`LogError::UnknownVersion`]; [`LogError::BadRegion`],
-    /// [`LogError::Device`].
+    /// [`LogError::Foreign`] if it has an owner; [`LogError::NotALog`]; [`LogError::Damaged`],
+    /// [`LogError::UnknownVersion`]; [`LogError::BadRegion`], [`LogError::Device`].
     pub fn mount(device: Arc<dyn Device>, region: Region) -> Result<LogFile, LogError> {
+        Self::mount_for(device, region, None)
+    }
+
+    /// The same for the owner that it was made for.
+    ///
+    /// # Errors
+    /// As [`LogFile::mount`]; [`LogError::Foreign`] if it is another one's, or nobody's.
+    pub fn mount_for(
+        device: Arc<dyn Device>,
+        region: Region,
+        owner: Option<LogOwner>,
+    ) -> Result<LogFile, LogError> {
+        let owner = owner.filter(LogOwner::is_any);
         let ring = ring_of(&device, region)?;
         let anchors = Anchors { device: device.clone(), first_block: region.first_block };
         let mut anchor = anchors.read(ring.blocks)?;
+        if anchor.owner() != owner {
+            return Err(LogError::Foreign {
+                device: device.describe(),
+                block: region.first_block,
+                found: anchor.owner(),
+                wanted: owner,
+            });
+        }
         let id = LogId(anchor.log.get());
         let end = recover(device.clone(), ring, id, anchor.oldest.into())?.end()?;
         if end.position.sequence < anchor.durable.get() {
@@ -137,6 +172,11 @@ impl LogFile {
         let log = Log::open(device, ring, id, session, end)?;
         anchors.write(anchor)?;
         Ok(LogFile { log, anchors, last: Mutex::new(anchor) })
+    }
+
+    /// For whom it was made.
+    pub fn owner(&self) -> Option<LogOwner> {
+        self.last.lock().owner()
     }
 
     /// Appends a record made of `parts` and gives its number. Durable after a force.

@@ -13,7 +13,7 @@ use yore_device::BLOCK_SIZE;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{LogId, Lsn, Record};
+use crate::{LogId, LogOwner, Lsn, Record};
 
 /// First bytes of a batch.
 pub(crate) const BATCH_MAGIC: [u8; 8] = *b"YORE\x89LB\n";
@@ -21,6 +21,8 @@ pub(crate) const BATCH_MAGIC: [u8; 8] = *b"YORE\x89LB\n";
 pub(crate) const ANCHOR_MAGIC: [u8; 8] = *b"YORE\x89LA\n";
 /// The version of the format.
 pub(crate) const VERSION: u32 = 1;
+/// The version of an anchor that says whose the log is.
+pub(crate) const OWNED_VERSION: u32 = 2;
 /// Bytes of the header of a batch.
 pub(crate) const BATCH_HEADER_BYTES: usize = size_of::<BatchHeader>();
 /// Bytes of the header of a record. Each record takes them beside its contents, rounded up to a multiple
@@ -99,7 +101,7 @@ pub(crate) struct RawPosition {
 pub(crate) struct Anchor {
     /// [`ANCHOR_MAGIC`].
     pub magic: [u8; 8],
-    /// [`VERSION`].
+    /// [`VERSION`], or [`OWNED_VERSION`] with an owner.
     pub version: U32,
     /// crc32c of the block with this field as zero.
     pub crc: U32,
@@ -115,6 +117,8 @@ pub(crate) struct Anchor {
     pub durable: U64,
     /// Position of the oldest record kept.
     pub oldest: RawPosition,
+    /// Whose log it is; zeros: nobody's.
+    pub owner: [u8; 16],
 }
 
 /// crc32c of `bytes` with the four at `at` taken as zero.
@@ -324,11 +328,18 @@ impl Anchor {
         if anchor.magic != ANCHOR_MAGIC || anchor.crc.get() != crc {
             return Ok(None);
         }
-        match anchor.version.get() {
-            VERSION if rest.iter().all(|&byte| byte == 0) => Ok(Some(anchor)),
-            VERSION => Ok(None),
-            other => Err(other),
+        let version = anchor.version.get();
+        if !(VERSION..=OWNED_VERSION).contains(&version) {
+            return Err(version);
         }
+        let is_whole =
+            rest.iter().all(|&byte| byte == 0) && (version == OWNED_VERSION || anchor.owner().is_none());
+        Ok(is_whole.then_some(anchor))
+    }
+
+    /// Whose log it is.
+    pub fn owner(&self) -> Option<LogOwner> {
+        Some(LogOwner(self.owner)).filter(LogOwner::is_any)
     }
 
     /// Stores it in `block`, with its checksum.

@@ -103,4 +103,4 @@ pub use log::Log;
 pub use read::Records;
 pub use recover::{recover, End, Recovered};
 pub use ring::format;
-pub use types::{LogId, Lsn, OwnedRecord, Record, Region, REGION_BLOCKS_MAX, REGION_BLOCKS_MIN};
+pub use types::{LogId, LogOwner, Lsn, OwnedRecord, Record, Region, REGION_BLOCKS_MAX, REGION_BLOCKS_MIN};

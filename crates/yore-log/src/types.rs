@@ -42,6 +42,33 @@ impl LogId {
     }
 }
 
+/// Who uses a stand-alone log: the uuid of a volume whose log lies on another device, for example. Zeros are
+/// nobody.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LogOwner(pub [u8; 16]);
+
+impl LogOwner {
+    pub(crate) fn is_any(&self) -> bool {
+        self.0 != [0; 16]
+    }
+}
+
+impl fmt::Display for LogOwner {
+    /// As a uuid.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            write!(f, "{}{byte:02x}", if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LogOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LogOwner({self})")
+    }
+}
+
 /// The number of a record (log sequence number): the first record of a log is 1, and each gets the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);

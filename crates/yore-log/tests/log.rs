@@ -9,7 +9,8 @@ use common::{contents, Random};
 use yore_device::simulated::{Fault, SimulatedDevice};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_log::{
-    format, recover, End, Log, LogError, LogFile, LogId, Lsn, OwnedRecord, Position, Region, BATCH_BYTES_MAX,
+    format, recover, End, Log, LogError, LogFile, LogId, LogOwner, Lsn, OwnedRecord, Position, Region,
+    BATCH_BYTES_MAX,
 };
 
 const ID: LogId = LogId(77);
@@ -284,6 +285,32 @@ fn a_log_file_is_mounted_and_unmounted() {
     assert_eq!(log.append_sync(&[b"on"]).unwrap(), Lsn(next));
     let other = Region { blocks: 29, ..region };
     assert!(matches!(LogFile::mount(device, other), Err(LogError::NotALog { .. })));
+}
+
+/// A log is mounted for the owner that it was made for and for nobody else, so two volumes cannot share one.
+/// The refusal changes nothing.
+#[test]
+fn a_log_file_has_one_owner() {
+    let device = memory(40);
+    let region = Region { first_block: 3, blocks: 30 };
+    let (ours, theirs) = (LogOwner([7; 16]), LogOwner([8; 16]));
+    let mount = |owner| LogFile::mount_for(device.clone(), region, owner);
+    let log = LogFile::create_for(device.clone(), region, Some(ours)).unwrap();
+    assert_eq!(log.append_sync(&[b"ours"]).unwrap(), Lsn(1));
+    log.trim(Lsn(1)).unwrap();
+    log.unmount().unwrap();
+    for wanted in [Some(theirs), None] {
+        let refused = mount(wanted).unwrap_err();
+        assert!(matches!(&refused, LogError::Foreign { found, .. } if *found == Some(ours)), "{refused}");
+        assert!(refused.to_string().contains("07070707-0707-0707-0707-070707070707"), "{refused}");
+    }
+    let log = mount(Some(ours)).unwrap();
+    assert_eq!((log.owner(), log.read(Lsn(1)).unwrap().contents), (Some(ours), b"ours".to_vec()));
+    drop(log);
+    // Made anew it is nobody's, and no owner's.
+    LogFile::create(device.clone(), region).unwrap().unmount().unwrap();
+    assert!(matches!(mount(Some(ours)), Err(LogError::Foreign { found: None, .. })));
+    assert_eq!(mount(Some(LogOwner([0; 16]))).unwrap().owner(), None, "zeros are nobody");
 }
 
 /// A log that is full can be mounted again and again, and trimmed.

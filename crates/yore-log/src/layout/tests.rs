@@ -50,7 +50,7 @@ fn tables_are_the_structs() {
         sequence, number, previous, block);
     compare!("Log record header", RecordHeader: number, time, length, reserved);
     compare!("Log position", RawPosition: number, sequence, block, chain);
-    compare!("Log anchor", Anchor: magic, version, crc, generation, log, blocks, session, durable, oldest);
+    compare!("Log anchor", Anchor: magic, version, crc, generation, log, blocks, session, durable, oldest, owner);
 }
 
 #[test]
@@ -65,6 +65,7 @@ fn values_are_the_values() {
         format!("`{}`", escape(BATCH_MAGIC)),
         format!("`{}`", escape(ANCHOR_MAGIC)),
         format!("version {VERSION}"),
+        format!("version {OWNED_VERSION}"),
         format!("at most {BATCH_BYTES_MAX} bytes"),
         format!("{} to {} blocks", crate::REGION_BLOCKS_MIN, crate::REGION_BLOCKS_MAX),
     ] {
