@@ -72,7 +72,7 @@ LAYERS = {
         error pool
         buffer
         device
-        file/failure file/host memory simulated/state wrapped
+        file/failure file/host memory runs simulated/state wrapped
         file/lock file/ring
         file/device
         file/open
@@ -147,6 +147,7 @@ LAYERS = {
     """,
     "yore-meta": """
         error mutation
+        base/late
         base/medium base/ledger base/features base/freed base/gate base/limits base/progress
         base cache
         zones/slots zones/header zones/zone

@@ -34,8 +34,11 @@ use crate::orphan::Orphans;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use yore_format::layout::GROUP_BLOCKS;
-use yore_format::{EventNo, GroupNo, Incarnation, InodeNo};
+use yore_format::{EventNo, GroupNo, Incarnation, InodeNo, BLOCK_SIZE};
 use yore_meta::{Meta, Reclaimer, Reserved, ReservedInode};
+
+/// What part of the cache for data may be late.
+const LATE_SHARE: u64 = 8;
 
 /// The parts of an open volume.
 pub struct Core {
@@ -78,6 +81,7 @@ impl Core {
     pub fn new(meta: Arc<Meta>, options: CoreOptions) -> Core {
         let CoreOptions { read_only, access_times, data_cache } = options;
         let alloc = Arc::new(Alloc::new(&meta));
+        meta.set_late_most((data_cache / LATE_SHARE / BLOCK_SIZE as u64) as usize);
         let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
         meta.set_reclaimer(Arc::downgrade(&reclaimer));
         Core {

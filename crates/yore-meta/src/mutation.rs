@@ -50,6 +50,12 @@ pub enum Mutation {
     CountLoweredTwice,
     /// A block that was shared until this generation is written over before the generation is complete.
     LoweredForgotten,
+    /// A flush leaves late data where it is (L2).
+    LateLeftOut,
+    /// Late data is written behind the flush that was to cover it (L2).
+    LateBehindFlush,
+    /// What is late of a block comes over newer bytes (L3).
+    LateOverwritten,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

@@ -9,6 +9,7 @@
 pub(crate) mod features;
 pub(crate) mod freed;
 pub(crate) mod gate;
+pub(crate) mod late;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod medium;

@@ -7,6 +7,7 @@ mod resize;
 pub(crate) mod shred;
 
 use crate::base::freed::Reclaimer;
+use crate::base::late::Late;
 use crate::base::ledger::Totals;
 use crate::base::progress::StopAtPanic;
 use crate::base::Base;
@@ -33,6 +34,8 @@ pub struct Meta {
     rooms: Rooms,
     space: Space,
     writer: Writer,
+    /// The device that everybody uses, with the data that the one below gets later.
+    late: Arc<Late>,
     /// What the superblock counts.
     pub totals: Arc<Totals>,
     /// What replay left for the store to do.
@@ -369,6 +372,48 @@ impl Meta {
     /// The error that stopped writing, now or earlier; the volume is then left as its last generation says.
     pub fn close(&self) -> Result<()> {
         self.writer.close(&self.rooms)
+    }
+}
+
+/// Late data: file data that the device gets later ([`crate::base::late`]).
+impl Meta {
+    /// Sets the most blocks of file data that may be late; never more than 8 MiB of them.
+    pub fn set_late_most(&self, blocks: usize) {
+        self.late.set_most(blocks);
+    }
+
+    /// Whether so many more blocks may be late now, unless others come first.
+    pub fn has_late_room(&self, blocks: usize) -> bool {
+        self.late.has_room(blocks)
+    }
+
+    /// Whether so much is late that the background should write it.
+    pub fn late_presses(&self) -> bool {
+        self.late.is_pressing()
+    }
+
+    /// Accepts blocks of file data, each under its number, as if they were written: reads see them, and each
+    /// flush of the device makes them durable. False if too much is late already: then it has accepted
+    /// nothing, and the caller writes.
+    ///
+    /// # Errors
+    /// The error of writing late data, now or earlier. It stops all writing to the volume (R16).
+    pub fn write_later(&self, blocks: &[(u64, &SharedBuf)]) -> Result<bool> {
+        self.late.accept(blocks).map_err(|e| {
+            self.stop(MetaError::Device(e.clone()));
+            e.into()
+        })
+    }
+
+    /// Writes some of what is late, if there is any. Returns whether there was. For a thread in the
+    /// background.
+    ///
+    /// # Errors
+    /// As [`Meta::write_later`].
+    pub fn write_late(&self) -> Result<bool> {
+        // After a panic nobody knows what is on the medium.
+        let _stop = self.stop_at_panic("writing late data");
+        self.late.write_some().inspect_err(|e| self.stop(e.clone()))
     }
 }
 

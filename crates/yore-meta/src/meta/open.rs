@@ -15,6 +15,7 @@
 //! was ever under way.
 
 use super::Meta;
+use crate::base::late::Late;
 use crate::base::limits::{check_counts, check_mounts};
 use crate::base::medium::Medium;
 use crate::base::Base;
@@ -60,7 +61,8 @@ impl Meta {
             check_counts(&found)?;
         }
         let recorded = found.engine;
-        let meta = Arc::new(Meta::assemble(device, &options, engine, found, slot, newest));
+        let late = Arc::new(Late::new(device));
+        let meta = Arc::new(Meta::assemble(late, &options, engine, found, slot, newest));
         let blocks = &meta.rooms.blocks;
         blocks.zones.table.load_roots(&blocks.base)?;
         // Only this engine has a log. Behind the position in a superblock of another engine there is nothing.
@@ -124,7 +126,7 @@ impl Meta {
 
     /// `newest` is the newest generation found: the volume's own first one is two beyond (R5).
     fn assemble(
-        device: Arc<dyn Device>,
+        late: Arc<Late>,
         options: &MetaOptions,
         engine: Engine,
         found: Superblock,
@@ -133,10 +135,10 @@ impl Meta {
     ) -> Meta {
         let first = Generation(newest.0.saturating_add(2));
         let writer = Writer::new(found.clone(), slot, options.commit_interval);
-        let base = Base::new(Medium::new(device, found, engine), first, options.read_only);
+        let base = Base::new(Medium::new(late.clone(), found, engine), first, options.read_only);
         let totals = base.ledger.totals().clone();
         let rooms = Rooms { blocks: Blocks::new(base, options.cache_bytes), log: Intent::default() };
-        Meta { rooms, space: Space::new(), writer, totals, recovered: Mutex::default() }
+        Meta { rooms, space: Space::new(), writer, late, totals, recovered: Mutex::default() }
     }
 }
 
