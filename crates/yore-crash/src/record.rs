@@ -223,6 +223,11 @@ impl<'a> Run<'a> {
             self.device.mark(mark(0, number, false));
             let result = self.runner.step(&op);
             self.device.mark(mark(0, number, true));
+            // Where the thread in the background might come.
+            if number % 3 == 1 {
+                let late = self.runner.subject.view().write_late();
+                late.map_err(|error| Wrong::new("result", format!("late data: {error}")))?;
+            }
             let effects =
                 result.map_err(|error| Wrong::new("result", format!("operation {number}: {error}")))?;
             self.history.push(op, effects, self.runner.model.clone());

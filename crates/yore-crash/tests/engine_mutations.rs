@@ -1,8 +1,8 @@
 //! The crash tests work: they find an engine that is wrong in one way, within a bounded number of states.
 //! This needs the feature `mutations`. Errors that a device in between can imitate are in `mutations.rs`.
 //!
-//! Two switches are not in the list: docs/TESTING.md says why no crash shows them, and which other test finds
-//! one of them.
+//! Three switches are not in the list: docs/TESTING.md says why no crash shows them, and which other tests
+//! find two of them.
 //!
 //! The switches affect the whole process, so this is one test, and alone in its file.
 
@@ -65,6 +65,9 @@ fn a_wrong_engine_is_found() {
         (Mutation::CountNotRaised, ""),
         (Mutation::CountLoweredTwice, ""),
         (Mutation::LoweredForgotten, ""),
+        // Late data.
+        (Mutation::LateLeftOut, "[past]"),
+        (Mutation::LateBehindFlush, "[past]"),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

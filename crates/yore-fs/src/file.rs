@@ -66,7 +66,7 @@ mod tests;
 
 pub(crate) use clone::{clone_step, is_in_blocks, make_tables, prepare_clone, Cloned, Source};
 pub(crate) use flush::{flush_file, is_written};
-pub(crate) use group::{flush_all, flush_among_others};
+pub(crate) use group::{flush_all, flush_late};
 pub(crate) use history::{History, Room};
 pub(crate) use hole::fallocate;
 pub(crate) use logged::{make_ready, restore};

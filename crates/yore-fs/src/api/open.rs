@@ -165,6 +165,16 @@ impl View {
         self.store().statfs(self.behalf())
     }
 
+    /// Has the device get some of the data that it is to get later: of files that changed after an event had
+    /// seen data of them that was only in memory. Returns whether there was any. A thread does that in the
+    /// background; this is for tests that decide when.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Stopped`].
+    pub fn write_late(&self) -> Result<bool> {
+        Ok(self.live()?.meta.write_late()?)
+    }
+
     /// Puts everything that was done before on the medium before it returns.
     ///
     /// # Errors

@@ -20,10 +20,9 @@
 use super::batch::{collect, Batch, Destination, Pass, Segment};
 use super::extents::{self, finish_doomed};
 use super::history::History;
-use super::map::{map_block, pages_for, PAGE};
+use super::map::{map_block, pages_for};
 use super::noted;
 use crate::Result;
-use std::io::IoSlice;
 use std::sync::Arc;
 use yore_core::alloc::{PinnedGroups, Run};
 use yore_core::btree::Pins;
@@ -31,7 +30,7 @@ use yore_core::extent::Edit;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::pages::Bytes;
 use yore_core::Core;
-use yore_device::{AlignedBuf, WriteRequest};
+use yore_device::write_blocks;
 use yore_format::{BlockNo, Corruption, INLINE_BYTES};
 use yore_meta::{MetaError, Reserved};
 
@@ -39,10 +38,15 @@ use yore_meta::{MetaError, Reserved};
 const GROWTH: usize = 8;
 /// Pieces that one Op enters.
 const PIECES: usize = 16;
-/// Pages of the longest request: 4 MiB. The host splits it into pieces that are under way at once.
-const REQUEST: usize = 1024;
-/// A run with more pages than this has its own request; shorter runs go to the device together.
-const RUN_LONG: usize = 64;
+
+/// When the device gets what is written back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// Before the call goes on.
+    Now,
+    /// As late data, as far as there is room for that; else at once.
+    Later,
+}
 
 /// Written data that one Op has to enter.
 enum Piece {
@@ -146,11 +150,11 @@ pub(super) fn note_failed(store: &Core, cell: &InodeCell, error: &crate::Error) 
 
 /// One pass over the file. The caller holds io.
 pub(super) fn flush_locked(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
-    flush_to(store, cell, u64::MAX)
+    flush_to(store, cell, u64::MAX, When::Now)
 }
 
 /// As [`flush_locked`], for the bytes before `size`, as far as the file has them.
-pub(super) fn flush_to(store: &impl History, cell: &Arc<InodeCell>, size: u64) -> Result<()> {
+pub(super) fn flush_to(store: &impl History, cell: &Arc<InodeCell>, size: u64, when: When) -> Result<()> {
     finish_doomed(store, cell)?;
     if flush_small(store, cell)? {
         return Ok(());
@@ -165,7 +169,7 @@ pub(super) fn flush_to(store: &impl History, cell: &Arc<InodeCell>, size: u64) -
         }
         next = batch.next;
         let mut parts = [Part::new(cell, batch)];
-        write_parts(store, &mut parts);
+        write_parts(store, &mut parts, when);
         let [part] = parts;
         part.result?;
     }
@@ -206,7 +210,7 @@ pub(super) fn flush_small(store: &Core, cell: &Arc<InodeCell>) -> Result<bool> {
 }
 
 /// Writes batches of files and enters them; each part has its own result. The caller holds io of these files.
-pub(super) fn write_parts(store: &impl History, parts: &mut [Part<'_>]) {
+pub(super) fn write_parts(store: &impl History, parts: &mut [Part<'_>], when: When) {
     let (mut placement, mut renewed) = (Placement::default(), 0);
     for part in parts.iter_mut() {
         if part.batch.is_in_place() {
@@ -219,7 +223,7 @@ pub(super) fn write_parts(store: &impl History, parts: &mut [Part<'_>]) {
         }
     }
     let written = store.settle_renewed(renewed);
-    let written = written.and_then(|()| write_out(store, placement.writes));
+    let written = written.and_then(|()| put_out(store, &placement.writes, when));
     for part in parts {
         let Part { cell, batch, pieces, entered, result } = part;
         if result.is_ok() {
@@ -341,69 +345,27 @@ fn goal(
     Ok(own.or(last).unwrap_or_else(|| geometry.data_start(near)))
 }
 
-/// Writes pages to their blocks, with one request for what lies together. An error stops all writing to the
-/// volume (R16), also in this way: callers that write many files go on to the next when one fails.
-fn write_out(store: &Core, mut writes: Writes<'_>) -> Result<()> {
+/// Puts pages into their blocks: at once, or in a while if there is room for that.
+fn put_out(store: &Core, writes: &Writes<'_>, when: When) -> Result<()> {
     if writes.is_empty() {
         return Ok(());
     }
     store.check_writable()?;
-    writes.sort_unstable_by_key(|(start, _)| start.0);
-    let mut runs: Vec<(u64, Vec<&Bytes>)> = Vec::new();
+    let mut blocks: Vec<(u64, &Bytes)> = Vec::with_capacity(writes.len());
     for (start, pages) in writes {
-        for (page, block) in pages.iter().zip(start.0..) {
-            match runs.last_mut() {
-                Some((first, run)) if *first + run.len() as u64 == block && run.len() < REQUEST => {
-                    run.push(page);
-                }
-                _ => runs.push((block, vec![page])),
-            }
-        }
+        blocks.extend((start.0..).zip(pages.iter()));
+    }
+    if when == When::Later && store.meta.write_later(&blocks)? {
+        return Ok(());
     }
     // After a panic nobody knows which pages are on the medium.
     let _stop = store.meta.stop_at_panic("writing file data");
-    write_runs(store, &runs).map_err(|e| {
+    write_blocks(&**store.meta.device(), &mut blocks).map_err(|e| {
+        // An error stops all writing to the volume (R16), also in this way: callers that write many files go
+        // on to the next when one fails.
         store.meta.stop(MetaError::Device(e.clone()));
         e.into()
     })
-}
-
-fn write_runs(
-    store: &Core,
-    runs: &[(u64, Vec<&Bytes>)],
-) -> std::result::Result<(), yore_device::DeviceError> {
-    let device = store.meta.device();
-    let (long, short): (Vec<_>, Vec<_>) =
-        runs.iter().partition(|(_, pages)| pages.len() >= RUN_LONG || runs.len() == 1);
-    for (start, pages) in long {
-        let slices: Vec<IoSlice<'_>> = pages.iter().map(|p| IoSlice::new(p)).collect();
-        device.write_vectored_at(start * PAGE, &slices)?;
-    }
-    if short.is_empty() {
-        return Ok(());
-    }
-    // Each request of a batch is one piece of memory: copying some pages together costs little compared with
-    // waiting for each run.
-    let together: Vec<Option<AlignedBuf>> = short.iter().map(|(_, pages)| joined(pages)).collect();
-    let requests: Vec<WriteRequest<'_>> = short
-        .iter()
-        .zip(&together)
-        .map(|((start, pages), joined)| {
-            let data = joined.as_ref().map_or(&pages[0][..], |buf| &buf[..]);
-            WriteRequest { offset: start * PAGE, data }
-        })
-        .collect();
-    device.write_batch(&requests)
-}
-
-/// The bytes of several pages in one buffer; `None` if there is only one page.
-fn joined(pages: &[&Bytes]) -> Option<AlignedBuf> {
-    if pages.len() == 1 {
-        return None;
-    }
-    let mut buf = AlignedBuf::zeroed(pages.len());
-    buf.chunks_mut(PAGE as usize).zip(pages).for_each(|(to, page)| to.copy_from_slice(page));
-    Some(buf)
 }
 
 /// Notes that data was overwritten in place. The log keeps its bytes until the pass ends (F8).

@@ -7,7 +7,7 @@
 //! finished, is written back alone when the group is done and its locks are free ([`super::flush`]).
 
 use super::batch::{collect, Pass, BATCH};
-use super::flush::{finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part};
+use super::flush::{finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part, When};
 use super::history::History;
 use super::map::pages_for;
 use crate::Result;
@@ -18,6 +18,8 @@ use yore_core::locks::Locked;
 
 /// How many files are written back with one for which somebody waits.
 const AMONG: usize = 64;
+/// The most pages of one file that become late data together: 1 MiB.
+const LATE_MOST: usize = 256;
 
 /// What to do about files whose io somebody else has.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +60,24 @@ pub(crate) fn flush_among_others(store: &impl History, cell: &Arc<InodeCell>) ->
     flush_locked(store, cell)
 }
 
+/// Writes back a file whose version is about to be kept, and whose io the caller has. The blocks become late
+/// data ([`yore_meta::Meta::write_later`]), so the caller does not wait for the device. A file that has too
+/// much for that, and one that finds too much late already, is written back among others.
+///
+/// # Errors
+/// As [`flush_among_others`].
+pub(crate) fn flush_late(store: &impl History, cell: &Arc<InodeCell>) -> Result<()> {
+    let dirty = cell.state.read().data.cached().map_or(0, |pages| pages.dirty_count());
+    if dirty > LATE_MOST || !store.meta.has_late_room(dirty) {
+        return flush_among_others(store, cell);
+    }
+    flush_to(store, cell, u64::MAX, When::Later)?;
+    if store.meta.late_presses() {
+        store.files.wake_write_back();
+    }
+    Ok(())
+}
+
 /// Writes back some files in the background.
 ///
 /// # Errors
@@ -96,7 +116,7 @@ pub(super) fn in_groups(
         for cell in alone.drain(..) {
             let _io = cell.io.lock();
             let Some(size) = limit(cell) else { continue };
-            if let Err(e) = flush_to(store, cell, size) {
+            if let Err(e) = flush_to(store, cell, size, When::Now) {
                 note_failed(store, cell, &e);
                 result = result.and(Err(e));
             }
@@ -176,7 +196,7 @@ impl<'a> Group<'a> {
     }
 
     fn write(mut self, store: &impl History) -> Result<()> {
-        write_parts(store, &mut self.parts);
+        write_parts(store, &mut self.parts, When::Now);
         let mut result = Ok(());
         for (part, (_, pass)) in self.parts.iter().zip(&self.members) {
             let finished = part.result.clone().and_then(|()| finish_pass(store, part.cell, *pass));

@@ -425,7 +425,7 @@ fn the_log_lets_go_in_the_op_that_stores_the_size() {
             let pass = super::batch::Pass { end: pages_for(size as u64), size: size as u64 };
             let batch = super::batch::collect(&*store, cell, 0, pass).unwrap();
             let mut parts = [super::flush::Part::new(cell, batch)];
-            super::flush::write_parts(&*store, &mut parts);
+            super::flush::write_parts(&*store, &mut parts, super::flush::When::Now);
             let [part] = parts;
             part.result.unwrap();
             cell.state.write().touch_ctime();

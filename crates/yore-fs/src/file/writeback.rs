@@ -7,6 +7,7 @@ use crate::Result;
 use std::time::{Duration, Instant};
 use yore_core::datacache::FILES;
 use yore_core::inode::InodeCell;
+use yore_core::Core;
 
 /// How long data may stay dirty.
 const DIRTY_AGE: Duration = Duration::from_secs(5);
@@ -71,9 +72,9 @@ fn bring_home(store: &impl History) -> Result<()> {
 /// # Errors
 /// The first file's error, which its next fsync returns, too; the others are still tried.
 pub(crate) fn round(store: &impl History, stop: &dyn Fn() -> bool) -> Result<()> {
-    let mut result = Ok(());
+    let mut result = write_late(store, stop);
     if store.meta.notes_press() {
-        result = bring_home(store);
+        result = result.and(bring_home(store));
     }
     let (mut turn, end) = (0, store.files.next_turn());
     loop {
@@ -92,5 +93,13 @@ pub(crate) fn round(store: &impl History, stop: &dyn Fn() -> bool) -> Result<()>
         // Somebody else works on the busy files; the round waits for them only if writers wait.
         let busy = if store.files.pages.is_over() { Busy::Wait } else { Busy::Skip };
         result = result.and(group::write_back_many(store, &cells, busy));
+        // Callers whose data is to be late write for themselves if too much is.
+        result = result.and(write_late(store, stop));
     }
+}
+
+/// Writes what is late, unless writing has stopped: then nothing is written any more.
+fn write_late(store: &Core, stop: &dyn Fn() -> bool) -> Result<()> {
+    while store.check_writable().is_ok() && !stop() && store.meta.write_late()? {}
+    Ok(())
 }

@@ -6,7 +6,7 @@
 //! In most cases an Op of its own keeps the version ([`preserve`]), and the change follows. A call that has
 //! nothing to wait for keeps the version in the Op that changes the inode ([`before_change`]).
 
-use crate::file::{flush_among_others, is_written, History, Room};
+use crate::file::{flush_late, is_written, History, Room};
 use crate::history::exclude;
 use crate::history::record::{OldVersion, Prepared, VERSION_BLOCKS};
 use crate::history::versioning;
@@ -46,7 +46,7 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
         }
         let has_data = has_data(&cell.state.read());
         if has_data {
-            flush_among_others(store, cell)?;
+            flush_late(store, cell)?;
         }
         let near = store.near(cell.no);
         let reserved = match room {
