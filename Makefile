@@ -72,7 +72,7 @@ annals:
 mutations:
 	$(CARGO) clippy -p yore-crash -p yore-meta --features yore-crash/mutations --all-targets --locked -- -D warnings
 	$(CARGO) test --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
-		--test engine_mutations --test mutations --test intent
+		--test engine_mutations --test mutations --test intent --test late_data
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked

@@ -65,9 +65,9 @@ fn a_wrong_engine_is_found() {
         (Mutation::CountNotRaised, ""),
         (Mutation::CountLoweredTwice, ""),
         (Mutation::LoweredForgotten, ""),
-        // Late data.
-        (Mutation::LateLeftOut, "[past]"),
-        (Mutation::LateBehindFlush, "[past]"),
+        // Late data. The present has most blocks of a version, too, so either may be found wrong.
+        (Mutation::LateLeftOut, ""),
+        (Mutation::LateBehindFlush, ""),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

@@ -297,10 +297,6 @@ impl Late {
         if self.is_empty() {
             return Ok(());
         }
-        #[cfg(feature = "mutations")]
-        if crate::mutation::is(crate::mutation::Mutation::LateOverwritten) {
-            return Ok(());
-        }
         loop {
             let (mut waiting, mut some) = (Vec::new(), false);
             self.each_in(range.clone(), &mut |block, entry| {
@@ -329,6 +325,15 @@ impl Late {
                 self.settled.wait(&mut moved);
             }
         }
+    }
+
+    /// A range is about to be written, erased or discarded directly.
+    fn make_way(&self, range: Range<u64>) -> DeviceResult<()> {
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::LateOverwritten) {
+            return Ok(());
+        }
+        self.settle(range)
     }
 
     /// Calls `each` with the entries of a range, in ascending order.
@@ -424,19 +429,19 @@ impl Device for Late {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> DeviceResult<()> {
-        self.settle(blocks_of(offset, buf.len() as u64))?;
+        self.make_way(blocks_of(offset, buf.len() as u64))?;
         self.below.write_at(offset, buf)
     }
 
     fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> DeviceResult<()> {
-        self.settle(blocks_of(offset, bufs.iter().map(|buf| buf.len() as u64).sum()))?;
+        self.make_way(blocks_of(offset, bufs.iter().map(|buf| buf.len() as u64).sum()))?;
         self.below.write_vectored_at(offset, bufs)
     }
 
     fn write_batch(&self, writes: &[WriteRequest<'_>]) -> DeviceResult<()> {
         if !self.is_empty() {
             for write in writes {
-                self.settle(blocks_of(write.offset, write.data.len() as u64))?;
+                self.make_way(blocks_of(write.offset, write.data.len() as u64))?;
             }
         }
         self.below.write_batch(writes)
@@ -459,12 +464,12 @@ impl Device for Late {
     }
 
     fn erase(&self, offset: u64, len: u64) -> DeviceResult<()> {
-        self.settle(blocks_of(offset, len))?;
+        self.make_way(blocks_of(offset, len))?;
         self.below.erase(offset, len)
     }
 
     fn discard(&self, offset: u64, len: u64) -> DeviceResult<()> {
-        self.settle(blocks_of(offset, len))?;
+        self.make_way(blocks_of(offset, len))?;
         self.below.discard(offset, len)
     }
 }
