@@ -375,7 +375,7 @@ impl Meta {
     }
 }
 
-/// Late data: file data that the device gets later ([`crate::base::late`]).
+/// Late data: file data that the device gets later (`base/late.rs`).
 impl Meta {
     /// Sets the most blocks of file data that may be late; never more than 8 MiB of them.
     pub fn set_late_most(&self, blocks: usize) {
