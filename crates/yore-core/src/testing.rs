@@ -26,7 +26,18 @@ pub fn format(device: &dyn Device, log_blocks: u64) {
 pub struct Ground {
     /// Its metadata.
     pub meta: Arc<Meta>,
+    device: Arc<dyn Device>,
     group: GroupNo,
+}
+
+fn open(device: &Arc<dyn Device>) -> Arc<Meta> {
+    let options = MetaOptions {
+        read_only: false,
+        engine: None,
+        cache_bytes: 64 << 20,
+        commit_interval: Duration::from_secs(3600),
+    };
+    Meta::open(device.clone(), options).unwrap()
 }
 
 impl Ground {
@@ -35,13 +46,13 @@ impl Ground {
     pub fn new() -> Ground {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 27));
         format(&*device, yore_meta::default_log_blocks(4096));
-        let options = MetaOptions {
-            read_only: false,
-            engine: None,
-            cache_bytes: 64 << 20,
-            commit_interval: Duration::from_secs(3600),
-        };
-        Ground { meta: Meta::open(device, options).unwrap(), group: GroupNo(0) }
+        Ground { meta: open(&device), device, group: GroupNo(0) }
+    }
+
+    /// Closes the volume and opens it again, with nothing in memory.
+    pub fn reopen(&mut self) {
+        self.meta.close().unwrap();
+        self.meta = open(&self.device);
     }
 
     /// Reserves metadata blocks, and makes zones if need be.

@@ -55,6 +55,23 @@ impl Tree {
         }
     }
 
+    /// As [`Tree::prepare`], for replacing and removing cells with these keys only, which ascend and may lie
+    /// anywhere.
+    pub fn prepare_removals<K: AsRef<[u8]>>(&self, meta: &Meta, keys: &[K], pins: &mut Pins) -> Result<()> {
+        let mut keys = keys.iter().map(AsRef::as_ref).peekable();
+        while let Some(first) = keys.next().filter(|_| !self.is_empty()) {
+            let (frame, position) = self.leaf(meta, first, Side::Holding, Some(pins))?;
+            let mut here = 1;
+            while keys.next_if(|key| position.is_below_upper(key)).is_some() {
+                here += 1;
+            }
+            if here >= position.cells_that_count(NodeRef::new(&frame.read())) {
+                self.pin_neighbours(meta, &position, pins)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Keeps in memory the last `leaves` leaves and all above them, for [`Tree::free_last`].
     pub fn prepare_last(&self, meta: &Meta, leaves: usize, pins: &mut Pins) -> Result<()> {
         if self.is_empty() {

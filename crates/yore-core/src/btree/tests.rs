@@ -463,3 +463,43 @@ fn hints_lead_where_a_walk_does() {
         verify(&ground.meta, &tree, &expected);
     }
 }
+
+/// Promises that removals of keys that lie anywhere need nothing but what was kept in memory for them: leaves
+/// that become empty, first children, and whole branches among them.
+#[test]
+fn scattered_keys_are_removed_together() {
+    for seed in 1..5 {
+        let _seed = Seed(seed);
+        let (mut random, mut ground, mut tree) = (Random(seed), Ground::new(), tree());
+        let mut map = BTreeMap::new();
+        // Two cells a leaf, and several branches.
+        for k in 0..1500 {
+            let insert = |tree: &mut Tree, op: &mut Op<'_>| tree.insert(op, &key(k), &[5; 1900], BIRTH);
+            let _ = ground.change(&mut tree, (k, k), 1, insert);
+            map.insert(k, vec![5; 1900]);
+        }
+        while !map.is_empty() {
+            // From the front, a few at a time: the first branch becomes empty, and not the next.
+            let is_front = seed % 2 == 0;
+            let from = if is_front { 0 } else { random.below(1500) };
+            let step = if is_front { 1 } else { 1 + random.below(3) as usize };
+            let most = 1 + random.below(if is_front { 5 } else { 500 }) as usize;
+            let leaving: Vec<u64> = map.range(from..).step_by(step).take(most).map(|(k, _)| *k).collect();
+            let keys: Vec<_> = leaving.iter().map(|k| key(*k)).collect();
+            ground.reopen();
+            let reserved = ground.reserve(0);
+            let mut pins = Pins::new();
+            tree.prepare_removals(&ground.meta, &keys, &mut pins).unwrap();
+            let mut op = ground.meta.begin(reserved);
+            for (k, key) in leaving.iter().zip(&keys) {
+                let _ = tree.remove(&mut op, key);
+                map.remove(k);
+            }
+            drop(op);
+            if !is_front || map.len() % 10 == 0 {
+                verify(&ground.meta, &tree, &map);
+            }
+        }
+        assert!(tree.is_empty());
+    }
+}

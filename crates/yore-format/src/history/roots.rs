@@ -106,6 +106,15 @@ impl HistoryGrowth {
     }
 }
 
+impl std::ops::AddAssign for HistoryGrowth {
+    fn add_assign(&mut self, more: HistoryGrowth) {
+        self.data += more.data;
+        self.references += more.references;
+        self.nodes += more.nodes;
+        self.trees += more.trees;
+    }
+}
+
 /// What the annals count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnnalsCounts {

@@ -92,8 +92,8 @@ mod users;
 mod versions;
 
 pub(crate) use due::Due;
-pub(crate) use ended::Ended;
-pub(crate) use ends::EndsWalk;
+pub(crate) use ended::{Ended, EndedRow, LeavingRow};
+pub(crate) use ends::{EndedBatch, EndsWalk};
 pub(crate) use entry::PastEntry;
 pub(crate) use estimates::{Answer, Estimates, Most};
 pub use event::Event;

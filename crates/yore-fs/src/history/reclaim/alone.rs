@@ -12,9 +12,10 @@
 //! Op has ended; from then on, what the version shared with the inode in use, and with no version before it,
 //! belongs to that inode alone.
 
+use crate::history::record::LeavingRow;
 use crate::store::Store;
 use crate::{symlink, xattr, Error, InodeNo, Result};
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_core::alloc::{Gone, LetGo, PinnedGroups, Run};
@@ -56,13 +57,84 @@ pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version
     let removal = store.past.prepare_removal(store, no, version)?;
     let mut op = store.meta.begin(reserved);
     let removed = removal.apply(&mut op);
-    let blocks = alone.free(&mut op, removed);
+    let (blocks, growth) = alone.free(&mut op, removed);
+    retained::count(&mut op, growth);
     drop(op);
     if let Some(state) = state.as_mut().filter(|_| is_newest) {
         state.ask_recorded_anew();
     }
     store.versions.forget(no, version.inode.born);
     Ok(blocks)
+}
+
+/// Data blocks that one Op lets go of, from which on it takes no further version.
+const BLOCKS_OF_ROWS: u64 = 4096;
+
+/// Gives up facts of rows of one shard, in ascending order, with everything that the versions among them
+/// alone hold; no inode in use has the number of one of these. One Op has as many as hold few blocks. Returns
+/// the number of blocks freed.
+///
+/// Of two versions of one chain that follow each other, what both hold goes with the later one.
+///
+/// # Errors
+/// Damage and device errors. Some of the rows may have been given up.
+pub(crate) fn give_up_rows(store: &Arc<Store>, mut leaving: &[LeavingRow]) -> Result<u64> {
+    let mut blocks = 0;
+    while !leaving.is_empty() {
+        let (now, freed) = give_up_some_rows(store, leaving)?;
+        blocks += freed;
+        leaving = &leaving[now..];
+    }
+    Ok(blocks)
+}
+
+/// The same with the first of them. Returns how many.
+fn give_up_some_rows(store: &Arc<Store>, leaving: &[LeavingRow]) -> Result<(usize, u64)> {
+    let meta = &store.meta;
+    let mut groups = PinnedGroups::default();
+    let mut versions: Vec<(usize, Alone<'_>)> = Vec::new();
+    let mut latest: HashMap<InodeNo, usize> = HashMap::new();
+    let (mut count, mut blocks) = (0, 0);
+    for (i, LeavingRow { row, version_goes, .. }) in leaving.iter().enumerate() {
+        if blocks >= BLOCKS_OF_ROWS {
+            break;
+        }
+        count += 1;
+        let Some((no, version)) = row.version.as_ref().filter(|_| *version_goes) else { continue };
+        let mut alone = Alone::new(store, *no, version)?;
+        let before = latest.insert(*no, versions.len()).map(|at| &versions[at].1);
+        if let Some(before) = before.filter(|before| before.version.end == alone.from) {
+            alone = alone.since(before.from);
+        }
+        let later = store.past.version_after(meta, *no, version.end)?;
+        let later = later.filter(|later| later.inode.incarnation == version.inode.incarnation);
+        let later = later.as_ref().map(|later| &later.inode);
+        alone.content(later)?;
+        alone.attributes(later)?;
+        alone.prepare(&mut groups)?;
+        let (data, nodes) = alone.blocks();
+        blocks += data + nodes;
+        versions.push((i, alone));
+    }
+    let near = versions.first().map_or(InodeNo::ROOT, |(_, alone)| alone.no);
+    let reserved = store.reserve_freely(store.near(near), 0)?;
+    let removal = store.past.prepare_removal_of_rows(meta, &leaving[..count])?;
+    let (mut freed, mut growth) = (0, HistoryGrowth::default());
+    let mut op = meta.begin(reserved);
+    let removed = removal.apply(&mut op);
+    let mut states = Vec::with_capacity(versions.len());
+    for (i, alone) in versions {
+        states.push((alone.no, alone.version.inode.born));
+        let (of_version, grown) = alone.free(&mut op, removed[i]);
+        freed += of_version;
+        growth += grown;
+    }
+    retained::count(&mut op, growth);
+    drop(op);
+    for (no, born) in states {
+        store.versions.forget(no, born);
+    }
+    Ok((count, freed))
 }
 
 /// What one version holds and no other state of its chain.
@@ -233,8 +305,9 @@ impl<'s> Alone<'s> {
         Ok(())
     }
 
-    /// Called inside the Op whose change `removed` took the version away. Returns how many blocks this frees.
-    fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> u64 {
+    /// Called inside the Op whose change `removed` took the version away. Returns how many blocks this frees,
+    /// and by how much history grows, which the caller counts.
+    fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> (u64, HistoryGrowth) {
         let nodes = self.nodes.len() as u64;
         let mut last = removed;
         for node in self.nodes {
@@ -251,8 +324,8 @@ impl<'s> Alone<'s> {
             op.before(last, first);
         }
         let (data, references) = (gone.retained, gone.references);
-        retained::count(op, HistoryGrowth { data, references, nodes: -(nodes as i64), trees: 0 });
-        nodes + gone.freed
+        let growth = HistoryGrowth { data, references, nodes: -(nodes as i64), trees: 0 };
+        (nodes + gone.freed, growth)
     }
 }
 

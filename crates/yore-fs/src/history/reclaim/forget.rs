@@ -3,10 +3,10 @@
 //! An event that is to be forgotten becomes *dying*: nobody sees it any more. But it still counts among the
 //! events that cover an inode ([`crate::history::record`]), because the medium may not know yet that it is
 //! dying. Once the medium does, nothing more is kept for it (P5), and what only dying events have seen is
-//! given up, one version or name at a time, each in one Op with everything that it alone holds. When nothing
-//! of that is left, the event is *forgotten*: its row moves to a tree of its own and holds nothing. All this
-//! can stop at any point, even in a crash, and goes on where it stopped: what was given up is not found
-//! again.
+//! given up, with everything that it alone holds: rows of the annals together, several in one Op, and what is
+//! in the trees of the first edition, or of an inode in use, one version or name in each. When nothing of
+//! that is left, the event is *forgotten*: its row moves to a tree of its own and holds nothing. All this can
+//! stop at any point, even in a crash, and goes on where it stopped: what was given up is not found again.
 //!
 //! `needed.rs` tells what is needed, and `alone.rs`, with rule F1, what a version holds alone.
 //!
@@ -20,19 +20,19 @@
 //! directory, or of the volume, that next event has seen, too, unless something above was moved in between.
 //! Such leftovers are found when the later event is forgotten.
 
-use crate::history::reclaim::alone::give_up_version;
+use crate::history::reclaim::alone::{give_up_rows, give_up_version};
 use crate::history::reclaim::expunge;
 use crate::history::reclaim::needed::{has_one_name, Needed};
-use crate::history::record::{Ask, Ended, EndsWalk, Forgetting};
+use crate::history::record::{Ask, Ended, EndedBatch, EndedRow, EndsWalk, Forgetting, LeavingRow, PastEntry};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use yore_format::{EventNo, EventState, Inode, HISTORY_SHARDS};
+use yore_format::{EventNo, EventState, Inode, Version, HISTORY_SHARDS};
 
-/// Ends of versions and names looked up at a time.
-const BATCH: usize = 256;
+/// Ends of versions and names looked up at a time, and rows given up together.
+const BATCH: usize = 64;
 
 /// Marks events as dying, unless one of them must stay. Durable on return. [`finish`] does the rest.
 ///
@@ -118,20 +118,79 @@ impl Work<'_> {
         for (after, last) in spans {
             let mut walk = EndsWalk::of(after, last);
             let mut passed = 0;
-            while let Some(ended) = self.store.past.next_ended(&self.store.meta, &mut walk, BATCH)? {
-                for one in &ended {
-                    self.examine(one)?;
-                    self.so_far.examined += 1;
-                }
+            while let Some(batch) = self.store.past.next_batch(&self.store.meta, &mut walk, BATCH)? {
+                let is_full = match batch {
+                    EndedBatch::Ends(ended) => {
+                        for one in &ended {
+                            self.examine(one)?;
+                            self.so_far.examined += 1;
+                        }
+                        ended.len() >= BATCH
+                    }
+                    EndedBatch::Rows(rows) => {
+                        let is_full = rows.len() == BATCH;
+                        self.rows(rows)?;
+                        is_full
+                    }
+                };
                 progress.add(walk.passed().saturating_sub(passed));
                 passed = walk.passed().max(passed);
-                if ended.len() >= BATCH && ask(&self.so_far).is_break() {
+                if is_full && ask(&self.so_far).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
             progress.add(walk.passed().saturating_sub(passed));
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Gives up what nothing needs of rows of one shard, in ascending order. Rows of inodes that are in use
+    /// have an Op of their own: it must have their locks (F1). All others go together.
+    fn rows(&mut self, rows: Vec<EndedRow>) -> Result<()> {
+        let mut leaving: Vec<LeavingRow> = Vec::new();
+        for row in rows {
+            let facts = u64::from(row.version.is_some()) + u64::from(row.name.is_some());
+            self.so_far.examined += facts;
+            let version_goes = match &row.version {
+                Some((no, version)) => !self.needs_version(*no, version)?,
+                None => false,
+            };
+            let name_goes = match &row.name {
+                Some(name) => !self.needs_name(name)?,
+                None => false,
+            };
+            let of_inode = row.version.as_ref().filter(|_| version_goes);
+            let in_use = match of_inode.map(|(no, _)| self.store.cell(*no)) {
+                Some(Ok(_)) => of_inode,
+                Some(Err(Error::Stale)) | None => None,
+                Some(Err(e)) => return Err(e),
+            };
+            if let Some((no, version)) = in_use {
+                // Those before it in its chain go first: what they share with it goes with it.
+                if leaving.iter().any(|other| other.row.version.as_ref().is_some_and(|(of, _)| of == no)) {
+                    self.give_up_rows(&mut leaving)?;
+                }
+                self.so_far.given_up += 1;
+                self.so_far.blocks += give_up_version(self.store, *no, version)?;
+            }
+            if in_use.is_none() && (version_goes || name_goes) {
+                leaving.push(LeavingRow { row, version_goes, name_goes });
+            } else if let Some(name) = row.name.as_ref().filter(|_| name_goes) {
+                // The row is another one by now.
+                let ended = Ended { end: name.death, inode: name.directory, cookie: name.cookie };
+                self.store.past.remove_name(self.store, &ended, name.birth)?;
+                self.so_far.given_up += 1;
+            }
+        }
+        self.give_up_rows(&mut leaving)
+    }
+
+    fn give_up_rows(&mut self, leaving: &mut Vec<LeavingRow>) -> Result<()> {
+        self.so_far.blocks += give_up_rows(self.store, leaving)?;
+        let facts = |leaving: &LeavingRow| u64::from(leaving.version_goes) + u64::from(leaving.name_goes);
+        self.so_far.given_up += leaving.iter().map(facts).sum::<u64>();
+        leaving.clear();
+        Ok(())
     }
 
     /// Looks at what an event of a single file has seen: one version, and its name. False if it may have had
@@ -181,14 +240,23 @@ impl Work<'_> {
     /// Gives up a name if nothing needs it.
     fn name(&mut self, ended: &Ended) -> Result<Option<u64>> {
         let Some(name) = self.store.past.name_that_ended(&self.store.meta, ended)? else { return Ok(None) };
-        let birth = name.birth;
-        if self.needed.has_event(name.inode, birth, ended.end)
-            || self.needed.in_directory(ended.inode, birth, ended.end)?
-        {
+        if self.needs_name(&name)? {
             return Ok(None);
         }
-        self.store.past.remove_name(self.store, ended, birth)?;
+        self.store.past.remove_name(self.store, ended, name.birth)?;
         Ok(Some(0))
+    }
+
+    fn needs_name(&self, name: &PastEntry) -> Result<bool> {
+        let PastEntry { inode, directory, birth, death, .. } = *name;
+        Ok(self.needed.has_event(inode, birth, death) || self.needed.in_directory(directory, birth, death)?)
+    }
+
+    fn needs_version(&self, no: InodeNo, version: &Version) -> Result<bool> {
+        let is_needed = self.needed.version(no, version)?;
+        #[cfg(feature = "mutations")]
+        let is_needed = is_needed && !crate::mutation::is(crate::mutation::Mutation::ForgottenNeeded);
+        Ok(is_needed)
     }
 
     /// Gives up a version if nothing needs it, and returns the number of blocks freed.
@@ -196,10 +264,7 @@ impl Work<'_> {
         let store = self.store;
         let version = store.past.version(&store.meta, ended.inode, EventNo(ended.end.0 - 1))?;
         let Some(version) = version.filter(|version| version.end == ended.end) else { return Ok(None) };
-        let is_needed = self.needed.version(ended.inode, &version)?;
-        #[cfg(feature = "mutations")]
-        let is_needed = is_needed && !crate::mutation::is(crate::mutation::Mutation::ForgottenNeeded);
-        if is_needed {
+        if self.needs_version(ended.inode, &version)? {
             return Ok(None);
         }
         give_up_version(store, ended.inode, &version).map(Some)

@@ -32,6 +32,7 @@ mod index;
 mod names;
 mod recording;
 mod removal;
+mod rows_removal;
 mod states;
 #[cfg(test)]
 mod tests;
@@ -40,4 +41,5 @@ mod upgrade;
 
 pub(super) use recording::{AnnalsRecording, PreparedRows};
 pub(super) use removal::AnnalsRemoval;
+pub(super) use rows_removal::RowsRemoval;
 pub(super) use trees::Annals;

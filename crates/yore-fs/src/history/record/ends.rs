@@ -1,6 +1,6 @@
 //! The questions about ends: what ended in a span of numbers.
 
-use super::ended::Ended;
+use super::ended::{Ended, EndedRow};
 use super::entry::PastEntry;
 use super::past::Past;
 use crate::{InodeNo, Result};
@@ -53,7 +53,42 @@ impl EndsWalk {
     }
 }
 
+/// What ended, as whoever forgets finds it.
+pub(crate) enum EndedBatch {
+    /// In the first edition: when, and of what.
+    Ends(Vec<Ended>),
+    /// In the annals: whole rows of one shard, in order.
+    Rows(Vec<EndedRow>),
+}
+
 impl Past {
+    /// As [`Past::next_ended`], at most `most` rows of the annals.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn next_batch(
+        &self,
+        meta: &Meta,
+        walk: &mut EndsWalk,
+        most: usize,
+    ) -> Result<Option<EndedBatch>> {
+        while let (At::Annals(after), Some(annals)) = (walk.at, self.annals()) {
+            if walk.shard == HISTORY_SHARDS {
+                return Ok(None);
+            }
+            let (rows, next) = annals.ended_rows(meta, walk.shard, after, walk.last, most)?;
+            match next {
+                Some(last) => walk.at = At::Annals(last),
+                None => (walk.shard, walk.at) = (walk.shard + 1, EndsWalk::first(walk.after)),
+            }
+            if !rows.is_empty() {
+                return Ok(Some(EndedBatch::Rows(rows)));
+            }
+        }
+        // It may come to the annals, whose ends can be looked up one by one, too.
+        Ok(self.next_ended(meta, walk, most)?.map(EndedBatch::Ends))
+    }
+
     /// The next ends of a walk, at most `most` and one more, all of one shard. `None`: there are no more.
     ///
     /// # Errors

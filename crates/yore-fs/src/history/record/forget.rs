@@ -1,8 +1,8 @@
 //! What forgetting changes in the trees of the past ([`crate::history::reclaim::forget`] says when): the
 //! states of events, and versions and names that are given up.
 
-use super::annals::AnnalsRemoval;
-use super::ended::Ended;
+use super::annals::{AnnalsRemoval, RowsRemoval};
+use super::ended::{Ended, LeavingRow};
 use super::event::{held, held_until, row_features, until_text, Event};
 use super::first::FirstRemoval;
 use super::past::{Past, CELL_BLOCKS};
@@ -219,6 +219,19 @@ impl Past {
         };
         Removal(removal).apply(&mut meta.begin(reserved));
         Ok(())
+    }
+
+    /// Prepares giving up facts of rows, all of one shard and in ascending order; there is at least one.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn prepare_removal_of_rows(
+        &self,
+        meta: &Meta,
+        leaving: &[LeavingRow],
+    ) -> Result<RowsRemoval<'_>> {
+        let annals = self.annals().expect("rows were read from them");
+        annals.removal_of_rows(meta, leaving[0].row.shard, leaving)
     }
 
     /// Prepares giving up a version.

@@ -2,10 +2,10 @@
 
 use super::names::entry_of;
 use super::trees::Annals;
-use crate::history::record::ended::Ended;
+use crate::history::record::ended::{Ended, EndedRow};
 use crate::history::record::entry::PastEntry;
 use crate::Result;
-use yore_format::{AnnalsKey, AnnalsRow, EventNo, HistoryTree, HISTORY_SHARDS};
+use yore_format::{AnnalsKey, AnnalsRow, EventNo, HistoryTree, Version, HISTORY_SHARDS};
 use yore_meta::Meta;
 
 impl Annals<'_> {
@@ -20,7 +20,7 @@ impl Annals<'_> {
         most: usize,
     ) -> Result<(Vec<Ended>, Option<AnnalsKey>)> {
         let (mut found, mut is_last) = (Vec::new(), false);
-        let next = self.rows(meta, shard, after, &mut |row| {
+        let next = self.rows(meta, shard, after, &mut |_, row| {
             is_last = row.end > last;
             if is_last {
                 return false;
@@ -31,6 +31,33 @@ impl Annals<'_> {
             if let Some(name) = row.name.as_ref().filter(|_| !row.name_is_reclaimed) {
                 found.push(Ended { end: row.end, inode: name.directory, cookie: name.cookie });
             }
+            found.len() < most
+        })?;
+        Ok((found, next.filter(|_| !is_last)))
+    }
+
+    /// The rows of a shard behind this one that ended up to a number, in order, at most `most`. Returns the
+    /// last of them, if there may be more.
+    pub(crate) fn ended_rows(
+        self,
+        meta: &Meta,
+        shard: usize,
+        after: AnnalsKey,
+        last: EventNo,
+        most: usize,
+    ) -> Result<(Vec<EndedRow>, Option<AnnalsKey>)> {
+        let mut found: Vec<EndedRow> = Vec::new();
+        let mut is_last = false;
+        let next = self.rows(meta, shard, after, &mut |key, row| {
+            is_last = row.end > last;
+            if is_last {
+                return false;
+            }
+            let version = row.version.as_ref().map(|inode| {
+                let version = Version { end: row.end, inode: inode.clone().into_owned() };
+                (row.inode, version)
+            });
+            found.push(EndedRow { shard, key, version, name: entry_of(row) });
             found.len() < most
         })?;
         Ok((found, next.filter(|_| !is_last)))
@@ -47,7 +74,7 @@ impl Annals<'_> {
         each: &mut dyn FnMut(PastEntry),
     ) -> Result<Option<AnnalsKey>> {
         let mut met = 0;
-        self.rows(meta, shard, after, &mut |row| {
+        self.rows(meta, shard, after, &mut |_, row| {
             if let Some(entry) = entry_of(row) {
                 each(entry);
             }
@@ -81,13 +108,13 @@ impl Annals<'_> {
         meta: &Meta,
         shard: usize,
         after: AnnalsKey,
-        each: &mut dyn FnMut(&AnnalsRow<'_>) -> bool,
+        each: &mut dyn FnMut(AnnalsKey, &AnnalsRow<'_>) -> bool,
     ) -> Result<Option<AnnalsKey>> {
         let _shard = self.past.shards[shard].read();
         let (seed, mut last) = (&meta.found().hash_seed, None);
         self.past.tree(HistoryTree::Annals(shard)).scan(meta, &after.encode(), &mut |key, value| {
             let key = AnnalsKey::decode(key)?;
-            if key > after && !each(&AnnalsRow::decode(key.end, value, seed)?) {
+            if key > after && !each(key, &AnnalsRow::decode(key.end, value, seed)?) {
                 last = Some(key);
                 return Ok(false);
             }

@@ -1,0 +1,166 @@
+//! Removing facts of many rows of one shard in one Op.
+//!
+//! Whoever forgets reads rows in their order, so those that go lie in few leaves, and so do the keys of files
+//! that were made together. One Op with all of them changes each leaf, bitmap and root once instead of once
+//! for each fact.
+//!
+//! Each row is read again under the locks, so what was decided about it holds (A6): nobody else takes facts
+//! out of rows meanwhile, and a name that expunging lets begin later has another birth.
+
+use super::trees::{astray, Annals};
+use crate::history::record::ended::LeavingRow;
+use crate::history::record::past::Past;
+use crate::history::record::shard::Shard;
+use crate::history::record::slot::check_there;
+use crate::Result;
+use parking_lot::RwLockWriteGuard;
+use yore_core::btree::{LeafHints, Pins, Tree, TreeDelta};
+use yore_format::{AnnalsRow, HistoryTree, InodeIndexCell, NameIndexCell};
+use yore_meta::{Change, Meta, Op};
+
+/// Rows of a shard of which something is ready to be removed.
+pub(crate) struct RowsRemoval<'p> {
+    past: &'p Past,
+    shard: usize,
+    tree: Tree,
+    /// What is left of each row, in ascending order; `None`: nothing.
+    rows: Vec<([u8; 10], Option<Vec<u8>>)>,
+    /// The indexes with the keys that go.
+    inodes: (Tree, Vec<[u8; 11]>),
+    names: (Tree, Vec<[u8; 19]>),
+    // No row is to be seen without its key: the indexes are the last that others see.
+    _shard: RwLockWriteGuard<'p, Shard>,
+    _indexes: (RwLockWriteGuard<'p, LeafHints>, RwLockWriteGuard<'p, LeafHints>),
+    _pins: Pins,
+}
+
+impl<'p> Annals<'p> {
+    /// Prepares removing facts of rows, all of one shard and in ascending order.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn removal_of_rows(
+        self,
+        meta: &Meta,
+        shard: usize,
+        leaving: &[LeavingRow],
+    ) -> Result<RowsRemoval<'p>> {
+        let past = self.past;
+        let mut locked = past.shards[shard].write();
+        let mut indexes = (past.inode_index.write(), past.name_index.write());
+        let (mut rows, mut inodes, mut names) = (Vec::with_capacity(leaving.len()), Vec::new(), Vec::new());
+        for leaving in leaving {
+            let key = leaving.row.key;
+            let left = self.row(meta, shard, key, |row| left_of(leaving, &row))?.flatten();
+            let left = left.ok_or_else(|| astray(HistoryTree::Annals(shard), shard, key))?;
+            rows.push((key.encode(), left));
+            if let Some((no, _)) = leaving.row.version.as_ref().filter(|_| leaving.version_goes) {
+                inodes.push(InodeIndexCell::key(*no, key.end));
+            }
+            if let Some(name) = leaving.row.name.as_ref().filter(|_| leaving.name_goes) {
+                names.push(NameIndexCell::key(name.directory, name.cookie, key.end));
+            }
+        }
+        locked.clear_hints();
+        indexes.0.clear();
+        indexes.1.clear();
+        let mut pins = Pins::new();
+        let tree = past.tree(HistoryTree::Annals(shard));
+        let keys: Vec<_> = rows.iter().map(|(key, _)| key).collect();
+        tree.prepare_removals(meta, &keys, &mut pins)?;
+        let inodes = prepare_keys(meta, past.tree(HistoryTree::InodeIndex), inodes, &mut pins)?;
+        let names = prepare_keys(meta, past.tree(HistoryTree::NameIndex), names, &mut pins)?;
+        Ok(RowsRemoval {
+            past,
+            shard,
+            tree,
+            rows,
+            inodes,
+            names,
+            _shard: locked,
+            _indexes: indexes,
+            _pins: pins,
+        })
+    }
+}
+
+/// Sorts keys of an index that go, and keeps in memory what that changes.
+fn prepare_keys<K: AsRef<[u8]> + Ord>(
+    meta: &Meta,
+    tree: Tree,
+    mut keys: Vec<K>,
+    pins: &mut Pins,
+) -> Result<(Tree, Vec<K>)> {
+    keys.sort_unstable();
+    for key in &keys {
+        check_there(meta, &tree, key.as_ref())?;
+    }
+    tree.prepare_removals(meta, &keys, pins)?;
+    Ok((tree, keys))
+}
+
+/// What is left of a row: nothing, or a shorter value. `None`: it is another row.
+fn left_of(leaving: &LeavingRow, row: &AnnalsRow<'_>) -> Option<Option<Vec<u8>>> {
+    let LeavingRow { row: was, version_goes, name_goes } = leaving;
+    let version = row.version.as_ref().map(|inode| (row.inode, inode.born));
+    let name = row.name.as_ref().filter(|_| !row.name_is_reclaimed);
+    let named = name.map(|name| (name.directory, name.cookie, name.birth));
+    let is_it = version == was.version.as_ref().map(|(no, version)| (*no, version.inode.born))
+        && named == was.name.as_ref().map(|name| (name.directory, name.cookie, name.birth));
+    let stays = (version.is_some() && !version_goes, name.is_some() && !name_goes);
+    is_it.then(|| match stays {
+        (false, false) => None,
+        (false, true) => Some(row.clone().without_version().encode().to_vec()),
+        (true, _) => {
+            let name_is_reclaimed = row.name_is_reclaimed || *name_goes;
+            Some(AnnalsRow { name_is_reclaimed, ..row.clone() }.encode().to_vec())
+        }
+    })
+}
+
+impl RowsRemoval<'_> {
+    /// Changes the rows and their keys, inside an Op that needs no blocks. Returns the change of each row,
+    /// after which what it held may be freed.
+    pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Vec<Change> {
+        let which = HistoryTree::Annals(self.shard);
+        let mut changes = Vec::with_capacity(self.rows.len());
+        for (key, left) in &self.rows {
+            let before = self.tree;
+            let delta = match left {
+                Some(value) => self.tree.replace(op, key, value),
+                None => self.tree.remove(op, key),
+            };
+            store(self.past, op, which, (&before, &self.tree), &delta);
+            changes.push(delta.change);
+        }
+        remove_keys(self.past, op, HistoryTree::InodeIndex, &mut self.inodes);
+        remove_keys(self.past, op, HistoryTree::NameIndex, &mut self.names);
+        changes
+    }
+}
+
+fn remove_keys<K: AsRef<[u8]>>(
+    past: &Past,
+    op: &mut Op<'_>,
+    which: HistoryTree,
+    (tree, keys): &mut (Tree, Vec<K>),
+) {
+    for key in keys {
+        let before = *tree;
+        let delta = tree.remove(op, key.as_ref());
+        store(past, op, which, (&before, tree), &delta);
+    }
+}
+
+/// Stores the root of a tree and counts its nodes, where a change has changed these.
+fn store(
+    past: &Past,
+    op: &mut Op<'_>,
+    which: HistoryTree,
+    (before, after): (&Tree, &Tree),
+    delta: &TreeDelta,
+) {
+    if before != after || delta.nodes != 0 {
+        past.store(op, which, after, delta);
+    }
+}
