@@ -35,9 +35,10 @@
 //!
 //! `path.rs` has the position of a walk, `tree.rs` the root and the checks of a node; `read.rs` reads,
 //! `prepare.rs` is the half that can fail; inside an Op, `nodes.rs` finds and copies nodes, `shrink.rs`
-//! removes and merges, `change.rs` inserts, replaces and removes, and `hints.rs` remembers where cells went
+//! removes and merges, `change.rs` inserts, replaces and removes, `batch.rs` plans many inserts, and `hints.rs` remembers where cells went
 //! lately.
 
+mod batch;
 mod change;
 mod delta;
 mod hints;
@@ -50,6 +51,7 @@ mod shrink;
 mod tests;
 mod tree;
 
+pub use batch::BatchInsert;
 pub use delta::{TreeDelta, Unstored};
 pub use hints::{InsertPosition, LeafHints};
 pub use path::{Path, Pins};

@@ -503,3 +503,46 @@ fn scattered_keys_are_removed_together() {
         assert!(tree.is_empty());
     }
 }
+
+/// A batch takes exactly the blocks that its plan says, and leaves a sound tree with all cells.
+#[test]
+fn planned_inserts_take_what_the_plan_says() {
+    for seed in 0..12 {
+        let _seed = Seed(seed);
+        let (mut ground, mut random) = (Ground::new(), Random(seed));
+        let (mut tree, mut map, mut nodes) = (tree(), BTreeMap::new(), 0);
+        let keys = [400, 20_000, 1 << 40][random.below(3) as usize];
+        for batch in 0..120 {
+            let from = random.below(keys);
+            let mut cells = BTreeMap::new();
+            for i in 0..1 + random.below(128) {
+                let k = if seed % 2 == 0 { random.below(keys) } else { from + i };
+                if !map.contains_key(&k) {
+                    cells.insert(k, value(&mut random, 40));
+                }
+            }
+            map.extend(cells.clone());
+            let meta = ground.meta.clone();
+            let cells: Vec<_> = cells.into_iter().map(|(k, value)| (key(k).to_vec(), value)).collect();
+            let plan = tree.plan_inserts(&meta, cells.clone()).unwrap();
+            let blocks = plan.blocks();
+            let reserved = ground.reserve(blocks);
+            let mut op = meta.begin(reserved);
+            let delta = tree.insert_planned(&mut op, plan, BIRTH);
+            drop(op);
+            let grown = delta.map_or(0, |delta| delta.nodes);
+            assert_eq!(grown, blocks as i32);
+            nodes += grown;
+            assert_eq!(verify(&meta, &tree, &map).0, nodes);
+            if let Some(again) = cells.first().filter(|_| batch % 8 == 0) {
+                assert!(is_corruption(tree.plan_inserts(&meta, vec![again.clone()])), "the key is there");
+            }
+            // Leaves with room in all states, and trees that got smaller.
+            for k in map.keys().copied().filter(|_| random.below(5) == 0).collect::<Vec<_>>() {
+                let delta = ground.change(&mut tree, (k, k), 0, |tree, op| tree.remove(op, &key(k)));
+                nodes += delta.nodes;
+                map.remove(&k);
+            }
+        }
+    }
+}
