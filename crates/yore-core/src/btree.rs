@@ -35,8 +35,8 @@
 //!
 //! `path.rs` has the position of a walk, `tree.rs` the root and the checks of a node; `read.rs` reads,
 //! `prepare.rs` is the half that can fail; inside an Op, `nodes.rs` finds and copies nodes, `shrink.rs`
-//! removes and merges, `change.rs` inserts, replaces and removes, `batch.rs` plans many inserts, and `hints.rs` remembers where cells went
-//! lately.
+//! removes and merges, `change.rs` inserts, replaces and removes, `batch.rs` plans many inserts, and
+//! `hints.rs` remembers where cells went lately.
 
 mod batch;
 mod change;

@@ -30,7 +30,7 @@
 
 use crate::generate::{sequence, Profile};
 use crate::op::Op;
-use crate::past::{weave, weave_expunges};
+use crate::past::{weave, weave_expunges, weave_indexing};
 use crate::trial::Trial;
 use std::fmt;
 use std::str::FromStr;
@@ -118,6 +118,9 @@ impl Case {
         };
         if self.expunges {
             ops = weave_expunges(ops, self.seed, if self.is_by_number() { 1 } else { 6 });
+        }
+        if self.events && yore_fs::MountOptions::default().edition == yore_fs::Edition::Annals {
+            ops = weave_indexing(ops, self.seed, 5);
         }
         ops.truncate(count);
         ops

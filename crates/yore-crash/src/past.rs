@@ -72,6 +72,21 @@ pub fn weave_expunges(ops: Vec<Op>, seed: u64, one_in: u32) -> Vec<Op> {
     woven
 }
 
+/// Puts the indexing of a few rows of history into a sequence that takes snapshots: before one operation in
+/// `one_in`, once there is a snapshot.
+pub fn weave_indexing(ops: Vec<Op>, seed: u64, one_in: u32) -> Vec<Op> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0069_6e64_6578);
+    let (mut woven, mut taken) = (Vec::new(), false);
+    for op in ops {
+        if taken && random.random_range(0..one_in) == 0 {
+            woven.push(Op::Index { rows: random.random_range(1..24) });
+        }
+        taken |= matches!(op, Op::Snapshot { .. });
+        woven.push(op);
+    }
+    woven
+}
+
 /// The path under which an operation creates something, if it does.
 fn named_by(op: &Op) -> Option<Vec<Name>> {
     let (Op::Create { at, .. }

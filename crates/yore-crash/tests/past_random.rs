@@ -398,6 +398,11 @@ impl Run {
             if self.rolls_back && self.seen.len() > 2 && self.pick(12) == 0 {
                 self.roll_back();
             }
+            // Not drawn, so that a seed does the same with and without rows to index.
+            if self.log.len() % 10 == 3 {
+                let rows = self.log.len() as u64 * 7 % 70;
+                self.volume.view().index_history(rows).unwrap();
+            }
             match self.step() {
                 Err(e) if matches!(e.root(), Error::Corruption(_) | Error::NoSpace | Error::Device(_)) => {
                     panic!("{e}: {:#?}", &self.log[self.log.len().saturating_sub(8)..])

@@ -2,12 +2,13 @@
 //! split, and what each new node has. So it knows exactly how many blocks they need, and the Op only carries
 //! it out: there is one piece of code, and nothing that could come to another count.
 //!
-//! The plan is valid as long as nobody inserts or removes cells of the tree. It keeps in memory all nodes that
-//! change. Cells that are dead may be wiped meanwhile: the plan does not count on where cells lie in a node.
+//! The plan is valid as long as nobody inserts or removes cells of the tree. It keeps in memory all nodes
+//! that change. Cells that are dead may be wiped meanwhile: the plan does not count on where cells lie in a
+//! node.
 //!
 //! A node that cannot take its new cells keeps the first of all of them, and new nodes to its right get the
-//! others, about as many each and none fuller than nine tenths. Their cells in the parent are new cells of the
-//! parent, and so on up to the root.
+//! others, about as many each and none fuller than nine tenths. Their cells in the parent are new cells of
+//! the parent, and so on up to the root.
 
 use super::delta::{Links, TreeDelta};
 use super::nodes::{trim, with_node};

@@ -70,8 +70,8 @@ impl State {
                 effects.synced_all = *wait;
                 Expect::Done
             }
-            // The promises of the other snapshots do not change.
-            Op::Forget { .. } => Expect::Done,
+            // The promises of the other snapshots do not change, or of all.
+            Op::Forget { .. } | Op::Index { .. } => Expect::Done,
             // The present stays; the judge knows about the past.
             Op::Expunge { .. } => Expect::Done,
             Op::Fsync { target, data_only } => {

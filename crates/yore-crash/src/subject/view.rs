@@ -225,6 +225,14 @@ impl ViewSubject {
         self.give_up(left)
     }
 
+    fn index(&self, rows: u64) -> Result<Outcome, Error> {
+        match self.view.index_history(rows) {
+            Err(Error::NoSpace) => {} // They have none until there is some.
+            other => drop(other?),
+        }
+        Ok(Outcome::Done)
+    }
+
     fn give_up(&self, left: bool) -> Result<Outcome, Error> {
         if !left {
             match self.view.finish_forgetting(&mut |_| ControlFlow::Continue(())) {
@@ -306,6 +314,7 @@ impl Subject for ViewSubject {
             Op::Sync => self.view.sync().map(|()| Outcome::Done),
             Op::Snapshot { name, wait } => self.snapshot(name, *wait),
             Op::Forget { which, left } => self.forget(*which, *left),
+            Op::Index { rows } => self.index(*rows),
             Op::Expunge { path, which, left } => self.expunge(path, *which, *left),
             Op::Hold { target, slot } => self.hold(target, *slot),
             Op::Drop { slot } => {

@@ -131,7 +131,12 @@ impl Lens {
             Op::RemoveXattr { target, name } => Op::RemoveXattr { target: self.target(target), name },
             Op::Fsync { target, data_only } => Op::Fsync { target: self.target(target), data_only },
             Op::Hold { target, slot } => Op::Hold { target: self.target(target), slot },
-            Op::Sync | Op::Snapshot { .. } | Op::Forget { .. } | Op::Expunge { .. } | Op::Drop { .. } => op,
+            Op::Sync
+            | Op::Snapshot { .. }
+            | Op::Index { .. }
+            | Op::Forget { .. }
+            | Op::Expunge { .. }
+            | Op::Drop { .. } => op,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use yore_core::datacache::WriteBack;
 use yore_device::Device;
 use yore_format::{BLOCK_SIZE, NAME_MAX};
@@ -62,6 +62,7 @@ impl Store {
             let weak: Weak<dyn WriteBack> = weak;
             store.files.start(weak)?;
             policy::start(&store)?;
+            store.past.set_indexer(&store.tick);
             store.start_ticker()?;
         }
         Ok(store)
@@ -69,6 +70,7 @@ impl Store {
 
     fn start_ticker(self: &Arc<Self>) -> Result<()> {
         let (weak, tick) = (Arc::downgrade(self), self.tick.clone());
+        let mut done = Instant::now();
         let run = move || loop {
             let wait = match Weak::upgrade(&weak) {
                 Some(store) => store.due.next().map_or(TICK, |next| next.min(TICK)),
@@ -83,6 +85,13 @@ impl Store {
             }
             drop(stop);
             let Some(store) = Weak::upgrade(&weak) else { return };
+            store.index_in_background();
+            let is_due = store.due.next().is_some_and(|next| next.is_zero());
+            if !is_due && done.elapsed() < TICK {
+                // It was woken for the rows alone.
+                continue;
+            }
+            done = Instant::now();
             let kept = policy::take_due_events(&store)
                 .and_then(|()| policy::retain_in_time(&store))
                 .and_then(|()| crate::ops::reap::free_set_aside(&store))
@@ -96,6 +105,16 @@ impl Store {
         };
         *self.ticker.lock() = Some(spawn("yore-tick", run)?);
         Ok(())
+    }
+
+    /// Gives all rows of history their keys, unless the volume is being closed.
+    fn index_in_background(&self) {
+        let stop = || *self.tick.0.lock();
+        match self.past.index_all(self, &stop) {
+            // Room is made by calls that need some.
+            Ok(()) | Err(Error::NoSpace) => {}
+            Err(e) => tracing::warn!("history is not indexed: {e}"),
+        }
     }
 
     /// Goes on with forgetting, if there is any to do and nobody does it yet.
@@ -179,8 +198,12 @@ impl Store {
             .and_then(|()| self.flush_aged())
             .and_then(|()| self.alloc.give_back_tables(&self.meta, None))
             .and_then(|()| self.alloc.give_back_zones(&self.meta));
+        let indexed = match self.past.index_all(self, &|| false) {
+            Err(Error::NoSpace) => Ok(()),
+            other => other,
+        };
         let closed = self.meta.close();
-        freed.and(flushed)?;
+        freed.and(flushed).and(indexed)?;
         Ok(closed?)
     }
 }

@@ -156,8 +156,20 @@ impl View {
         forget::finish(self.live()?, ask)
     }
 
-    /// How far that work is, in the background or in another call: how much is done, and how much there is to
-    /// do. `None`: nothing is left.
+    /// Gives rows of the history their keys, at most so many, and returns how many got them: those of each
+    /// shard in the order in which they were recorded. An open volume does this by itself, in the background
+    /// and when it is closed; nothing that can be seen depends on it.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::NoSpace`]; damage and device errors.
+    pub fn index_history(&self, most: u64) -> Result<u64> {
+        let store = self.live()?;
+        store.check_writable()?;
+        store.past.index_some(store, most)
+    }
+
+    /// How far forgetting is, in the background or in another call: how much is done, and how much there is
+    /// to do. `None`: nothing is left.
     pub fn forgetting(&self) -> Option<(u64, u64)> {
         let store = self.store();
         store.past.is_forgetting().then(|| store.giving_up.get())

@@ -22,7 +22,7 @@ pub(crate) fn with_room<R>(
 ) -> Result<R> {
     loop {
         let made = store.past.rooms_made.load(Ordering::Acquire);
-        match change(store) {
+        match store.past.bound_backlog(store).and_then(|()| change(store)) {
             Err(Error::NoSpace) => make_room(store, want, made)?,
             result => return result,
         }

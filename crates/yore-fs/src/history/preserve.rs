@@ -8,7 +8,7 @@
 
 use crate::file::{flush_late, is_written, History, Room};
 use crate::history::exclude;
-use crate::history::record::{OldVersion, Prepared, VERSION_BLOCKS};
+use crate::history::record::{OldVersion, Prepared};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{InodeNo, Result};
@@ -49,9 +49,10 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
             flush_late(store, cell)?;
         }
         let near = store.near(cell.no);
+        let blocks = store.past.blocks_for_version();
         let reserved = match room {
-            Room::Free => store.reserve(near, VERSION_BLOCKS)?,
-            Room::Reserve => store.reserve_freely(near, VERSION_BLOCKS)?,
+            Room::Free => store.reserve(near, blocks)?,
+            Room::Reserve => store.reserve_freely(near, blocks)?,
         };
         let mut state = cell.state.write();
         if !must_preserve(store, cell, &state)? {

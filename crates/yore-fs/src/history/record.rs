@@ -53,6 +53,7 @@
 //! what a name meant (`past_names.rs`), and what ended when (`ends.rs`).
 
 mod annals;
+mod backlog;
 mod cover;
 mod due;
 mod ended;
@@ -106,7 +107,7 @@ pub use forget::Forgetting;
 pub use missed::MissedVersions;
 pub(crate) use missed::{is_full, Missed};
 pub(crate) use old::{OldName, OldVersion};
-pub(crate) use past::{Past, Seeing, VERSION_BLOCKS};
+pub(crate) use past::{Past, Seeing};
 pub(crate) use past_names::NamesWalk;
 pub(crate) use recording::{Prepared, Recording};
 pub(crate) use states::VersionsWalk;

@@ -30,6 +30,8 @@ use yore_meta::{Frame, Op};
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version) -> Result<u64> {
+    // Before all locks of the inode: what holds it never waits for one of these.
+    let _work = store.past.annals_work();
     let cell = match store.cell(no) {
         Ok(cell) => Some(cell),
         Err(Error::Stale) => None,
@@ -81,6 +83,7 @@ const BLOCKS_OF_ROWS: u64 = 4096;
 pub(crate) fn give_up_rows(store: &Arc<Store>, mut leaving: &[LeavingRow]) -> Result<u64> {
     let mut blocks = 0;
     while !leaving.is_empty() {
+        let _work = store.past.annals_work();
         let (now, freed) = give_up_some_rows(store, leaving)?;
         blocks += freed;
         leaving = &leaving[now..];

@@ -281,6 +281,7 @@ impl Work<'_> {
 
     fn name(&mut self, file: &Expunge, name: &PastEntry) -> Result<()> {
         if file.takes(name.inode, name.incarnation, name.birth) {
+            let _work = self.store.past.annals_work();
             self.store.past.expunge_name(self.store, name, file.number)?;
             self.so_far.given_up += 1;
         }

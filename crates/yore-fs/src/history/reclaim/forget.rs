@@ -178,6 +178,7 @@ impl Work<'_> {
             } else if let Some(name) = row.name.as_ref().filter(|_| name_goes) {
                 // The row is another one by now.
                 let ended = Ended { end: name.death, inode: name.directory, cookie: name.cookie };
+                let _work = self.store.past.annals_work();
                 self.store.past.remove_name(self.store, &ended, name.birth)?;
                 self.so_far.given_up += 1;
             }
@@ -243,6 +244,7 @@ impl Work<'_> {
         if self.needs_name(&name)? {
             return Ok(None);
         }
+        let _work = self.store.past.annals_work();
         self.store.past.remove_name(self.store, ended, name.birth)?;
         Ok(Some(0))
     }

@@ -14,21 +14,29 @@
 //! anew.
 //!
 //! **A3 Every row up to the watermark of its shard has its keys in the indexes, and no key is without its
-//! row.** For now the Op that appends a row also enters its keys and moves the watermark to it.
+//! row.** Rows above it have none: the call appends rows, and the indexer gives them their keys later.
 //!
-//! **A5 Who removes a row removes its keys in the same Op.** Only who forgets removes, and there is one at a
-//! time.
+//! **A4 The keys of a batch and the watermark are one Op.**
+//!
+//! **A5 Who removes a row removes its keys in the same Op exactly if it is at or below the watermark**, and
+//! holds *annals work*, in whose hand the watermark does not move.
 //!
 //! **A6 Rows change in two ways**, and neither makes one longer: one of two facts is taken out, and expunging
 //! lets a name begin later. The key follows in the same Op.
 //!
-//! **Locks.** Shards, in ascending order, then the index by inode, then the index by name. Who looks for a
-//! state knows its shard, and holds it together with the index. Who looks for a name learns the shard from
-//! the index, and lets go of that before. So the row may be gone by then; then its key is gone, too, and if
-//! it is not, that is damage.
+//! **A7 Who looks something up asks the map of rows without keys first, and then the index**, and takes the
+//! least end above the number of both. A row goes from one to the other in this order: it may be met twice,
+//! and then it is the same.
+//!
+//! **Locks.** *Annals work* before all of an inode. Shards, in ascending order, then the index by inode, then
+//! the index by name. Who looks for a state knows its shard, and holds it together with the index. Who looks
+//! for a name learns the shard from the index, and lets go of that before. So the row may be gone by then;
+//! then its key is gone, too, and if it is not, that is damage.
 
+mod backlog;
 mod ends;
 mod index;
+mod indexer;
 mod names;
 mod recording;
 mod removal;

@@ -33,6 +33,7 @@ impl Past {
             records_in_annals: options.edition == Edition::Annals,
             inode_index: RwLock::default(),
             name_index: RwLock::default(),
+            backlog: Default::default(),
             epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             last_of_directories: AtomicU64::new(0),

@@ -1,6 +1,7 @@
 //! The past of an open volume as it is in memory, the trees that store it, and the look-ups of events in
 //! them.
 
+use super::backlog::Backlog;
 use super::event::{decode_event, Event};
 use super::exclusions::Exclusions;
 use super::expunging::Expunging;
@@ -15,7 +16,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
-use yore_core::btree::{LeafHints, Tree, TreeDelta};
+use yore_core::btree::{Tree, TreeDelta};
 use yore_core::retained;
 use yore_format::{
     event_index_by_root, key_parts, AnnalsCounts, AnnalsKey, BlockKind, Corruption, EventNo, EventState,
@@ -24,7 +25,7 @@ use yore_format::{
 use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
 /// Blocks that keeping a version may need: a split on each level of two trees, and a new root for both.
-pub(crate) const VERSION_BLOCKS: u32 = 16;
+const VERSION_BLOCKS: u32 = 16;
 /// Blocks that one more cell may need: a split on each level of a tree, and a new root.
 pub(super) const CELL_BLOCKS: u32 = VERSION_BLOCKS / 2;
 /// Blocks that keeping one name may need: the name itself, and the entry that says when it ended.
@@ -42,10 +43,11 @@ pub(crate) struct Past {
     pub(super) annals_from: AtomicU64,
     /// A volume that has no annals gets them when something is recorded.
     pub(super) records_in_annals: bool,
-    /// They guard the two indexes of the annals, and contain where keys went lately. Lock order: after the
-    /// shards, the one by inode first.
-    pub(super) inode_index: RwLock<LeafHints>,
-    pub(super) name_index: RwLock<LeafHints>,
+    /// They guard the two indexes of the annals. Lock order: after the shards, the one by inode first.
+    pub(super) inode_index: RwLock<()>,
+    pub(super) name_index: RwLock<()>,
+    /// Rows that have no keys yet.
+    pub(super) backlog: Backlog,
     /// Counts the changes of what events cover: events of directories, and moves of directories.
     pub(super) epoch: AtomicU64,
     /// The last number taken; 0: there was never an event.
@@ -306,21 +308,26 @@ impl Past {
         event.ok_or_else(|| Corruption::new("index of events", "number", "an event's", number).into())
     }
 
+    /// Whether a version or a name is a row of the annals, whose keys come later.
+    fn has_annals(&self) -> bool {
+        self.annals_from.load(Ordering::Acquire) > 0
+    }
+
     /// How many blocks to reserve for keeping a version.
     pub(crate) fn blocks_for_version(&self) -> u32 {
-        if self.is_any() {
-            VERSION_BLOCKS
-        } else {
-            0
+        match (self.is_any(), self.has_annals()) {
+            (true, true) => CELL_BLOCKS,
+            (true, false) => VERSION_BLOCKS,
+            (false, _) => 0,
         }
     }
 
     /// How many blocks to reserve for keeping so many names.
     pub(crate) fn blocks_for_names(&self, n: u32) -> u32 {
-        if self.is_any() {
-            n * NAME_BLOCKS
-        } else {
-            0
+        match (self.is_any(), self.has_annals()) {
+            (true, true) => n * CELL_BLOCKS,
+            (true, false) => n * NAME_BLOCKS,
+            (false, _) => 0,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What memory keeps about the trees of a shard.
 
+use super::backlog::Unindexed;
 use yore_core::btree::LeafHints;
 use yore_format::AnnalsKey;
 
@@ -13,9 +14,19 @@ pub(super) struct Shard {
     pub(super) rows: LeafHints,
     /// The greatest key that a row of the annals has had; `None`: nobody has appended one yet.
     pub(super) greatest: Option<AnnalsKey>,
+    /// The rows without keys, if it is known which these are.
+    pub(super) unindexed: Option<Unindexed>,
 }
 
 impl Shard {
+    /// The rows without keys.
+    ///
+    /// # Panics
+    /// If nobody has learnt them.
+    pub(super) fn unindexed(&self) -> &Unindexed {
+        self.unindexed.as_ref().expect("who locks a shard to look something up learns them first")
+    }
+
     /// Forgets the leaf hints: something is about to be removed from the shard, or changed there.
     pub(super) fn clear_hints(&mut self) {
         for hints in [&mut self.versions, &mut self.names, &mut self.changes, &mut self.rows] {

@@ -1,6 +1,7 @@
 //! Look-ups in the two indexes.
 
 use super::trees::Annals;
+use crate::history::record::backlog::Unindexed;
 use crate::history::record::ended::Ended;
 use crate::{InodeNo, Result};
 use yore_format::{
@@ -14,12 +15,13 @@ const LAST: EventNo = EventNo(EVENT_LIMIT - 1);
 /// How many cells of one cookie a listing steps over before it looks for the next one that counts.
 const STEPS: u32 = 8;
 
-/// The index by inode. The caller holds its lock.
+/// States by inode: the rows without keys of the shard, and the index. The caller holds both locks.
 impl Annals<'_> {
     /// The cell of the state of an inode that ended first at this number or later.
     pub(super) fn state_ending_from(
         self,
         meta: &Meta,
+        rows: &Unindexed,
         no: InodeNo,
         from: EventNo,
     ) -> Result<Option<InodeIndexCell>> {
@@ -29,13 +31,15 @@ impl Annals<'_> {
         let (first, last) = (InodeIndexCell::key(no, from), InodeIndexCell::key(no, LAST));
         let tree = self.past.tree(HistoryTree::InodeIndex);
         let found = tree.find(meta, &first, &last, |key, value| Some(InodeIndexCell::decode(key, value)))?;
-        Ok(found.transpose()?)
+        let found = found.transpose()?.into_iter().chain(rows.ending_from(no, from));
+        Ok(found.min_by_key(|cell| cell.end))
     }
 
     /// The cell of the state of an inode that ended last, up to this number.
     pub(super) fn state_ending_by(
         self,
         meta: &Meta,
+        rows: &Unindexed,
         no: InodeNo,
         most: EventNo,
     ) -> Result<Option<InodeIndexCell>> {
@@ -46,10 +50,11 @@ impl Annals<'_> {
         let found = self.past.tree(HistoryTree::InodeIndex).floor(meta, &key, |cell| {
             cell.map(|(key, value)| InodeIndexCell::decode(key, value)).transpose()
         })??;
-        Ok(found.filter(|cell| cell.inode == no))
+        let found = found.filter(|cell| cell.inode == no).into_iter().chain(rows.ending_by(no, most));
+        Ok(found.max_by_key(|cell| cell.end))
     }
 
-    /// The cells behind this one, at most `most`.
+    /// The cells of the index alone behind this one, at most `most`.
     pub(super) fn states_behind(
         self,
         meta: &Meta,
@@ -77,7 +82,7 @@ impl Annals<'_> {
     }
 }
 
-/// The index by name. The caller holds its lock.
+/// The index by name alone. The caller holds its lock.
 impl Annals<'_> {
     /// The cell of a name.
     pub(super) fn name_at(self, meta: &Meta, ended: &Ended) -> Result<NameIndexCell> {
@@ -92,7 +97,7 @@ impl Annals<'_> {
     }
 }
 
-/// The index by name. Each look-up takes its lock.
+/// Names by directory: the rows without keys, and then the index. Each look-up takes the locks.
 impl Annals<'_> {
     /// The cell of a cookie, or of the nearest cookie below it that has any in this directory, that ended
     /// last, up to this number.
@@ -106,12 +111,15 @@ impl Annals<'_> {
         if directory.0 >= INODE_LIMIT {
             return Ok(None);
         }
+        self.learn_all(meta)?;
+        let unindexed = self.past.backlog.ending_by(directory, cookie, most.min(LAST));
         let _index = self.past.name_index.read();
         let key = NameIndexCell::key(directory, cookie, most.min(LAST));
         let found = self.past.tree(HistoryTree::NameIndex).floor(meta, &key, |cell| {
             cell.map(|(key, value)| NameIndexCell::decode(key, value)).transpose()
         })??;
-        Ok(found.filter(|cell| cell.directory == directory))
+        let found = found.filter(|cell| cell.directory == directory).into_iter().chain(unindexed);
+        Ok(found.max_by_key(|cell| (cell.cookie, cell.death)))
     }
 
     /// The cell of a cookie that ended first at this number or later.
@@ -125,12 +133,15 @@ impl Annals<'_> {
         if directory.0 >= INODE_LIMIT || from > LAST {
             return Ok(None);
         }
+        self.learn_all(meta)?;
+        let unindexed = self.past.backlog.ending_from(directory, cookie, from);
         let _index = self.past.name_index.read();
         let (first, last) =
             (NameIndexCell::key(directory, cookie, from), NameIndexCell::key(directory, cookie, LAST));
         let tree = self.past.tree(HistoryTree::NameIndex);
         let found = tree.find(meta, &first, &last, |key, value| Some(NameIndexCell::decode(key, value)))?;
-        Ok(found.transpose()?)
+        let found = found.transpose()?.into_iter().chain(unindexed);
+        Ok(found.min_by_key(|cell| cell.death))
     }
 
     /// The cells of all lives of names in a directory, from the one with this cookie and this end on, at most
@@ -146,6 +157,8 @@ impl Annals<'_> {
         if directory.0 >= INODE_LIMIT || death > LAST {
             return Ok(found);
         }
+        self.learn_all(meta)?;
+        let unindexed = self.past.backlog.names_from(directory, (cookie, death), most, |_| true);
         let _index = self.past.name_index.read();
         let from = NameIndexCell::key(directory, cookie, death);
         self.past.tree(HistoryTree::NameIndex).scan(meta, &from, &mut |key, value| {
@@ -156,7 +169,7 @@ impl Annals<'_> {
             found.push(cell);
             Ok(found.len() < most)
         })?;
-        Ok(found)
+        Ok(merged(found, unindexed, most))
     }
 
     /// The cells of names that meant something in a directory as of an event, from a cookie on, at most
@@ -173,6 +186,9 @@ impl Annals<'_> {
         if directory.0 >= INODE_LIMIT || event >= LAST {
             return Ok(found);
         }
+        self.learn_all(meta)?;
+        let wanted = |cell: &NameIndexCell| cell.birth <= event && event < cell.death;
+        let unindexed = self.past.backlog.names_from(directory, (cookie, EventNo(0)), most, wanted);
         let _index = self.past.name_index.read();
         let tree = self.past.tree(HistoryTree::NameIndex);
         let mut next = Some((cookie, EventNo(0)));
@@ -187,7 +203,7 @@ impl Annals<'_> {
                 if cell.cookie != at {
                     (at, passed) = (cell.cookie, 0);
                 }
-                if cell.birth <= event && event < cell.death {
+                if wanted(&cell) {
                     found.push(cell);
                     return Ok(found.len() < most);
                 }
@@ -202,6 +218,17 @@ impl Annals<'_> {
                 Ok(false)
             })?;
         }
-        Ok(found)
+        Ok(merged(found, unindexed, most))
     }
+}
+
+/// Both in the order of cookies and deaths, each name once, at most `most`.
+fn merged(mut indexed: Vec<NameIndexCell>, unindexed: Vec<NameIndexCell>, most: usize) -> Vec<NameIndexCell> {
+    if !unindexed.is_empty() {
+        indexed.extend(unindexed);
+        indexed.sort_unstable_by_key(|cell| (cell.cookie, cell.death));
+        indexed.dedup_by_key(|cell| (cell.cookie, cell.death));
+        indexed.truncate(most);
+    }
+    indexed
 }

@@ -1,5 +1,6 @@
-//! Appending rows, with their keys.
+//! Appending rows. The indexer gives them their keys later.
 
+use super::indexer::INDEX_FROM;
 use super::trees::Annals;
 use crate::history::record::old::{OldName, OldVersion, Was};
 use crate::history::record::past::Past;
@@ -10,8 +11,8 @@ use parking_lot::RwLockWriteGuard;
 use std::borrow::Cow;
 use yore_core::btree::{LeafHints, Pins};
 use yore_format::{
-    version_shard, AnnalsKey, AnnalsRow, Corruption, EventNo, HistoryRoots, HistoryTree, IndexValue,
-    InodeIndexCell, NameIndexCell, RowName,
+    version_shard, AnnalsKey, AnnalsRow, Corruption, EventNo, HistoryRoots, HistoryTree, NameIndexCell,
+    RowName,
 };
 use yore_meta::{Change, Meta, Op};
 
@@ -24,23 +25,21 @@ pub(in crate::history::record) enum PreparedRows<'p> {
     Full,
 }
 
-/// A cell and where it goes; `None`: the insert has to search for that.
-struct Cell<K, V> {
-    key: K,
-    value: V,
+/// A row as a cell, and where it goes; `None`: the insert has to search for that.
+struct Cell {
+    key: AnnalsKey,
+    value: Vec<u8>,
     slot: Option<Slot>,
 }
 
 /// A row that is ready to be appended.
 struct Row {
     shard: usize,
-    row: Cell<AnnalsKey, Vec<u8>>,
+    row: Cell,
     /// The inode whose state it has, with the birth of that.
     state: Option<(InodeNo, EventNo)>,
     /// The directory of its name, the cookie there, and the birth.
     name: Option<(InodeNo, u64, EventNo)>,
-    by_inode: Option<Cell<[u8; 11], IndexValue>>,
-    by_name: Option<Cell<[u8; 19], IndexValue>>,
     /// The change that appended it.
     appended: Option<Change>,
 }
@@ -53,8 +52,6 @@ pub(in crate::history::record) struct AnnalsRecording<'p> {
     /// In the order of shards and keys.
     rows: Vec<Row>,
     shards: Vec<RwLockWriteGuard<'p, Shard>>,
-    inode_index: Option<RwLockWriteGuard<'p, LeafHints>>,
-    name_index: Option<RwLockWriteGuard<'p, LeafHints>>,
     pins: Pins,
 }
 
@@ -77,15 +74,7 @@ impl<'p> AnnalsRecording<'p> {
         }
         rows.extend(names.into_iter().map(|name| Row::new(number, None, Some(name))));
         rows.sort_by_key(|row| row.shard);
-        Some(AnnalsRecording {
-            past,
-            number,
-            rows,
-            shards: Vec::new(),
-            inode_index: None,
-            name_index: None,
-            pins: Pins::new(),
-        })
+        Some(AnnalsRecording { past, number, rows, shards: Vec::new(), pins: Pins::new() })
     }
 
     /// Locks what they go to, gives them their keys, and finds their insert positions.
@@ -117,46 +106,7 @@ impl<'p> AnnalsRecording<'p> {
             self.shards.push(guard);
             first = end;
         }
-        self.prepare_keys(meta)?;
         Ok(PreparedRows::Ready(self))
-    }
-
-    /// Makes the keys of the rows, and finds their insert positions.
-    fn prepare_keys(&mut self, meta: &Meta) -> Result<()> {
-        let (past, pins) = (self.past, &mut self.pins);
-        let (mut states, mut names) = (0, 0);
-        for row in &mut self.rows {
-            let AnnalsKey { end, sequence } = row.row.key;
-            row.by_inode = row.state.map(|(inode, born)| {
-                let value = InodeIndexCell { inode, end, born, sequence }.value();
-                Cell { key: InodeIndexCell::key(inode, end), value, slot: None }
-            });
-            row.by_name = row.name.map(|(directory, cookie, birth)| {
-                let shard = row.shard;
-                let value = NameIndexCell { directory, cookie, death: end, birth, sequence, shard }.value();
-                Cell { key: NameIndexCell::key(directory, cookie, end), value, slot: None }
-            });
-            states += usize::from(row.by_inode.is_some());
-            names += usize::from(row.by_name.is_some());
-        }
-        if states > 0 {
-            let mut hints = past.inode_index.write();
-            for cell in self.rows.iter_mut().filter_map(|row| row.by_inode.as_mut()) {
-                let at = (&cell.key[..], cell.value.len());
-                cell.slot =
-                    past.cell_slot(meta, HistoryTree::InodeIndex, &mut hints, at, states == 1, pins)?;
-            }
-            self.inode_index = Some(hints);
-        }
-        if names > 0 {
-            let mut hints = past.name_index.write();
-            for cell in self.rows.iter_mut().filter_map(|row| row.by_name.as_mut()) {
-                let at = (&cell.key[..], cell.value.len());
-                cell.slot = past.cell_slot(meta, HistoryTree::NameIndex, &mut hints, at, names == 1, pins)?;
-            }
-            self.name_index = Some(hints);
-        }
-        Ok(())
     }
 
     /// Called inside an Op, before the inode changes: the change that keeps its state, if that was prepared.
@@ -174,7 +124,7 @@ impl<'p> AnnalsRecording<'p> {
         }
     }
 
-    /// Appends all rows, with their keys (A3), unless that was done.
+    /// Appends all rows, unless that was done, and notes that they have no keys (A3).
     fn append(&mut self, op: &mut Op<'_>) {
         let (past, number) = (self.past, self.number);
         if self.rows.iter().all(|row| row.appended.is_some()) {
@@ -182,7 +132,7 @@ impl<'p> AnnalsRecording<'p> {
         }
         let (mut shards, mut before) = (self.shards.iter_mut(), None);
         let mut shard = None;
-        for Row { shard: no, row, appended, .. } in &mut self.rows {
+        for Row { shard: no, row, state, name, appended } in &mut self.rows {
             if before != Some(*no) {
                 (shard, before) = (shards.next(), Some(*no));
             }
@@ -192,41 +142,27 @@ impl<'p> AnnalsRecording<'p> {
             let cell = (&row.key.encode()[..], &row.value[..]);
             *appended = Some(slot.insert_near(past, op, Some(&mut shard.rows), cell, number));
             shard.greatest = Some(row.key);
-        }
-        for Row { by_inode, by_name, .. } in &mut self.rows {
-            let by_inode = by_inode.as_mut().zip(self.inode_index.as_deref_mut());
-            if let Some((cell, hints)) = by_inode {
-                cell.insert(past, op, HistoryTree::InodeIndex, hints, number);
+            let unindexed = shard.unindexed.as_mut().expect("learnt when it was prepared");
+            let AnnalsKey { end, sequence } = row.key;
+            if let Some((inode, born)) = *state {
+                unindexed.states.insert((inode, end), (born, sequence));
             }
-            let by_name = by_name.as_mut().zip(self.name_index.as_deref_mut());
-            if let Some((cell, hints)) = by_name {
-                cell.insert(past, op, HistoryTree::NameIndex, hints, number);
-            }
-        }
-        for (i, row) in self.rows.iter().enumerate() {
-            let is_last = self.rows.get(i + 1).is_none_or(|next| next.shard != row.shard);
-            if is_last {
-                let to = row.row.key;
-                op.change(past.roots(), |page| {
-                    page.apply(|b| HistoryRoots::set_watermark(b, row.shard, to));
+            if let Some((directory, cookie, birth)) = *name {
+                let shard = *no;
+                past.backlog.add_name(&NameIndexCell {
+                    directory,
+                    cookie,
+                    death: end,
+                    birth,
+                    sequence,
+                    shard,
                 });
             }
+            let rows = past.backlog.count(unindexed, 1, 0);
+            if rows % INDEX_FROM == 0 {
+                past.backlog.wake();
+            }
         }
-    }
-}
-
-impl<K: AsRef<[u8]>> Cell<K, IndexValue> {
-    /// Enters the key, inside an Op.
-    fn insert(
-        &mut self,
-        past: &Past,
-        op: &mut Op<'_>,
-        which: HistoryTree,
-        hints: &mut LeafHints,
-        number: EventNo,
-    ) {
-        let slot = self.slot.take().unwrap_or_else(|| Slot::unknown(past, which));
-        slot.insert_near(past, op, Some(hints), (self.key.as_ref(), &self.value), number);
     }
 }
 
@@ -259,8 +195,6 @@ impl Row {
             row: Cell { key: AnnalsKey::default(), value: value.encode().to_vec(), slot: None },
             state: state.map(|(no, inode)| (no, inode.born)),
             name: name.map(|name| (name.directory.no, name.cookie, name.entry.birth)),
-            by_inode: None,
-            by_name: None,
             appended: None,
         }
     }
@@ -269,16 +203,12 @@ impl Row {
 impl Past {
     /// The greatest key that a row of a shard has had (A2), whose lock the caller holds.
     fn greatest_key(&self, meta: &Meta, shard: usize, locked: &mut Shard) -> Result<AnnalsKey> {
+        self.learn(meta, shard, locked)?;
         let greatest = match locked.greatest {
             Some(greatest) => greatest,
             None => {
-                let last = Annals { past: self }.last_row(meta, shard)?;
                 let watermark = HistoryRoots::watermark(&self.roots().read(), shard);
-                if let Some(last) = last.filter(|last| *last > watermark) {
-                    let expected = format!("at most {watermark:?}, up to which they have keys");
-                    return Err(Corruption::new("annals", "last row", expected, format!("{last:?}")).into());
-                }
-                watermark
+                Annals { past: self }.last_row(meta, shard)?.map_or(watermark, |last| last.max(watermark))
             }
         };
         locked.greatest = Some(greatest);

@@ -12,10 +12,10 @@ use crate::history::record::ended::LeavingRow;
 use crate::history::record::past::Past;
 use crate::history::record::shard::Shard;
 use crate::history::record::slot::check_there;
-use crate::Result;
+use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
-use yore_core::btree::{LeafHints, Pins, Tree, TreeDelta};
-use yore_format::{AnnalsRow, HistoryTree, InodeIndexCell, NameIndexCell};
+use yore_core::btree::{Pins, Tree, TreeDelta};
+use yore_format::{AnnalsRow, EventNo, HistoryRoots, HistoryTree, InodeIndexCell, NameIndexCell};
 use yore_meta::{Change, Meta, Op};
 
 /// Rows of a shard of which something is ready to be removed.
@@ -28,10 +28,20 @@ pub(crate) struct RowsRemoval<'p> {
     /// The indexes with the keys that go.
     inodes: (Tree, Vec<[u8; 11]>),
     names: (Tree, Vec<[u8; 19]>),
+    /// What goes from what memory knows of rows without keys.
+    unindexed: WithoutKeys,
     // No row is to be seen without its key: the indexes are the last that others see.
-    _shard: RwLockWriteGuard<'p, Shard>,
-    _indexes: (RwLockWriteGuard<'p, LeafHints>, RwLockWriteGuard<'p, LeafHints>),
+    locked: RwLockWriteGuard<'p, Shard>,
+    _indexes: (RwLockWriteGuard<'p, ()>, RwLockWriteGuard<'p, ()>),
     _pins: Pins,
+}
+
+/// What rows without keys lose: whole rows, states, and names.
+#[derive(Default)]
+struct WithoutKeys {
+    rows: u64,
+    states: Vec<(InodeNo, EventNo)>,
+    names: Vec<(InodeNo, u64, EventNo)>,
 }
 
 impl<'p> Annals<'p> {
@@ -47,23 +57,33 @@ impl<'p> Annals<'p> {
     ) -> Result<RowsRemoval<'p>> {
         let past = self.past;
         let mut locked = past.shards[shard].write();
-        let mut indexes = (past.inode_index.write(), past.name_index.write());
+        past.learn(meta, shard, &mut locked)?;
+        // It does not move: the caller holds *annals work*.
+        let watermark = HistoryRoots::watermark(&past.roots().read(), shard);
+        let indexes = (past.inode_index.write(), past.name_index.write());
+        let mut unindexed = WithoutKeys::default();
         let (mut rows, mut inodes, mut names) = (Vec::with_capacity(leaving.len()), Vec::new(), Vec::new());
         for leaving in leaving {
             let key = leaving.row.key;
             let left = self.row(meta, shard, key, |row| left_of(leaving, &row))?.flatten();
             let left = left.ok_or_else(|| astray(HistoryTree::Annals(shard), shard, key))?;
+            let is_indexed = key <= watermark;
+            unindexed.rows += u64::from(!is_indexed && left.is_none());
             rows.push((key.encode(), left));
             if let Some((no, _)) = leaving.row.version.as_ref().filter(|_| leaving.version_goes) {
-                inodes.push(InodeIndexCell::key(*no, key.end));
+                match is_indexed {
+                    true => inodes.push(InodeIndexCell::key(*no, key.end)),
+                    false => unindexed.states.push((*no, key.end)),
+                }
             }
             if let Some(name) = leaving.row.name.as_ref().filter(|_| leaving.name_goes) {
-                names.push(NameIndexCell::key(name.directory, name.cookie, key.end));
+                match is_indexed {
+                    true => names.push(NameIndexCell::key(name.directory, name.cookie, key.end)),
+                    false => unindexed.names.push((name.directory, name.cookie, key.end)),
+                }
             }
         }
         locked.clear_hints();
-        indexes.0.clear();
-        indexes.1.clear();
         let mut pins = Pins::new();
         let tree = past.tree(HistoryTree::Annals(shard));
         let keys: Vec<_> = rows.iter().map(|(key, _)| key).collect();
@@ -77,7 +97,8 @@ impl<'p> Annals<'p> {
             rows,
             inodes,
             names,
-            _shard: locked,
+            unindexed,
+            locked,
             _indexes: indexes,
             _pins: pins,
         })
@@ -135,6 +156,15 @@ impl RowsRemoval<'_> {
         }
         remove_keys(self.past, op, HistoryTree::InodeIndex, &mut self.inodes);
         remove_keys(self.past, op, HistoryTree::NameIndex, &mut self.names);
+        let backlog = &self.past.backlog;
+        let unindexed = self.locked.unindexed.as_mut().expect("learnt when it was prepared");
+        for state in &self.unindexed.states {
+            unindexed.states.remove(state);
+        }
+        for (directory, cookie, death) in &self.unindexed.names {
+            backlog.remove_name(*directory, *cookie, *death);
+        }
+        backlog.count(unindexed, 0, self.unindexed.rows);
         changes
     }
 }

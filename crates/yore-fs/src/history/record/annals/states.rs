@@ -1,29 +1,30 @@
 //! Look-ups of states of inodes.
 
 use super::trees::{astray, Annals};
+use crate::history::record::backlog::Unindexed;
 use crate::{InodeNo, Result};
-use yore_format::{version_shard, AnnalsKey, EventNo, HistoryTree, InodeIndexCell, Version};
+use yore_format::{version_shard, AnnalsKey, EventNo, HistoryTree, InodeIndexCell, Version, INODE_LIMIT};
 use yore_meta::Meta;
 
 impl Annals<'_> {
     /// The state of an inode with the greatest birth up to `most`.
     pub(crate) fn version(self, meta: &Meta, no: InodeNo, most: EventNo) -> Result<Option<Version>> {
-        self.version_with(meta, no, || {
+        self.version_with(meta, no, |rows| {
             // Of states that do not overlap, the one that was then, or the last that had ended by then.
             let next = EventNo(most.0.saturating_add(1));
-            match self.state_ending_from(meta, no, next)?.filter(|cell| cell.born <= most) {
+            match self.state_ending_from(meta, rows, no, next)?.filter(|cell| cell.born <= most) {
                 Some(cell) => Ok(Some(cell)),
-                None => self.state_ending_by(meta, no, most),
+                None => self.state_ending_by(meta, rows, no, most),
             }
         })
     }
 
     /// The first state of an inode number that was born at `from` or later.
     pub(crate) fn version_after(self, meta: &Meta, no: InodeNo, from: EventNo) -> Result<Option<Version>> {
-        self.version_with(meta, no, || {
+        self.version_with(meta, no, |rows| {
             let mut end = from;
             while let Some(next) = end.0.checked_add(1) {
-                match self.state_ending_from(meta, no, EventNo(next))? {
+                match self.state_ending_from(meta, rows, no, EventNo(next))? {
                     Some(cell) if cell.born < from => end = cell.end,
                     found => return Ok(found),
                 }
@@ -34,8 +35,13 @@ impl Annals<'_> {
 
     /// When the last state of an inode ended.
     pub(crate) fn last_end(self, meta: &Meta, no: InodeNo) -> Result<Option<EventNo>> {
+        if no.0 >= INODE_LIMIT {
+            return Ok(None);
+        }
+        let shard = self.read_shard(meta, version_shard(no))?;
+        let rows = shard.unindexed();
         let _index = self.past.inode_index.read();
-        Ok(self.state_ending_by(meta, no, EventNo(u64::MAX))?.map(|cell| cell.end))
+        Ok(self.state_ending_by(meta, rows, no, EventNo(u64::MAX))?.map(|cell| cell.end))
     }
 
     /// Which states there are behind the one of this inode that ended then, by inode and end, at most `most`.
@@ -45,15 +51,27 @@ impl Annals<'_> {
         after: (InodeNo, EventNo),
         most: usize,
     ) -> Result<Vec<(InodeNo, EventNo)>> {
-        let _index = self.past.inode_index.read();
-        let cells = self.states_behind(meta, after, most)?;
+        self.learn_all(meta)?;
+        // The maps first, and then the index (A7).
+        let mut cells = Vec::new();
+        for locked in &self.past.shards {
+            let locked = locked.read();
+            cells.extend(locked.unindexed.iter().flat_map(|rows| rows.behind(after, most)));
+        }
+        {
+            let _index = self.past.inode_index.read();
+            cells.extend(self.states_behind(meta, after, most)?);
+        }
+        cells.sort_unstable();
+        cells.dedup();
+        cells.truncate(most);
         Ok(cells.into_iter().map(|cell| (cell.inode, cell.end)).collect())
     }
 
     /// The state of an inode that ended at this number.
     pub(crate) fn version_ending(self, meta: &Meta, no: InodeNo, end: EventNo) -> Result<Option<Version>> {
-        self.version_with(meta, no, || {
-            Ok(self.state_ending_from(meta, no, end)?.filter(|cell| cell.end == end))
+        self.version_with(meta, no, |rows| {
+            Ok(self.state_ending_from(meta, rows, no, end)?.filter(|cell| cell.end == end))
         })
     }
 
@@ -62,12 +80,14 @@ impl Annals<'_> {
         self,
         meta: &Meta,
         no: InodeNo,
-        find: impl FnOnce() -> Result<Option<InodeIndexCell>>,
+        find: impl FnOnce(&Unindexed) -> Result<Option<InodeIndexCell>>,
     ) -> Result<Option<Version>> {
         let shard = version_shard(no);
-        let _shard = self.past.shards[shard].read();
+        let locked = self.read_shard(meta, shard)?;
         let _index = self.past.inode_index.read();
-        let Some(InodeIndexCell { end, sequence, born, .. }) = find()? else { return Ok(None) };
+        let Some(InodeIndexCell { end, sequence, born, .. }) = find(locked.unindexed())? else {
+            return Ok(None);
+        };
         let key = AnnalsKey { end, sequence };
         let inode = self.row(meta, shard, key, |row| match row.version {
             Some(inode) if row.inode == no && inode.born == born => Some(inode.into_owned()),

@@ -60,7 +60,7 @@ fn of_first_edition(store: &Store) -> usize {
 }
 
 /// On a new volume all that ends is in rows; what one unlink ends of a file is in one; and the watermarks are
-/// at the last rows.
+/// at the last rows once these are indexed.
 #[test]
 fn what_ends_is_in_rows() {
     let device = device();
@@ -79,6 +79,8 @@ fn what_ends_is_in_rows() {
     assert_eq!(found.len(), 2, "the file and its directory: {found:?}");
     assert_eq!(found.iter().filter(both).count(), 1);
     assert!(found.contains(&(EventNo(2), InodeNo::ROOT, true, false)), "{found:?}");
+    store.past.index_all(&store, &|| false).unwrap();
+    assert_eq!(store.past.backlog(), 0);
     for shard in 0..HISTORY_SHARDS {
         let last = annals(&store).last_row(&store.meta, shard).unwrap();
         let watermark = HistoryRoots::watermark(&store.past.roots().read(), shard);
@@ -304,4 +306,97 @@ fn numbers_that_no_key_can_have_are_damage() {
         let mut walk = EndsWalk::of(EventNo(end), EventNo(u64::MAX));
         while past.next_ended(meta, &mut walk, 8).unwrap().is_some() {}
     }
+}
+
+/// Whatever is asked of the past has the same answer before rows have their keys, when some have, after
+/// opening with and without them, and when all have; and forgetting leaves nothing of any.
+#[test]
+fn answers_are_the_same_before_and_after_indexing() {
+    for seed in 1..7 {
+        let mut random = yore_core::testing::Random(seed);
+        let device = device();
+        let mut volume = open(&device, Edition::Annals);
+        let mut events = Vec::new();
+        for round in 0..30 {
+            events.push(event(&volume));
+            for _ in 0..12 {
+                let (dir, name) = (random.below(4), random.below(9));
+                let _ = volume.create_dir(format!("d{dir}"));
+                let path = format!("d{dir}/f{name}");
+                let to = format!("d{}/f{}", random.below(4), random.below(9));
+                match random.below(4) {
+                    0 => drop(volume.remove_file(&path)),
+                    1 => drop(volume.rename(&path, &to)),
+                    _ => volume.write(&path, format!("{round} {path}")).unwrap(),
+                }
+            }
+            if round == 15 {
+                volume.view().index_history(40).unwrap();
+            }
+        }
+        let rows = |volume: &Volume| volume.view().store().past.backlog();
+        assert!(rows(&volume) > 0, "seed {seed}");
+        let before = everything(&volume, &events);
+        for some in [1, 64, 3, 100] {
+            volume.view().index_history(some).unwrap();
+            assert!(everything(&volume, &events) == before, "seed {seed}, {some} rows more");
+        }
+        if seed % 2 == 0 {
+            volume.close().unwrap();
+            volume = open(&device, Edition::Annals);
+            assert!(everything(&volume, &events) == before, "seed {seed}, opened again");
+            assert_eq!(rows(&volume), 0, "a volume that was closed has none");
+        }
+        volume.view().index_history(u64::MAX).unwrap();
+        assert_eq!(rows(&volume), 0);
+        assert!(everything(&volume, &events) == before, "seed {seed}, all indexed");
+        // Some rows with keys and some without are forgotten.
+        events.push(event(&volume));
+        for dir in 0..4 {
+            for name in 0..9 {
+                let _ = volume.remove_file(format!("d{dir}/f{name}"));
+            }
+        }
+        let kept = events.split_off(events.len() / 2);
+        let before = everything(&volume, &kept);
+        volume.view().forget(&events).unwrap();
+        volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(everything(&volume, &kept) == before, "seed {seed}, forgotten");
+        volume.view().index_history(5).unwrap();
+        volume.view().forget(&kept).unwrap();
+        volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+        let store = volume.view().store().clone();
+        assert_eq!((rows(&volume), self::rows(&store).len()), (0, 0), "seed {seed}");
+        let trees = [HistoryTree::InodeIndex, HistoryTree::NameIndex];
+        assert!(trees.into_iter().all(|tree| store.past.tree(tree).is_empty()), "seed {seed}");
+    }
+}
+
+/// What can be seen as of each event, and what ended.
+fn everything(volume: &Volume, events: &[EventNo]) -> Vec<String> {
+    let mut seen = Vec::new();
+    for event in events {
+        let entries = volume.read_dir(format!(".@s{event}")).unwrap();
+        let mut dirs: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        dirs.sort();
+        for dir in dirs.into_iter().filter(|name| name.starts_with('d')) {
+            let entries = volume.read_dir(format!("{dir}@s{event}")).unwrap();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+            names.sort();
+            for name in names {
+                let bytes = volume.read(format!("{dir}/{name}@s{event}")).unwrap();
+                seen.push(format!("{event} {dir}/{name} {}", String::from_utf8_lossy(&bytes)));
+            }
+        }
+    }
+    let store = volume.view().store();
+    let mut walk = VersionsWalk::default();
+    while let Some(found) = store.past.next_versions(&store.meta, &mut walk, 7).unwrap() {
+        let wanted = |end: EventNo| events.iter().any(|event| *event < end);
+        let found = found.into_iter().filter(|(_, version)| wanted(version.end) && events.len() > 25);
+        seen.extend(found.map(|(no, version)| format!("{no} {} {}", version.inode.born, version.end)));
+    }
+    seen
 }

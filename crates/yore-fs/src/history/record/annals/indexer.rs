@@ -1,0 +1,220 @@
+//! The indexer: gives rows their keys, a batch of one shard at a time, oldest first.
+//!
+//! **A4 Keys and watermark are one Op.** A batch is planned first ([`Tree::plan_inserts`]), so the blocks
+//! that it needs are known exactly, and the Op only carries the plan out. Nobody else changes the indexes
+//! meanwhile, for all who do hold *annals work*.
+
+use super::backlog::name_of;
+use super::trees::Annals;
+use crate::history::record::backlog::AnnalsWork;
+use crate::history::record::past::Past;
+use crate::{Error, Result};
+use yore_core::btree::{BatchInsert, Tree};
+use yore_core::Core;
+use yore_format::{
+    AnnalsKey, BlockKind, Corruption, GroupNo, HistoryRoots, HistoryTree, InodeIndexCell, NameIndexCell,
+    HISTORY_SHARDS,
+};
+use yore_meta::{Meta, Op};
+
+/// Rows in a batch, at most.
+const BATCH_ROWS: usize = 64;
+/// With so many rows the thread that indexes begins.
+pub(super) const INDEX_FROM: u64 = 1_024;
+/// From so many rows on, who records indexes a batch first if nobody else is at it.
+const SOFT_BOUND: u64 = 16_384;
+/// From so many rows on, who records waits for that.
+const HARD_BOUND: u64 = 65_536;
+/// If damage keeps rows from being indexed, rows go on up to here.
+const DAMAGE_BOUND: u64 = 1 << 20;
+
+/// Rows of a shard with the keys that they are to get.
+#[derive(Default)]
+struct Batch {
+    rows: u64,
+    last: AnnalsKey,
+    states: Vec<InodeIndexCell>,
+    names: Vec<NameIndexCell>,
+}
+
+/// A plan for an index.
+struct Planned {
+    which: HistoryTree,
+    tree: Tree,
+    plan: BatchInsert,
+}
+
+impl Past {
+    /// Gives the next rows of a shard their keys, at most `most`, and returns how many got them.
+    ///
+    /// # Errors
+    /// `NoSpace`; damage and device errors. Then nothing has changed.
+    pub(crate) fn index_batch(
+        &self,
+        store: &Core,
+        _work: &AnnalsWork<'_>,
+        shard: usize,
+        most: usize,
+    ) -> Result<u64> {
+        let (Some(annals), meta) = (self.annals(), &store.meta) else { return Ok(0) };
+        let mut most = most.min(BATCH_ROWS);
+        loop {
+            let batch = annals.batch(meta, shard, most)?;
+            if batch.rows == 0 {
+                return Ok(0);
+            }
+            let by_inode = batch
+                .states
+                .iter()
+                .map(|cell| (InodeIndexCell::key(cell.inode, cell.end).to_vec(), cell.value().to_vec()));
+            let by_inode = self.plan(meta, HistoryTree::InodeIndex, by_inode.collect())?;
+            let by_name = batch.names.iter().map(|cell| {
+                let key = NameIndexCell::key(cell.directory, cell.cookie, cell.death);
+                (key.to_vec(), cell.value().to_vec())
+            });
+            let by_name = self.plan(meta, HistoryTree::NameIndex, by_name.collect())?;
+            let need = by_inode.plan.blocks() + by_name.plan.blocks();
+            // What deleting needs is touched only if there is no other way to get on.
+            let reserved = match store.reserve(GroupNo(0), need) {
+                Err(Error::NoSpace) if most > 1 => {
+                    most /= 2;
+                    continue;
+                }
+                Err(Error::NoSpace) if self.backlog() >= HARD_BOUND / 2 => {
+                    store.reserve_freely(GroupNo(0), need)?
+                }
+                other => other?,
+            };
+            {
+                let (_states, _names) = (self.inode_index.write(), self.name_index.write());
+                let mut op = meta.begin(reserved);
+                by_inode.carry_out(self, &mut op, batch.last);
+                by_name.carry_out(self, &mut op, batch.last);
+                op.change(self.roots(), |page| {
+                    page.apply(|b| HistoryRoots::set_watermark(b, shard, batch.last));
+                });
+            }
+            let mut locked = self.shards[shard].write();
+            let unindexed = self.learn(meta, shard, &mut locked)?;
+            for cell in &batch.states {
+                unindexed.states.remove(&(cell.inode, cell.end));
+            }
+            for cell in &batch.names {
+                self.backlog.remove_name(cell.directory, cell.cookie, cell.death);
+            }
+            self.backlog.count(unindexed, 0, batch.rows);
+            return Ok(batch.rows);
+        }
+    }
+
+    fn plan(&self, meta: &Meta, which: HistoryTree, mut cells: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Planned> {
+        cells.sort_unstable();
+        if let Some(pair) = cells.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let found = format!("{:02x?}", pair[0].0);
+            return Err(Corruption::new(BlockKind::Annals.name(), "rows", "one for each key", found).into());
+        }
+        let tree = self.tree(which);
+        Ok(Planned { which, tree, plan: tree.plan_inserts(meta, cells)? })
+    }
+
+    /// Gives all rows of the volume their keys, until `stop`.
+    ///
+    /// # Errors
+    /// `NoSpace`; damage and device errors: those of the first shard that has one, after the others.
+    pub(crate) fn index_all(&self, store: &Core, stop: &dyn Fn() -> bool) -> Result<()> {
+        let mut result = Ok(());
+        for shard in 0..HISTORY_SHARDS {
+            loop {
+                if stop() {
+                    return result;
+                }
+                let work = self.annals_work();
+                match self.index_batch(store, &work, shard, BATCH_ROWS) {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    Err(e) => {
+                        result = result.and(Err(e));
+                        break;
+                    }
+                }
+            }
+        }
+        result
+    }
+
+    /// Gives rows their keys, at most so many, and returns how many got them.
+    ///
+    /// # Errors
+    /// `NoSpace`; damage and device errors.
+    pub(crate) fn index_some(&self, store: &Core, most: u64) -> Result<u64> {
+        let (mut done, mut shard) = (0, 0);
+        while shard < HISTORY_SHARDS && done < most {
+            let left = usize::try_from(most - done).unwrap_or(BATCH_ROWS);
+            let work = self.annals_work();
+            match self.index_batch(store, &work, shard, left)? {
+                0 => shard += 1,
+                rows => done += rows,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Called before a call that may record, with no lock: at its bounds the backlog is made shorter first.
+    ///
+    /// # Errors
+    /// At the hard bound, those of indexing.
+    pub(crate) fn bound_backlog(&self, store: &Core) -> Result<()> {
+        let rows = self.backlog();
+        if rows < SOFT_BOUND {
+            return Ok(());
+        }
+        let work = match rows < HARD_BOUND {
+            // Who does not get it finds somebody at work.
+            true => self.try_annals_work(),
+            false => Some(self.annals_work()),
+        };
+        let Some(work) = work else { return Ok(()) };
+        let (mut shard, mut most) = (0, 0);
+        for (no, locked) in self.shards.iter().enumerate() {
+            let rows = locked.read().unindexed.as_ref().map_or(0, |unindexed| unindexed.rows);
+            if rows > most {
+                (shard, most) = (no, rows);
+            }
+        }
+        match self.index_batch(store, &work, shard, BATCH_ROWS) {
+            Err(Error::NoSpace) if rows >= HARD_BOUND => Err(Error::NoSpace),
+            Err(e) if rows >= DAMAGE_BOUND => Err(e),
+            // The thread that indexes tells of it.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Planned {
+    /// Inserts the keys, inside the Op, with the index locked for writing.
+    fn carry_out(mut self, past: &Past, op: &mut Op<'_>, last: AnnalsKey) {
+        if let Some(delta) = self.tree.insert_planned(op, self.plan, last.end) {
+            past.store(op, self.which, &self.tree, &delta);
+        }
+    }
+}
+
+impl Annals<'_> {
+    /// The next rows without keys of a shard.
+    fn batch(self, meta: &Meta, shard: usize, most: usize) -> Result<Batch> {
+        let _shard = self.read_shard(meta, shard)?;
+        let watermark = HistoryRoots::watermark(&self.past.roots().read(), shard);
+        let mut batch = Batch::default();
+        self.rows_behind(meta, shard, watermark, &mut |key, row| {
+            batch.rows += 1;
+            batch.last = key;
+            if let Some(inode) = &row.version {
+                let (inode, born) = (row.inode, inode.born);
+                batch.states.push(InodeIndexCell { inode, end: row.end, born, sequence: key.sequence });
+            }
+            batch.names.extend(name_of(shard, key, row));
+            batch.rows < most as u64
+        })?;
+        Ok(batch)
+    }
+}
