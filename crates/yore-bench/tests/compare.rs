@@ -102,7 +102,8 @@ fn names_stay() {
     assert_eq!(names.join(" "), expected);
     let names: Vec<&str> = HistoryPart::ALL.iter().map(|part| part.name()).collect();
     let expected =
-        "take meanwhile behind back large forget postmark metadata diff scattered mount beside usual";
+        "take meanwhile behind back large forget postmark metadata diff scattered mount beside usual \
+                    restore record cold tree mixed";
     assert_eq!(names.join(" "), expected);
     assert_eq!(RivalKind::from_name("fuse2fs"), Some(RivalKind::Fuse2fs));
     assert_eq!(RivalKind::from_name("Fuse2fs"), None);
