@@ -68,7 +68,7 @@ LAYERS = {
         lib
     """,
     "yore-device": """
-        block host_error mounts travel
+        block host_error mounts travel waits
         error pool
         buffer
         device
@@ -199,7 +199,8 @@ LAYERS = {
     "yore-fuse": """
         config convert errno error mapped past privilege snapdir
         mountpoint notices process_pins tuning
-        attach connection serve/rollback serve/writers
+        attach servers
+        connection serve/rollback serve/writers
         serve/saves
         serve/server
         serve/background serve/behalf serve/gone serve/nodes

@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use yore_device::waits::waiting;
 use yore_format::InodeNo;
 
 /// How often the write-back thread looks for data that is old.
@@ -144,7 +145,7 @@ impl FileCache {
             }
             turn.wanted = true;
             self.turns.wake.notify_one();
-            self.turns.progress.wait(&mut turn);
+            waiting(|| self.turns.progress.wait(&mut turn));
         }
         turn.alive.then(|| turn.failed.clone().map_or(Ok(()), Err))
     }

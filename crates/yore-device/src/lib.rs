@@ -42,6 +42,7 @@ mod pool;
 mod runs;
 pub mod simulated;
 pub mod travel;
+pub mod waits;
 pub mod wrapped;
 
 pub use block::BLOCK_SIZE;
