@@ -154,7 +154,7 @@ LAYERS = {
         zones/reserve zones/table zones/tables
         zones
         blocks
-        log/region log/notes space
+        log/region log/notes log/line space
         log/intent log/replay mkfs
         log rooms
         op/* writer/gather
