@@ -68,7 +68,7 @@ LAYERS = {
         lib
     """,
     "yore-device": """
-        block host_error mounts travel waits
+        block host_error mounts travel
         error pool
         buffer
         device
@@ -154,7 +154,7 @@ LAYERS = {
         zones/reserve zones/table zones/tables
         zones
         blocks
-        log/region log/notes log/line space
+        log/region log/notes space
         log/intent log/replay mkfs
         log rooms
         op/* writer/gather
@@ -199,8 +199,7 @@ LAYERS = {
     "yore-fuse": """
         config convert errno error mapped past privilege snapdir
         mountpoint notices process_pins tuning
-        attach servers
-        connection serve/rollback serve/writers
+        attach connection serve/rollback serve/writers
         serve/saves
         serve/server
         serve/background serve/behalf serve/gone serve/nodes

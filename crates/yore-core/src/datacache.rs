@@ -27,7 +27,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use yore_device::waits::waiting;
 use yore_format::InodeNo;
 
 /// How often the write-back thread looks for data that is old.
@@ -145,7 +144,7 @@ impl FileCache {
             }
             turn.wanted = true;
             self.turns.wake.notify_one();
-            waiting(|| self.turns.progress.wait(&mut turn));
+            self.turns.progress.wait(&mut turn);
         }
         turn.alive.then(|| turn.failed.clone().map_or(Ok(()), Err))
     }

@@ -104,12 +104,6 @@ impl Core {
         Ok(self.meta.force()?)
     }
 
-    /// As [`Core::force`], for a caller that must not wait while others do: `answer` is called once with the
-    /// outcome, before this returns or later on another thread.
-    pub fn force_then(&self, answer: impl FnOnce(Result<()>) + Send + 'static) {
-        self.meta.force_then(Box::new(|outcome| answer(outcome.map_err(Into::into))));
-    }
-
     /// Fails on a read-only or closed volume, and after a write error.
     pub fn check_writable(&self) -> Result<()> {
         Ok(self.meta.check_writable()?)

@@ -32,7 +32,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use yore_device::waits::waiting;
 use yore_device::{AlignedBuf, SharedBuf};
 use yore_format::{ContentKind, BLOCK_SIZE, INLINE_BYTES};
 
@@ -123,7 +122,7 @@ impl FileData {
         let mut waited = false;
         while map.arriving.iter().any(|(_, range)| range.contains(&index)) {
             waited = true;
-            waiting(|| file.arrived.wait(&mut map));
+            file.arrived.wait(&mut map);
         }
         waited
     }

@@ -42,7 +42,6 @@ mod pool;
 mod runs;
 pub mod simulated;
 pub mod travel;
-pub mod waits;
 pub mod wrapped;
 
 pub use block::BLOCK_SIZE;

@@ -49,7 +49,7 @@ pub use types::{
 };
 pub(crate) use yore_core::clock;
 pub use yore_core::{Error, Result};
-pub use yore_device::{mounts, waits};
+pub use yore_device::mounts;
 pub use yore_format::{
     Engine, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation,
     InodeFlags, InodeNo, OperationKind, OperationRow, Policy, PolicyRow, Retention, RetentionRules, RowClass,

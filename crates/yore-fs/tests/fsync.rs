@@ -3,11 +3,11 @@
 //! log holds, readers, another engine.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use yore_device::wrapped::{Hook, Request, Wrapped};
-use yore_device::{Device, DeviceError, HostError, MemoryDevice, Operation};
+use yore_device::{Device, DeviceError, MemoryDevice};
 use yore_fs::{Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, View, WriteMode};
 
 const MIB: u64 = 1 << 20;
@@ -20,9 +20,6 @@ struct Counting {
     writes: AtomicU64,
     flushes: AtomicU64,
     during: Mutex<Option<During>>,
-    during_flush: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Flushes fail after what is done during them.
-    fails: AtomicBool,
 }
 
 /// What to do during a write of many pages.
@@ -45,11 +42,6 @@ impl Counting {
         *self.during.lock().unwrap() = Some(During { skipped, what: Box::new(what) });
     }
 
-    /// Does `what` at the next flush, before it reaches the device.
-    fn during_flush(&self, what: impl FnOnce() + Send + 'static) {
-        *self.during_flush.lock().unwrap() = Some(Box::new(what));
-    }
-
     fn long_write(&self) {
         let mut during = self.during.lock().unwrap();
         match during.take() {
@@ -68,11 +60,6 @@ impl Counting {
     }
 }
 
-fn planted() -> DeviceError {
-    let source = HostError::from_errno(rustix::io::Errno::IO.raw_os_error());
-    DeviceError::Io { operation: Operation::Flush, offset: 0, len: 0, device: "planted".into(), source }
-}
-
 impl Hook for Counting {
     fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
         match &request {
@@ -84,11 +71,6 @@ impl Hook for Counting {
             }
             Request::Flush => {
                 self.flushes.fetch_add(1, Ordering::SeqCst);
-                let during = self.during_flush.lock().unwrap().take();
-                during.into_iter().for_each(|what| what());
-                if self.fails.load(Ordering::SeqCst) {
-                    return Err(planted());
-                }
             }
             Request::Read { .. } | Request::Discard { .. } => {}
         }
@@ -475,79 +457,4 @@ fn many_threads_share_records() {
         assert_eq!(read(&after, &format!("{t} {i}")), (t * 1000 + i).to_le_bytes().repeat(512));
     }
     assert!(view.log_status().records <= 801, "{} records", view.log_status().records);
-}
-
-/// What each of several fsyncs that do not wait was answered, by number.
-type Answers = std::sync::mpsc::Receiver<(usize, yore_fs::Result<()>)>;
-
-/// Fsyncs each file without waiting, while another thread's fsync is on its way to the device. All arrive
-/// before that ends.
-fn fsync_while_another_does(device: &CountingDevice, view: &View, files: &[InodeNo]) -> Answers {
-    let (sender, answers) = std::sync::mpsc::channel();
-    let (begun, went_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-    let (begun, went_on) = (Arc::new(begun), Arc::new(went_on));
-    let meet = (begun.clone(), went_on.clone());
-    let first = create(view, "first");
-    device.hook.during_flush(move || {
-        meet.0.wait();
-        meet.1.wait();
-    });
-    std::thread::scope(|scope| {
-        scope.spawn(|| view.fsync(first, false));
-        begun.wait();
-        for (i, no) in files.iter().enumerate() {
-            let sender = sender.clone();
-            view.fsync_then(*no, false, move |outcome| sender.send((i, outcome)).unwrap());
-        }
-        assert!(answers.try_recv().is_err(), "the device has not flushed anything yet");
-        went_on.wait();
-    });
-    answers
-}
-
-/// With nobody else, an fsync that does not wait is answered before it returns. Those that come while a
-/// record is written do not wait for it, and share the next one. A crash after the answer keeps the files.
-#[test]
-fn an_fsync_need_not_wait() {
-    let (device, view) = counted_volume(64 * MIB, None);
-    let alone = create(&view, "alone");
-    let (sender, answer) = std::sync::mpsc::channel();
-    view.fsync_then(alone, false, move |outcome| sender.send(outcome).unwrap());
-    answer.try_recv().unwrap().unwrap();
-    let files: Vec<InodeNo> = (0..20).map(|i| create(&view, &format!("{i}"))).collect();
-    files.iter().for_each(|no| write(&view, *no, 0, b"durable"));
-    device.hook.count();
-    let answers = fsync_while_another_does(&device, &view, &files);
-    let mut answered: Vec<usize> =
-        (0..20).map(|_| answers.recv().unwrap()).map(|(i, o)| (i, o.unwrap()).0).collect();
-    answered.sort_unstable();
-    assert_eq!(answered, (0..20).collect::<Vec<_>>());
-    assert!(answers.recv().is_err(), "each is answered once");
-    assert_eq!(device.hook.count(), (2, 2), "one record for the first, one for all others");
-    let (_, crashed) = crash(&device.below);
-    (0..20).for_each(|i| assert_eq!(read(&crashed, &format!("{i}")), b"durable"));
-    view.close().unwrap();
-}
-
-/// Closing the volume answers what is left, and later fsyncs are answered with an error.
-#[test]
-fn closing_answers_fsyncs_that_do_not_wait() {
-    let (device, view) = counted_volume(64 * MIB, None);
-    let files: Vec<InodeNo> = (0..5).map(|i| create(&view, &format!("{i}"))).collect();
-    let answers = fsync_while_another_does(&device, &view, &files);
-    view.close().unwrap();
-    assert_eq!(answers.try_iter().filter(|(_, outcome)| outcome.is_ok()).count(), 5);
-    let (sender, answer) = std::sync::mpsc::channel();
-    view.fsync_then(files[0], false, move |outcome| sender.send(outcome).unwrap());
-    assert!(answer.try_recv().unwrap().is_err());
-}
-
-/// An error of the device is the answer to each fsync that it concerns, whoever waits.
-#[test]
-fn an_error_answers_fsyncs_that_do_not_wait() {
-    let (device, view) = counted_volume(64 * MIB, None);
-    let files: Vec<InodeNo> = (0..5).map(|i| create(&view, &format!("{i}"))).collect();
-    device.hook.fails.store(true, Ordering::SeqCst);
-    let answers = fsync_while_another_does(&device, &view, &files);
-    assert_eq!(answers.iter().filter(|(_, outcome)| outcome.is_err()).count(), 5);
 }

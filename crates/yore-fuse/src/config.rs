@@ -41,9 +41,9 @@ pub struct MountConfig {
     pub limits: UserLimits,
     /// A name in the root directory that leads to all its snapshots. Only for mounts of the present.
     pub snapdir: Option<OsString>,
-    /// The most threads that read requests, each with a descriptor of its own; at least 1. As many of them as
-    /// the load needs do; the others rest, until some wait for the device. So this says how many requests may
-    /// wait at once.
+    /// Threads that read requests, each with a descriptor of its own; at least 1. There should be more of
+    /// them than processors: a thread whose fsync waits for the device serves nobody, and threads that wait
+    /// together share one flush.
     pub threads: usize,
     /// How long the kernel may believe names and attributes. Hours, because only this daemon changes the
     /// volume.

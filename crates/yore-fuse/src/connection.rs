@@ -2,22 +2,18 @@
 //! whether a thread found a contradiction in memory. The head of `session` says what follows from that.
 
 use crate::mountpoint::{abort, mounted_at};
-use crate::servers::{Seat, Servers};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use yore_fs::waits;
 
 /// What a session's threads and its handles share.
 pub(crate) struct Shared {
     pub(crate) mountpoint: PathBuf,
     pub(crate) device: (u32, u32),
     pub(crate) siblings: Arc<Siblings>,
-    pub(crate) servers: Arc<Servers>,
     pub(crate) aborted: AtomicBool,
     pub(crate) ended: AtomicBool,
 }
@@ -99,7 +95,7 @@ impl Shared {
 }
 
 /// Runs when a thread that serves ends; see the head of `session`.
-struct ThreadEnd(Arc<Shared>, Rc<Seat>);
+struct ThreadEnd(Arc<Shared>);
 
 impl Drop for ThreadEnd {
     fn drop(&mut self) {
@@ -115,16 +111,13 @@ thread_local! {
     static THREAD_END: RefCell<Option<ThreadEnd>> = const { RefCell::new(None) };
 }
 
-/// Called with each request: registers the thread the first time. Returns its seat among those that serve.
-pub(crate) fn register_thread(shared: &Arc<Shared>) -> Rc<Seat> {
+/// Called with each request: registers the thread the first time.
+pub(crate) fn register_thread(shared: &Arc<Shared>) {
     THREAD_END.with_borrow_mut(|end| {
-        let end = end.get_or_insert_with(|| {
-            let seat = Rc::new(Seat::new(&shared.servers));
-            waits::tell(seat.waits());
-            ThreadEnd(shared.clone(), seat)
-        });
-        end.1.clone()
-    })
+        if end.is_none() {
+            *end = Some(ThreadEnd(shared.clone()));
+        }
+    });
 }
 
 /// A contradiction in memory ends all sessions, wherever it is found.

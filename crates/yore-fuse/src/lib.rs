@@ -9,7 +9,7 @@
 //!   else.
 //! - `session` runs the threads and ends them. However a session ends, it closes the view and reports the
 //!   end.
-//! - `connection` is what the threads of a session share, `servers` how many of them take requests.
+//! - `connection` is what the threads of a session share.
 //! - `serve` is the translation: one method per request, and no state of its own beyond what the kernel's
 //!   flags require.
 //! - `serve::asked` brings requests that do not concern the content of files, by ioctls on directories, to
@@ -59,7 +59,6 @@ mod past;
 mod privilege;
 mod process_pins;
 mod serve;
-mod servers;
 mod session;
 mod snapdir;
 mod tuning;

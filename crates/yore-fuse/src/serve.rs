@@ -46,7 +46,6 @@ use yore_fs::{
     Error, FallocateMode, FileKind, RenameMode, Resolved, SeekTo, SetAttr, SetXattrMode, WriteMode,
 };
 
-use server::done;
 pub(crate) use server::Server;
 
 /// Longest stretch that one copy_file_range request copies; callers go on with the rest. This bounds how long
@@ -544,7 +543,7 @@ impl Filesystem for Server {
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply);
-        view.fsync_then(inode, data_only, move |outcome| done("fsync", inode, outcome, reply));
+        self.done("fsync", inode, view.fsync(inode, data_only), reply);
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -633,12 +632,8 @@ impl Filesystem for Server {
         let (view, inode) = seen!(self, node, reply);
         // sync(2) and syncfs(2) send nothing to a FUSE daemon, so `sync MOUNTPOINT`, which is an fsync of the
         // root directory, stands in for them: everything is durable when it returns.
-        match inode == view.root() {
-            true => self.done("fsyncdir", inode, view.sync(), reply),
-            false => {
-                view.fsync_then(inode, data_only, move |outcome| done("fsyncdir", inode, outcome, reply))
-            }
-        }
+        let synced = if inode == view.root() { view.sync() } else { view.fsync(inode, data_only) };
+        self.done("fsyncdir", inode, synced, reply);
     }
 
     fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {

@@ -291,7 +291,6 @@ fn start<F: Filesystem>(
         mountpoint: path.clone(),
         device,
         siblings,
-        servers: Arc::default(),
         aborted: AtomicBool::new(false),
         ended: AtomicBool::new(false),
     });
@@ -309,15 +308,12 @@ fn start<F: Filesystem>(
         .map_err(handshake)?;
     tuning::tune(device, config);
     let notices = root.map(|root| Notices::new(session.notifier(), root));
-    let threads = |source| MountError::Threads { mountpoint: path.clone(), source };
     let for_thread = shared.clone();
     let watcher = attached.watcher;
-    let watch = shared.servers.start_watch().map_err(threads)?;
     let thread = std::thread::Builder::new()
         .name("yore-session".into())
-        .spawn(move || run(session, for_thread, close, (watcher, watch)))
-        .inspect_err(|_| shared.servers.end())
-        .map_err(threads)?;
+        .spawn(move || run(session, for_thread, close, watcher))
+        .map_err(|source| MountError::Threads { mountpoint: path.clone(), source })?;
     undo.armed = false;
     tracing::info!(mountpoint = %path.display(), source = config.fs_name, "mounted");
     Ok(Session { handle: SessionHandle { shared }, notices, thread: Some(thread) })
@@ -344,16 +340,11 @@ fn run<F: Filesystem>(
     session: fuser::Session<F>,
     shared: Arc<Shared>,
     close: impl FnOnce(bool) -> yore_fs::Result<()>,
-    (watcher, watch): (Option<Watcher>, JoinHandle<()>),
+    watcher: Option<Watcher>,
 ) -> Result<End, SessionError> {
     // This consumes the session and closes its descriptors, so a mount that is still there afterwards is
     // dead.
     let outcome = session.run();
-    shared.servers.end();
-    if watch.join().is_err() {
-        // It counts, and touches nothing of the volume.
-        tracing::error!("the thread that watches those that serve panicked");
-    }
     let mountpoint = shared.mountpoint.clone();
     let left_over = shared.ours().map_err(|e| e.to_string()).and_then(|ours| match ours {
         true => detach(&mountpoint).map(|()| true),

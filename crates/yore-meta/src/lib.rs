@@ -38,7 +38,6 @@ pub use base::progress::StopAtPanic;
 pub use cache::FrameGuard;
 pub use error::{MetaError, Result};
 pub use log::intent::LogStatus;
-pub use log::line::Answer;
 pub use log::notes::NotedFile;
 pub use log::region::default_log_blocks;
 pub use log::replay::{check_log, Recovered};

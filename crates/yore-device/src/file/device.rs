@@ -10,7 +10,6 @@ use rustix::io::Errno;
 
 use super::{host, ring};
 use crate::device::{check_range, check_writable, checked_len, write_zeros};
-use crate::waits::waiting;
 use crate::{AlignedBuf, Device, DeviceError, HostError, Operation, ReadRequest, WriteRequest, BLOCK_SIZE};
 
 /// Batches of at most this many requests are not worth the ring.
@@ -197,14 +196,12 @@ impl Device for FileDevice {
     fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
         let len = bufs.iter().map(|buf| checked_len(buf)).sum();
         check_range(self, Operation::Read, offset, len)?;
-        let result = waiting(|| {
-            if bufs.iter().all(|buf| self.usable(buf)) {
-                let mut slices: Vec<_> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
-                host::read_fully(&self.file, offset, &mut slices, self.direct_io)
-            } else {
-                host::read_bounced(&self.file, offset, bufs, self.direct_io)
-            }
-        });
+        let result = if bufs.iter().all(|buf| self.usable(buf)) {
+            let mut slices: Vec<_> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+            host::read_fully(&self.file, offset, &mut slices, self.direct_io)
+        } else {
+            host::read_bounced(&self.file, offset, bufs, self.direct_io)
+        };
         result.map_err(|source| self.error(Operation::Read, offset, len, source))
     }
 
@@ -217,10 +214,11 @@ impl Device for FileDevice {
         self.check_may_write(Operation::Write)?;
         check_range(self, Operation::Write, offset, len)?;
         self.check_length(Operation::Write, offset + len)?;
-        let result = waiting(|| match bufs.iter().all(|buf| self.usable(buf)) {
-            true => host::write_fully(&self.file, offset, &mut bufs.to_vec(), self.direct_io),
-            false => host::write_bounced(&self.file, offset, bufs, self.direct_io),
-        });
+        let result = if bufs.iter().all(|buf| self.usable(buf)) {
+            host::write_fully(&self.file, offset, &mut bufs.to_vec(), self.direct_io)
+        } else {
+            host::write_bounced(&self.file, offset, bufs, self.direct_io)
+        };
         result.map_err(|source| self.error(Operation::Write, offset, len, source))
     }
 
@@ -243,7 +241,7 @@ impl Device for FileDevice {
                 None => host::Transfer::read(read.offset, read.buf),
             })
             .collect();
-        waiting(|| self.run_transfers(host::Direction::Read, &mut transfers))?;
+        self.run_transfers(host::Direction::Read, &mut transfers)?;
         for (read, bounce) in reads.iter_mut().zip(&bounces) {
             if let Some(bounce) = bounce {
                 read.buf.copy_from_slice(bounce);
@@ -276,7 +274,7 @@ impl Device for FileDevice {
                 None => host::Transfer::write(write.offset, write.data),
             })
             .collect();
-        waiting(|| self.run_transfers(host::Direction::Write, &mut transfers))
+        self.run_transfers(host::Direction::Write, &mut transfers)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
@@ -285,16 +283,14 @@ impl Device for FileDevice {
         }
         self.check_may_write(Operation::Flush)?;
         self.check_length(Operation::Flush, 0)?;
-        let result = waiting(|| {
-            let mut created_in = self.created_in.lock();
-            match created_in.take() {
-                None => {
-                    drop(created_in);
-                    self.file.sync_data()
-                }
-                Some(directory) => self.sync_created(&directory),
+        let mut created_in = self.created_in.lock();
+        let result = match created_in.take() {
+            None => {
+                drop(created_in);
+                self.file.sync_data()
             }
-        });
+            Some(directory) => self.sync_created(&directory),
+        };
         result.map_err(|error| self.error(Operation::Flush, 0, self.size(), HostError::from(&error)))
     }
 

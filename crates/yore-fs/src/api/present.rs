@@ -257,35 +257,10 @@ impl View {
     /// # Errors
     /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.
     pub fn fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
-        match self.read_only() {
-            true => Ok(()),
-            false => self.prepare_fsync(inode, data_only).and_then(|()| self.store().force()),
-        }
-    }
-
-    /// As [`View::fsync`], for whoever serves many callers with few threads: `answer` is called once with the
-    /// outcome, before this returns or later on another thread. The file's data and errors of earlier
-    /// write-back are seen to before this returns, and only the wait for others that also want something
-    /// durable is left to another thread. What was done after this call may be durable with it or not.
-    /// Closing the volume answers what is left first. `answer` must not wait, and must not call the view.
-    pub fn fsync_then(
-        &self,
-        inode: InodeNo,
-        data_only: bool,
-        answer: impl FnOnce(Result<()>) + Send + 'static,
-    ) {
-        if self.read_only() {
-            return answer(Ok(()));
-        }
-        match self.prepare_fsync(inode, data_only) {
-            Ok(()) => self.store().force_then(answer),
-            Err(error) => answer(Err(error)),
-        }
-    }
-
-    /// What an fsync does for its own file; the rest it shares with others.
-    fn prepare_fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
         let store = self.store();
+        if self.read_only() {
+            return Ok(());
+        }
         let cell = store.cell(inode)?;
         let regular = cell.state.read().inode.is_regular();
         if regular {
@@ -294,7 +269,7 @@ impl View {
         if !data_only {
             store.store_if_dirty(&cell)?;
         }
-        Ok(())
+        store.force()
     }
 
     /// Sets an extended attribute.

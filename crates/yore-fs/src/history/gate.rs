@@ -24,7 +24,6 @@ use std::marker::PhantomData;
 use std::sync::atomic::{compiler_fence, fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use yore_device::waits::waiting;
 
 /// How long the thread that closes the gate sleeps between two looks at a slot.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -128,11 +127,9 @@ impl Gate {
             }
             drop(passage);
             let mut closed = self.closed.lock();
-            waiting(|| {
-                while closed.is_some_and(|now| now.time == at.time) {
-                    self.opened.wait(&mut closed);
-                }
-            });
+            while closed.is_some_and(|now| now.time == at.time) {
+                self.opened.wait(&mut closed);
+            }
             drop(closed);
             passage = Passage::new();
         }

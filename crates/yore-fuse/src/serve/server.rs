@@ -9,12 +9,10 @@ use crate::errno::{errno, worth_logging};
 use crate::notices::{set_serving, Notices};
 use crate::past::PastNodes;
 use crate::process_pins::ProcessPins;
-use crate::servers::Seat;
 use crate::snapdir::SnapDir;
 use crate::MountConfig;
 use fuser::{Errno, ReplyEmpty, Request};
 use std::os::unix::ffi::OsStrExt as _;
-use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use yore_fs::{Behalf, Caller, Error, InodeNo, View};
 
@@ -38,21 +36,15 @@ pub(crate) struct Server {
     pub(super) notices: Arc<OnceLock<Notices>>,
 }
 
-/// Lives while a request is served; see `session` on panics. The request is answered, or left to another
-/// thread to answer, before this goes: then the thread may rest.
-pub(super) struct Serving<'a>(&'a Shared, Rc<Seat>);
+/// Lives while a request is served; see `session` on panics.
+pub(super) struct Serving<'a>(&'a Shared);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        let panics = std::thread::panicking();
-        if panics {
+        if std::thread::panicking() {
             self.0.note_panic();
         }
         set_serving(false);
-        self.1.end();
-        if !panics {
-            self.1.rest_if_spare();
-        }
     }
 }
 
@@ -87,10 +79,9 @@ impl Server {
     }
 
     pub(super) fn serving(&self) -> Serving<'_> {
-        let seat = register_thread(&self.shared);
+        register_thread(&self.shared);
         set_serving(true);
-        seat.begin();
-        Serving(&self.shared, seat)
+        Serving(&self.shared)
     }
 
     pub(super) fn caller(&self, request: &Request, umask: u32) -> Caller {
@@ -100,7 +91,10 @@ impl Server {
     /// The number for `error`. Errors that the caller's program cannot explain go to the log, with the inode
     /// concerned.
     pub(super) fn number(&self, call: &'static str, inode: InodeNo, error: Error) -> Errno {
-        number(call, inode, &error)
+        if worth_logging(&error) {
+            tracing::error!(call, inode = inode.0, %error, "a request failed");
+        }
+        errno(&error)
     }
 
     pub(super) fn done(
@@ -110,7 +104,10 @@ impl Server {
         outcome: yore_fs::Result<()>,
         reply: ReplyEmpty,
     ) {
-        done(call, at, outcome, reply);
+        match outcome {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(self.number(call, at, error)),
+        }
     }
 
     /// As [`Saves::before`], for a node.
@@ -118,21 +115,5 @@ impl Server {
         if view.event().is_none() {
             self.saves.before(inode, thread, is_emptied);
         }
-    }
-}
-
-/// As [`Server::number`].
-fn number(call: &'static str, inode: InodeNo, error: &Error) -> Errno {
-    if worth_logging(error) {
-        tracing::error!(call, inode = inode.0, %error, "a request failed");
-    }
-    errno(error)
-}
-
-/// Answers a request of which only the outcome is told, on whatever thread has it.
-pub(super) fn done(call: &'static str, at: InodeNo, outcome: yore_fs::Result<()>, reply: ReplyEmpty) {
-    match outcome {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(number(call, at, &error)),
     }
 }

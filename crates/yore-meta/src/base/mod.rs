@@ -4,8 +4,7 @@
 //! **Locks of the whole crate**, in the order in which a thread may take one while it holds another: the
 //! superblock's mutex (`writer`, held for the length of a commit) → the leader of the intent log → the
 //! generation gate → cache shards → zones → frames. All other locks are leaves, with one exception: under the
-//! lock of [`Progress`] a thread may look at the list of dirty zones and at the log's notes. Who waits under
-//! a lock tells so (`yore_device::waits`); what is told takes no lock of this crate.
+//! lock of [`Progress`] a thread may look at the list of dirty zones and at the log's notes.
 
 pub(crate) mod features;
 pub(crate) mod freed;

@@ -5,7 +5,6 @@ use crate::error::{MetaError, Result};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use yore_device::waits::waiting;
 use yore_format::Generation;
 
 /// The writer wakes up this often, so that a volume whose last user is gone without closing it ends its
@@ -194,28 +193,24 @@ impl Progress {
         let mut s = self.state.lock();
         s.wanted = s.wanted.max(generation.0);
         self.moved.notify_all();
-        waiting(|| {
-            while s.completed < generation.0 {
-                if let Some(e) = s.stopped() {
-                    return Err(e);
-                }
-                if s.closed {
-                    return Err(MetaError::Refused("the volume is closed".into()));
-                }
-                self.moved.wait(&mut s);
+        while s.completed < generation.0 {
+            if let Some(e) = s.stopped() {
+                return Err(e);
             }
-            Ok(())
-        })
+            if s.closed {
+                return Err(MetaError::Refused("the volume is closed".into()));
+            }
+            self.moved.wait(&mut s);
+        }
+        Ok(())
     }
 
     /// Waits until no generation is being written. One that panicked never ends.
     pub(crate) fn await_writer(&self) -> Result<()> {
         let mut s = self.state.lock();
-        waiting(|| {
-            while s.writing && s.error.is_none() {
-                self.moved.wait(&mut s);
-            }
-        });
+        while s.writing && s.error.is_none() {
+            self.moved.wait(&mut s);
+        }
         s.stopped().map_or(Ok(()), Err)
     }
 
@@ -237,10 +232,10 @@ impl Progress {
         if s.writing && many < hard {
             // From nothing at the soft limit to 2 ms a call near the hard one.
             let share = many.saturating_sub(soft) as u64 * 2_000 / (hard - soft).max(1) as u64;
-            waiting(|| self.moved.wait_for(&mut s, Duration::from_micros(share)));
+            self.moved.wait_for(&mut s, Duration::from_micros(share));
         }
         while dirty() >= hard && s.error.is_none() && !s.stop {
-            waiting(|| self.moved.wait_for(&mut s, Duration::from_millis(10)));
+            self.moved.wait_for(&mut s, Duration::from_millis(10));
         }
     }
 

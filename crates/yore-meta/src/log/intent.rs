@@ -5,8 +5,7 @@
 //! which blocks exist in the zones touched. It takes the gate alone for an instant, so no Op is half in a
 //! record. It does not look at the file that is synced: the changes of the file are in Ops like all others.
 //! So after a crash the volume is as it was at the instant of a record, or of a generation: a prefix of the
-//! operations either way (R12). Callers that come while a record is being written share the next one; they
-//! wait, or leave an answer that is called then ([`Intent::force_then`], `log/line.rs`).
+//! operations either way (R12). Callers that come while a record is being written share the next one.
 //!
 //! **Notes** carry file data: a small write is durable in its record, with one write and one flush, before it
 //! has blocks. The layer above notes the bytes ([`Intent::note_data`]), and later notes that they are at home
@@ -36,18 +35,15 @@
 //! panic stops all writing before anybody else can lead, and those who wait are told.
 //!
 //! The writer holds the leader's lock until the generation is frozen and what is outstanding is appended.
-//! `notes` and the line's lock are leaves.
+//! `notes` and `leading` are leaves.
 
-use super::line::{Answer, Line, Turn};
 use super::notes::{NotedBytes, NotedFiles, Notes};
 use crate::base::gate::assert_no_op;
 use crate::blocks::Blocks;
 use crate::error::{MetaError, Result};
-use parking_lot::{Mutex, MutexGuard};
-use std::io;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::sync::OnceLock;
 use yore_device::SharedBuf;
 use yore_format::{encode_note, Incarnation, InodeNo, IntentHead, IntentNote, IntentWriter, BLOCK_SIZE};
 use yore_log::{Log, LogError, Lsn, Position};
@@ -87,11 +83,28 @@ pub(crate) struct Intent {
     data_written: AtomicBool,
     /// Counts callers of [`Intent::force`].
     arrivals: AtomicU64,
+    /// Callers with smaller numbers are served by the last generation completed.
+    committed: AtomicU64,
+    /// Callers with smaller numbers are served by the last record forced.
+    forced: AtomicU64,
     records: AtomicU64,
     replayed: AtomicU64,
-    /// The callers, and which of them leads.
-    line: Arc<Line>,
+    /// Whether a caller leads. The others wait for [`Intent::led`] together: were they queued for the
+    /// leader's lock, each would be woken by the one before it, and the next record would begin with the
+    /// first of them alone.
+    leading: Mutex<bool>,
+    led: Condvar,
     leader: Mutex<Leader>,
+}
+
+/// The right to lead the callers of [`Intent::force`].
+struct Lead<'a>(&'a Intent);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        *self.0.leading.lock() = false;
+        self.0.led.notify_all();
+    }
 }
 
 /// The right to append; and the memory that it takes.
@@ -285,7 +298,7 @@ impl Intent {
 
     /// The generation whose superblock names `position` is complete.
     pub(crate) fn complete(&self, position: Option<Position>, served: u64) -> Result<()> {
-        self.line.note_served(served);
+        self.committed.fetch_max(served, Ordering::SeqCst);
         match (self.log(), position) {
             (Some(log), Some(position)) => Ok(log.release(position)?),
             _ => Ok(()),
@@ -315,67 +328,16 @@ impl Intent {
     /// flush if metadata names data that was written since the last.
     pub(crate) fn force(&self, blocks: &Blocks) -> Result<()> {
         assert_no_op();
-        blocks.base.progress.check_writable()?;
+        let progress = &blocks.base.progress;
+        progress.check_writable()?;
         let Some(log) = self.log() else { return self.sync(blocks) };
         let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
-        self.force_arrived(blocks, log, arrival)
-    }
-
-    /// As [`Intent::force`], for a caller that does not wait for others: `answer` is called with the outcome,
-    /// on this thread or later on another. `start` starts a thread that does what the line says.
-    pub(crate) fn force_then(
-        &self,
-        blocks: &Blocks,
-        answer: Answer,
-        start: impl FnOnce(&Arc<Line>) -> io::Result<JoinHandle<()>>,
-    ) {
-        assert_no_op();
-        let log = match (blocks.base.progress.check_writable(), self.log()) {
-            (Err(e), _) => return answer(Err(e)),
-            (Ok(()), None) => return answer(self.sync(blocks)),
-            (Ok(()), Some(log)) => log,
-        };
-        let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
-        match self.line.leave(arrival, answer, || start(&self.line)) {
-            Turn::Left => {}
-            Turn::Wait(answer) => answer(self.force_arrived(blocks, log, arrival)),
-            Turn::Lead(lead, answer) => {
-                let outcome = self.lead_for(blocks, log, arrival);
-                drop(lead);
-                answer(outcome);
-            }
-        }
-    }
-
-    /// Calls all answers that are left. None is left from now on.
-    pub(crate) fn end_answers(&self) {
-        self.line.end();
-    }
-
-    /// For the thread that leads for the answers that are left: serves this arrival and all others so far.
-    pub(crate) fn lead_for_left(&self, blocks: &Blocks, arrival: u64) -> Result<()> {
-        match self.log() {
-            Some(log) => self.lead_for(blocks, log, arrival),
-            None => self.sync(blocks),
-        }
-    }
-
-    /// Waits until the caller is served, or leads.
-    fn force_arrived(&self, blocks: &Blocks, log: &Log, arrival: u64) -> Result<()> {
-        match self.line.await_turn(arrival) {
-            None => Ok(()),
-            Some(_lead) => self.lead_for(blocks, log, arrival),
-        }
-    }
-
-    /// Serves this arrival and all others so far.
-    fn lead_for(&self, blocks: &Blocks, log: &Log, arrival: u64) -> Result<()> {
-        let progress = &blocks.base.progress;
+        let Some(_lead) = self.await_turn(arrival) else { return Ok(()) };
         loop {
             let mut leader = self.leader.lock();
             // Dropped before the leader's lock: who gets that next finds everything stopped.
             let _stop = progress.stop_at_panic("writing a record of the intent log");
-            if self.line.has_served(arrival) {
+            if self.has_served(arrival) {
                 return Ok(());
             }
             progress.check_writable()?;
@@ -396,6 +358,23 @@ impl Intent {
         }
     }
 
+    /// Whether what a caller of [`Intent::force`] asked for is durable.
+    fn has_served(&self, arrival: u64) -> bool {
+        self.forced.load(Ordering::SeqCst).max(self.committed.load(Ordering::SeqCst)) > arrival
+    }
+
+    /// Waits until the caller is served, or is the one to lead.
+    fn await_turn(&self, arrival: u64) -> Option<Lead<'_>> {
+        let mut leading = self.leading.lock();
+        while !self.has_served(arrival) {
+            if !std::mem::replace(&mut *leading, true) {
+                return Some(Lead(self));
+            }
+            self.led.wait(&mut leading);
+        }
+        None
+    }
+
     /// Appends what changed and makes it durable. False if it does not fit.
     fn append(&self, blocks: &Blocks, log: &Log, leader: &mut Leader) -> Result<bool> {
         let upto = self.arrivals.load(Ordering::SeqCst);
@@ -405,7 +384,7 @@ impl Intent {
             if self.data_written.swap(false, Ordering::SeqCst) {
                 blocks.base.flush()?;
             }
-            self.line.note_served(upto);
+            self.forced.fetch_max(upto, Ordering::SeqCst);
             return Ok(true);
         }
         if self.data_named.swap(false, Ordering::SeqCst) {
@@ -435,7 +414,7 @@ impl Intent {
         };
         log.force(number).map_err(stop)?;
         self.records.fetch_add(1, Ordering::Relaxed);
-        self.line.note_served(upto);
+        self.forced.fetch_max(upto, Ordering::SeqCst);
         Ok(true)
     }
 

@@ -2,7 +2,6 @@
 //! data in it, `region` its place on the medium.
 
 pub(crate) mod intent;
-pub(crate) mod line;
 pub(crate) mod notes;
 pub(crate) mod region;
 pub(crate) mod replay;

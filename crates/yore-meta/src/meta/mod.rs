@@ -1,7 +1,6 @@
 //! The metadata of an open volume, as the store above sees it. [`Meta`] owns the rooms and hands each call to
 //! the one that it is for.
 
-mod answers;
 mod extend;
 pub(crate) mod open;
 mod resize;
@@ -55,7 +54,6 @@ impl Written for Meta {
 
 impl Drop for Meta {
     fn drop(&mut self) {
-        self.rooms.log.end_answers();
         if self.writer.is_running() {
             if let Err(e) = self.close() {
                 tracing::error!("closing the volume: {e}");
@@ -373,7 +371,6 @@ impl Meta {
     /// # Errors
     /// The error that stopped writing, now or earlier; the volume is then left as its last generation says.
     pub fn close(&self) -> Result<()> {
-        self.rooms.log.end_answers();
         self.writer.close(&self.rooms)
     }
 }
