@@ -42,8 +42,8 @@ impl LogId {
     }
 }
 
-/// Who uses a stand-alone log: the uuid of a volume whose log lies on another device, for example. Zeros are
-/// nobody.
+/// The user of a stand-alone log: the uuid of a volume whose log lies on another device, for example. Zeros
+/// are nobody.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LogOwner(pub [u8; 16]);
 

@@ -18,13 +18,13 @@
 //!
 //! **A4 The keys of a batch and the watermark are one Op.**
 //!
-//! **A5 Who removes a row removes its keys in the same Op exactly if it is at or below the watermark**, and
-//! holds *annals work*, in whose hand the watermark does not move.
+//! **A5 Whoever removes a row removes its keys in the same Op exactly if it is at or below the watermark**,
+//! and holds *annals work* meanwhile, so the watermark does not move.
 //!
 //! **A6 Rows change in two ways**, and neither makes one longer: one of two facts is taken out, and expunging
 //! lets a name begin later. The key follows in the same Op.
 //!
-//! **A7 Who looks something up asks the map of rows without keys first, and then the index**, and takes the
+//! **A7 A look-up asks the map of rows without keys first, and then the index**, and takes the
 //! least end above the number of both. A row goes from one to the other in this order: it may be met twice,
 //! and then it is the same.
 //!

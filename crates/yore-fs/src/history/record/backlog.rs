@@ -35,7 +35,7 @@ pub(super) struct Backlog {
     known: AtomicU64,
     /// The names in rows. Lock order: after the shards, and none waits for another.
     names: [Mutex<Names>; PARTS],
-    /// Held by who indexes or removes rows.
+    /// Held while rows are indexed or removed.
     work: Mutex<()>,
     /// Wakes the thread that indexes, if there is one.
     waker: OnceLock<Waker>,
@@ -105,7 +105,7 @@ impl Backlog {
         Some(AnnalsWork(Some(self.work.try_lock()?)))
     }
 
-    /// Who waits for rows.
+    /// The thread that waits for rows.
     pub(super) fn set_waker(&self, waker: &Waker) {
         let _ = self.waker.set(waker.clone());
     }

@@ -21,9 +21,9 @@ use yore_meta::{Meta, Op};
 const BATCH_ROWS: usize = 64;
 /// With so many rows the thread that indexes begins.
 pub(super) const INDEX_FROM: u64 = 1_024;
-/// From so many rows on, who records indexes a batch first if nobody else is at it.
+/// From so many rows on, a call that records indexes a batch first, if nobody else does.
 const SOFT_BOUND: u64 = 16_384;
-/// From so many rows on, who records waits for that.
+/// From so many rows on, a call that records waits for that.
 const HARD_BOUND: u64 = 65_536;
 /// If damage keeps rows from being indexed, rows go on up to here.
 const DAMAGE_BOUND: u64 = 1 << 20;
@@ -169,7 +169,7 @@ impl Past {
             return Ok(());
         }
         let work = match rows < HARD_BOUND {
-            // Who does not get it finds somebody at work.
+            // If it is taken, somebody is at work.
             true => self.try_annals_work(),
             false => Some(self.annals_work()),
         };
