@@ -19,12 +19,8 @@ impl Annals<'_> {
         last: EventNo,
         most: usize,
     ) -> Result<(Vec<Ended>, Option<AnnalsKey>)> {
-        let (mut found, mut is_last) = (Vec::new(), false);
-        let next = self.rows(meta, shard, after, &mut |_, row| {
-            is_last = row.end > last;
-            if is_last {
-                return false;
-            }
+        let mut found = Vec::new();
+        let next = self.rows_up_to(meta, shard, (after, last), &mut |_, row| {
             if row.version.is_some() {
                 found.push(Ended { end: row.end, inode: row.inode, cookie: 0 });
             }
@@ -33,7 +29,7 @@ impl Annals<'_> {
             }
             found.len() < most
         })?;
-        Ok((found, next.filter(|_| !is_last)))
+        Ok((found, next))
     }
 
     /// The rows of a shard behind this one that ended up to a number, in order, at most `most`. Returns the
@@ -47,12 +43,7 @@ impl Annals<'_> {
         most: usize,
     ) -> Result<(Vec<EndedRow>, Option<AnnalsKey>)> {
         let mut found: Vec<EndedRow> = Vec::new();
-        let mut is_last = false;
-        let next = self.rows(meta, shard, after, &mut |key, row| {
-            is_last = row.end > last;
-            if is_last {
-                return false;
-            }
+        let next = self.rows_up_to(meta, shard, (after, last), &mut |key, row| {
             let version = row.version.as_ref().map(|inode| {
                 let version = Version { end: row.end, inode: inode.clone().into_owned() };
                 (row.inode, version)
@@ -60,7 +51,7 @@ impl Annals<'_> {
             found.push(EndedRow { shard, key, version, name: entry_of(row) });
             found.len() < most
         })?;
-        Ok((found, next.filter(|_| !is_last)))
+        Ok((found, next))
     }
 
     /// Calls `each` with the past names in the rows of a shard behind this one, at most `most`. Returns the
@@ -99,6 +90,22 @@ impl Annals<'_> {
         let tree = self.past.tree(HistoryTree::Annals(shard));
         Ok(tree
             .floor(meta, &[u8::MAX; 10], |cell| cell.map(|(key, _)| AnnalsKey::decode(key)).transpose())??)
+    }
+
+    /// As [`Annals::rows`], with the rows that ended up to a number.
+    fn rows_up_to(
+        self,
+        meta: &Meta,
+        shard: usize,
+        (after, last): (AnnalsKey, EventNo),
+        each: &mut dyn FnMut(AnnalsKey, &AnnalsRow<'_>) -> bool,
+    ) -> Result<Option<AnnalsKey>> {
+        let mut is_beyond = false;
+        let next = self.rows(meta, shard, after, &mut |key, row| {
+            is_beyond = row.end > last;
+            !is_beyond && each(key, row)
+        })?;
+        Ok(next.filter(|_| !is_beyond))
     }
 
     /// Calls `each` with the rows of a shard behind this one, until it returns false. Returns the last row

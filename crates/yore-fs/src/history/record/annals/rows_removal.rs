@@ -14,7 +14,7 @@ use crate::history::record::shard::Shard;
 use crate::history::record::slot::check_there;
 use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
-use yore_core::btree::{Pins, Tree, TreeDelta};
+use yore_core::btree::{Pins, Tree};
 use yore_format::{AnnalsRow, EventNo, HistoryRoots, HistoryTree, InodeIndexCell, NameIndexCell};
 use yore_meta::{Change, Meta, Op};
 
@@ -146,12 +146,11 @@ impl RowsRemoval<'_> {
         let which = HistoryTree::Annals(self.shard);
         let mut changes = Vec::with_capacity(self.rows.len());
         for (key, left) in &self.rows {
-            let before = self.tree;
             let delta = match left {
                 Some(value) => self.tree.replace(op, key, value),
                 None => self.tree.remove(op, key),
             };
-            store(self.past, op, which, (&before, &self.tree), &delta);
+            self.past.store(op, which, &self.tree, &delta);
             changes.push(delta.change);
         }
         remove_keys(self.past, op, HistoryTree::InodeIndex, &mut self.inodes);
@@ -176,21 +175,7 @@ fn remove_keys<K: AsRef<[u8]>>(
     (tree, keys): &mut (Tree, Vec<K>),
 ) {
     for key in keys {
-        let before = *tree;
         let delta = tree.remove(op, key.as_ref());
-        store(past, op, which, (&before, tree), &delta);
-    }
-}
-
-/// Stores the root of a tree and counts its nodes, where a change has changed these.
-fn store(
-    past: &Past,
-    op: &mut Op<'_>,
-    which: HistoryTree,
-    (before, after): (&Tree, &Tree),
-    delta: &TreeDelta,
-) {
-    if before != after || delta.nodes != 0 {
-        past.store(op, which, after, delta);
+        past.store(op, which, tree, &delta);
     }
 }
