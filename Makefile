@@ -14,7 +14,7 @@ export RUSTDOCFLAGS ?= -D warnings
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
-.PHONY: all demo test deps layers format lint unit annals crash mutations doc system package clean campaign-fuzz symbols \
+.PHONY: all demo test deps layers format lint unit crash mutations doc system package clean campaign-fuzz symbols \
 	install uninstall deb $(CAMPAIGNS:%=campaign-%)
 
 all:
@@ -27,7 +27,7 @@ symbols:
 demo:
 	scripts/demo.sh
 
-test: deps layers format lint unit annals crash mutations doc system package
+test: deps layers format lint unit crash mutations doc system package
 
 deps:
 	scripts/install-deps.sh test
@@ -61,12 +61,6 @@ crash mutations: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 CRASH_STATES ?= 200000
 crash:
 	$(CARGO) run --release --locked -p yore-crash -- run --states $(CRASH_STATES)
-
-# The tests of history on volumes that record it in annals, which no other volume does yet.
-annals:
-	$(CARGO) test --locked -p yore-fs --features annals
-	$(CARGO) test --locked -p yore-crash --features yore-fs/annals --test excluded --test expunge --test past \
-		--test past_random --test past_threads --test rollback
 
 # Engines that are wrong on purpose: the crash tests must find each of them.
 mutations:

@@ -119,7 +119,7 @@ impl Case {
         if self.expunges {
             ops = weave_expunges(ops, self.seed, if self.is_by_number() { 1 } else { 6 });
         }
-        if self.events && yore_fs::MountOptions::default().edition == yore_fs::Edition::Annals {
+        if self.events {
             ops = weave_indexing(ops, self.seed, 5);
         }
         ops.truncate(count);

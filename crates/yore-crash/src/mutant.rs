@@ -46,7 +46,7 @@ impl Written {
             [b'Y', b'O', b'R', b'E', 3, ..] => Written::Bitmap,
             [b'Y', b'O', b'R', b'E', 4, ..] => Written::Inodes,
             [b'Y', b'O', b'R', b'E', 5..=9, ..] => Written::Tree,
-            [b'Y', b'O', b'R', b'E', 10..=15, ..] => Written::History,
+            [b'Y', b'O', b'R', b'E', 10..=15 | 18..=21, ..] => Written::History,
             _ => Written::Data,
         }
     }

@@ -153,6 +153,8 @@ struct Run<'a> {
     stalled: Option<StalledSync>,
     /// Files of the volume have shared blocks before ([`share_first`]).
     has_shared: bool,
+    /// A snapshot was taken, so the volume has a past.
+    has_recorded: bool,
     snapshots_before: Vec<Seen>,
 }
 
@@ -169,6 +171,7 @@ impl<'a> Run<'a> {
             gate: None,
             stalled: None,
             has_shared: false,
+            has_recorded: false,
             snapshots_before,
         }
     }
@@ -207,6 +210,8 @@ impl<'a> Run<'a> {
                 | Op::Expunge { .. } => true,
                 // The first one that shares blocks.
                 Op::Copy { .. } => !self.has_shared,
+                // The first one, with which annals begin.
+                Op::Snapshot { .. } => !std::mem::replace(&mut self.has_recorded, true),
                 _ => false,
             };
             if waits || self.stalled.as_ref().is_some_and(|stalled| stalled.left == 0) {

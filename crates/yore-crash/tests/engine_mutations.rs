@@ -68,6 +68,12 @@ fn a_wrong_engine_is_found() {
         // Late data. The present has most blocks of a version, too, so either may be found wrong.
         (Mutation::LateLeftOut, ""),
         (Mutation::LateBehindFlush, ""),
+        // Annals.
+        (Mutation::RowDropped, ""),
+        (Mutation::WatermarkAhead, ""),
+        (Mutation::KeyLeft, ""),
+        (Mutation::BothForgotten, ""),
+        (Mutation::IndexAlone, ""),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

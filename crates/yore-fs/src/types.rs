@@ -261,14 +261,19 @@ pub struct MountOptions {
     pub keep_history: bool,
     /// For how long after somebody has read as of a snapshot a full volume does not give it up.
     pub reading_lasts: Duration,
-    /// How history is recorded on a volume that has none yet. Only for tests: programs leave it as it is.
+    /// How history is recorded where the volume does not say. Only for tests: programs leave it as it is.
     pub edition: Edition,
+    /// With so many rows of history that the indexes do not have yet, a call that may add one waits until
+    /// some are indexed; with a quarter of it, it indexes some if nobody else does. Only for tests: programs
+    /// leave it as it is.
+    pub backlog: u64,
 }
 
 /// How history is recorded. Both are read, whatever this says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edition {
-    /// In trees of versions, of past names, and of changes. A volume that has annals stays with them.
+    /// In trees of versions, of past names, and of changes, as programs before format 2.3 did. A volume that
+    /// has annals stays with them.
     First,
     /// In annals. Older programs do not open the volume from then on.
     Annals,
@@ -285,7 +290,8 @@ impl Default for MountOptions {
             access_times: true,
             keep_history: false,
             reading_lasts: Duration::from_secs(60),
-            edition: if cfg!(feature = "annals") { Edition::Annals } else { Edition::First },
+            edition: Edition::Annals,
+            backlog: 65_536,
         }
     }
 }

@@ -168,7 +168,7 @@ fn rows_of_history_count_towards_its_share() {
         volume.write(file, "").unwrap();
     }
     let mut taken = vec![event(&volume, "/", "")];
-    for uid in 0..30 {
+    for uid in 0..60 {
         let set = SetAttr { uid: Some(uid), ..SetAttr::default() };
         for file in &files {
             let node = volume.node(file).unwrap();

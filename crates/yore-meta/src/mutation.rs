@@ -56,6 +56,16 @@ pub enum Mutation {
     LateBehindFlush,
     /// What is late of a block comes over newer bytes (L3).
     LateOverwritten,
+    /// No row is appended for what ends (A1).
+    RowDropped,
+    /// The last row of a batch gets no keys, and the watermark goes up to it (A3).
+    WatermarkAhead,
+    /// A row is removed, and its keys stay (A5).
+    KeyLeft,
+    /// A row goes whole when one of its two facts is not needed any more (A6).
+    BothForgotten,
+    /// A look-up asks the index alone (A7).
+    IndexAlone,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

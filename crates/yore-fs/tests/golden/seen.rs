@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::MemoryDevice;
 use yore_format::{
-    verify_checksum, Block, BlockHeader, BlockKind, EventRow, EventState, NodeRef, BLOCK_SIZE,
+    verify_checksum, Block, BlockHeader, BlockKind, EventRow, EventState, Features, NodeRef, BLOCK_SIZE,
 };
 use yore_fs::{Event, EventKind, FileKind, InodeFlags, InodeNo, MountOptions, View, Volume, WriteMode};
 
@@ -151,7 +151,8 @@ pub fn begun(device: &MemoryDevice) -> Vec<EventKind> {
     for (_, block) in newest.values() {
         let node = NodeRef::new(block);
         for i in 0..node.count() {
-            let row = EventRow::decode(node.value(i)).unwrap();
+            // Short rows are those of volumes with annals; to others they are damage.
+            let row = EventRow::decode_with(node.value(i), Features::SUPPORTED).unwrap();
             if row.state == EventState::Dying {
                 kinds.push(row.kind);
             }

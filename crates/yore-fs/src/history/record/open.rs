@@ -1,5 +1,6 @@
 //! Reading the past of a volume that is opened.
 
+use super::backlog::Backlog;
 use super::event::Event;
 use super::exclusions::Exclusions;
 use super::expunging::Expunging;
@@ -33,7 +34,7 @@ impl Past {
             records_in_annals: options.edition == Edition::Annals,
             inode_index: RwLock::default(),
             name_index: RwLock::default(),
-            backlog: Default::default(),
+            backlog: Backlog::new(options.backlog),
             epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             last_of_directories: AtomicU64::new(0),

@@ -21,12 +21,8 @@ use yore_meta::{Meta, Op};
 const BATCH_ROWS: usize = 64;
 /// With so many rows the thread that indexes begins.
 pub(super) const INDEX_FROM: u64 = 1_024;
-/// From so many rows on, a call that records indexes a batch first, if nobody else does.
-const SOFT_BOUND: u64 = 16_384;
-/// From so many rows on, a call that records waits for that.
-const HARD_BOUND: u64 = 65_536;
-/// If damage keeps rows from being indexed, rows go on up to here.
-const DAMAGE_BOUND: u64 = 1 << 20;
+/// If damage keeps rows from being indexed, rows go on up to so many times the bound.
+const DAMAGE_FACTOR: u64 = 16;
 
 /// Rows of a shard with the keys that they are to get.
 #[derive(Default)]
@@ -63,6 +59,8 @@ impl Past {
             if batch.rows == 0 {
                 return Ok(0);
             }
+            #[cfg(feature = "mutations")]
+            let batch = batch.mutated();
             let by_inode = batch
                 .states
                 .iter()
@@ -80,7 +78,7 @@ impl Past {
                     most /= 2;
                     continue;
                 }
-                Err(Error::NoSpace) if self.backlog() >= HARD_BOUND / 2 => {
+                Err(Error::NoSpace) if self.backlog() >= self.backlog.bound() / 2 => {
                     store.reserve_freely(GroupNo(0), need)?
                 }
                 other => other?,
@@ -164,11 +162,11 @@ impl Past {
     /// # Errors
     /// At the hard bound, those of indexing.
     pub(crate) fn bound_backlog(&self, store: &Core) -> Result<()> {
-        let rows = self.backlog();
-        if rows < SOFT_BOUND {
+        let (rows, bound) = (self.backlog(), self.backlog.bound());
+        if rows < bound / 4 {
             return Ok(());
         }
-        let work = match rows < HARD_BOUND {
+        let work = match rows < bound {
             // If it is taken, somebody is at work.
             true => self.try_annals_work(),
             false => Some(self.annals_work()),
@@ -182,11 +180,24 @@ impl Past {
             }
         }
         match self.index_batch(store, &work, shard, BATCH_ROWS) {
-            Err(Error::NoSpace) if rows >= HARD_BOUND => Err(Error::NoSpace),
-            Err(e) if rows >= DAMAGE_BOUND => Err(e),
+            Err(Error::NoSpace) if rows >= bound => Err(Error::NoSpace),
+            Err(e) if rows >= bound.saturating_mul(DAMAGE_FACTOR) => Err(e),
             // The thread that indexes tells of it.
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(feature = "mutations")]
+impl Batch {
+    /// What a wrong indexer makes of it.
+    fn mutated(mut self) -> Batch {
+        if crate::mutation::is(crate::mutation::Mutation::WatermarkAhead) {
+            let AnnalsKey { end, sequence } = self.last;
+            self.states.retain(|cell| (cell.end, cell.sequence) != (end, sequence));
+            self.names.retain(|cell| (cell.death, cell.sequence) != (end, sequence));
+        }
+        self
     }
 }
 

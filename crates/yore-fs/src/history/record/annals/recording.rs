@@ -139,6 +139,11 @@ impl<'p> AnnalsRecording<'p> {
             let shard = shard.as_deref_mut().expect("locked when it was prepared");
             let which = HistoryTree::Annals(*no);
             let slot = row.slot.take().unwrap_or_else(|| Slot::unknown(past, which));
+            #[cfg(feature = "mutations")]
+            if crate::mutation::is(crate::mutation::Mutation::RowDropped) {
+                *appended = Some(op.change(past.roots(), |_| ()).1);
+                continue;
+            }
             let cell = (&row.key.encode()[..], &row.value[..]);
             *appended = Some(slot.insert_near(past, op, Some(&mut shard.rows), cell, number));
             shard.greatest = Some(row.key);

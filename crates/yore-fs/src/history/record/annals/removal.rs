@@ -193,7 +193,15 @@ impl<'p> Annals<'p> {
             Key::Indexed { which, .. } => *which,
             Key::Unindexed(_) => HistoryTree::Annals(shard),
         };
-        let left = match self.row(meta, shard, row, left)? {
+        let left = self.row(meta, shard, row, left)?;
+        #[cfg(feature = "mutations")]
+        let left = match left {
+            Some(Left::Value(_)) if crate::mutation::is(crate::mutation::Mutation::BothForgotten) => {
+                Some(Left::Nothing)
+            }
+            left => left,
+        };
+        let left = match left {
             Some(Left::Value(value)) => Some(value),
             Some(Left::Nothing) => None,
             Some(Left::Other) | None => return Err(astray(which, shard, row)),
@@ -247,6 +255,8 @@ impl AnnalsRemoval<'_> {
         };
         self.past.store(op, HistoryTree::Annals(self.shard), &self.tree, &of_row);
         match self.keys {
+            #[cfg(feature = "mutations")]
+            Keys::Indexed { .. } if crate::mutation::is(crate::mutation::Mutation::KeyLeft) => {}
             Keys::Indexed { which, key, value, mut tree, _index } => {
                 let of_key = match value {
                     Some(value) => tree.replace(op, &key, &value),

@@ -129,6 +129,11 @@ fn left_of(leaving: &LeavingRow, row: &AnnalsRow<'_>) -> Option<Option<Vec<u8>>>
     let is_it = version == was.version.as_ref().map(|(no, version)| (*no, version.inode.born))
         && named == was.name.as_ref().map(|name| (name.directory, name.cookie, name.birth));
     let stays = (version.is_some() && !version_goes, name.is_some() && !name_goes);
+    #[cfg(feature = "mutations")]
+    let stays = match crate::mutation::is(crate::mutation::Mutation::BothForgotten) {
+        true => (false, false),
+        false => stays,
+    };
     is_it.then(|| match stays {
         (false, false) => None,
         (false, true) => Some(row.clone().without_version().encode().to_vec()),
@@ -174,6 +179,10 @@ fn remove_keys<K: AsRef<[u8]>>(
     which: HistoryTree,
     (tree, keys): &mut (Tree, Vec<K>),
 ) {
+    #[cfg(feature = "mutations")]
+    if crate::mutation::is(crate::mutation::Mutation::KeyLeft) {
+        return;
+    }
     for key in keys {
         let delta = tree.remove(op, key.as_ref());
         past.store(op, which, tree, &delta);

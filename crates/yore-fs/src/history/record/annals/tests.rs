@@ -308,6 +308,45 @@ fn numbers_that_no_key_can_have_are_damage() {
     }
 }
 
+/// At the bound of the backlog calls index what others have recorded; on a full volume, too: there the blocks
+/// that only removing may take are enough. So files can always be removed, and memory has no more rows than
+/// the bound.
+#[test]
+fn a_full_volume_at_the_bound_lets_files_go() {
+    const BOUND: u64 = 24;
+    let device = device();
+    let options = MountOptions { backlog: BOUND, keep_history: true, ..MountOptions::default() };
+    let volume = Volume::open(device.clone(), &options).unwrap();
+    let names: Vec<_> = (0..1500).map(|n| format!("f{n}")).collect();
+    for name in &names {
+        volume.write(name, "a few bytes").unwrap();
+    }
+    volume.sync().unwrap();
+    let then = event(&volume);
+    for step in [1 << 20, 4096] {
+        for n in 0.. {
+            if volume.write(format!("full {step} {n}"), vec![7; step]).is_err() {
+                break;
+            }
+        }
+    }
+    let store = volume.view().store();
+    for name in &names {
+        volume.remove_file(name).unwrap();
+        let rows = store.past.backlog();
+        assert!(rows <= BOUND + 4, "{rows} rows");
+    }
+    volume.view().index_history(u64::MAX).unwrap();
+    for name in &names {
+        let then = format!("{name}@s{then}");
+        assert_eq!(volume.read(&then).unwrap(), b"a few bytes", "{then}");
+    }
+    volume.close().unwrap();
+    let volume = open(&device, Edition::Annals);
+    let seen = names.iter().filter(|name| volume.read(format!("{name}@s{then}")).is_ok()).count();
+    assert_eq!(seen, names.len(), "opened again");
+}
+
 /// Whatever is asked of the past has the same answer before rows have their keys, when some have, after
 /// opening with and without them, and when all have; and forgetting leaves nothing of any.
 #[test]
