@@ -61,6 +61,9 @@ pub struct AnnalsKey {
 }
 
 impl AnnalsKey {
+    /// No key is greater.
+    pub const MAX: AnnalsKey = AnnalsKey { end: EventNo(u64::MAX), sequence: u32::MAX };
+
     /// The key as bytes.
     ///
     /// # Panics

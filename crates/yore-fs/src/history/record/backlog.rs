@@ -3,11 +3,11 @@
 
 use crate::InodeNo;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use yore_format::{EventNo, InodeIndexCell, NameIndexCell};
+use yore_format::{AnnalsKey, EventNo, InodeIndexCell, NameIndexCell};
 
 /// What the thread that indexes waits for.
 type Waker = Arc<(Mutex<bool>, Condvar)>;
@@ -19,8 +19,19 @@ const PARTS: usize = 16;
 pub(super) struct Unindexed {
     /// How many rows.
     pub(super) rows: u64,
-    /// Birth and sequence of the states in them, by inode and end.
+    /// Birth and sequence of the states in them, by inode and end, but for those of fresh rows.
     pub(super) states: BTreeMap<(InodeNo, EventNo), (EventNo, u32)>,
+    /// The fresh rows, in the order of their keys: those that are in no map yet.
+    pub(super) fresh: VecDeque<FreshRow>,
+}
+
+/// What a fresh row says.
+pub(super) struct FreshRow {
+    pub(super) key: AnnalsKey,
+    /// The inode whose state it has, with the birth of that.
+    pub(super) state: Option<(InodeNo, EventNo)>,
+    /// The directory of its name, the cookie there, and the birth.
+    pub(super) name: Option<(InodeNo, u64, EventNo)>,
 }
 
 /// By directory, cookie and death: birth, sequence and shard.
@@ -32,8 +43,8 @@ pub(super) struct Backlog {
     bound: u64,
     /// Rows of all shards that are known. It may be behind for a moment.
     rows: AtomicU64,
-    /// A bit for each shard whose rows are known.
-    known: AtomicU64,
+    /// A bit for each shard whose rows are all in the maps.
+    entered: AtomicU64,
     /// The names in rows. Lock order: after the shards, and none waits for another.
     names: [Mutex<Names>; PARTS],
     /// Held while rows are indexed or removed.
@@ -105,7 +116,7 @@ impl Backlog {
         Backlog {
             bound: bound.max(1),
             rows: AtomicU64::new(0),
-            known: AtomicU64::new(0),
+            entered: AtomicU64::new(0),
             names: Default::default(),
             work: Mutex::new(()),
             waker: OnceLock::new(),
@@ -137,15 +148,63 @@ impl Backlog {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Whether the rows of a shard are known.
-    pub(super) fn knows(&self, shard: usize) -> bool {
-        self.known.load(Ordering::Acquire) >> shard & 1 == 1
+    /// Whether all rows of a shard are in the maps.
+    pub(super) fn has_entered(&self, shard: usize) -> bool {
+        self.entered.load(Ordering::Acquire) >> shard & 1 == 1
     }
 
-    /// From now on the rows of a shard, which are so many, are known.
-    pub(super) fn note_known(&self, shard: usize, rows: u64) {
+    /// The rows of a shard, which are so many, have just been read and are in the maps.
+    pub(super) fn note_read(&self, shard: usize, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
-        self.known.fetch_or(1 << shard, Ordering::Release);
+        self.entered.fetch_or(1 << shard, Ordering::Release);
+    }
+
+    /// Notes a row that was appended to a shard, which the caller has locked, and returns how many rows there
+    /// are. It is in no map until somebody asks.
+    pub(super) fn add(&self, shard: usize, locked: &mut Unindexed, row: FreshRow) -> u64 {
+        if locked.fresh.is_empty() {
+            self.entered.fetch_and(!(1 << shard), Ordering::Release);
+        }
+        locked.fresh.push_back(row);
+        self.count(locked, 1, 0)
+    }
+
+    /// Enters the fresh rows of a shard, which the caller has locked, in the maps.
+    pub(super) fn enter(&self, shard: usize, locked: &mut Unindexed) {
+        for FreshRow { key: AnnalsKey { end, sequence }, state, name } in locked.fresh.drain(..) {
+            if let Some((inode, born)) = state {
+                locked.states.insert((inode, end), (born, sequence));
+            }
+            if let Some((directory, cookie, birth)) = name {
+                self.add_name(&NameIndexCell { directory, cookie, death: end, birth, sequence, shard });
+            }
+        }
+        self.entered.fetch_or(1 << shard, Ordering::Release);
+    }
+
+    /// The rows of a shard, which the caller has locked, have their keys up to this one: these, in order.
+    pub(super) fn leave(
+        &self,
+        shard: usize,
+        locked: &mut Unindexed,
+        last: AnnalsKey,
+        (rows, states, names): (u64, &[InodeIndexCell], &[NameIndexCell]),
+    ) {
+        let fresh = locked.fresh.front().map_or(AnnalsKey::MAX, |row| row.key);
+        let is_fresh = |end, sequence| AnnalsKey { end, sequence } >= fresh;
+        for cell in states.iter().filter(|cell| !is_fresh(cell.end, cell.sequence)) {
+            locked.states.remove(&(cell.inode, cell.end));
+        }
+        for cell in names.iter().filter(|cell| !is_fresh(cell.death, cell.sequence)) {
+            self.remove_name(cell.directory, cell.cookie, cell.death);
+        }
+        while locked.fresh.front().is_some_and(|row| row.key <= last) {
+            locked.fresh.pop_front();
+        }
+        if locked.fresh.is_empty() {
+            self.entered.fetch_or(1 << shard, Ordering::Release);
+        }
+        self.count(locked, 0, rows);
     }
 
     fn part(&self, directory: InodeNo) -> MutexGuard<'_, Names> {

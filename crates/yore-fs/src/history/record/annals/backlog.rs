@@ -2,13 +2,15 @@
 //! them there.
 //!
 //! The rows of a shard are known from its first look-up or append on: they are read then, which after a clean
-//! close are none. From then on appends enter theirs. What a shard has is entered in two maps: by inode,
-//! under the lock of the shard; and by directory, in parts of their own, since the rows of one directory's
-//! names lie in all shards.
+//! close are none. From then on appends note theirs. What a shard has is in two maps: by inode, under the
+//! lock of the shard; and by directory, in parts of their own, since the rows of one directory's names lie in
+//! all shards. A row that was appended is *fresh* at first: it stands in a list of its shard, and whoever
+//! looks something up enters the list in the maps. Where nobody does, rows get their keys and were in no map.
 //!
-//! **Appends enter before they let go of the shard**, and of the states of what they change: who then finds
-//! that the present does not have what he looks for finds it here. **A row goes from the maps after its keys
-//! are there** (A7). Who removes a row or a fact of it does so with the shard locked, and from the maps, too.
+//! **Appends note before they let go of the shard**, and of the states of what they change: who then finds
+//! that the present does not have what he looks for finds it here. **A row goes from the list or the maps
+//! after its keys are there** (A7). Who removes a row or a fact of it does so with the shard locked, and from
+//! the maps, too, in which all rows are then.
 
 use super::trees::Annals;
 use crate::history::record::backlog::{AnnalsWork, Unindexed};
@@ -41,7 +43,8 @@ impl Past {
         self.backlog.rows()
     }
 
-    /// Learns which rows of a shard have no keys, if that is not known. The caller holds the shard's lock.
+    /// Learns which rows of a shard have no keys, if that is not known; fresh ones may be in no map. The
+    /// caller holds the shard's lock.
     pub(super) fn learn<'s>(
         &self,
         meta: &Meta,
@@ -60,10 +63,22 @@ impl Past {
                 true
             })?;
             names.iter().for_each(|cell| self.backlog.add_name(cell));
-            self.backlog.note_known(shard, found.rows);
+            self.backlog.note_read(shard, found.rows);
             locked.unindexed = Some(found);
         }
         Ok(locked.unindexed.as_mut().expect("made above"))
+    }
+
+    /// The same, with all of them in the maps.
+    pub(super) fn learn_and_enter<'s>(
+        &self,
+        meta: &Meta,
+        shard: usize,
+        locked: &'s mut Shard,
+    ) -> Result<&'s mut Unindexed> {
+        let unindexed = self.learn(meta, shard, locked)?;
+        self.backlog.enter(shard, unindexed);
+        Ok(unindexed)
     }
 }
 
@@ -81,21 +96,21 @@ pub(super) fn name_of(shard: usize, key: AnnalsKey, row: &AnnalsRow<'_>) -> Opti
 }
 
 impl<'p> Annals<'p> {
-    /// A shard, locked for reading, of which it is known which rows have no keys.
+    /// A shard, locked for reading, of which all rows without keys are in the maps.
     pub(super) fn read_shard(self, meta: &Meta, shard: usize) -> Result<RwLockReadGuard<'p, Shard>> {
         let read = self.past.shards[shard].read();
-        if read.unindexed.is_some() {
+        if read.unindexed.as_ref().is_some_and(|unindexed| unindexed.fresh.is_empty()) {
             return Ok(read);
         }
         drop(read);
         let mut write = self.past.shards[shard].write();
-        self.past.learn(meta, shard, &mut write)?;
+        self.past.learn_and_enter(meta, shard, &mut write)?;
         Ok(RwLockWriteGuard::downgrade(write))
     }
 
-    /// On return it is known of all shards which rows have no keys. The caller holds no shard.
+    /// On return all rows without keys that were appended by now are in the maps. The caller holds no shard.
     pub(super) fn learn_all(self, meta: &Meta) -> Result<()> {
-        for shard in (0..HISTORY_SHARDS).filter(|shard| !self.past.backlog.knows(*shard)) {
+        for shard in (0..HISTORY_SHARDS).filter(|shard| !self.past.backlog.has_entered(*shard)) {
             drop(self.read_shard(meta, shard)?);
         }
         Ok(())

@@ -94,13 +94,8 @@ impl Past {
             }
             let mut locked = self.shards[shard].write();
             let unindexed = self.learn(meta, shard, &mut locked)?;
-            for cell in &batch.states {
-                unindexed.states.remove(&(cell.inode, cell.end));
-            }
-            for cell in &batch.names {
-                self.backlog.remove_name(cell.directory, cell.cookie, cell.death);
-            }
-            self.backlog.count(unindexed, 0, batch.rows);
+            let left = (batch.rows, &batch.states[..], &batch.names[..]);
+            self.backlog.leave(shard, unindexed, batch.last, left);
             return Ok(batch.rows);
         }
     }
@@ -213,7 +208,12 @@ impl Planned {
 impl Annals<'_> {
     /// The next rows without keys of a shard.
     fn batch(self, meta: &Meta, shard: usize, most: usize) -> Result<Batch> {
-        let _shard = self.read_shard(meta, shard)?;
+        let mut locked = self.past.shards[shard].read();
+        if locked.unindexed.is_none() {
+            // Rows are counted from here on.
+            drop(locked);
+            locked = self.read_shard(meta, shard)?;
+        }
         let watermark = HistoryRoots::watermark(&self.past.roots().read(), shard);
         let mut batch = Batch::default();
         self.rows_behind(meta, shard, watermark, &mut |key, row| {
@@ -226,6 +226,7 @@ impl Annals<'_> {
             batch.names.extend(name_of(shard, key, row));
             batch.rows < most as u64
         })?;
+        drop(locked);
         Ok(batch)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::indexer::INDEX_FROM;
 use super::trees::Annals;
+use crate::history::record::backlog::FreshRow;
 use crate::history::record::old::{OldName, OldVersion, Was};
 use crate::history::record::past::Past;
 use crate::history::record::shard::Shard;
@@ -11,8 +12,7 @@ use parking_lot::RwLockWriteGuard;
 use std::borrow::Cow;
 use yore_core::btree::{LeafHints, Pins};
 use yore_format::{
-    version_shard, AnnalsKey, AnnalsRow, Corruption, EventNo, HistoryRoots, HistoryTree, NameIndexCell,
-    RowName,
+    version_shard, AnnalsKey, AnnalsRow, Corruption, EventNo, HistoryRoots, HistoryTree, RowName,
 };
 use yore_meta::{Change, Meta, Op};
 
@@ -148,22 +148,8 @@ impl<'p> AnnalsRecording<'p> {
             *appended = Some(slot.insert_near(past, op, Some(&mut shard.rows), cell, number));
             shard.greatest = Some(row.key);
             let unindexed = shard.unindexed.as_mut().expect("learnt when it was prepared");
-            let AnnalsKey { end, sequence } = row.key;
-            if let Some((inode, born)) = *state {
-                unindexed.states.insert((inode, end), (born, sequence));
-            }
-            if let Some((directory, cookie, birth)) = *name {
-                let shard = *no;
-                past.backlog.add_name(&NameIndexCell {
-                    directory,
-                    cookie,
-                    death: end,
-                    birth,
-                    sequence,
-                    shard,
-                });
-            }
-            let rows = past.backlog.count(unindexed, 1, 0);
+            let fresh = FreshRow { key: row.key, state: *state, name: *name };
+            let rows = past.backlog.add(*no, unindexed, fresh);
             if rows % INDEX_FROM == 0 {
                 past.backlog.wake();
             }

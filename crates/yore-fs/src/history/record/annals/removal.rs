@@ -78,7 +78,7 @@ impl<'p> Annals<'p> {
         let (shard, end) = (version_shard(no), version.end);
         check_key(no, end)?;
         let mut locked = self.past.shards[shard].write();
-        let known = self.past.learn(meta, shard, &mut locked)?.states.get(&(no, end)).copied();
+        let known = self.past.learn_and_enter(meta, shard, &mut locked)?.states.get(&(no, end)).copied();
         let (sequence, lead) = match known {
             Some((_, sequence)) => (sequence, Key::Unindexed(Fact::State(no, end))),
             None => {

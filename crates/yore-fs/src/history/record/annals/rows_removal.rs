@@ -57,7 +57,7 @@ impl<'p> Annals<'p> {
     ) -> Result<RowsRemoval<'p>> {
         let past = self.past;
         let mut locked = past.shards[shard].write();
-        past.learn(meta, shard, &mut locked)?;
+        past.learn_and_enter(meta, shard, &mut locked)?;
         // It does not move: the caller holds *annals work*.
         let watermark = HistoryRoots::watermark(&past.roots().read(), shard);
         let indexes = (past.inode_index.write(), past.name_index.write());

@@ -3,7 +3,9 @@
 use super::trees::{astray, Annals};
 use crate::history::record::backlog::Unindexed;
 use crate::{InodeNo, Result};
-use yore_format::{version_shard, AnnalsKey, EventNo, HistoryTree, InodeIndexCell, Version, INODE_LIMIT};
+use yore_format::{
+    version_shard, AnnalsKey, EventNo, HistoryTree, InodeIndexCell, Version, HISTORY_SHARDS, INODE_LIMIT,
+};
 use yore_meta::Meta;
 
 impl Annals<'_> {
@@ -51,11 +53,10 @@ impl Annals<'_> {
         after: (InodeNo, EventNo),
         most: usize,
     ) -> Result<Vec<(InodeNo, EventNo)>> {
-        self.learn_all(meta)?;
         // The maps first, and then the index (A7).
         let mut cells = Vec::new();
-        for locked in &self.past.shards {
-            let locked = locked.read();
+        for shard in 0..HISTORY_SHARDS {
+            let locked = self.read_shard(meta, shard)?;
             cells.extend(locked.unindexed.iter().flat_map(|rows| rows.behind(after, most)));
         }
         {
