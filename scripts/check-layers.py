@@ -130,7 +130,7 @@ LAYERS = {
         history/preserve
         xattr/*
         ops/* history/read/at_time/* history/reclaim/alone
-        api/view/* history/reclaim/needed
+        api/view/* history/reclaim/needed history/reclaim/spans
         history/pin history/read/access history/read/query/* history/reclaim/expunge/*
         history/reclaim/forget
         history/reclaim/room/* history/reclaim/shred
@@ -148,7 +148,7 @@ LAYERS = {
     "yore-meta": """
         error mutation
         base/late
-        base/medium base/ledger base/features base/freed base/gate base/limits base/progress
+        base/medium base/ledger base/features base/freed base/left base/gate base/limits base/progress
         base cache
         zones/slots zones/header zones/zone
         zones/reserve zones/table zones/tables

@@ -3,7 +3,7 @@
 //! with their own events, hard links across them, and events of the volume and of directories. They contain
 //! versions that policies make of files, under the names that these had, and policies that change. The volume
 //! is opened again, and forgetting is interrupted and goes on. When all events are forgotten, nothing of the
-//! past is left.
+//! past is left. Where all events are of the root directory, what each of them holds is what a walk finds.
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
@@ -243,6 +243,29 @@ impl Run {
         assert!(report.is_clean(), "{report}: {:#?}", &self.log[self.log.len().saturating_sub(30)..]);
     }
 
+    /// What each event holds is known, and is what a walk finds.
+    fn check_usage(&self) {
+        let view = self.volume.view();
+        let ask = |by_walk: bool| {
+            view.find_usage_by_walk(by_walk);
+            let mut all = Vec::new();
+            let totals = view.usage(view.root(), &mut |event| {
+                all.push((event.seen.event.number, event.exclusive, event.with_older, event.shared));
+                ControlFlow::Continue(())
+            });
+            (totals.unwrap(), all, view.what_would_free().unwrap())
+        };
+        loop {
+            let (by_walk, known) = (ask(true), ask(false));
+            // Data may have been written back meanwhile, or something was given up.
+            if known == by_walk || view.forgetting().is_some() {
+                return;
+            }
+            let tail = &self.log[self.log.len().saturating_sub(30)..];
+            assert!(ask(true) != by_walk, "known {known:#?}, and by a walk {by_walk:#?}: {tail:#?}");
+        }
+    }
+
     /// Forgets some events: at once, in the background of later operations, or in pieces.
     fn forget(&mut self) {
         let mut numbers = Vec::new();
@@ -408,6 +431,9 @@ impl Run {
                     panic!("{e}: {:#?}", &self.log[self.log.len().saturating_sub(8)..])
                 }
                 _ => {}
+            }
+            if self.only_root && self.log.len() % 5 == 2 {
+                self.check_usage();
             }
             if self.policies {
                 self.note_versions();

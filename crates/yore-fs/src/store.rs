@@ -1,7 +1,7 @@
 //! The store: what all operations on an open volume share.
 
 use crate::history::gate::Gate;
-use crate::history::record::{Due, Estimates, Missed, Past, Versions};
+use crate::history::record::{Due, Estimates, Missed, Past, Spans, Versions};
 use crate::progress::Progress;
 use crate::types::DEFAULT_RULES;
 use crate::{MountOptions, Result};
@@ -28,6 +28,8 @@ pub(crate) struct Store {
     pub keep_history: bool,
     /// What giving up history would free.
     pub estimates: Estimates,
+    /// What each event holds of the past.
+    pub spans: Spans,
     /// Versions that the volume has no room for.
     pub missed: Missed,
     pub(crate) closed: AtomicBool,
@@ -74,6 +76,7 @@ impl Store {
             versions: Versions::default(),
             keep_history: options.keep_history,
             estimates: Estimates::default(),
+            spans: Spans::default(),
             missed: Missed::default(),
             closed: AtomicBool::new(false),
             ticker: Mutex::new(None),

@@ -34,6 +34,7 @@ mod zones;
 
 pub use base::freed::Reclaimer;
 pub use base::ledger::{Counter, Totals};
+pub use base::left::{Left, LeftBlocks, LeftNotes, Notes};
 pub use base::progress::StopAtPanic;
 pub use cache::FrameGuard;
 pub use error::{MetaError, Result};

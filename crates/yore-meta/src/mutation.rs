@@ -66,6 +66,10 @@ pub enum Mutation {
     BothForgotten,
     /// A look-up asks the index alone (A7).
     IndexAlone,
+    /// Some of what files leave to their versions is not noted for the sums of what snapshots hold.
+    SpanLeftOut,
+    /// What a walk has just counted for these sums is counted again from the notes.
+    SpanTwice,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

@@ -4,11 +4,9 @@
 use super::delta::Links;
 use super::path::{Path, Step};
 use super::tree::Tree;
-use crate::retained;
+use crate::retained::{self, Leaves};
 use std::ops::Range;
-use yore_format::{
-    Block, BlockHeader, EventNo, HistoryGrowth, MetaAddr, NodeMut, NodeRef, BLOCK_SIZE, HEADER_BYTES,
-};
+use yore_format::{Block, BlockHeader, EventNo, MetaAddr, NodeMut, NodeRef, BLOCK_SIZE, HEADER_BYTES};
 use yore_meta::{Change, Frame, NewBlock, Op};
 
 const WHOLE_BODY: Range<usize> = HEADER_BYTES..BLOCK_SIZE;
@@ -53,10 +51,15 @@ impl Tree {
     pub(super) fn free_node(&self, op: &mut Op<'_>, frame: &Frame, links: &mut Links) -> Option<Change> {
         links.nodes -= 1;
         if self.is_recorded(frame) {
-            let_go(op, 1);
+            retained::leave_node(op, &self.leaves(), birth_of(frame));
             return None;
         }
         Some(op.free(frame.clone()))
+    }
+
+    /// Who leaves the nodes of this tree to the past.
+    fn leaves(&self) -> Leaves {
+        Leaves { inode: self.owner, incarnation: self.incarnation, recorded_until: self.recorded_until }
     }
 
     /// Whether the past holds a node, too.
@@ -76,7 +79,7 @@ impl Tree {
         if !self.is_recorded(&frame) {
             return frame;
         }
-        let_go(op, 1);
+        retained::leave_node(op, &self.leaves(), birth_of(&frame));
         let old: Block = *frame.read();
         let level = NodeRef::new(&old).level();
         let birth = EventNo(self.recorded_until.0 + 1);
@@ -189,11 +192,6 @@ impl Tree {
         op.cached(addr)
             .unwrap_or_else(|| panic!("{} {addr} of inode {} was not prepared", self.kind.name(), self.owner))
     }
-}
-
-/// Counts nodes that the present no longer has and the past still holds.
-pub(super) fn let_go(op: &mut Op<'_>, nodes: i32) {
-    retained::count(op, HistoryGrowth { nodes: nodes.into(), ..HistoryGrowth::default() });
 }
 
 /// Removes the cells `from..`.

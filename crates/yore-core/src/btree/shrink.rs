@@ -2,9 +2,10 @@
 //! the removal of a whole tree from its end.
 
 use super::delta::{Links, TreeDelta};
-use super::nodes::{first_child, let_go, with_node};
+use super::nodes::{first_child, with_node};
 use super::path::{Key, NodePosition, Path, Step, KEY_BYTES_MAX};
 use super::tree::Tree;
+use crate::retained;
 use yore_format::{Block, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Change, Frame, Op};
 
@@ -39,7 +40,7 @@ impl Tree {
         if level > 0 && self.is_recorded(frame) {
             let below = self.nodes_below(op, frame, level);
             links.nodes -= below;
-            let_go(op, below);
+            retained::leave_unread_nodes(op, below);
         }
     }
 

@@ -6,8 +6,7 @@ use crate::btree::{Pins, Tree, TreeDelta};
 use crate::retained;
 use crate::Result;
 use yore_format::{
-    Corruption, EventNo, ExtentValue, HistoryGrowth, Inode, InodeNo, EXTENT_INLINE_BYTES, EXTENT_LEN_MAX,
-    INLINE_BYTES,
+    Corruption, EventNo, ExtentValue, Inode, InodeNo, EXTENT_INLINE_BYTES, EXTENT_LEN_MAX, INLINE_BYTES,
 };
 use yore_meta::{Change, Meta, Op};
 
@@ -40,8 +39,8 @@ pub struct Edit {
     /// Blocks that the file has no longer, whether they are freed or not.
     lost: u64,
     freed: Vec<Run>,
-    /// Blocks that the past has, and the file no longer.
-    left: Vec<Run>,
+    /// Blocks that the past has, and the file no longer, and when they were born.
+    left: Vec<(EventNo, Run)>,
     taken: Vec<Run>,
     /// Blocks that another reference has, too, and whether that is in use.
     gained: Vec<(Run, bool)>,
@@ -184,7 +183,7 @@ impl Edit {
         let run = Run { start: value.start, len: value.len };
         match is_own(self.recorded_until, &value) {
             true => self.freed.push(run),
-            false => self.left.push(run),
+            false => self.left.push((value.birth, run)),
         }
     }
 
@@ -329,7 +328,7 @@ impl Edit {
             check_run(meta, alloc, no, *run)?;
             owned(alloc.prepare_free(meta, *run, pinned), no)?;
         }
-        for run in &self.left {
+        for (_, run) in &self.left {
             owned(alloc.prepare_to_past(meta, *run, pinned), no)?;
         }
         let keys = self.before.iter().chain(&self.after).map(|e| e.0);
@@ -378,7 +377,7 @@ impl Edit {
             }
         }
         let mut gone = Gone::default();
-        let left = self.left.iter().map(|run| (*run, LetGo::ToPast));
+        let left = self.left.iter().map(|(_, run)| (*run, LetGo::ToPast));
         for (run, how) in left.chain(self.freed.iter().map(|run| (*run, LetGo::InUse))) {
             let next = alloc.let_go(op, run, how);
             if let (None, Some((first, _))) = (gone.changes, next.changes) {
@@ -387,10 +386,13 @@ impl Edit {
             gone.then(op, next);
         }
         retained += gone.retained;
-        retained::count(
-            op,
-            HistoryGrowth { data: retained, references: gone.references, ..HistoryGrowth::default() },
-        );
+        let leaves = retained::Leaves {
+            inode: self.no,
+            incarnation: inode.incarnation,
+            recorded_until: self.recorded_until,
+        };
+        let runs = self.left.iter().map(|(birth, run)| (*birth, run.len));
+        retained::leave_data(op, &leaves, runs, retained);
         // A wrong count is for the checker to find. It must not keep anybody from freeing the blocks.
         inode.blocks = inode.blocks.saturating_sub(self.lost);
         Applied { delta, allocated, freed: gone.changes.map(|(first, _)| first) }

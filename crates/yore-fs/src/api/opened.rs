@@ -1,6 +1,7 @@
 //! Opening and closing a volume, what an open volume does by itself, and how much room it has.
 
 use crate::history::policy;
+use crate::history::reclaim::spans;
 use crate::history::record::Most;
 use crate::store::Store;
 use crate::types::Behalf;
@@ -86,6 +87,9 @@ impl Store {
             drop(stop);
             let Some(store) = Weak::upgrade(&weak) else { return };
             store.index_in_background();
+            if let Err(e) = spans::keep_up(&store) {
+                tracing::warn!("what each snapshot holds is not known any more: {e}");
+            }
             let is_due = store.due.next().is_some_and(|next| next.is_zero());
             if !is_due && done.elapsed() < TICK {
                 // It was woken for the rows alone.

@@ -7,3 +7,4 @@ pub(crate) mod needed;
 pub mod retention;
 pub(crate) mod room;
 pub(crate) mod shred;
+pub(crate) mod spans;

@@ -11,6 +11,7 @@ pub(crate) mod freed;
 pub(crate) mod gate;
 pub(crate) mod late;
 pub(crate) mod ledger;
+pub(crate) mod left;
 pub(crate) mod limits;
 pub(crate) mod medium;
 pub(crate) mod progress;
@@ -19,6 +20,7 @@ use features::Features;
 use freed::Freed;
 use gate::Gate;
 use ledger::Ledger;
+use left::LeftNotes;
 use medium::Medium;
 use progress::Progress;
 use yore_format::{Generation, WriteFeatures};
@@ -29,6 +31,7 @@ pub(crate) struct Base {
     pub(crate) ledger: Ledger,
     pub(crate) features: Features,
     pub(crate) freed: Freed,
+    pub(crate) left: LeftNotes,
     pub(crate) gate: Gate,
     pub(crate) progress: Progress,
 }
@@ -41,6 +44,7 @@ impl Base {
             ledger: Ledger::new(found),
             features: Features::new(found),
             freed: Freed::default(),
+            left: LeftNotes::default(),
             gate: Gate::new(first),
             progress: Progress::new(first, read_only),
             medium,

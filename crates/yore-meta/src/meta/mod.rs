@@ -9,6 +9,7 @@ pub(crate) mod shred;
 use crate::base::freed::Reclaimer;
 use crate::base::late::Late;
 use crate::base::ledger::Totals;
+use crate::base::left::LeftNotes;
 use crate::base::progress::StopAtPanic;
 use crate::base::Base;
 use crate::error::{MetaError, Result};
@@ -72,6 +73,11 @@ impl Meta {
     /// Sets who learns of freed data blocks. Once, right after opening.
     pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaimer>) {
         self.base().freed.set_reclaimer(reclaimer);
+    }
+
+    /// What inodes in use have left to their versions lately.
+    pub fn left(&self) -> &LeftNotes {
+        &self.base().left
     }
 
     /// The volume's geometry. It changes when the volume is resized; an Op sees one and the same.

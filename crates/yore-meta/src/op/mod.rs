@@ -13,6 +13,7 @@ mod resize;
 pub(crate) mod zones;
 
 use crate::base::gate::{op_closed, op_opened, GateGuard};
+use crate::base::left::LeftNotes;
 use crate::cache::{new_frame, News};
 use crate::rooms::Rooms;
 use crate::space::{Reserved, ReservedInode};
@@ -128,6 +129,12 @@ impl<'m> Op<'m> {
     /// The block of the roots of the history; `None`: the volume has no past.
     pub fn history_root(&self) -> Option<MetaAddr> {
         Some(self.rooms.blocks.base.ledger.history_root()).filter(|root| !root.is_none())
+    }
+
+    /// What inodes in use have left to their versions lately.
+    #[inline]
+    pub fn left(&self) -> &LeftNotes {
+        &self.rooms.blocks.base.left
     }
 
     /// Changes a block. Copies it in memory first if the frozen generation still needs the old bytes.

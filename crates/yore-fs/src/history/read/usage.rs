@@ -1,5 +1,5 @@
 //! What space history takes, by snapshot and by state of a file: computed on demand, in one walk over the
-//! versions.
+//! versions. For the whole volume it is known from then on ([`crate::history::reclaim::spans`]).
 //!
 //! **What a version holds** that the next state of its inode (a version, or the inode in use) does not is
 //! what the inode let go of when the version ended. So over all versions of an inode these add up to what the
@@ -18,16 +18,18 @@
 
 use crate::history::read::at_time::{self, PRESENT};
 use crate::history::read::query::{Each, Logged, SeenBy};
-use crate::history::reclaim::alone::{let_go, Alone};
+use crate::history::reclaim::alone::{let_go, let_go_by_birth, Alone, LetGoByBirth};
 use crate::history::reclaim::needed::{has_one_name, Needed};
+use crate::history::reclaim::spans::{self, Patience, Seen};
 use crate::history::record::{Event, VersionsWalk};
 use crate::store::Store;
 use crate::{DirItem, Error, FileKind, InodeNo, Node, Result, View};
 use hashbrown::{HashMap, HashSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 use std::sync::Arc;
 use yore_format::{EventNo, Incarnation, Version, BLOCK_SIZE};
+use yore_meta::LeftBlocks;
 
 /// How many versions are looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;
@@ -65,8 +67,7 @@ pub struct EventUsage {
     pub exclusive: Retained,
     /// What forgetting this one and all older events that have seen the directory would free, at least.
     pub with_older: Retained,
-    /// What else the versions that it sees have, in bytes, as stat(2) counts them: other events or the
-    /// present have it, too. It does not include what has not changed since.
+    /// What else it sees that the present has no more, in bytes: other events see it, too.
     pub shared: u64,
 }
 
@@ -102,6 +103,10 @@ impl View {
     /// directory from their next states; O(entries below the directory) for what is in use. Memory: a few
     /// numbers for each event, and one for each directory and each file of several names.
     ///
+    /// What the volume's snapshots hold is known from the first answer on, as long as all events are of the
+    /// root directory and history shares no blocks: the next answer for the root directory needs
+    /// O(events + sums) for that, and no look at the versions.
+    ///
     /// ```
     /// use std::ops::ControlFlow;
     /// use yore_fs::{NewSnapshot, Volume};
@@ -131,18 +136,69 @@ impl View {
         if attr.kind != FileKind::Directory {
             return Err(Error::NotADirectory);
         }
-        let mut walk = Walk::of(self.store(), (directory, Incarnation(attr.incarnation)))?;
         let mut totals = UsageTotals { live: live_below(self, directory)?, ..UsageTotals::default() };
+        let seen = match directory == InodeNo::ROOT {
+            true => spans::seen(self.store(), Patience::Walk)?,
+            false => None,
+        };
+        let (events, sums) = match seen {
+            Some(seen) => {
+                let space = self.store().past.space();
+                totals.history.add((space.data, space.nodes));
+                (at_time::events(self.store())?, sums_of(seen))
+            }
+            None => self.walk(directory, Incarnation(attr.incarnation), &mut totals)?,
+        };
+        self.tell(events, &sums, totals, each)
+    }
+
+    /// Whether [`View::usage`] of the root directory knows the answer without a walk: for tests.
+    #[doc(hidden)]
+    pub fn knows_usage(&self) -> bool {
+        spans::is_known(self.store())
+    }
+
+    /// How often more seemed to be known than there is: for tests.
+    #[doc(hidden)]
+    pub fn refuted_usage(&self) -> u64 {
+        self.store().spans.refuted()
+    }
+
+    /// From here on what snapshots hold is found out by a walk, or (false) no longer. What is known is kept
+    /// up all the same. For tests.
+    #[doc(hidden)]
+    pub fn find_usage_by_walk(&self, always: bool) {
+        self.store().spans.set_unused(always);
+    }
+
+    fn walk(
+        &self,
+        directory: InodeNo,
+        incarnation: Incarnation,
+        totals: &mut UsageTotals,
+    ) -> Result<(Vec<Event>, HashMap<EventNo, Sum>)> {
+        let mut walk = Walk::of(self.store(), (directory, incarnation))?;
         walk.versions(&mut totals.history)?;
-        let (mut shared, mut with_older) = (0i64, Retained::default());
-        for (i, event) in walk.events.into_iter().enumerate() {
-            let Sum { exclusive, goes, begins } = walk.sums[i];
+        let sums = walk.events.iter().map(|event| event.number).zip(walk.sums).collect();
+        Ok((walk.events, sums))
+    }
+
+    fn tell(
+        &self,
+        events: Vec<Event>,
+        sums: &HashMap<EventNo, Sum>,
+        mut totals: UsageTotals,
+        each: Each<'_, EventUsage>,
+    ) -> Result<UsageTotals> {
+        let (mut sees, mut with_older) = (0i64, Retained::default());
+        for event in events {
+            let Sum { exclusive, goes, begins } = sums.get(&event.number).copied().unwrap_or_default();
             with_older.add(goes);
             totals.exclusive.add(exclusive);
-            shared = shared.saturating_add(begins);
+            sees = sees.saturating_add(begins);
             let mut held = Retained::default();
             held.add(exclusive);
-            let all = u64::try_from(shared).unwrap_or(0).saturating_mul(BLOCK_SIZE as u64);
+            let all = u64::try_from(sees).unwrap_or(0).saturating_mul(BLOCK_SIZE as u64);
             let next = self.store().past.time_after(&self.store().meta, event.number)?;
             let seen = SeenBy { event, next };
             let shared = all.saturating_sub(held.bytes());
@@ -254,9 +310,34 @@ struct Sum {
     exclusive: (u64, u64),
     /// Data blocks and nodes that go when it and all older events are forgotten, and not before.
     goes: (u64, u64),
-    /// Blocks of versions that it is the first to see, minus those of versions that the event before it is
-    /// the last to see.
+    /// Blocks that only history has and that it sees, and the event before it does not; minus those of which
+    /// the opposite is true.
     begins: i64,
+}
+
+/// The sums for each event, from what is known to be seen by which.
+fn sums_of(seen: Seen) -> HashMap<EventNo, Sum> {
+    let Seen { kept, cells } = seen;
+    let mut sums = vec![Sum::default(); kept.len() + 1];
+    for (ranges, LeftBlocks { data, nodes }) in &cells {
+        let blocks = i64::try_from(data.saturating_add(*nodes)).unwrap_or(i64::MAX);
+        for Range { start, end } in ranges {
+            sums[*start].begins = sums[*start].begins.saturating_add(blocks);
+            sums[*end].begins = sums[*end].begins.saturating_sub(blocks);
+        }
+        let add = |sum: &mut (u64, u64)| {
+            *sum = (sum.0.saturating_add(*data), sum.1.saturating_add(*nodes));
+        };
+        if let [Range { start, end }] = &ranges[..] {
+            if end - start == 1 {
+                add(&mut sums[*start].exclusive);
+            }
+        }
+        if let Some(last) = ranges.last() {
+            add(&mut sums[last.end - 1].goes);
+        }
+    }
+    kept.into_iter().zip(sums).collect()
 }
 
 /// The spans in which something was somewhere.
@@ -275,6 +356,11 @@ struct Walk<'s> {
     events: Vec<Event>,
     /// For each of these events, and one more.
     sums: Vec<Sum>,
+    /// The inode that the walk is at.
+    at: (InodeNo, Incarnation),
+    /// Of its versions so far, the oldest first: when each ended, and the events that saw it below the
+    /// directory, as ranges of indexes.
+    chain: Vec<(EventNo, Vec<(usize, usize)>)>,
     /// When directories were at or below the root.
     spans: HashMap<InodeNo, Spans>,
 }
@@ -291,7 +377,18 @@ impl<'s> Walk<'s> {
         let is_here = |event: &Event| events.binary_search_by_key(&event.number, |here| here.number).is_ok();
         let needed_elsewhere = Needed::of(store, |event| !is_here(event))?;
         let needed = Needed::load(store)?;
-        Ok(Walk { store, root, needed, needed_elsewhere, stays: None, events, sums, spans: HashMap::new() })
+        Ok(Walk {
+            store,
+            root,
+            needed,
+            needed_elsewhere,
+            stays: None,
+            events,
+            sums,
+            at: Default::default(),
+            chain: Vec::new(),
+            spans: HashMap::new(),
+        })
     }
 
     /// Looks at all versions.
@@ -310,21 +407,31 @@ impl<'s> Walk<'s> {
 
     fn version(&mut self, no: InodeNo, version: &Version, history: &mut Retained) -> Result<()> {
         let spans = self.spans(no, version)?;
+        let mut seen_by = Vec::new();
+        for (from, to) in &spans {
+            let first = self.events.partition_point(|event| event.number < *from);
+            let end = self.events.partition_point(|event| event.number < *to);
+            if first < end {
+                seen_by.push((first, end));
+            }
+        }
+        if self.at != (no, version.inode.incarnation) {
+            self.at = (no, version.inode.incarnation);
+            self.chain.clear();
+        }
+        self.chain.push((version.end, seen_by.clone()));
         if spans.is_empty() {
             return Ok(());
         }
-        let held = let_go(self.store, no, version, Some(EventNo(0)))?;
+        let LetGoByBirth { by_birth, blocks: held } = let_go_by_birth(self.store, no, version, |_| ())?;
         history.add(held);
         self.with_older(no, version, held)?;
-        let blocks = i64::try_from(version.inode.blocks).unwrap_or(i64::MAX);
-        let mut seen_by = Vec::new();
-        for (from, to) in spans {
-            let first = self.events.partition_point(|event| event.number < from);
-            let end = self.events.partition_point(|event| event.number < to);
-            if first < end {
-                seen_by.push((first, end));
-                self.sums[first].begins = self.sums[first].begins.saturating_add(blocks);
-                self.sums[end].begins = self.sums[end].begins.saturating_sub(blocks);
+        for (birth, LeftBlocks { data, nodes }) in by_birth {
+            let blocks = i64::try_from(data.saturating_add(nodes)).unwrap_or(i64::MAX);
+            let first = self.chain.partition_point(|(end, _)| *end <= birth);
+            for (first, end) in self.chain[first..].iter().flat_map(|(_, seen)| seen) {
+                self.sums[*first].begins = self.sums[*first].begins.saturating_add(blocks);
+                self.sums[*end].begins = self.sums[*end].begins.saturating_sub(blocks);
             }
         }
         if let [(first, end)] = seen_by[..] {

@@ -22,8 +22,8 @@ use yore_core::alloc::{Gone, LetGo, PinnedGroups, Run};
 use yore_core::btree::Tree;
 use yore_core::extent::{self, Extent};
 use yore_core::retained;
-use yore_format::{ContentKind, EventNo, HistoryGrowth, Inode, MetaAddr, Version};
-use yore_meta::{Frame, Op};
+use yore_format::{BlockHeader, ContentKind, EventNo, Inode, MetaAddr, Version};
+use yore_meta::{Frame, LeftBlocks, Op};
 
 /// Gives up a version with everything that it alone holds, and returns the number of blocks freed.
 ///
@@ -59,14 +59,15 @@ pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version
     let removal = store.past.prepare_removal(store, no, version)?;
     let mut op = store.meta.begin(reserved);
     let removed = removal.apply(&mut op);
-    let (blocks, growth) = alone.free(&mut op, removed);
-    retained::count(&mut op, growth);
+    let freed = alone.free(&mut op, removed);
+    freed.count(&mut op);
+    store.past.note_given_up();
     drop(op);
     if let Some(state) = state.as_mut().filter(|_| is_newest) {
         state.ask_recorded_anew();
     }
     store.versions.forget(no, version.inode.born);
-    Ok(blocks)
+    Ok(freed.blocks)
 }
 
 /// Data blocks that one Op lets go of, from which on it takes no further version.
@@ -122,22 +123,43 @@ fn give_up_some_rows(store: &Arc<Store>, leaving: &[LeavingRow]) -> Result<(usiz
     let near = versions.first().map_or(InodeNo::ROOT, |(_, alone)| alone.no);
     let reserved = store.reserve_freely(store.near(near), 0)?;
     let removal = store.past.prepare_removal_of_rows(meta, &leaving[..count])?;
-    let (mut freed, mut growth) = (0, HistoryGrowth::default());
+    let mut freed = Freed::default();
     let mut op = meta.begin(reserved);
     let removed = removal.apply(&mut op);
     let mut states = Vec::with_capacity(versions.len());
     for (i, alone) in versions {
         states.push((alone.no, alone.version.inode.born));
-        let (of_version, grown) = alone.free(&mut op, removed[i]);
-        freed += of_version;
-        growth += grown;
+        let of_version = alone.free(&mut op, removed[i]);
+        freed.blocks += of_version.blocks;
+        freed.data += of_version.data;
+        freed.references += of_version.references;
+        freed.nodes += of_version.nodes;
     }
-    retained::count(&mut op, growth);
+    freed.count(&mut op);
+    store.past.note_given_up();
     drop(op);
     for (no, born) in states {
         store.versions.forget(no, born);
     }
-    Ok((count, freed))
+    Ok((count, freed.blocks))
+}
+
+/// What giving up versions frees.
+#[derive(Clone, Copy, Default)]
+struct Freed {
+    /// How many blocks this frees.
+    blocks: u64,
+    /// By how many data blocks what only the past holds grows.
+    data: i64,
+    /// By how many the references grow that only the past has.
+    references: i64,
+    nodes: u64,
+}
+
+impl Freed {
+    fn count(&self, op: &mut Op<'_>) {
+        retained::give_up(op, self.data, self.references, self.nodes);
+    }
 }
 
 /// What one version holds and no other state of its chain.
@@ -148,7 +170,8 @@ pub(crate) struct Alone<'s> {
     /// The preceding version holds what was born earlier.
     from: EventNo,
     nodes: Vec<Frame>,
-    runs: Vec<Run>,
+    /// With their births.
+    runs: Vec<(Run, EventNo)>,
     /// Blocks of these runs that other files or places share: they are not freed.
     shared: u64,
 }
@@ -190,8 +213,21 @@ impl<'s> Alone<'s> {
 
     /// How many blocks giving up what was found would free: data blocks, and nodes.
     pub(crate) fn blocks(&self) -> (u64, u64) {
-        let data: u64 = self.runs.iter().map(|run| u64::from(run.len)).sum();
+        let data: u64 = self.runs.iter().map(|(run, _)| u64::from(run.len)).sum();
         (data - self.shared, self.nodes.len() as u64)
+    }
+
+    /// What was found, references and nodes, by birth.
+    fn by_birth(&self) -> BTreeMap<EventNo, LeftBlocks> {
+        let mut found: BTreeMap<EventNo, LeftBlocks> = BTreeMap::new();
+        for (run, birth) in &self.runs {
+            *found.entry(*birth).or_default() += LeftBlocks { data: u64::from(run.len), nodes: 0 };
+        }
+        for node in &self.nodes {
+            let birth = EventNo(BlockHeader::of(&node.read()).birth.get());
+            *found.entry(birth).or_default() += LeftBlocks { data: 0, nodes: 1 };
+        }
+        found
     }
 
     /// Finds which content only the version holds, given the next state of its chain, if there is one.
@@ -228,7 +264,7 @@ impl<'s> Alone<'s> {
             }
             for run in without(&extent, &known.extents) {
                 self.shared += u64::from(run.len) - self.store.alloc.count_sole(&self.store.meta, run)?;
-                self.runs.push(run);
+                self.runs.push((run, extent.1.birth));
             }
         }
         Ok(())
@@ -300,8 +336,8 @@ impl<'s> Alone<'s> {
     /// Brings into memory, and keeps there, what freeing the blocks changes.
     fn prepare(&mut self, groups: &mut PinnedGroups) -> Result<()> {
         let (meta, alloc) = (&self.store.meta, &self.store.alloc);
-        self.runs.sort_unstable_by_key(|run| run.start);
-        for run in &self.runs {
+        self.runs.sort_unstable_by_key(|(run, _)| run.start);
+        for (run, _) in &self.runs {
             extent::check_run(meta, alloc, self.no, *run)?;
             alloc.prepare_free(meta, *run, groups)?;
         }
@@ -310,7 +346,7 @@ impl<'s> Alone<'s> {
 
     /// Called inside the Op whose change `removed` took the version away. Returns how many blocks this frees,
     /// and by how much history grows, which the caller counts.
-    fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> (u64, HistoryGrowth) {
+    fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> Freed {
         let nodes = self.nodes.len() as u64;
         let mut last = removed;
         for node in self.nodes {
@@ -319,7 +355,7 @@ impl<'s> Alone<'s> {
             last = freed;
         }
         let mut gone = Gone::default();
-        for run in self.runs {
+        for (run, _) in self.runs {
             let next = self.store.alloc.let_go(op, run, LetGo::Past);
             gone.then(op, next);
         }
@@ -327,8 +363,7 @@ impl<'s> Alone<'s> {
             op.before(last, first);
         }
         let (data, references) = (gone.retained, gone.references);
-        let growth = HistoryGrowth { data, references, nodes: -(nodes as i64), trees: 0 };
-        (nodes + gone.freed, growth)
+        Freed { blocks: nodes + gone.freed, data, references, nodes }
     }
 }
 
@@ -341,6 +376,40 @@ pub(crate) fn let_go(
     version: &Version,
     from: Option<EventNo>,
 ) -> Result<(u64, u64)> {
+    with_let_go(store, no, version, from, |alone, _| alone.blocks())
+}
+
+/// What a version has, and the next state of its inode does not.
+pub(crate) struct LetGoByBirth {
+    /// References and nodes, by birth.
+    pub by_birth: BTreeMap<EventNo, LeftBlocks>,
+    /// As [`let_go`] counts them: data blocks that nobody else shares, and nodes.
+    pub blocks: (u64, u64),
+}
+
+/// The same as [`let_go`], by birth. While nothing of it can change, `then` is called with the end of the
+/// next version, if there is one.
+pub(crate) fn let_go_by_birth(
+    store: &Arc<Store>,
+    no: InodeNo,
+    version: &Version,
+    then: impl FnOnce(Option<EventNo>),
+) -> Result<LetGoByBirth> {
+    with_let_go(store, no, version, Some(EventNo(0)), |alone, later| {
+        then(later);
+        LetGoByBirth { by_birth: alone.by_birth(), blocks: alone.blocks() }
+    })
+}
+
+/// Finds what a version holds alone, and calls `found` with it and with the end of the next version of its
+/// chain, while nothing of it can change.
+fn with_let_go<T>(
+    store: &Arc<Store>,
+    no: InodeNo,
+    version: &Version,
+    from: Option<EventNo>,
+    found: impl FnOnce(&Alone<'_>, Option<EventNo>) -> T,
+) -> Result<T> {
     let cell = match store.cell(no) {
         Ok(cell) => Some(cell),
         Err(Error::Stale) => None,
@@ -361,7 +430,7 @@ pub(crate) fn let_go(
     }
     alone.content(next)?;
     alone.attributes(next)?;
-    Ok(alone.blocks())
+    Ok(found(&alone, later.map(|later| later.end)))
 }
 
 /// The parts of an extent that none of `others` has in the same place, born at the same number. The same

@@ -380,6 +380,8 @@ impl Work<'_> {
             if !file.takes(file.inode, version.inode.incarnation, version.inode.born) {
                 continue;
             }
+            // Events that stay have it.
+            store.spans.drop_later();
             self.so_far.blocks += give_up_version(store, file.inode, &version)?;
             self.so_far.given_up += 1;
             if self.examined().is_break() {

@@ -219,7 +219,8 @@ fn next_batch(store: &Arc<Store>, rule: &Rule<'_>, most: u64) -> Result<Vec<Even
     may_go.extend(young.into_iter().map(|event| (event, true)));
     may_go.sort_unstable_by_key(|(event, _)| event.number);
     let kept: HashSet<EventNo> = stay.iter().map(|(event, _)| event.number).collect();
-    let mut gone = Gone::new(store, &kept)?;
+    let goes: HashSet<EventNo> = may_go.iter().map(|(event, _)| event.number).collect();
+    let mut gone = Gone::new(store, &kept, &goes)?;
     let (mut batch, mut sum) = (Vec::new(), 0u64);
     for (event, is_young) in &may_go {
         if *is_young && over == 0 {

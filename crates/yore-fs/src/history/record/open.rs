@@ -40,6 +40,7 @@ impl Past {
             last_of_directories: AtomicU64::new(0),
             root_event: AtomicU64::new(0),
             only_root: AtomicBool::new(true),
+            given_up: AtomicU64::new(0),
             policies: RwLock::new(()),
             any_policy: AtomicBool::new(false),
             policy_epoch: AtomicU64::new(0),

@@ -20,7 +20,7 @@ use yore_core::btree::{Tree, TreeDelta};
 use yore_core::retained;
 use yore_format::{
     event_index_by_root, key_parts, AnnalsCounts, AnnalsKey, BlockKind, Corruption, EventNo, EventState,
-    HistoryGrowth, HistoryRoots, HistoryTree, Incarnation, Timestamp, HISTORY_SHARDS,
+    HistoryRoots, HistoryTree, Incarnation, Timestamp, HISTORY_SHARDS,
 };
 use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
@@ -87,6 +87,8 @@ pub(crate) struct Past {
     /// was done.
     pub(crate) making_room: Mutex<()>,
     pub(crate) rooms_made: AtomicU64,
+    /// Counts how often versions were given up.
+    pub(super) given_up: AtomicU64,
     /// Files whose history is being given up.
     pub(crate) expunging: Expunging,
     /// Directories that are being rolled back.
@@ -192,7 +194,7 @@ impl Past {
         };
         let (frame, _) = op.allocate(new);
         op.set_history_root(frame.addr());
-        retained::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
+        retained::count_trees(op, 1);
         assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the events");
         if has_annals {
             self.begin_annals(op, EventNo(0));
@@ -227,7 +229,7 @@ impl Past {
 
     /// Stores a tree's root, if it has changed.
     pub(super) fn store(&self, op: &mut Op<'_>, which: HistoryTree, tree: &Tree, delta: &TreeDelta) {
-        retained::count(op, HistoryGrowth { trees: delta.nodes.into(), ..HistoryGrowth::default() });
+        retained::count_trees(op, delta.nodes.into());
         let frame = self.roots();
         if HistoryRoots::get(&frame.read(), which) == (tree.root, tree.level) {
             return;

@@ -6,6 +6,8 @@
 //! inode does not have ([`let_go`]). Only data blocks count, because only these are certain to become usable
 //! as data. A walk that stops early has counted less.
 //!
+//! Where it is known what each event holds ([`spans`]), nobody walks.
+//!
 //! **It stays true.** The present never gets back what it let go of, and later events do not see what ended
 //! before them. So the amount that giving up certain events would free only grows, until one of these events
 //! has to stay or is gone. Both are counted ([`crate::history::record::Past::rule_epoch`]). An answer is
@@ -15,6 +17,7 @@
 use super::rule::{Rule, Stays, WouldFree, BATCH, LOW_WATER};
 use crate::history::reclaim::alone::let_go;
 use crate::history::reclaim::needed::Needed;
+use crate::history::reclaim::spans::{self, Patience};
 use crate::history::record::{Answer, EndsWalk, Event, Most, VersionsWalk};
 use crate::store::Store;
 use crate::types::Behalf;
@@ -25,6 +28,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{EventNo, Incarnation, InodeNo, Version};
+use yore_meta::LeftBlocks;
 
 /// How many versions a caller of `statfs` waits for.
 const QUICK: usize = 4096;
@@ -40,6 +44,15 @@ pub(super) enum Budget {
     All,
     /// So many versions, and no waiting for the `forgetting` lock.
     Versions(usize),
+}
+
+impl Budget {
+    fn patience(self) -> Patience {
+        match self {
+            Budget::All => Patience::Walk,
+            Budget::Versions(_) => Patience::None,
+        }
+    }
 }
 
 /// How much the volume would free if it gave up all that the rule allows.
@@ -62,16 +75,27 @@ fn most(store: &Arc<Store>, rule: &Rule<'_>, budget: Budget) -> Result<Most> {
         (true, true) => history,
         (true, false) if sorted.old.is_empty() => beyond,
         _ => {
-            let of_old = |event: &Event| stay.contains(&event.number) || young.contains(&event.number);
-            let old = freed(store, Needed::of(store, of_old)?, budget)?;
-            let all = match (beyond > old && !young.is_empty(), stay.is_empty()) {
-                (false, _) => old,
-                (true, true) => history,
-                (true, false) => {
+            let seen = spans::seen(store, budget.patience())?;
+            let may_go = numbers(&sorted.old);
+            let of_old = match &seen {
+                Some(seen) => seen.freed(|event| may_go.contains(&event)).data,
+                None => {
+                    let of_old =
+                        |event: &Event| stay.contains(&event.number) || young.contains(&event.number);
+                    freed(store, Needed::of(store, of_old)?, budget)?
+                }
+            };
+            let all = match (beyond > of_old && !young.is_empty(), stay.is_empty(), &seen) {
+                (false, ..) => of_old,
+                (true, true, _) => history,
+                (true, false, Some(seen)) => {
+                    seen.freed(|event| may_go.contains(&event) || young.contains(&event)).data
+                }
+                (true, false, None) => {
                     freed(store, Needed::of(store, |event| stay.contains(&event.number))?, budget)?
                 }
             };
-            old.max(all.min(beyond))
+            of_old.max(all.min(beyond))
         }
     };
     Ok(Most { data, any })
@@ -92,6 +116,14 @@ pub(crate) fn what_would_free(store: &Arc<Store>, behalf: Behalf) -> Result<Woul
     let mut counts: BTreeMap<Option<Stays>, u64> = BTreeMap::new();
     for reason in why.values() {
         *counts.entry(*reason).or_default() += 1;
+    }
+    if let Some(seen) = spans::seen(store, Patience::Walk)? {
+        let may_go: HashSet<EventNo> = sorted.old.iter().map(|event| event.number).collect();
+        let more = counts.into_iter().map(|(reason, count)| {
+            let goes = |event: EventNo| may_go.contains(&event) || why.get(&event) == Some(&reason);
+            (reason, count, seen.freed(goes).data.saturating_sub(now))
+        });
+        return Ok(WouldFree { by_itself: now, more: more.collect() });
     }
     let but = |reason: &Option<Stays>| {
         Needed::of(store, |event| why.get(&event.number).is_some_and(|other| other != reason))
@@ -201,17 +233,30 @@ pub(super) struct Gone<'s> {
     needed: Needed<'s>,
     /// What all kept events need.
     all: Needed<'s>,
+    /// What goes with each event, if the sums can tell: it is exact if all events that may go do, up to this
+    /// one.
+    known: Option<HashMap<EventNo, LeftBlocks>>,
 }
 
 impl<'s> Gone<'s> {
-    /// The case that only these events stay.
-    pub(super) fn new(store: &'s Arc<Store>, stay: &HashSet<EventNo>) -> Result<Gone<'s>> {
+    /// The case that only the first of these events stay, and the others may go.
+    pub(super) fn new(
+        store: &'s Arc<Store>,
+        stay: &HashSet<EventNo>,
+        may_go: &HashSet<EventNo>,
+    ) -> Result<Gone<'s>> {
+        let known = spans::seen(store, Patience::Walk)?;
+        let known = known.map(|seen| seen.freed_with(|event| may_go.contains(&event)));
         let needed = Needed::of(store, |event| stay.contains(&event.number))?;
-        Ok(Gone { store, needed, all: Needed::load(store)? })
+        Ok(Gone { store, needed, all: Needed::load(store)?, known })
     }
 
     /// How many blocks giving up this event frees. If they are more than `most`, perhaps not all are counted.
     pub(super) fn with(&mut self, event: &Event, most: u64) -> Result<u64> {
+        if let Some(known) = &self.known {
+            let goes = known.get(&event.number).copied().unwrap_or_default();
+            return Ok(goes.data.saturating_add(goes.nodes));
+        }
         let (past, meta) = (&self.store.past, &self.store.meta);
         if event.row.kind.is_of_file() {
             let version = past.version(meta, event.row.root, event.number)?;

@@ -1,0 +1,365 @@
+//! Promises about what each snapshot holds, as it is known without a walk: after each step of random
+//! sequences the answer is that of a walk over all versions, and so is what giving up snapshots would free.
+
+#[path = "../../yore-fs/tests/common/seeds.rs"]
+mod seeds;
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seeds::seeds;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+use yore_device::{Device, MemoryDevice};
+use yore_fs::rollback::{Plan, Rights, Verb};
+use yore_fs::{
+    Edition, EventNo, EventUsage, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions,
+    Policy, SetXattrMode, UsageTotals, Versioning, View, Volume, WouldFree, WriteMode,
+};
+
+const BLOCK: u64 = 4096;
+const PLAIN: WriteMode = WriteMode { append: false, kill_set_id: false };
+const HOUR: u64 = 3_600_000_000_000;
+
+fn device() -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+    device
+}
+
+fn open(device: &Arc<dyn Device>, edition: Edition) -> Volume {
+    let options =
+        MountOptions { commit_interval: Duration::from_secs(3600), edition, ..MountOptions::default() };
+    Volume::open(device.clone(), &options).unwrap()
+}
+
+fn snapshot(volume: &Volume, path: &str) -> EventNo {
+    let view = volume.view();
+    view.take_snapshot(volume.node(path).unwrap().inode(), &NewSnapshot::default()).unwrap().number
+}
+
+fn finish(volume: &Volume) {
+    volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+}
+
+fn forget(volume: &Volume, event: EventNo) {
+    volume.view().forget(&[event]).unwrap();
+    finish(volume);
+}
+
+fn expunge(volume: &Volume, path: &str) {
+    let node = volume.node(path).unwrap();
+    let attr = volume.view().getattr(node.inode()).unwrap();
+    volume.view().expunge(&[(attr.inode, attr.incarnation)]).unwrap();
+    finish(volume);
+}
+
+type Answer = (Vec<EventUsage>, UsageTotals, WouldFree);
+
+fn ask(volume: &Volume) -> Answer {
+    let mut all = Vec::new();
+    let totals = volume.view().usage(volume.view().root(), &mut |event| {
+        all.push(event);
+        ControlFlow::Continue(())
+    });
+    (all, totals.unwrap(), volume.view().what_would_free().unwrap())
+}
+
+fn ask_by_walk(volume: &Volume) -> Answer {
+    volume.view().find_usage_by_walk(true);
+    let answer = ask(volume);
+    volume.view().find_usage_by_walk(false);
+    answer
+}
+
+/// Asks both ways: whether the answers are the same, and whether the next one will need no walk.
+fn compare(volume: &Volume, what: &str) -> Result<bool, String> {
+    if volume.view().refuted_usage() > 0 {
+        return Err(format!("{what}: snapshots seem to hold more than there is"));
+    }
+    loop {
+        let (by_walk, known) = (ask_by_walk(volume), ask(volume));
+        if known == by_walk {
+            return Ok(volume.view().knows_usage());
+        }
+        // Data may have been written back meanwhile.
+        if ask_by_walk(volume) == by_walk {
+            return Err(format!("{what}: known {}, and by a walk {}", short(&known), short(&by_walk)));
+        }
+    }
+}
+
+fn short((events, totals, would_free): &Answer) -> String {
+    let one =
+        |event: &EventUsage| (event.seen.event.number.0, event.exclusive, event.with_older, event.shared);
+    format!("{totals:?} {would_free:?} {:?}", events.iter().map(one).collect::<Vec<_>>())
+}
+
+/// Restores a file from an event: it has the same blocks.
+fn restore(volume: &Volume, path: &str, event: EventNo) {
+    let past = Volume::from_view(volume.view().as_of(event));
+    let Ok(source) = File::open(&past, path) else { return };
+    let size = source.metadata().unwrap().len();
+    let to = OpenOptions::new().write(true).create(true).truncate(true).open(volume, path).unwrap();
+    to.copy_from(&source, 0, size).unwrap();
+}
+
+struct Steps {
+    rng: Xoshiro256PlusPlus,
+    events: Vec<EventNo>,
+    /// Whether policies leave files out.
+    excludes: bool,
+    /// Whether files come to share blocks.
+    shares: bool,
+}
+
+impl Steps {
+    fn file(&mut self) -> String {
+        let directories = ["", "d0/", "d1/", "d0/e/"];
+        let ending = if self.rng.random_bool(0.3) { ".swp" } else { "" };
+        format!("{}f{}{ending}", directories[self.rng.random_range(0..4)], self.rng.random_range(0..3))
+    }
+
+    fn step(&mut self, volume: &Volume, n: usize) -> &'static str {
+        let (file, other) = (self.file(), self.file());
+        let view = volume.view();
+        let at = self.rng.random_range(0..40) * BLOCK;
+        let inode = volume.node(&file).map(|node| node.inode());
+        match self.rng.random_range(0..24) {
+            0..=2 => {
+                self.events.push(snapshot(volume, "/"));
+                "snapshot"
+            }
+            3 if self.excludes => {
+                let policy = Policy {
+                    exclude: Some(vec!["*.swp".into()]),
+                    versioning: Some(Versioning::Interval(HOUR)),
+                    ..Policy::default()
+                };
+                view.set_policy(view.root(), &Policy::default()).unwrap();
+                view.set_policy(view.root(), &policy).unwrap();
+                self.events.push(view.events().unwrap().last().unwrap().number);
+                "interval"
+            }
+            4 | 5 if !self.events.is_empty() => {
+                let event = self.events.swap_remove(self.rng.random_range(0..self.events.len()));
+                forget(volume, event);
+                "forget"
+            }
+            6 if inode.is_ok() => {
+                expunge(volume, &file);
+                "expunge"
+            }
+            7 => {
+                drop(volume.remove_file(&file));
+                "unlink"
+            }
+            8 => {
+                drop(volume.rename(&file, &other));
+                "rename"
+            }
+            9 => {
+                drop(volume.hard_link(&file, &other));
+                "link"
+            }
+            10 if inode.is_ok() => {
+                volume.truncate(&file, at).unwrap();
+                "truncate"
+            }
+            11 if inode.is_ok() => {
+                view.fallocate(inode.unwrap(), at, 3 * BLOCK, FallocateMode::PunchHole).unwrap();
+                "punch"
+            }
+            12 if inode.is_ok() => {
+                // Many large ones make a tree of several levels, whose nodes go unread.
+                let most = if self.rng.random_bool(0.3) { 60_000 } else { 5000 };
+                let value = vec![1; self.rng.random_range(0..most)];
+                let name = format!("user.{}", self.rng.random_range(0..9));
+                view.setxattr(inode.unwrap(), name.as_bytes(), &value, SetXattrMode::Any).unwrap();
+                "attribute"
+            }
+            13 => {
+                let link = format!("d1/l{}", self.rng.random_range(0..2));
+                drop(volume.remove_file(&link));
+                volume.symlink("x".repeat(self.rng.random_range(1..4000)), &link).unwrap();
+                "symbolic link"
+            }
+            14 if self.shares && !self.events.is_empty() => {
+                let event = self.events[self.rng.random_range(0..self.events.len())];
+                restore(volume, &file, event);
+                "restore"
+            }
+            15 if inode.is_ok() && self.shares => {
+                drop(volume.copy(&file, &other));
+                "copy"
+            }
+            16 if self.shares && !self.events.is_empty() => {
+                let event = self.events[self.rng.random_range(0..self.events.len())];
+                rollback(volume, event);
+                "rollback"
+            }
+            17 => {
+                volume.sync().unwrap();
+                "sync"
+            }
+            18 if inode.is_ok() => {
+                let open = File::open(volume, &file).unwrap();
+                volume.remove_file(&file).unwrap();
+                self.events.push(snapshot(volume, "/"));
+                drop(open);
+                "unlink while in use"
+            }
+            _ => {
+                if inode.is_err() {
+                    drop(volume.write(&file, ""));
+                }
+                for i in 0..self.rng.random_range(1..20) {
+                    let Ok(node) = volume.node(&file) else { break };
+                    node.write(at + 2 * i * BLOCK, &[n as u8; 4096], PLAIN).unwrap();
+                }
+                "write"
+            }
+        }
+    }
+}
+
+/// Rolls the root directory back to an event, which takes events of its own.
+fn rollback(volume: &Volume, target: EventNo) {
+    let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
+    volume.view().rollback(&Rights::All, volume.view().root(), &plan, &mut |_| ()).unwrap();
+}
+
+/// Runs random sequences. Returns how many answers were known.
+fn sequences(seeds: impl Iterator<Item = u64>) -> Result<u64, String> {
+    let mut known = 0;
+    for seed in seeds {
+        let edition = if seed % 2 == 0 { Edition::Annals } else { Edition::First };
+        let device = device();
+        let mut volume = open(&device, edition);
+        for directory in ["d0", "d1", "d0/e"] {
+            volume.create_dir(directory).unwrap();
+        }
+        let mut steps = Steps {
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            events: Vec::new(),
+            excludes: seed % 3 == 0,
+            shares: seed % 4 == 1,
+        };
+        for n in 0..250 {
+            let what = steps.step(&volume, n);
+            known += u64::from(compare(&volume, &format!("seed {seed}, step {n}, {what}"))?);
+            if n % 100 == 99 {
+                volume.close().unwrap();
+                volume = open(&device, edition);
+            }
+        }
+        for event in volume.view().events().unwrap().into_iter().map(|event| event.number) {
+            forget(&volume, event);
+            compare(&volume, &format!("seed {seed}, forgotten {event}"))?;
+        }
+        volume.close().unwrap();
+    }
+    Ok(known)
+}
+
+#[test]
+fn every_answer_is_that_of_a_walk() {
+    #[cfg(feature = "mutations")]
+    let _alone = mutated::ALONE.lock();
+    let known = sequences(seeds(12)).unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("{known} answers were known");
+    assert!(known > 0);
+}
+
+const FILES: usize = 300;
+
+/// Sums are begun while other threads change files, take snapshots and forget them. Returns how often they
+/// were known afterwards.
+fn threads(rounds: u64) -> Result<u64, String> {
+    let volume = open(&device(), Edition::Annals);
+    let mut known = 0;
+    let name = |n: usize| format!("f{n}");
+    for n in 0..FILES {
+        volume.write(name(n), vec![1; 20 * 4096]).unwrap();
+    }
+    volume.write("secret", vec![1; 4096]).unwrap();
+    for round in 0..rounds {
+        volume.sync().unwrap();
+        let event = snapshot(&volume, "/");
+        std::thread::scope(|threads| {
+            for thread in 0..2 {
+                let (volume, mut rng) = (&volume, Xoshiro256PlusPlus::seed_from_u64(round * 2 + thread));
+                threads.spawn(move || {
+                    for _ in 0..FILES {
+                        // Each thread has its own files.
+                        let file = name(rng.random_range(0..FILES / 2) * 2 + thread as usize);
+                        match rng.random_range(0..8) {
+                            0 => {
+                                volume.remove_file(&file).unwrap();
+                                volume.write(&file, vec![2; 20 * 4096]).unwrap();
+                            }
+                            1 => volume.truncate(&file, rng.random_range(10..30) * BLOCK).unwrap(),
+                            _ => {
+                                let node = volume.node(&file).unwrap();
+                                let at = rng.random_range(0..20) * BLOCK;
+                                node.write(at, &[round as u8; 3 * 4096], PLAIN).unwrap();
+                                volume.view().fsync(node.inode(), true).unwrap();
+                            }
+                        }
+                    }
+                });
+            }
+            threads.spawn(|| {
+                for _ in 0..3 {
+                    snapshot(&volume, "/");
+                }
+                if round % 3 == 2 {
+                    forget(&volume, event);
+                }
+            });
+            for n in 0..6 {
+                if n % 2 == 0 {
+                    // The next answer needs a walk: something goes that events have seen.
+                    volume.write("secret", [n; 4096]).unwrap();
+                    volume.sync().unwrap();
+                    expunge(&volume, "secret");
+                }
+                ask(&volume);
+            }
+        });
+        known += u64::from(volume.view().knows_usage());
+        compare(&volume, &format!("round {round}"))?;
+    }
+    volume.close().unwrap();
+    Ok(known)
+}
+
+#[test]
+fn sums_are_begun_beside_others() {
+    #[cfg(feature = "mutations")]
+    let _alone = mutated::ALONE.lock();
+    let known = threads(30).unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("known after {known} rounds");
+    assert!(known > 0);
+}
+
+/// The tests find sums that are wrong on purpose.
+#[cfg(feature = "mutations")]
+mod mutated {
+    use std::sync::{Mutex, PoisonError};
+    use yore_fs::mutation::{set, Mutation};
+
+    pub static ALONE: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn wrong_sums_are_found() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        set(Mutation::SpanLeftOut);
+        let left_out = super::sequences(1..9);
+        set(Mutation::SpanTwice);
+        let twice = super::threads(60);
+        set(Mutation::None);
+        assert!(left_out.is_err(), "SpanLeftOut");
+        assert!(twice.is_err(), "SpanTwice");
+    }
+}

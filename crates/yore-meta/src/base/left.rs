@@ -1,0 +1,195 @@
+//! What inodes in use have left to their versions lately, for whoever sums up what each event holds. Notes
+//! are made only while somebody wants them, and are lost with the process.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use yore_format::{EventNo, Incarnation, InodeNo};
+
+const PARTS: usize = 16;
+/// How many notes there are at most: about 8 MiB.
+const NOTES_MOST: usize = 1 << 16;
+
+/// Blocks that an inode in use had, and that its versions have now alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Left {
+    /// The inode.
+    pub inode: InodeNo,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// When its newest version had ended, which has the blocks.
+    pub end: EventNo,
+    /// When the blocks were born.
+    pub birth: EventNo,
+}
+
+/// How many blocks of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftBlocks {
+    /// References to data blocks.
+    pub data: u64,
+    /// Nodes of the inode's trees.
+    pub nodes: u64,
+}
+
+impl std::ops::AddAssign for LeftBlocks {
+    fn add_assign(&mut self, more: LeftBlocks) {
+        self.data = self.data.saturating_add(more.data);
+        self.nodes = self.nodes.saturating_add(more.nodes);
+    }
+}
+
+/// Notes by what was left.
+pub type Notes = BTreeMap<Left, LeftBlocks>;
+
+/// The notes. All locks are leaves.
+#[derive(Default)]
+pub struct LeftNotes {
+    is_noting: AtomicBool,
+    /// Something was not noted.
+    is_lost: AtomicBool,
+    count: AtomicUsize,
+    parts: [Mutex<Notes>; PARTS],
+}
+
+impl LeftNotes {
+    /// Whether anybody wants notes.
+    #[inline]
+    pub fn is_noting(&self) -> bool {
+        self.is_noting.load(Ordering::Acquire)
+    }
+
+    /// From here on notes are made, beginning with none. Who calls this and [`LeftNotes::end`] sees to it
+    /// that one caller does so at a time.
+    pub fn begin(&self) {
+        self.clear();
+        self.is_lost.store(false, Ordering::Release);
+        self.is_noting.store(true, Ordering::Release);
+    }
+
+    /// No more notes are made.
+    pub fn end(&self) {
+        self.is_noting.store(false, Ordering::Release);
+        self.clear();
+    }
+
+    fn clear(&self) {
+        self.take();
+    }
+
+    /// Inside an Op, with the inode locked: makes a note, if anybody wants it.
+    pub fn note(&self, left: Left, blocks: LeftBlocks) {
+        if !self.is_noting() || blocks == LeftBlocks::default() {
+            return;
+        }
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::SpanLeftOut) && blocks.data == 1 {
+            return;
+        }
+        let mut part = self.parts[part_of(left.inode)].lock();
+        match part.get_mut(&left) {
+            Some(sum) => *sum += blocks,
+            None if self.count.load(Ordering::Relaxed) >= NOTES_MOST => self.lose(),
+            None => {
+                self.count.fetch_add(1, Ordering::Relaxed);
+                part.insert(left, blocks);
+            }
+        }
+    }
+
+    /// Something cannot be noted: the notes no longer say everything.
+    pub fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+    }
+
+    /// Whether something was not noted.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// How many notes there are.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Takes all notes out.
+    pub fn take(&self) -> Notes {
+        let mut all = Notes::new();
+        for part in &self.parts {
+            let mut part = part.lock();
+            self.count.fetch_sub(part.len(), Ordering::Relaxed);
+            all.append(&mut part);
+        }
+        all
+    }
+
+    /// Takes out the notes of what versions of an inode have that ended in `from..to`.
+    pub fn forget(&self, inode: InodeNo, incarnation: Incarnation, from: EventNo, to: EventNo) {
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::SpanTwice) {
+            return;
+        }
+        if from >= to {
+            return;
+        }
+        let at = |end: EventNo| Left { inode, incarnation, end, birth: EventNo(0) };
+        let mut part = self.parts[part_of(inode)].lock();
+        let found: Vec<Left> = part.range(at(from)..at(to)).map(|(left, _)| *left).collect();
+        self.count.fetch_sub(found.len(), Ordering::Relaxed);
+        found.iter().for_each(|left| {
+            part.remove(left);
+        });
+    }
+}
+
+fn part_of(inode: InodeNo) -> usize {
+    (inode.0 / 16) as usize % PARTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(inode: u64, end: u64, birth: u64) -> Left {
+        Left { inode: InodeNo(inode), incarnation: Incarnation(1), end: EventNo(end), birth: EventNo(birth) }
+    }
+
+    const ONE: LeftBlocks = LeftBlocks { data: 1, nodes: 0 };
+
+    #[test]
+    fn notes_are_made_while_somebody_wants_them() {
+        let notes = LeftNotes::default();
+        notes.note(left(7, 3, 1), ONE);
+        assert_eq!(notes.count(), 0);
+        notes.begin();
+        notes.note(left(7, 3, 1), ONE);
+        notes.note(left(7, 3, 1), LeftBlocks { data: 2, nodes: 5 });
+        notes.note(left(7, 4, 1), ONE);
+        notes.note(left(8, 3, 1), ONE);
+        notes.forget(InodeNo(7), Incarnation(1), EventNo(4), EventNo(u64::MAX));
+        notes.forget(InodeNo(8), Incarnation(2), EventNo(0), EventNo(u64::MAX));
+        assert_eq!(notes.count(), 2);
+        let taken: Vec<_> = notes.take().into_iter().collect();
+        assert_eq!(taken, [(left(7, 3, 1), LeftBlocks { data: 3, nodes: 5 }), (left(8, 3, 1), ONE)]);
+        assert_eq!((notes.count(), notes.is_lost()), (0, false));
+        notes.end();
+        notes.note(left(7, 3, 1), ONE);
+        assert_eq!(notes.count(), 0);
+    }
+
+    #[test]
+    fn notes_beyond_the_bound_are_lost() {
+        let notes = LeftNotes::default();
+        notes.begin();
+        for inode in 0..NOTES_MOST as u64 {
+            notes.note(left(inode, 3, 1), ONE);
+        }
+        assert!(!notes.is_lost());
+        notes.note(left(7, 3, 1), ONE);
+        assert!(!notes.is_lost(), "one more of the same");
+        notes.note(left(7, 3, 2), ONE);
+        assert!(notes.is_lost() && notes.count() == NOTES_MOST);
+        notes.begin();
+        assert!(!notes.is_lost() && notes.count() == 0);
+    }
+}
