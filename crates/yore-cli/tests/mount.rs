@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{can_mount, error_text, fails, is_mounted, ok, run, text, wait_for_end, yore, Mount, Scratch};
+use common::{
+    can_mount, error_text, fails, is_mounted, ok, run, text, until, wait_for_end, yore, Mount, Scratch,
+};
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
@@ -149,4 +151,27 @@ fn read_only_and_called_by_mount() {
     assert!(output.status.success(), "{}", error_text(&output));
     fs::write(mount.directory.join("x"), "").unwrap();
     mount.umount();
+}
+
+/// A mount with `discard` gives blocks back to the host: while it is mounted, and when it is unmounted.
+#[test]
+fn a_mounted_image_gets_smaller() {
+    use std::os::unix::fs::MetadataExt as _;
+    const SIZE: u64 = 24 << 20;
+    let scratch = Scratch::empty();
+    ok(["mkfs", text(&scratch.volume), "--size", "64M", "--policy", "none"]);
+    let Some(mount) = Mount::new(&scratch, &["-o", "discard,commit=1"]) else { return };
+    let allocated = || fs::metadata(&scratch.volume).unwrap().blocks() * 512;
+    let (first, second) = (mount.directory.join("first"), mount.directory.join("second"));
+    for file in [&first, &second] {
+        fs::write(file, vec![7; SIZE as usize]).unwrap();
+    }
+    until("both files are written", || allocated() >= 2 * SIZE);
+    fs::remove_file(first).unwrap();
+    until("the host has the blocks of the first file back", || allocated() < 2 * SIZE);
+    assert!(allocated() >= SIZE);
+    fs::remove_file(second).unwrap();
+    mount.umount();
+    assert!(allocated() < SIZE);
+    ok(["check", text(&scratch.volume)]);
 }

@@ -5,7 +5,8 @@
 //! block is *available*, *taken* (handed to a writer that has not yet entered it in the bitmap) or *pending*
 //! (freed by a generation that is not complete). Only available blocks are handed out. Rule 3 follows:
 //! `Alloc::free` clears bits in its Op, but the blocks become available in
-//! [`yore_meta::Reclaimer::reclaim`], when the superblock that no longer names them is durable.
+//! [`yore_meta::Reclaimer::reclaim`], when the superblock that no longer names them is durable; or a little
+//! later, when they were discarded.
 //!
 //! **Promises.** `unpromised` counts the free blocks (pending ones too: they come with the next generation)
 //! that nobody was promised. Delayed allocation takes from it before the data is accepted
@@ -24,13 +25,15 @@
 //!
 //! `space.rs` has what is in memory; `promise.rs` the promises; `groups.rs` the groups in memory and how
 //! their bitmaps are made ready for Ops; `runs.rs` the runs of one group; `zones.rs` the room for metadata;
-//! `blocks.rs` taking and freeing; `shared.rs` the blocks that several files have.
+//! `blocks.rs` taking and freeing; `shared.rs` the blocks that several files have;
+//! `discard.rs` what the device is told of freed blocks.
 //!
 //! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group, or a group's claims → block. A
 //! thread holds a group's mutex for moments only, and never while it waits for the device.
 
 mod blocks;
 mod counts;
+mod discard;
 mod groups;
 mod promise;
 mod resize;
@@ -39,6 +42,7 @@ mod segments;
 mod shared;
 mod shred;
 mod space;
+mod waiting;
 mod zones;
 
 #[cfg(test)]

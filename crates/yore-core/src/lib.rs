@@ -74,13 +74,18 @@ pub struct CoreOptions {
     pub access_times: bool,
     /// The size of the cache for data, in bytes.
     pub data_cache: u64,
+    /// Whether freed blocks are discarded, and in runs of how many at least.
+    pub discard: Option<u32>,
 }
 
 impl Core {
     /// The core of a volume whose metadata was opened.
     pub fn new(meta: Arc<Meta>, options: CoreOptions) -> Core {
-        let CoreOptions { read_only, access_times, data_cache } = options;
+        let CoreOptions { read_only, access_times, data_cache, discard } = options;
         let alloc = Arc::new(Alloc::new(&meta));
+        if let Some(least) = discard.filter(|_| !read_only) {
+            alloc.discard_from(least.max(1));
+        }
         meta.set_late_most((data_cache / LATE_SHARE / BLOCK_SIZE as u64) as usize);
         let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
         meta.set_reclaimer(Arc::downgrade(&reclaimer));

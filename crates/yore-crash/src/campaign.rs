@@ -86,8 +86,9 @@ impl Campaign {
     /// of [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with
     /// a small log, one is disturbed by another thread, one is by several threads, and one copies files.
     /// About a third takes snapshots, except those of several threads. In some that are not by number, each
-    /// file is closed after each change, which makes a version. Of those with snapshots half expunge files
-    /// from them; with `expunges` all sequences do, except those of several threads.
+    /// file is closed after each change, which makes a version. In some freed blocks are discarded. Of those
+    /// with snapshots half expunge files from them; with `expunges` all sequences do, except those of several
+    /// threads.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
@@ -133,7 +134,13 @@ impl Campaign {
             true => Past::Snapshots,
             false => Past::Nothing,
         };
-        (kind, past.of(Case { closes, usual, ..case }))
+        let discard = match kind {
+            Kind::Systematic | Kind::Across => round % 6 == 1,
+            Kind::Threads => round % 3 == 1,
+            Kind::Compared => false,
+            _ => round % 5 > 2,
+        };
+        (kind, past.of(Case { closes, usual, discard, ..case }))
     }
 
     fn case_without_events(&self, number: u64, plain: Case) -> (Kind, Case) {

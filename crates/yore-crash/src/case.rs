@@ -22,6 +22,7 @@
 //! - `commits`: generations begin by themselves all the time; the schedule decides when.
 //! - `stalled`: syncs stall halfway: see the module `stalled`.
 //! - `profile=across`: case number `seed` of [`crate::systematic::across`].
+//! - `discard`: freed blocks are discarded, behind every other operation.
 //! - `closes`: files are closed after each change, under a policy that makes versions then.
 //! - `usual`: the volume has the policy of volumes that `yore mkfs` makes, and with it a snapshot from before
 //!   the first operation.
@@ -60,6 +61,8 @@ pub struct Case {
     pub commits: bool,
     /// Whether syncs stall while the sequence goes on.
     pub stalled: bool,
+    /// Whether the device is told of freed blocks.
+    pub discard: bool,
     /// Whether snapshots are taken.
     pub events: bool,
     /// Whether files are expunged from these.
@@ -144,6 +147,7 @@ impl Case {
             log: None,
             commits: false,
             stalled: false,
+            discard: false,
             events: false,
             expunges: false,
             closes: false,
@@ -155,11 +159,12 @@ impl Case {
 
     /// The words that stand for themselves, with what each switches on. (`use` is about the crash, and stands
     /// behind it.)
-    fn switches(&mut self) -> [(&'static str, &mut bool); 7] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 8] {
         [
             ("disturb", &mut self.disturb),
             ("commits", &mut self.commits),
             ("stalled", &mut self.stalled),
+            ("discard", &mut self.discard),
             ("closes", &mut self.closes),
             ("usual", &mut self.usual),
             ("events", &mut self.events),
@@ -313,7 +318,7 @@ mod tests {
             "seed=7 ops=40 threads=3 crash=3:all use more=4",
             "seed=7 ops=60 profile=fsync log=16 commits stalled crash=3:all",
             "seed=7 ops=4 profile=across stalled",
-            "seed=7 ops=60 stalled events crash=3:all",
+            "seed=7 ops=60 stalled discard events crash=3:all",
         ] {
             let case: Case = line.parse().expect("it is a line");
             assert_eq!(case.to_string(), line);

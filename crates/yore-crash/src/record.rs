@@ -19,7 +19,7 @@ use crate::subject::ViewSubject;
 use crate::systematic;
 use crate::together;
 use crate::tree::Tree;
-use crate::volume::{make, make_with, must_be_clean, open, open_committing, used_device, Wrong};
+use crate::volume::{make, make_with, must_be_clean, open, open_with, used_device, Wrong, NEVER};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,10 +63,8 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         Some(gate) => gate.clone(),
         None => between(device.clone()),
     };
-    let opened = match case.commits {
-        true => open_committing(used, AT_ONCE),
-        false => open(used),
-    };
+    let interval = if case.commits { AT_ONCE } else { NEVER };
+    let opened = open_with(used, interval, case.discard);
     let view = opened.map_err(|error| Wrong::new("open", error))?;
     if case.closes {
         let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
@@ -82,6 +80,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         run.forget_events();
     }
     run.gate = gate;
+    run.discards = case.discard;
     run.has_shared = case.profile == Profile::Shared;
     with_disturbance(&view, case.disturb, || run.carry_out(case.operations()))?;
     run.finish()
@@ -155,6 +154,8 @@ struct Run<'a> {
     has_shared: bool,
     /// A snapshot was taken, so the volume has a past.
     has_recorded: bool,
+    /// Freed blocks are discarded now and then.
+    discards: bool,
     snapshots_before: Vec<Seen>,
 }
 
@@ -172,6 +173,7 @@ impl<'a> Run<'a> {
             stalled: None,
             has_shared: false,
             has_recorded: false,
+            discards: false,
             snapshots_before,
         }
     }
@@ -232,6 +234,10 @@ impl<'a> Run<'a> {
             if number % 3 == 1 {
                 let late = self.runner.subject.view().write_late();
                 late.map_err(|error| Wrong::new("result", format!("late data: {error}")))?;
+            }
+            if self.discards && number.is_multiple_of(2) {
+                let discarded = self.runner.subject.view().discard_freed();
+                discarded.map_err(|error| Wrong::new("result", format!("discarding: {error}")))?;
             }
             let effects =
                 result.map_err(|error| Wrong::new("result", format!("operation {number}: {error}")))?;

@@ -86,19 +86,27 @@ pub fn make_with(
     View::mkfs(device, &options).map(|_| ()).map_err(|error| Wrong::new("mkfs", error))
 }
 
+/// The age of changes at which generations begin where only explicit ones are wanted.
+pub const NEVER: Duration = Duration::from_secs(3600);
+
 /// Opens a volume without access times, and with no generations except explicit ones.
 ///
 /// # Errors
 /// If it is refused.
 pub fn open(device: Arc<dyn Device>) -> Result<View, yore_fs::Error> {
-    open_committing(device, Duration::from_secs(3600))
+    open_with(device, NEVER, false)
 }
 
-/// The same with a generation whenever changes are this old.
+/// The same with a generation whenever changes are this old, and perhaps with freed blocks discarded, in
+/// whatever runs.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_committing(device: Arc<dyn Device>, commit_interval: Duration) -> Result<View, yore_fs::Error> {
+pub fn open_with(
+    device: Arc<dyn Device>,
+    commit_interval: Duration,
+    discard: bool,
+) -> Result<View, yore_fs::Error> {
     let options = MountOptions {
         commit_interval,
         metadata_cache: CACHE,
@@ -107,6 +115,7 @@ pub fn open_committing(device: Arc<dyn Device>, commit_interval: Duration) -> Re
         // The sequences decide what is forgotten.
         keep_history: true,
         backlog: BACKLOG,
+        discard: discard.then_some(1),
         ..MountOptions::default()
     };
     View::open(device, &options)

@@ -74,6 +74,8 @@ fn a_wrong_engine_is_found() {
         (Mutation::KeyLeft, ""),
         (Mutation::BothForgotten, ""),
         (Mutation::IndexAlone, ""),
+        (Mutation::DiscardedEarly, ""),
+        (Mutation::DiscardedLate, ""),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

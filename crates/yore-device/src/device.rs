@@ -174,6 +174,7 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// Tells the device that the contents of a range no longer matter. This is advice: afterwards the
     /// contents are unspecified, commonly zeros or what was there before, and a crash may change them again.
+    /// What is written after this has returned is not touched by it.
     ///
     /// # Errors
     /// [`DeviceError::OutOfRange`], [`DeviceError::ReadOnly`], and [`DeviceError::Io`] if the host failed.
@@ -182,6 +183,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// # Panics
     /// If `offset` or `len` is not a multiple of [`BLOCK_SIZE`].
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError>;
+
+    /// Whether discarding does anything, as far as is known: false once the host has said that it cannot.
+    fn can_discard(&self) -> bool {
+        true
+    }
 }
 
 /// Blocks of zeros written at a time.
@@ -295,6 +301,9 @@ macro_rules! forward_device {
             }
             fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
                 (**self).discard(offset, len)
+            }
+            fn can_discard(&self) -> bool {
+                (**self).can_discard()
             }
         }
     };

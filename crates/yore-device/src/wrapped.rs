@@ -165,4 +165,8 @@ impl<D: Device, H: Hook> Device for Wrapped<D, H> {
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         self.hook.request(Request::Discard { offset, len }, &self.below)
     }
+
+    fn can_discard(&self) -> bool {
+        self.below.can_discard()
+    }
 }

@@ -45,7 +45,7 @@ pub use progress::Progress;
 pub use types::{
     Asking, Attr, Behalf, Caller, DirItem, Edition, FallocateMode, MkfsOptions, MountOptions, PinnedBy,
     RenameMode, SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, Stopped, VolumeInfo, WriteMode,
-    DEFAULT_RULES,
+    DEFAULT_RULES, DISCARD_BLOCKS,
 };
 pub(crate) use yore_core::clock;
 pub use yore_core::{Error, Result};

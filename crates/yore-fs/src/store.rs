@@ -59,6 +59,7 @@ impl Store {
                 read_only: options.read_only,
                 access_times: options.access_times,
                 data_cache: options.data_cache,
+                discard: options.discard,
             },
         );
         let past = Past::open(&core.meta, options)?;

@@ -241,6 +241,9 @@ pub struct MkfsOptions {
     pub force: bool,
 }
 
+/// The shortest run of blocks that mounts discard.
+pub const DISCARD_BLOCKS: u32 = 16;
+
 /// How to open a volume.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -261,6 +264,9 @@ pub struct MountOptions {
     pub keep_history: bool,
     /// For how long after somebody has read as of a snapshot a full volume does not give it up.
     pub reading_lasts: Duration,
+    /// Tell the device about blocks that have become free, in runs of at least so many: so an image file gets
+    /// smaller, and a solid-state disk has less to keep. `None`: the device is told nothing.
+    pub discard: Option<u32>,
     /// How history is recorded where the volume does not say. Only for tests: programs leave it as it is.
     pub edition: Edition,
     /// With so many rows of history that the indexes do not have yet, a call that may add one waits until
@@ -290,6 +296,7 @@ impl Default for MountOptions {
             access_times: true,
             keep_history: false,
             reading_lasts: Duration::from_secs(60),
+            discard: None,
             edition: Edition::Annals,
             backlog: 65_536,
         }

@@ -70,6 +70,10 @@ pub enum Mutation {
     SpanLeftOut,
     /// What a walk has just counted for these sums is counted again from the notes.
     SpanTwice,
+    /// Blocks that a generation freed are discarded before its superblock is written (R2, R3).
+    DiscardedEarly,
+    /// Blocks are discarded some time after they have become available.
+    DiscardedLate,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

@@ -101,4 +101,8 @@ impl Device for TimedDevice {
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         self.image.discard(offset, len)
     }
+
+    fn can_discard(&self) -> bool {
+        self.image.can_discard()
+    }
 }

@@ -10,6 +10,8 @@ OPTIONS, separated by commas:
   cache=SIZE         memory for metadata (192M)
   data_cache=SIZE    memory for file data (an eighth of the machine's, at most 1G)
   log=FILE           where the daemon logs; default: the system's log
+  discard            give blocks that have become free back to the device, in runs of 64 KiB and more:
+                     image files get smaller, solid-state disks have less to keep
   noatime            do not record when files were read (default: relatime)
   keep_history       when space runs out, refuse; default: give up the oldest history, as far as
                      `yore history` allows

@@ -5,7 +5,7 @@ use crate::status::usage;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use yore_fs::{Engine, MountOptions, UserLimits};
+use yore_fs::{Engine, MountOptions, UserLimits, DISCARD_BLOCKS};
 use yore_fuse::{MountConfig, PastAccess};
 
 /// What the options say.
@@ -23,6 +23,7 @@ pub struct Options {
     pub keep_history: bool,
     pub others_give_up_history: bool,
     pub close_events: bool,
+    pub discard: bool,
     pub access_times: bool,
     pub dev: bool,
     pub suid: bool,
@@ -54,6 +55,7 @@ impl Options {
             keep_history: false,
             others_give_up_history: false,
             close_events: false,
+            discard: false,
             access_times: true,
             dev: false,
             suid: false,
@@ -101,6 +103,8 @@ impl Options {
             "expunge_others" => self.expunge_others = true,
             "others_give_up_history" => self.others_give_up_history = true,
             "closes" => self.close_events = true,
+            "discard" => self.discard = true,
+            "nodiscard" => self.discard = false,
             "dev" => self.dev = true,
             "nodev" => self.dev = false,
             "suid" => self.suid = true,
@@ -215,6 +219,7 @@ impl Options {
             data_cache: self.data_cache.unwrap_or(defaults.data_cache),
             access_times: self.access_times,
             keep_history: self.keep_history,
+            discard: self.discard.then_some(DISCARD_BLOCKS),
             ..defaults
         }
     }
@@ -245,6 +250,9 @@ mod tests {
         assert!(!options.read_only && options.dev && options.suid);
         assert_eq!(options.for_volume().metadata_cache, 64 << 20);
         assert_eq!(options.engine, Some(Engine::SoftUpdates));
+        assert_eq!(options.for_volume().discard, None);
+        assert!(parse("discard").unwrap().for_volume().discard.is_some());
+        assert_eq!(parse("discard,nodiscard").unwrap().for_volume().discard, None);
     }
 
     /// Promises that an unknown option is refused by name, unless mount(8) asks for sloppiness.

@@ -21,11 +21,19 @@ impl Alloc {
     pub fn take(&self, meta: &Meta, goal: BlockNo, want: u32) -> Result<Run> {
         let want = want.clamp(1, BITS_PER_GROUP);
         for retry in [false, true] {
-            for withheld in [false, true] {
-                if let Some(run) = self.search(meta, goal, want, withheld)? {
-                    self.promised.fetch_sub(i64::from(run.len), Ordering::Relaxed);
-                    return Ok(run);
+            let found = loop {
+                let found = self.search(meta, goal, want, false)?;
+                if found.is_some() || !self.recall() {
+                    break found;
                 }
+            };
+            let found = match found {
+                None => self.search(meta, goal, want, true)?,
+                found => found,
+            };
+            if let Some(run) = found {
+                self.promised.fetch_sub(i64::from(run.len), Ordering::Relaxed);
+                return Ok(run);
             }
             if !meta.may_wait() {
                 break;

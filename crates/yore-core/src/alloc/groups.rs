@@ -27,7 +27,7 @@ use yore_format::{
     BitmapMut, BitmapRef, BlockKind, BlockNo, Corruption, Expect, GroupNo, Incarnation, MetaAddr, TableNo,
     WriteFeatures, ZoneNo, BITS_PER_GROUP,
 };
-use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
+use yore_meta::{Change, Frame, Meta, MetaError, Op, Reserved};
 
 /// When a shard has more loaded groups than this, those without outstanding blocks are dropped (4 KiB each,
 /// 16 MiB in all).
@@ -159,7 +159,10 @@ impl Alloc {
     }
 
     pub(super) fn note_available(&self, no: GroupNo, group: &Group) {
-        let state = group.state.lock();
+        self.note_state(no, &group.state.lock());
+    }
+
+    fn note_state(&self, no: GroupNo, state: &Availability) {
         self.known.get(no.0).store(state.available() as u16 + 1, Ordering::Relaxed);
     }
 
@@ -248,7 +251,7 @@ impl Alloc {
         let left = self.closed_from.load(Ordering::Acquire).saturating_sub(run.start.0);
         let stays = u64::from(run.len).min(left) as u32;
         if stays > 0 {
-            self.hand_out(Run { len: stays, ..run });
+            self.hand_out(&[Run { len: stays, ..run }]);
         }
         if stays < run.len {
             let start = BlockNo(run.start.0 + u64::from(stays));
@@ -257,25 +260,33 @@ impl Alloc {
         }
     }
 
-    pub(super) fn hand_out(&self, run: Run) {
-        let (no, bit) = self.group_and_bit(run).expect("blocks given back are data blocks");
+    /// Makes runs of one group available.
+    pub(super) fn hand_out(&self, runs: &[Run]) {
+        let bit_of = |run: &Run| self.group_and_bit(*run).expect("blocks given back are data blocks");
+        let Some((no, _)) = runs.first().map(bit_of) else { return };
         let group = self.loaded(no);
-        {
-            let mut state = group.state.lock();
-            state.put_back(bit, run.len);
+        let mut state = group.state.lock();
+        for run in runs {
+            state.put_back(bit_of(run).1, run.len);
             state.settle(run.len);
         }
-        self.note_available(no, &group);
+        self.note_state(no, &state);
+        drop(state);
         self.regions.get(no.0 / REGION).reclaimed.fetch_add(1, Ordering::Release);
     }
-}
 
-impl Reclaimer for Alloc {
-    fn reclaim(&self, runs: &[(BlockNo, u32)]) {
-        for (start, len) in runs {
-            self.make_available(Run { start: *start, len: *len });
-            self.pending.fetch_sub(i64::from(*len), Ordering::Relaxed);
+    /// Makes runs available that were pending. Each group is changed once, if they are sorted.
+    pub(super) fn end_pending(&self, runs: &[Run]) {
+        let closed_from = self.closed_from.load(Ordering::Acquire);
+        let geometry = self.geometry();
+        for of_group in runs.chunk_by(|a, b| geometry.group_of(a.start) == geometry.group_of(b.start)) {
+            match of_group.iter().any(|run| run.end() > closed_from) {
+                true => of_group.iter().for_each(|run| self.make_available(*run)),
+                false => self.hand_out(of_group),
+            }
         }
+        let blocks: i64 = runs.iter().map(|run| i64::from(run.len)).sum();
+        self.pending.fetch_sub(blocks, Ordering::Relaxed);
     }
 }
 

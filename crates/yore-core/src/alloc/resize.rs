@@ -86,6 +86,7 @@ impl Alloc {
         if from.compare_exchange(u64::MAX, new.blocks, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return Err(Error::Refused("the volume is being made shorter already".into()));
         }
+        self.recall();
         let mut end = ClosedEnd { alloc: self, meta, old, new, unused: 0 };
         for group in end.groups() {
             let (from, to) = end.part(group);
@@ -294,7 +295,7 @@ impl Drop for ClosedEnd<'_> {
         alloc.closed_from.store(u64::MAX, Ordering::Release);
         let beyond = std::mem::take(&mut *alloc.beyond.lock());
         for run in beyond {
-            alloc.hand_out(run);
+            alloc.hand_out(&[run]);
             alloc.unpromised.fetch_add(i64::from(run.len), Ordering::Relaxed);
         }
         alloc.unpromised.fetch_add(self.unused as i64, Ordering::Relaxed);

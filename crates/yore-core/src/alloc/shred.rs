@@ -22,6 +22,7 @@ impl Alloc {
     /// Damage and device errors.
     pub fn erase_free(&self, meta: &Meta, ask: AskZone<'_>) -> Result<ControlFlow<(), u64>> {
         let mut left_out = 0;
+        self.recall();
         for no in (0..self.geometry().groups()).map(GroupNo) {
             meta.check_writable()?;
             if !meta.group_summary(no)?.initialised {

@@ -3,6 +3,8 @@
 use super::counts::Shared;
 use super::runs::Availability;
 use super::segments::Segments;
+use super::waiting::Discards;
+pub use super::waiting::Run;
 use crate::Result;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -21,22 +23,6 @@ pub(super) const GROUPS_MAX: u32 = (VOLUME_BLOCKS_MAX / GROUP_BLOCKS) as u32;
 
 /// A search looks at this many groups for a good run before it takes the longest run it has found.
 pub(super) const GROUPS_TRIED: u32 = 8;
-
-/// Consecutive blocks on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The first block.
-    pub start: BlockNo,
-    /// How many blocks: at least 1, all in one group.
-    pub len: u32,
-}
-
-impl Run {
-    /// The block after the last.
-    pub fn end(self) -> u64 {
-        self.start.0 + u64::from(self.len)
-    }
-}
 
 /// A group in memory.
 pub(super) struct Group {
@@ -79,6 +65,7 @@ pub struct Alloc {
     /// The free blocks beyond that, taken so that nobody else gets them. This lock is a leaf.
     pub(super) beyond: Mutex<Vec<Run>>,
     pub(super) shared: Shared,
+    pub(super) discards: Discards,
 }
 
 impl Alloc {
@@ -99,6 +86,7 @@ impl Alloc {
             closed_from: AtomicU64::new(u64::MAX),
             beyond: Mutex::default(),
             shared: Shared::default(),
+            discards: Discards::default(),
         }
     }
 

@@ -100,3 +100,49 @@ fn impossible_runs_are_corruption() {
     }
     meta.close().unwrap();
 }
+
+/// What a generation has freed waits, in runs, to be discarded, and then is available. Who finds nothing else
+/// takes it without. Short runs do not wait.
+#[test]
+fn what_waits_to_be_discarded_is_found_by_whoever_needs_it() {
+    let (meta, alloc) = open(300 << 20);
+    alloc.discard_from(16);
+    let blocks = alloc.available(&meta, 0);
+    let mut promise = alloc.promise(&meta, GroupNo(0), blocks).unwrap();
+    let mut runs = Vec::new();
+    let mut left = blocks;
+    while left > 0 {
+        let run = alloc.take(&meta, BlockNo(0), left.min(1024) as u32).unwrap();
+        enter(&meta, &alloc, run);
+        left -= u64::from(run.len);
+        runs.push(run);
+    }
+    promise.take_out(blocks);
+    // Freed block by block, from behind: one run all the same.
+    let long = runs.iter().copied().find(|run| run.len >= 1000).unwrap();
+    let part = |from, len| Run { start: BlockNo(long.start.0 + from), len };
+    meta.device().write_at(long.start.0 * 4096, &[7; 4096]).unwrap();
+    (0..40).rev().for_each(|at| free(&meta, &alloc, part(at, 1)));
+    free(&meta, &alloc, part(100, 15));
+    free(&meta, &alloc, part(200, 16));
+    let always = || true;
+    assert_eq!(alloc.discard_freed(&meta, u64::MAX, &always), 0, "the generation is not complete");
+    meta.sync().unwrap();
+    let take = |len: u32| {
+        let mut promise = alloc.promise(&meta, GroupNo(0), u64::from(len)).unwrap();
+        let run = alloc.take(&meta, long.start, len).unwrap();
+        promise.take_out(u64::from(run.len));
+        run
+    };
+    assert_eq!(take(15), part(100, 15), "too short to wait");
+    assert_eq!(alloc.discard_freed(&meta, 10, &always), 10, "a part of a run");
+    let mut block = [1; 4096];
+    meta.device().read_at(long.start.0 * 4096, &mut block).unwrap();
+    assert_eq!(block, [0; 4096], "it is discarded");
+    let generation = meta.completed_generation();
+    assert_eq!(take(10), part(0, 10));
+    assert_eq!((take(30), take(16)), (part(10, 30), part(200, 16)), "without a discard");
+    assert_eq!(meta.completed_generation(), generation, "and without a generation");
+    assert_eq!(alloc.discard_freed(&meta, u64::MAX, &always), 0);
+    meta.close().unwrap();
+}

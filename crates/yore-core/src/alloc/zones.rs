@@ -4,6 +4,7 @@ use super::groups::{check_bits, mark};
 use super::promise::{index_room, nodes_for, Promise, NODES_SPARE};
 use super::space::{Alloc, Run, GROUPS_TRIED};
 use crate::{Error, Result};
+use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use yore_format::layout::ZONE_BLOCKS;
 use yore_format::{GroupNo, BLOCK_SIZE};
@@ -134,16 +135,21 @@ impl Alloc {
             }
         }
         for retry in [false, true] {
-            for group in self.groups_to_grow(near) {
-                if self.make_zone(meta, group)? {
-                    self.grown.store(group.0, Ordering::Relaxed);
-                    return Ok(());
+            loop {
+                for group in self.groups_to_grow(near) {
+                    if self.make_zone(meta, group)? {
+                        self.grown.store(group.0, Ordering::Relaxed);
+                        return Ok(());
+                    }
+                }
+                if !MutexGuard::unlocked(&mut guard, || self.recall()) {
+                    break;
                 }
             }
             if retry || self.pending.load(Ordering::Relaxed) == 0 || !meta.may_wait() {
                 break;
             }
-            parking_lot::MutexGuard::unlocked(&mut guard, || meta.sync())?;
+            MutexGuard::unlocked(&mut guard, || meta.sync())?;
         }
         Err(Error::NoSpace)
     }

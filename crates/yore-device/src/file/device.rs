@@ -337,4 +337,8 @@ impl Device for FileDevice {
             }
         }
     }
+
+    fn can_discard(&self) -> bool {
+        !self.discard_unsupported.load(Ordering::Relaxed)
+    }
 }

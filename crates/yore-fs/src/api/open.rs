@@ -175,6 +175,18 @@ impl View {
         Ok(self.live()?.meta.write_late()?)
     }
 
+    /// Has the device discard what complete generations have freed, if the volume was opened so
+    /// ([`MountOptions::discard`]). Returns how many bytes it has discarded. A thread does that in the
+    /// background, and closing does the rest; this is for tests that decide when.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Stopped`].
+    pub fn discard_freed(&self) -> Result<u64> {
+        let store = self.live()?;
+        store.check_writable()?;
+        Ok(store.alloc.discard_freed(&store.meta, u64::MAX, &|| true) * yore_format::BLOCK_SIZE as u64)
+    }
+
     /// Puts everything that was done before on the medium before it returns.
     ///
     /// # Errors

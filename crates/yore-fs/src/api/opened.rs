@@ -19,6 +19,9 @@ use yore_meta::{Meta, MetaError, MetaOptions};
 /// How often attributes that only aged in memory are written.
 const TICK: Duration = Duration::from_secs(5);
 
+/// How many blocks housekeeping discards at a time: 256 MiB.
+const DISCARDED_MOST: u64 = (256 << 20) / BLOCK_SIZE as u64;
+
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(name.into()).spawn(run);
     thread.map_err(|e| Error::Refused(format!("cannot start a thread: {e}")))
@@ -102,6 +105,7 @@ impl Store {
                 .and_then(|()| store.flush_aged())
                 .and_then(|()| store.alloc.give_back_tables(&store.meta, None))
                 .and_then(|()| store.alloc.give_back_zones(&store.meta))
+                .and_then(|()| store.discard_in_background())
                 .and_then(|()| store.forget_in_background());
             if let Err(e) = kept {
                 tracing::warn!("housekeeping: {e}");
@@ -119,6 +123,13 @@ impl Store {
             Ok(()) | Err(Error::NoSpace) => {}
             Err(e) => tracing::warn!("history is not indexed: {e}"),
         }
+    }
+
+    /// Discards a part of what has become free, if that was asked for.
+    fn discard_in_background(&self) -> Result<()> {
+        let go_on = || !*self.tick.0.lock() && self.meta.check_writable().is_ok();
+        self.alloc.discard_freed(&self.meta, DISCARDED_MOST, &go_on);
+        Ok(())
     }
 
     /// Goes on with forgetting, if there is any to do and nobody does it yet.
@@ -207,6 +218,9 @@ impl Store {
             other => other,
         };
         let closed = self.meta.close();
+        if closed.is_ok() {
+            self.alloc.discard_freed(&self.meta, u64::MAX, &|| true);
+        }
         freed.and(flushed).and(indexed)?;
         Ok(closed?)
     }

@@ -472,4 +472,8 @@ impl Device for Late {
         self.make_way(blocks_of(offset, len))?;
         self.below.discard(offset, len)
     }
+
+    fn can_discard(&self) -> bool {
+        self.below.can_discard()
+    }
 }

@@ -229,6 +229,12 @@ fn wrong_before_writing(rooms: &Rooms, frozen: &mut Frozen) -> Result<()> {
     if is(Mutation::BlocksReusedEarly) {
         rooms.blocks.base.freed.reclaim(&std::mem::take(&mut frozen.freed));
     }
+    if is(Mutation::DiscardedEarly) {
+        for (start, len) in &frozen.freed {
+            let (start, block) = (start.0 * BLOCK_SIZE as u64, BLOCK_SIZE as u64);
+            rooms.blocks.base.medium.device().discard(start, u64::from(*len) * block)?;
+        }
+    }
     if is(Mutation::LogReusedEarly) {
         rooms.log.complete(frozen.log, 0)?;
     }
