@@ -88,15 +88,20 @@ impl<'a> BitmapMut<'a> {
         if len == 0 {
             return (BITMAP_OFFSET..BITMAP_OFFSET).into();
         }
-        for b in bit..bit + len {
-            let byte = &mut self.0[BITMAP_OFFSET + b as usize / 8];
-            let mask = 1 << (b % 8);
+        let mut at = bit;
+        while at < bit + len {
+            let n = (8 - at % 8).min(bit + len - at);
+            let byte = &mut self.0[BITMAP_OFFSET + at as usize / 8];
+            let mask = (0xff >> (8 - n)) << (at % 8);
+            let wrong = (*byte ^ if used { 0 } else { mask }) & mask;
             assert!(
-                (*byte & mask != 0) != used,
-                "block {b} of the group is already {}",
+                wrong == 0,
+                "block {} of the group is already {}",
+                at / 8 * 8 + wrong.trailing_zeros(),
                 if used { "used" } else { "free" }
             );
             *byte ^= mask;
+            at += n;
         }
         let count = BitmapRef(self.0).used();
         let count = if used { count + len } else { count - len };

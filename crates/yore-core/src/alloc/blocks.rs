@@ -150,22 +150,25 @@ impl Alloc {
     pub(crate) fn commit(&self, op: &mut Op<'_>, run: Run) -> Change {
         let (no, bit) = self.group_and_bit(run).expect("taken blocks are data blocks");
         let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
-        let change = mark(op, &frame, bit, run.len, true);
+        let change = mark(op, &frame, &[(bit, run.len)], true);
         op.count_free_blocks(no, -i64::from(run.len));
         self.loaded(no).state.lock().settle(run.len);
         change
     }
 
-    /// Frees blocks that nobody has. They are available once the Op's generation is complete.
-    pub(super) fn free(&self, op: &mut Op<'_>, run: Run) -> Change {
-        let (no, bit) = self.group_and_bit(run).expect("prepared blocks are data blocks");
+    /// Frees blocks of a group that nobody has: places in the group, and lengths. They are available once the
+    /// Op's generation is complete.
+    pub(super) fn free(&self, op: &mut Op<'_>, no: GroupNo, runs: &[(u32, u32)]) -> Change {
+        let blocks = runs.iter().map(|(_, len)| len).sum();
         let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
-        self.loaded(no).state.lock().owe(run.len);
-        let change = mark(op, &frame, bit, run.len, false);
-        op.count_free_blocks(no, i64::from(run.len));
-        op.free_after_commit(run.start, run.len);
-        self.pending.fetch_add(i64::from(run.len), Ordering::Relaxed);
-        self.unpromised.fetch_add(i64::from(run.len), Ordering::Relaxed);
+        self.loaded(no).state.lock().owe(blocks);
+        let change = mark(op, &frame, runs, false);
+        op.count_free_blocks(no, i64::from(blocks));
+        for (bit, len) in runs {
+            op.free_after_commit(self.geometry().block_of(no, *bit), *len);
+        }
+        self.pending.fetch_add(i64::from(blocks), Ordering::Relaxed);
+        self.unpromised.fetch_add(i64::from(blocks), Ordering::Relaxed);
         change
     }
 
@@ -176,9 +179,10 @@ impl Alloc {
             let run = Run { start: zone.start(), len: ZONE_BLOCKS as u32 };
             let mut pinned = PinnedGroups::default();
             self.prepare_free(meta, run, &mut pinned)?;
+            let (no, bit) = self.group_and_bit(run)?;
             let mut op = meta.begin(Reserved::none());
             op.remove_zone(&zone);
-            self.free(&mut op, run);
+            self.free(&mut op, no, &[(bit, run.len)]);
         }
         Ok(())
     }

@@ -49,6 +49,37 @@ impl Gone {
     }
 }
 
+/// Blocks of a group with one reference, which ends: places in the group and lengths, in ascending order.
+pub(super) struct Sole {
+    pub(super) group: GroupNo,
+    pub(super) runs: Vec<(u32, u32)>,
+}
+
+impl Default for Sole {
+    fn default() -> Sole {
+        Sole { group: GroupNo(u32::MAX), runs: Vec::new() }
+    }
+}
+
+impl Sole {
+    /// Somebody lets go of blocks with one reference. The past may have them then; else they are noted, as
+    /// one run with those that precede them.
+    pub(super) fn let_go(&mut self, (bit, len): (u32, u32), how: LetGo, gone: &mut Gone) {
+        match how {
+            LetGo::ToPast => {
+                gone.retained += i64::from(len);
+                return;
+            }
+            LetGo::Past => gone.retained -= i64::from(len),
+            LetGo::InUse => {}
+        }
+        match self.runs.last_mut() {
+            Some((first, n)) if *first + *n == bit => *n += len,
+            _ => self.runs.push((bit, len)),
+        }
+    }
+}
+
 /// What memory knows of shared blocks.
 #[derive(Default)]
 pub(super) struct Shared {

@@ -313,8 +313,12 @@ pub(super) fn bitmap(group: GroupNo) -> MetaAddr {
     MetaAddr::new(ZoneNo::primary(group), 0)
 }
 
-/// Changes bits of a bitmap in an Op.
-pub(super) fn mark(op: &mut Op<'_>, frame: &Frame, bit: u32, len: u32, used: bool) -> Change {
-    let ((), change) = op.change(frame, |page| page.apply(|b| BitmapMut::new(b).set(bit, len, used)));
+/// Changes the bits of runs in a bitmap in an Op.
+pub(super) fn mark(op: &mut Op<'_>, frame: &Frame, runs: &[(u32, u32)], used: bool) -> Change {
+    let ((), change) = op.change(frame, |page| {
+        for (bit, len) in runs {
+            page.apply(|b| BitmapMut::new(b).set(*bit, *len, used));
+        }
+    });
     change
 }

@@ -52,7 +52,7 @@ impl Alloc {
             let mut op = meta.begin_alone(Reserved::none());
             op.lengthen(new, more);
             if let Some((_, frame)) = &loaded {
-                mark(&mut op, frame, end, added, false);
+                mark(&mut op, frame, &[(end, added)], false);
                 op.count_free_blocks(last, i64::from(added));
             }
         }
@@ -256,7 +256,7 @@ impl ClosedEnd<'_> {
         {
             let mut op = meta.begin_alone(Reserved::none());
             if let Some((_, frame, bit, len)) = &tail {
-                mark(&mut op, frame, *bit, *len, true);
+                mark(&mut op, frame, &[(*bit, *len)], true);
                 op.count_free_blocks(last, -i64::from(*len));
             }
             for group in (new.groups()..self.old.groups()).map(GroupNo) {

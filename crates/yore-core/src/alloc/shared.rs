@@ -20,7 +20,7 @@
 //! **S4** Who prepares an Op keeps the tables that the Op may change in memory and on the volume
 //! ([`PinnedGroups`]). A table of zeros is given back only when nobody has any.
 
-use super::counts::{parts, Gone, LetGo};
+use super::counts::{parts, Gone, LetGo, Sole};
 use super::groups::PinnedGroups;
 use super::space::{Alloc, Run};
 use crate::Result;
@@ -190,33 +190,45 @@ impl Alloc {
 
     /// Inside an Op, after [`Alloc::prepare_free`] (for [`LetGo::ToPast`], `prepare_to_past`): some state
     /// lets go of blocks. What nobody has any more is freed, and available once the Op's generation is
-    /// complete.
-    pub fn let_go(&self, op: &mut Op<'_>, run: Run, how: LetGo) -> Gone {
-        let mut gone = Gone::default();
+    /// complete. The bitmap of a group is changed once, whatever the order of the runs.
+    pub fn let_go(&self, op: &mut Op<'_>, mut runs: Vec<Run>, how: LetGo) -> Gone {
+        runs.sort_unstable_by_key(|run| run.start.0);
+        let (mut gone, mut sole) = (Gone::default(), Sole::default());
+        for run in runs {
+            self.let_go_run(op, run, how, &mut sole, &mut gone);
+        }
+        self.end_sole(op, &mut sole, &mut gone);
+        gone
+    }
+
+    fn let_go_run(&self, op: &mut Op<'_>, run: Run, how: LetGo, sole: &mut Sole, gone: &mut Gone) {
         let Ok((no, bit)) = self.group_and_bit(run) else {
             // A damaged extent of a version, which the file leaves to it. All others were checked.
             assert_eq!(how, LetGo::ToPast, "prepared blocks are data blocks");
-            (gone.retained, gone.references) = (run.len.into(), run.len.into());
-            return gone;
+            gone.retained += i64::from(run.len);
+            gone.references += i64::from(run.len);
+            return;
         };
-        gone.references = match how {
+        gone.references += match how {
             LetGo::InUse => 0,
-            LetGo::ToPast => run.len.into(),
+            LetGo::ToPast => i64::from(run.len),
             LetGo::Past => -i64::from(run.len),
         };
-        let mut sole: Option<(u32, u32)> = None;
+        if sole.group != no {
+            self.end_sole(op, sole, gone);
+            sole.group = no;
+        }
         let mut at = bit;
         if !op.has_features(WriteFeatures::TABLES) {
-            self.let_go_sole(op, (no, &mut sole), (bit, run.len), how, &mut gone);
-            self.end_sole(op, no, &mut sole, &mut gone);
-            return gone;
+            sole.let_go((bit, run.len), how, gone);
+            return;
         }
         for (table, entry, n) in parts(no, bit, run.len) {
             // A table that is not in memory was made after this Op was prepared, and says nothing of its
             // blocks: who gains them waits for whoever lets go (S2).
             let addr = op.table(BlockKind::CountTable, table);
             let Some(frame) = addr.and_then(|addr| op.cached(addr)) else {
-                self.let_go_sole(op, (no, &mut sole), (at, n), how, &mut gone);
+                sole.let_go((at, n), how, gone);
                 at += n;
                 continue;
             };
@@ -230,49 +242,25 @@ impl Alloc {
                     (is_counted(i), end - i)
                 };
                 match is_counted {
-                    true => self.lower(op, &frame, (no, at + i), (first, len), how, &mut gone),
-                    false => self.let_go_sole(op, (no, &mut sole), (at + i, len), how, &mut gone),
+                    true => self.lower(op, &frame, (no, at + i), (first, len), how, gone),
+                    false => sole.let_go((at + i, len), how, gone),
                 }
                 i += len;
             }
             self.shared.emptied.lock().insert(table);
             at += n;
         }
-        self.end_sole(op, no, &mut sole, &mut gone);
-        gone
     }
 
-    /// Blocks with one reference: they are freed as one run if they follow one another.
-    fn let_go_sole(
-        &self,
-        op: &mut Op<'_>,
-        (no, sole): (GroupNo, &mut Option<(u32, u32)>),
-        (bit, len): (u32, u32),
-        how: LetGo,
-        gone: &mut Gone,
-    ) {
-        match how {
-            LetGo::ToPast => {
-                gone.retained += i64::from(len);
-                return;
-            }
-            LetGo::Past => gone.retained -= i64::from(len),
-            LetGo::InUse => {}
+    /// Frees what was noted of a group.
+    fn end_sole(&self, op: &mut Op<'_>, sole: &mut Sole, gone: &mut Gone) {
+        let runs = std::mem::take(&mut sole.runs);
+        if runs.is_empty() {
+            return;
         }
-        match sole {
-            Some((first, n)) if *first + *n == bit => *n += len,
-            _ => {
-                self.end_sole(op, no, sole, gone);
-                *sole = Some((bit, len));
-            }
-        }
-    }
-
-    fn end_sole(&self, op: &mut Op<'_>, no: GroupNo, sole: &mut Option<(u32, u32)>, gone: &mut Gone) {
-        let Some((bit, len)) = sole.take() else { return };
-        let run = Run { start: self.geometry().block_of(no, bit), len };
-        let change = self.free(op, run);
-        gone.then(op, Gone { freed: len.into(), changes: Some((change, change)), ..Gone::default() });
+        let freed = runs.iter().map(|(_, len)| u64::from(*len)).sum();
+        let change = self.free(op, sole.group, &runs);
+        gone.then(op, Gone { freed, changes: Some((change, change)), ..Gone::default() });
     }
 
     /// Blocks with several references: each has one fewer, or one fewer in use.

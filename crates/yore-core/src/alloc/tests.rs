@@ -35,7 +35,8 @@ fn free(meta: &Meta, alloc: &Alloc, run: Run) {
     let mut pinned = PinnedGroups::default();
     alloc.prepare_free(meta, run, &mut pinned).unwrap();
     let mut op = meta.begin(Reserved::none());
-    alloc.free(&mut op, run);
+    let (no, bit) = alloc.group_and_bit(run).unwrap();
+    alloc.free(&mut op, no, &[(bit, run.len)]);
 }
 
 /// Everything that is promised can be taken, and no block twice. Freed blocks are taken again only after a
@@ -144,5 +145,32 @@ fn what_waits_to_be_discarded_is_found_by_whoever_needs_it() {
     assert_eq!((take(30), take(16)), (part(10, 30), part(200, 16)), "without a discard");
     assert_eq!(meta.completed_generation(), generation, "and without a generation");
     assert_eq!(alloc.discard_freed(&meta, u64::MAX, &always), 0);
+    meta.close().unwrap();
+}
+
+/// An Op that lets go of many runs of a group, in whatever order, changes its bitmap once.
+#[test]
+fn the_bitmap_of_a_group_is_changed_once() {
+    let (meta, alloc) = open(300 << 20);
+    let mut promise = alloc.promise(&meta, GroupNo(0), 600).unwrap();
+    let all = alloc.take(&meta, BlockNo(0), 600).unwrap();
+    assert_eq!(all.len, 600);
+    promise.take_out(600);
+    enter(&meta, &alloc, all);
+    let free = alloc.free_blocks();
+    // Runs of one block with a gap behind each, from behind, and two that follow each other.
+    let mut runs: Vec<Run> =
+        (0..200).rev().map(|i| Run { start: BlockNo(all.start.0 + 3 * i), len: 1 }).collect();
+    runs.push(Run { start: BlockNo(all.start.0 + 1), len: 2 });
+    let mut pinned = PinnedGroups::default();
+    runs.iter().for_each(|run| alloc.prepare_free(&meta, *run, &mut pinned).unwrap());
+    let mut op = meta.begin(Reserved::none());
+    let gone = alloc.let_go(&mut op, runs, LetGo::InUse);
+    drop(op);
+    assert_eq!((gone.freed, gone.retained, gone.references), (202, 0, 0));
+    assert!(gone.changes.is_some_and(|(first, last)| first == last), "one change");
+    assert_eq!(alloc.free_blocks(), free + 202);
+    meta.sync().unwrap();
+    assert_eq!(meta.totals.free_blocks.get(), alloc.free_blocks());
     meta.close().unwrap();
 }

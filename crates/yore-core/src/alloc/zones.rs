@@ -195,7 +195,7 @@ impl Alloc {
             return Err(e.into());
         }
         let mut op = meta.begin(Reserved::none());
-        mark(&mut op, &frame, bit, ZONE_BLOCKS as u32, true);
+        mark(&mut op, &frame, &[(bit, ZONE_BLOCKS as u32)], true);
         op.count_free_blocks(group, -blocks);
         op.create_zone(group, self.geometry().block_of(group, bit));
         loaded.state.lock().settle(ZONE_BLOCKS as u32);

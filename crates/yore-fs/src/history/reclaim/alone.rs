@@ -18,7 +18,7 @@ use crate::{symlink, xattr, Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_core::alloc::{Gone, LetGo, PinnedGroups, Run};
+use yore_core::alloc::{LetGo, PinnedGroups, Run};
 use yore_core::btree::Tree;
 use yore_core::extent::{self, Extent};
 use yore_core::retained;
@@ -354,11 +354,8 @@ impl<'s> Alone<'s> {
             op.before(last, freed);
             last = freed;
         }
-        let mut gone = Gone::default();
-        for (run, _) in self.runs {
-            let next = self.store.alloc.let_go(op, run, LetGo::Past);
-            gone.then(op, next);
-        }
+        let runs = self.runs.into_iter().map(|(run, _)| run).collect();
+        let gone = self.store.alloc.let_go(op, runs, LetGo::Past);
         if let Some((first, _)) = gone.changes {
             op.before(last, first);
         }
