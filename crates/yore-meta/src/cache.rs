@@ -141,6 +141,12 @@ impl<H> Frame<H> {
         s.dead = true;
     }
 
+    /// Whether [`Frame::capture`] would give anything.
+    pub(crate) fn is_to_be_captured(&self, generation: Generation) -> bool {
+        let s = self.0.state.read();
+        s.frozen.is_some() || s.dirty == generation.0
+    }
+
     /// The bytes that `generation`, now frozen, has of the block; `None` if it was freed in it.
     pub(crate) fn capture(&self, generation: Generation) -> Option<Arc<Block>> {
         let mut s = self.0.state.write();

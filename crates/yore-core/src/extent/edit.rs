@@ -378,7 +378,7 @@ impl Edit {
         }
         let mut gone = Gone::default();
         let left: Vec<Run> = self.left.iter().map(|(_, run)| *run).collect();
-        for (runs, how) in [(left, LetGo::ToPast), (std::mem::take(&mut self.freed), LetGo::InUse)] {
+        for (runs, how) in [(left, LetGo::ToPast), (self.freed, LetGo::InUse)] {
             let next = alloc.let_go(op, runs, how);
             if let (None, Some((first, _))) = (gone.changes, next.changes) {
                 cells.iter().for_each(|cell| op.before(*cell, first));

@@ -8,7 +8,7 @@ use crate::log::intent::{FrozenLog, Leader};
 use crate::log::region::set_position;
 use crate::rooms::Rooms;
 use crate::zones::slots::Slots;
-use crate::zones::zone::{Copies, FrozenZone};
+use crate::zones::zone::{Copies, Frame, FrozenZone};
 use yore_device::AlignedBuf;
 use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
@@ -132,15 +132,21 @@ fn write_zone(
     let in_place = medium.engine().in_place();
     let mut copies = z.zone.copies();
     // Slots that the last complete generation uses must not be touched.
-    let mut used = Slots::of(&copies.map[..]);
+    let used = Slots::of(&copies.map[..]);
     #[cfg(feature = "mutations")]
-    if crate::mutation::is(crate::mutation::Mutation::SlotsReusedEarly) {
-        (used, copies.rotor) = (Slots::default(), 0);
-    }
+    let used = match crate::mutation::is(crate::mutation::Mutation::SlotsReusedEarly) {
+        true => Slots::default(),
+        false => used,
+    };
     for index in (0..copies.map.len()).filter(|index| !z.has(*index)) {
         copies.map[index] = 0;
         copies.checks[index] = 0;
     }
+    let takes_slot = |frame: &&Frame| {
+        let index = usize::from(frame.addr().index());
+        z.has(index) && (!in_place || copies.map[index] == 0) && frame.is_to_be_captured(generation)
+    };
+    let mut slots = used.free_for(z.dirty.iter().filter(takes_slot).count()).into_iter();
     for frame in &z.dirty {
         let Some(block) = frame.capture(generation) else { continue };
         let index = usize::from(frame.addr().index());
@@ -148,7 +154,7 @@ fn write_zone(
             continue; // Freed in this generation after it was changed in it.
         }
         if !in_place || copies.map[index] == 0 {
-            copies.map[index] = used.take_next(&mut copies.rotor);
+            copies.map[index] = slots.next().expect("a slot for each block");
         }
         let at = BlockNo(z.zone.start.0 + u64::from(copies.map[index]));
         copies.checks[index] = gather.push(at, &block, generation)?;
@@ -172,7 +178,7 @@ fn write_zone(
     let header_block = BlockNo(z.zone.start.0 + HEADER_SLOTS[usize::from(header_slot)]);
     gather.push_sealed(header_block, &block)?;
     let ZoneHeader { map, checks, .. } = header;
-    z.zone.set_copies(Copies { map, checks, header_slot, rotor: copies.rotor });
+    z.zone.set_copies(Copies { map, checks, header_slot });
     Ok(ZoneTableEntry {
         start: z.zone.start.0.into(),
         generation: generation.0.into(),

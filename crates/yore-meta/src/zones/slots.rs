@@ -1,4 +1,4 @@
-//! Slots of one zone: which hold a copy that counts, and which is taken next.
+//! Slots of one zone: which hold a copy that counts, and which are taken next.
 
 use std::ops::Range;
 use yore_format::layout::{FIRST_SLOT, ZONE_BLOCKS};
@@ -24,19 +24,29 @@ impl Slots {
         self.0[slot as usize / 64] & (1 << (slot % 64)) != 0
     }
 
-    /// Adds a free slot and returns it. The search goes round the zone from `rotor`, so that runs are
-    /// contiguous and an old copy stays readable as long as possible.
-    pub(crate) fn take_next(&mut self, rotor: &mut usize) -> u16 {
-        let count = (Self::ALL.end - Self::ALL.start) as usize;
-        for i in 0..count {
-            let slot = Self::ALL.start + ((*rotor + i) % count) as u64;
-            if !self.has(slot) {
-                self.0[slot as usize / 64] |= 1 << (slot % 64);
-                *rotor = (*rotor + i + 1) % count;
-                return slot as u16;
-            }
+    /// Adds the first free slot and returns it.
+    pub(crate) fn take_first(&mut self) -> u16 {
+        let slot = self.free_for(1)[0];
+        self.0[usize::from(slot) / 64] |= 1 << (slot % 64);
+        slot
+    }
+
+    /// Free slots, in ascending order, for so many blocks that are written together: those of the shortest
+    /// stretch of slots that has as many, the first one of several. So they are the beginning of the first
+    /// gap that holds all, if there is one: what a zone has lies in its beginning while there is room. If
+    /// there is none, they are as few runs, and as near each other, as the zone allows.
+    pub(crate) fn free_for(&self, count: usize) -> Vec<u16> {
+        let free: Vec<u16> = self.gaps().flatten().map(|slot| slot as u16).collect();
+        assert!(
+            free.len() >= count,
+            "a zone has twice as many slots as indexes and one generation in flight"
+        );
+        if count == 0 {
+            return Vec::new();
         }
-        panic!("a zone has twice as many slots as indexes and one generation in flight");
+        let stretches = free.windows(count);
+        let shortest = stretches.min_by_key(|slots| slots[count - 1] - slots[0]);
+        shortest.expect("there are enough slots").to_vec()
     }
 
     /// Runs of slots that are not in the set.
@@ -54,23 +64,37 @@ impl Slots {
 mod tests {
     use super::*;
 
-    /// The search for a slot goes round the zone and never takes a used one; the gaps are the slots that are
-    /// left. So the slots of a full generation and of the one before it fit beside each other.
+    /// Slots for a generation come from the first gap that holds them all, else from the shortest stretch
+    /// that does, and never from the slots in use; the gaps are the slots that are left. So the slots of a
+    /// full generation and of the one before it fit beside each other.
     #[test]
-    fn slots_are_taken_in_turn_and_the_gaps_are_the_rest() {
+    fn slots_are_taken_from_the_shortest_stretch_and_the_gaps_are_the_rest() {
         let (first, end) = (FIRST_SLOT, ZONE_BLOCKS);
         let gaps = |slots: &Slots| slots.gaps().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>();
+        let slots = |from: u64, to: u64| (from..to).map(|slot| slot as u16);
         assert_eq!(gaps(&Slots::default()), [(first, end)]);
-        let old: Vec<u16> = (first..first + 510).map(|slot| slot as u16).chain([0, 0]).collect();
+        let old: Vec<u16> = slots(first, first + 510).chain([0, 0]).collect();
         let mut used = Slots::of(&old);
         assert_eq!(gaps(&used), [(first + 510, end)]);
-        let mut rotor = 509;
-        let taken: Vec<u64> = (0..510).map(|_| u64::from(used.take_next(&mut rotor))).collect();
-        assert_eq!(taken, (first + 510..end).collect::<Vec<_>>());
-        assert_eq!((rotor, used.gaps().count()), (0, 0));
-        let mut used = Slots::of(&[first as u16 + 1, end as u16 - 1]);
-        assert_eq!(gaps(&used), [(first, first + 1), (first + 2, end - 1)]);
-        let mut rotor = (end - first) as usize - 1;
-        assert_eq!(u64::from(used.take_next(&mut rotor)), first, "from the last slot on to the first");
+        assert!(used.free_for(510).into_iter().eq(slots(first + 510, end)));
+        assert_eq!(u64::from(used.take_first()), first + 510);
+        assert_eq!(gaps(&used), [(first + 511, end)]);
+        // Gaps of 3, of 8, of 10, and of 20 slots, with 1, 9, and 1 slot between them.
+        let starts = [0, 4, 21, 32].map(|at| first + at);
+        let gap = |n: usize, from: u64, to: u64| slots(starts[n] + from, starts[n] + to);
+        let in_use =
+            [3..4, 12..21, 31..32, 52..end - first].map(|part| slots(first + part.start, first + part.end));
+        let used = Slots::of(&in_use.into_iter().flatten().collect::<Vec<_>>());
+        assert_eq!(gaps(&used).len(), 4);
+        let take = |count: usize| used.free_for(count).into_iter();
+        assert!(take(0).eq([]));
+        assert!(take(3).eq(gap(0, 0, 3)));
+        assert!(take(4).eq(gap(1, 0, 4)));
+        assert!(take(11).eq(gap(3, 0, 11)), "the first that is long enough");
+        assert!(
+            take(21).eq(gap(2, 0, 10).chain(gap(3, 0, 11))),
+            "the shortest stretch, and the first of ten"
+        );
+        assert!(take(41).eq(gap(0, 0, 3).chain(gap(1, 0, 8)).chain(gap(2, 0, 10)).chain(gap(3, 0, 20))));
     }
 }

@@ -185,7 +185,7 @@ impl Table {
             let used = root_used.entry(r).or_insert_with(|| Slots::of(&root.map[..]));
             let at = usize::from(index);
             if !medium.engine().in_place() || root.map[at] == 0 {
-                root.map[at] = used.take_next(&mut 0);
+                root.map[at] = used.take_first();
             }
             root.checks[at] = seal(&mut block, generation);
             root.exists[at / 64] |= 1 << (at % 64);

@@ -70,8 +70,6 @@ pub(crate) struct Copies {
     /// The checksum of the copy in each index's slot. Read and changed together with `map`.
     pub(crate) checks: Box<[u32; INDEXES]>,
     pub(crate) header_slot: u8,
-    /// Where the search for the next free slot goes on.
-    pub(crate) rotor: usize,
 }
 
 /// What a frozen generation has of a zone.
@@ -211,7 +209,7 @@ impl State {
             dirty_generation: 0,
             unlogged: Vec::new(),
             is_unlogged: false,
-            copies: Copies { map: header.map.clone(), checks: header.checks.clone(), header_slot, rotor: 0 },
+            copies: Copies { map: header.map.clone(), checks: header.checks.clone(), header_slot },
         }
     }
 
