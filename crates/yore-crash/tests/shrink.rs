@@ -163,6 +163,88 @@ fn a_snapshot_in_the_way() {
     sound(&*device);
 }
 
+/// Files that share blocks beyond the new end move, and share them afterwards: two copies of a whole file,
+/// and one of a part at another place. Where a version shares a block, too, the volume stays as it is, and
+/// the files are named.
+#[test]
+fn what_files_share_moves() {
+    let (device, volume) = made(300 * MIB);
+    volume.write("filler", content(0, 140 * MIB)).unwrap();
+    volume.sync().unwrap();
+    volume.write("one", content(1, 6 * MIB)).unwrap();
+    volume.write("part", content(2, 3 * MIB)).unwrap();
+    volume.sync().unwrap();
+    volume.copy("one", "two").unwrap();
+    volume.copy("one", "three").unwrap();
+    let inode = |name: &str| volume.node(name).unwrap().inode();
+    let copied = volume.view().copy_file_range(inode("one"), MIB, inode("part"), 2 * MIB, MIB / 2).unwrap();
+    assert_eq!(copied, MIB / 2);
+    OpenOptions::new().write(true).open(&volume, "two").unwrap().write_at(&content(3, MIB), MIB).unwrap();
+    volume.sync().unwrap();
+    let mut part = content(2, 3 * MIB);
+    part[2 * MIB as usize..][..MIB as usize / 2]
+        .copy_from_slice(&content(1, 6 * MIB)[MIB as usize..][..MIB as usize / 2]);
+    let mut two = content(1, 6 * MIB);
+    two[MIB as usize..2 * MIB as usize].copy_from_slice(&content(3, MIB));
+    let same = |volume: &Volume, below: &str| {
+        for (name, is) in [("one", content(1, 6 * MIB)), ("two", two.clone()), ("three", content(1, 6 * MIB))]
+        {
+            assert!(volume.read(format!("{below}{name}")).unwrap() == is, "{below}{name}");
+        }
+        assert!(volume.read(format!("{below}part")).unwrap() == part, "{below}part");
+    };
+    same(&volume, "");
+    volume.remove_file("filler").unwrap();
+    volume.sync().unwrap();
+
+    // A version of one file shares blocks with another one.
+    let seen = event(&volume, "seen");
+    volume.remove_file("three").unwrap();
+    volume.sync().unwrap();
+    let why = refused(&volume, 64 * MIB);
+    assert!(why.contains("/one") && why.contains("yore forget"), "{why}");
+    forget(&volume, &[seen]);
+    volume.copy("one", "three").unwrap();
+    volume.sync().unwrap();
+
+    let free = |volume: &Volume| volume.statfs().blocks_free * 4096;
+    let used = volume.info().size - free(&volume);
+    let moved = shorten(&volume, 128 * MIB);
+    assert!(moved > 17 * MIB, "{moved}: each reference counts");
+    assert!(volume.info().size - free(&volume) < used + MIB, "what was shared is shared");
+    same(&volume, "");
+    volume.close().unwrap();
+    sound(&*device);
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    same(&volume, "");
+}
+
+/// An event has seen files that share blocks, and nobody has changed them since. Each gets blocks of its own,
+/// and is there as of the event all the same.
+#[test]
+fn what_files_share_and_an_event_has_seen_moves() {
+    let (device, volume) = made(64 * MIB);
+    volume.write("filler", content(0, 24 * MIB)).unwrap();
+    volume.sync().unwrap();
+    volume.write("one", content(1, 3 * MIB)).unwrap();
+    volume.sync().unwrap();
+    volume.copy("one", "two").unwrap();
+    volume.remove_file("filler").unwrap();
+    let event = event(&volume, "event");
+    let moved = shorten(&volume, 24 * MIB);
+    assert!(moved > 4 * MIB, "{moved}");
+    for at in ["one", "two", ".@event/one", ".@event/two"] {
+        assert!(volume.read(at).unwrap() == content(1, 3 * MIB), "{at}");
+    }
+    volume.write("one", "another").unwrap();
+    for at in ["two", ".@event/one", ".@event/two"] {
+        assert!(volume.read(at).unwrap() == content(1, 3 * MIB), "{at}");
+    }
+    forget(&volume, &[event]);
+    volume.close().unwrap();
+    sound(&*device);
+}
+
 /// A version has blocks of a file that were allocated and never written. When the present frees those blocks,
 /// others get them. The blocks may then lie beyond the volume's end: the version reads as zeros nevertheless,
 /// and the checker finds nothing.

@@ -72,7 +72,7 @@ pub(crate) use hole::fallocate;
 pub(crate) use logged::{make_ready, restore};
 pub(crate) use needs::{holes, missing};
 pub(crate) use read::read;
-pub(crate) use relocate::{blocks, relocate};
+pub(crate) use relocate::{blocks, relocate, Copies, Owner};
 pub(crate) use seek::seek;
 pub(crate) use truncate::{forget, free_step, truncate, GoesWithTruncation};
 pub(crate) use write::write;

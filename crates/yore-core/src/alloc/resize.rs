@@ -16,7 +16,7 @@ use super::space::{Alloc, Run, REGION};
 use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 use yore_format::layout::{Geometry, VOLUME_BLOCKS_MIN, ZONE_BLOCKS, ZONE_INDEXES};
-use yore_format::{BitmapRef, BlockNo, GroupNo, BLOCK_SIZE};
+use yore_format::{BitmapRef, BlockKind, BlockNo, GroupNo, BLOCK_SIZE};
 use yore_meta::{Meta, Reserved};
 
 impl Alloc {
@@ -150,7 +150,9 @@ impl Alloc {
             let map = BitmapRef::new(&page);
             let stays = |bit: &u32| map.get(*bit) && !moves(old.block_of(group, *bit).0);
             let last = (0..old.data_blocks(group) as u32).rev().find(stays);
-            if last.is_some() || meta.metadata_beyond(group)? > 0 || group.0 == 0 {
+            // Tables go when nothing of the group is shared.
+            let tables = meta.tables(BlockKind::CountTable, group)?.len() as u64;
+            if last.is_some() || meta.metadata_beyond(group)? > tables || group.0 == 0 {
                 least = least.max(last.map_or(0, |bit| old.block_of(group, bit).0 + 1));
                 least = least.max(old.data_start(group).0);
                 break;
@@ -179,6 +181,8 @@ pub struct Beyond {
     pub data: u64,
     /// Blocks of inodes, of trees, and of the volume's tables.
     pub metadata: u64,
+    /// Of these, how many go when nothing of their groups is shared any more.
+    pub count_tables: u64,
 }
 
 impl ClosedEnd<'_> {
@@ -215,6 +219,7 @@ impl ClosedEnd<'_> {
             found.data += used.saturating_sub(tables);
             if group.0 >= self.new.groups() && !self.meta.close_if_empty(group)? {
                 found.metadata += self.meta.metadata_beyond(group)?.max(1);
+                found.count_tables += self.meta.tables(BlockKind::CountTable, group)?.len() as u64;
             } else if tables > 0 {
                 found.metadata += tables;
             }

@@ -306,6 +306,26 @@ impl Alloc {
         gone.then(op, Gone { retained, changes: Some((change, change)), ..Gone::default() });
     }
 
+    /// How many references each of these blocks has, if it is in use.
+    ///
+    /// # Errors
+    /// As [`Alloc::sole_part`].
+    pub fn references(&self, meta: &Meta, run: Run) -> Result<Vec<u32>> {
+        if !meta.has_features(WriteFeatures::TABLES) {
+            return Ok(vec![1; run.len as usize]);
+        }
+        let (no, bit) = self.group_and_bit(run)?;
+        let mut references = Vec::with_capacity(run.len as usize);
+        for (table, entry, n) in parts(no, bit, run.len) {
+            let frame = self.read_table(meta, table)?;
+            let page = frame.as_ref().map(Frame::read);
+            let count = |i: usize| page.as_ref().and_then(|page| CountTableRef::new(page).get(i));
+            let each = entry..entry + n as usize;
+            references.extend(each.map(|i| count(i).map_or(1, |count| u32::from(count.references))));
+        }
+        Ok(references)
+    }
+
     /// How many of these blocks have one reference.
     ///
     /// # Errors

@@ -1,36 +1,69 @@
 //! Moving a file's blocks away from the end of a volume that gets shorter.
 //!
 //! A piece of an extent beyond the end gets other blocks. Its content is copied; then one Op enters the new
-//! blocks and frees the old ones, as write-back does with data that it does not write in place. So the file
-//! has the same content before and after each of these Ops, and the past loses nothing: only blocks of the
-//! present alone move ([`is_own`]), and of one file alone. The copy has the birth that new data would have
-//! now. A version that is made later finds the new blocks, because it is made of the inode as it is then.
+//! blocks and lets go of the old ones, as write-back does with data that it does not write in place. So the
+//! file has the same content before and after each of these Ops, and the past loses nothing: only blocks of
+//! the present alone move ([`is_own`]). The copy has the birth that new data would have now. A version that
+//! is made later finds the new blocks, because it is made of the inode as it is then.
+//!
+//! **Blocks that several files have** move file by file. The first file gets a copy of its own, and its
+//! reference to the old blocks ends. The others share the copy with it ([`super::clone`]), so each Op leaves
+//! all files whole, and the content is there once. Where that cannot be (no room for a table, or a file that
+//! would be recorded first), a file gets a copy of its own, too.
 //!
 //! Bytes behind what the medium has of the file (F1) are copied, too, and are as stale as before. Blocks that
 //! were never written stay so.
 
+use super::clone::{clone_step, Cloned, Source};
 use super::extents::{self, apply, finish_doomed};
 use super::flush::flush_locked;
 use super::history::History;
 use super::map::{map_block, PAGE};
 use crate::{Error, Result};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_core::alloc::{Promise, Run};
 use yore_core::extent::{self, check_run, is_own, Extent};
 use yore_core::inode::InodeCell;
 use yore_core::Core;
 use yore_device::AlignedBuf;
-use yore_format::{BlockNo, ContentKind};
+use yore_format::{BlockNo, ContentKind, InodeNo};
 use yore_meta::MetaError;
 
 /// The most blocks that are copied at a time: 4 MiB.
 const PIECE: u32 = 1024;
 
-/// Calls `each` with the blocks of a file, and whether they belong to the present alone. O(extents).
+/// Who has blocks of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The file alone, as it is.
+    Alone,
+    /// The file as it is, and other files, or other places of it.
+    Several,
+    /// The file's past, too.
+    Past,
+}
+
+/// Where the content of shared blocks is that have moved: by the first old block, how many, and which file
+/// has them now, at which of its blocks.
+#[derive(Default)]
+pub(crate) struct Copies(BTreeMap<u64, (u32, InodeNo, u64)>);
+
+impl Copies {
+    /// Who has the content of the first of these blocks, where, and for how many that holds.
+    fn find(&self, run: Run) -> Option<(InodeNo, u64, u32)> {
+        let (start, (len, no, first)) = self.0.range(..=run.start.0).next_back()?;
+        let skip = run.start.0 - start;
+        let left = u64::from(*len).checked_sub(skip).filter(|left| *left > 0)?;
+        Some((*no, first + skip, run.len.min(left as u32)))
+    }
+}
+
+/// Calls `each` with the blocks of a file, and who has them. O(extents).
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn blocks(store: &impl History, cell: &InodeCell, each: &mut dyn FnMut(Run, bool)) -> Result<()> {
+pub(crate) fn blocks(store: &impl History, cell: &InodeCell, each: &mut dyn FnMut(Run, Owner)) -> Result<()> {
     let state = cell.state.read();
     let has_extents = matches!(state.inode.content_kind, ContentKind::Extents | ContentKind::Tree);
     if state.gone || !state.inode.is_regular() || !has_extents {
@@ -40,54 +73,104 @@ pub(crate) fn blocks(store: &impl History, cell: &InodeCell, each: &mut dyn FnMu
     extent::each(&store.meta, cell.no, &state.inode, 0, &mut |(_, value)| {
         let mut run = Run { start: value.start, len: value.len };
         while run.len > 0 {
-            let (is_sole, len) = match is_own(recorded_until, &value) {
-                true if !value.unwritten => store.alloc.sole_part(&store.meta, run)?,
-                is_own => (is_own, run.len),
+            let (owner, len) = match is_own(recorded_until, &value) {
+                true if !value.unwritten => match store.alloc.sole_part(&store.meta, run)? {
+                    (true, len) => (Owner::Alone, len),
+                    (false, len) => (Owner::Several, len),
+                },
+                true => (Owner::Alone, run.len),
+                false => (Owner::Past, run.len),
             };
-            each(Run { len, ..run }, is_sole);
+            each(Run { len, ..run }, owner);
             run = Run { start: BlockNo(run.start.0 + u64::from(len)), len: run.len - len };
         }
         Ok(true)
     })
 }
 
-/// Moves the file's own blocks at `end` of the volume and beyond; calls `moved` with the number of blocks of
-/// each piece. The new blocks come from `promise`. Allocation is closed from `end` on.
+/// Moves the file's blocks at `end` of the volume and beyond that the past does not have; calls `moved` with
+/// the number of blocks of each piece. The new blocks come from `promise`. Allocation is closed from `end`
+/// on.
 ///
 /// # Errors
 /// `NoSpace` if more lies there than was promised; damage and device errors. What has moved stays moved.
-pub(crate) fn relocate(
-    store: &impl History,
+pub(crate) fn relocate<'a>(
+    store: &'a impl History,
     cell: &Arc<InodeCell>,
     end: BlockNo,
-    promise: &mut Promise<'_>,
+    (promise, copies): (&mut Promise<'a>, &mut Copies),
     moved: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let _io = cell.io.lock();
-    finish_doomed(store, cell)?;
-    flush_locked(store, cell)?;
-    let mut at = 0;
-    while let Some(piece) = next_beyond(store, cell, at, end)? {
+    let (mut at, mut copied_until) = (0, 0);
+    loop {
+        let io = cell.io.lock();
+        finish_doomed(store, cell)?;
+        flush_locked(store, cell)?;
+        let Some((piece, is_sole)) = next_beyond(store, cell, at, end)? else { return Ok(()) };
         let (first, value) = piece;
-        let want = u64::from(value.len.min(PIECE)).min(promise.left()) as u32;
+        let copy = copies.find(Run { start: value.start, len: value.len });
+        if let Some((source, from, len)) = copy.filter(|_| !is_sole && first >= copied_until) {
+            drop(io);
+            match share(store, cell, first, (source, from, len))? {
+                0 => copied_until = first + u64::from(len),
+                shared => {
+                    moved(shared);
+                    at = first + shared;
+                }
+            }
+            continue;
+        }
+        let mut want = u64::from(value.len.min(PIECE));
+        if promise.left() == 0 && !is_sole {
+            // It was to be shared.
+            *promise = store.alloc.promise(&store.meta, store.near(cell.no), want)?;
+        }
+        want = want.min(promise.left());
         if want == 0 {
             return Err(Error::NoSpace);
         }
-        let run = store.alloc.take(&store.meta, goal(store, cell, first, end)?, want)?;
+        let run = store.alloc.take(&store.meta, goal(store, cell, first, end)?, want as u32)?;
         promise.take_out(u64::from(run.len));
         if let Err(e) = move_piece(store, cell, piece, run) {
             store.alloc.untake(run);
             store.alloc.release(u64::from(run.len));
             return Err(e);
         }
+        if !is_sole {
+            copies.0.insert(value.start.0, (run.len, cell.no, first));
+        }
         moved(u64::from(run.len));
         at = first + u64::from(run.len);
     }
-    Ok(())
 }
 
-/// The first piece of an extent at or after file block `at` that lies beyond the end and can move.
-fn next_beyond(store: &impl History, cell: &InodeCell, at: u64, end: BlockNo) -> Result<Option<Extent>> {
+/// Has the file share blocks that another one has with the content of its own; returns how many, 0 if that
+/// cannot be. A file that would have to be recorded is left alone: its past would get the old blocks.
+fn share(
+    store: &impl History,
+    cell: &Arc<InodeCell>,
+    first: u64,
+    (source, from, len): (InodeNo, u64, u32),
+) -> Result<u64> {
+    if store.must_preserve(cell, &cell.state.read())? {
+        return Ok(0);
+    }
+    let source = Source { cell: store.cell(source)?, in_use: None, as_of: None };
+    let range = (from * PAGE, first * PAGE, u64::from(len) * PAGE);
+    match clone_step(store, &source, range, cell, &mut |_| {})? {
+        Cloned::Shared(bytes) => Ok(bytes.div_ceil(PAGE)),
+        Cloned::Copy(_) | Cloned::Changed => Ok(0),
+    }
+}
+
+/// The first piece of an extent at or after file block `at` that lies beyond the end and can move, and
+/// whether the file alone has it.
+fn next_beyond(
+    store: &impl History,
+    cell: &InodeCell,
+    at: u64,
+    end: BlockNo,
+) -> Result<Option<(Extent, bool)>> {
     let state = cell.state.read();
     let recorded_until = store.recorded_until(&state, cell.no)?;
     let mut found = None;
@@ -101,14 +184,11 @@ fn next_beyond(store: &impl History, cell: &InodeCell, at: u64, end: BlockNo) ->
         }
         let (mut rest, start) = (value, BlockNo(value.start.0 + skip));
         (rest.start, rest.len) = (start, value.len - skip as u32);
+        let mut is_sole = true;
         if !rest.unwritten {
-            let (is_sole, len) = store.alloc.sole_part(&store.meta, Run { start, len: rest.len })?;
-            if !is_sole {
-                return Err(Error::Refused(format!("block {start} beyond the new end is shared by files")));
-            }
-            rest.len = len;
+            (is_sole, rest.len) = store.alloc.sole_part(&store.meta, Run { start, len: rest.len })?;
         }
-        found = Some((key + skip, rest));
+        found = Some(((key + skip, rest), is_sole));
         Ok(false)
     })?;
     Ok(found)
