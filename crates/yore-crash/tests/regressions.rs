@@ -192,3 +192,26 @@ fn an_ordinary_user_does_not_set_another_groups_bit() {
         view.create(&ordinary, view.root(), b"b", FileKind::Regular, 0o2755, 0).expect("there is room");
     assert_eq!((made.attr().gid, made.attr().permissions), (0, 0o755), "{:o}", made.attr().permissions);
 }
+
+/// The blocks of a file were shared by a second one, which went; then all but the last by a third one, which
+/// let go of them in the next generation. Memory knew both by their first block, and took the last one to be
+/// shared again. Data had been accepted for it by then, and writing it back said that the volume was damaged.
+#[test]
+fn what_was_lowered_in_two_generations_is_known_by_each() {
+    let (_, view) = fresh();
+    let [one, two, three] = [b"1", b"2", b"3"].map(|name| file(&view, name, 0o644).inode());
+    view.write(two, 0, &payload(1, 24_337), PLAIN).expect("there is room");
+    view.write(three, 0, &payload(2, 40_960), PLAIN).expect("there is room");
+    view.sync().expect("sync");
+    assert_eq!(view.copy_file_range(two, 0, one, 0, 24_337).expect("a copy"), 24_337);
+    view.sync().expect("sync");
+    view.unlink(view.root(), b"2").expect("it is there");
+    assert_eq!(view.copy_file_range(one, 0, three, 0, 24_337).expect("a copy"), 24_337);
+    view.sync().expect("sync");
+    view.write(one, 20_480, &payload(3, 8192), PLAIN).expect("there is room");
+    view.write(three, 0, &payload(4, 40_960), PLAIN).expect("there is room");
+    view.fsync(three, false).expect("what was shared is let go of");
+    view.fsync(one, false).expect("nothing is damaged");
+    view.sync().expect("nothing is damaged");
+    assert_eq!(read(&view, one)[20_480..], payload(3, 8192));
+}

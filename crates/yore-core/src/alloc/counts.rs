@@ -88,9 +88,9 @@ pub(super) struct Shared {
     pub(super) making: Mutex<()>,
     /// Tables that may have become tables of zeros.
     pub(super) emptied: Mutex<BTreeSet<TableNo>>,
-    /// Runs that were lowered to one reference, by their first block: length, and generation. No run is
-    /// longer than a table.
-    pub(super) lowered: Mutex<BTreeMap<u64, (u32, u64)>>,
+    /// Runs that were lowered to one reference, by first block and generation: their lengths. No run is longer
+    /// than a table.
+    pub(super) lowered: Mutex<BTreeMap<(u64, u64), u32>>,
     /// The last generation in which anything was.
     pub(super) last_lowered: AtomicU64,
 }

@@ -81,9 +81,9 @@ impl Alloc {
         }
         let lowered = self.shared.lowered.lock();
         let from = run.start.0.saturating_sub(TABLE_ENTRIES as u64);
-        let near = lowered.range(from..run.end());
-        let open = near.filter(|(_, (_, generation))| *generation > complete);
-        let parts = open.map(|(start, (len, _))| (*start, start + u64::from(*len)));
+        let near = lowered.range((from, 0)..(run.end(), 0));
+        let open = near.filter(|((_, generation), _)| *generation > complete);
+        let parts = open.map(|((start, _), len)| (*start, start + u64::from(*len)));
         parts.filter(|(_, end)| *end > run.start.0).collect()
     }
 
@@ -91,10 +91,12 @@ impl Alloc {
         let mut lowered = self.shared.lowered.lock();
         // What is older than the generation before is complete.
         if self.shared.last_lowered.fetch_max(generation, Ordering::AcqRel) < generation {
-            lowered.retain(|_, (_, of)| *of + 1 >= generation);
+            lowered.retain(|(_, of), _| *of + 1 >= generation);
         }
-        let (len, of) = lowered.entry(run.start.0).or_default();
-        (*len, *of) = ((*len).max(run.len), generation);
+        // A longer run of an earlier generation stays by itself: what is only in that one has one reference
+        // when it is complete, and somebody may have accepted data for it.
+        let len = lowered.entry((run.start.0, generation)).or_default();
+        *len = (*len).max(run.len);
     }
 
     /// Keeps in memory what an inode in use changes when it lets go of blocks that a version has.
