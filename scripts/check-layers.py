@@ -140,7 +140,8 @@ LAYERS = {
         api/opened api/past api/present
         api history/read/listing history/read/usage history/rollback/*
         history history/read history/reclaim
-        api/shrink history/done
+        api/inodes
+        api/defrag api/shrink history/done
         api/open
         api/volume/*
         lib

@@ -384,8 +384,9 @@ impl Pages<'_> {
         self.map.gap(from, to)
     }
 
-    /// Cancels arriving pages in the range: what is being read is not what they hold any more.
-    fn cancel_arriving(&mut self, from: u32, to: u32) {
+    /// Cancels arriving pages in the range: what is being read is not what they hold any more, or the blocks
+    /// that are being read are about to be another's.
+    pub fn cancel_arriving(&mut self, from: u32, to: u32) {
         if !self.map.arriving.is_empty() {
             self.map.arriving.retain(|(_, range)| range.end <= from || range.start >= to);
             self.arrived.notify_all();

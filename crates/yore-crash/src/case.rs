@@ -31,7 +31,7 @@
 
 use crate::generate::{sequence, Profile};
 use crate::op::Op;
-use crate::past::{weave, weave_expunges, weave_indexing};
+use crate::past::{weave, weave_defragments, weave_expunges, weave_indexing};
 use crate::trial::Trial;
 use std::fmt;
 use std::str::FromStr;
@@ -124,6 +124,9 @@ impl Case {
         }
         if self.events {
             ops = weave_indexing(ops, self.seed, 5);
+        }
+        if self.events {
+            ops = weave_defragments(ops, self.seed, if self.is_by_number() { 3 } else { 8 });
         }
         ops.truncate(count);
         ops

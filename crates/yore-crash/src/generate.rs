@@ -197,7 +197,8 @@ impl Generator {
                 Op::Rename { from: at, to, mode: RenameMode::Replace }
             }
             16..=17 => Op::Fsync { target, data_only: self.chance(2) },
-            _ => Op::Sync,
+            18 => Op::Sync,
+            _ => Op::Defragment { target },
         }
     }
 
@@ -510,6 +511,7 @@ impl Generator {
             0..=2 if self.profile == Profile::Fsync && !self.chance(6) => {
                 Op::Fsync { target: self.file(), data_only: true }
             }
+            2 if self.profile != Profile::Fsync => Op::Defragment { target: self.file() },
             0..=2 => Op::Sync,
             3..=6 => Op::Fsync { target: self.file(), data_only: false },
             7..=8 => Op::Fsync { target: self.file(), data_only: true },

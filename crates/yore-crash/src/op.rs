@@ -91,6 +91,8 @@ pub enum Op {
     Forget { which: usize, left: bool },
     /// `View::index_history`: at most so many rows of history get their keys, if there are any without.
     Index { rows: u64 },
+    /// `View::defragment`: whatever lies in two pieces or more is laid together.
+    Defragment { target: Target },
     /// `View::expunge` of the file or directory to which a path from the root leads now, or as of the
     /// snapshot that `which` selects as in a `Forget`, with everything that was ever named below it. Then
     /// `View::finish_forgetting`, unless that is to be `left`. Does nothing if there is nothing, and nothing
@@ -195,6 +197,7 @@ impl fmt::Display for Op {
             Op::Forget { which, left } => {
                 write!(f, "forget snapshot {which}{}", if *left { " and give nothing up" } else { "" })
             }
+            Op::Defragment { target } => write!(f, "defragment {target}"),
             Op::Index { rows } => write!(f, "index {rows} rows"),
             Op::Expunge { path, which, left } => {
                 write!(f, "expunge {}", Target::Path(path.clone()))?;

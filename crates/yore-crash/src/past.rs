@@ -87,6 +87,23 @@ pub fn weave_indexing(ops: Vec<Op>, seed: u64, one_in: u32) -> Vec<Op> {
     woven
 }
 
+/// Puts the laying together of files into a sequence that takes snapshots: before one operation in `one_in`,
+/// once there is a snapshot, of something that an earlier one has named.
+pub fn weave_defragments(ops: Vec<Op>, seed: u64, one_in: u32) -> Vec<Op> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6465_6672_6167);
+    let (mut woven, mut named, mut taken) = (Vec::new(), Vec::new(), false);
+    for op in ops {
+        if taken && !named.is_empty() && random.random_range(0..one_in) == 0 {
+            let path: &Vec<Name> = &named[random.random_range(0..named.len())];
+            woven.push(Op::Defragment { target: Target::Path(path.clone()) });
+        }
+        taken |= matches!(op, Op::Snapshot { .. });
+        named.extend(named_by(&op));
+        woven.push(op);
+    }
+    woven
+}
+
 /// The path under which an operation creates something, if it does.
 fn named_by(op: &Op) -> Option<Vec<Name>> {
     let (Op::Create { at, .. }
@@ -475,6 +492,11 @@ mod tests {
             assert!(woven.len() - all < 30, "{} expungings", woven.len() - all);
             woven.retain(|op| !matches!(op, Op::Expunge { .. }));
             assert_eq!(woven, plain);
+            let laid = weave_defragments(plain.clone(), seed, 6);
+            assert!(laid.len() - all < 30, "{} layings", laid.len() - all);
+            let is_drawn = |op: &&Op| matches!(op, Op::Defragment { .. });
+            let drawn = plain.iter().filter(is_drawn).count();
+            assert!(laid.iter().filter(is_drawn).count() - drawn == laid.len() - all);
             woven.retain(|op| !matches!(op, Op::Snapshot { .. } | Op::Forget { .. }));
             assert_eq!(woven, ops);
             assert!((1..30).contains(&(all - ops.len())), "{} snapshots", all - ops.len());

@@ -1,6 +1,8 @@
 //! What programs ask of a volume: the calls of a [`crate::View`] that change it, or are about its past.
 
 pub(crate) mod copy;
+pub(crate) mod defrag;
+pub(crate) mod inodes;
 pub(crate) mod opened;
 pub(crate) mod room;
 pub(crate) mod shrink;

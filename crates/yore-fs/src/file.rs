@@ -45,6 +45,7 @@
 mod ahead;
 mod batch;
 mod clone;
+mod defrag;
 mod extents;
 mod flush;
 mod group;
@@ -65,6 +66,7 @@ mod writeback;
 mod tests;
 
 pub(crate) use clone::{clone_step, is_in_blocks, make_tables, prepare_clone, Cloned, Source};
+pub(crate) use defrag::{lay_together, stretch, Laid, PIECES, STRETCH};
 pub(crate) use flush::{flush_file, is_written};
 pub(crate) use group::{flush_all, flush_late};
 pub(crate) use history::{History, Room};

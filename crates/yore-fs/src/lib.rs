@@ -25,6 +25,7 @@ mod types;
 mod xattr;
 
 pub use api::copy::SHARED_LEAST;
+pub use api::defrag::{Defragmented, Scattered, PIECES_MOST};
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use history::done::Doing;

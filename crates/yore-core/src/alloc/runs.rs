@@ -65,6 +65,12 @@ impl Availability {
                 return Some((start, len));
             }
         }
+        self.find_from(start, want, withheld)
+    }
+
+    /// The first run of `want` available blocks at or after `start` (wrapping). If there is none, the longest
+    /// shorter one. A longer run is shortened to `want`. O(words of the bitmap).
+    pub(super) fn find_from(&self, start: u32, want: u32, withheld: bool) -> Option<(u32, u32)> {
         let mut best: Option<(u32, u32)> = None;
         for part in [start..BITS_PER_GROUP, 0..start] {
             for piece in self.open_parts(part, withheld) {

@@ -72,6 +72,11 @@ impl State {
             }
             // The promises of the other snapshots do not change, or of all.
             Op::Forget { .. } | Op::Index { .. } => Expect::Done,
+            // Where blocks lie is nothing that the model knows.
+            Op::Defragment { target } => {
+                self.resolve(target)?;
+                Expect::Done
+            }
             // The present stays; the judge knows about the past.
             Op::Expunge { .. } => Expect::Done,
             Op::Fsync { target, data_only } => {

@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::tree::Tree;
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
-use yore_fs::{Attr, Error, EventNo, InodeNo, NewSnapshot, Node, Timestamp, View, WriteMode};
+use yore_fs::{Attr, Error, EventNo, InodeNo, NewSnapshot, Node, Progress, Timestamp, View, WriteMode};
 
 /// Keeps an inode without a name: by a node, or by a lookup count as a FUSE server has it.
 enum Reference {
@@ -233,6 +233,16 @@ impl ViewSubject {
         Ok(Outcome::Done)
     }
 
+    fn defragment(&self, target: &Target) -> Result<Outcome, Error> {
+        let (inode, _node) = self.resolve(target)?;
+        let go_on = &mut || ControlFlow::Continue(());
+        match self.view.defragment(inode, 1, &Progress::default(), go_on) {
+            Err(Error::Refused(_)) => {} // There is no room.
+            other => drop(other?),
+        }
+        Ok(Outcome::Done)
+    }
+
     fn give_up(&self, left: bool) -> Result<Outcome, Error> {
         if !left {
             match self.view.finish_forgetting(&mut |_| ControlFlow::Continue(())) {
@@ -315,6 +325,7 @@ impl Subject for ViewSubject {
             Op::Snapshot { name, wait } => self.snapshot(name, *wait),
             Op::Forget { which, left } => self.forget(*which, *left),
             Op::Index { rows } => self.index(*rows),
+            Op::Defragment { target } => self.defragment(target),
             Op::Expunge { path, which, left } => self.expunge(path, *which, *left),
             Op::Hold { target, slot } => self.hold(target, *slot),
             Op::Drop { slot } => {

@@ -130,6 +130,7 @@ impl Lens {
             Op::ListXattr { target } => Op::ListXattr { target: self.target(target) },
             Op::RemoveXattr { target, name } => Op::RemoveXattr { target: self.target(target), name },
             Op::Fsync { target, data_only } => Op::Fsync { target: self.target(target), data_only },
+            Op::Defragment { target } => Op::Defragment { target: self.target(target) },
             Op::Hold { target, slot } => Op::Hold { target: self.target(target), slot },
             Op::Sync
             | Op::Snapshot { .. }

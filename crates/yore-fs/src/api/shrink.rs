@@ -12,11 +12,11 @@
 //! changes the length. A crash or an error in between leaves files elsewhere on the volume, and everything
 //! else as it was.
 
+use crate::api::inodes::each_below;
 use crate::file::{Copies, History as _, Owner};
 use crate::history::reclaim::forget;
 use crate::store::Store;
-use crate::{file, DirItem, Error, FileKind, InodeNo, Node, Result, View};
-use hashbrown::HashSet;
+use crate::{file, Error, InodeNo, Result, View};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -319,32 +319,8 @@ fn lies_beyond(store: &Store, cell: &InodeCell, end: u64) -> Result<bool> {
 
 /// All inodes that have a name, each once, and those without a name that are in use. O(inodes).
 fn each_inode(view: &View, each: &mut dyn FnMut(&Arc<InodeCell>) -> Result<()>) -> Result<()> {
-    let (view, store) = (view.present(), view.store());
-    let (mut left, mut met, mut several) = (vec![view.root()], HashSet::new(), HashSet::new());
-    each(&store.cell(view.root())?)?;
-    while let Some(directory) = left.pop() {
-        // This also ends where damage makes a circle.
-        if !met.insert(directory) {
-            continue;
-        }
-        let mut below = Vec::new();
-        let mut add = |item: DirItem<'_>, node: Option<Node>| {
-            if let Some(node) = node.filter(|_| !matches!(item.name, b"." | b"..")) {
-                let attr = node.attr();
-                below.push((attr.inode, attr.kind, attr.links));
-            }
-            true
-        };
-        view.readdir_plus(directory, 0, &mut add)?;
-        for (no, kind, links) in below {
-            if kind == FileKind::Directory {
-                left.push(no);
-            } else if links > 1 && !several.insert(no) {
-                continue;
-            }
-            each(&store.cell(no)?)?;
-        }
-    }
+    each_below(view, view.root(), each)?;
+    let store = view.store();
     for cell in store.inodes.select(|cell| cell.unlinked.load(Ordering::Acquire)) {
         each(&cell)?;
     }

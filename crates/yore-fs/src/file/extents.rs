@@ -11,6 +11,7 @@ use yore_core::btree::Pins;
 use yore_core::extent::{self, Edit};
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::Core;
+use yore_meta::Reserved;
 
 /// Beyond every block of a file.
 pub(super) const BLOCKS_END: u64 = u64::MAX;
@@ -23,6 +24,17 @@ pub(super) fn apply(
     then: impl FnOnce(&mut InodeState),
 ) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
+    apply_reserved(store, cell, edit, reserved, then)
+}
+
+/// As [`apply`], with the blocks that the caller has reserved.
+pub(super) fn apply_reserved(
+    store: &Core,
+    cell: &InodeCell,
+    edit: Edit,
+    reserved: Reserved,
+    then: impl FnOnce(&mut InodeState),
+) -> Result<()> {
     let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
     edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
     let mut guard = cell.state.write();

@@ -194,9 +194,9 @@ fn next_beyond(
     Ok(found)
 }
 
-/// The best place for the blocks: behind those that precede them in the file, if these do not lie beyond the
-/// end; else near the inode.
-fn goal(store: &Core, cell: &InodeCell, first: u64, end: BlockNo) -> Result<BlockNo> {
+/// The best place for the blocks: behind those that precede them in the file, if these do not lie beyond
+/// `end`; else near the inode.
+pub(super) fn goal(store: &Core, cell: &InodeCell, first: u64, end: BlockNo) -> Result<BlockNo> {
     if first > 0 {
         let before = map_block(store, cell.no, &cell.state.read(), first - 1)?;
         if let Some(extent) = before.extent.filter(|extent| extent.start.0 + 1 < end.0) {

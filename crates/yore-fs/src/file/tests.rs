@@ -72,7 +72,7 @@ pub(super) fn evict(store: &Store) {
 }
 
 /// Checks that everything promised was spent or given back, and that counts agree.
-fn check_counts(store: &Store) {
+pub(super) fn check_counts(store: &Store) {
     assert_eq!(store.alloc.promised(), 0, "promises left over");
     assert_eq!(store.alloc.free_blocks(), store.meta.totals.free_blocks.get());
 }
