@@ -118,7 +118,7 @@ LAYERS = {
         lib
     """,
     "yore-fs": """
-        machine progress time/* travel
+        idle machine progress time/* travel
         types
         file/*
         history/gate
@@ -251,7 +251,7 @@ LAYERS = {
         command/bench command/df command/files command/info command/man fsck
         command/find command/list command/snapshot mount/*
         command/operand
-        command/forget command/history command/operations command/policy complete
+        command/defrag command/forget command/history command/operations command/policy complete
         command/describe command/expunge command/query/* command/mkfs
         command/put_back/*
         command

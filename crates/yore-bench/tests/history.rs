@@ -17,6 +17,7 @@ fn tiny() -> History {
         forgotten: 10,
         changes: 7,
         transactions: 100,
+        idle: Duration::from_millis(1),
     }
 }
 
@@ -41,7 +42,7 @@ fn every_measure_has_figures() {
     assert_eq!(names, ["with", "without", "ratio", "goal"]);
     // Of 30 snapshots, 1 and 10 versions back are measured. Btrfs needs root and its programs.
     let without_btrfs = report.notes.iter().filter(|note| note.starts_with("btrfs was not measured")).count();
-    let of_first_parts = 3 + 5 + 5 + 2 + 1 + 2 + 1 + 8 + 16 + 3;
+    let of_first_parts = 3 + 5 + 5 + 2 + 1 + 2 + 1 + 8 + 17 + 3;
     assert_eq!(table.rows.len(), of_first_parts + 1 + 2 + 2 + 1 + 2 - without_btrfs);
     for row in &table.rows {
         let [with, without, ratio, goal] = &row.cells[..] else { panic!("{}", row.target) };

@@ -1,6 +1,7 @@
 //! The commands and their arguments. Help texts, man page and completions all come from here.
 
 pub mod bench;
+mod defrag;
 mod files;
 pub mod help;
 mod put_back;
@@ -8,6 +9,7 @@ mod query;
 mod shared;
 mod snapshots;
 
+pub use defrag::Defrag;
 pub use files::{Cat, Cp, Find, Ls, Mkdir, Rm, Stat};
 pub use put_back::{Redo, Restore, Rollback, Undelete, Undo};
 pub use query::{Deleted, Diff, Du, Log, Status};
@@ -46,6 +48,8 @@ pub enum Command {
     Umount(Umount),
     /// Make a volume longer, mounted or not, or shorter, if it is not mounted
     Resize(Resize),
+    /// Lay the pieces of scattered files together, mounted or not
+    Defrag(Defrag),
     /// Facts about a volume or a mount
     Info(Info),
     /// Space on volumes

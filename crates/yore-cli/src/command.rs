@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod check;
 mod copy;
+mod defrag;
 mod describe;
 mod df;
 mod expunge;
@@ -38,6 +39,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => mount::umount::run(&args),
         Command::Resize(args) => resize::run(&args),
+        Command::Defrag(args) => defrag::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Df(args) => df::run(&args),
         Command::Ls(args) => list::ls(&args),

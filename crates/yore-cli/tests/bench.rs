@@ -62,6 +62,8 @@ fn on_the_library() {
         "10",
         "--transactions",
         "500",
+        "--idle",
+        "0",
         "--rounds",
         "1",
         "--volume-size",

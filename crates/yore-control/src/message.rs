@@ -11,7 +11,8 @@ pub use query::{HistoryBytes, Identity, Query, QueryResult};
 use serde::{Deserialize, Serialize};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
-    EventNo, ListedEvent, MissedVersions, NewSnapshot, OperationRow, Policy, SpaceRules, Timestamp, WouldFree,
+    Defragmented, EventNo, ListedEvent, MissedVersions, NewSnapshot, OperationRow, Policy, SpaceRules,
+    Timestamp, WouldFree,
 };
 
 /// Most snapshots that one [`Request::Forget`] names.
@@ -154,6 +155,14 @@ pub enum Request {
     /// Whether an error has stopped all writing to the volume. Also on files, and for everybody.
     /// [`Answer::Stopped`].
     Stopped,
+    /// Lays the file together, or all files below the directory, or tells what that takes. For root and the
+    /// daemon's user. Other requests go on meanwhile. [`Answer::Defragmented`].
+    Defragment {
+        /// Only tells.
+        dry_run: bool,
+        /// A name for [`Request::HowFar`]; 0 for none.
+        question: u64,
+    },
 }
 
 impl Request {
@@ -161,7 +170,9 @@ impl Request {
     pub(crate) fn changes(&self) -> bool {
         use Request::*;
         let of_history = matches!(self, Take(_) | Describe { .. } | Forget { .. } | RollBack(_) | Expunge(_));
-        of_history || matches!(self, SetPolicy(_) | SetSpaceRules(_) | Lengthen { .. } | Shred)
+        of_history
+            || matches!(self, SetPolicy(_) | SetSpaceRules(_) | Lengthen { .. } | Shred)
+            || matches!(self, Defragment { dry_run: false, .. })
     }
 
     /// Whether everything that programs have written must be on the volume first.
@@ -176,7 +187,7 @@ impl Request {
 
     /// Whether it waits for other requests, or for long, so that no thread that serves others may answer it.
     pub fn waits(&self) -> bool {
-        self.needs_what_was_written()
+        self.needs_what_was_written() || matches!(self, Request::Defragment { .. })
     }
 
     /// Whether it works on files, too, and not only on directories.
@@ -184,7 +195,7 @@ impl Request {
         use Request::*;
         let of_space =
             matches!(self, SpaceRules | SetSpaceRules(_) | GivenUp { .. } | WouldFree | MissedVersions);
-        of_space || matches!(self, Pin | Policy | SetPolicy(_) | Stopped)
+        of_space || matches!(self, Pin | Policy | SetPolicy(_) | Stopped | Defragment { .. })
     }
 }
 
@@ -318,6 +329,8 @@ pub enum Answer {
     Expunged(Known),
     /// Why nothing is written any more; `None` if writing goes on.
     Stopped(Option<Stopped>),
+    /// How files lay, and how they lie now. Nothing has moved if it was only to be told.
+    Defragmented(Defragmented),
 }
 
 /// An error has stopped all writing to a volume.

@@ -13,7 +13,10 @@ mod who;
 use self::rows::fitting;
 use crate::{Answer, Request, Stopped};
 use std::ops::ControlFlow;
-use yore_fs::{Error, Event, FileKind, InodeNo, OperationRow, PinnedBy, Result, RowClass, View};
+use yore_fs::{
+    Defragmented, Error, Event, FileKind, InodeNo, OperationRow, PinnedBy, Result, RowClass, View,
+    PIECES_MOST,
+};
 
 pub use who::{Host, Pinning, Who};
 
@@ -74,6 +77,7 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         Request::HistoryOf { of, from } => expunge::history_of(view, directory, who, (of, *from)),
         Request::Expunge(of) => expunge::expunge(view, directory, who, of),
         Request::Stopped => Ok(stopped(view)),
+        Request::Defragment { dry_run, question } => defragment(view, directory, who, (*dry_run, *question)),
     }
 }
 
@@ -126,6 +130,26 @@ fn lengthen(view: &View, who: &Who<'_>, bytes: u64) -> Result<Answer> {
         doing.note([doing.resizing(before)?]);
     }
     Ok(Answer::Length { bytes: view.info().size, longer })
+}
+
+fn defragment(
+    view: &View,
+    inode: InodeNo,
+    who: &Who<'_>,
+    (dry_run, question): (bool, u64),
+) -> Result<Answer> {
+    who.check_everything()?;
+    if dry_run {
+        let before = view.scattered(inode, PIECES_MOST)?;
+        return Ok(Answer::Defragmented(Defragmented { before, ..Defragmented::default() }));
+    }
+    who.check_writable()?;
+    let asked = who.host.ongoing().begin(who.uid, question);
+    let mut ask = || match who.host.is_over() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    view.defragment(inode, PIECES_MOST, &asked.progress, &mut ask).map(Answer::Defragmented)
 }
 
 fn shred(view: &View, who: &Who<'_>) -> Result<Answer> {

@@ -11,11 +11,13 @@
 //! closed), writers write back files themselves. The layer above knows how files are written back
 //! ([`WriteBack`]).
 //!
-//! Locks: `dirty_files`, `logged` and `turn` are leaves.
+//! Locks: `dirty_files`, `logged`, `turn` and what is noted as scattered are leaves.
 
 mod readers;
+mod scattered;
 
 pub use readers::{read_run, Job};
+pub use scattered::{Noted, ScatteredFiles};
 
 use crate::inode::InodeCell;
 use crate::pages::PageCache;
@@ -118,6 +120,8 @@ pub struct FileCache {
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     /// The threads that read ahead.
     pub readers: Readers,
+    /// Files that are perhaps scattered.
+    pub scattered: ScatteredFiles,
 }
 
 impl FileCache {
@@ -130,6 +134,7 @@ impl FileCache {
             turns: Arc::default(),
             thread: Mutex::new(None),
             readers: Readers::default(),
+            scattered: ScatteredFiles::default(),
         }
     }
 

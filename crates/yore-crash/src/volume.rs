@@ -112,10 +112,11 @@ pub fn open_with(
         metadata_cache: CACHE,
         data_cache: CACHE,
         access_times: false,
-        // The sequences decide what is forgotten.
+        // The sequences decide what is forgotten, and what moves.
         keep_history: true,
         backlog: BACKLOG,
         discard: discard.then_some(1),
+        defragment_after: None,
         ..MountOptions::default()
     };
     View::open(device, &options)

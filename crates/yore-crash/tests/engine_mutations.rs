@@ -76,6 +76,8 @@ fn a_wrong_engine_is_found() {
         (Mutation::IndexAlone, ""),
         (Mutation::DiscardedEarly, ""),
         (Mutation::DiscardedLate, ""),
+        // Files that are laid together.
+        (Mutation::MovedUnflushed, ""),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

@@ -14,6 +14,7 @@ mod api;
 mod dir;
 mod file;
 mod history;
+mod idle;
 mod machine;
 mod ops;
 mod progress;

@@ -2,6 +2,7 @@
 
 use crate::history::gate::Gate;
 use crate::history::record::{Due, Estimates, Missed, Past, Spans, Versions};
+use crate::idle::Idle;
 use crate::progress::Progress;
 use crate::types::DEFAULT_RULES;
 use crate::{MountOptions, Result};
@@ -10,6 +11,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use yore_core::inode::InodeState;
 use yore_core::{Core, CoreOptions};
 use yore_format::{EventNo, InodeNo, SpaceRules};
@@ -37,6 +39,10 @@ pub(crate) struct Store {
     /// The thread that gives up what dying events have seen, while there are some.
     pub(crate) forgetter: Mutex<Option<JoinHandle<()>>>,
     pub(crate) tick: Arc<(Mutex<bool>, Condvar)>,
+    /// Whether anybody asks for anything.
+    pub(crate) idle: Idle,
+    /// After how long without a request scattered files are laid together; `None`: never.
+    pub(crate) defragment_after: Option<Duration>,
 }
 
 impl Deref for Store {
@@ -83,6 +89,8 @@ impl Store {
             ticker: Mutex::new(None),
             forgetter: Mutex::new(None),
             tick: Arc::default(),
+            idle: Idle::default(),
+            defragment_after: options.defragment_after,
         })
     }
 

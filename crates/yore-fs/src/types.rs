@@ -267,6 +267,9 @@ pub struct MountOptions {
     /// Tell the device about blocks that have become free, in runs of at least so many: so an image file gets
     /// smaller, and a solid-state disk has less to keep. `None`: the device is told nothing.
     pub discard: Option<u32>,
+    /// For how long nobody must have asked for anything before files that are scattered over the volume are
+    /// laid together in the background; `None`: they never are.
+    pub defragment_after: Option<Duration>,
     /// How history is recorded where the volume does not say. Only for tests: programs leave it as it is.
     pub edition: Edition,
     /// With so many rows of history that the indexes do not have yet, a call that may add one waits until
@@ -297,6 +300,7 @@ impl Default for MountOptions {
             keep_history: false,
             reading_lasts: Duration::from_secs(60),
             discard: None,
+            defragment_after: Some(Duration::from_secs(2)),
             edition: Edition::Annals,
             backlog: 65_536,
         }

@@ -33,8 +33,13 @@ pub(crate) fn mkfs_in(image: &Path, engine: Engine) -> Result<()> {
 
 /// Opens the volume in an image file.
 pub(crate) fn open(image: &Path) -> Result<View> {
+    open_with(image, &MountOptions::default())
+}
+
+/// The same with these options.
+pub(crate) fn open_with(image: &Path, options: &MountOptions) -> Result<View> {
     let device: Arc<dyn Device> = Arc::new(FileDevice::open(image, OpenOptions::default())?);
-    View::open(device, &MountOptions::default()).map_err(BenchError::library("opening the volume"))
+    View::open(device, options).map_err(BenchError::library("opening the volume"))
 }
 
 impl Rival {

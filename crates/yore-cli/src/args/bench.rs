@@ -214,6 +214,9 @@ pub struct HistorySize {
     /// Transactions of PostMark; its files and directories are in proportion
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = at_least_one)]
     pub transactions: usize,
+    /// For how long a volume with a scattered file is left alone before the file is read again
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub idle: u64,
 }
 
 /// The sizes that papers have used for PostMark.

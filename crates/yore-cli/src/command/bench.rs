@@ -137,6 +137,7 @@ fn history(size: &HistorySize, parts: &[HistoryPart]) -> History {
         large_bytes: size.large_size,
         forgotten: size.forgotten,
         transactions: size.transactions,
+        idle: Duration::from_secs(size.idle),
         ..History::default()
     }
 }

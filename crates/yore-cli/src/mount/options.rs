@@ -21,6 +21,7 @@ pub struct Options {
     pub data_cache: Option<u64>,
     pub log: Option<PathBuf>,
     pub keep_history: bool,
+    pub defragment: bool,
     pub others_give_up_history: bool,
     pub close_events: bool,
     pub discard: bool,
@@ -53,6 +54,7 @@ impl Options {
             data_cache: None,
             log: None,
             keep_history: false,
+            defragment: true,
             others_give_up_history: false,
             close_events: false,
             discard: false,
@@ -100,6 +102,8 @@ impl Options {
             "noatime" => self.access_times = false,
             "atime" | "relatime" => self.access_times = true,
             "keep_history" => self.keep_history = true,
+            "defrag" => self.defragment = true,
+            "nodefrag" => self.defragment = false,
             "expunge_others" => self.expunge_others = true,
             "others_give_up_history" => self.others_give_up_history = true,
             "closes" => self.close_events = true,
@@ -220,6 +224,7 @@ impl Options {
             access_times: self.access_times,
             keep_history: self.keep_history,
             discard: self.discard.then_some(DISCARD_BLOCKS),
+            defragment_after: defaults.defragment_after.filter(|_| self.defragment),
             ..defaults
         }
     }
@@ -253,6 +258,8 @@ mod tests {
         assert_eq!(options.for_volume().discard, None);
         assert!(parse("discard").unwrap().for_volume().discard.is_some());
         assert_eq!(parse("discard,nodiscard").unwrap().for_volume().discard, None);
+        assert!(options.for_volume().defragment_after.is_some());
+        assert!(parse("defrag,nodefrag").unwrap().for_volume().defragment_after.is_none());
     }
 
     /// Promises that an unknown option is refused by name, unless mount(8) asks for sloppiness.

@@ -9,8 +9,8 @@ use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 #[cfg(doc)]
 use yore_fs::View;
 use yore_fs::{
-    Deleted, Difference, Error, EventNo, EventUsage, ListedEvent, Logged, MissedVersions, OperationRow,
-    Policy, Result, SpaceRules, StateUsage, Timestamp, UsageTotals, WouldFree,
+    Defragmented, Deleted, Difference, Error, EventNo, EventUsage, ListedEvent, Logged, MissedVersions,
+    OperationRow, Policy, Result, Scattered, SpaceRules, StateUsage, Timestamp, UsageTotals, WouldFree,
 };
 
 /// A directory of a volume that accepts requests. Each method is a [`Request`], which says who may send it.
@@ -335,6 +335,30 @@ pub trait Client: Sync {
     fn shred(&self) -> Result<u64> {
         match self.ask(&Request::Shred)? {
             Answer::Shredded { blocks_left_out } => Ok(blocks_left_out),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// How the file lies on the volume, or the files below the directory, and what it takes to lay them
+    /// together.
+    ///
+    /// # Errors
+    /// As [`Request::Defragment`].
+    fn scattered(&self) -> Result<Scattered> {
+        match self.ask(&Request::Defragment { dry_run: true, question: 0 })? {
+            Answer::Defragmented(found) => Ok(found.before),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Lays them together, and tells how far that is until it is done.
+    ///
+    /// # Errors
+    /// As [`Request::Defragment`]; [`Error::Refused`] if there is not enough room.
+    fn defragment(&self, watch: Watch<'_>) -> Result<Defragmented> {
+        let request = |question| Request::Defragment { dry_run: false, question };
+        match watched::ask(&|request| self.ask(request), watch, &request)? {
+            Answer::Defragmented(done) => Ok(done),
             _ => Err(misunderstood()),
         }
     }

@@ -150,6 +150,32 @@ fn who_may_forget_what() {
     assert_eq!(left(), "b");
 }
 
+/// Root and the daemon's user lay files together; everybody else is refused. Telling what it takes works on a
+/// mount that is read-only.
+#[test]
+fn who_may_lay_files_together() {
+    let view = view();
+    let mine = view.mkdir(&ME, view.root(), b"mine", 0o700).unwrap().inode();
+    let file = view.create(&ME, mine, b"f", FileKind::Regular, 0o644, 0).unwrap();
+    file.write(0, &[1; 100_000], yore_fs::WriteMode { append: false, kill_set_id: false }).unwrap();
+    for inode in [mine, file.inode()] {
+        for uid in [9, 4711] {
+            let other = by(&view, inode, uid);
+            assert!(matches!(other.scattered(), Err(Error::NotPermitted { .. })));
+            assert!(matches!(other.defragment(None), Err(Error::NotPermitted { .. })));
+        }
+        for uid in [0, DAEMONS] {
+            let found = by(&view, inode, uid).defragment(None).unwrap();
+            assert_eq!((found.before.files, found.before.scattered), (1, 0));
+            let read_only = Asking { read_only: true, ..by(&view, inode, uid) };
+            assert_eq!(read_only.scattered().unwrap(), found.before);
+            assert!(matches!(read_only.defragment(None), Err(Error::ReadOnly)));
+        }
+    }
+    let event = view.take_snapshot(view.root(), &NewSnapshot::named("a")).unwrap().number;
+    assert!(matches!(by(&view.as_of(event), mine, 0).scattered(), Err(Error::ReadOnly)));
+}
+
 /// A directory of the past says as of which snapshot it is seen, and whether that snapshot is one of its own.
 #[test]
 fn a_directory_knows_its_time() {

@@ -102,7 +102,11 @@ impl Alloc {
     /// Free blocks that can be handed out now: without those that an incomplete generation freed, and those
     /// that were promised.
     pub fn free_now(&self) -> u64 {
-        let pending = self.pending.load(Ordering::Relaxed).max(0);
-        (self.unpromised.load(Ordering::Relaxed) - pending).max(0) as u64
+        (self.unpromised.load(Ordering::Relaxed) - self.pending() as i64).max(0) as u64
+    }
+
+    /// Blocks that incomplete generations have freed.
+    pub fn pending(&self) -> u64 {
+        self.pending.load(Ordering::Relaxed).max(0) as u64
     }
 }

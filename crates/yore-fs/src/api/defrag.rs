@@ -140,10 +140,6 @@ impl View {
                 return Err(Error::Refused("it was broken off; what was laid together stays so".into()));
             }
         }
-        // The old blocks come back with the generation that freed them.
-        if done.moved > 0 {
-            store.meta.sync()?;
-        }
         Ok(done)
     }
 }
@@ -164,6 +160,10 @@ fn lay_file(
         }
         if ask().is_break() {
             return Ok(ControlFlow::Break(()));
+        }
+        // The old blocks come back with the generation that freed them.
+        if store.alloc.free_now() < stretch.moves() && store.alloc.pending() > 0 {
+            store.meta.sync()?;
         }
         let no_room = || no_room(stretch.moves(), store.alloc.available(&store.meta, 0));
         let promised = store.alloc.promise(&store.meta, store.near(cell.no), stretch.moves());

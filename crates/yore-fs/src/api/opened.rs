@@ -1,5 +1,6 @@
 //! Opening and closing a volume, what an open volume does by itself, and how much room it has.
 
+use crate::file::{Tidied, Tidying};
 use crate::history::policy;
 use crate::history::reclaim::spans;
 use crate::history::record::Most;
@@ -18,6 +19,10 @@ use yore_meta::{Meta, MetaError, MetaOptions};
 
 /// How often attributes that only aged in memory are written.
 const TICK: Duration = Duration::from_secs(5);
+/// How often a scattered stretch of 4 MiB is laid together: 32 MiB/s.
+const STRETCH_PAUSE: Duration = Duration::from_millis(125);
+/// How often somebody looks again after a request was in the way.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// How many blocks housekeeping discards at a time: 256 MiB.
 const DISCARDED_MOST: u64 = (256 << 20) / BLOCK_SIZE as u64;
@@ -75,9 +80,10 @@ impl Store {
     fn start_ticker(self: &Arc<Self>) -> Result<()> {
         let (weak, tick) = (Arc::downgrade(self), self.tick.clone());
         let mut done = Instant::now();
+        let (mut tidying, mut pause) = (Tidying::default(), TICK);
         let run = move || loop {
             let wait = match Weak::upgrade(&weak) {
-                Some(store) => store.due.next().map_or(TICK, |next| next.min(TICK)),
+                Some(store) => store.due.next().map_or(TICK, |next| next.min(TICK)).min(pause),
                 None => return,
             };
             let mut stop = tick.0.lock();
@@ -93,6 +99,7 @@ impl Store {
             if let Err(e) = spans::keep_up(&store) {
                 tracing::warn!("what each snapshot holds is not known any more: {e}");
             }
+            pause = store.tidy_in_background(&mut tidying);
             let is_due = store.due.next().is_some_and(|next| next.is_zero());
             if !is_due && done.elapsed() < TICK {
                 // It was woken for the rows alone.
@@ -130,6 +137,28 @@ impl Store {
         let go_on = || !*self.tick.0.lock() && self.meta.check_writable().is_ok();
         self.alloc.discard_freed(&self.meta, DISCARDED_MOST, &go_on);
         Ok(())
+    }
+
+    /// Lays one stretch of a scattered file together, if nobody has asked for anything for a while. Returns
+    /// after how long this is to be called again.
+    fn tidy_in_background(&self, tidying: &mut Tidying) -> Duration {
+        let Some(after) = self.defragment_after.filter(|_| !self.files.scattered.is_empty()) else {
+            return TICK;
+        };
+        let lasts = self.idle.lasts();
+        if lasts < after {
+            return (after - lasts).max(STRETCH_PAUSE);
+        }
+        let stop = || self.idle.is_over() || *self.tick.0.lock();
+        match file::tidy(self, tidying, &stop) {
+            Ok(Tidied::Step) => STRETCH_PAUSE,
+            Ok(Tidied::Busy) => BUSY_PAUSE,
+            Ok(Tidied::Nothing | Tidied::NoRoom) => TICK,
+            Err(e) => {
+                tracing::warn!("laying a scattered file together: {e}");
+                TICK
+            }
+        }
     }
 
     /// Goes on with forgetting, if there is any to do and nobody does it yet.

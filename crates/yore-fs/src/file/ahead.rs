@@ -57,22 +57,28 @@ pub(super) fn read_ahead_end(
         return 0;
     }
     state.data.ahead.until.store(to, Ordering::Relaxed);
+    let (first, mut breaks) = (from, 0);
     while from < to {
         let Some(gap) = state.data.pages(cache).gap(from, to.min(from + TRANSFER)) else {
             from = to.min(from + TRANSFER);
             continue;
         };
         // A caller that reads these pages finds the damage again, and reports it.
-        let Ok(mapping) = map_block(store, cell.no, state, u64::from(gap.start)) else { return 0 };
+        let Ok(mapping) = map_block(store, cell.no, state, u64::from(gap.start)) else { break };
         let run = mapping.len.min(u64::from(gap.end - gap.start)) as u32;
         from = gap.start + run;
         let Some(extent) = mapping.extent.filter(|e| !e.unwritten) else { continue };
+        breaks += u32::from(from < gap.end);
         let Some(to) = state.data.arriving(cache, gap.start..from) else { continue };
         let (cache, device) = (cache.clone(), store.meta.device().clone());
         let job = Job { to, start: extent.start, valid: state.data.medium_size, cache, device };
         if !store.files.readers.take(job) {
-            return 0;
+            break;
         }
+    }
+    // Extents shorter than half a megabyte: somebody should lay them together when nobody reads.
+    if breaks > 3 && breaks * (TRANSFER / 2) > from - first && !store.read_only && !cell.is_version() {
+        store.files.scattered.note(cell.no, cell.incarnation, first.into()..to.into());
     }
     0
 }

@@ -21,6 +21,8 @@
 //! *Reading ahead holds nothing* (`ahead.rs`): a thread may be reading an old block while the Op gives it up,
 //! and somebody else's data may be in it before the thread gets to it. So stretches that are on their way are
 //! taken back under the lock under which the Op is opened.
+//!
+//! Somebody asks for this (`api/defrag.rs`), or it happens in the background ([`super::tidy`]).
 
 use super::extents::{apply_reserved, finish_doomed, load};
 use super::flush::{flush_locked, is_written};
@@ -62,6 +64,8 @@ struct Part {
 #[derive(Debug)]
 pub(crate) struct Stretch {
     parts: Vec<Part>,
+    /// The first block of it.
+    pub(crate) first: u64,
     /// Where the next one begins.
     pub(crate) next: u64,
 }
@@ -152,7 +156,8 @@ pub(crate) fn stretch(store: &impl History, cell: &InodeCell, from: u64) -> Resu
         }
         Ok(first + u64::from(value.len) < end)
     })?;
-    Ok(end.filter(|_| !parts.is_empty()).map(|next| Stretch { parts, next }))
+    let first = parts.first().map(|part: &Part| part.at);
+    Ok(first.zip(end).map(|(first, next)| Stretch { parts, first, next }))
 }
 
 /// Lays the stretch that begins at `from` together, if it is scattered. Takes the blocks out of `promise`.
@@ -196,8 +201,7 @@ fn take_runs(
     stretch: &Stretch,
     promise: &mut Promise<'_>,
 ) -> Result<Option<Vec<Run>>> {
-    let first = stretch.parts.first().map_or(0, |part| part.at);
-    let mut goal = goal(store, cell, first, BlockNo(u64::MAX))?;
+    let mut goal = goal(store, cell, stretch.first, BlockNo(u64::MAX))?;
     let mut left = stretch.moves();
     if left > promise.left() {
         return Ok(None);
@@ -331,13 +335,18 @@ fn enter(store: &impl History, cell: &InodeCell, targets: &mut Vec<Target>) -> R
             if let Some(mut pages) = state.data.cached() {
                 pages.cancel_arriving(at as u32, (at + u64::from(len)) as u32);
             }
+            #[cfg(feature = "mutations")]
+            if crate::mutation::is(crate::mutation::Mutation::MovedUnflushed) {
+                return;
+            }
             store.meta.note_data_named();
         })?;
         match run.len - len {
             0 => drop(targets.pop()),
             left => {
                 let run = Run { start: BlockNo(run.start.0 + u64::from(len)), len: left };
-                *targets.last_mut().expect("it is there") = Target { at: at + u64::from(len), run, unwritten };
+                *targets.last_mut().expect("it is there") =
+                    Target { at: at + u64::from(len), run, unwritten };
             }
         }
     }
@@ -345,4 +354,4 @@ fn enter(store: &impl History, cell: &InodeCell, targets: &mut Vec<Target>) -> R
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -31,7 +31,7 @@ use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::pages::Bytes;
 use yore_core::Core;
 use yore_device::write_blocks;
-use yore_format::{BlockNo, Corruption, INLINE_BYTES};
+use yore_format::{BlockNo, ContentKind, Corruption, INLINE_BYTES};
 use yore_meta::{MetaError, Reserved};
 
 /// Extents that one Op may add.
@@ -385,6 +385,7 @@ fn enter(
 ) -> Result<()> {
     while !pieces.is_empty() {
         let (edit, count) = plan(store, cell, pieces)?;
+        let grows = edit.growth() > 0;
         let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
         let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
         edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
@@ -403,6 +404,10 @@ fn enter(
         let stored = store_inode(&mut op, cell, state);
         applied.stored(&mut op, stored);
         state.dirty = false;
+        if grows && state.inode.content_kind == ContentKind::Tree {
+            let blocks = pieces[0].first()..pieces[count - 1].end();
+            store.files.scattered.note(cell.no, cell.incarnation, blocks);
+        }
         entered.extend(pieces.drain(..count).map(|p| (p.first(), p.end())));
     }
     // If no Op was needed for the data, the pass ends with the Op that stores the size.

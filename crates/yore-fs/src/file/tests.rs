@@ -37,6 +37,7 @@ pub(super) fn open(device: &Arc<dyn Device>, cache: u64) -> Arc<Store> {
         data_cache: cache,
         metadata_cache: 16 << 20,
         commit_interval: Duration::from_secs(3600),
+        defragment_after: None,
         ..MountOptions::default()
     };
     Store::open(device.clone(), &options).unwrap()

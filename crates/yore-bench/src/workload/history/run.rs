@@ -93,6 +93,8 @@ pub struct History {
     pub changes: usize,
     /// PostMark's transactions; its files and directories are in proportion.
     pub transactions: usize,
+    /// For how long nobody asks anything of the volume whose file is scattered.
+    pub idle: Duration,
 }
 
 impl Default for History {
@@ -110,6 +112,7 @@ impl Default for History {
             forgotten: 1000,
             changes: 100,
             transactions: 100_000,
+            idle: Duration::from_secs(60),
         }
     }
 }

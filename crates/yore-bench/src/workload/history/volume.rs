@@ -5,7 +5,7 @@ use crate::target::LibraryTarget;
 use crate::{BenchError, CompareOptions, Result, Target};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use yore_fs::{Engine, EventNo, NewSnapshot, Node, View};
+use yore_fs::{Engine, EventNo, MountOptions, NewSnapshot, Node, View};
 use yore_fuse::{MountConfig, Session, UnmountHow};
 
 /// Bytes written at a time to an image that is not to be sparse.
@@ -52,7 +52,7 @@ impl Volume {
 
     fn over(image: PathBuf) -> Result<Volume> {
         library::mkfs_in(&image, Engine::Snapshot)?;
-        Volume::open(image)
+        Volume::open(image, &MountOptions::default())
     }
 
     /// With this many directories.
@@ -81,7 +81,12 @@ impl Volume {
 
     /// Closes and opens it; if `cold`, without what the host has cached. All nodes that others have must be
     /// gone; its directories are not open any more.
-    pub(super) fn reopen(mut self, cold: bool) -> Result<Volume> {
+    pub(super) fn reopen(self, cold: bool) -> Result<Volume> {
+        self.reopen_with(cold, &MountOptions::default())
+    }
+
+    /// The same with these options.
+    pub(super) fn reopen_with(mut self, cold: bool, options: &MountOptions) -> Result<Volume> {
         self.close()?;
         let Volume { target, image, .. } = self;
         // It has the device locked.
@@ -89,11 +94,11 @@ impl Volume {
         if cold {
             drop_caches()?;
         }
-        Volume::open(image)
+        Volume::open(image, options)
     }
 
-    fn open(image: PathBuf) -> Result<Volume> {
-        let target = LibraryTarget::new(library::open(&image)?);
+    fn open(image: PathBuf, options: &MountOptions) -> Result<Volume> {
+        let target = LibraryTarget::new(library::open_with(&image, options)?);
         Ok(Volume { target, dirs: Vec::new(), image })
     }
 

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use yore_device::{DeviceError, Holder, HostError, Operation};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback, Verb};
 use yore_fs::{
-    Change, Deleted, Difference, Error, Event, EventKind, EventMore, EventNo, EventRow, EventState,
-    EventUsage, Facts, FileKind, ForgottenFor, Gone, Incarnation, InodeNo, ListedEvent, Logged,
-    MissedVersions, OperationKind, OperationRow, Policy, Retained, Retention, RetentionRules, SeenBy,
-    SpaceRules, StateUsage, Stays, Timestamp, UsageTotals, Versioning, What, WouldFree, EXCLUDE_MAX,
+    Change, Defragmented, Deleted, Difference, Error, Event, EventKind, EventMore, EventNo, EventRow,
+    EventState, EventUsage, Facts, FileKind, ForgottenFor, Gone, Incarnation, InodeNo, ListedEvent, Logged,
+    MissedVersions, OperationKind, OperationRow, Policy, Retained, Retention, RetentionRules, Scattered,
+    SeenBy, SpaceRules, StateUsage, Stays, Timestamp, UsageTotals, Versioning, What, WouldFree, EXCLUDE_MAX,
 };
 
 pub(super) fn device_errors() -> Vec<DeviceError> {
@@ -192,6 +192,7 @@ pub(super) fn requests() -> Vec<Request> {
         Request::HistoryOf { of: named(), from: 700 },
         Request::Expunge(named()),
         Request::Stopped,
+        Request::Defragment { dry_run: true, question: 7 },
     ]
 }
 
@@ -274,6 +275,12 @@ pub(super) fn answers() -> Vec<Answer> {
         Answer::HistoryOf { known: KNOWN, rows: vec![known_file()], next: Some(1) },
         Answer::Expunged(KNOWN),
         Answer::Stopped(Some(Stopped { why: "no space left on the host".into(), since_seconds: 17 })),
+        Answer::Defragmented(Defragmented {
+            before: Scattered { files: 1, scattered: 2, pieces: 3, blocks: 1 << 40, history: 5 },
+            pieces: 6,
+            left: 7,
+            moved: 8,
+        }),
     ]
 }
 

@@ -93,7 +93,10 @@ impl Node {
     /// [`Error::ReadOnly`] for an inode of the past.
     pub(crate) fn live(&self) -> Result<&InUse> {
         match &self.0 {
-            Known::Live(live) => Ok(live),
+            Known::Live(live) => {
+                live.store.idle.note();
+                Ok(live)
+            }
             Known::Past { .. } => Err(Error::ReadOnly),
         }
     }
@@ -112,6 +115,7 @@ impl View {
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
+        self.inner.store.idle.note();
         &self.inner.store
     }
 

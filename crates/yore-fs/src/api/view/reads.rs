@@ -15,6 +15,7 @@ impl Node {
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match &self.0 {
             Known::Live(live) => {
+                live.store.idle.note();
                 let _passage = live.store.gate.enter(|at| is_below(&live.store, live.cell.no, at))?;
                 ops::read(&live.store, &live.cell, offset, buf)
             }

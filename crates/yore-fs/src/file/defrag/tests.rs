@@ -9,14 +9,14 @@ use crate::store::Store;
 use crate::FallocateMode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const BLOCKS: u64 = 600;
+pub(crate) const BLOCKS: u64 = 600;
 
 fn block(i: u64) -> Vec<u8> {
     i.to_le_bytes().repeat(PAGE as usize / 8)
 }
 
 /// A file of blocks of which each second one was written later than all others: each is a piece of its own.
-fn scattered(store: &Arc<Store>, name: &str) -> InUse {
+pub(crate) fn scattered(store: &Arc<Store>, name: &str) -> InUse {
     let file = new_file(store, name);
     for odd in [0, 1] {
         for i in (0..BLOCKS).filter(|i| i % 2 == odd) {
@@ -28,11 +28,11 @@ fn scattered(store: &Arc<Store>, name: &str) -> InUse {
     file
 }
 
-fn expected() -> Vec<u8> {
+pub(crate) fn expected() -> Vec<u8> {
     (0..BLOCKS).flat_map(|i| block(i + 1)).collect()
 }
 
-fn pieces(store: &Store, cell: &InodeCell) -> u64 {
+pub(crate) fn pieces(store: &Store, cell: &InodeCell) -> u64 {
     let (mut from, mut pieces) = (0, 0);
     while let Some(stretch) = stretch(store, cell, from).unwrap() {
         (from, pieces) = (stretch.next, pieces + stretch.pieces());
