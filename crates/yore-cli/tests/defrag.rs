@@ -18,7 +18,7 @@ const ROUNDS: usize = 4;
 
 /// What a block of the file holds after so many rounds.
 fn block(i: usize, round: usize) -> [u8; BLOCK] {
-    let last = (1..=round).rev().find(|r| i % (5 + r) == 0).unwrap_or(0);
+    let last = (1..=round).rev().find(|r| i.is_multiple_of(5 + r)).unwrap_or(0);
     [(i % 50 + last * 50) as u8; BLOCK]
 }
 
@@ -44,7 +44,7 @@ fn scattered(size: &str) -> Scratch {
         volume.sync().unwrap();
         let view = volume.view();
         view.take_snapshot(view.root(), &NewSnapshot::named(&format!("round-{round}"))).unwrap();
-        for i in (0..BLOCKS).filter(|i| i % (5 + round) == 0) {
+        for i in (0..BLOCKS).filter(|i| i.is_multiple_of(5 + round)) {
             file.write_at(&block(i, round), (i * BLOCK) as u64).unwrap();
         }
     }

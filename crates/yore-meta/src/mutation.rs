@@ -74,8 +74,8 @@ pub enum Mutation {
     DiscardedEarly,
     /// Blocks are discarded some time after they have become available.
     DiscardedLate,
-    /// Data of a file that is laid together is not flushed before a record names its new blocks (R4).
-    MovedUnflushed,
+    /// A file that is laid together gets blocks to which nothing was copied.
+    MovedUncopied,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

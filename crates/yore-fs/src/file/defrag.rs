@@ -229,7 +229,7 @@ fn take_runs(
         }
     };
     match found {
-        Ok(true) => return Ok(Some(runs)),
+        Ok(true) => Ok(Some(runs)),
         ref short => {
             for run in runs {
                 store.alloc.untake(run);
@@ -304,6 +304,10 @@ fn copy(
         }
         device.read_at(run.start.0 * PAGE, &mut bytes[block(at)..block(at + run.len as usize)])?;
     }
+    #[cfg(feature = "mutations")]
+    if crate::mutation::is(crate::mutation::Mutation::MovedUncopied) {
+        return Ok(true);
+    }
     write(store, &bytes, runs)?;
     Ok(true)
 }
@@ -315,9 +319,8 @@ fn write(store: &Core, mut bytes: &[u8], runs: &[Run]) -> Result<()> {
     for run in runs {
         let (these, rest) = bytes.split_at(run.len as usize * PAGE as usize);
         bytes = rest;
-        store.meta.device().write_at(run.start.0 * PAGE, these).map_err(|e| {
+        store.meta.device().write_at(run.start.0 * PAGE, these).inspect_err(|e| {
             store.meta.stop(MetaError::Device(e.clone()));
-            e
         })?;
     }
     Ok(())
@@ -334,10 +337,6 @@ fn enter(store: &impl History, cell: &InodeCell, targets: &mut Vec<Target>) -> R
         apply_reserved(store, cell, edit, reserved, |state| {
             if let Some(mut pages) = state.data.cached() {
                 pages.cancel_arriving(at as u32, (at + u64::from(len)) as u32);
-            }
-            #[cfg(feature = "mutations")]
-            if crate::mutation::is(crate::mutation::Mutation::MovedUnflushed) {
-                return;
             }
             store.meta.note_data_named();
         })?;
