@@ -88,8 +88,8 @@ pub(super) struct Shared {
     pub(super) making: Mutex<()>,
     /// Tables that may have become tables of zeros.
     pub(super) emptied: Mutex<BTreeSet<TableNo>>,
-    /// Runs that were lowered to one reference, by first block and generation: their lengths. No run is longer
-    /// than a table.
+    /// Runs that were lowered to one reference, by first block and generation: their lengths. No run is
+    /// longer than a table.
     pub(super) lowered: Mutex<BTreeMap<(u64, u64), u32>>,
     /// The last generation in which anything was.
     pub(super) last_lowered: AtomicU64,
