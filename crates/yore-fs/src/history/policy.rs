@@ -219,6 +219,7 @@ pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy, user: Option
             });
         }
     }
+    store.past.extend_for_annals(&store.meta)?;
     loop {
         let epoch = store.past.epoch();
         exclude::before_change_of(store, &cell, policy)?;

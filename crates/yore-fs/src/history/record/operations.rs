@@ -29,6 +29,7 @@ impl Past {
     pub(crate) fn note_operation(&self, store: &Core, class: RowClass, row: &OperationRow) -> Result<()> {
         let meta = &store.meta;
         meta.extend(WriteFeatures::EXTENDED_PAST)?;
+        self.extend_for_annals(meta)?;
         let _events = self.events.write();
         let _operations = self.operations.write();
         let next = self.last_operation(meta, class)? + 1;

@@ -4,8 +4,9 @@ use super::trees::Annals;
 use crate::history::record::states::VersionsWalk;
 use crate::history::record::{EndsWalk, OldName, PastEntry, Prepared};
 use crate::store::Store;
-use crate::{dir, Edition, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Volume};
+use crate::{dir, Edition, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Policy, Versioning, Volume};
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_core::btree::Pins;
 use yore_device::{Device, MemoryDevice};
@@ -57,6 +58,23 @@ fn of_first_edition(store: &Store) -> usize {
     let trees = (0..HISTORY_SHARDS)
         .flat_map(|s| [HistoryTree::Versions(s), HistoryTree::Names(s), HistoryTree::Changes(s)]);
     trees.filter(|tree| !store.past.tree(*tree).is_empty()).count()
+}
+
+/// A policy is the first of a past, too: annals begin with it. They once did not, and the first change behind an
+/// event of the policy waited for a generation.
+#[test]
+fn annals_begin_with_a_policy() {
+    let volume = open(&device(), Edition::Annals);
+    let view = volume.view();
+    volume.write("a", "one").unwrap();
+    let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    view.set_policy(view.root(), &close).unwrap();
+    let before = view.store().past.annals_from.load(Ordering::Acquire);
+    assert!(before > 0 && view.store().past.annals().is_some());
+    view.closed(volume.node("a").unwrap().inode()).unwrap();
+    volume.write("a", "two").unwrap();
+    assert_eq!(of_first_edition(view.store()), 0);
+    assert!(!rows(view.store()).is_empty());
 }
 
 /// On a new volume all that ends is in rows; what one unlink ends of a file is in one; and the watermarks are
