@@ -9,8 +9,8 @@
 //! **Why a reader never sees stale data.** A stretch that is being read is entered in the file's map of pages
 //! ([`yore_core::pages::Arriving`]), under the state lock, together with the look-up of its mapping. The
 //! thread that reads it holds no lock of the file, so the file may change meanwhile. Every change of what a
-//! page of the file holds, or of its block, goes through the map: it makes the page dirty, zeroes its tail or
-//! discards it. Each of these takes the stretch out of the map, and data that arrives for a stretch that is
+//! page of the file holds, or of its block, goes through the map: it prepares a page that is not there, makes
+//! the page dirty, zeroes its tail or discards it. Each of these takes the stretch out of the map, and data that arrives for a stretch that is
 //! no longer there is dropped. Blocks change hands only after their pages were discarded (F5, and
 //! truncation). Pages that were there when the stretch was entered are not part of it.
 //!

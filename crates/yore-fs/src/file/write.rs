@@ -128,12 +128,16 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Keeps the page if it is cached.
+    /// Keeps the page if it is cached. If it is not, nothing that is on its way comes there any more: what
+    /// arrived before the plan is carried out would be taken for the page that the plan has.
     fn hold_cached(&mut self, state: &InodeState, index: u32) -> bool {
-        let bytes = state.data.cached().and_then(|mut pages| pages.get(index).map(|p| p.bytes.clone()));
-        let cached = bytes.is_some();
-        self.dirty.extend(bytes.map(|b| (index, b)));
-        cached
+        let Some(mut pages) = state.data.cached() else { return false };
+        if let Some(page) = pages.get(index) {
+            self.dirty.push((index, page.bytes.clone()));
+            return true;
+        }
+        pages.cancel_arriving(index, index + 1);
+        false
     }
 
     /// Enters pages and promises; returns which pages have the new content already.

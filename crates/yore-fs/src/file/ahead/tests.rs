@@ -3,6 +3,7 @@
 
 use super::super::map::PAGE;
 use super::super::tests::{contents, evict, make, new_file, open, touch, truncate, write_back, MIB};
+use super::super::write::{note, prepare};
 use super::super::{fallocate, read, write};
 use super::*;
 use crate::ops::InUse;
@@ -134,6 +135,32 @@ fn sequential_readers_are_read_ahead_for() {
     read_at(3 * MIB);
     read_at(4 * MIB);
     assert!(cached(5 * MIB));
+    store.close().unwrap();
+}
+
+/// A write has prepared its pages, none of which is in memory, when old bytes arrive for them. The write was lost:
+/// a page that is in memory by then was taken for the one that the write had made.
+#[test]
+fn what_arrives_in_the_middle_of_a_write_does_not_replace_it() {
+    let device = make(64 * MIB);
+    let store = open(&device, 16 * MIB);
+    let file = cold_file(&store, "written");
+    let arriving = announce(&store, &file, 0..PAGES);
+    let data = vec![2; 3 * PAGE as usize];
+    {
+        let mut state = file.cell.state.write();
+        let plan = prepare(&*store, &file.cell, &state, 4 * PAGE, 7 * PAGE, &data).unwrap().unwrap();
+        arriving.arrive(ones(PAGES));
+        assert_eq!(plan.enter(&*store, &mut state), [4, 5, 6], "which have the new bytes");
+        note(&store, &file.cell, &mut state);
+    }
+    let mut expected = vec![1; PAGES as usize * PAGE as usize];
+    expected[4 * PAGE as usize..7 * PAGE as usize].fill(2);
+    assert!(contents(&store, &file.cell) == expected);
+    write_back(&store, &file.cell).unwrap();
+    evict(&store);
+    assert!(contents(&store, &file.cell) == expected, "on the medium");
+    drop(file);
     store.close().unwrap();
 }
 
