@@ -66,7 +66,7 @@ crash:
 mutations:
 	$(CARGO) clippy -p yore-crash -p yore-meta --features yore-crash/mutations --all-targets --locked -- -D warnings
 	$(CARGO) test --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
-		--test engine_mutations --test mutations --test intent --test late_data
+		--test engine_mutations --test mutations --test spans --test intent --test late_data
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked

@@ -10,6 +10,7 @@
 
 use yore_crash::campaign::{try_case, Campaign};
 use yore_crash::case::Case;
+use yore_crash::generate::Profile;
 use yore_crash::judge::REPLACED;
 use yore_fs::mutation::{set, Mutation};
 
@@ -37,9 +38,31 @@ fn found(mutation: Mutation, states: u64) -> Option<(u64, String)> {
         return Some((tried, failure.to_string()));
     }
     let summary = Campaign { shorten: false, ..Campaign::crashes(1, states) }.run();
+    let text =
+        |failure: &dyn std::fmt::Display| failure.to_string().lines().take(3).collect::<Vec<_>>().join(" ");
+    let mut found = summary.failures.first().map(|failure| (summary.states, text(failure)));
+    if found.is_none() && mutation != Mutation::None {
+        found = found_in_short_ones().map(|(states, what)| (summary.states + states, text(&what)));
+    }
     set(Mutation::None);
-    let failure = summary.failures.first()?;
-    Some((summary.states, failure.to_string().lines().take(3).collect::<Vec<_>>().join(" ")))
+    found
+}
+
+/// What is found in short sequences with snapshots, each with many crashes: what needs a crash between two
+/// flushes of one generation.
+fn found_in_short_ones() -> Option<(u64, String)> {
+    let mut tried = 0;
+    for seed in 0..200 {
+        let case = Case::new(seed, 24, Profile::Crash).with_events();
+        let mut go_on = |_| {
+            tried += 1;
+            true
+        };
+        if let Err(failure) = try_case(&case, 200, &mut go_on) {
+            return Some((tried, failure.to_string()));
+        }
+    }
+    None
 }
 
 #[test]
@@ -65,6 +88,7 @@ fn a_wrong_engine_is_found() {
         // Shared blocks.
         (Mutation::CountNotRaised, ""),
         (Mutation::CountLoweredTwice, ""),
+        (Mutation::SharedWrittenOver, ""),
         (Mutation::LoweredForgotten, ""),
         // Late data. The present has most blocks of a version, too, so either may be found wrong.
         (Mutation::LateLeftOut, ""),

@@ -46,6 +46,8 @@ pub enum Mutation {
     HistoryUncounted,
     /// A file gains blocks of another without counting the reference.
     CountNotRaised,
+    /// Blocks that another file has, too, are written over in place.
+    SharedWrittenOver,
     /// A block with more than two references loses two when one ends.
     CountLoweredTwice,
     /// A block that was shared until this generation is written over before the generation is complete.

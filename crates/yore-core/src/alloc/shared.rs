@@ -47,6 +47,10 @@ impl Alloc {
         if !meta.has_features(WriteFeatures::TABLES) {
             return Ok((true, run.len));
         }
+        #[cfg(feature = "mutations")]
+        if yore_meta::mutation::is(yore_meta::mutation::Mutation::SharedWrittenOver) {
+            return Ok((true, run.len));
+        }
         let len = run.len.min(EXAMINED);
         let (no, bit) = self.group_and_bit(Run { len, ..run })?;
         let lately = self.lately(meta, Run { len, ..run });
