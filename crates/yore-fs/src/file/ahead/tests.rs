@@ -138,8 +138,8 @@ fn sequential_readers_are_read_ahead_for() {
     store.close().unwrap();
 }
 
-/// A write has prepared its pages, none of which is in memory, when old bytes arrive for them. The write was lost:
-/// a page that is in memory by then was taken for the one that the write had made.
+/// A write has prepared its pages, none of which is in memory, when old bytes arrive for them. The write was
+/// lost: a page that is in memory by then was taken for the one that the write had made.
 #[test]
 fn what_arrives_in_the_middle_of_a_write_does_not_replace_it() {
     let device = make(64 * MIB);

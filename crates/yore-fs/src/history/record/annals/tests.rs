@@ -60,8 +60,8 @@ fn of_first_edition(store: &Store) -> usize {
     trees.filter(|tree| !store.past.tree(*tree).is_empty()).count()
 }
 
-/// A policy is the first of a past, too: annals begin with it. They once did not, and the first change behind an
-/// event of the policy waited for a generation.
+/// A policy is the first of a past, too: annals begin with it. They once did not, and the first change behind
+/// an event of the policy waited for a generation.
 #[test]
 fn annals_begin_with_a_policy() {
     let volume = open(&device(), Edition::Annals);

@@ -31,8 +31,8 @@ impl Past {
         }
     }
 
-    /// If the volume is to have annals and has no past yet, they begin with it: with the first event, policy or
-    /// row of an operation. The caller holds no lock.
+    /// If the volume is to have annals and has no past yet, they begin with it: with the first event, policy
+    /// or row of an operation. The caller holds no lock.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; those of writing a generation.
