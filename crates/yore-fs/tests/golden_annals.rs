@@ -14,7 +14,7 @@ mod blocks;
 mod seen;
 
 use blocks::unpack;
-use seen::{gist, make_files, no, options, read_only, same, text, tree, tree_of, write};
+use seen::{gist, left_open, make_files, no, options, read_only, same, text, tree, tree_of, write};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -84,9 +84,7 @@ fn make() -> MemoryDevice {
     view.sync().unwrap();
     volume.write("d/file 50", "in the log").unwrap();
     view.fsync(no(&volume, "d/file 50"), false).unwrap();
-    let left = device.snapshot();
-    volume.close().unwrap();
-    left
+    left_open(&device, volume)
 }
 
 #[test]

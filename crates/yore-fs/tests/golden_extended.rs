@@ -14,7 +14,7 @@ mod blocks;
 mod seen;
 
 use blocks::unpack;
-use seen::{begun, gist, make_files, no, options, read_only, same, text, tree, tree_of, write};
+use seen::{begun, gist, left_open, make_files, no, options, read_only, same, text, tree, tree_of, write};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -196,9 +196,7 @@ fn make() -> MemoryDevice {
     volume.rename("one/large", "one/renamed").unwrap();
     volume.write("logged", "in the log alone").unwrap();
     view.fsync(no(&volume, "logged"), false).unwrap();
-    let left = device.snapshot();
-    volume.close().unwrap();
-    left
+    left_open(&device, volume)
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod blocks;
 mod seen;
 
 use blocks::unpack;
-use seen::{begun, gist, make_files, no, options, read_only, same, text, tree, tree_of, write};
+use seen::{begun, gist, left_open, make_files, no, options, read_only, same, text, tree, tree_of, write};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -52,9 +52,7 @@ fn make() -> MemoryDevice {
     with_versions(&volume);
     with_rollback(&volume);
     with_something_begun(&volume);
-    let left = device.snapshot();
-    volume.close().unwrap();
-    left
+    left_open(&device, volume)
 }
 
 /// Files of many kinds.

@@ -13,7 +13,7 @@ mod blocks;
 mod seen;
 
 use blocks::unpack;
-use seen::{gist, make_files, no, options, read_only, same, text, tree, tree_of, write};
+use seen::{gist, left_open, make_files, no, options, read_only, same, text, tree, tree_of, write};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -49,9 +49,7 @@ fn make() -> MemoryDevice {
     volume.remove_file("original").unwrap();
     write(&volume, "copy", 0, b"in the log alone");
     view.fsync(no(&volume, "copy"), false).unwrap();
-    let left = device.snapshot();
-    volume.close().unwrap();
-    left
+    left_open(&device, volume)
 }
 
 #[test]

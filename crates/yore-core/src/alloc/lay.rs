@@ -10,7 +10,7 @@ use yore_meta::Meta;
 /// How many groups are searched for a run.
 const GROUPS_SEARCHED: u32 = 64;
 
-/// Who has blocks of an inode in use, apart from its own chain.
+/// The other owners of blocks that an inode in use has: those outside of its own chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
     /// Nobody.

@@ -57,7 +57,7 @@ impl Tree {
         Some(op.free(frame.clone()))
     }
 
-    /// Who leaves the nodes of this tree to the past.
+    /// The state that leaves the nodes of this tree to the past.
     fn leaves(&self) -> Leaves {
         Leaves { inode: self.owner, incarnation: self.incarnation, recorded_until: self.recorded_until }
     }

@@ -25,7 +25,7 @@
 //! Somebody asks for this (`api/defrag.rs`), or it happens in the background ([`super::tidy`]).
 
 use super::extents::{apply_reserved, finish_doomed, load};
-use super::flush::{flush_locked, is_written};
+use super::flush::{flush_locked, is_written, write_data};
 use super::history::History;
 use super::map::{pages_for, PAGE};
 use super::relocate::goal;
@@ -37,7 +37,6 @@ use yore_core::inode::InodeCell;
 use yore_core::Core;
 use yore_device::AlignedBuf;
 use yore_format::{BlockNo, ContentKind};
-use yore_meta::MetaError;
 
 /// Blocks of a stretch: 4 MiB.
 pub(crate) const STRETCH: u64 = 1024;
@@ -314,16 +313,14 @@ fn copy(
 
 fn write(store: &Core, mut bytes: &[u8], runs: &[Run]) -> Result<()> {
     store.check_writable()?;
-    // After a panic nobody knows what is on the medium.
-    let _stop = store.meta.stop_at_panic("laying file data together");
-    for run in runs {
-        let (these, rest) = bytes.split_at(run.len as usize * PAGE as usize);
-        bytes = rest;
-        store.meta.device().write_at(run.start.0 * PAGE, these).inspect_err(|e| {
-            store.meta.stop(MetaError::Device(e.clone()));
-        })?;
-    }
-    Ok(())
+    write_data(store, "laying file data together", |device| {
+        for run in runs {
+            let (these, rest) = bytes.split_at(run.len as usize * PAGE as usize);
+            bytes = rest;
+            device.write_at(run.start.0 * PAGE, these)?;
+        }
+        Ok(())
+    })
 }
 
 /// Enters the new blocks, in as many Ops as that takes; leaves in `targets` what no Op has entered.

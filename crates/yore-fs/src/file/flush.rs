@@ -30,7 +30,7 @@ use yore_core::extent::Edit;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::pages::Bytes;
 use yore_core::Core;
-use yore_device::write_blocks;
+use yore_device::{write_blocks, Device, DeviceError};
 use yore_format::{BlockNo, ContentKind, Corruption, INLINE_BYTES};
 use yore_meta::{MetaError, Reserved};
 
@@ -358,11 +358,22 @@ fn put_out(store: &Core, writes: &Writes<'_>, when: When) -> Result<()> {
     if when == When::Later && store.meta.write_later(&blocks)? {
         return Ok(());
     }
-    // After a panic nobody knows which pages are on the medium.
-    let _stop = store.meta.stop_at_panic("writing file data");
-    write_blocks(&**store.meta.device(), &mut blocks).map_err(|e| {
-        // An error stops all writing to the volume (R16), also in this way: callers that write many files go
-        // on to the next when one fails.
+    write_data(store, "writing file data", |device| write_blocks(device, &mut blocks))
+}
+
+/// Has `write` write file data to the device. A panic stops all writing to the volume, for nobody knows then
+/// what is on the medium; so does an error (R16), since callers that write many files go on to the next when
+/// one fails.
+///
+/// # Errors
+/// Those of `write`.
+pub(super) fn write_data(
+    store: &Core,
+    what: &'static str,
+    write: impl FnOnce(&dyn Device) -> std::result::Result<(), DeviceError>,
+) -> Result<()> {
+    let _stop = store.meta.stop_at_panic(what);
+    write(&**store.meta.device()).map_err(|e| {
         store.meta.stop(MetaError::Device(e.clone()));
         e.into()
     })

@@ -16,7 +16,7 @@
 
 use super::clone::{clone_step, Cloned, Source};
 use super::extents::{self, apply, finish_doomed};
-use super::flush::flush_locked;
+use super::flush::{flush_locked, write_data};
 use super::history::History;
 use super::map::{map_block, PAGE};
 use crate::{Error, Result};
@@ -28,12 +28,11 @@ use yore_core::inode::InodeCell;
 use yore_core::Core;
 use yore_device::AlignedBuf;
 use yore_format::{BlockNo, ContentKind, InodeNo};
-use yore_meta::MetaError;
 
 /// The most blocks that are copied at a time: 4 MiB.
 const PIECE: u32 = 1024;
 
-/// Who has blocks of a file.
+/// The owners of blocks that a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The file alone, as it is.
@@ -50,7 +49,8 @@ pub(crate) enum Owner {
 pub(crate) struct Copies(BTreeMap<u64, (u32, InodeNo, u64)>);
 
 impl Copies {
-    /// Who has the content of the first of these blocks, where, and for how many that holds.
+    /// The file that has the content of the first of these blocks now, the block of it that does, and for how
+    /// many blocks that holds.
     fn find(&self, run: Run) -> Option<(InodeNo, u64, u32)> {
         let (start, (len, no, first)) = self.0.range(..=run.start.0).next_back()?;
         let skip = run.start.0 - start;
@@ -225,10 +225,5 @@ fn copy(store: &Core, from: Run, to: Run) -> Result<()> {
     let mut bytes = AlignedBuf::zeroed(from.len as usize);
     device.read_at(from.start.0 * PAGE, &mut bytes)?;
     store.check_writable()?;
-    // After a panic nobody knows what is on the medium.
-    let _stop = store.meta.stop_at_panic("moving file data");
-    device.write_at(to.start.0 * PAGE, &bytes).map_err(|e| {
-        store.meta.stop(MetaError::Device(e.clone()));
-        e.into()
-    })
+    write_data(store, "moving file data", |device| device.write_at(to.start.0 * PAGE, &bytes))
 }

@@ -99,6 +99,13 @@ pub fn same(found: &str, expected: &str) {
     assert_eq!(found.lines().count(), expected.lines().count());
 }
 
+/// What is on the device while the volume is still open, as a power failure would leave it.
+pub fn left_open(device: &MemoryDevice, volume: Volume) -> MemoryDevice {
+    let left = device.snapshot();
+    volume.close().unwrap();
+    left
+}
+
 /// Writes the image that `make` makes, and the description that `seen` gives of it, to the files of a format.
 /// These must be empty: neither is ever made again. The background thread also finishes tasks that have
 /// begun, so this makes the image again until `left` tasks are still unfinished.
