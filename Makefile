@@ -61,12 +61,16 @@ crash mutations: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 CRASH_STATES ?= 200000
 crash:
 	$(CARGO) run --release --locked -p yore-crash -- run --states $(CRASH_STATES)
+	for durability in async group sync; do \
+		target/release/yore-crash run --engine journal --durability $$durability \
+			--seed 1000000 --states $$(($(CRASH_STATES) / 8)) || exit 1; \
+	done
 
 # Engines that are wrong on purpose: the crash tests must find each of them.
 mutations:
 	$(CARGO) clippy -p yore-crash -p yore-meta --features yore-crash/mutations --all-targets --locked -- -D warnings
 	$(CARGO) test --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
-		--test engine_mutations --test mutations --test spans --test intent --test late_data
+		--test engine_mutations --test journal_mutations --test mutations --test spans --test intent --test late_data
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked

@@ -106,6 +106,7 @@ LAYERS = {
         history/names
         history/annals
         directory history inodes links unreached zones
+        redo
         content
         states
         lib
@@ -147,7 +148,9 @@ LAYERS = {
         lib
     """,
     "yore-meta": """
-        error mutation
+        engine/strategy error mutation
+        engine/journal engine/none engine/snapshot
+        engine
         base/late
         base/medium base/ledger base/features base/freed base/left base/gate base/limits base/progress
         base cache

@@ -9,6 +9,7 @@ use crate::known::{CountTables, CurrentCopy, History, Known, Zone};
 use crate::report::Findings;
 use crate::superblock::Found;
 use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
+use std::collections::BTreeMap;
 use yore_device::Device;
 use yore_format::layout::Geometry;
 use yore_format::{
@@ -62,6 +63,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) incomplete: bool,
     /// The header of some zone could not be read. So addresses in unknown zones may be right.
     pub(crate) zones_lost: bool,
+    /// Blocks as the records of the log make them; they count instead of those on the medium.
+    pub(crate) redone: BTreeMap<MetaAddr, Box<Block>>,
     device_blocks: u64,
     volume_tag: u32,
 }
@@ -83,6 +86,7 @@ impl<'a> Checker<'a> {
             damaged_bitmaps: Vec::new(),
             incomplete: false,
             zones_lost: false,
+            redone: BTreeMap::new(),
             device_blocks: device.size() / BLOCK_SIZE as u64,
             volume_tag: sb.volume_tag(),
             sb,
@@ -168,6 +172,13 @@ impl<'a> Checker<'a> {
         problem: Problem,
     ) -> Result<Option<Box<Block>>, CheckError> {
         let block_no = copy.block;
+        if let Some(block) = self.redone.get(&addr) {
+            if let Err(c) = verify_header(block, addr, self.volume_tag, block_no) {
+                self.add_incomplete(Finding::corruption(problem, &c));
+                return Ok(None);
+            }
+            return Ok(Some(block.clone()));
+        }
         let Some(block) = self.read(block_no)? else {
             let limit = format!("a block below {}", self.device_blocks);
             let finding = Finding::new(Problem::BlockBeyondDevice, limit, block_no.0).at(addr).on(block_no);

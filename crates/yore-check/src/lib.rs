@@ -6,7 +6,8 @@
 //!
 //! # How it works
 //!
-//! 1. *Zones*: superblock → root zones → zone table → zone headers. They are compared with each other.
+//! 1. *Zones*: superblock → root zones → zone table → zone headers. They are compared with each other. Under
+//!    an engine that writes in place behind its log, the log's records are then put in place in memory.
 //! 2. *Census*: reads every bitmap and inode block once, and keeps what later steps must know of each inode.
 //! 3. *Past*: the trees of events, forgotten events, versions, past names and changes are walked and compared
 //!    with each other; versions and the deaths of names are kept for the next step.
@@ -41,6 +42,7 @@ mod inodes;
 mod key;
 mod known;
 mod links;
+mod redo;
 mod report;
 mod shared;
 mod space;
@@ -80,6 +82,7 @@ pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, Chec
     checker.superblock(&found);
     checker.log()?;
     checker.load_zones()?;
+    checker.redo()?;
     checker.claim_fixed();
     checker.load_tables()?;
     checker.census()?;

@@ -317,7 +317,7 @@ impl Checker<'_> {
         self.claim_log();
     }
 
-    fn log_is_inside(&self) -> bool {
+    pub(crate) fn log_is_inside(&self) -> bool {
         let (start, len) = (self.sb.log_start.0, self.sb.log_blocks);
         len > 0 && start.checked_add(len).is_some_and(|end| end <= self.sb.volume_blocks)
     }

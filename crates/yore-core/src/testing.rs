@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_format::{Engine, GroupNo, Timestamp};
-use yore_meta::{Meta, MetaError, MetaOptions, Reserved};
+use yore_meta::{Durability, Meta, MetaError, MetaOptions, Reserved};
 
 /// Makes a volume that is the same each time.
 pub fn format(device: &dyn Device, log_blocks: u64) {
@@ -36,6 +36,7 @@ fn open(device: &Arc<dyn Device>) -> Arc<Meta> {
         engine: None,
         cache_bytes: 64 << 20,
         commit_interval: Duration::from_secs(3600),
+        durability: Durability::Async,
     };
     Meta::open(device.clone(), options).unwrap()
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use yore_device::simulated::CrashState;
-use yore_fs::Engine;
+use yore_fs::{Durability, Engine};
 
 /// What to try, and how much of it.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Campaign {
     pub failures: usize,
     /// The engine of the volumes.
     pub engine: Engine,
+    /// When calls return.
+    pub durability: Durability,
     /// How many sequences run at once.
     pub threads: usize,
     /// Shorten the sequences of failures.
@@ -62,6 +64,7 @@ impl Campaign {
             time: None,
             failures: 1,
             engine: Engine::Snapshot,
+            durability: Durability::Async,
             threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
             shorten: true,
             profile: Profile::Crash,
@@ -140,7 +143,10 @@ impl Campaign {
             Kind::Compared => false,
             _ => round % 5 > 2,
         };
-        (kind, past.of(Case { closes, usual, discard, ..case }))
+        // A call that waits for the writer would wait for ever behind a stalled sync.
+        let stalled = case.stalled && self.durability == Durability::Async;
+        let durability = self.durability;
+        (kind, past.of(Case { closes, usual, discard, stalled, durability, ..case }))
     }
 
     fn case_without_events(&self, number: u64, plain: Case) -> (Kind, Case) {

@@ -5,6 +5,7 @@
 //!
 //! - `keep=0,3-7`: only these of the operations.
 //! - `engine=journal`: the engine of the volume.
+//! - `durability=group`: when calls return.
 //! - `profile=model`: compare with the model, no crash.
 //! - `profile=full`: the same on a volume that is too small.
 //! - `disturb`: another thread syncs all the time. The schedule then decides what happens, so a replay tries
@@ -36,7 +37,7 @@ use crate::trial::Trial;
 use std::fmt;
 use std::str::FromStr;
 use yore_device::simulated::CrashState;
-use yore_fs::Engine;
+use yore_fs::{Durability, Engine};
 
 /// A run, or one crash of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct Case {
     pub profile: Profile,
     /// The engine of the volume.
     pub engine: Engine,
+    /// When calls return.
+    pub durability: Durability,
     /// Whether another thread syncs all the time.
     pub disturb: bool,
     /// How many threads run sequences; a single thread runs just this one.
@@ -145,6 +148,7 @@ impl Case {
             only: None,
             profile,
             engine: Engine::Snapshot,
+            durability: Durability::Async,
             disturb: false,
             threads: 1,
             log: None,
@@ -206,6 +210,9 @@ impl fmt::Display for Case {
         }
         if self.engine != Engine::Snapshot {
             write!(f, " engine={}", self.engine.name())?;
+        }
+        if self.durability != Durability::Async {
+            write!(f, " durability={}", self.durability.name())?;
         }
         if self.threads != 1 {
             write!(f, " threads={}", self.threads)?;
@@ -282,6 +289,7 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
         "ops" => case.ops = value.parse().ok()?,
         "keep" => case.only = Some(parse_ranges(value)?),
         "engine" => case.engine = Engine::from_name(value)?,
+        "durability" => case.durability = Durability::from_name(value)?,
         "profile" => case.profile = value.parse().ok()?,
         "log" => case.log = Some(value.parse().ok()?),
         "crash" => case.crash = Some(word.parse().ok()?),
@@ -322,6 +330,7 @@ mod tests {
             "seed=7 ops=60 profile=fsync log=16 commits stalled crash=3:all",
             "seed=7 ops=4 profile=across stalled",
             "seed=7 ops=60 stalled discard events crash=3:all",
+            "seed=7 ops=60 engine=journal durability=group crash=3:all",
         ] {
             let case: Case = line.parse().expect("it is a line");
             assert_eq!(case.to_string(), line);

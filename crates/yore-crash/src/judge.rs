@@ -19,6 +19,9 @@
 //!    *one* moment, up to the size found.
 //! 4. If p contains a rename of the file over another, its content is not older than that rename.
 //!
+//! Where calls return only when what they changed is durable ([`History::settles`]), each of them bounds p
+//! from below as an fsync does.
+//!
 //! If a device tears sectors, a block that is overwritten in place may be old and new by sector, so point 3
 //! is then judged by sector ([`Unit`]).
 //!
@@ -46,12 +49,14 @@ pub struct History {
     pub effects: Vec<Effects>,
     /// The state at each moment: one more than operations.
     pub states: Vec<State>,
+    /// Whether calls that change names or attributes return when that is durable.
+    pub settles: bool,
 }
 
 impl History {
     /// The history of nothing yet.
     pub fn new(state: State) -> History {
-        History { ops: Vec::new(), effects: Vec::new(), states: vec![state] }
+        History { ops: Vec::new(), effects: Vec::new(), states: vec![state], settles: false }
     }
 
     /// Adds an operation and the state after it.
@@ -160,6 +165,11 @@ impl Judge {
             let moment = number + 1;
             if effects.synced_all {
                 self.syncs.push(moment);
+            }
+            // One that failed has changed nothing, and waits for nothing.
+            let changed = !effects.touched.is_empty() || !effects.ctime_set.is_empty();
+            if self.history.settles && changed && self.history.ops[number].settles() {
+                self.fsyncs.push(moment);
             }
             if let Some((ino, size)) = effects.truncated {
                 self.lives[ino].truncations.push((moment, size));

@@ -104,6 +104,26 @@ pub enum Op {
     Drop { slot: usize },
 }
 
+impl Op {
+    /// Whether it changes names or attributes in the call itself: under `durability=sync` and `group` they
+    /// are durable when it has returned. What writes change is entered later.
+    pub fn settles(&self) -> bool {
+        matches!(
+            self,
+            Op::Create { .. }
+                | Op::Mkdir { .. }
+                | Op::Symlink { .. }
+                | Op::Link { .. }
+                | Op::Unlink { .. }
+                | Op::Rmdir { .. }
+                | Op::Rename { .. }
+                | Op::SetAttr { .. }
+                | Op::SetXattr { .. }
+                | Op::RemoveXattr { .. }
+        )
+    }
+}
+
 /// The bytes that a write with this tag writes: no zeros among them, and no two tags or places alike.
 pub fn payload(tag: u64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8);

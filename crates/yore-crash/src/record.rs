@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::simulated::SimulatedDevice;
 use yore_device::Device;
-use yore_fs::{Engine, MkfsOptions, Policy, Versioning, View};
+use yore_fs::{Durability, Engine, MkfsOptions, Policy, Versioning, View};
 
 /// The age of changes at which a generation begins, in runs where generations begin all the time.
 const AT_ONCE: Duration = Duration::from_micros(20);
@@ -64,7 +64,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         None => between(device.clone()),
     };
     let interval = if case.commits { AT_ONCE } else { NEVER };
-    let opened = open_with(used, interval, case.discard);
+    let opened = open_with(used, interval, case.durability, case.discard);
     let view = opened.map_err(|error| Wrong::new("open", error))?;
     if case.closes {
         let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
@@ -80,6 +80,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         run.forget_events();
     }
     run.gate = gate;
+    run.history.settles = case.durability != Durability::Async;
     run.discards = case.discard;
     run.has_shared = case.profile == Profile::Shared;
     with_disturbance(&view, case.disturb, || run.carry_out(case.operations()))?;

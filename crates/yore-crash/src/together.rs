@@ -43,7 +43,7 @@ use crate::volume::{must_be_clean, Wrong};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use yore_device::simulated::{SimulatedDevice, Trace, TraceEntry};
-use yore_fs::{Attr, Caller, EventNo, FileKind, InodeNo, Timestamp, View};
+use yore_fs::{Attr, Caller, Durability, EventNo, FileKind, InodeNo, Timestamp, View};
 
 const FIRST: Timestamp = Timestamp { seconds: i64::MIN, nanos: 0 };
 const LAST: Timestamp = Timestamp { seconds: i64::MAX, nanos: 0 };
@@ -104,6 +104,7 @@ struct Worker {
 /// If a result differs from the model, or the volume cannot be used or closed.
 pub fn record(case: &Case, device: &Arc<SimulatedDevice>, view: &View) -> Result<Recorded, Wrong> {
     let mut workers = prepare(case.threads, view)?;
+    workers.iter_mut().for_each(|worker| worker.history.settles = case.durability != Durability::Async);
     view.sync().map_err(|error| Wrong::new("sync", error))?;
     device.restart_trace();
     let kept = case.numbers();

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use yore_check::{check, CheckOptions, Report};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
-use yore_fs::{Engine, MkfsOptions, MountOptions, Policy, View};
+use yore_fs::{Durability, Engine, MkfsOptions, MountOptions, Policy, View};
 
 /// Bytes of a volume in crash tests.
 pub const VOLUME_SIZE: u64 = 32 << 20;
@@ -94,7 +94,7 @@ pub const NEVER: Duration = Duration::from_secs(3600);
 /// # Errors
 /// If it is refused.
 pub fn open(device: Arc<dyn Device>) -> Result<View, yore_fs::Error> {
-    open_with(device, NEVER, false)
+    open_with(device, NEVER, Durability::Async, false)
 }
 
 /// The same with a generation whenever changes are this old, and perhaps with freed blocks discarded, in
@@ -105,10 +105,12 @@ pub fn open(device: Arc<dyn Device>) -> Result<View, yore_fs::Error> {
 pub fn open_with(
     device: Arc<dyn Device>,
     commit_interval: Duration,
+    durability: Durability,
     discard: bool,
 ) -> Result<View, yore_fs::Error> {
     let options = MountOptions {
         commit_interval,
+        durability,
         metadata_cache: CACHE,
         data_cache: CACHE,
         access_times: false,

@@ -8,7 +8,7 @@ use yore_crash::record::record;
 use yore_crash::volume;
 use yore_device::simulated::SimulatedDevice;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Caller, Engine, Error};
+use yore_fs::{Caller, Durability, Engine, Error};
 
 /// Each of 20,000 states that crashes could have left is clean, opens without repair, and has what was
 /// promised. For some this is also checked after a second crash, during the mount. Others are used, and are
@@ -18,6 +18,19 @@ fn every_crash_leaves_what_was_promised() {
     let summary = Campaign::crashes(1, 20_000).run();
     summary.must_be_good();
     assert!(summary.states >= 20_000, "only {} states were tried", summary.states);
+}
+
+/// Under `journal` crashes leave what they leave under `snapshot`, and no less if calls return when what they
+/// changed is durable; and then that is there.
+#[test]
+fn every_crash_under_journal_leaves_what_was_promised() {
+    for (durability, states) in
+        [(Durability::Async, 10_000), (Durability::Group, 5_000), (Durability::Sync, 5_000)]
+    {
+        let summary = Campaign { engine: Engine::Journal, durability, ..Campaign::crashes(1, states) }.run();
+        summary.must_be_good();
+        assert!(summary.states >= states, "only {} states were tried", summary.states);
+    }
 }
 
 /// The same holds while files are expunged from snapshots and the power may fail. No snapshot shows any file

@@ -8,61 +8,15 @@
 
 #![cfg(feature = "mutations")]
 
-use yore_crash::campaign::{try_case, Campaign};
-use yore_crash::case::Case;
-use yore_crash::generate::Profile;
+mod wrong;
+
+use wrong::{STATES, STATES_RIGHT};
 use yore_crash::judge::REPLACED;
-use yore_fs::mutation::{set, Mutation};
+use yore_fs::mutation::Mutation;
+use yore_fs::{Durability, Engine};
 
-/// Crash states within which a mutation must be found. Those that need a certain schedule take some
-/// thousands.
-const STATES: u64 = 30_000;
-/// Crash states in which nothing may be found without a mutation.
-const STATES_RIGHT: u64 = 15_000;
-
-/// A file is removed and another gets one of its blocks, while the generation that has the removal is being
-/// written.
-const FREED_AND_TAKEN: u64 = 502;
-
-/// How many states were tried until something was found, and what it was; `None` if nothing was.
 fn found(mutation: Mutation, states: u64) -> Option<(u64, String)> {
-    set(mutation);
-    let mut tried = 0;
-    let mut go_on = |_| {
-        tried += 1;
-        true
-    };
-    let directed = try_case(&Case::across(FREED_AND_TAKEN), 0, &mut go_on);
-    if let Err(failure) = directed {
-        set(Mutation::None);
-        return Some((tried, failure.to_string()));
-    }
-    let summary = Campaign { shorten: false, ..Campaign::crashes(1, states) }.run();
-    let text =
-        |failure: &dyn std::fmt::Display| failure.to_string().lines().take(3).collect::<Vec<_>>().join(" ");
-    let mut found = summary.failures.first().map(|failure| (summary.states, text(failure)));
-    if found.is_none() && mutation != Mutation::None {
-        found = found_in_short_ones().map(|(states, what)| (summary.states + states, text(&what)));
-    }
-    set(Mutation::None);
-    found
-}
-
-/// What is found in short sequences with snapshots, each with many crashes: what needs a crash between two
-/// flushes of one generation.
-fn found_in_short_ones() -> Option<(u64, String)> {
-    let mut tried = 0;
-    for seed in 0..200 {
-        let case = Case::new(seed, 24, Profile::Crash).with_events();
-        let mut go_on = |_| {
-            tried += 1;
-            true
-        };
-        if let Err(failure) = try_case(&case, 200, &mut go_on) {
-            return Some((tried, failure.to_string()));
-        }
-    }
-    None
+    wrong::found(mutation, states, Engine::Snapshot, Durability::Async)
 }
 
 #[test]

@@ -158,16 +158,28 @@ pub fn body_crc(block: &Block) -> u32 {
 }
 
 impl IntentBlock<'_> {
-    /// Puts the chunks into `block`.
+    /// Puts the chunks into `block`, and compares the result with what the record says.
     ///
     /// # Errors
-    /// [`Corruption`] if the result is not what the record says: it was applied to another block than it was
-    /// made from.
+    /// As [`IntentBlock::verify`].
     pub fn apply(&self, block: &mut Block) -> Result<(), Box<Corruption>> {
+        self.put(block);
+        self.verify(block)
+    }
+
+    /// Puts the chunks into `block`.
+    pub fn put(&self, block: &mut Block) {
         for (n, i) in ones(self.chunks).enumerate() {
             let from = &self.bytes[n * CHUNK_BYTES..(n + 1) * CHUNK_BYTES];
             block[i * CHUNK_BYTES..(i + 1) * CHUNK_BYTES].copy_from_slice(from);
         }
+    }
+
+    /// Compares a block with what the record says of it.
+    ///
+    /// # Errors
+    /// [`Corruption`] if it is another: the record was applied to another block than it was made from.
+    pub fn verify(&self, block: &Block) -> Result<(), Box<Corruption>> {
         let found = body_crc(block);
         if found != self.body_crc {
             let (expected, found) = (format!("{:#010x}", self.body_crc), format!("{found:#010x}"));

@@ -59,4 +59,4 @@ pub use yore_format::{
 };
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;
-pub use yore_meta::LogStatus;
+pub use yore_meta::{Durability, LogStatus};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 pub use yore_core::Attr;
 use yore_format::{Engine, FileKind, InodeNo, Policy, SpaceRules, Timestamp};
+use yore_meta::Durability;
 
 /// What a call needs to know about its caller: the owner of what it creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,8 +252,11 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Use this engine instead of the one recorded.
     pub engine: Option<Engine>,
-    /// The longest time between two generations while there are changes.
+    /// The longest time until a change is on the medium: in a generation, or in the log.
     pub commit_interval: Duration,
+    /// When calls that change metadata return: at once, or when the change is durable. The latter is for
+    /// engines that log changes first (`journal`); others refuse it.
+    pub durability: Durability,
     /// Bytes for the metadata cache; default 192 MiB.
     pub metadata_cache: u64,
     /// Bytes for the cache of file data, which it uses as data comes; by default an eighth of the machine's
@@ -294,6 +298,7 @@ impl Default for MountOptions {
             read_only: false,
             engine: None,
             commit_interval: Duration::from_secs(5),
+            durability: Durability::Async,
             metadata_cache: 192 << 20,
             data_cache: crate::machine::default_data_cache(),
             access_times: true,

@@ -11,6 +11,10 @@ use yore_format::{
     Block, BlockKind, BlockNo, Corruption, Expect, Generation, IntentHead, MetaAddr, NOT_INODES,
 };
 
+/// Changed blocks that the log does not have, at which it gets a record under an engine that must log them
+/// anyway: a record keeps Ops waiting as long as it takes to copy what it has.
+const UNLOGGED_MANY: usize = 1024;
+
 /// The cache, the zones, and what they stand on.
 pub(crate) struct Blocks {
     pub(crate) base: Base,
@@ -143,6 +147,9 @@ impl Blocks {
         if self.zones.changes.dirty_frames() >= soft && self.base.progress.may_wait() {
             let running = self.base.gate.running();
             self.base.progress.slow_down(running, || self.zones.changes.dirty_frames(), soft, 2 * soft);
+        }
+        if self.zones.changes.unlogged_frames() >= UNLOGGED_MANY && self.base.medium.strategy().logs_first() {
+            self.base.progress.want_record();
         }
     }
 }

@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use yore_format::{Block, Generation, MetaAddr};
+use yore_log::Lsn;
 
 /// A metadata block in memory. While any clone of it lives, the block stays in the cache.
 pub struct Frame<H>(Arc<FrameInner<H>>);
@@ -47,8 +48,17 @@ struct FrameState {
     /// Chunks changed in generation `dirty` and not yet logged. It means nothing in a frame that is not dirty
     /// in the running generation. The frame is in its zone's list as long as this is not zero.
     unlogged: u64,
+    /// The records of the log with changes that are in no copy on the medium.
+    logged: Option<Logged>,
     frozen: Option<Arc<Block>>,
     dead: bool,
+}
+
+/// The first and the last record of the log that has changes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub(crate) first: Lsn,
+    pub(crate) last: Lsn,
 }
 
 /// What is new about a frame after a change.
@@ -69,8 +79,14 @@ pub type FrameGuard<'a> = MappedRwLockReadGuard<'a, Block>;
 pub(crate) fn new_frame<H>(addr: MetaAddr, home: Arc<H>, block: Block, generation: Generation) -> Frame<H> {
     // All of a new block is new; nothing of a block that was read is.
     let unlogged = if generation.0 == 0 { 0 } else { u64::MAX };
-    let state =
-        FrameState { block: Arc::new(block), dirty: generation.0, unlogged, frozen: None, dead: false };
+    let state = FrameState {
+        block: Arc::new(block),
+        dirty: generation.0,
+        unlogged,
+        logged: None,
+        frozen: None,
+        dead: false,
+    };
     Frame(Arc::new(FrameInner { addr, home, referenced: AtomicBool::new(true), state: RwLock::new(state) }))
 }
 
@@ -120,11 +136,13 @@ impl<H> Frame<H> {
     }
 
     /// Calls `f` with what is to be logged of the frame, if it lives: the chunks, and the block. They count
-    /// as logged then.
-    pub(crate) fn log(&self, f: impl FnOnce(u64, &Block)) {
+    /// as logged then, in record `number`.
+    pub(crate) fn log(&self, number: Lsn, f: impl FnOnce(u64, &Block)) {
         let mut s = self.0.state.write();
         if !s.dead && s.unlogged != 0 {
             f(s.unlogged, &s.block);
+            let first = s.logged.map_or(number, |logged| logged.first);
+            s.logged = Some(Logged { first, last: number });
         }
         s.unlogged = 0;
     }
@@ -147,17 +165,20 @@ impl<H> Frame<H> {
         s.frozen.is_some() || s.dirty == generation.0
     }
 
-    /// The bytes that `generation`, now frozen, has of the block; `None` if it was freed in it.
-    pub(crate) fn capture(&self, generation: Generation) -> Option<Arc<Block>> {
+    /// The bytes that `generation`, now frozen, has of the block, and the records that have its changes;
+    /// `None` if it was freed in it. No record is appended while a generation is frozen, so the records are
+    /// of that generation.
+    pub(crate) fn capture(&self, generation: Generation) -> Option<(Arc<Block>, Option<Logged>)> {
         let mut s = self.0.state.write();
+        let logged = s.logged.take();
         if let Some(frozen) = s.frozen.take() {
-            return Some(frozen);
+            return Some((frozen, logged));
         }
         if s.dirty != generation.0 {
             return None;
         }
         s.dirty = 0;
-        Some(s.block.clone())
+        Some((s.block.clone(), logged))
     }
 
     fn is_dead(&self) -> bool {

@@ -3,6 +3,7 @@
 //! being when it is first used.
 
 use crate::base::medium::now_seconds;
+use crate::engine;
 use crate::error::{MetaError, Result};
 use crate::log::region::{self, set_position};
 use yore_device::{AlignedBuf, Device};
@@ -60,10 +61,11 @@ pub fn mkfs(device: &dyn Device, options: &MkfsOptions) -> Result<Superblock> {
     if options.label.len() > 64 || options.label.contains('\0') {
         return Err(MetaError::Refused("a label has at most 64 bytes and no NUL".into()));
     }
-    if !matches!(options.engine, Engine::None | Engine::Snapshot) {
+    if engine::strategy(options.engine).is_none() {
         return Err(MetaError::Refused(format!(
-            "the engine `{}` is not available in this version; use `snapshot` or `none`",
-            options.engine.name()
+            "the engine `{}` is not available in this version; use {}",
+            options.engine.name(),
+            engine::AVAILABLE
         )));
     }
     let mut maker = Maker { device, options, geometry: Geometry::new(blocks), generation: Generation(1) };

@@ -78,6 +78,18 @@ pub enum Mutation {
     DiscardedLate,
     /// A file that is laid together gets blocks to which nothing was copied.
     MovedUncopied,
+    /// `journal` writes blocks in place before the log is forced.
+    BlocksBeforeLog,
+    /// `journal` writes in place what the log does not have.
+    UnloggedInPlace,
+    /// `journal` gets no record of what changed last before a generation.
+    LastRecordDropped,
+    /// A record names data that is not flushed (R4).
+    NamedUnflushed,
+    /// Replay puts an older record in place over a newer one.
+    RecordsSwapped,
+    /// A call that should be durable when it returns does not wait.
+    Unsettled,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

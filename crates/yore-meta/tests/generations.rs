@@ -11,7 +11,7 @@ use yore_format::{
     decode_slots, verify_checksum, Block, BlockKind, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo,
     MetaAddr, NodeMut, NodeRef, Superblock, Timestamp, VolumeState, BLOCK_SIZE,
 };
-use yore_meta::{mkfs, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
+use yore_meta::{mkfs, Durability, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
 
 const OWNER: InodeNo = InodeNo(16);
 const EXPECT: Expect =
@@ -23,6 +23,7 @@ fn options() -> MetaOptions {
         engine: None,
         cache_bytes: 8 << 20,
         commit_interval: Duration::from_secs(3600),
+        durability: Durability::Async,
     }
 }
 

@@ -13,7 +13,7 @@ use yore_format::{
     BlockKind, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr, NodeMut,
     Timestamp,
 };
-use yore_meta::{mkfs, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
+use yore_meta::{mkfs, Durability, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
 
 const OWNER: InodeNo = InodeNo(16);
 const INCARNATION: Incarnation = Incarnation(1);
@@ -37,7 +37,9 @@ fn make(device: &dyn Device, log_blocks: u64) {
 /// Opens a volume that writes no generation unless a caller or the log needs one.
 fn open(device: Arc<dyn Device>) -> Arc<Meta> {
     let commit_interval = Duration::from_secs(3600);
-    let options = MetaOptions { read_only: false, engine: None, cache_bytes: 8 << 20, commit_interval };
+    let durability = Durability::Async;
+    let options =
+        MetaOptions { read_only: false, engine: None, cache_bytes: 8 << 20, commit_interval, durability };
     Meta::open(device, options).unwrap()
 }
 

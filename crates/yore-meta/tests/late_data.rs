@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{AlignedBuf, Device, MemoryDevice, SharedBuf, BLOCK_SIZE};
 use yore_format::{Engine, Timestamp};
-use yore_meta::{mkfs, Meta, MetaOptions, MkfsOptions};
+use yore_meta::{mkfs, Durability, Meta, MetaOptions, MkfsOptions};
 
 /// Blocks of the data area that nothing else uses.
 const WRITTEN: u64 = 3000;
@@ -30,6 +30,7 @@ fn medium_has() -> (u8, u8) {
         engine: None,
         cache_bytes: 8 << 20,
         commit_interval: Duration::from_secs(3600),
+        durability: Durability::Async,
     };
     let meta = Meta::open(device.clone(), options).unwrap();
     let block = |byte| SharedBuf::new(AlignedBuf::from_slice(&[byte; BLOCK_SIZE]));

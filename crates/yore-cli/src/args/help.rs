@@ -6,7 +6,11 @@ OPTIONS, separated by commas:
   ro                 change nothing on the volume
   allow_other        let other users in; for root, or with user_allow_other in /etc/fuse.conf
   commit=SECONDS     the longest time until a change is on the medium (5)
-  engine=NAME        none, sync, journal, soft-updates or snapshot; default: the volume's own
+  engine=NAME        snapshot, journal or none (docs/ENGINES.md); default: the volume's own
+  durability=async|group|sync
+                     with engine=journal: when calls that change names or attributes return: at once;
+                     or when that is durable, by a log record shared with others (group) or of
+                     its own (sync)
   cache=SIZE         memory for metadata (192M)
   data_cache=SIZE    memory for file data (an eighth of the machine's, at most 1G)
   log=FILE           where the daemon logs; default: the system's log

@@ -5,7 +5,7 @@ use crate::status::usage;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use yore_fs::{Engine, MountOptions, UserLimits, DISCARD_BLOCKS};
+use yore_fs::{Durability, Engine, MountOptions, UserLimits, DISCARD_BLOCKS};
 use yore_fuse::{MountConfig, PastAccess};
 
 /// What the options say.
@@ -16,6 +16,8 @@ pub struct Options {
     pub allow_other: bool,
     pub auto_unmount: bool,
     pub engine: Option<Engine>,
+    /// When calls that change metadata return.
+    pub durability: Durability,
     pub commit: Option<Duration>,
     pub metadata_cache: Option<u64>,
     pub data_cache: Option<u64>,
@@ -49,6 +51,7 @@ impl Options {
             allow_other: false,
             auto_unmount: false,
             engine: None,
+            durability: Durability::Async,
             commit: None,
             metadata_cache: None,
             data_cache: None,
@@ -151,6 +154,13 @@ impl Options {
                 })?;
                 self.commit = Some(Duration::from_secs(seconds));
             }
+            "durability" => {
+                self.durability = Durability::from_name(value).ok_or_else(|| {
+                    usage(format!(
+                        "mount option durability: {value:?} is unknown; choose async, sync or group"
+                    ))
+                })?;
+            }
             "engine" => {
                 let engine = Engine::from_name(value).ok_or_else(|| {
                     usage(format!(
@@ -218,6 +228,7 @@ impl Options {
         MountOptions {
             read_only: self.read_only,
             engine: self.engine,
+            durability: self.durability,
             commit_interval: self.commit.unwrap_or(defaults.commit_interval),
             metadata_cache: self.metadata_cache.unwrap_or(defaults.metadata_cache),
             data_cache: self.data_cache.unwrap_or(defaults.data_cache),

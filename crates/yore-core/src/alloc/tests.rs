@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_format::{BlockNo, GroupNo};
-use yore_meta::{Meta, MetaOptions, Reclaimer, Reserved};
+use yore_meta::{Durability, Meta, MetaOptions, Reclaimer, Reserved};
 
 fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
@@ -16,6 +16,7 @@ fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
         engine: None,
         cache_bytes: 16 << 20,
         commit_interval: Duration::from_secs(3600),
+        durability: Durability::Async,
     };
     let meta = Meta::open(device, options).unwrap();
     let alloc = Arc::new(Alloc::new(&meta));

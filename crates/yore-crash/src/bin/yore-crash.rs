@@ -8,7 +8,7 @@ use yore_crash::campaign::{try_case, Campaign, Summary};
 use yore_crash::case::Case;
 use yore_crash::generate::Profile;
 use yore_crash::totals::Totals;
-use yore_fs::Engine;
+use yore_fs::{Durability, Engine};
 
 /// Crash tests: runs many, or replays one.
 #[derive(Parser)]
@@ -152,6 +152,13 @@ struct Options {
     /// The engine of the volumes
     #[arg(long, value_name = "E", value_parser = engine)]
     engine: Option<Engine>,
+    /// When calls return: async, sync or group
+    #[arg(long, value_name = "D", value_parser = durability)]
+    durability: Option<Durability>,
+}
+
+fn durability(name: &str) -> Result<Durability, String> {
+    Durability::from_name(name).ok_or_else(|| format!("there is no durability `{name}`"))
 }
 
 fn engine(name: &str) -> Result<Engine, String> {
@@ -163,6 +170,7 @@ impl Options {
         Campaign {
             ops: self.ops.unwrap_or(campaign.ops),
             engine: self.engine.unwrap_or(campaign.engine),
+            durability: self.durability.unwrap_or(campaign.durability),
             ..campaign
         }
     }

@@ -35,7 +35,12 @@ impl View {
                 permissions: options.permissions,
                 now: crate::clock::now(),
                 log_blocks: options.log_size.map_or_else(
-                    || yore_meta::default_log_blocks(device.size() / yore_format::BLOCK_SIZE as u64),
+                    || {
+                        yore_meta::usual_log_blocks(
+                            options.engine,
+                            device.size() / yore_format::BLOCK_SIZE as u64,
+                        )
+                    },
                     |bytes| bytes.div_ceil(yore_format::BLOCK_SIZE as u64),
                 ),
             },

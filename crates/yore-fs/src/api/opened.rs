@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use yore_core::datacache::WriteBack;
 use yore_device::Device;
 use yore_format::{BLOCK_SIZE, NAME_MAX};
-use yore_meta::{Meta, MetaError, MetaOptions};
+use yore_meta::{Durability, Meta, MetaError, MetaOptions};
 
 /// How often attributes that only aged in memory are written.
 const TICK: Duration = Duration::from_secs(5);
@@ -46,12 +46,14 @@ impl Store {
             engine: options.engine,
             cache_bytes: options.metadata_cache,
             commit_interval: options.commit_interval,
+            durability: options.durability,
         };
         let meta = match Meta::open(device.clone(), meta_options.clone()) {
             Err(MetaError::RecoverFirst { recorded }) => {
                 // First under its own engine (R5); then the engine that the caller wants finds nothing to
                 // recover.
-                let own = MountOptions { engine: Some(recorded), ..options.clone() };
+                let durability = Durability::Async;
+                let own = MountOptions { engine: Some(recorded), durability, ..options.clone() };
                 Store::open(device.clone(), &own)?.close()?;
                 Meta::open(device, meta_options)?
             }

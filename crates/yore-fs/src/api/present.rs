@@ -32,9 +32,13 @@ impl Node {
 }
 
 impl View {
-    /// Makes a change of the present that needs little room.
+    /// Makes a change of the present that needs little room. Returns when it is as durable as the volume was
+    /// opened for.
     pub(super) fn change<R>(&self, f: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
-        with_room(self.live()?, &Want::little(self.behalf()), f)
+        let store = self.live()?;
+        let changed = with_room(store, &Want::little(self.behalf()), f)?;
+        store.meta.settle()?;
+        Ok(changed)
     }
 
     /// Changes the content of a file. The change needs `blocks` data blocks in all.
@@ -197,7 +201,8 @@ impl View {
         };
         self.fill("an allocation", &blocks, |store| {
             file::fallocate(&**store, &cell, offset, len, mode, &mut InodeState::touch_mtime)
-        })
+        })?;
+        Ok(store.meta.settle()?)
     }
 
     /// Copies within the volume; returns the bytes copied, which are fewer at the source's end. Whole blocks

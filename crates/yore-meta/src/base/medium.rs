@@ -1,5 +1,6 @@
 //! The medium: the device, the identity of the volume on it, and reading blocks that can be verified.
 
+use crate::engine::Strategy;
 use crate::error::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -16,19 +17,19 @@ pub(crate) struct Medium {
     /// The length of the volume. Only an Op that is alone changes it.
     volume_blocks: AtomicU64,
     volume_tag: u32,
-    engine: Engine,
+    strategy: &'static dyn Strategy,
     /// As it was when the volume was opened.
     found: Superblock,
 }
 
 impl Medium {
-    pub(crate) fn new(device: Arc<dyn Device>, found: Superblock, engine: Engine) -> Medium {
+    pub(crate) fn new(device: Arc<dyn Device>, found: Superblock, strategy: &'static dyn Strategy) -> Medium {
         device.use_up_to(found.volume_blocks * BLOCK_SIZE as u64);
         Medium {
             device,
             volume_blocks: AtomicU64::new(found.volume_blocks),
             volume_tag: found.volume_tag(),
-            engine,
+            strategy,
             found,
         }
     }
@@ -41,7 +42,13 @@ impl Medium {
     /// The engine in use.
     #[inline]
     pub(crate) fn engine(&self) -> Engine {
-        self.engine
+        self.strategy.engine()
+    }
+
+    /// What the engine decides.
+    #[inline]
+    pub(crate) fn strategy(&self) -> &'static dyn Strategy {
+        self.strategy
     }
 
     /// What headers of blocks say of the volume.

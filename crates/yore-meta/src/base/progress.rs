@@ -1,6 +1,7 @@
 //! How far the writer of generations is, and waiting for it. Also whether anything may be written at all: a
 //! volume may be read-only, closed, or stopped by an error (R16).
 
+use crate::engine::Due;
 use crate::error::{MetaError, Result};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +16,16 @@ const WRITER_WAKES: Duration = Duration::from_millis(500);
 struct State {
     /// Write all generations up to this one.
     wanted: u64,
+    /// Somebody waits for all generations up to this one.
+    awaited: u64,
+    /// Append to the log what it does not have.
+    record_wanted: bool,
+    /// When the last record was appended.
+    recorded: Option<Instant>,
     /// All generations up to this one are complete.
     completed: u64,
+    /// The last generation of which the superblock is on the medium. Not every engine writes one each time.
+    closed_up_to: u64,
     /// When the running generation got its first change.
     dirty_since: Option<Instant>,
     stop: bool,
@@ -50,6 +59,8 @@ pub(crate) struct Progress {
 pub(crate) enum Task {
     /// Write a generation.
     Write,
+    /// Append a record to the log.
+    Record,
     /// Ask again.
     Wait,
     /// End.
@@ -61,7 +72,13 @@ impl Progress {
     pub(crate) fn new(first: Generation, read_only: bool) -> Progress {
         let before = first.0 - 1;
         Progress {
-            state: Mutex::new(State { completed: before, wanted: before, ..State::default() }),
+            state: Mutex::new(State {
+                completed: before,
+                closed_up_to: before,
+                wanted: before,
+                awaited: before,
+                ..State::default()
+            }),
             moved: Condvar::new(),
             stopped: AtomicBool::new(false),
             read_only,
@@ -123,18 +140,28 @@ impl Progress {
         self.state.lock().dirty_since.get_or_insert_with(Instant::now);
     }
 
-    /// Waits for something to do, for a while.
-    pub(crate) fn await_task(&self, interval: Duration) -> Task {
+    /// Waits for something to do, for a while, and for no longer than `interval`. `due` says what it is time
+    /// for when the oldest change is so old, and no record was appended for so long since then.
+    pub(crate) fn await_task(&self, interval: Duration, due: impl FnOnce(Duration, Duration) -> Due) -> Task {
         let mut s = self.state.lock();
         if s.stop || s.error.is_some() {
             return Task::Stop;
         }
-        let age = s.dirty_since.map(|since| since.elapsed());
-        if s.wanted > s.completed || age.is_some_and(|age| age >= interval) {
+        if s.wanted > s.completed {
             return Task::Write;
         }
-        let wait = age.map_or(interval, |age| interval - age);
-        self.moved.wait_for(&mut s, wait.min(WRITER_WAKES));
+        if std::mem::take(&mut s.record_wanted) {
+            return Task::Record;
+        }
+        let due = s.dirty_since.map_or(Due::Nothing(interval), |since| {
+            let age = since.elapsed();
+            due(age, s.recorded.map_or(age, |at| at.elapsed().min(age)))
+        });
+        match due {
+            Due::Generation => return Task::Write,
+            Due::Record => return Task::Record,
+            Due::Nothing(wait) => self.moved.wait_for(&mut s, wait.min(WRITER_WAKES)),
+        };
         Task::Wait
     }
 
@@ -152,8 +179,30 @@ impl Progress {
     }
 
     /// Whether somebody waits for the generation.
-    pub(crate) fn is_wanted(&self, generation: Generation) -> bool {
-        self.state.lock().wanted >= generation.0
+    pub(crate) fn is_awaited(&self, generation: Generation) -> bool {
+        self.state.lock().awaited >= generation.0
+    }
+
+    /// Has the generation written; waits for nothing.
+    pub(crate) fn want(&self, generation: Generation) {
+        let mut s = self.state.lock();
+        if s.wanted < generation.0 {
+            s.wanted = generation.0;
+            self.moved.notify_all();
+        }
+    }
+
+    /// Has a record appended to the log; waits for nothing.
+    pub(crate) fn want_record(&self) {
+        let mut s = self.state.lock();
+        if !std::mem::replace(&mut s.record_wanted, true) {
+            self.moved.notify_all();
+        }
+    }
+
+    /// The log has all that was changed until now.
+    pub(crate) fn note_recorded(&self) {
+        self.state.lock().recorded = Some(Instant::now());
     }
 
     /// The generation could not be written.
@@ -162,10 +211,14 @@ impl Progress {
         self.stop(error);
     }
 
-    /// The generation is complete. `has_changes` tells whether the running one has something to write.
-    pub(crate) fn complete(&self, generation: Generation, has_changes: impl FnOnce() -> bool) {
+    /// The generation is complete, and `closed` if its superblock is on the medium. `has_changes` tells
+    /// whether the running one has something to write.
+    pub(crate) fn complete(&self, generation: Generation, closed: bool, has_changes: impl FnOnce() -> bool) {
         let mut s = self.state.lock();
         s.completed = generation.0;
+        if closed {
+            s.closed_up_to = generation.0;
+        }
         s.writing = false;
         if s.dirty_since.is_none() && has_changes() {
             s.dirty_since = Some(Instant::now());
@@ -185,20 +238,27 @@ impl Progress {
         // The generation that the caller read may have been frozen since: then nothing is dirty any more, and
         // it is being written.
         let unchanged = !has_changes();
-        !s.writing && unchanged && s.completed + 1 == running.0
+        !s.writing && unchanged && s.closed_up_to + 1 == running.0
     }
 
     /// Has the generation written, and waits until it is complete.
     pub(crate) fn sync(&self, generation: Generation) -> Result<()> {
         let mut s = self.state.lock();
         s.wanted = s.wanted.max(generation.0);
+        s.awaited = s.awaited.max(generation.0);
         self.moved.notify_all();
-        while s.completed < generation.0 {
+        while s.closed_up_to < generation.0 {
             if let Some(e) = s.stopped() {
                 return Err(e);
             }
             if s.closed {
                 return Err(MetaError::Refused("the volume is closed".into()));
+            }
+            if s.completed >= generation.0 && s.wanted <= s.completed {
+                // It was written before anybody waited for it, and not closed: the next one closes it.
+                s.wanted = s.completed + 1;
+                s.awaited = s.wanted;
+                self.moved.notify_all();
             }
             self.moved.wait(&mut s);
         }

@@ -38,7 +38,7 @@
 //! `notes` and `leading` are leaves.
 
 use super::notes::{NotedBytes, NotedFiles, Notes};
-use crate::base::gate::assert_no_op;
+use crate::base::gate::{assert_no_op, GateAlone};
 use crate::blocks::Blocks;
 use crate::error::{MetaError, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -50,6 +50,9 @@ use yore_log::{Log, LogError, Lsn, Position};
 
 /// Blocks in a record beyond which a generation is cheaper, and does not hold up Ops as long.
 const FRAMES_MOST: usize = 2048;
+/// The same for the last record of a generation whose blocks are written in place. Calls ask for a record
+/// before there are as many.
+const LAST_FRAMES_MOST: usize = 2 * FRAMES_MOST;
 /// What part of the log outstanding data may take.
 const OUTSTANDING_SHARE: usize = 4;
 /// Bytes of outstanding data in one record.
@@ -113,10 +116,23 @@ pub(crate) struct Leader {
     writer: IntentWriter,
 }
 
+/// The last record of a generation: its contents are in the leader's memory.
+pub(crate) struct LastRecord {
+    head: IntentHead,
+    /// Whether it names data that was not flushed when it was gathered.
+    pub(crate) names_data: bool,
+}
+
+impl Leader {
+    /// What was gathered is not appended.
+    #[cfg(feature = "mutations")]
+    pub(crate) fn forget(&mut self) {
+        self.writer.begin();
+    }
+}
+
 /// The log as a generation being frozen leaves it.
 pub(crate) struct FrozenLog {
-    /// Where replay starts once the generation is complete.
-    pub(crate) position: Position,
     /// What is outstanding then.
     pub(crate) outstanding: NotedFiles<NotedBytes>,
 }
@@ -182,6 +198,11 @@ impl Intent {
         self.notes.lock().data(file, size, pages, outstanding_most(log))
     }
 
+    /// Whether half of the log holds records that a crash would need.
+    pub(crate) fn presses(&self) -> bool {
+        self.log().is_some_and(|log| log.free_blocks() < log.capacity_blocks() / 2)
+    }
+
     /// Whether so much is outstanding that some of it should be brought home soon.
     pub(crate) fn notes_press(&self) -> bool {
         let Some(log) = self.log() else { return false };
@@ -242,13 +263,54 @@ impl Intent {
 
     /// The running generation is being frozen, with the gate held alone: what it changed is in it.
     pub(crate) fn freeze(&self, blocks: &Blocks) -> Option<FrozenLog> {
-        let log = self.log()?;
+        self.log()?;
         blocks.zones.changes.forget_unlogged();
         // The generation's own flush, which is still to come, covers what was written before this instant.
         self.data_named.store(false, Ordering::SeqCst);
         self.data_written.store(false, Ordering::SeqCst);
         let outstanding = self.notes.lock().freeze();
-        Some(FrozenLog { position: log.position(), outstanding })
+        Some(FrozenLog { outstanding })
+    }
+
+    /// Gathers what the log does not have of the generation that is being frozen, for engines that write
+    /// nothing in place before the log has it. `None` if the log cannot have all of it.
+    pub(crate) fn gather_last(
+        &self,
+        blocks: &Blocks,
+        leader: &mut Leader,
+        gate: &GateAlone<'_>,
+    ) -> Option<LastRecord> {
+        let changes = &blocks.zones.changes;
+        let log = self.log()?;
+        if changes.is_lost() || changes.unlogged_frames() > LAST_FRAMES_MOST {
+            return None;
+        }
+        let names_data = self.data_named.load(Ordering::SeqCst);
+        let head = self.collect_behind(blocks, &mut leader.writer, gate);
+        self.fits(log, &leader.writer).then_some(LastRecord { head, names_data })
+    }
+
+    /// Appends what was gathered of a generation that is frozen now. Returns the number to force before any
+    /// of its blocks is written; `None` if the log does not take it.
+    pub(crate) fn append_last(&self, leader: &mut Leader, last: &LastRecord) -> Result<Option<Lsn>> {
+        let log = self.log().expect("it was gathered for a log");
+        if leader.writer.is_empty() {
+            // All is in records before, each of which was forced by whoever appended it.
+            return Ok(Some(Lsn(log.position().number.0 - 1)));
+        }
+        match log.append(&[leader.writer.end(&last.head)]) {
+            Ok(number) => {
+                self.records.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(number))
+            }
+            Err(LogError::Full { .. } | LogError::TooLong { .. }) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Where the next record goes. While a generation is being written nobody appends.
+    pub(crate) fn position(&self) -> Position {
+        self.log().expect("there is a log").position()
     }
 
     /// Appends what was outstanding when a generation was frozen, behind the place that its superblock will
@@ -333,11 +395,18 @@ impl Intent {
         let Some(log) = self.log() else { return self.sync(blocks) };
         let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
         let Some(_lead) = self.await_turn(arrival) else { return Ok(()) };
+        self.lead_until_served(blocks, log, arrival, true)
+    }
+
+    /// Appends a record, or has a generation written, so that what a caller asked for is durable. If it
+    /// `shares`, a record of another's will do.
+    fn lead_until_served(&self, blocks: &Blocks, log: &Log, arrival: u64, shares: bool) -> Result<()> {
+        let progress = &blocks.base.progress;
         loop {
             let mut leader = self.leader.lock();
             // Dropped before the leader's lock: who gets that next finds everything stopped.
             let _stop = progress.stop_at_panic("writing a record of the intent log");
-            if self.has_served(arrival) {
+            if shares && self.has_served(arrival) {
                 return Ok(());
             }
             progress.check_writable()?;
@@ -356,6 +425,30 @@ impl Intent {
             drop(leader);
             return progress.sync(blocks.base.gate.running());
         }
+    }
+
+    /// Appends what changed and makes it durable, for nobody in particular. Called by the thread that writes
+    /// generations, so none is being written.
+    pub(crate) fn record(&self, blocks: &Blocks) -> Result<()> {
+        let Some(log) = self.log() else { return Ok(()) };
+        let progress = &blocks.base.progress;
+        let mut leader = self.leader.lock();
+        let _stop = progress.stop_at_panic("writing a record of the intent log");
+        progress.check_writable()?;
+        let changes = &blocks.zones.changes;
+        if changes.is_lost() || !self.append(blocks, log, &mut leader)? {
+            progress.want(blocks.base.gate.running());
+        }
+        Ok(())
+    }
+
+    /// All changes made before are durable when this returns, by a record of this caller's own unless another
+    /// has just had them: callers do not share one.
+    pub(crate) fn force_alone(&self, blocks: &Blocks) -> Result<()> {
+        assert_no_op();
+        let Some(log) = self.log() else { return self.sync(blocks) };
+        let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
+        self.lead_until_served(blocks, log, arrival, false)
     }
 
     /// Whether what a caller of [`Intent::force`] asked for is durable.
@@ -387,14 +480,14 @@ impl Intent {
             self.forced.fetch_max(upto, Ordering::SeqCst);
             return Ok(true);
         }
-        if self.data_named.swap(false, Ordering::SeqCst) {
+        let names_data = self.data_named.swap(false, Ordering::SeqCst);
+        #[cfg(feature = "mutations")]
+        let names_data = names_data && !crate::mutation::is(crate::mutation::Mutation::NamedUnflushed);
+        if names_data {
             blocks.base.flush()?;
         }
         self.data_written.store(false, Ordering::SeqCst);
-        // What a generation may have to carry over stays free: as much as may be outstanding then, not as
-        // much as is now.
-        let kept = outstanding_most(log) + RECORD_SPARE;
-        if log.free_bytes() < leader.writer.len() + RECORD_SPARE + kept {
+        if !self.fits(log, &leader.writer) {
             blocks.zones.changes.lose();
             return Ok(false);
         }
@@ -415,16 +508,33 @@ impl Intent {
         log.force(number).map_err(stop)?;
         self.records.fetch_add(1, Ordering::Relaxed);
         self.forced.fetch_max(upto, Ordering::SeqCst);
+        let progress = &blocks.base.progress;
+        progress.note_recorded();
+        if blocks.base.medium.strategy().logs_first() && self.presses() {
+            progress.want(head.generation);
+        }
         Ok(true)
+    }
+
+    /// Whether the log has room for a record, and for what a generation may have to carry over behind it: as
+    /// much as may be outstanding then, not as much as is now.
+    fn fits(&self, log: &Log, record: &IntentWriter) -> bool {
+        log.free_bytes() >= record.len() + RECORD_SPARE + outstanding_most(log) + RECORD_SPARE
     }
 
     /// Gathers what the log does not have, at an instant at which no Op is open.
     fn collect(&self, blocks: &Blocks, writer: &mut IntentWriter) -> IntentHead {
-        let gate = blocks.base.gate.hold();
+        self.collect_behind(blocks, writer, &blocks.base.gate.hold())
+    }
+
+    /// As [`Intent::collect`], in the instant in which somebody holds the gate alone.
+    fn collect_behind(&self, blocks: &Blocks, writer: &mut IntentWriter, gate: &GateAlone<'_>) -> IntentHead {
         writer.begin();
         let frames = blocks.zones.changes.take_unlogged(|zone, exists| writer.zone(zone, exists));
+        // Only who leads appends, so the record gets this number, if it is appended.
+        let number = self.log().map_or(Lsn(0), |log| log.position().number);
         for frame in &frames {
-            frame.log(|chunks, block| writer.block(frame.addr(), chunks, block));
+            frame.log(number, |chunks, block| writer.block(frame.addr(), chunks, block));
         }
         self.notes.lock().log(|count, bytes| writer.notes(count, bytes));
         blocks.head(gate.running())

@@ -1,9 +1,10 @@
 //! Where the log lies on the medium, and what superblocks say of it.
 
+use crate::engine::strategy;
 use crate::error::Result;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::ZONE_BLOCKS;
-use yore_format::{BlockNo, Generation, Superblock, BLOCK_SIZE};
+use yore_format::{BlockNo, Engine, Generation, Superblock, BLOCK_SIZE};
 use yore_log::{LogId, Lsn, Position, Region};
 
 /// Where a superblock says that replay starts.
@@ -35,6 +36,15 @@ pub(crate) fn region_of(superblock: &Superblock) -> Option<(Region, LogId)> {
 /// and at most 32 MiB. A mount replays what a crash leaves in a log of that length within a second.
 pub fn default_log_blocks(blocks: u64) -> u64 {
     (blocks / 128).clamp(64, 8_192)
+}
+
+/// The usual length, in blocks, of the log of a volume of `blocks` blocks under an engine. Where all changes
+/// go through the log it is about a hundredth of the volume, from 4 to 64 MiB, and never more than an eighth.
+pub fn usual_log_blocks(engine: Engine, blocks: u64) -> u64 {
+    match strategy(engine) {
+        Some(strategy) if strategy.logs_first() => (blocks / 100).clamp(1024, 16_384).min(blocks / 8),
+        _ => default_log_blocks(blocks),
+    }
 }
 
 /// Zeroes the log of a new volume, so that later flushes change no metadata of a file that holds the volume.

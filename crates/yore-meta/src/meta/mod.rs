@@ -12,6 +12,7 @@ use crate::base::ledger::Totals;
 use crate::base::left::LeftNotes;
 use crate::base::progress::StopAtPanic;
 use crate::base::Base;
+use crate::engine::Durability;
 use crate::error::{MetaError, Result};
 use crate::log::intent::LogStatus;
 use crate::log::replay::Recovered;
@@ -37,6 +38,7 @@ pub struct Meta {
     writer: Writer,
     /// The device that everybody uses, with the data that the one below gets later.
     late: Arc<Late>,
+    durability: Durability,
     /// What the superblock counts.
     pub totals: Arc<Totals>,
     /// What replay left for the store to do.
@@ -359,6 +361,25 @@ impl Meta {
     /// The error that stopped writing, if one did.
     pub fn force(&self) -> Result<()> {
         self.rooms.log.force(&self.rooms.blocks)
+    }
+
+    /// A call that changed metadata has ended, and holds no lock. Returns when its change is as durable as
+    /// the volume's [`Durability`] says. Without a wait for any other than those of an engine that logs
+    /// first.
+    ///
+    /// # Errors
+    /// The error that stopped writing, if one did.
+    #[inline]
+    pub fn settle(&self) -> Result<()> {
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::Unsettled) {
+            return Ok(());
+        }
+        match self.durability {
+            Durability::Async => Ok(()),
+            Durability::Group => self.rooms.log.force(&self.rooms.blocks),
+            Durability::Sync => self.rooms.log.force_alone(&self.rooms.blocks),
+        }
     }
 
     /// Whether one may wait for a generation: none is written while the volume is being recovered.

@@ -20,6 +20,7 @@ use crate::base::limits::{check_counts, check_mounts};
 use crate::base::medium::Medium;
 use crate::base::Base;
 use crate::blocks::Blocks;
+use crate::engine::{self, Durability, Strategy};
 use crate::error::{MetaError, Result};
 use crate::log::intent::Intent;
 use crate::log::region::{position_of, region_of};
@@ -43,8 +44,10 @@ pub struct MetaOptions {
     pub engine: Option<Engine>,
     /// Bytes of the metadata cache.
     pub cache_bytes: u64,
-    /// The longest time between two generations while there are changes.
+    /// The longest time until a change is on the medium: in a generation, or in the log.
     pub commit_interval: Duration,
+    /// When calls return. Only engines that log changes first have others than [`Durability::Async`].
+    pub durability: Durability,
 }
 
 impl Meta {
@@ -55,25 +58,21 @@ impl Meta {
     /// engine this version does not have; [`MetaError::Corruption`] and [`MetaError::Device`].
     pub fn open(device: Arc<dyn Device>, options: MetaOptions) -> Result<Arc<Meta>> {
         let (found, slot, newest) = read_superblock(&*device)?;
-        let engine = check_openable(&*device, &found, &options)?;
+        let Engines { recorded, strategy } = check_openable(&*device, &found, &options)?;
         if !options.read_only {
             check_mounts(&found, newest)?;
             check_counts(&found)?;
         }
-        let recorded = found.engine;
         let late = Arc::new(Late::new(device));
-        let meta = Arc::new(Meta::assemble(late, &options, engine, found, slot, newest));
+        let meta = Arc::new(Meta::assemble(late, &options, strategy, found, slot, newest));
         let blocks = &meta.rooms.blocks;
         blocks.zones.table.load_roots(&blocks.base)?;
-        // Only this engine has a log. Behind the position in a superblock of another engine there is nothing.
-        let (recovered, end) = match recorded {
-            Engine::Snapshot => Replay(blocks).run()?,
-            _ => (None, None),
-        };
+        // Behind the position in a superblock of an engine that does not log there is nothing.
+        let (recovered, end) = if recorded.logs() { Replay(blocks).run()? } else { (None, None) };
         meta.rooms.log.set_replayed(recovered.as_ref().map_or(0, |recovered| recovered.records));
         if !options.read_only {
-            if recovered.is_some() && engine != recorded {
-                return Err(MetaError::RecoverFirst { recorded });
+            if recovered.is_some() && strategy.engine() != recorded.engine() {
+                return Err(MetaError::RecoverFirst { recorded: recorded.engine() });
             }
             let empty_from = end.as_ref().filter(|_| recovered.is_none()).map(|end| end.position);
             meta.writer.begin_mount(&meta.rooms, newest, recovered.is_none(), empty_from)?;
@@ -114,7 +113,7 @@ impl Meta {
     fn open_log(&self, end: Option<yore_log::End>) -> Result<()> {
         let superblock = self.superblock();
         let log = match region_of(&superblock) {
-            Some((region, id)) if self.engine() == Engine::Snapshot => {
+            Some((region, id)) if self.base().medium.strategy().logs() => {
                 let end = end.unwrap_or_else(|| yore_log::End::at(position_of(&superblock)));
                 Some(yore_log::Log::open(self.device().clone(), region, id, superblock.mount_id, end)?)
             }
@@ -128,17 +127,25 @@ impl Meta {
     fn assemble(
         late: Arc<Late>,
         options: &MetaOptions,
-        engine: Engine,
+        strategy: &'static dyn Strategy,
         found: Superblock,
         slot: u32,
         newest: Generation,
     ) -> Meta {
         let first = Generation(newest.0.saturating_add(2));
         let writer = Writer::new(found.clone(), slot, options.commit_interval);
-        let base = Base::new(Medium::new(late.clone(), found, engine), first, options.read_only);
+        let base = Base::new(Medium::new(late.clone(), found, strategy), first, options.read_only);
         let totals = base.ledger.totals().clone();
         let rooms = Rooms { blocks: Blocks::new(base, options.cache_bytes), log: Intent::default() };
-        Meta { rooms, space: Space::new(), writer, late, totals, recovered: Mutex::default() }
+        Meta {
+            rooms,
+            space: Space::new(),
+            writer,
+            late,
+            durability: options.durability,
+            totals,
+            recovered: Mutex::default(),
+        }
     }
 }
 
@@ -158,7 +165,13 @@ fn read_superblock(device: &dyn Device) -> Result<(Superblock, u32, Generation)>
     Ok(decode_slots(blocks)?)
 }
 
-fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions) -> Result<Engine> {
+/// The engine that the volume was in use under, and the one that it is opened with.
+struct Engines {
+    recorded: &'static dyn Strategy,
+    strategy: &'static dyn Strategy,
+}
+
+fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions) -> Result<Engines> {
     let name = device.describe();
     let need = found.volume_blocks * BLOCK_SIZE as u64;
     if device.size() < need {
@@ -168,26 +181,40 @@ fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions
         )));
     }
     let left_open = matches!(found.state, VolumeState::InUse | VolumeState::MustBeChecked);
-    if found.engine == Engine::None && left_open {
+    let available = |engine: Engine| {
+        let refused = || {
+            let (name, choices) = (engine.name(), engine::AVAILABLE);
+            MetaError::Refused(format!("the engine `{name}` is not available in this version; use {choices}"))
+        };
+        engine::strategy(engine).ok_or_else(refused)
+    };
+    let recorded = available(found.engine)?;
+    if recorded.must_be_checked() && left_open {
         return Err(MetaError::Refused(format!(
-            "{name} was in use under the engine `none`, which promises nothing, and was not unmounted; run `yore check --repair {name}` before mounting it"
+            "{name} was in use under the engine `{}`, which promises nothing, and was not unmounted; run `yore check --repair {name}` before mounting it",
+            found.engine.name()
         )));
     }
-    let engine = options.engine.unwrap_or(found.engine);
-    for e in [found.engine, engine] {
-        if !matches!(e, Engine::None | Engine::Snapshot) {
-            return Err(MetaError::Refused(format!(
-                "the engine `{}` is not available in this version; use `snapshot` or `none`",
-                e.name()
-            )));
-        }
+    let strategy = options.engine.map_or(Ok(recorded), available)?;
+    if options.durability != Durability::Async && !strategy.logs_first() {
+        return Err(MetaError::Refused(format!(
+            "durability={} is for the engine `journal`, and {name} would be opened with `{}`; add engine=journal, or leave it out",
+            options.durability.name(),
+            strategy.engine().name()
+        )));
+    }
+    if strategy.logs_first() && found.log_blocks == 0 {
+        return Err(MetaError::Refused(format!(
+            "{name} has no log, which the engine `{}` needs; open it with another, or make it anew with a log (`yore mkfs --engine journal`)",
+            strategy.engine().name()
+        )));
     }
     if !options.read_only && device.read_only() {
         return Err(MetaError::Refused(format!(
             "{name} can only be read; mount it with `-o ro`, or make it writable"
         )));
     }
-    Ok(engine)
+    Ok(Engines { recorded, strategy })
 }
 
 /// Whether `device` holds a volume: a superblock of ours, whole or not, in either slot.

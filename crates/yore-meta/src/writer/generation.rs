@@ -3,12 +3,17 @@
 use super::gather::Gather;
 use crate::base::freed::Runs;
 use crate::base::medium::now_seconds;
+use crate::engine::{Pass, Place, Plan};
 use crate::error::Result;
 use crate::log::intent::{FrozenLog, Leader};
 use crate::log::region::set_position;
+#[cfg(feature = "mutations")]
+use crate::mutation::{is, Mutation};
 use crate::rooms::Rooms;
 use crate::zones::slots::Slots;
-use crate::zones::zone::{Copies, Frame, FrozenZone};
+use crate::zones::zone::{Copies, Frame, FrozenZone, Zone};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use yore_device::AlignedBuf;
 use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
@@ -24,24 +29,67 @@ pub(super) struct Frozen {
     pub(super) freed: Runs,
     /// Where replay starts after it.
     pub(super) log: Option<Position>,
+    /// How it is written.
+    pub(super) plan: Plan,
+    /// What must be forced in the log before any of its blocks is written, and whether the device is flushed
+    /// before that, for data that the log names.
+    logged: Option<(Lsn, bool)>,
     /// What must be forced in the log before its superblock is written.
     outstanding: Option<Lsn>,
 }
 
-/// Freezes the running generation. Returns it, and whether what the log has outstanding was appended to it.
+/// Zones that a generation has changed and that no header says so of. Only engines that do not close each
+/// generation have any.
+#[derive(Default)]
+pub(super) struct Unclosed(BTreeMap<ZoneNo, Arc<Zone>>);
+
+impl Unclosed {
+    /// Keeps what a generation that does not close has changed in mind, and adds it to one that closes. With
+    /// the gate held alone.
+    fn freeze(&mut self, closes: bool, zones: &mut Vec<FrozenZone>) {
+        if !closes {
+            self.0.extend(zones.iter().map(|z| (z.zone.no, z.zone.clone())));
+            return;
+        }
+        for z in zones.iter() {
+            self.0.remove(&z.zone.no);
+        }
+        zones.extend(std::mem::take(&mut self.0).into_values().map(|zone| zone.freeze()));
+    }
+}
+
+/// Freezes the running generation. Returns it, and whether what the log must have of it, and what it has
+/// outstanding, was appended to it.
 pub(super) fn freeze(
     rooms: &Rooms,
     last: &Superblock,
     state: VolumeState,
     leader: &mut Leader,
+    unclosed: &mut Unclosed,
 ) -> (Frozen, Result<()>) {
     let blocks = &rooms.blocks;
     let (base, changes) = (&blocks.base, &blocks.zones.changes);
+    let strategy = base.medium.strategy();
     let mut gate = base.gate.hold();
     let generation = gate.running();
     base.progress.begin_writing();
+    // Records count if the last superblock says that they are of this generation. After a mount that has
+    // replayed some, it says that they are of an earlier one.
+    let follows = last.log_generation == generation;
+    let last_record = match strategy.logs_first() && follows {
+        true => rooms.log.gather_last(blocks, leader, &gate),
+        false => None,
+    };
+    let is_wanted = state == VolumeState::Clean || base.progress.is_awaited(generation);
+    let mut pass = Pass { is_logged: last_record.is_some(), is_wanted };
+    let mut plan = strategy.plan(pass);
+    #[cfg(feature = "mutations")]
+    if is(Mutation::UnloggedInPlace) && strategy.logs_first() && follows {
+        plan.blocks = Place::Same;
+    }
     gate.advance();
     let mut zones = changes.freeze();
+    unclosed.freeze(plan.closes, &mut zones);
     let freed = base.freed.take();
     let captured: usize = zones.iter().map(|z| z.dirty.len()).sum();
     let log = rooms.log.freeze(blocks);
@@ -57,27 +105,42 @@ pub(super) fn freeze(
         ..last.clone()
     };
     base.ledger.freeze(&mut superblock);
-    if let Some(FrozenLog { position, .. }) = &log {
-        #[cfg(feature = "mutations")]
-        let position = match crate::mutation::is(crate::mutation::Mutation::StalePosition) {
-            true => &crate::log::region::position_of(last),
-            false => position,
-        };
-        set_position(&mut superblock, *position, head.generation);
-    }
     changes.hand_over(captured);
     drop(gate);
     zones.sort_by_key(|z| z.zone.start);
-    let mut frozen = Frozen { generation, zones, superblock, freed, log: None, outstanding: None };
     let mut appended = Ok(());
-    if let Some(FrozenLog { position, outstanding }) = log {
+    let mut logged = None;
+    if let Some(last_record) = last_record {
+        #[cfg(feature = "mutations")]
+        if is(Mutation::LastRecordDropped) {
+            leader.forget();
+        }
+        match rooms.log.append_last(leader, &last_record) {
+            Ok(Some(number)) => logged = Some((number, last_record.names_data)),
+            Ok(None) => {
+                pass.is_logged = false;
+                plan = strategy.plan(pass);
+            }
+            Err(e) => appended = Err(e),
+        }
+    }
+    let mut frozen =
+        Frozen { generation, zones, superblock, freed, log: None, plan, logged, outstanding: None };
+    if let Some(FrozenLog { outstanding }) = log {
+        let position = rooms.log.position();
+        #[cfg(feature = "mutations")]
+        let position = match crate::mutation::is(crate::mutation::Mutation::StalePosition) {
+            true => crate::log::region::position_of(last),
+            false => position,
+        };
+        set_position(&mut frozen.superblock, position, head.generation);
         frozen.log = Some(position);
         #[cfg(feature = "mutations")]
         let outstanding = match crate::mutation::is(crate::mutation::Mutation::OutstandingForgotten) {
             true => Default::default(),
             false => outstanding,
         };
-        if !outstanding.is_empty() {
+        if !outstanding.is_empty() && appended.is_ok() {
             match rooms.log.append_outstanding(leader, &outstanding, &head) {
                 Ok(last) => frozen.outstanding = last,
                 Err(e) => appended = Err(e),
@@ -88,17 +151,36 @@ pub(super) fn freeze(
 }
 
 /// Writes a frozen generation, its superblock last, into `slot`.
-pub(super) fn write(rooms: &Rooms, frozen: &mut Frozen, slot: u32, durable: bool) -> Result<()> {
+pub(super) fn write(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
     let medium = &rooms.blocks.base.medium;
+    let plan = frozen.plan;
+    if let Some((number, names_data)) = frozen.logged {
+        // The write-ahead rule: nothing is overwritten before the log has durably what comes there. And what
+        // the log names comes before the log (R4).
+        #[cfg(feature = "mutations")]
+        let names_data = names_data && !is(Mutation::NamedUnflushed);
+        if names_data {
+            medium.device().flush()?;
+        }
+        #[cfg(feature = "mutations")]
+        let number = if is(Mutation::BlocksBeforeLog) { Lsn(0) } else { number };
+        rooms.log.force_up_to(Some(number))?;
+    }
+    let forced = frozen.logged.map(|(number, _)| number);
+    #[cfg(feature = "mutations")]
+    let forced = forced.filter(|_| !is(Mutation::LastRecordDropped));
     // Of each zone the dirty blocks and the header; at most as many table blocks, and the root zones'
     // headers.
     let blocks = frozen.zones.iter().map(|zone| zone.dirty.len() + 2).sum::<usize>() + 1;
     let mut gather = Gather::new(medium, blocks);
     let mut entries: Vec<(ZoneNo, ZoneTableEntry)> = Vec::with_capacity(frozen.zones.len());
     for zone in &frozen.zones {
-        entries.push((zone.zone.no, write_zone(rooms, &mut gather, zone, frozen.generation)?));
+        entries.push((zone.zone.no, write_zone(rooms, &mut gather, zone, frozen.generation, plan, forced)?));
     }
-    let table = rooms.blocks.zones.table.update(medium, &entries, frozen.generation)?;
+    if !plan.closes {
+        return gather.submit();
+    }
+    let table = rooms.blocks.zones.table.update(medium, &entries, frozen.generation, plan.maps)?;
     for (at, block) in &table.blocks {
         gather.push_sealed(*at, block)?;
     }
@@ -106,30 +188,79 @@ pub(super) fn write(rooms: &Rooms, frozen: &mut Frozen, slot: u32, durable: bool
     frozen.superblock.written_seconds = now_seconds();
     gather.submit()?;
     rooms.log.force_up_to(frozen.outstanding)?;
-    if durable {
+    if plan.flushes {
         medium.device().flush()?;
     }
     let mut bytes = AlignedBuf::zeroed(1);
     bytes.copy_from_slice(&frozen.superblock.encode(slot)[..]);
     medium.device().write_at(SUPERBLOCKS[slot as usize].0 * BLOCK_SIZE as u64, &bytes)?;
-    if durable {
+    if plan.flushes {
         medium.device().flush()?;
     }
     Ok(())
 }
 
-/// Writes the blocks of one zone and its header; returns its entry for the table.
+/// Writes the blocks of one zone and, in a generation that closes, its header; returns its entry for the
+/// table.
 fn write_zone(
     rooms: &Rooms,
     gather: &mut Gather<'_>,
     z: &FrozenZone,
     generation: Generation,
+    plan: Plan,
+    logged: Option<Lsn>,
 ) -> Result<ZoneTableEntry> {
     if z.removed {
         return Ok(ZoneTableEntry::ABSENT);
     }
+    let copies = write_blocks(gather, z, generation, plan.blocks, logged)?;
+    if !plan.closes {
+        // Memory knows where the blocks are; the header says it when one is written.
+        z.zone.set_copies(copies);
+        return Ok(ZoneTableEntry::ABSENT);
+    }
     let medium = &rooms.blocks.base.medium;
-    let in_place = medium.engine().in_place();
+    let header = ZoneHeader {
+        uuid: medium.uuid(),
+        volume_blocks: medium.geometry().blocks,
+        start: z.zone.start,
+        zone: z.zone.no,
+        group: z.zone.group,
+        generation,
+        exists: z.exists,
+        inode_free: z.inode_free.clone(),
+        extras: z.extras,
+        tables: *z.tables,
+        map: copies.map,
+        checks: copies.checks,
+    };
+    let header_slot = if plan.maps == Place::Same { copies.header_slot } else { 1 - copies.header_slot };
+    let (block, crc) = header.encode(generation);
+    let header_block = BlockNo(z.zone.start.0 + HEADER_SLOTS[usize::from(header_slot)]);
+    gather.push_sealed(header_block, &block)?;
+    let ZoneHeader { map, checks, .. } = header;
+    z.zone.set_copies(Copies { map, checks, header_slot });
+    Ok(ZoneTableEntry {
+        start: z.zone.start.0.into(),
+        generation: generation.0.into(),
+        crc: crc.into(),
+        header_slot,
+        present: 1,
+        free_blocks: (z.free_blocks as u16).into(),
+        free_indexes: (z.free_indexes as u16).into(),
+        free_inodes: (z.free_inodes as u16).into(),
+    })
+}
+
+/// Writes the blocks of one zone; returns where its blocks are then.
+fn write_blocks(
+    gather: &mut Gather<'_>,
+    z: &FrozenZone,
+    generation: Generation,
+    place: Place,
+    logged: Option<Lsn>,
+) -> Result<Copies> {
+    let in_place = place == Place::Same;
     let mut copies = z.zone.copies();
     // Slots that the last complete generation uses must not be touched.
     let used = Slots::of(&copies.map[..]);
@@ -148,7 +279,7 @@ fn write_zone(
     };
     let mut slots = used.free_for(z.dirty.iter().filter(takes_slot).count()).into_iter();
     for frame in &z.dirty {
-        let Some(block) = frame.capture(generation) else { continue };
+        let Some((block, records)) = frame.capture(generation) else { continue };
         let index = usize::from(frame.addr().index());
         if !z.has(index) {
             continue; // Freed in this generation after it was changed in it.
@@ -156,37 +287,12 @@ fn write_zone(
         if !in_place || copies.map[index] == 0 {
             copies.map[index] = slots.next().expect("a slot for each block");
         }
+        if let Some(forced) = logged {
+            let is_logged = records.is_some_and(|logged| logged.last <= forced);
+            assert!(is_logged, "block {} would be written before the log has it", frame.addr());
+        }
         let at = BlockNo(z.zone.start.0 + u64::from(copies.map[index]));
         copies.checks[index] = gather.push(at, &block, generation)?;
     }
-    let header = ZoneHeader {
-        uuid: medium.uuid(),
-        volume_blocks: medium.geometry().blocks,
-        start: z.zone.start,
-        zone: z.zone.no,
-        group: z.zone.group,
-        generation,
-        exists: z.exists,
-        inode_free: z.inode_free.clone(),
-        extras: z.extras,
-        tables: *z.tables,
-        map: copies.map,
-        checks: copies.checks,
-    };
-    let header_slot = if in_place { copies.header_slot } else { 1 - copies.header_slot };
-    let (block, crc) = header.encode(generation);
-    let header_block = BlockNo(z.zone.start.0 + HEADER_SLOTS[usize::from(header_slot)]);
-    gather.push_sealed(header_block, &block)?;
-    let ZoneHeader { map, checks, .. } = header;
-    z.zone.set_copies(Copies { map, checks, header_slot });
-    Ok(ZoneTableEntry {
-        start: z.zone.start.0.into(),
-        generation: generation.0.into(),
-        crc: crc.into(),
-        header_slot,
-        present: 1,
-        free_blocks: (z.free_blocks as u16).into(),
-        free_indexes: (z.free_indexes as u16).into(),
-        free_inodes: (z.free_inodes as u16).into(),
-    })
+    Ok(copies)
 }

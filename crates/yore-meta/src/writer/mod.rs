@@ -31,9 +31,10 @@
 //! checksums of the blocks in its slots, computed once when the writer seals them into the batch, and the
 //! table names the header itself by checksum.
 //!
-//! **`none`** uses the same writer without these two properties: it overwrites blocks and headers where they
-//! are, and flushes nothing but on request. A crash leaves any mixture; the volume must be checked before it
-//! is used again.
+//! **Other engines** use the same writer and decide otherwise where a [`Plan`](crate::engine::Plan) says so:
+//! where blocks go, whether the log has them first, whether the generation *closes* (headers, table and
+//! superblock are written, too), and whether the device is flushed. `engine/journal.rs` has the argument of
+//! `journal`; `none` has none.
 //!
 //! After an error the writer writes nothing more; the frames of the failed generation stay in memory for
 //! readers (R16). A panic, which is a bug, has the same effect: whoever waits for the generation gets an
@@ -44,24 +45,26 @@ mod generation;
 
 use crate::base::medium::now_seconds;
 use crate::base::progress::Task;
+use crate::engine::Backlog;
 use crate::error::{MetaError, Result};
 use crate::log::region::{position_of, set_position};
 use crate::rooms::Rooms;
 use crate::zones::zone::FrozenZone;
-use generation::{freeze, write, Frozen};
+use generation::{freeze, write, Frozen, Unclosed};
 use parking_lot::{Mutex, MutexGuard};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Weak;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use yore_format::layout::SUPERBLOCKS;
-use yore_format::{Engine, Generation, Superblock, VolumeState, BLOCK_SIZE};
+use yore_format::{Generation, Superblock, VolumeState, BLOCK_SIZE};
 use yore_log::Position;
 
 /// The writer of an open volume.
 pub(crate) struct Writer {
     /// The superblock last written, and its slot. Held for the length of a commit.
     superblock: Mutex<(Superblock, u32)>,
+    unclosed: Mutex<Unclosed>,
     /// The frames of a generation that could not be written: kept in memory, so that reads go on (R16).
     unwritten: Mutex<Vec<FrozenZone>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -90,6 +93,7 @@ impl Writer {
     pub(crate) fn new(found: Superblock, slot: u32, interval: Duration) -> Writer {
         Writer {
             superblock: Mutex::new((found, slot)),
+            unclosed: Mutex::default(),
             unwritten: Mutex::default(),
             thread: Mutex::default(),
             interval,
@@ -161,7 +165,7 @@ impl Writer {
         superblock.engine = medium.engine();
         superblock.written_seconds = now_seconds();
         // An in-place engine must be known from either slot before it overwrites anything.
-        let writes = if changes_engine && medium.engine().in_place() { 2 } else { 1 };
+        let writes = if changes_engine && medium.strategy().in_place() { 2 } else { 1 };
         for _ in 0..writes {
             *slot = 1 - *slot;
             let at = SUPERBLOCKS[*slot as usize].0 * BLOCK_SIZE as u64;
@@ -177,15 +181,12 @@ impl Writer {
         let _stop = base.progress.stop_at_panic("writing a generation");
         let mut held = self.superblock.lock();
         let (mut leader, served) = rooms.log.lead();
-        let (mut frozen, appended) = freeze(rooms, &held.0, state, &mut leader);
+        let (mut frozen, appended) = freeze(rooms, &held.0, state, &mut leader, &mut self.unclosed.lock());
         drop(leader);
-        let durable = base.medium.engine() == Engine::Snapshot
-            || base.progress.is_wanted(frozen.generation)
-            || state == VolumeState::Clean;
         let slot = 1 - held.1;
         #[cfg(feature = "mutations")]
         wrong_before_writing(rooms, &mut frozen)?;
-        let write = || appended.and_then(|()| write(rooms, &mut frozen, slot, durable));
+        let write = || appended.and_then(|()| write(rooms, &mut frozen, slot));
         let result = catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| {
             // Maps name slots that were not written: what belongs there stays in memory.
             self.unwritten.lock().append(&mut frozen.zones);
@@ -193,7 +194,9 @@ impl Writer {
         });
         match result {
             Ok(()) => {
-                *held = (frozen.superblock.clone(), slot);
+                if frozen.plan.closes {
+                    *held = (frozen.superblock.clone(), slot);
+                }
                 drop(held);
                 complete(rooms, &frozen, served)
             }
@@ -211,9 +214,21 @@ fn run(of: &Weak<impl Written>) {
     loop {
         let Some(of) = of.upgrade() else { return };
         let (writer, rooms) = (of.writer(), of.rooms());
-        match rooms.blocks.base.progress.await_task(writer.interval) {
+        let base = &rooms.blocks.base;
+        let due = |age, since_record| {
+            let unlogged = rooms.blocks.zones.changes.unlogged_frames() > 0;
+            base.medium.strategy().due(Backlog {
+                age,
+                unlogged_age: unlogged.then_some(since_record),
+                interval: writer.interval,
+                log_presses: rooms.log.presses(),
+            })
+        };
+        match base.progress.await_task(writer.interval, due) {
             Task::Stop => return,
             Task::Wait => {}
+            // As below.
+            Task::Record => drop(rooms.log.record(&rooms.blocks)),
             Task::Write => {
                 // An error is kept in the progress and reported to whoever waits.
                 let _ = writer.commit(rooms, VolumeState::InUse);
@@ -246,12 +261,12 @@ fn complete(rooms: &Rooms, frozen: &Frozen, served: u64) -> Result<()> {
     let (blocks, base) = (&rooms.blocks, &rooms.blocks.base);
     // Before anybody is told: who finds no generation being written may append at once.
     let released = rooms.log.complete(frozen.log, served);
-    for zone in frozen.zones.iter().filter(|z| z.removed) {
+    for zone in frozen.zones.iter().filter(|z| z.removed && frozen.plan.closes) {
         blocks.zones.forget(zone.zone.no);
     }
     if !frozen.freed.is_empty() {
         base.freed.reclaim(&frozen.freed);
     }
-    base.progress.complete(frozen.generation, || blocks.has_changes());
+    base.progress.complete(frozen.generation, frozen.plan.closes, || blocks.has_changes());
     released
 }

@@ -5,6 +5,7 @@ use super::header::read_header;
 use super::slots::Slots;
 use crate::base::medium::Medium;
 use crate::base::Base;
+use crate::engine::Place;
 use crate::error::Result;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -160,12 +161,13 @@ impl Table {
     }
 
     /// Enters what the writer says of zones; returns the table blocks that changed and the headers of their
-    /// root zones, which are current from now on.
+    /// root zones, and where they go by `place`. They are current from now on.
     pub(crate) fn update(
         &self,
         medium: &Medium,
         entries: &[(ZoneNo, ZoneTableEntry)],
         generation: Generation,
+        place: Place,
     ) -> Result<TableWrite> {
         let mut changed: BTreeMap<u32, Vec<(usize, ZoneTableEntry)>> = BTreeMap::new();
         for (no, entry) in entries {
@@ -184,7 +186,7 @@ impl Table {
             let root = roots[r as usize].as_mut().expect("an Op that makes a zone sees to its root zone");
             let used = root_used.entry(r).or_insert_with(|| Slots::of(&root.map[..]));
             let at = usize::from(index);
-            if !medium.engine().in_place() || root.map[at] == 0 {
+            if place == Place::Aside || root.map[at] == 0 {
                 root.map[at] = used.take_first();
             }
             root.checks[at] = seal(&mut block, generation);
@@ -194,7 +196,7 @@ impl Table {
         }
         for r in headers {
             let root = roots[r as usize].as_mut().expect("written above");
-            ready.push(root.next_header(medium, r, generation));
+            ready.push(root.next_header(medium, r, generation, place));
         }
         let current = roots.iter().map(|r| r.as_ref().and_then(|r| r.current)).collect();
         Ok(TableWrite { blocks: ready, roots: current })
@@ -214,7 +216,13 @@ impl Table {
 
 impl Root {
     /// Makes the next header current; returns it and its place.
-    fn next_header(&mut self, medium: &Medium, r: u32, generation: Generation) -> (BlockNo, Box<Block>) {
+    fn next_header(
+        &mut self,
+        medium: &Medium,
+        r: u32,
+        generation: Generation,
+        place: Place,
+    ) -> (BlockNo, Box<Block>) {
         let no = ZoneNo::root(r);
         let geometry = medium.geometry();
         let group = geometry.group_of(self.start);
@@ -223,7 +231,7 @@ impl Root {
         header.map = self.map.clone();
         header.checks = self.checks.clone();
         let header_slot = match self.current {
-            Some(current) if medium.engine().in_place() => current.header_slot,
+            Some(current) if place == Place::Same => current.header_slot,
             Some(current) => 1 - current.header_slot,
             None => 0,
         };

@@ -346,7 +346,8 @@ impl Zone {
         self.state.lock().copies = copies;
     }
 
-    fn freeze(self: &Arc<Self>) -> FrozenZone {
+    /// What the generation being frozen has of the zone. With the gate held alone.
+    pub(crate) fn freeze(self: &Arc<Self>) -> FrozenZone {
         let mut s = self.state.lock();
         s.dirty_generation = 0;
         // The log's part in this generation is over: frames forget what is unlogged with their next change.

@@ -1,0 +1,158 @@
+//! A volume changes its engine at any mount, also behind a crash; and what an engine cannot do it says.
+
+use std::sync::Arc;
+use std::time::Duration;
+use yore_check::{check, CheckOptions};
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{Caller, Durability, Engine, Error, FileKind, MkfsOptions, MountOptions, View, WriteMode};
+
+const ENGINES: [Engine; 3] = [Engine::Snapshot, Engine::Journal, Engine::None];
+
+fn options(engine: Engine) -> MountOptions {
+    MountOptions {
+        engine: Some(engine),
+        commit_interval: Duration::from_secs(3600),
+        access_times: false,
+        ..MountOptions::default()
+    }
+}
+
+fn volume(engine: Engine) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let shared: Arc<dyn Device> = device.clone();
+    View::mkfs(&shared, &MkfsOptions { engine, ..MkfsOptions::default() }).unwrap();
+    device
+}
+
+fn create(view: &View, name: &str) {
+    let caller = Caller::superuser();
+    let node = view.create(&caller, view.root(), name.as_bytes(), FileKind::Regular, 0o644, 0).unwrap();
+    view.write(
+        node.attr().inode,
+        0,
+        &name.as_bytes().repeat(5000),
+        WriteMode { append: false, kill_set_id: false },
+    )
+    .unwrap();
+}
+
+fn has(view: &View, name: &str) {
+    let node = view.lookup(view.root(), name.as_bytes()).unwrap();
+    let mut found = vec![0; 5000 * name.len()];
+    assert_eq!(view.read(node.attr().inode, 0, &mut found).unwrap(), found.len(), "{name}");
+    assert!(found == name.as_bytes().repeat(5000), "{name}");
+}
+
+fn must_be_clean(device: &MemoryDevice, when: &str) {
+    let report = check(device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{when}: {report}");
+}
+
+/// From each engine to each other one, at clean mounts: what was written stays, and the volume is clean.
+#[test]
+fn a_volume_changes_its_engine_at_any_clean_mount() {
+    let device = volume(Engine::Snapshot);
+    let mut names: Vec<String> = Vec::new();
+    for (n, engine) in ENGINES.into_iter().flat_map(|a| ENGINES.map(|b| [a, b])).flatten().enumerate() {
+        let view = View::open(device.clone(), &options(engine)).unwrap();
+        assert_eq!(view.info().engine, engine);
+        names.iter().for_each(|name| has(&view, name));
+        names.push(format!("file-{n}"));
+        create(&view, &names[names.len() - 1]);
+        if n % 3 == 2 {
+            view.unlink(view.root(), names.remove(n / 3).as_bytes()).unwrap();
+        }
+        view.close().unwrap();
+        must_be_clean(&device, &format!("after {n}, {}", engine.name()));
+    }
+}
+
+/// A crash under an engine that logs, with records to replay: any engine opens the volume and finds what was
+/// fsynced; the recorded one replays first.
+#[test]
+fn a_volume_changes_its_engine_behind_a_crash() {
+    for (crashed, next) in
+        [Engine::Snapshot, Engine::Journal].into_iter().flat_map(|a| ENGINES.map(|b| (a, b)))
+    {
+        let device = volume(crashed);
+        let view = View::open(device.clone(), &options(crashed)).unwrap();
+        create(&view, "old");
+        view.sync().unwrap();
+        create(&view, "logged");
+        let node = view.lookup(view.root(), b"logged").unwrap();
+        view.fsync(node.attr().inode, false).unwrap();
+        let left = Arc::new(device.snapshot());
+        must_be_clean(&left, "as the crash left it");
+        let view = View::open(left.clone(), &options(next)).unwrap();
+        assert_eq!(view.info().engine, next);
+        has(&view, "old");
+        has(&view, "logged");
+        view.close().unwrap();
+        must_be_clean(&left, &format!("from {} to {}", crashed.name(), next.name()));
+    }
+}
+
+/// Under `none` a generation that nobody asked for leaves headers, table and superblock as they are; a sync
+/// brings them up to date, also if nothing has changed since that generation.
+#[test]
+fn none_writes_no_superblock_unless_somebody_asks() {
+    let device = volume(Engine::None);
+    let soon = MountOptions { commit_interval: Duration::from_millis(10), ..options(Engine::None) };
+    let view = View::open(device.clone(), &soon).unwrap();
+    let slots = |device: &MemoryDevice| device.to_bytes()[..2 * 4096].to_vec();
+    let before = slots(&device);
+    let generation = view.info().generation;
+    create(&view, "a");
+    while view.info().generation < generation + 2 {
+        std::thread::yield_now();
+    }
+    assert!(slots(&device) == before, "a superblock was written in the background");
+    view.sync().unwrap();
+    assert!(slots(&device) != before, "a sync writes the superblock");
+    let left = Arc::new(device.snapshot());
+    yore_check::mark_checked(&*left).expect("all was synced");
+    has(&View::open(left, &options(Engine::None)).unwrap(), "a");
+    view.close().unwrap();
+    must_be_clean(&device, "after the unmount");
+}
+
+/// What is asked of an engine that it cannot do is refused, with what to do instead.
+#[test]
+fn what_an_engine_cannot_do_is_refused() {
+    let refused =
+        |device: &Arc<MemoryDevice>, options: &MountOptions| match View::open(device.clone(), options) {
+            Err(Error::Refused(message)) => message,
+            Err(e) => panic!("{e}"),
+            Ok(_) => panic!("it was opened"),
+        };
+    let device = volume(Engine::Snapshot);
+    for engine in [Engine::Sync, Engine::SoftUpdates] {
+        let message = refused(&device, &options(engine));
+        assert!(message.contains("`snapshot`, `journal` or `none`"), "{message}");
+    }
+    let group = MountOptions { durability: Durability::Group, ..options(Engine::Snapshot) };
+    assert!(refused(&device, &group).contains("engine=journal"));
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let shared: Arc<dyn Device> = device.clone();
+    View::mkfs(&shared, &MkfsOptions { log_size: Some(0), ..MkfsOptions::default() }).unwrap();
+    assert!(refused(&device, &options(Engine::Journal)).contains("has no log"));
+}
+
+/// Under `durability=sync` and `group` a call that changes names returns when that is durable: a crash right
+/// behind it shows the name.
+#[test]
+fn what_a_call_has_changed_is_durable_when_it_returns() {
+    for durability in [Durability::Sync, Durability::Group] {
+        let device = volume(Engine::Journal);
+        let view =
+            View::open(device.clone(), &MountOptions { durability, ..options(Engine::Journal) }).unwrap();
+        for n in 0..300 {
+            let name = format!("d{n}");
+            view.mkdir(&Caller::superuser(), view.root(), name.as_bytes(), 0o755).unwrap();
+            if n % 50 == 0 {
+                let left = View::open(Arc::new(device.snapshot()), &options(Engine::Journal)).unwrap();
+                left.lookup(left.root(), name.as_bytes()).unwrap();
+            }
+        }
+    }
+}
