@@ -108,7 +108,7 @@ impl StalledSync {
         gate.set(State::Armed(std::thread::current().id(), first));
         let (its_device, its_view) = (device.clone(), view.clone());
         let sync = move || {
-            let result = its_view.sync();
+            let result = its_view.checkpoint();
             // It may have had nothing to write.
             its_device.hook.set(State::Open);
             result

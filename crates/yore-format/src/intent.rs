@@ -43,7 +43,7 @@ struct RawIntentHead {
     next_incarnation: U32,
     zone_number_limit: U32,
     orphan_level: u8,
-    reserved: u8,
+    continues: u8,
     incarnation_rounds: U16,
     zones: U32,
     blocks: U32,
@@ -99,6 +99,9 @@ pub struct IntentHead {
     pub next_incarnation: u64,
     /// Above every zone number ever used.
     pub zone_number_limit: u32,
+    /// All that the generation before `generation` changed is in records before this one. So the record counts
+    /// also if the superblock of that generation never arrived.
+    pub continues: bool,
 }
 
 /// What a record says of a zone.
@@ -263,7 +266,7 @@ impl IntentWriter {
             next_incarnation,
             zone_number_limit: head.zone_number_limit.into(),
             orphan_level: head.orphan_level,
-            reserved: 0,
+            continues: head.continues.into(),
             incarnation_rounds,
             zones: self.zones.into(),
             blocks: self.blocks.into(),
@@ -359,8 +362,8 @@ impl<'a> Intent<'a> {
         if raw.magic != MAGIC {
             return bad("magic", format!("{MAGIC:02x?}"), format!("{:02x?}", raw.magic));
         }
-        if raw.reserved != 0 {
-            return bad("reserved bytes", "zero", "something else");
+        if raw.continues > 1 {
+            return bad("continues", "0 or 1", raw.continues);
         }
         let orphan_root = MetaAddr(raw.orphan_root.get());
         if !orphan_root.is_plausible() || orphan_root.zone().is_root() {
@@ -376,6 +379,7 @@ impl<'a> Intent<'a> {
             next_number: EventNo(raw.next_number.get()),
             next_incarnation: rounds_and_next(raw.incarnation_rounds, raw.next_incarnation),
             zone_number_limit: raw.zone_number_limit.get(),
+            continues: raw.continues == 1,
         };
         let zones = (0..raw.zones.get()).map(|_| decode_zone(&mut rest)).collect::<Result<_, _>>()?;
         let blocks = (0..raw.blocks.get()).map(|_| decode_block(&mut rest)).collect::<Result<_, _>>()?;
@@ -449,7 +453,7 @@ fn decode_note<'a>(rest: &mut &'a [u8]) -> Result<IntentNote<'a>, Box<Corruption
 /// The layouts of a record's structures.
 pub(crate) fn layouts() -> [crate::StructLayout; 4] {
     [
-        crate::tables::layout!("Intent record", RawIntentHead: magic, generation, orphan_root, free_blocks, inodes, metadata_blocks, next_number, next_incarnation, zone_number_limit, orphan_level, reserved, incarnation_rounds, zones, blocks, notes),
+        crate::tables::layout!("Intent record", RawIntentHead: magic, generation, orphan_root, free_blocks, inodes, metadata_blocks, next_number, next_incarnation, zone_number_limit, orphan_level, continues, incarnation_rounds, zones, blocks, notes),
         crate::tables::layout!("Intent zone", RawIntentZone: zone, reserved, exists),
         crate::tables::layout!("Intent block", RawIntentBlock: addr, chunks, body_crc, reserved),
         crate::tables::layout!("Intent note", RawIntentNote: kind, incarnation, inode, size, page, length),
@@ -472,6 +476,7 @@ mod tests {
             next_number: EventNo(1),
             next_incarnation: 3,
             zone_number_limit: 1,
+            continues: true,
         }
     }
 

@@ -50,9 +50,13 @@ struct FrameState {
     unlogged: u64,
     /// The records of the log with changes that are in no copy on the medium.
     logged: Option<Logged>,
-    frozen: Option<Arc<Block>>,
+    /// The bytes of a frozen generation, with its records.
+    frozen: Option<Captured>,
     dead: bool,
 }
+
+/// The bytes that a generation has of a block, and the records that have its changes.
+pub(crate) type Captured = (Arc<Block>, Option<Logged>);
 
 /// The first and the last record of the log that has changes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +124,7 @@ impl<H> Frame<H> {
         if first {
             if s.dirty != 0 {
                 assert!(s.dirty < generation.0 && s.frozen.is_none(), "two frozen generations");
-                s.frozen = Some(s.block.clone());
+                s.frozen = Some((s.block.clone(), s.logged.take()));
             }
             s.dirty = generation.0;
             s.unlogged = 0;
@@ -153,7 +157,7 @@ impl<H> Frame<H> {
         let mut s = self.0.state.write();
         assert!(!s.dead, "block {} freed twice", self.0.addr);
         if s.dirty != 0 && s.dirty != generation.0 {
-            s.frozen = Some(s.block.clone());
+            s.frozen = Some((s.block.clone(), s.logged.take()));
         }
         s.dirty = 0;
         s.dead = true;
@@ -166,19 +170,17 @@ impl<H> Frame<H> {
     }
 
     /// The bytes that `generation`, now frozen, has of the block, and the records that have its changes;
-    /// `None` if it was freed in it. No record is appended while a generation is frozen, so the records are
-    /// of that generation.
-    pub(crate) fn capture(&self, generation: Generation) -> Option<(Arc<Block>, Option<Logged>)> {
+    /// `None` if it was freed in it.
+    pub(crate) fn capture(&self, generation: Generation) -> Option<Captured> {
         let mut s = self.0.state.write();
-        let logged = s.logged.take();
         if let Some(frozen) = s.frozen.take() {
-            return Some((frozen, logged));
+            return Some(frozen);
         }
         if s.dirty != generation.0 {
             return None;
         }
         s.dirty = 0;
-        Some((s.block.clone(), logged))
+        Some((s.block.clone(), s.logged.take()))
     }
 
     fn is_dead(&self) -> bool {

@@ -88,6 +88,10 @@ pub enum Mutation {
     NamedUnflushed,
     /// Replay puts an older record in place over a newer one.
     RecordsSwapped,
+    /// Records follow a generation that is not in the log as a whole, before its superblock (R9).
+    ContinuedEarly,
+    /// Replay ends at a generation whose superblock is missing, though the log has all of it.
+    ContinuedIgnored,
     /// A call that should be durable when it returns does not wait.
     Unsettled,
 }

@@ -199,6 +199,20 @@ impl View {
     pub fn sync(&self) -> Result<()> {
         self.store().sync()
     }
+
+    /// As [`View::sync`]; also, all metadata is where it belongs when this returns, and not in the log alone.
+    /// The next mount replays nothing of it, and what was freed can be used again.
+    ///
+    /// # Errors
+    /// As [`View::sync`].
+    pub fn checkpoint(&self) -> Result<()> {
+        let store = self.store();
+        store.sync()?;
+        if !store.read_only {
+            store.meta.sync()?;
+        }
+        Ok(())
+    }
 }
 
 fn info_of(superblock: &Superblock) -> VolumeInfo {

@@ -44,6 +44,7 @@ pub(crate) fn shorten(view: &View, bytes: u64, told: &mut dyn FnMut(u64, u64)) -
     }
     // Makes freed blocks free: no block is on its way.
     store.sync()?;
+    store.meta.sync()?;
     store.alloc.give_back_tables(&store.meta, Some(BlockNo(new.blocks)))?;
     store.alloc.give_back_zones(&store.meta)?;
     store.meta.sync()?;

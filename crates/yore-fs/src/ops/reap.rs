@@ -206,6 +206,6 @@ impl Store {
         file::flush_all(&**self)?;
         self.flush_aged()?;
         free_set_aside(self)?;
-        Ok(self.meta.sync()?)
+        Ok(self.meta.make_durable()?)
     }
 }

@@ -160,6 +160,7 @@ impl Ledger {
             next_number: self.number(),
             next_incarnation: self.next_incarnation.load(Ordering::Relaxed),
             zone_number_limit,
+            continues: false,
         }
     }
 

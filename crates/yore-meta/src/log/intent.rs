@@ -14,10 +14,12 @@
 //!
 //! **Rule 9.** The superblock of a generation names the place that the log had reached when the generation
 //! was frozen; replay starts there. While a generation is being written, callers wait for it and append
-//! nothing. So records that change metadata never cross a generation. The writer appends once more, behind
+//! nothing, unless the log has all that it changed: under an engine that logs first, the writer appends and
+//! forces that before anybody else may append, and the records that follow say that they *continue*. So
+//! records that change metadata cross a generation only if all of it was logged. The writer appends once more, behind
 //! that place, what was outstanding when the generation was frozen, and forces it before it writes the
 //! superblock; these records belong to the generation after it. If the superblock never arrives, replay from
-//! the one before meets them last, and leaves them out.
+//! the one before meets them last, and leaves them out unless they continue.
 //!
 //! **Room.** Outstanding data takes at most a quarter of the log, and ordinary records leave that much free:
 //! so a generation can always append it. When much is outstanding, the layer above should bring some home
@@ -38,9 +40,12 @@
 //! `notes` and `leading` are leaves.
 
 use super::notes::{NotedBytes, NotedFiles, Notes};
+use crate::base::freed::Runs;
 use crate::base::gate::{assert_no_op, GateAlone};
 use crate::blocks::Blocks;
 use crate::error::{MetaError, Result};
+#[cfg(feature = "mutations")]
+use crate::mutation::{is, Mutation};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -92,6 +97,9 @@ pub(crate) struct Intent {
     forced: AtomicU64,
     records: AtomicU64,
     replayed: AtomicU64,
+    /// All that the generation frozen last has changed is in the log, durably. Records may follow while it is
+    /// being written. Changed with the leader's lock held.
+    continues: AtomicBool,
     /// Whether a caller leads. The others wait for [`Intent::led`] together: were they queued for the
     /// leader's lock, each would be woken by the one before it, and the next record would begin with the
     /// first of them alone.
@@ -120,7 +128,9 @@ pub(crate) struct Leader {
 pub(crate) struct LastRecord {
     head: IntentHead,
     /// Whether it names data that was not flushed when it was gathered.
-    pub(crate) names_data: bool,
+    names_data: bool,
+    /// Whether data was written over blocks named before, and not flushed.
+    has_written: bool,
 }
 
 impl Leader {
@@ -286,26 +296,58 @@ impl Intent {
             return None;
         }
         let names_data = self.data_named.load(Ordering::SeqCst);
+        let has_written = self.data_written.load(Ordering::SeqCst);
         let head = self.collect_behind(blocks, &mut leader.writer, gate);
-        self.fits(log, &leader.writer).then_some(LastRecord { head, names_data })
+        self.fits(log, &leader.writer).then_some(LastRecord { head, names_data, has_written })
     }
 
-    /// Appends what was gathered of a generation that is frozen now. Returns the number to force before any
-    /// of its blocks is written; `None` if the log does not take it.
-    pub(crate) fn append_last(&self, leader: &mut Leader, last: &LastRecord) -> Result<Option<Lsn>> {
+    /// Appends what was gathered of a generation that is frozen now, and forces it: the write-ahead rule.
+    /// What the record names is flushed before it (R4), and so is, one way or the other, all data that was
+    /// written before the freeze. Returns the last record that there is; `None` if the log does not take what
+    /// was gathered.
+    pub(crate) fn append_last(
+        &self,
+        blocks: &Blocks,
+        leader: &mut Leader,
+        last: &LastRecord,
+    ) -> Result<Option<Lsn>> {
         let log = self.log().expect("it was gathered for a log");
+        let device = blocks.base.medium.device();
         if leader.writer.is_empty() {
             // All is in records before, each of which was forced by whoever appended it.
+            if last.names_data || last.has_written {
+                device.flush()?;
+            }
             return Ok(Some(Lsn(log.position().number.0 - 1)));
         }
-        match log.append(&[leader.writer.end(&last.head)]) {
-            Ok(number) => {
-                self.records.fetch_add(1, Ordering::Relaxed);
-                Ok(Some(number))
-            }
-            Err(LogError::Full { .. } | LogError::TooLong { .. }) => Ok(None),
-            Err(e) => Err(e.into()),
+        let names_data = last.names_data;
+        #[cfg(feature = "mutations")]
+        let names_data = names_data && !is(Mutation::NamedUnflushed);
+        if names_data {
+            device.flush()?;
         }
+        let number = match log.append(&[leader.writer.end(&last.head)]) {
+            Ok(number) => number,
+            Err(LogError::Full { .. } | LogError::TooLong { .. }) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        #[cfg(feature = "mutations")]
+        if is(Mutation::BlocksBeforeLog) {
+            return Ok(Some(number));
+        }
+        log.force(number)?;
+        self.records.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(number))
+    }
+
+    /// A generation is frozen, and `is_whole` in the log, durably, or not. Records of the next one, which
+    /// begin with this head, may follow while it is being written only if it is: else a mount that finds them
+    /// and not its superblock would lack what is before them.
+    pub(crate) fn continue_with(&self, is_whole: bool, head: IntentHead) -> IntentHead {
+        #[cfg(feature = "mutations")]
+        let is_whole = is_whole || is(Mutation::ContinuedEarly);
+        self.continues.store(is_whole, Ordering::SeqCst);
+        IntentHead { continues: is_whole, ..head }
     }
 
     /// Where the next record goes. While a generation is being written nobody appends.
@@ -410,7 +452,7 @@ impl Intent {
                 return Ok(());
             }
             progress.check_writable()?;
-            if progress.is_writing() {
+            if progress.is_writing() && !self.continues.load(Ordering::SeqCst) {
                 drop(leader);
                 progress.await_writer()?;
                 continue;
@@ -471,24 +513,34 @@ impl Intent {
     /// Appends what changed and makes it durable. False if it does not fit.
     fn append(&self, blocks: &Blocks, log: &Log, leader: &mut Leader) -> Result<bool> {
         let upto = self.arrivals.load(Ordering::SeqCst);
-        let head = self.collect(blocks, &mut leader.writer);
+        let (head, freed) = self.collect(blocks, &mut leader.writer);
+        #[cfg(feature = "mutations")]
+        let freed = match is(Mutation::BlocksReusedEarly) {
+            true => {
+                blocks.base.freed.reclaim(&freed);
+                Runs::default()
+            }
+            false => freed,
+        };
         if leader.writer.is_empty() {
             // Everything is on the medium but perhaps data written in place.
             if self.data_written.swap(false, Ordering::SeqCst) {
                 blocks.base.flush()?;
             }
             self.forced.fetch_max(upto, Ordering::SeqCst);
+            blocks.base.freed.put_back(freed);
             return Ok(true);
         }
         let names_data = self.data_named.swap(false, Ordering::SeqCst);
         #[cfg(feature = "mutations")]
-        let names_data = names_data && !crate::mutation::is(crate::mutation::Mutation::NamedUnflushed);
+        let names_data = names_data && !is(Mutation::NamedUnflushed);
         if names_data {
             blocks.base.flush()?;
         }
         self.data_written.store(false, Ordering::SeqCst);
         if !self.fits(log, &leader.writer) {
             blocks.zones.changes.lose();
+            blocks.base.freed.put_back(freed);
             return Ok(false);
         }
         let stop = |e: LogError| {
@@ -501,11 +553,15 @@ impl Intent {
             Err(LogError::Full { .. } | LogError::TooLong { .. }) => {
                 // What was collected counts as logged and is not: a generation has it all.
                 blocks.zones.changes.lose();
+                blocks.base.freed.put_back(freed);
                 return Ok(false);
             }
             Err(e) => return Err(stop(e)),
         };
         log.force(number).map_err(stop)?;
+        if !freed.is_empty() {
+            blocks.base.freed.reclaim(&freed);
+        }
         self.records.fetch_add(1, Ordering::Relaxed);
         self.forced.fetch_max(upto, Ordering::SeqCst);
         let progress = &blocks.base.progress;
@@ -522,9 +578,16 @@ impl Intent {
         log.free_bytes() >= record.len() + RECORD_SPARE + outstanding_most(log) + RECORD_SPARE
     }
 
-    /// Gathers what the log does not have, at an instant at which no Op is open.
-    fn collect(&self, blocks: &Blocks, writer: &mut IntentWriter) -> IntentHead {
-        self.collect_behind(blocks, writer, &blocks.base.gate.hold())
+    /// Gathers what the log does not have, at an instant at which no Op is open. Under an engine that logs
+    /// first also the data blocks that were freed until then: once the record is durable, every mount goes
+    /// through it before it looks at any file, and nothing names them (R3).
+    fn collect(&self, blocks: &Blocks, writer: &mut IntentWriter) -> (IntentHead, Runs) {
+        let gate = blocks.base.gate.hold();
+        let freed = match blocks.base.medium.strategy().logs_first() {
+            true => blocks.base.freed.take(),
+            false => Runs::default(),
+        };
+        (self.collect_behind(blocks, writer, &gate), freed)
     }
 
     /// As [`Intent::collect`], in the instant in which somebody holds the gate alone.
@@ -537,6 +600,6 @@ impl Intent {
             frame.log(number, |chunks, block| writer.block(frame.addr(), chunks, block));
         }
         self.notes.lock().log(|count, bytes| writer.notes(count, bytes));
-        blocks.head(gate.running())
+        IntentHead { continues: self.continues.load(Ordering::SeqCst), ..blocks.head(gate.running()) }
     }
 }

@@ -80,8 +80,8 @@ pub(crate) fn read_records(
 }
 
 /// Decodes a record. `None` if it belongs to the generation after the one that was running behind this
-/// superblock: then the superblock that it was appended for never arrived, and neither it nor what follows
-/// counts.
+/// superblock, and does not continue it: then the superblock that it was appended for never arrived, and
+/// neither it nor what follows counts.
 fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent<'r>>> {
     let intent = Intent::decode(record).map_err(|c| c.on(superblock.log_start))?;
     let running = superblock.log_generation;
@@ -89,7 +89,11 @@ fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent
         return Ok(Some(intent));
     }
     if Some(intent.head.generation.0) == running.0.checked_add(1) {
-        return Ok(None);
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::ContinuedIgnored) {
+            return Ok(None);
+        }
+        return Ok(Some(intent).filter(|intent| intent.head.continues));
     }
     let c = Corruption::new("intent record", "generation", running, intent.head.generation);
     Err(c.on(superblock.log_start).into())

@@ -345,12 +345,25 @@ impl Meta {
         self.base().progress.stop_at_panic(what)
     }
 
-    /// All changes made before are on the medium when this returns. Concurrent callers share one commit.
+    /// All changes made before are on the medium when this returns, where they belong: by a generation.
+    /// Concurrent callers share one.
     ///
     /// # Errors
     /// The error that stopped writing, if one did.
     pub fn sync(&self) -> Result<()> {
         self.rooms.log.sync(&self.rooms.blocks)
+    }
+
+    /// All changes made before, and data noted or written before, are durable when this returns. Under an
+    /// engine that logs all changes a record does it; else a generation.
+    ///
+    /// # Errors
+    /// The error that stopped writing, if one did.
+    pub fn make_durable(&self) -> Result<()> {
+        match self.base().medium.strategy().logs_first() {
+            true => self.force(),
+            false => self.sync(),
+        }
     }
 
     /// All changes made before, and data noted or written before, are durable when this returns: by a record

@@ -31,9 +31,8 @@ pub(super) struct Frozen {
     pub(super) log: Option<Position>,
     /// How it is written.
     pub(super) plan: Plan,
-    /// What must be forced in the log before any of its blocks is written, and whether the device is flushed
-    /// before that, for data that the log names.
-    logged: Option<(Lsn, bool)>,
+    /// The record up to which the log was forced, if it has all that the generation changed.
+    logged: Option<Lsn>,
     /// What must be forced in the log before its superblock is written.
     outstanding: Option<Lsn>,
 }
@@ -90,7 +89,7 @@ pub(super) fn freeze(
     gate.advance();
     let mut zones = changes.freeze();
     unclosed.freeze(plan.closes, &mut zones);
-    let freed = base.freed.take();
+    let mut freed = base.freed.take();
     let captured: usize = zones.iter().map(|z| z.dirty.len()).sum();
     let log = rooms.log.freeze(blocks);
     let head = blocks.head(gate.running());
@@ -112,11 +111,22 @@ pub(super) fn freeze(
     let mut logged = None;
     if let Some(last_record) = last_record {
         #[cfg(feature = "mutations")]
+        if is(Mutation::BlocksReusedEarly) {
+            base.freed.reclaim(&std::mem::take(&mut freed));
+        }
+        #[cfg(feature = "mutations")]
         if is(Mutation::LastRecordDropped) {
             leader.forget();
         }
-        match rooms.log.append_last(leader, &last_record) {
-            Ok(Some(number)) => logged = Some((number, last_record.names_data)),
+        match rooms.log.append_last(blocks, leader, &last_record) {
+            Ok(Some(number)) => {
+                logged = Some(number);
+                // As behind every other record: nothing that a mount can find names them any more (R3).
+                if !freed.is_empty() {
+                    base.freed.reclaim(&freed);
+                    freed = Runs::default();
+                }
+            }
             Ok(None) => {
                 pass.is_logged = false;
                 plan = strategy.plan(pass);
@@ -126,7 +136,9 @@ pub(super) fn freeze(
     }
     let mut frozen =
         Frozen { generation, zones, superblock, freed, log: None, plan, logged, outstanding: None };
+    let is_whole = frozen.plan.blocks == Place::Same && frozen.logged.is_some();
     if let Some(FrozenLog { outstanding }) = log {
+        let head = rooms.log.continue_with(is_whole, head);
         let position = rooms.log.position();
         #[cfg(feature = "mutations")]
         let position = match crate::mutation::is(crate::mutation::Mutation::StalePosition) {
@@ -154,19 +166,7 @@ pub(super) fn freeze(
 pub(super) fn write(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
     let medium = &rooms.blocks.base.medium;
     let plan = frozen.plan;
-    if let Some((number, names_data)) = frozen.logged {
-        // The write-ahead rule: nothing is overwritten before the log has durably what comes there. And what
-        // the log names comes before the log (R4).
-        #[cfg(feature = "mutations")]
-        let names_data = names_data && !is(Mutation::NamedUnflushed);
-        if names_data {
-            medium.device().flush()?;
-        }
-        #[cfg(feature = "mutations")]
-        let number = if is(Mutation::BlocksBeforeLog) { Lsn(0) } else { number };
-        rooms.log.force_up_to(Some(number))?;
-    }
-    let forced = frozen.logged.map(|(number, _)| number);
+    let forced = frozen.logged;
     #[cfg(feature = "mutations")]
     let forced = forced.filter(|_| !is(Mutation::LastRecordDropped));
     // Of each zone the dirty blocks and the header; at most as many table blocks, and the root zones'
