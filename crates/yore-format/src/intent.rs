@@ -99,8 +99,8 @@ pub struct IntentHead {
     pub next_incarnation: u64,
     /// Above every zone number ever used.
     pub zone_number_limit: u32,
-    /// All that the generation before `generation` changed is in records before this one. So the record counts
-    /// also if the superblock of that generation never arrived.
+    /// All that the generation before `generation` changed is in records before this one. So the record
+    /// counts also if the superblock of that generation never arrived.
     pub continues: bool,
 }
 

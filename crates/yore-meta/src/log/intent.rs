@@ -16,10 +16,10 @@
 //! was frozen; replay starts there. While a generation is being written, callers wait for it and append
 //! nothing, unless the log has all that it changed: under an engine that logs first, the writer appends and
 //! forces that before anybody else may append, and the records that follow say that they *continue*. So
-//! records that change metadata cross a generation only if all of it was logged. The writer appends once more, behind
-//! that place, what was outstanding when the generation was frozen, and forces it before it writes the
-//! superblock; these records belong to the generation after it. If the superblock never arrives, replay from
-//! the one before meets them last, and leaves them out unless they continue.
+//! records that change metadata cross a generation only if all of it was logged. The writer appends once
+//! more, behind that place, what was outstanding when the generation was frozen, and forces it before it
+//! writes the superblock; these records belong to the generation after it. If the superblock never arrives,
+//! replay from the one before meets them last, and leaves them out unless they continue.
 //!
 //! **Room.** Outstanding data takes at most a quarter of the log, and ordinary records leave that much free:
 //! so a generation can always append it. When much is outstanding, the layer above should bring some home
