@@ -8,7 +8,8 @@
 //!
 //! A node that cannot take its new cells keeps the first of all of them, and new nodes to its right get the
 //! others, about as many each and none fuller than nine tenths. Their cells in the parent are new cells of
-//! the parent, and so on up to the root.
+//! the parent, and so on up to the root. Of a node that can take them, which most can, the plan has the new
+//! cells alone.
 
 use super::delta::{Links, TreeDelta};
 use super::nodes::{trim, with_node};
@@ -16,6 +17,7 @@ use super::path::{Key, NodePosition};
 use super::tree::Tree;
 use crate::Result;
 use std::collections::VecDeque;
+use std::ops::{Deref, Range};
 use yore_format::{Corruption, EventNo, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Change, Frame, Meta, Op};
 
@@ -25,7 +27,8 @@ const FILL: usize = NODE_PAYLOAD_BYTES / 10 * 9;
 /// What a planned cell has.
 #[derive(Clone)]
 enum Value {
-    Bytes(Vec<u8>),
+    /// These of the plan's values.
+    Bytes(Range<usize>),
     /// The address of this new node of the plan.
     New(usize),
 }
@@ -73,6 +76,8 @@ struct Changed {
 pub struct BatchInsert {
     tree: Tree,
     key_width: usize,
+    /// The values of cells, one behind the other.
+    values: Vec<u8>,
     new: Vec<NewNode>,
     /// Children before their parents.
     changed: Vec<Changed>,
@@ -96,15 +101,30 @@ impl Tree {
     ///
     /// # Panics
     /// If two cells have one key.
-    pub fn plan_inserts(&self, meta: &Meta, cells: Vec<(Vec<u8>, Vec<u8>)>) -> Result<BatchInsert> {
+    pub fn plan_inserts<K, V>(&self, meta: &Meta, cells: &[(K, V)]) -> Result<BatchInsert>
+    where
+        K: AsRef<[u8]>,
+        V: Deref<Target = [u8]>,
+    {
         assert!(self.recorded_until == EventNo(0), "the past has nodes of this tree");
-        assert!(cells.windows(2).all(|pair| pair[0].0 < pair[1].0), "cells in ascending order");
-        let key_width = cells.first().map_or(0, |(key, _)| key.len());
-        let mut plan =
-            BatchInsert { tree: *self, key_width, new: Vec::new(), changed: Vec::new(), root: None };
+        let ascend = cells.windows(2).all(|pair| pair[0].0.as_ref() < pair[1].0.as_ref());
+        assert!(ascend, "cells in ascending order");
+        let key_width = cells.first().map_or(0, |(key, _)| key.as_ref().len());
+        let mut plan = BatchInsert {
+            tree: *self,
+            key_width,
+            values: Vec::with_capacity(cells.iter().map(|(_, value)| value.len()).sum()),
+            new: Vec::new(),
+            changed: Vec::with_capacity(cells.len()),
+            root: None,
+        };
         let mut cells: VecDeque<Planned> = cells
-            .into_iter()
-            .map(|(key, value)| Planned { key: Key::new(&key), value: Value::Bytes(value), is_new: true })
+            .iter()
+            .map(|(key, value)| Planned {
+                key: Key::new(key.as_ref()),
+                value: plan.value(value),
+                is_new: true,
+            })
             .collect();
         if cells.is_empty() {
             return Ok(plan);
@@ -117,7 +137,7 @@ impl Tree {
         } else {
             self.check_level()?;
             let right = plan.node(meta, self.root_position(key_width), &mut cells)?;
-            let mut all = vec![(Key::zero(key_width), Value::Bytes(self.root.0.to_le_bytes().to_vec()))];
+            let mut all = vec![(Key::zero(key_width), plan.value(&self.root.0.to_le_bytes()))];
             all.extend(right.into_iter().map(|(key, node)| (key, Value::New(node))));
             all
         };
@@ -148,18 +168,17 @@ impl Tree {
         plan: BatchInsert,
         birth: EventNo,
     ) -> Option<TreeDelta> {
-        let BatchInsert { tree, key_width, new, changed, root } = plan;
+        let BatchInsert { tree, key_width, values, new, changed, root } = plan;
         assert!(tree.root == self.root, "the plan is of another tree");
         let mut links = Links::default();
         let mut made: Vec<(MetaAddr, Change)> = Vec::with_capacity(new.len());
         for node in &new {
-            let cells: Vec<_> = node.cells.iter().map(|cell| (cell.key, cell.value.resolve(&made))).collect();
             let (addr, image) = self.new_node(op, node.level, birth, key_width, &mut links, |to| {
-                for (i, (key, (value, _))) in cells.iter().enumerate() {
-                    to.insert(i, key, value);
+                for (i, cell) in node.cells.iter().enumerate() {
+                    to.insert(i, &cell.key, cell.value.resolve(&values, &made).bytes());
                 }
             });
-            for below in cells.iter().filter_map(|(_, (_, image))| *image) {
+            for below in node.cells.iter().filter_map(|cell| cell.value.resolve(&values, &made).image()) {
                 op.before(below, image);
             }
             made.push((addr, image));
@@ -181,16 +200,24 @@ impl Tree {
                 }
                 last = Some(trimmed);
             }
-            for (i, cell) in node.cells {
-                let (value, image) = cell.value.resolve(&made);
-                let ((), change) = op
-                    .change(&node.frame, |page| page.apply(|b| NodeMut::new(b).insert(i, &cell.key, &value)));
-                if let (Value::New(below), Some(image)) = (&cell.value, image) {
+            if node.cells.is_empty() {
+                continue;
+            }
+            let ((), change) = op.change(&node.frame, |page| {
+                for (i, cell) in &node.cells {
+                    let value = cell.value.resolve(&values, &made);
+                    page.apply(|b| NodeMut::new(b).insert(*i, &cell.key, value.bytes()));
+                }
+            });
+            for (_, cell) in &node.cells {
+                if let (Value::New(below), Some(image)) =
+                    (&cell.value, cell.value.resolve(&values, &made).image())
+                {
                     op.before(image, change);
                     linked[*below] = Some(change);
                 }
-                last = Some(change);
             }
+            last = Some(change);
         }
         if let Some(root) = root {
             self.root = made[root].0;
@@ -201,20 +228,54 @@ impl Tree {
     }
 }
 
-impl Value {
-    /// The bytes, and the image of the node to which they point, if that is new.
-    fn resolve(&self, made: &[(MetaAddr, Change)]) -> (Vec<u8>, Option<Change>) {
+/// The bytes of a cell in an Op.
+enum Resolved<'p> {
+    Bytes(&'p [u8]),
+    /// The address of a new node, and the change that is its image.
+    New([u8; size_of::<u64>()], Change),
+}
+
+impl Resolved<'_> {
+    fn bytes(&self) -> &[u8] {
         match self {
-            Value::Bytes(bytes) => (bytes.clone(), None),
+            Resolved::Bytes(bytes) => bytes,
+            Resolved::New(addr, _) => addr,
+        }
+    }
+
+    fn image(&self) -> Option<Change> {
+        match self {
+            Resolved::Bytes(_) => None,
+            Resolved::New(_, image) => Some(*image),
+        }
+    }
+}
+
+impl Value {
+    fn resolve<'p>(&self, values: &'p [u8], made: &[(MetaAddr, Change)]) -> Resolved<'p> {
+        match self {
+            Value::Bytes(range) => Resolved::Bytes(&values[range.clone()]),
             Value::New(node) => {
                 let (addr, image) = made[*node];
-                (addr.0.to_le_bytes().to_vec(), Some(image))
+                Resolved::New(addr.0.to_le_bytes(), image)
             }
         }
     }
 }
 
 impl BatchInsert {
+    /// Keeps a value.
+    fn value(&mut self, bytes: &[u8]) -> Value {
+        let from = self.values.len();
+        self.values.extend_from_slice(bytes);
+        Value::Bytes(from..self.values.len())
+    }
+
+    /// A cell of a node as it is.
+    fn old(&mut self, node: NodeRef<'_>, i: usize) -> Planned {
+        Planned { key: Key::new(node.key(i)), value: self.value(node.value(i)), is_new: false }
+    }
+
     /// Plans what the node at `position`, and those below it, get of the cells, and takes these out. Returns
     /// the new nodes to its right, each with its first key.
     fn node(
@@ -224,50 +285,90 @@ impl BatchInsert {
         cells: &mut VecDeque<Planned>,
     ) -> Result<Vec<(Key, usize)>> {
         let frame = meta.read_any(position.addr)?;
+        if position.level == 0 {
+            return self.leaf(frame, &position, cells);
+        }
         let page = *frame.read();
         let node = self.tree.checked(&page, &position, self.key_width)?;
+        // The new nodes, each group with the index of the child to whose right they are.
+        let mut new: Vec<(usize, Vec<(Key, usize)>)> = Vec::new();
+        while let Some(first) = cells.front().filter(|cell| position.is_below_upper(&cell.key)) {
+            let i = node.child_for(&first.key);
+            let right = self.node(meta, position.child(node, i)?, cells)?;
+            if !right.is_empty() {
+                new.push((i, right));
+            }
+        }
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
         let sound = position.cells_that_count(node);
-        let old = |i: usize| Planned {
-            key: Key::new(node.key(i)),
-            value: Value::Bytes(node.value(i).to_vec()),
-            is_new: false,
-        };
-        let mut merged: Vec<Planned> = Vec::with_capacity(sound + 8);
-        let belongs = |cell: Option<&Planned>, position: &NodePosition| {
-            cell.is_some_and(|cell| position.is_below_upper(&cell.key))
-        };
-        if position.level == 0 {
-            for i in 0..sound {
-                while cells.front().is_some_and(|cell| *cell.key < *node.key(i)) {
-                    merged.extend(cells.pop_front());
-                }
-                if cells.front().is_some_and(|cell| *cell.key == *node.key(i)) {
-                    let found = format!("{:02x?}", node.key(i));
+        let (mut merged, mut new) = (Vec::with_capacity(sound + 8), new.into_iter().peekable());
+        for i in 0..sound {
+            merged.push(self.old(node, i));
+            let right = new.next_if(|(of, _)| *of == i).map_or(Vec::new(), |(_, right)| right);
+            merged.extend(right.into_iter().map(|(key, node)| Planned {
+                key,
+                value: Value::New(node),
+                is_new: true,
+            }));
+        }
+        let is_low = node.count() > 0 && *node.key(0) != *position.lower;
+        let lower = is_low.then_some(position.lower);
+        Ok(self.change(frame, position.level, sound, (merged, lower)))
+    }
+
+    /// The same of a leaf.
+    fn leaf(
+        &mut self,
+        frame: Frame,
+        position: &NodePosition,
+        cells: &mut VecDeque<Planned>,
+    ) -> Result<Vec<(Key, usize)>> {
+        let page = frame.read();
+        let node = self.tree.checked(&page, position, self.key_width)?;
+        let sound = position.cells_that_count(node);
+        let (mut count, mut bytes) = (0, 0);
+        for cell in cells.iter().take_while(|cell| position.is_below_upper(&cell.key)) {
+            (count, bytes) = (count + 1, bytes + cell.bytes());
+        }
+        let mut new = Vec::with_capacity(count);
+        for (before, cell) in cells.drain(..count).enumerate() {
+            let at = match node.search(&cell.key) {
+                Err(at) => at,
+                // A cell that does not count is one that an interrupted split left here (T1).
+                Ok(at) if at >= sound => at,
+                Ok(_) => {
+                    let found = format!("{:02x?}", &*cell.key);
                     let error = Corruption::new(self.tree.kind.name(), "key", "not there yet", found);
                     return Err(error.at(position.addr).into());
                 }
-                merged.push(old(i));
-            }
-            while belongs(cells.front(), &position) {
-                merged.extend(cells.pop_front());
-            }
-        } else {
-            for i in 0..sound {
-                merged.push(old(i));
-                let child = position.child(node, i)?;
-                if belongs(cells.front(), &child) {
-                    let right = self.node(meta, child, cells)?;
-                    merged.extend(right.into_iter().map(|(key, node)| Planned {
-                        key,
-                        value: Value::New(node),
-                        is_new: true,
-                    }));
-                }
-            }
+            };
+            new.push((at.min(sound) + before, cell));
         }
-        let is_low = position.level > 0 && node.count() > 0 && *node.key(0) != *position.lower;
-        let lower = is_low.then_some(position.lower);
-        Ok(self.change(frame, position.level, sound, (merged, lower)))
+        if sound == node.count() && bytes <= node.free_bytes() {
+            drop(page);
+            let is_root = frame.addr() == self.tree.root;
+            self.changed.push(Changed {
+                frame,
+                stay: sound,
+                cells: new,
+                lower: None,
+                right: Vec::new(),
+                is_root,
+            });
+            return Ok(Vec::new());
+        }
+        let (mut merged, mut new) = (Vec::with_capacity(sound + count), new.into_iter().peekable());
+        for i in 0..sound + count {
+            let cell = match new.next_if(|(at, _)| *at == i) {
+                Some((_, cell)) => cell,
+                None => self.old(node, i - (count - new.len())),
+            };
+            merged.push(cell);
+        }
+        drop(page);
+        Ok(self.change(frame, 0, sound, (merged, None)))
     }
 
     /// Plans that a node has these cells, with new nodes to its right if they are too many.

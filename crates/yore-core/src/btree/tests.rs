@@ -524,7 +524,7 @@ fn planned_inserts_take_what_the_plan_says() {
             map.extend(cells.clone());
             let meta = ground.meta.clone();
             let cells: Vec<_> = cells.into_iter().map(|(k, value)| (key(k).to_vec(), value)).collect();
-            let plan = tree.plan_inserts(&meta, cells.clone()).unwrap();
+            let plan = tree.plan_inserts(&meta, &cells).unwrap();
             let blocks = plan.blocks();
             let reserved = ground.reserve(blocks);
             let mut op = meta.begin(reserved);
@@ -535,7 +535,10 @@ fn planned_inserts_take_what_the_plan_says() {
             nodes += grown;
             assert_eq!(verify(&meta, &tree, &map).0, nodes);
             if let Some(again) = cells.first().filter(|_| batch % 8 == 0) {
-                assert!(is_corruption(tree.plan_inserts(&meta, vec![again.clone()])), "the key is there");
+                assert!(
+                    is_corruption(tree.plan_inserts(&meta, std::slice::from_ref(again))),
+                    "the key is there"
+                );
             }
             // Leaves with room in all states, and trees that got smaller.
             for k in map.keys().copied().filter(|_| random.below(5) == 0).collect::<Vec<_>>() {

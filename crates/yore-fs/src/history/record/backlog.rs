@@ -66,6 +66,12 @@ impl Drop for AnnalsWork<'_> {
 }
 
 impl Unindexed {
+    /// Whether all rows are fresh. Then these are as they were appended: who changes or removes one enters
+    /// them in the maps before.
+    pub(super) fn are_fresh(&self) -> bool {
+        self.rows == self.fresh.len() as u64
+    }
+
     /// The first state of an inode that ended at `from` or later.
     pub(super) fn ending_from(&self, no: InodeNo, from: EventNo) -> Option<InodeIndexCell> {
         #[cfg(feature = "mutations")]
@@ -225,7 +231,9 @@ impl Backlog {
     /// Counts rows that came or went, of a shard that the caller has locked.
     pub(super) fn count(&self, of_shard: &mut Unindexed, came: u64, went: u64) -> u64 {
         of_shard.rows = (of_shard.rows + came).saturating_sub(went);
-        self.rows.fetch_sub(went.min(self.rows.load(Ordering::Relaxed)), Ordering::Relaxed);
+        if went > 0 {
+            self.rows.fetch_sub(went.min(self.rows.load(Ordering::Relaxed)), Ordering::Relaxed);
+        }
         self.rows.fetch_add(came, Ordering::Relaxed) + came
     }
 

@@ -6,14 +6,14 @@
 
 use super::backlog::name_of;
 use super::trees::Annals;
-use crate::history::record::backlog::AnnalsWork;
+use crate::history::record::backlog::{AnnalsWork, FreshRow};
 use crate::history::record::past::Past;
 use crate::{Error, Result};
 use yore_core::btree::{BatchInsert, Tree};
 use yore_core::Core;
 use yore_format::{
-    AnnalsKey, BlockKind, Corruption, GroupNo, HistoryRoots, HistoryTree, InodeIndexCell, NameIndexCell,
-    HISTORY_SHARDS,
+    AnnalsKey, BlockKind, Corruption, GroupNo, HistoryRoots, HistoryTree, IndexValue, InodeIndexCell,
+    NameIndexCell, HISTORY_SHARDS,
 };
 use yore_meta::{Meta, Op};
 
@@ -61,15 +61,13 @@ impl Past {
             }
             #[cfg(feature = "mutations")]
             let batch = batch.mutated();
-            let by_inode = batch
-                .states
-                .iter()
-                .map(|cell| (InodeIndexCell::key(cell.inode, cell.end).to_vec(), cell.value().to_vec()));
+            let by_inode =
+                batch.states.iter().map(|cell| (InodeIndexCell::key(cell.inode, cell.end), cell.value()));
             let by_inode = self.plan(meta, HistoryTree::InodeIndex, by_inode.collect())?;
-            let by_name = batch.names.iter().map(|cell| {
-                let key = NameIndexCell::key(cell.directory, cell.cookie, cell.death);
-                (key.to_vec(), cell.value().to_vec())
-            });
+            let by_name = batch
+                .names
+                .iter()
+                .map(|cell| (NameIndexCell::key(cell.directory, cell.cookie, cell.death), cell.value()));
             let by_name = self.plan(meta, HistoryTree::NameIndex, by_name.collect())?;
             let need = by_inode.plan.blocks() + by_name.plan.blocks();
             // What deleting needs is touched only if there is no other way to get on.
@@ -100,14 +98,19 @@ impl Past {
         }
     }
 
-    fn plan(&self, meta: &Meta, which: HistoryTree, mut cells: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Planned> {
-        cells.sort_unstable();
+    fn plan<const N: usize>(
+        &self,
+        meta: &Meta,
+        which: HistoryTree,
+        mut cells: Vec<([u8; N], IndexValue)>,
+    ) -> Result<Planned> {
+        cells.sort_unstable_by_key(|(key, _)| *key);
         if let Some(pair) = cells.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let found = format!("{:02x?}", pair[0].0);
             return Err(Corruption::new(BlockKind::Annals.name(), "rows", "one for each key", found).into());
         }
         let tree = self.tree(which);
-        Ok(Planned { which, tree, plan: tree.plan_inserts(meta, cells)? })
+        Ok(Planned { which, tree, plan: tree.plan_inserts(meta, &cells)? })
     }
 
     /// Gives all rows of the volume their keys, until `stop`.
@@ -206,7 +209,8 @@ impl Planned {
 }
 
 impl Annals<'_> {
-    /// The next rows without keys of a shard.
+    /// The next rows without keys of a shard: those that memory has, if it has all of them as they were
+    /// appended; otherwise they are read.
     fn batch(self, meta: &Meta, shard: usize, most: usize) -> Result<Batch> {
         let mut locked = self.past.shards[shard].read();
         if locked.unindexed.is_none() {
@@ -214,8 +218,24 @@ impl Annals<'_> {
             drop(locked);
             locked = self.read_shard(meta, shard)?;
         }
-        let watermark = HistoryRoots::watermark(&self.past.roots().read(), shard);
         let mut batch = Batch::default();
+        if let Some(unindexed) = locked.unindexed.as_ref().filter(|unindexed| unindexed.are_fresh()) {
+            for FreshRow { key, state, name } in unindexed.fresh.iter().take(most) {
+                let AnnalsKey { end, sequence } = *key;
+                (batch.rows, batch.last) = (batch.rows + 1, *key);
+                batch.states.extend(state.map(|(inode, born)| InodeIndexCell { inode, end, born, sequence }));
+                batch.names.extend(name.map(|(directory, cookie, birth)| NameIndexCell {
+                    directory,
+                    cookie,
+                    death: end,
+                    birth,
+                    sequence,
+                    shard,
+                }));
+            }
+            return Ok(batch);
+        }
+        let watermark = HistoryRoots::watermark(&self.past.roots().read(), shard);
         self.rows_behind(meta, shard, watermark, &mut |key, row| {
             batch.rows += 1;
             batch.last = key;
