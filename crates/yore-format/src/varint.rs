@@ -6,6 +6,9 @@
 
 use crate::Corruption;
 
+/// Bytes of the greatest number.
+const NUMBER_BYTES_MAX: usize = 10;
+
 /// A short value, on the stack: what is encoded in a call is not allocated.
 #[derive(Clone)]
 pub struct ShortBytes<const MOST: usize> {
@@ -21,6 +24,12 @@ impl<const MOST: usize> std::ops::Deref for ShortBytes<MOST> {
     }
 }
 
+impl<const MOST: usize> Default for ShortBytes<MOST> {
+    fn default() -> Self {
+        ShortBytes::new()
+    }
+}
+
 impl<const MOST: usize> std::fmt::Debug for ShortBytes<MOST> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:02x?}", &self[..])
@@ -32,22 +41,42 @@ impl<const MOST: usize> ShortBytes<MOST> {
         ShortBytes { bytes: [0; MOST], len: 0 }
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    #[inline]
     pub(crate) fn byte(&mut self, byte: u8) {
         self.bytes[self.len] = byte;
         self.len += 1;
     }
 
+    #[inline]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 
+    #[inline]
     pub(crate) fn number(&mut self, mut n: u64) {
-        while n >= 0x80 {
-            self.byte(n as u8 | 0x80);
+        // The bytes that any number needs are checked for once, where they are there.
+        let Some(to) = self.bytes[self.len..].first_chunk_mut::<NUMBER_BYTES_MAX>() else {
+            while n >= 0x80 {
+                self.byte(n as u8 | 0x80);
+                n >>= 7;
+            }
+            return self.byte(n as u8);
+        };
+        for (i, byte) in to.iter_mut().enumerate() {
+            if n < 0x80 {
+                *byte = n as u8;
+                self.len += i + 1;
+                return;
+            }
+            *byte = n as u8 | 0x80;
             n >>= 7;
         }
-        self.byte(n as u8);
+        unreachable!("64 bits are ten times seven, and less");
     }
 
     /// A signed number, given as what two's complement makes of it.

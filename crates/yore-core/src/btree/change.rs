@@ -129,13 +129,14 @@ impl Tree {
         links.around(change)
     }
 
-    /// Also returns the way that led there, as it was before the insert, unless the tree was empty.
+    /// Also returns the way that led there, as it was before the insert, unless the tree was empty; and the
+    /// leaf that has the cell.
     pub(super) fn insert_cell(
         &mut self,
         op: &mut Op<'_>,
         path: Option<Box<Path>>,
         cell: Cell<'_>,
-    ) -> (TreeDelta, Option<Box<Path>>) {
+    ) -> (TreeDelta, Option<Box<Path>>, MetaAddr) {
         assert!(cell.bytes() <= CELL_BYTES_MAX, "a cell of {} bytes", cell.bytes());
         let mut links = Links::default();
         if self.is_empty() {
@@ -144,12 +145,12 @@ impl Tree {
             });
             (self.root, self.level) = (addr, 0);
             links.add_image(op, change);
-            return (links.around(change), None);
+            return (links.around(change), None, addr);
         }
         let path = self.follow(op, path, cell.key, &mut links);
         assert!(!path.found, "inserting a key that is in the tree: {:02x?}", cell.key);
-        let (_, change) = self.put(op, &path, 0, path.at(0).index, cell, &mut links);
-        (links.around(change), Some(path))
+        let (home, change) = self.put(op, &path, 0, path.at(0).index, cell, &mut links);
+        (links.around(change), Some(path), home)
     }
 
     /// Puts a cell into the node of `level` on the path, and splits that node if need be. Returns where the

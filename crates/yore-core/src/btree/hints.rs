@@ -64,6 +64,19 @@ impl InsertPosition {
     pub fn unknown() -> InsertPosition {
         InsertPosition(Home::Path(None, Fill::Halves))
     }
+
+    /// At the end of this way.
+    pub(super) fn at(path: Option<Box<Path>>, fill: Fill) -> InsertPosition {
+        InsertPosition(Home::Path(path, fill))
+    }
+
+    /// The way to it, if it is known.
+    pub(super) fn into_path(self) -> Option<Box<Path>> {
+        match self.0 {
+            Home::Leaf(_) => None,
+            Home::Path(path, _) => path,
+        }
+    }
 }
 
 impl Tree {
@@ -130,7 +143,7 @@ impl Tree {
                 Links::default().around(change)
             }
             Home::Path(path, fill) => {
-                let (delta, path) = self.insert_cell(op, path, Cell { key, value, birth, fill });
+                let (delta, path, _) = self.insert_cell(op, path, Cell { key, value, birth, fill });
                 if let Some(hints) = hints {
                     // A leaf that was split has other bounds now.
                     drop(hints.take(key));

@@ -63,8 +63,8 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
         }
         let waits = versioning::interval_of(store, cell, &state.inode)?;
         let number = store.number();
-        let old_versions = vec![store.past.old_version(cell.no, &state.inode, number)];
-        let mut recording = match store.past.prepare(store, number, old_versions, &[])? {
+        let old_version = OldVersion { no: cell.no, inode: &state.inode };
+        let mut recording = match store.past.prepare(store, number, &[old_version], &[])? {
             Prepared::Ready(recording) => recording,
             Prepared::Again => continue,
             Prepared::NeedNumber => {
@@ -118,9 +118,9 @@ fn has_data(state: &InodeState) -> bool {
 pub(crate) enum Before {
     /// Nothing: no event has seen this state of the inode.
     Nothing,
-    /// This version can be kept in the same Op. If an interval waits for the change
+    /// The version that ends can be kept in the same Op. If an interval waits for the change
     /// ([`versioning::interval_of`]), the caller reports the change afterwards.
-    Version(OldVersion, Option<(InodeNo, Duration)>),
+    Version(Option<(InodeNo, Duration)>),
     /// The version must be kept first, by [`preserve`].
     Preserve,
 }
@@ -148,8 +148,7 @@ pub(crate) fn before_change(
     if (has_data(state) && !(with_io && is_written(state))) || state.inode.born >= number {
         return Ok(Before::Preserve);
     }
-    let waits = versioning::interval_of(store, cell, &state.inode)?;
-    Ok(Before::Version(store.past.old_version(cell.no, &state.inode, number), waits))
+    Ok(Before::Version(versioning::interval_of(store, cell, &state.inode)?))
 }
 
 /// Whether the inode must be preserved before it changes.

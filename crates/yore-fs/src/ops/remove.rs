@@ -6,7 +6,7 @@ use crate::dir::{Found, Lookup, Spot};
 use crate::file::Room;
 use crate::history::exclude;
 use crate::history::preserve::{self, Before};
-use crate::history::record::{OldName, Prepared, Recording};
+use crate::history::record::{OldName, OldVersion, Prepared, Recording};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
@@ -142,13 +142,13 @@ impl Call<'_> {
         check_changeable(&state)?;
         check_kind(&state, self.what)?;
         let number = store.number();
-        let (version, waits) = match preserve::before_change(store, &cell, &state, io.is_some(), number)? {
-            Before::Nothing => (None, None),
-            Before::Version(version, waits) if with.version => (Some(version), waits),
+        let (ends, waits) = match preserve::before_change(store, &cell, &state, io.is_some(), number)? {
+            Before::Nothing => (false, None),
+            Before::Version(waits) if with.version => (true, waits),
             _ => return Ok(Outcome::NeedPreserve(cell.clone())),
         };
         let removal = removal_of(store, &cell, &state, io);
-        let recorded_until = version.is_some().then(|| EventNo(number.0 - 1));
+        let recorded_until = ends.then(|| EventNo(number.0 - 1));
         let inode = (&*cell, &*state, recorded_until);
         let Some(prepared) = prepare_removal(store, inode, removal, orphans.as_ref(), &mut pins)? else {
             return Ok(Outcome::NeedOrphans);
@@ -157,7 +157,8 @@ impl Call<'_> {
         let cover = store.past.hold_cover(store, &cell, &mut state.inode, excluded)?;
         let (cookie, entry) = (found.cookie, found.entry(name));
         let old_name = OldName { directory: parent, inode: &dir.inode, cookie, entry, cover, excluded };
-        let old_versions = version.into_iter().collect();
+        let old_version = [OldVersion { no: cell.no, inode: &state.inode }];
+        let old_versions = &old_version[..usize::from(ends)];
         let mut recording = match store.past.prepare(store, number, old_versions, &[old_name])? {
             Prepared::Ready(recording) => recording,
             Prepared::Again => return Ok(Outcome::Again),

@@ -10,7 +10,7 @@ mod child;
 mod locked;
 
 use self::check::{check_protection, check_shape};
-use self::child::{Child, Replaced, Versions};
+use self::child::{Child, Replaced, Waits};
 use self::locked::{ancestry, directory, lock_children, Dirs};
 use super::names::check_name;
 use super::remove::{lose_name, prepare_removal, removal_of};
@@ -22,6 +22,7 @@ use crate::history::record::{OldName, OldVersion, Prepared, Recording};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use yore_core::btree::Pins;
 use yore_core::inode::{store_inode, InodeCell};
@@ -53,7 +54,7 @@ struct Ready<'a> {
     number: EventNo,
     /// Where the old name is, and where the new one is or will be.
     spots: (Spot, Spot),
-    versions: Versions,
+    waits: Waits,
     orphans: Option<&'a OrphansGuard<'a>>,
 }
 
@@ -275,19 +276,19 @@ impl Rename<'_> {
         let other = names.target.zip(other_cell.as_ref()).zip(other_state);
         let mut other = other.map(|((found, cell), state)| Child::new(store, found, cell, state));
         let number = store.number();
-        let mut versions = Versions::default();
-        if self.end_version(&child, number, with, &mut versions)?.is_none() {
+        let mut waits = Waits::new();
+        if self.end_version(&mut child, number, with, &mut waits)?.is_none() {
             return Ok(Outcome::NeedPreserve(cell.clone()));
         }
         let mut other_recorded_until = None;
-        if let Some(other) = &other {
-            match self.end_version(other, number, with, &mut versions)? {
+        if let Some(other) = &mut other {
+            match self.end_version(other, number, with, &mut waits)? {
                 Some(ends) => other_recorded_until = ends.then_some(EventNo(number.0 - 1)),
                 None => return Ok(Outcome::NeedPreserve(other.cell.clone())),
             }
         }
         self.cover(&mut child, &mut other)?;
-        let ready = Ready { reserved, epoch, number, spots, versions, orphans: orphans.as_ref() };
+        let ready = Ready { reserved, epoch, number, spots, waits, orphans: orphans.as_ref() };
         if self.mode == RenameMode::Exchange {
             return self.exchange(ready, &mut dirs, child, other.expect("found"));
         }
@@ -352,17 +353,17 @@ impl Rename<'_> {
     /// Whether a version of the inode ends with the call; `None`: the inode must be preserved first.
     fn end_version(
         &self,
-        child: &Child<'_>,
+        child: &mut Child<'_>,
         number: EventNo,
         with: With,
-        versions: &mut Versions,
+        waits: &mut Waits,
     ) -> Result<Option<bool>> {
-        let Child { cell, state, io, .. } = child;
+        let Child { cell, state, io, .. } = &*child;
         match preserve::before_change(self.store, cell, state, io.is_some(), number)? {
             Before::Nothing => Ok(Some(false)),
-            Before::Version(version, wait) if with.versions && self.mode != RenameMode::Exchange => {
-                versions.old_versions.push(version);
-                versions.waits.extend(wait);
+            Before::Version(wait) if with.versions && self.mode != RenameMode::Exchange => {
+                waits.extend(wait);
+                child.ends = true;
                 Ok(Some(true))
             }
             _ => Ok(None),
@@ -400,12 +401,11 @@ impl Rename<'_> {
         Ok(prepared.map(|removal| Some((other, removal))))
     }
 
-    /// Prepares for keeping what the names meant, and these versions.
+    /// Prepares for keeping what the names meant, and the versions that end.
     fn prepare_recording(
         &self,
         dirs: &mut Dirs<'_>,
         number: EventNo,
-        versions: Vec<OldVersion>,
         source: &Child<'_>,
         target: Option<&Child<'_>>,
     ) -> Result<Prepared<'_>> {
@@ -421,14 +421,17 @@ impl Rename<'_> {
             Dirs::Same(state) => (&state.inode, &state.inode),
             Dirs::Two { from, to } => (&from.inode, &to.inode),
         };
+        let ends = [Some(source), target].into_iter().flatten().filter(|child| child.ends);
+        let versions: SmallVec<[_; 2]> =
+            ends.map(|child| OldVersion { no: child.cell.no, inode: &child.state.inode }).collect();
         let source = old_name((&self.from, self.name), from, source);
         let past = &self.store.past;
         match target {
             Some(target) => {
                 let target = old_name((&self.to, self.new_name), to, target);
-                past.prepare(self.store, number, versions, &[source, target])
+                past.prepare(self.store, number, &versions, &[source, target])
             }
-            None => past.prepare(self.store, number, versions, &[source]),
+            None => past.prepare(self.store, number, &versions, &[source]),
         }
     }
 
@@ -442,7 +445,7 @@ impl Rename<'_> {
         other: Option<Replaced<'_>>,
     ) -> Result<Outcome> {
         let (store, from_no, to_no) = (self.store, self.from.no, self.to.no);
-        let Ready { reserved, epoch, number, spots: (from, to), versions, orphans } = ready;
+        let Ready { reserved, epoch, number, spots: (from, to), waits, orphans } = ready;
         let (mut other, removal) = other.unzip();
         let moves_dir = child.is_directory() && from_no != to_no;
         if moves_dir && dirs.to().inode.links == u32::MAX {
@@ -451,7 +454,7 @@ impl Rename<'_> {
         let replaces_dir = other.as_ref().is_some_and(Child::is_directory);
         let entry = child.entry(number, self.new_name);
         let cookie = to.cookie();
-        let prepared = self.prepare_recording(dirs, number, versions.old_versions, &child, other.as_ref())?;
+        let prepared = self.prepare_recording(dirs, number, &child, other.as_ref())?;
         let mut recording = match prepared {
             Prepared::Ready(recording) => recording,
             Prepared::Again => return Ok(Outcome::Again),
@@ -489,7 +492,7 @@ impl Rename<'_> {
         }
         drop(op);
         drop((child, other));
-        for wait in versions.waits {
+        for wait in waits {
             versioning::note_changed(store, wait);
         }
         Ok(Outcome::Done(replaced))
@@ -505,7 +508,7 @@ impl Rename<'_> {
     ) -> Result<Outcome> {
         let store = self.store;
         let Ready { reserved, epoch, number, spots: (from, to), .. } = ready;
-        let mut recording = match self.prepare_recording(dirs, number, Vec::new(), &child, Some(&other))? {
+        let mut recording = match self.prepare_recording(dirs, number, &child, Some(&other))? {
             Prepared::Ready(recording) => recording,
             Prepared::Again => return Ok(Outcome::Again),
             Prepared::NeedNumber => return Ok(Outcome::NeedNumber),

@@ -3,7 +3,6 @@
 use super::keys::put_age;
 use super::row::{has, type_bits, usual_links, AnnalsRow, RowName, RowValue};
 use super::row::{COLLIDED, NAME, RECLAIMED, VERSION};
-use crate::varint::ShortBytes;
 use crate::{ContentKind, Inode, InodeNo, Timestamp, EXTENT_INLINE_BYTES};
 
 impl AnnalsRow<'_> {
@@ -12,6 +11,16 @@ impl AnnalsRow<'_> {
     /// # Panics
     /// For a row without both facts, and for a name longer than any.
     pub fn encode(&self) -> RowValue {
+        let mut value = RowValue::default();
+        self.encode_to(&mut value);
+        value
+    }
+
+    /// The same, in place of what `out` has.
+    ///
+    /// # Panics
+    /// As [`AnnalsRow::encode`].
+    pub fn encode_to(&self, out: &mut RowValue) {
         let version = self.version.as_deref();
         let mut head = 0;
         if version.is_some() {
@@ -24,18 +33,17 @@ impl AnnalsRow<'_> {
         if self.name_is_reclaimed {
             head |= RECLAIMED;
         }
-        let mut out = ShortBytes::new();
+        out.clear();
         out.byte(head);
         out.number(self.inode.0);
         out.number(self.incarnation.0.into());
         if let Some(name) = &self.name {
-            self.put_name(&mut out, name);
+            self.put_name(out, name);
         }
         match version {
-            Some(inode) => self.put_version(&mut out, inode),
+            Some(inode) => self.put_version(out, inode),
             None => assert!(self.name.is_some(), "a row without version and name"),
         }
-        out
     }
 
     fn put_name(&self, out: &mut RowValue, name: &RowName<'_>) {

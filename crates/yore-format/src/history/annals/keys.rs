@@ -61,6 +61,8 @@ pub struct AnnalsKey {
 }
 
 impl AnnalsKey {
+    /// Bytes of a key.
+    pub const BYTES: usize = ANNALS_KEY_BYTES;
     /// No key is greater.
     pub const MAX: AnnalsKey = AnnalsKey { end: EventNo(u64::MAX), sequence: u32::MAX };
 

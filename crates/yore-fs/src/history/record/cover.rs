@@ -24,7 +24,12 @@ impl Past {
             return Ok(event);
         }
         let above = self.cover_above(store, cell, inode, epoch)?;
-        let event = self.round_own(cell.no, inode.own_event).max(self.round(above));
+        let above = self.round(above);
+        // What is rounded down from an earlier event is no later one.
+        let event = match inode.own_event <= above {
+            true => above,
+            false => self.round_own(cell.no, inode.own_event).max(above),
+        };
         cell.cover.set(epoch, event);
         Ok(event)
     }

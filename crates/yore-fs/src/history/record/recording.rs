@@ -6,6 +6,7 @@ use super::first::FirstRecording;
 use super::old::{OldName, OldVersion};
 use super::past::Past;
 use crate::{InodeNo, Result};
+use smallvec::SmallVec;
 use yore_core::inode::InodeState;
 use yore_core::Core;
 use yore_format::{name_key, version_key, EventNo};
@@ -25,7 +26,7 @@ impl Past {
         &self,
         store: &Core,
         number: EventNo,
-        versions: Vec<OldVersion>,
+        versions: &[OldVersion<'_>],
         old_names: &[OldName<'_>],
     ) -> Result<Prepared<'_>> {
         let ready = |what| Ok(Prepared::Ready(Recording { number, what }));
@@ -37,7 +38,7 @@ impl Past {
         }
         let mut first = FirstRecording::new(self, number);
         for version in versions {
-            first.add_version(version);
+            first.add_version(*version);
         }
         for name in old_names {
             if self.is_seen(store, name, number)? {
@@ -59,11 +60,11 @@ impl Past {
         &self,
         store: &Core,
         number: EventNo,
-        versions: Vec<OldVersion>,
+        versions: &[OldVersion<'_>],
         old_names: &[OldName<'_>],
     ) -> Result<Prepared<'_>> {
         let ready = |what| Ok(Prepared::Ready(Recording { number, what }));
-        let mut names = Vec::with_capacity(old_names.len());
+        let mut names = SmallVec::<[_; 2]>::new();
         for name in old_names {
             if self.is_seen(store, name, number)? {
                 names.push(name);
@@ -72,11 +73,7 @@ impl Past {
         if versions.is_empty() && names.is_empty() {
             return ready(What::Nothing);
         }
-        // One that was made for the first edition: the annals have begun since.
-        let Some(rows) = AnnalsRecording::new(self, number, versions, names) else {
-            return Ok(Prepared::Again);
-        };
-        match rows.prepare(&store.meta)? {
+        match AnnalsRecording::prepare(self, &store.meta, number, versions, &names)? {
             PreparedRows::Ready(rows) => ready(What::Annals(rows)),
             PreparedRows::Late => Ok(Prepared::Again),
             PreparedRows::Full => Ok(Prepared::NeedNumber),

@@ -1,8 +1,8 @@
 //! What memory keeps about the trees of a shard.
 
 use super::backlog::Unindexed;
-use yore_core::btree::LeafHints;
-use yore_format::AnnalsKey;
+use yore_core::btree::{LastLeaf, LeafHints};
+use yore_format::{AnnalsKey, RowValue};
 
 /// What memory keeps about the trees of a shard, under the shard's lock.
 #[derive(Default)]
@@ -11,7 +11,9 @@ pub(super) struct Shard {
     pub(super) names: LeafHints,
     pub(super) changes: LeafHints,
     /// The end of the annals.
-    pub(super) rows: LeafHints,
+    pub(super) last: LastLeaf,
+    /// The values of rows that are about to be appended. What a call encodes needs no memory of its own.
+    pub(super) values: Vec<RowValue>,
     /// The greatest key that a row of the annals has had; `None`: nobody has appended one yet.
     pub(super) greatest: Option<AnnalsKey>,
     /// The rows without keys, if it is known which these are.
@@ -27,10 +29,12 @@ impl Shard {
         self.unindexed.as_ref().expect("who locks a shard to look something up learns them first")
     }
 
-    /// Forgets the leaf hints: something is about to be removed from the shard, or changed there.
+    /// Forgets the leaf hints and the last leaf: something is about to be removed from the shard, or changed
+    /// there.
     pub(super) fn clear_hints(&mut self) {
-        for hints in [&mut self.versions, &mut self.names, &mut self.changes, &mut self.rows] {
+        for hints in [&mut self.versions, &mut self.names, &mut self.changes] {
             hints.clear();
         }
+        self.last.clear();
     }
 }

@@ -27,7 +27,7 @@ impl Past {
     }
 
     /// A tree into which an insert takes at most this many blocks.
-    fn tree_with_room(&self, which: HistoryTree, most: u32) -> Result<Tree> {
+    pub(super) fn tree_with_room(&self, which: HistoryTree, most: u32) -> Result<Tree> {
         let tree = self.tree(which);
         if tree.blocks_for_inserts(1) > most {
             let expected = format!("at most {}", most - 2);

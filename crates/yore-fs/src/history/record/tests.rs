@@ -35,7 +35,7 @@ fn a_name_does_not_end_twice_with_one_number() {
         cover: EventNo(0),
     };
     assert_eq!(found.birth, number);
-    let prepared = store.past.prepare(store, number, Vec::new(), &[old_name]).unwrap();
+    let prepared = store.past.prepare(store, number, &[], &[old_name]).unwrap();
     let Prepared::Ready(recording) = prepared else { panic!("there is nothing in the way") };
     assert!(recording.is_empty(), "nobody has seen it");
 }

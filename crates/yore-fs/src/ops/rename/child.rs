@@ -3,7 +3,6 @@
 use super::super::create::name_at;
 use super::super::remove::PreparedRemoval;
 use crate::dir::Found;
-use crate::history::record::OldVersion;
 use crate::store::Store;
 use crate::InodeNo;
 use std::sync::Arc;
@@ -21,6 +20,8 @@ pub(super) struct Child<'a> {
     pub(super) io: Option<Locked<'a>>,
     /// What covers the name, and whether that is excluded.
     pub(super) covered: (EventNo, bool),
+    /// Its version ends with the call, and is kept in the Op of the call.
+    pub(super) ends: bool,
 }
 
 impl<'a> Child<'a> {
@@ -33,7 +34,7 @@ impl<'a> Child<'a> {
         // This lock is only tried, so it may come after the states. If it came before, it would be held while
         // this waits for the state of another directory.
         let io = cell.io.try_lock();
-        Child { name: name.detach(store), cell, state, io, covered: (EventNo(0), false) }
+        Child { name: name.detach(store), cell, state, io, covered: (EventNo(0), false), ends: false }
     }
 
     pub(super) fn is_directory(&self) -> bool {
@@ -60,12 +61,8 @@ impl<'a> Child<'a> {
     }
 }
 
-/// Versions that are kept in the Op of the call, and the intervals that wait for them.
-#[derive(Default)]
-pub(super) struct Versions {
-    pub(super) old_versions: Vec<OldVersion>,
-    pub(super) waits: Vec<(InodeNo, Duration)>,
-}
+/// Intervals that wait for the call.
+pub(super) type Waits = Vec<(InodeNo, Duration)>;
 
 /// An inode that loses the new name, and how its removal ends.
 pub(super) type Replaced<'a> = (Child<'a>, PreparedRemoval<'a>);

@@ -3,16 +3,16 @@
 use super::indexer::INDEX_FROM;
 use super::trees::Annals;
 use crate::history::record::backlog::FreshRow;
-use crate::history::record::old::{OldName, OldVersion, Was};
-use crate::history::record::past::Past;
+use crate::history::record::old::{OldName, OldVersion};
+use crate::history::record::past::{Past, CELL_BLOCKS};
 use crate::history::record::shard::Shard;
-use crate::history::record::slot::Slot;
 use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
+use smallvec::SmallVec;
 use std::borrow::Cow;
-use yore_core::btree::{LeafHints, Pins};
+use yore_core::btree::{InsertPosition, Pins};
 use yore_format::{
-    version_shard, AnnalsKey, AnnalsRow, Corruption, EventNo, HistoryRoots, HistoryTree, RowName,
+    version_shard, AnnalsKey, AnnalsRow, Corruption, EventNo, HistoryRoots, HistoryTree, RowName, RowValue,
 };
 use yore_meta::{Change, Meta, Op};
 
@@ -25,24 +25,31 @@ pub(in crate::history::record) enum PreparedRows<'p> {
     Full,
 }
 
-/// A row as a cell, and where it goes; `None`: the insert has to search for that.
-struct Cell {
-    key: AnnalsKey,
-    value: Vec<u8>,
-    slot: Option<Slot>,
+/// What ends of one inode: a version, a name, or both.
+struct Ending<'a> {
+    shard: usize,
+    version: Option<OldVersion<'a>>,
+    name: Option<&'a OldName<'a>>,
 }
 
 /// A row that is ready to be appended.
 struct Row {
     shard: usize,
-    row: Cell,
+    key: AnnalsKey,
+    /// Which of the values of the shard is its.
+    value: usize,
     /// The inode whose state it has, with the birth of that.
     state: Option<(InodeNo, EventNo)>,
     /// The directory of its name, the cookie there, and the birth.
     name: Option<(InodeNo, u64, EventNo)>,
+    /// Where it goes, if the last leaf has no room.
+    position: Option<Box<InsertPosition>>,
     /// The change that appended it.
     appended: Option<Change>,
 }
+
+/// Rows of one call: hardly ever more than two.
+type Few<T> = SmallVec<[T; 2]>;
 
 /// Rows that are ready to be appended.
 pub(in crate::history::record) struct AnnalsRecording<'p> {
@@ -50,38 +57,26 @@ pub(in crate::history::record) struct AnnalsRecording<'p> {
     /// When what they say ends.
     number: EventNo,
     /// In the order of shards and keys.
-    rows: Vec<Row>,
-    shards: Vec<RwLockWriteGuard<'p, Shard>>,
+    rows: Few<Row>,
+    shards: Few<RwLockWriteGuard<'p, Shard>>,
     pins: Pins,
 }
 
 impl<'p> AnnalsRecording<'p> {
-    /// The rows for versions and names that end at `number`: a version and a name of one inode are one row.
-    /// `None` if a version was made for the first edition.
-    pub(crate) fn new(
+    /// Makes ready to append the rows for versions and names that end at `number`: a version and a name of
+    /// one inode are one row. Locks the shards, gives the rows their keys, and finds out where they go.
+    pub(crate) fn prepare(
         past: &'p Past,
+        meta: &Meta,
         number: EventNo,
-        versions: Vec<OldVersion>,
-        mut names: Vec<&OldName<'_>>,
-    ) -> Option<AnnalsRecording<'p>> {
-        let mut rows: Vec<Row> = Vec::with_capacity(versions.len().max(names.len()));
-        for OldVersion { no, was, .. } in versions {
-            let Was::Inode(inode) = was else { return None };
-            let is_of_version =
-                |name: &&OldName<'_>| (name.entry.inode, name.entry.incarnation) == (no, inode.incarnation);
-            let name = names.iter().position(is_of_version).map(|at| names.remove(at));
-            rows.push(Row::new(number, Some((no, &*inode)), name));
-        }
-        rows.extend(names.into_iter().map(|name| Row::new(number, None, Some(name))));
-        rows.sort_by_key(|row| row.shard);
-        Some(AnnalsRecording { past, number, rows, shards: Vec::new(), pins: Pins::new() })
-    }
-
-    /// Locks what they go to, gives them their keys, and finds their insert positions.
-    pub(crate) fn prepare(mut self, meta: &Meta) -> Result<PreparedRows<'p>> {
-        let (past, number) = (self.past, self.number);
-        let mut first = 0;
-        while let Some(shard) = self.rows.get(first).map(|row| row.shard) {
+        versions: &[OldVersion<'_>],
+        names: &[&OldName<'_>],
+    ) -> Result<PreparedRows<'p>> {
+        let endings = endings(versions, names);
+        let mut all =
+            AnnalsRecording { past, number, rows: Few::new(), shards: Few::new(), pins: Pins::new() };
+        for of_shard in endings.chunk_by(|a, b| a.shard == b.shard) {
+            let shard = of_shard[0].shard;
             let mut guard = past.shards[shard].write();
             let greatest = past.greatest_key(meta, shard, &mut guard)?;
             if greatest.end > number {
@@ -91,22 +86,17 @@ impl<'p> AnnalsRecording<'p> {
                 true => greatest.sequence.checked_add(1),
                 false => Some(0),
             };
-            let end = first + self.rows[first..].iter().take_while(|row| row.shard == shard).count();
-            for row in &mut self.rows[first..end] {
+            for (value, ending) in of_shard.iter().enumerate() {
                 let Some(next) = sequence else { return Ok(PreparedRows::Full) };
-                row.row.key = AnnalsKey { end: number, sequence: next };
                 sequence = next.checked_add(1);
+                let key = AnnalsKey { end: number, sequence: next };
+                all.rows.push(ending.row(key, value, &mut guard.values));
             }
-            let (which, alone) = (HistoryTree::Annals(shard), end - first == 1);
-            for Row { row, .. } in &mut self.rows[first..end] {
-                let (key, bytes) = (row.key.encode(), row.value.len());
-                row.slot =
-                    past.cell_slot(meta, which, &mut guard.rows, (&key, bytes), alone, &mut self.pins)?;
-            }
-            self.shards.push(guard);
-            first = end;
+            let rows = all.rows.len() - of_shard.len()..;
+            past.find_places(meta, shard, &guard, &mut all.rows[rows], &mut all.pins)?;
+            all.shards.push(guard);
         }
-        Ok(PreparedRows::Ready(self))
+        Ok(PreparedRows::Ready(all))
     }
 
     /// Called inside an Op, before the inode changes: the change that keeps its state, if that was prepared.
@@ -130,45 +120,69 @@ impl<'p> AnnalsRecording<'p> {
         if self.rows.iter().all(|row| row.appended.is_some()) {
             return;
         }
-        let (mut shards, mut before) = (self.shards.iter_mut(), None);
-        let mut shard = None;
-        for Row { shard: no, row, state, name, appended } in &mut self.rows {
-            if before != Some(*no) {
-                (shard, before) = (shards.next(), Some(*no));
-            }
-            let shard = shard.as_deref_mut().expect("locked when it was prepared");
-            let which = HistoryTree::Annals(*no);
-            let slot = row.slot.take().unwrap_or_else(|| Slot::unknown(past, which));
-            #[cfg(feature = "mutations")]
-            if crate::mutation::is(crate::mutation::Mutation::RowDropped) {
-                *appended = Some(op.change(past.roots(), |_| ()).1);
-                continue;
-            }
-            let cell = (&row.key.encode()[..], &row.value[..]);
-            *appended = Some(slot.insert_near(past, op, Some(&mut shard.rows), cell, number));
-            shard.greatest = Some(row.key);
-            let unindexed = shard.unindexed.as_mut().expect("learnt when it was prepared");
-            let fresh = FreshRow { key: row.key, state: *state, name: *name };
-            let rows = past.backlog.add(*no, unindexed, fresh);
-            if rows % INDEX_FROM == 0 {
-                past.backlog.wake();
+        let mut guards = self.shards.iter_mut();
+        for rows in self.rows.chunk_by_mut(|a, b| a.shard == b.shard) {
+            let guard: &mut Shard = guards.next().expect("locked when it was prepared");
+            for row in rows {
+                #[cfg(feature = "mutations")]
+                if crate::mutation::is(crate::mutation::Mutation::RowDropped) {
+                    row.appended = Some(op.change(past.roots(), |_| ()).1);
+                    continue;
+                }
+                let (key, value) = (row.key.encode(), &guard.values[row.value]);
+                row.appended = Some(match row.position.take() {
+                    None => guard.last.append(op, &key, value),
+                    Some(position) => {
+                        let which = HistoryTree::Annals(row.shard);
+                        let (was, mut tree) = (past.tree(which), past.tree(which));
+                        let delta = tree.append(op, &mut guard.last, *position, (&key, value), number);
+                        if tree != was || delta.nodes != 0 {
+                            past.store(op, which, &tree, &delta);
+                        }
+                        delta.change
+                    }
+                });
+                guard.greatest = Some(row.key);
+                let unindexed = guard.unindexed.as_mut().expect("learnt when it was prepared");
+                let fresh = FreshRow { key: row.key, state: row.state, name: row.name };
+                let rows = past.backlog.add(row.shard, unindexed, fresh);
+                if rows % INDEX_FROM == 0 {
+                    past.backlog.wake();
+                }
             }
         }
     }
 }
 
-impl Row {
-    /// The row of what ends at `number`, without its key.
-    fn new(
-        number: EventNo,
-        state: Option<(InodeNo, &yore_format::Inode)>,
-        name: Option<&OldName<'_>>,
-    ) -> Row {
+/// Puts versions and names of one inode together, in the order of shards.
+fn endings<'a>(versions: &[OldVersion<'a>], names: &[&'a OldName<'a>]) -> Few<Ending<'a>> {
+    let mut left: Few<&OldName<'_>> = names.iter().copied().collect();
+    let mut endings: Few<Ending<'_>> = Few::new();
+    for version in versions {
+        let of_version = (version.no, version.inode.incarnation);
+        let is_of_version = |name: &&OldName<'_>| (name.entry.inode, name.entry.incarnation) == of_version;
+        let name = left.iter().position(is_of_version).map(|at| left.remove(at));
+        endings.push(Ending { shard: version_shard(version.no), version: Some(*version), name });
+    }
+    let alone = |name: &'a OldName<'a>| Ending {
+        shard: version_shard(name.entry.inode),
+        version: None,
+        name: Some(name),
+    };
+    endings.extend(left.into_iter().map(alone));
+    endings.sort_by_key(|ending| ending.shard);
+    endings
+}
+
+impl Ending<'_> {
+    /// The row with this key. Its value goes to this place among the values.
+    fn row(&self, key: AnnalsKey, value: usize, values: &mut Vec<RowValue>) -> Row {
+        let Ending { shard, version, name } = self;
         let of_name = name.map(|name| (name.entry.inode, name.entry.incarnation));
-        let of_state = state.map(|(no, inode)| (no, inode.incarnation));
-        let (inode, incarnation) = of_state.or(of_name).expect("a state or a name");
-        let value = AnnalsRow {
-            end: number,
+        let of_version = version.map(|version| (version.no, version.inode.incarnation));
+        let (inode, incarnation) = of_version.or(of_name).expect("a version or a name");
+        let row = AnnalsRow {
+            end: key.end,
             inode,
             incarnation,
             name: name.map(|OldName { directory, cookie, entry, .. }| RowName {
@@ -179,13 +193,19 @@ impl Row {
                 name: entry.name,
             }),
             name_is_reclaimed: false,
-            version: state.map(|(_, inode)| Cow::Borrowed(inode)),
+            version: version.map(|version| Cow::Borrowed(version.inode)),
         };
+        if values.len() == value {
+            values.push(RowValue::default());
+        }
+        row.encode_to(&mut values[value]);
         Row {
-            shard: version_shard(inode),
-            row: Cell { key: AnnalsKey::default(), value: value.encode().to_vec(), slot: None },
-            state: state.map(|(no, inode)| (no, inode.born)),
+            shard: *shard,
+            key,
+            value,
+            state: version.map(|version| (version.no, version.inode.born)),
             name: name.map(|name| (name.directory.no, name.cookie, name.entry.birth)),
+            position: None,
             appended: None,
         }
     }
@@ -210,22 +230,33 @@ impl Past {
         Ok(greatest)
     }
 
-    /// Keeps in memory what inserting a key touches, and returns where it goes if it is `alone`: otherwise
-    /// the other ones that are inserted with it change that.
-    fn cell_slot(
+    /// Keeps in memory what appending rows to a shard touches: the last leaf, if they have room there.
+    /// Otherwise a single row gets its place, and of several each is looked for when it is appended.
+    fn find_places(
         &self,
         meta: &Meta,
-        which: HistoryTree,
-        hints: &mut LeafHints,
-        (key, bytes): (&[u8], usize),
-        alone: bool,
+        shard: usize,
+        locked: &Shard,
+        rows: &mut [Row],
         pins: &mut Pins,
-    ) -> Result<Option<Slot>> {
-        let slot = self.slot_near(meta, which, hints, (key, bytes))?;
-        if alone {
-            return Ok(Some(slot));
+    ) -> Result<()> {
+        let bytes = rows.iter().map(|row| locked.values[row.value].len());
+        if locked.last.has_room(AnnalsKey::BYTES, bytes) {
+            return Ok(());
         }
-        slot.tree.prepare(meta, key, key, pins)?;
-        Ok(None)
+        let tree = self.tree_with_room(HistoryTree::Annals(shard), CELL_BLOCKS)?;
+        let is_alone = rows.len() == 1;
+        for row in rows {
+            let key = row.key.encode();
+            let position = match is_alone {
+                true => tree.append_position(meta, &key)?,
+                false => {
+                    tree.prepare(meta, &key, &key, pins)?;
+                    InsertPosition::unknown()
+                }
+            };
+            row.position = Some(Box::new(position));
+        }
+        Ok(())
     }
 }

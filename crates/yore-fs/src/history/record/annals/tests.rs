@@ -232,7 +232,7 @@ fn a_number_that_has_passed_is_noticed() {
             entry: found.entry(b"a"),
             cover: EventNo(1),
         };
-        store.past.prepare(&store, number, Vec::new(), &[old_name]).map(|prepared| match prepared {
+        store.past.prepare(&store, number, &[], &[old_name]).map(|prepared| match prepared {
             Prepared::Ready(_) => "ready",
             Prepared::Again => "again",
             Prepared::NeedNumber => "number",

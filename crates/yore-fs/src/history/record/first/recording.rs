@@ -2,7 +2,7 @@
 //! says when it ended. Cells that are entered one after the other are often neighbours (a directory's names,
 //! files made one after the other), so each tree has [`yore_core::btree::LeafHints`].
 
-use crate::history::record::old::{OldName, OldVersion};
+use crate::history::record::old::{encode, OldName, OldVersion};
 use crate::history::record::past::Past;
 use crate::history::record::shard::Shard;
 use crate::history::record::slot::Slot;
@@ -71,8 +71,8 @@ impl<'p> FirstRecording<'p> {
         FirstRecording { past, number, cells: Vec::new(), shards: Vec::new(), pins: Pins::new() }
     }
 
-    pub(crate) fn add_version(&mut self, OldVersion { no, born, was }: OldVersion) {
-        let (key, value) = (Key::Version(version_key(no, born)), was.into_value(self.number));
+    pub(crate) fn add_version(&mut self, OldVersion { no, inode }: OldVersion<'_>) {
+        let (key, value) = (Key::Version(version_key(no, inode.born)), encode(inode, self.number));
         self.cells.push((version_shard(no), key, value, version_end_key(self.number, no)));
     }
 
