@@ -8,7 +8,6 @@
 //!   machine has),
 //! - `files=20000`, `directories=100`, `rounds=5`,
 //! - `snapshots=rename,unlink` a snapshot is taken before each of these phases (library only),
-//! - `edition=annals` how the volume records its history: `first` or `annals`,
 //! - `only=create,stat,rename,unlink,pairs,write,postmark` (`pairs` is create and unlink in turn; `write`
 //!   creates files of 2 KiB; `postmark` is PostMark's mix: 20,000 files of 500 bytes to 16 KiB in 400
 //!   directories, 100,000 transactions; `transactions=` sets another count).
@@ -26,8 +25,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{CreateOptions, Device, FileDevice, MemoryDevice};
 use yore_fs::{
-    Caller, Edition, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Node, Policy,
-    RenameMode, View, WriteMode,
+    Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Node, Policy, RenameMode,
+    View, WriteMode,
 };
 
 type Done = anyhow::Result<()>;
@@ -77,7 +76,6 @@ impl Library {
         let mount = MountOptions {
             data_cache: o.data_cache << 20,
             metadata_cache: o.metadata_cache << 20,
-            edition: o.edition,
             ..MountOptions::default()
         };
         let view = View::open(device, &mount)?;
@@ -366,7 +364,6 @@ struct Options {
     data_cache: u64,
     metadata_cache: u64,
     snapshots: Vec<String>,
-    edition: Edition,
 }
 
 fn options() -> anyhow::Result<Options> {
@@ -382,7 +379,6 @@ fn options() -> anyhow::Result<Options> {
         data_cache: 256,
         metadata_cache: 256,
         snapshots: Vec::new(),
-        edition: MountOptions::default().edition,
     };
     let list = |value: &str| value.split(',').map(String::from).collect();
     for argument in std::env::args().skip(1) {
@@ -398,8 +394,6 @@ fn options() -> anyhow::Result<Options> {
             Some(("metadata_cache", v)) => o.metadata_cache = v.parse()?,
             Some(("only", v)) => o.only = list(v),
             Some(("snapshots", v)) => o.snapshots = list(v),
-            Some(("edition", "first")) => o.edition = Edition::First,
-            Some(("edition", "annals")) => o.edition = Edition::Annals,
             _ => anyhow::bail!("{argument:?}: see the head of ops.rs"),
         }
     }

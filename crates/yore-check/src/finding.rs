@@ -227,7 +227,7 @@ problems! {
     ChangeIndex, History, "the changes are not the ends of versions and past names";
     /// A row of the annals is in the tree of another shard, or ended at a number that was not given yet.
     AnnalsRow, History, "a row of the annals is where it cannot be";
-    /// Something in a tree of the first edition ended since the annals began.
+    /// Something in an old tree ended since the annals began.
     AnnalsBegin, History, "something ended since the annals began and is not in them";
     /// A watermark of the annals lies beyond what was recorded.
     Watermark, History, "the annals are said to be indexed further than they go";

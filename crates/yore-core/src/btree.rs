@@ -36,15 +36,15 @@
 //! `path.rs` has the position of a walk, `tree.rs` the root and the checks of a node; `read.rs` reads,
 //! `prepare.rs` is the half that can fail; inside an Op, `nodes.rs` finds and copies nodes, `shrink.rs`
 //! removes and merges, `change.rs` inserts, replaces and removes, `append.rs` appends, `batch.rs` plans many
-//! inserts, and `hints.rs` remembers where cells went lately.
+//! inserts, and `position.rs` has where a cell goes.
 
 mod append;
 mod batch;
 mod change;
 mod delta;
-mod hints;
 mod nodes;
 mod path;
+mod position;
 mod prepare;
 mod read;
 mod shrink;
@@ -55,6 +55,6 @@ mod tree;
 pub use append::LastLeaf;
 pub use batch::BatchInsert;
 pub use delta::{TreeDelta, Unstored};
-pub use hints::{InsertPosition, LeafHints};
 pub use path::{Path, Pins};
+pub use position::InsertPosition;
 pub use tree::Tree;

@@ -4,6 +4,8 @@
 
 #[path = "common/copies.rs"]
 mod copies;
+#[path = "common/old_trees.rs"]
+mod old_trees;
 
 use copies::{copy, copy_all};
 use rand::{Rng as _, SeedableRng as _};
@@ -14,24 +16,26 @@ use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Defragmented, Edition, EventNo, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Policy, Progress,
-    Volume, PIECES_MOST,
+    Defragmented, EventNo, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Policy, Progress, Volume,
+    PIECES_MOST,
 };
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 1200;
 
-fn made(edition: Edition) -> (Arc<MemoryDevice>, Volume) {
+fn options() -> MountOptions {
+    MountOptions {
+        commit_interval: Duration::from_secs(3600),
+        defragment_after: None,
+        ..MountOptions::default()
+    }
+}
+
+fn made() -> (Arc<MemoryDevice>, Volume) {
     let device = Arc::new(MemoryDevice::new(256 << 20));
     let new = MkfsOptions { policy: Policy::default(), ..MkfsOptions::default() };
     Volume::create(device.clone(), &new).unwrap().close().unwrap();
-    let options = MountOptions {
-        commit_interval: Duration::from_secs(3600),
-        defragment_after: None,
-        edition,
-        ..MountOptions::default()
-    };
-    (device.clone(), Volume::open(device, &options).unwrap())
+    (device.clone(), Volume::open(device, &options()).unwrap())
 }
 
 fn sound(device: &dyn Device) {
@@ -62,10 +66,10 @@ fn defragment(volume: &Volume) -> Defragmented {
 /// Snapshots, clones, and files that are overwritten here and there: all is as it was.
 #[test]
 fn present_and_past_stay() {
-    for (seed, edition) in [(1, Edition::First), (2, Edition::Annals), (3, Edition::Annals)] {
-        println!("seed {seed} (fixed in the test), {edition:?}");
+    for seed in 1..=3 {
+        println!("seed {seed} (fixed in the test)");
         let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
-        let (device, volume) = made(edition);
+        let (device, volume) = made();
         for name in ["a", "b"] {
             let content: Vec<u8> = (0..BLOCKS * BLOCK).map(|i| (i / 999) as u8).collect();
             volume.write(name, content).unwrap();
@@ -127,11 +131,47 @@ fn present_and_past_stay() {
     }
 }
 
+/// The same for a file whose states are in old trees.
+#[test]
+fn what_old_trees_have_stays() {
+    let device = Arc::new(old_trees::device());
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    let (view, events) = (volume.view(), volume.view().events().unwrap());
+    let past = |view: &yore_fs::View| -> Vec<_> {
+        events
+            .iter()
+            .map(|event| view.as_of(event.number).getattr(event.row.root).ok())
+            .zip(&events)
+            .filter_map(|(there, event)| there.map(|_| copy(&view.as_of(event.number), event.row.root)))
+            .collect()
+    };
+    let (before, present) = (past(view), copy_all(&volume));
+    let history = view.statfs().history_data_blocks;
+    let told = view.scattered(view.root(), PIECES_MOST).unwrap();
+    assert!(told.scattered > 0 && told.history > 0, "{told:?}");
+    let done = defragment(&volume);
+    assert_eq!((done.before, done.moved, done.left), (told, told.blocks, 0));
+    volume.sync().unwrap();
+    assert_eq!(view.statfs().history_data_blocks - history, told.history);
+    assert_eq!(view.scattered(view.root(), PIECES_MOST).unwrap().scattered, 0);
+    volume.close().unwrap();
+    sound(&*device);
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    assert!(past(volume.view()) == before && copy_all(&volume) == present);
+    let numbers: Vec<EventNo> = events.iter().map(|event| event.number).collect();
+    volume.view().forget(&numbers).unwrap();
+    volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(copy_all(&volume) == present);
+    assert_eq!(volume.statfs().history_data_blocks, 0);
+    volume.close().unwrap();
+    sound(&*device);
+}
+
 /// A file that shares all its blocks with another one has nothing to be moved, however scattered it is.
 #[test]
 fn what_is_shared_stays_shared() {
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(7);
-    let (device, volume) = made(Edition::Annals);
+    let (device, volume) = made();
     volume.write("a", vec![1; (BLOCKS * BLOCK) as usize]).unwrap();
     for _ in 0..2 {
         event(&volume);

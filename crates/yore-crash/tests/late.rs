@@ -10,7 +10,7 @@ use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError, MemoryDevice, Operation};
-use yore_fs::{Edition, EventNo, FallocateMode, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Volume};
+use yore_fs::{EventNo, FallocateMode, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Volume};
 
 /// Counts what one thread asks of a device, and refuses writes if it is told to.
 #[derive(Debug, Default)]
@@ -46,19 +46,14 @@ impl Watch {
 
 type Watched = Arc<Wrapped<MemoryDevice, Watch>>;
 
-fn options(edition: Edition, data_cache: u64) -> MountOptions {
-    MountOptions {
-        commit_interval: Duration::from_secs(3600),
-        data_cache,
-        edition,
-        ..MountOptions::default()
-    }
+fn options(data_cache: u64) -> MountOptions {
+    MountOptions { commit_interval: Duration::from_secs(3600), data_cache, ..MountOptions::default() }
 }
 
-fn volume(edition: Edition, data_cache: u64) -> (Watched, Volume) {
+fn volume(data_cache: u64) -> (Watched, Volume) {
     let device: Watched = Arc::new(Wrapped::new(MemoryDevice::new(64 << 20), Watch::default()));
     Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
-    let volume = Volume::open(device.clone(), &options(edition, data_cache)).unwrap();
+    let volume = Volume::open(device.clone(), &options(data_cache)).unwrap();
     (device, volume)
 }
 
@@ -85,7 +80,8 @@ const LEN: usize = 3 * 4096 + 100;
 
 /// Each kind of first change: the calling thread neither writes nor flushes. Afterwards the past is what it
 /// was, at once and when the volume was closed and opened again.
-fn no_call_waits(edition: Edition) {
+#[test]
+fn no_call_waits() {
     type Change = fn(&Volume, &str);
     let changes: [(&str, Change); 9] = [
         ("over all", |volume, path| overwrite(volume, path, 0, &[2; LEN])),
@@ -101,7 +97,7 @@ fn no_call_waits(edition: Edition) {
             volume.view().fallocate(node.inode(), 4096, 4096, FallocateMode::PunchHole).unwrap();
         }),
     ];
-    let (device, mut volume) = volume(edition, 64 << 20);
+    let (device, mut volume) = volume(64 << 20);
     let first = event(&volume);
     let mut seen = Vec::new();
     for (number, (name, change)) in changes.iter().enumerate() {
@@ -134,21 +130,11 @@ fn no_call_waits(edition: Edition) {
     for _ in 0..2 {
         volume.close().unwrap();
         must_be_sound(&device);
-        volume = Volume::open(device.clone(), &options(edition, 64 << 20)).unwrap();
+        volume = Volume::open(device.clone(), &options(64 << 20)).unwrap();
         for (name, event, before) in &seen {
             assert!(as_of(&volume, *event).read(name).unwrap() == *before, "{name} as of {event}, again");
         }
     }
-}
-
-#[test]
-fn no_call_waits_with_old_trees() {
-    no_call_waits(Edition::First);
-}
-
-#[test]
-fn no_call_waits_with_annals() {
-    no_call_waits(Edition::Annals);
 }
 
 /// With a cache so small that its pages are evicted and the table fills at once, files change again and
@@ -156,38 +142,36 @@ fn no_call_waits_with_annals() {
 /// blocks that are late are freed. Present and past stay what they are.
 #[test]
 fn a_small_table_tells_nobody() {
-    for edition in [Edition::First, Edition::Annals] {
-        let (device, volume) = volume(edition, 1 << 20);
-        let name = |file: usize| format!("file {file}");
-        let content = |file: usize, round: u8| vec![round.wrapping_mul(16) + file as u8 + 1; 6 * 4096 + 77];
-        let mut kept: Vec<(EventNo, u8)> = Vec::new();
-        for round in 0..14u8 {
-            for file in 0..12 {
-                overwrite_or_make(&volume, &name(file), &content(file, round));
-                if round % 3 == 2 && file % 4 == 1 {
-                    let file = OpenOptions::new().write(true).open(&volume, name(file)).unwrap();
-                    file.sync_data().unwrap();
-                }
-            }
-            kept.push((event(&volume), round));
-            if kept.len() > 3 {
-                let (gone, _) = kept.remove(usize::from(round) % 3);
-                volume.view().forget(&[gone]).unwrap();
-                volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
-            }
-            if round % 2 == 0 {
-                volume.view().write_late().unwrap();
-            }
-            for (event, round) in &kept {
-                for file in 0..12 {
-                    let found = as_of(&volume, *event).read(name(file)).unwrap();
-                    assert!(found == content(file, *round), "file {file} of round {round} as of {event}");
-                }
+    let (device, volume) = volume(1 << 20);
+    let name = |file: usize| format!("file {file}");
+    let content = |file: usize, round: u8| vec![round.wrapping_mul(16) + file as u8 + 1; 6 * 4096 + 77];
+    let mut kept: Vec<(EventNo, u8)> = Vec::new();
+    for round in 0..14u8 {
+        for file in 0..12 {
+            overwrite_or_make(&volume, &name(file), &content(file, round));
+            if round % 3 == 2 && file % 4 == 1 {
+                let file = OpenOptions::new().write(true).open(&volume, name(file)).unwrap();
+                file.sync_data().unwrap();
             }
         }
-        volume.close().unwrap();
-        must_be_sound(&device);
+        kept.push((event(&volume), round));
+        if kept.len() > 3 {
+            let (gone, _) = kept.remove(usize::from(round) % 3);
+            volume.view().forget(&[gone]).unwrap();
+            volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+        }
+        if round % 2 == 0 {
+            volume.view().write_late().unwrap();
+        }
+        for (event, round) in &kept {
+            for file in 0..12 {
+                let found = as_of(&volume, *event).read(name(file)).unwrap();
+                assert!(found == content(file, *round), "file {file} of round {round} as of {event}");
+            }
+        }
     }
+    volume.close().unwrap();
+    must_be_sound(&device);
 }
 
 fn overwrite_or_make(volume: &Volume, path: &str, bytes: &[u8]) {
@@ -211,7 +195,7 @@ fn a_sync_and_an_fsync_bring_it_home() {
         },
     ];
     for wait in waits {
-        let (device, volume) = volume(Edition::First, 64 << 20);
+        let (device, volume) = volume(64 << 20);
         event(&volume);
         volume.sync().unwrap();
         volume.write("file", [1; LEN]).unwrap();
@@ -228,7 +212,7 @@ fn a_sync_and_an_fsync_bring_it_home() {
 /// is written, each sync and fsync fails, and both present and past can be read as they are in memory.
 #[test]
 fn an_error_stops_the_volume() {
-    let (device, volume) = volume(Edition::First, 64 << 20);
+    let (device, volume) = volume(64 << 20);
     event(&volume);
     volume.write("file", [1; LEN]).unwrap();
     let seen = event(&volume);

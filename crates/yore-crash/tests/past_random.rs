@@ -4,11 +4,14 @@
 //! versions that policies make of files, under the names that these had, and policies that change. The volume
 //! is opened again, and forgetting is interrupted and goes on. When all events are forgotten, nothing of the
 //! past is left. Where all events are of the root directory, what each of them holds is what a walk finds.
+//! Two thirds of the sequences begin with a rich past in old trees, and go on in annals.
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
 #[path = "common/copies.rs"]
 mod copies;
+#[path = "common/old_trees.rs"]
+mod old_trees;
 #[path = "../../yore-fs/tests/common/seeds.rs"]
 mod seeds;
 
@@ -25,8 +28,8 @@ use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Edition, Error, EventKind, EventNo, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions,
-    NewSnapshot, OpenOptions, Policy, RenameMode, Result, SetXattrMode, Versioning, View, Volume,
+    Error, EventKind, EventNo, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot,
+    OpenOptions, Policy, RenameMode, Result, SetXattrMode, Versioning, View, Volume,
 };
 
 /// Inode and incarnation of what a path leads to, from a directory.
@@ -39,7 +42,6 @@ fn resolve(view: &View, root: InodeNo, path: &Path) -> Option<(InodeNo, u32)> {
 }
 
 struct Run {
-    seed: u64,
     rng: Xoshiro256PlusPlus,
     volume: Volume,
     device: Arc<dyn Device>,
@@ -64,35 +66,57 @@ fn options() -> MountOptions {
     MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() }
 }
 
-/// The options of a run: a third of them record in the first edition, a third in annals, and the others begin
-/// with annals when they are opened `again`.
-fn options_of(seed: u64, again: bool) -> MountOptions {
-    let edition = match (seed / 2 % 3, again) {
-        (0, _) | (2, false) => Edition::First,
-        _ => Edition::Annals,
+/// A new volume for a third of the seeds; for a third one with a past in old trees; and for the others one with
+/// a smaller one. With `only_root` events are of the root directory alone.
+fn device_of(seed: u64, only_root: bool) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = match seed / 2 % 3 {
+        0 => Arc::new(old_trees::device()),
+        1 => {
+            let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+            Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+            return device;
+        }
+        _ => old_trees::without_many(),
     };
-    MountOptions { edition, ..options() }
+    match only_root {
+        true => old_trees::of_root_alone(device),
+        false => device,
+    }
 }
 
 impl Run {
-    fn new(seed: u64) -> Run {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
-        Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
-        let volume = Volume::open(device.clone(), &options_of(seed, false)).unwrap();
+    /// With `only_root` events are of the root directory alone.
+    fn new(seed: u64, only_root: bool) -> Run {
+        let device = device_of(seed, only_root);
+        let volume = Volume::open(device.clone(), &options()).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (view, events) = (volume.view(), volume.view().events().unwrap());
+        // Sequences have policies of their own, or none.
+        for (inode, _) in view.policies().unwrap() {
+            view.set_policy(inode, &Policy::default()).unwrap();
+        }
+        // `golden_old_trees.rs` of `yore-fs` compares what these events have seen with a list.
+        let seen = events.iter().map(|event| Seen {
+            event: event.number,
+            root: event.row.root,
+            copy: match event.row.kind {
+                EventKind::Removed => Tree::new(),
+                _ => copy(&view.as_of(event.number), event.row.root),
+            },
+            named: None,
+        });
         Run {
-            seed,
             rng,
+            seen: seen.collect(),
+            last: events.last().map_or(EventNo(0), |event| event.number),
             volume,
             device,
-            seen: Vec::new(),
             log: Vec::new(),
-            only_root: false,
+            only_root,
             forgets: false,
             expunges: false,
             rolls_back: false,
             policies: false,
-            last: EventNo(0),
             last_rolled: EventNo(0),
         }
     }
@@ -178,7 +202,7 @@ impl Run {
             _ => {
                 self.volume.close()?;
                 self.check();
-                self.volume = Volume::open(self.device.clone(), &options_of(self.seed, true))?;
+                self.volume = Volume::open(self.device.clone(), &options())?;
                 Ok(())
             }
         }
@@ -406,7 +430,7 @@ impl Run {
         let counts = report.counts;
         let left = (counts.versions, counts.past_names, counts.history_data_blocks, counts.history_nodes);
         assert_eq!(left, (0, 0, 0, 0), "something of the past is left");
-        let volume = Volume::open(self.device.clone(), &options_of(self.seed, true)).unwrap();
+        let volume = Volume::open(self.device.clone(), &options()).unwrap();
         assert_eq!(copy_all(&volume), before);
     }
 
@@ -450,7 +474,7 @@ impl Run {
         self.seen.iter().for_each(|seen| seen.compare(&self.volume, "in the end"));
         self.volume.close().unwrap();
         self.check();
-        self.volume = Volume::open(self.device.clone(), &options_of(self.seed, true)).unwrap();
+        self.volume = Volume::open(self.device.clone(), &options()).unwrap();
         self.seen.iter().for_each(|seen| seen.compare(&self.volume, "opened again"));
     }
 }
@@ -458,14 +482,14 @@ impl Run {
 #[test]
 fn every_past_view_equals_its_copy() {
     for seed in seeds(12) {
-        Run::new(seed).run(400);
+        Run::new(seed, false).run(400);
     }
 }
 
 #[test]
 fn what_is_not_forgotten_stays_and_what_is_leaves_nothing() {
     for seed in seeds(12) {
-        let mut run = Run { forgets: true, only_root: seed % 2 == 0, ..Run::new(seed) };
+        let mut run = Run { forgets: true, ..Run::new(seed, seed % 2 == 0) };
         run.run(500);
         run.forget_all();
     }
@@ -475,8 +499,8 @@ fn what_is_not_forgotten_stays_and_what_is_leaves_nothing() {
 #[test]
 fn what_policies_keep_stays_and_what_is_forgotten_leaves_nothing() {
     for seed in seeds(12) {
-        let run = Run { policies: true, ..Run::new(seed) };
-        let mut run = Run { forgets: seed % 3 > 0, only_root: seed % 2 == 0, ..run };
+        let run = Run { policies: true, ..Run::new(seed, seed % 2 == 0) };
+        let mut run = Run { forgets: seed % 3 > 0, ..run };
         run.run(500);
         run.forget_all();
     }
@@ -487,8 +511,8 @@ fn what_policies_keep_stays_and_what_is_forgotten_leaves_nothing() {
 #[test]
 fn what_is_expunged_is_gone_and_nothing_else() {
     for seed in seeds(12) {
-        let run = Run { expunges: true, policies: seed % 2 == 0, ..Run::new(seed) };
-        let mut run = Run { forgets: seed % 3 > 0, only_root: seed % 5 == 0, ..run };
+        let run = Run { expunges: true, policies: seed % 2 == 0, ..Run::new(seed, seed % 5 == 0) };
+        let mut run = Run { forgets: seed % 3 > 0, ..run };
         run.run(500);
         run.forget_all();
     }
@@ -499,8 +523,8 @@ fn what_is_expunged_is_gone_and_nothing_else() {
 #[test]
 fn what_is_rolled_back_is_its_copy() {
     for seed in seeds(12) {
-        let run = Run { rolls_back: true, policies: seed % 3 == 0, ..Run::new(seed) };
-        let mut run = Run { forgets: seed % 2 == 0, only_root: seed % 5 == 0, ..run };
+        let run = Run { rolls_back: true, policies: seed % 3 == 0, ..Run::new(seed, seed % 5 == 0) };
+        let mut run = Run { forgets: seed % 2 == 0, ..run };
         run.run(500);
         run.forget_all();
     }

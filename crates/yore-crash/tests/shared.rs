@@ -2,8 +2,12 @@
 //! removed, snapshot, forgotten or copied afterwards, each file and each state of the past has what a full
 //! copy of it has, and each block is counted as often as it is named.
 //!
+//! Half of the random sequences begin with a past in old trees.
+//!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
+#[path = "common/old_trees.rs"]
+mod old_trees;
 #[path = "../../yore-fs/tests/common/seeds.rs"]
 mod seeds;
 
@@ -17,7 +21,7 @@ use std::time::Duration;
 use yore_check::{check, CheckOptions, Report};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Edition, Error, EventNo, FallocateMode, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Volume,
+    Error, EventNo, FallocateMode, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, View, Volume,
     WriteMode,
 };
 
@@ -25,8 +29,8 @@ const BLOCK: u64 = 4096;
 
 type Tree = BTreeMap<String, Vec<u8>>;
 
-fn options(edition: Edition) -> MountOptions {
-    MountOptions { commit_interval: Duration::from_secs(3600), edition, ..MountOptions::default() }
+fn options() -> MountOptions {
+    MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() }
 }
 
 fn sound(device: &dyn Device) -> Report {
@@ -35,10 +39,10 @@ fn sound(device: &dyn Device) -> Report {
     report
 }
 
-fn volume(bytes: u64, edition: Edition) -> (Arc<dyn Device>, Volume) {
+fn volume(bytes: u64) -> (Arc<dyn Device>, Volume) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
     Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
-    let volume = Volume::open(device.clone(), &options(edition)).unwrap();
+    let volume = Volume::open(device.clone(), &options()).unwrap();
     (device, volume)
 }
 
@@ -62,7 +66,7 @@ fn forget(volume: &Volume, events: &[EventNo]) {
 /// left when one goes is written in place again, and nothing is left in the end.
 #[test]
 fn a_copy_takes_no_data_blocks() {
-    let (device, volume) = volume(512 << 20, Edition::First);
+    let (device, volume) = volume(512 << 20);
     let content = bytes(40 << 20, 1);
     volume.write("a", &content).unwrap();
     volume.sync().unwrap();
@@ -95,7 +99,7 @@ fn a_copy_takes_no_data_blocks() {
 /// What was removed comes back from the past without copying, on a full volume, too.
 #[test]
 fn the_past_is_shared() {
-    let (device, volume) = volume(256 << 20, Edition::First);
+    let (device, volume) = volume(256 << 20);
     let content = bytes(100 << 20, 2);
     volume.write("f", &content).unwrap();
     let event = snapshot(&volume);
@@ -290,48 +294,108 @@ fn put(content: &mut Vec<u8>, at: u64, data: &[u8]) {
 
 /// A volume whose past was recorded before there were annals gets them before its first shared block, when
 /// the references of its past are still as many as its retained blocks. So they are counted right from then
-/// on, and the volume need not keep the first edition for ever.
+/// on.
 #[test]
 fn annals_begin_before_the_first_shared_block() {
-    let (device, volume) = volume(64 << 20, Edition::First);
-    let content = bytes(1 << 20, 5);
-    volume.write("f", &content).unwrap();
-    let named = |volume: &Volume, name| {
-        volume.view().take_snapshot(volume.view().root(), &NewSnapshot::named(name)).unwrap().number
-    };
-    let first = named(&volume, "first");
-    volume.write("f", bytes(1 << 20, 6)).unwrap();
-    volume.close().unwrap();
-
-    let volume = Volume::open(device.clone(), &options(Edition::Annals)).unwrap();
-    assert_eq!(volume.copy("f@first", "back").unwrap(), content.len() as u64);
+    let device: Arc<dyn Device> = Arc::new(old_trees::device());
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    let mut events: Vec<EventNo> = volume.view().events().unwrap().iter().map(|e| e.number).collect();
+    let (first, last) = (events[0], *events.last().unwrap());
+    let blocks = |content: &[u8]| content.len().div_ceil(BLOCK as usize) as u64;
+    let content = volume.read("scattered@s0").unwrap();
+    assert_eq!(volume.copy("scattered@s0", "back").unwrap(), content.len() as u64);
     volume.sync().unwrap();
-    assert_eq!(sound(&*device).counts.shared_blocks, 1 << 8);
-    let second = named(&volume, "second");
-    assert_eq!(second.0, first.0 + 2, "annals begin behind a number of their own");
+    assert_eq!(sound(&*device).counts.shared_blocks, blocks(&content));
+    let next = snapshot(&volume);
+    // On the image, expunging a file took the number after the last event.
+    assert_eq!(next.0, last.0 + 3, "annals begin behind a number of their own");
     volume.write("back", "other").unwrap();
-    volume.remove_file("f").unwrap();
+    volume.remove_file("scattered").unwrap();
     volume.sync().unwrap();
     sound(&*device);
-    assert_eq!(volume.read("back@second").unwrap(), content);
+    let back = |volume: &Volume| Volume::from_view(volume.view().as_of(next)).read("back").unwrap();
+    assert!(back(&volume) == content);
     forget(&volume, &[first]);
     volume.sync().unwrap();
     sound(&*device);
-    assert_eq!(volume.read("back@second").unwrap(), content);
-    forget(&volume, &[second]);
+    assert!(back(&volume) == content);
+    events.push(next);
+    forget(&volume, &events[1..]);
     volume.close().unwrap();
     assert_eq!(sound(&*device).counts.history_data_blocks, 0);
 }
 
-/// Random sequences against full copies, with the checker as the judge of counts, in both editions of
-/// history.
+/// While format 2.3 was made, some programs let volumes with old trees share blocks and did not begin annals.
+/// Opening such a volume for writing counts the references of its past and begins them. The checker compares
+/// the count, and what the volume had is as it was.
+#[test]
+fn annals_begin_where_blocks_are_shared_already() {
+    let image = include_bytes!("../../yore-fs/tests/golden/volume-2.3-shared.blocks");
+    let device: Arc<dyn Device> = Arc::new(old_trees::unpack(image));
+    let read_only = MountOptions { read_only: true, ..options() };
+    let was = Volume::open(device.clone(), &read_only).unwrap();
+    let (event, names) = (was.view().events().unwrap()[0].number, ["copy", "gone", "original"]);
+    let read = |volume: &Volume| {
+        let then = Volume::from_view(volume.view().as_of(event));
+        let then = names.map(|name| then.read(name).unwrap());
+        (then, ["copy", "changed", "part", "back"].map(|name| volume.read(name).unwrap()))
+    };
+    let before = read(&was);
+    drop(was);
+    for _ in 0..2 {
+        let volume = Volume::open(device.clone(), &options()).unwrap();
+        assert!(read(&volume) == before);
+        volume.close().unwrap();
+        // All blocks of the past are in use besides, so there are references and no retained blocks.
+        let counts = sound(&*device).counts;
+        assert!(counts.shared_blocks > 0 && counts.history_data_blocks == 0);
+    }
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    let next = snapshot(&volume);
+    assert_eq!(next.0, event.0 + 2, "annals began behind a number of their own, and once");
+    for name in ["copy", "part", "back"] {
+        volume.write(name, "changed").unwrap();
+    }
+    volume.sync().unwrap();
+    sound(&*device);
+    forget(&volume, &[event]);
+    volume.sync().unwrap();
+    sound(&*device);
+    forget(&volume, &[next]);
+    volume.close().unwrap();
+    assert_eq!(sound(&*device).counts.history_data_blocks, 0);
+}
+
+/// The files of the root directory that the sequences change.
+fn files_of(view: &View) -> Tree {
+    let mut files = Tree::new();
+    let volume = Volume::from_view(view.clone());
+    for name in (0..6).map(|i| format!("f{i}")) {
+        if volume.exists(&name).unwrap() {
+            files.insert(name.clone(), volume.read(&name).unwrap());
+        }
+    }
+    files
+}
+
+/// Random sequences against full copies, with the checker as the judge of counts.
 #[test]
 fn random_sequences() {
     for seed in seeds(12) {
-        let edition = if seed % 2 == 0 { Edition::Annals } else { Edition::First };
-        let (device, volume) = volume(512 << 20, edition);
+        let (device, volume) = match seed % 2 {
+            0 => volume(512 << 20),
+            _ => {
+                let device: Arc<dyn Device> = Arc::new(old_trees::device_of(512 << 20));
+                let volume = Volume::open(device.clone(), &options()).unwrap();
+                volume.view().lengthen(512 << 20).unwrap();
+                (device, volume)
+            }
+        };
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut run = Run { rng, device, volume, now: Tree::new(), then: Vec::new(), log: Vec::new() };
+        let view = volume.view().clone();
+        let events = view.events().unwrap().into_iter().filter(|event| event.row.root == view.root());
+        let then = events.map(|event| (event.number, files_of(&view.as_of(event.number)))).collect();
+        let mut run = Run { rng, device, volume, now: files_of(&view), then, log: Vec::new() };
         for n in 0..120 {
             run.step();
             if n % 20 == 19 {
@@ -339,13 +403,19 @@ fn random_sequences() {
             }
             if n % 50 == 49 {
                 run.volume.close().unwrap();
-                run.volume = Volume::open(run.device.clone(), &options(edition)).unwrap();
+                run.volume = Volume::open(run.device.clone(), &options()).unwrap();
             }
         }
         run.compare();
-        let names: Vec<String> = run.now.keys().cloned().collect();
-        names.iter().for_each(|name| run.volume.remove_file(name).unwrap());
-        let events: Vec<EventNo> = run.then.iter().map(|(event, _)| *event).collect();
+        let names: Vec<_> =
+            run.volume.read_dir("/").unwrap().map(|entry| entry.unwrap().file_name().to_owned()).collect();
+        for name in names {
+            match run.volume.symlink_metadata(&name).unwrap().is_dir() {
+                true => run.volume.remove_dir_all(&name).unwrap(),
+                false => run.volume.remove_file(&name).unwrap(),
+            }
+        }
+        let events: Vec<EventNo> = run.volume.view().events().unwrap().iter().map(|e| e.number).collect();
         forget(&run.volume, &events);
         run.volume.close().unwrap();
         let report = sound(&*run.device);

@@ -1,6 +1,9 @@
 //! Promises about what each snapshot holds, as it is known without a walk: after each step of random
 //! sequences the answer is that of a walk over all versions, and so is what giving up snapshots would free.
+//! Half of the sequences begin with a past in old trees.
 
+#[path = "common/old_trees.rs"]
+mod old_trees;
 #[path = "../../yore-fs/tests/common/seeds.rs"]
 mod seeds;
 
@@ -13,8 +16,8 @@ use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Edition, EventNo, EventUsage, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions,
-    Policy, SetXattrMode, UsageTotals, Versioning, View, Volume, WouldFree, WriteMode,
+    EventNo, EventUsage, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Policy,
+    SetXattrMode, UsageTotals, Versioning, View, Volume, WouldFree, WriteMode,
 };
 
 const BLOCK: u64 = 4096;
@@ -27,9 +30,8 @@ fn device() -> Arc<dyn Device> {
     device
 }
 
-fn open(device: &Arc<dyn Device>, edition: Edition) -> Volume {
-    let options =
-        MountOptions { commit_interval: Duration::from_secs(3600), edition, ..MountOptions::default() };
+fn open(device: &Arc<dyn Device>) -> Volume {
+    let options = MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() };
     Volume::open(device.clone(), &options).unwrap()
 }
 
@@ -233,15 +235,15 @@ fn rollback(volume: &Volume, target: EventNo) {
 fn sequences(seeds: impl Iterator<Item = u64>) -> Result<u64, String> {
     let mut known = 0;
     for seed in seeds {
-        let edition = if seed % 2 == 0 { Edition::Annals } else { Edition::First };
-        let device = device();
-        let mut volume = open(&device, edition);
+        let device =
+            if seed % 2 == 0 { device() } else { old_trees::of_root_alone(old_trees::without_many()) };
+        let mut volume = open(&device);
         for directory in ["d0", "d1", "d0/e"] {
-            volume.create_dir(directory).unwrap();
+            volume.create_dir_all(directory).unwrap();
         }
         let mut steps = Steps {
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            events: Vec::new(),
+            events: volume.view().events().unwrap().iter().map(|event| event.number).collect(),
             excludes: seed % 3 == 0,
             shares: seed % 4 == 1,
         };
@@ -250,7 +252,7 @@ fn sequences(seeds: impl Iterator<Item = u64>) -> Result<u64, String> {
             known += u64::from(compare(&volume, &format!("seed {seed}, step {n}, {what}"))?);
             if n % 100 == 99 {
                 volume.close().unwrap();
-                volume = open(&device, edition);
+                volume = open(&device);
             }
         }
         for event in volume.view().events().unwrap().into_iter().map(|event| event.number) {
@@ -276,7 +278,7 @@ const FILES: usize = 300;
 /// Sums are begun while other threads change files, take snapshots and forget them. Returns how often they
 /// were known afterwards.
 fn threads(rounds: u64) -> Result<u64, String> {
-    let volume = open(&device(), Edition::Annals);
+    let volume = open(&device());
     let mut known = 0;
     let name = |n: usize| format!("f{n}");
     for n in 0..FILES {

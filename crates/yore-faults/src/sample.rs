@@ -5,10 +5,14 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, Edition, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, NewSnapshot,
-    OpenOptions, Policy, RenameMode, Result, Retention, RetentionRules, SetXattrMode, Versioning, View,
-    Volume,
+    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, NewSnapshot, OpenOptions,
+    Policy, RenameMode, Result, Retention, RetentionRules, SetXattrMode, Versioning, View, Volume,
 };
+
+// Images are only unpacked here.
+#[allow(dead_code)]
+#[path = "../../yore-fs/tests/golden/blocks.rs"]
+mod blocks;
 
 /// Bytes of the sample volumes.
 pub const SIZE: u64 = 32 << 20;
@@ -89,15 +93,20 @@ pub fn with_intents() -> Result<MemoryDevice> {
     Ok(crashed)
 }
 
+/// As [`with_annals`], as a program of format 2.2 made it: its past is in old trees. No program of today can
+/// make it, so it is an image.
+pub fn with_old_trees() -> MemoryDevice {
+    blocks::unpack(include_bytes!("../../yore-fs/tests/golden/volume-2.2-sample.blocks"))
+}
+
 /// As [`small`], with a past: snapshots of the volume and of a directory, versions and past names of all
-/// kinds between them, one forgotten snapshot and one that is to be forgotten. It is recorded in this
-/// edition.
+/// kinds between them, one forgotten snapshot and one that is to be forgotten.
 ///
 /// # Errors
 /// As [`small`].
-pub fn with_past(edition: Edition) -> Result<MemoryDevice> {
+pub fn with_annals() -> Result<MemoryDevice> {
     let device = Arc::new(small()?);
-    let volume = Volume::open(device.clone(), &MountOptions { edition, ..mount_options() })?;
+    let volume = Volume::open(device.clone(), &mount_options())?;
     let view = volume.view();
     let few = volume.node("few")?.inode();
     for n in 0..4u64 {
@@ -140,13 +149,13 @@ pub fn with_past(edition: Edition) -> Result<MemoryDevice> {
     Ok(crashed)
 }
 
-/// As [`with_past`] of the first edition, and more of it in annals.
+/// As [`with_old_trees`], and more of a past in annals.
 ///
 /// # Errors
 /// As [`small`].
-pub fn with_both_editions() -> Result<MemoryDevice> {
-    let device = Arc::new(with_past(Edition::First)?);
-    let volume = Volume::open(device.clone(), &MountOptions { edition: Edition::Annals, ..mount_options() })?;
+pub fn with_old_trees_and_annals() -> Result<MemoryDevice> {
+    let device = Arc::new(with_old_trees());
+    let volume = Volume::open(device.clone(), &mount_options())?;
     let view = volume.view();
     for n in 10..12u64 {
         view.take_snapshot(view.root(), &NewSnapshot::named(&format!("s{n}")))?;

@@ -7,7 +7,6 @@ use crate::{damage, exercise, mend, sample, survey, Chance};
 use std::sync::{Arc, OnceLock};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_format::*;
-use yore_fs::Edition;
 use yore_log::{recover, End, Log, LogFile, LogId, Position, Region};
 
 /// A fuzzer: its name, and what it does with bytes.
@@ -151,7 +150,7 @@ type Sample = (MemoryDevice, Vec<survey::Site>);
 fn volumes() -> &'static [Sample; 3] {
     static VOLUMES: OnceLock<[Sample; 3]> = OnceLock::new();
     VOLUMES.get_or_init(|| {
-        [sample::small(), sample::with_further_zones(), sample::with_past(Edition::First)].map(|made| {
+        [sample::small(), sample::with_further_zones(), Ok(sample::with_old_trees())].map(|made| {
             let device = made.expect("a sample volume can be made in memory");
             let sites = survey::sites(&device);
             (device, sites)

@@ -49,7 +49,7 @@ fn recorder(image: &MemoryDevice, plan: FaultPlan) -> Arc<Recorder> {
 }
 
 fn start() -> (MemoryDevice, History) {
-    let image = sample::with_both_editions().unwrap();
+    let image = sample::with_old_trees_and_annals().unwrap();
     let options = MountOptions { read_only: true, ..exercise::options() };
     let history = History::of(&Volume::open(Arc::new(image.snapshot()), &options).unwrap()).unwrap();
     (image, history)

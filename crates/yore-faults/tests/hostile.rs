@@ -8,12 +8,11 @@
 use yore_device::MemoryDevice;
 use yore_faults::watch::{Counting, Watch};
 use yore_faults::{damage, exercise, mend, sample, survey, Chance};
-use yore_fs::Edition;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The kinds of blocks that hold history.
+/// The kinds of blocks that hold history in old trees.
 const PAST: [&str; 7] = [
     "events node",
     "event index node",
@@ -24,7 +23,7 @@ const PAST: [&str; 7] = [
     "roots of the history",
 ];
 
-/// The kinds that come with the second edition.
+/// The kinds that come with annals.
 const ANNALS: [&str; 3] = ["annals node", "inode index node", "name index node"];
 
 /// Memory limit of one case: the smallest caches are 4 MiB and 1 MiB, and the device is memory too.
@@ -64,9 +63,9 @@ fn samples_are_sound() {
         assert_eq!(kinds.len(), 10, "{kinds:?}");
     });
     for (name, sample, has) in [
-        ("with a past", sample::with_past(Edition::First), &PAST[..]),
-        ("with annals", sample::with_past(Edition::Annals), &ANNALS),
-        ("with both editions", sample::with_both_editions(), &[&PAST[..], &ANNALS].concat()),
+        ("with old trees", Ok(sample::with_old_trees()), &PAST[..]),
+        ("with annals", sample::with_annals(), &ANNALS),
+        ("with both", sample::with_old_trees_and_annals(), &[&PAST[..], &ANNALS].concat()),
     ] {
         watch.case(name, || {
             let device = sample.unwrap();
@@ -136,10 +135,10 @@ fn fields_of_trees() {
 /// Every field of blocks that hold history.
 #[test]
 fn fields_of_the_past() {
-    every_field(&sample::with_past(Edition::First).unwrap(), 60, &PAST);
+    every_field(&sample::with_old_trees(), 60, &PAST);
     let kinds = [&ANNALS[..], &["roots of the history", "events node"]].concat();
-    every_field(&sample::with_past(Edition::Annals).unwrap(), 30, &kinds);
-    every_field(&sample::with_both_editions().unwrap(), 120, &[&PAST[..], &ANNALS].concat());
+    every_field(&sample::with_annals().unwrap(), 30, &kinds);
+    every_field(&sample::with_old_trees_and_annals().unwrap(), 120, &[&PAST[..], &ANNALS].concat());
 }
 
 /// The fields of zones and their table on a volume whose group has several zones.

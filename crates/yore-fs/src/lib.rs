@@ -45,9 +45,9 @@ pub use history::record::{check_patterns, Event, Forgetting, MissedVersions, Use
 pub use history::rollback;
 pub use progress::Progress;
 pub use types::{
-    Asking, Attr, Behalf, Caller, DirItem, Edition, FallocateMode, MkfsOptions, MountOptions, PinnedBy,
-    RenameMode, SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, Stopped, VolumeInfo, WriteMode,
-    DEFAULT_RULES, DISCARD_BLOCKS,
+    Asking, Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, PinnedBy, RenameMode,
+    SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, Stopped, VolumeInfo, WriteMode, DEFAULT_RULES,
+    DISCARD_BLOCKS,
 };
 pub(crate) use yore_core::clock;
 pub use yore_core::{Error, Result};

@@ -274,22 +274,10 @@ pub struct MountOptions {
     /// For how long nobody must have asked for anything before files that are scattered over the volume are
     /// laid together in the background; `None`: they never are.
     pub defragment_after: Option<Duration>,
-    /// How history is recorded where the volume does not say. Only for tests: programs leave it as it is.
-    pub edition: Edition,
     /// With so many rows of history that the indexes do not have yet, a call that may add one waits until
     /// some are indexed; with a quarter of it, it indexes some if nobody else does. Only for tests: programs
     /// leave it as it is.
     pub backlog: u64,
-}
-
-/// How history is recorded. Both are read, whatever this says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edition {
-    /// In trees of versions, of past names, and of changes, as programs before format 2.3 did. A volume that
-    /// has annals stays with them.
-    First,
-    /// In annals. Older programs do not open the volume from then on.
-    Annals,
 }
 
 impl Default for MountOptions {
@@ -306,7 +294,6 @@ impl Default for MountOptions {
             reading_lasts: Duration::from_secs(60),
             discard: None,
             defragment_after: Some(Duration::from_secs(2)),
-            edition: Edition::Annals,
             backlog: 65_536,
         }
     }

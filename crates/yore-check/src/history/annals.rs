@@ -1,7 +1,7 @@
 //! The annals: their rows, and the indexes of them by inode and by name.
 //!
 //! Rows are read in the order of the trees. What they say of inodes and of names is checked with what the
-//! trees of the first edition say. Memory: beside that a cell of an index for each fact, and each past name.
+//! old trees say. Memory: beside that a cell of an index for each fact, and each past name.
 
 use super::names::Run;
 use crate::checker::Checker;
@@ -169,7 +169,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the past names of the rows as those of the first edition, and that they follow those.
+    /// Checks the past names of the rows as those of the old trees, and that they follow those.
     fn names_of_rows(&mut self, mut names: Vec<Name>) {
         names.sort_unstable_by_key(|name| (name.directory, name.cookie, name.birth));
         let mut run = Run::default();

@@ -56,7 +56,7 @@ impl Checker<'_> {
         self.check_incarnation(version.inode.incarnation, inode, addr);
     }
 
-    /// Checks that what is in a tree of the first edition ended before the annals began.
+    /// Checks that what is in an old tree ended before the annals began.
     pub(super) fn check_before_annals(&mut self, what: &str, end: EventNo, inode: InodeNo, addr: MetaAddr) {
         let from = self.history.annals_from;
         if from > EventNo(0) && end >= from {

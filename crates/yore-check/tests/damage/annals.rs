@@ -88,7 +88,7 @@ pub(super) const ANNALS: &[Plant] = &[
             HistoryRoots::set_annals_counts(block, AnnalsCounts { references, ..counts });
         })
     }),
-    ("a name of the annals began before the one of the first edition ended", &[PastNameOrder], |b| {
+    ("a name of the annals began before the one of an old tree ended", &[PastNameOrder], |b| {
         let cookie = b.past.names[1].cookie;
         b.past.names[1] = NameModel { cookie, ..past_name(DIRECTORY, "gone", (3, 6), (GONE, 60)) };
     }),

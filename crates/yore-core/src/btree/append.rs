@@ -7,7 +7,7 @@
 
 use super::change::{Cell, Fill};
 use super::delta::TreeDelta;
-use super::hints::InsertPosition;
+use super::position::InsertPosition;
 use super::tree::Tree;
 use crate::Result;
 use yore_format::{EventNo, NodeMut, NodeRef};

@@ -131,12 +131,6 @@ impl Path {
         *if level < NEAR { &mut self.near[level] } else { &mut self.far[level - NEAR] } = Some(step);
     }
 
-    /// Its last step.
-    pub(super) fn into_leaf(self) -> Option<Step> {
-        let [leaf, ..] = self.near;
-        leaf
-    }
-
     pub(super) fn set_index(&mut self, index: usize) {
         self.near[0].as_mut().expect("a walk ends at a leaf").index = index;
     }

@@ -6,7 +6,7 @@ use super::path::Key;
 use super::*;
 use crate::testing::{Ground, Random};
 use crate::Result;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeMap;
 
 use yore_format::{
     Block, BlockKind, EventNo, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES,
@@ -407,61 +407,6 @@ fn what_a_split_that_stopped_half_way_left_is_ignored_and_then_removed() {
     let mut map: BTreeMap<u64, Vec<u8>> = (0..400).map(|k| (k * 10, vec![5; 100])).collect();
     map.insert(5, vec![5; 100]);
     verify(&meta, &changed, &map);
-}
-
-/// Inserts with hints.
-fn insert_near(ground: &mut Ground, tree: &mut Tree, hints: &mut LeafHints, k: u64, value: &[u8]) {
-    let reserved = ground.reserve(tree.blocks_for_inserts(1));
-    let position = tree.insert_position_near(&ground.meta, hints, &key(k), value.len()).unwrap();
-    let mut op = ground.meta.begin(reserved);
-    let _ = tree.insert_into(&mut op, Some(hints), position, (&key(k), value), BIRTH);
-}
-
-/// Runs that take turns, each amid the keys of the others, leave full leaves behind.
-#[test]
-fn hints_follow_runs() {
-    let (mut ground, mut tree, mut hints) = (Ground::new(), tree(), LeafHints::default());
-    let mut expected = BTreeMap::new();
-    for i in 0..2000 {
-        for run in 0..10 {
-            let (k, value) = (run << 32 | i, vec![run as u8; 24]);
-            insert_near(&mut ground, &mut tree, &mut hints, k, &value);
-            expected.insert(k, value);
-        }
-    }
-    let (nodes, used) = verify(&ground.meta, &tree, &expected);
-    assert!(used * 100 > nodes as usize * NODE_PAYLOAD_BYTES * 90, "{used} bytes in {nodes} nodes");
-    assert!(tree.insert_position_near(&ground.meta, &mut hints, &key(5), 24).is_err(), "it is there");
-}
-
-/// Inserts any keys in any order, among more leaves than the hints remember. Before a removal the test drops
-/// all hints.
-#[test]
-fn hints_lead_where_a_walk_does() {
-    for seed in 1..5 {
-        let _seed = Seed(seed);
-        let mut random = Random(seed * 0x9e37_79b9);
-        let (mut ground, mut tree, mut hints) = (Ground::new(), tree(), LeafHints::default());
-        let mut expected = BTreeMap::new();
-        let mut at = 0;
-        for step in 0..6000 {
-            at = if random.below(20) == 0 { random.below(1 << 16) } else { at + random.below(3) };
-            if random.below(50) == 0 {
-                if let Some(gone) = expected.range(at..).next().map(|(k, _)| *k) {
-                    hints.clear();
-                    ground.change(&mut tree, (gone, gone), 0, |tree, op| {
-                        let _ = tree.remove(op, &key(gone));
-                    });
-                    expected.remove(&gone);
-                }
-            } else if let Entry::Vacant(vacant) = expected.entry(at) {
-                let value = vec![step as u8; random.below(200) as usize];
-                insert_near(&mut ground, &mut tree, &mut hints, at, &value);
-                vacant.insert(value);
-            }
-        }
-        verify(&ground.meta, &tree, &expected);
-    }
 }
 
 /// Promises that removals of keys that lie anywhere need nothing but what was kept in memory for them: leaves

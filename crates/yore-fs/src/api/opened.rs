@@ -2,7 +2,7 @@
 
 use crate::file::{Tidied, Tidying};
 use crate::history::policy;
-use crate::history::reclaim::spans;
+use crate::history::reclaim::{references, spans};
 use crate::history::record::Most;
 use crate::store::Store;
 use crate::types::Behalf;
@@ -69,6 +69,7 @@ impl Store {
         }
         if !store.read_only {
             crate::ops::reap::reclaim_all(&store)?;
+            references::begin_annals(&store)?;
             let weak: Weak<Store> = Arc::downgrade(&store);
             let weak: Weak<dyn WriteBack> = weak;
             store.files.start(weak)?;

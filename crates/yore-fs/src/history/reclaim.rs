@@ -4,6 +4,7 @@ pub(crate) mod alone;
 pub(crate) mod expunge;
 pub(crate) mod forget;
 pub(crate) mod needed;
+pub(crate) mod references;
 pub mod retention;
 pub(crate) mod room;
 pub(crate) mod shred;

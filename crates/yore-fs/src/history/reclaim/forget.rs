@@ -4,7 +4,7 @@
 //! events that cover an inode ([`crate::history::record`]), because the medium may not know yet that it is
 //! dying. Once the medium does, nothing more is kept for it (P5), and what only dying events have seen is
 //! given up, with everything that it alone holds: rows of the annals together, several in one Op, and what is
-//! in the trees of the first edition, or of an inode in use, one version or name in each. When nothing of
+//! in the old trees, or of an inode in use, one version or name in each. When nothing of
 //! that is left, the event is *forgotten*: its row moves to a tree of its own and holds nothing. All this can
 //! stop at any point, even in a crash, and goes on where it stopped: what was given up is not found again.
 //!

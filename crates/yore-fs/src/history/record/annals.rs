@@ -1,8 +1,8 @@
-//! The annals, the second edition of history: rows of what ended, in sixteen trees, in the order in which
+//! The annals: rows of what ended, in sixteen trees, in the order in which
 //! they were appended; and two indexes of them, by inode and by name.
 //!
 //! A volume has annals when its block of roots says so (`annals_from`). Whatever ended before that number is
-//! in the trees of the first edition, and whatever ended at it or later is here. A row says what an inode
+//! in the old trees, and whatever ended at it or later is here. A row says what an inode
 //! was, what a name meant, or both, if one call ended both ([`yore_format::AnnalsRow`]). It is in the shard
 //! of the inode that it is about.
 //!

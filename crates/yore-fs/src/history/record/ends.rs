@@ -8,7 +8,7 @@ use yore_format::{AnnalsKey, EventNo, EVENT_LIMIT, HISTORY_SHARDS};
 use yore_meta::Meta;
 
 /// A walk over what ended in a span of numbers: shard by shard, and in each in the order of the ends, those
-/// of the first edition before those of the annals.
+/// of the old trees before those of the annals.
 pub(crate) struct EndsWalk {
     after: EventNo,
     last: EventNo,
@@ -19,7 +19,7 @@ pub(crate) struct EndsWalk {
 /// How far it has come in a shard.
 #[derive(Clone, Copy)]
 enum At {
-    /// In the first edition, behind this end.
+    /// In the old trees, behind this end.
     First(Ended),
     /// In the annals, behind this row.
     Annals(AnnalsKey),
@@ -55,7 +55,7 @@ impl EndsWalk {
 
 /// What ended, as whoever forgets finds it.
 pub(crate) enum EndedBatch {
-    /// In the first edition: when, and of what.
+    /// In the old trees: when, and of what.
     Ends(Vec<Ended>),
     /// In the annals: whole rows of one shard, in order.
     Rows(Vec<EndedRow>),

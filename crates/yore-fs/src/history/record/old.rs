@@ -2,17 +2,7 @@
 
 use crate::InodeNo;
 use yore_core::inode::InodeCell;
-use yore_format::{DirEntry, EventNo, Inode, Version};
-
-/// The value of a version of the first edition. Of directories it stores no entries: these say themselves
-/// when they existed.
-pub(super) fn encode(inode: &Inode, end: EventNo) -> Vec<u8> {
-    let mut inode = inode.clone();
-    if inode.is_directory() {
-        inode.set_inline(&[]);
-    }
-    Version { end, inode }.encode()
-}
+use yore_format::{DirEntry, EventNo, Inode};
 
 /// A version of an inode as it is before it changes.
 #[derive(Clone, Copy)]

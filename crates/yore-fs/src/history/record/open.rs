@@ -9,7 +9,7 @@ use super::numbers::Numbers;
 use super::past::Past;
 use super::unfinished::Rollbacks;
 use super::users::Users;
-use crate::{Edition, InodeNo, MountOptions, Result};
+use crate::{InodeNo, MountOptions, Result};
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -31,7 +31,6 @@ impl Past {
             events: RwLock::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
             shards: Default::default(),
             annals_from: AtomicU64::new(0),
-            records_in_annals: options.edition == Edition::Annals,
             inode_index: RwLock::default(),
             name_index: RwLock::default(),
             backlog: Backlog::new(options.backlog),

@@ -24,12 +24,8 @@ use yore_format::{
 };
 use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
-/// Blocks that keeping a version may need: a split on each level of two trees, and a new root for both.
-const VERSION_BLOCKS: u32 = 16;
 /// Blocks that one more cell may need: a split on each level of a tree, and a new root.
-pub(super) const CELL_BLOCKS: u32 = VERSION_BLOCKS / 2;
-/// Blocks that keeping one name may need: the name itself, and the entry that says when it ended.
-const NAME_BLOCKS: u32 = 2 * CELL_BLOCKS;
+pub(super) const CELL_BLOCKS: u32 = 8;
 
 /// The past of an open volume.
 pub(crate) struct Past {
@@ -41,8 +37,6 @@ pub(crate) struct Past {
     pub(super) shards: [RwLock<Shard>; HISTORY_SHARDS],
     /// The least end of what is in the annals; 0: there are none.
     pub(super) annals_from: AtomicU64,
-    /// A volume that has no annals gets them when something is recorded.
-    pub(super) records_in_annals: bool,
     /// They guard the two indexes of the annals. Lock order: after the shards, the one by inode first.
     pub(super) inode_index: RwLock<()>,
     pub(super) name_index: RwLock<()>,
@@ -197,15 +191,15 @@ impl Past {
         retained::count_trees(op, 1);
         assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the events");
         if has_annals {
-            self.begin_annals(op, EventNo(0));
+            self.begin_annals(op, EventNo(0), 0);
         }
     }
 
-    /// Inside an Op that is alone, or that makes the roots: the annals have what ends behind this number.
-    pub(super) fn begin_annals(&self, op: &mut Op<'_>, number: EventNo) {
+    /// Inside an Op that is alone, or that makes the roots: the annals have what ends behind this number. The
+    /// past has so many references.
+    pub(super) fn begin_annals(&self, op: &mut Op<'_>, number: EventNo, references: u64) {
         let from = EventNo(number.0 + 1);
-        let counts =
-            AnnalsCounts { annals_from: from, references: self.space().data, ..AnnalsCounts::default() };
+        let counts = AnnalsCounts { annals_from: from, references, ..AnnalsCounts::default() };
         op.change(self.roots(), |page| {
             page.apply(|b| HistoryRoots::set_annals_counts(b, counts));
             for shard in 0..HISTORY_SHARDS {
@@ -310,26 +304,17 @@ impl Past {
         event.ok_or_else(|| Corruption::new("index of events", "number", "an event's", number).into())
     }
 
-    /// Whether a version or a name is a row of the annals, whose keys come later.
-    fn has_annals(&self) -> bool {
-        self.annals_from.load(Ordering::Acquire) > 0
-    }
-
     /// How many blocks to reserve for keeping a version.
     pub(crate) fn blocks_for_version(&self) -> u32 {
-        match (self.is_any(), self.has_annals()) {
-            (true, true) => CELL_BLOCKS,
-            (true, false) => VERSION_BLOCKS,
-            (false, _) => 0,
-        }
+        self.blocks_for_names(1)
     }
 
-    /// How many blocks to reserve for keeping so many names.
+    /// How many blocks to reserve for keeping so many names: each in a row, whose keys come later.
     pub(crate) fn blocks_for_names(&self, n: u32) -> u32 {
-        match (self.is_any(), self.has_annals()) {
-            (true, true) => n * CELL_BLOCKS,
-            (true, false) => n * NAME_BLOCKS,
-            (false, _) => 0,
+        if self.is_any() {
+            n * CELL_BLOCKS
+        } else {
+            0
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct NamesWalk(At);
 /// How far it has come.
 #[derive(Clone, Copy)]
 enum At {
-    /// In a shard of the first edition, at this key.
+    /// In a shard of the old trees, at this key.
     First(usize, [u8; 24]),
     /// In a shard of the annals, behind this row.
     Annals(usize, AnnalsKey),

@@ -2,14 +2,13 @@
 //! ([`Past::prepare`]), entered in the Op that changes them ([`Recording`]).
 
 use super::annals::{AnnalsRecording, PreparedRows};
-use super::first::FirstRecording;
 use super::old::{OldName, OldVersion};
 use super::past::Past;
 use crate::{InodeNo, Result};
 use smallvec::SmallVec;
 use yore_core::inode::InodeState;
 use yore_core::Core;
-use yore_format::{name_key, version_key, EventNo};
+use yore_format::EventNo;
 use yore_meta::{Change, Op};
 
 impl Past {
@@ -29,41 +28,10 @@ impl Past {
         versions: &[OldVersion<'_>],
         old_names: &[OldName<'_>],
     ) -> Result<Prepared<'_>> {
-        let ready = |what| Ok(Prepared::Ready(Recording { number, what }));
+        let nothing = Ok(Prepared::Ready(Recording { number, rows: None }));
         if !self.is_any() {
-            return ready(What::Nothing);
+            return nothing;
         }
-        if self.annals().is_some() {
-            return self.prepare_rows(store, number, versions, old_names);
-        }
-        let mut first = FirstRecording::new(self, number);
-        for version in versions {
-            first.add_version(*version);
-        }
-        for name in old_names {
-            if self.is_seen(store, name, number)? {
-                first.add_name(name);
-            }
-        }
-        if first.is_empty() {
-            return ready(What::Nothing);
-        }
-        if self.wants_annals(&store.meta) {
-            return Ok(Prepared::NeedNumber);
-        }
-        first.prepare(&store.meta)?;
-        ready(What::First(first))
-    }
-
-    /// The same on a volume with annals.
-    fn prepare_rows(
-        &self,
-        store: &Core,
-        number: EventNo,
-        versions: &[OldVersion<'_>],
-        old_names: &[OldName<'_>],
-    ) -> Result<Prepared<'_>> {
-        let ready = |what| Ok(Prepared::Ready(Recording { number, what }));
         let mut names = SmallVec::<[_; 2]>::new();
         for name in old_names {
             if self.is_seen(store, name, number)? {
@@ -71,10 +39,13 @@ impl Past {
             }
         }
         if versions.is_empty() && names.is_empty() {
-            return ready(What::Nothing);
+            return nothing;
+        }
+        if self.annals().is_none() {
+            return Ok(Prepared::NeedNumber);
         }
         match AnnalsRecording::prepare(self, &store.meta, number, versions, &names)? {
-            PreparedRows::Ready(rows) => ready(What::Annals(rows)),
+            PreparedRows::Ready(rows) => Ok(Prepared::Ready(Recording { number, rows: Some(rows) })),
             PreparedRows::Late => Ok(Prepared::Again),
             PreparedRows::Full => Ok(Prepared::NeedNumber),
         }
@@ -97,7 +68,7 @@ pub(crate) enum Prepared<'p> {
     Ready(Recording<'p>),
     /// The number is one of the past by now: the caller looks at everything again.
     Again,
-    /// The caller lets go of its locks, calls [`Past::pass_number`], and looks at everything again.
+    /// The volume has no annals yet, or a shard is full of rows of one end. The caller lets go of its locks, calls [`Past::pass_number`], and looks at everything again.
     NeedNumber,
 }
 
@@ -105,20 +76,15 @@ pub(crate) enum Prepared<'p> {
 pub(crate) struct Recording<'p> {
     /// When they end.
     number: EventNo,
-    what: What<'p>,
-}
-
-enum What<'p> {
-    Nothing,
-    First(FirstRecording<'p>),
-    Annals(AnnalsRecording<'p>),
+    /// `None`: there is nothing to keep.
+    rows: Option<AnnalsRecording<'p>>,
 }
 
 impl Recording<'_> {
     /// Whether there is nothing to keep.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        matches!(self.what, What::Nothing)
+        self.rows.is_none()
     }
 
     /// Called inside an Op, when no event of a directory was taken since the preparation. If a version was
@@ -126,11 +92,7 @@ impl Recording<'_> {
     /// stores the inode in use after the change that is returned.
     pub(crate) fn inode(&mut self, op: &mut Op<'_>, no: InodeNo, state: &mut InodeState) -> Option<Change> {
         let born = state.inode.born;
-        let recorded = match &mut self.what {
-            What::Nothing => None,
-            What::First(first) => first.enter(op, &version_key(no, born)),
-            What::Annals(rows) => rows.state(op, no, born),
-        }?;
+        let recorded = self.rows.as_mut()?.state(op, no, born)?;
         state.inode.born = self.number;
         state.set_recorded(EventNo(self.number.0 - 1));
         Some(recorded)
@@ -138,10 +100,8 @@ impl Recording<'_> {
 
     /// Called inside an Op, before the entry changes: keeps the entry if an event has seen it.
     pub(crate) fn name(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, birth: EventNo) {
-        match &mut self.what {
-            What::Nothing => {}
-            What::First(first) => drop(first.enter(op, &name_key(directory, cookie, birth))),
-            What::Annals(rows) => rows.name(op, directory, cookie, birth),
+        if let Some(rows) = &mut self.rows {
+            rows.name(op, directory, cookie, birth);
         }
     }
 }

@@ -1,15 +1,12 @@
 //! What memory keeps about the trees of a shard.
 
 use super::backlog::Unindexed;
-use yore_core::btree::{LastLeaf, LeafHints};
+use yore_core::btree::LastLeaf;
 use yore_format::{AnnalsKey, RowValue};
 
 /// What memory keeps about the trees of a shard, under the shard's lock.
 #[derive(Default)]
 pub(super) struct Shard {
-    pub(super) versions: LeafHints,
-    pub(super) names: LeafHints,
-    pub(super) changes: LeafHints,
     /// The end of the annals.
     pub(super) last: LastLeaf,
     /// The values of rows that are about to be appended. What a call encodes needs no memory of its own.
@@ -29,12 +26,8 @@ impl Shard {
         self.unindexed.as_ref().expect("who locks a shard to look something up learns them first")
     }
 
-    /// Forgets the leaf hints and the last leaf: something is about to be removed from the shard, or changed
-    /// there.
+    /// Forgets the last leaf: a row is about to be removed, or changed.
     pub(super) fn clear_hints(&mut self) {
-        for hints in [&mut self.versions, &mut self.names, &mut self.changes] {
-            hints.clear();
-        }
         self.last.clear();
     }
 }

@@ -1,9 +1,9 @@
 //! The insert position of a cell in a tree of the past: found where that may fail ([`Past::slot`]), used
 //! inside an Op ([`Slot::insert`]).
 
-use super::past::{Past, CELL_BLOCKS};
+use super::past::Past;
 use crate::Result;
-use yore_core::btree::{InsertPosition, LeafHints, Tree};
+use yore_core::btree::{InsertPosition, Tree};
 use yore_format::{Corruption, EventNo, HistoryTree};
 use yore_meta::{Change, Meta, Op};
 
@@ -12,18 +12,6 @@ impl Past {
     pub(super) fn slot(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
         let tree = self.tree_with_room(which, most)?;
         Ok(Slot { which, position: tree.insert_position(meta, key)?, tree })
-    }
-
-    /// As [`Past::slot`], in a tree of a shard, for a cell with a value of this many bytes.
-    pub(super) fn slot_near(
-        &self,
-        meta: &Meta,
-        which: HistoryTree,
-        hints: &mut LeafHints,
-        (key, value_bytes): (&[u8], usize),
-    ) -> Result<Slot> {
-        let tree = self.tree_with_room(which, CELL_BLOCKS)?;
-        Ok(Slot { which, position: tree.insert_position_near(meta, hints, key, value_bytes)?, tree })
     }
 
     /// A tree into which an insert takes at most this many blocks.
@@ -50,29 +38,17 @@ impl Slot {
         Slot { which, tree: past.tree(which), position: InsertPosition::unknown() }
     }
 
-    /// Enters the cell, inside an Op, with the tree unchanged since. For a tree of a shard, the caller has
-    /// called [`Shard::clear_hints`] before.
+    /// Enters the cell, inside an Op, with the tree unchanged since.
     pub(super) fn insert(
-        self,
+        mut self,
         past: &Past,
         op: &mut Op<'_>,
         key: &[u8],
         value: &[u8],
         birth: EventNo,
     ) -> Change {
-        self.insert_near(past, op, None, (key, value), birth)
-    }
-
-    pub(super) fn insert_near(
-        mut self,
-        past: &Past,
-        op: &mut Op<'_>,
-        hints: Option<&mut LeafHints>,
-        cell: (&[u8], &[u8]),
-        birth: EventNo,
-    ) -> Change {
         let was = self.tree;
-        let delta = self.tree.insert_into(op, hints, self.position, cell, birth);
+        let delta = self.tree.insert_into(op, self.position, (key, value), birth);
         if self.tree != was || delta.nodes != 0 {
             past.store(op, self.which, &self.tree, &delta);
         }

@@ -12,19 +12,19 @@ pub(crate) struct VersionsWalk(At);
 /// How far it has come.
 #[derive(Clone, Copy)]
 enum At {
-    /// In a shard of the first edition, behind the version with this inode and birth.
+    /// In a shard of the old trees, behind the version with this inode and birth.
     First {
         shard: usize,
         after: Option<(InodeNo, EventNo)>,
     },
-    /// At an inode of which the first edition of this shard has versions: in the annals, behind the state
+    /// At an inode of which the old trees of this shard have versions: in the annals, behind the state
     /// that ended then.
     Both {
         shard: usize,
         no: InodeNo,
         end: EventNo,
     },
-    /// In the annals, behind this inode's state that ended then, at inodes of which the first edition has
+    /// In the annals, behind this inode's state that ended then, at inodes of which the old trees have
     /// none.
     Annals {
         after: (InodeNo, EventNo),

@@ -228,7 +228,7 @@ fn key_of_name<'p>(cell: &NameIndexCell, value: Option<Vec<u8>>, index: RwLockWr
     Key::Indexed { which: HistoryTree::NameIndex, key, value, index }
 }
 
-/// Fails if no key can be of this inode and end: they are those of a damaged cell of the first edition.
+/// Fails if no key can be of this inode and end: they are those of a damaged cell of an old tree.
 fn check_key(no: InodeNo, end: EventNo) -> Result<()> {
     match no.0 < INODE_LIMIT && end.0 < EVENT_LIMIT {
         true => Ok(()),

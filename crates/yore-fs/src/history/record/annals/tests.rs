@@ -4,7 +4,7 @@ use super::trees::Annals;
 use crate::history::record::states::VersionsWalk;
 use crate::history::record::{EndsWalk, OldName, PastEntry, Prepared};
 use crate::store::Store;
-use crate::{dir, Edition, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Policy, Versioning, Volume};
+use crate::{dir, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Policy, Versioning, Volume};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -12,14 +12,18 @@ use yore_core::btree::Pins;
 use yore_device::{Device, MemoryDevice};
 use yore_format::{AnnalsKey, EventNo, HistoryRoots, HistoryTree, Version, WriteFeatures, HISTORY_SHARDS};
 
+#[path = "../../../../tests/golden/blocks.rs"]
+#[allow(dead_code)]
+mod blocks;
+
 fn device() -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
     device
 }
 
-fn open(device: &Arc<dyn Device>, edition: Edition) -> Volume {
-    Volume::open(device.clone(), &MountOptions { edition, ..MountOptions::default() }).unwrap()
+fn open(device: &Arc<dyn Device>) -> Volume {
+    Volume::open(device.clone(), &MountOptions::default()).unwrap()
 }
 
 /// A snapshot whose name is `s` and its number.
@@ -54,7 +58,7 @@ fn rows(store: &Store) -> Vec<(usize, AnnalsKey, InodeNo, bool, bool)> {
     all
 }
 
-fn of_first_edition(store: &Store) -> usize {
+fn in_old_trees(store: &Store) -> usize {
     let trees = (0..HISTORY_SHARDS)
         .flat_map(|s| [HistoryTree::Versions(s), HistoryTree::Names(s), HistoryTree::Changes(s)]);
     trees.filter(|tree| !store.past.tree(*tree).is_empty()).count()
@@ -64,7 +68,7 @@ fn of_first_edition(store: &Store) -> usize {
 /// an event of the policy waited for a generation.
 #[test]
 fn annals_begin_with_a_policy() {
-    let volume = open(&device(), Edition::Annals);
+    let volume = open(&device());
     let view = volume.view();
     volume.write("a", "one").unwrap();
     let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
@@ -73,7 +77,7 @@ fn annals_begin_with_a_policy() {
     assert!(before > 0 && view.store().past.annals().is_some());
     view.closed(volume.node("a").unwrap().inode()).unwrap();
     volume.write("a", "two").unwrap();
-    assert_eq!(of_first_edition(view.store()), 0);
+    assert_eq!(in_old_trees(view.store()), 0);
     assert!(!rows(view.store()).is_empty());
 }
 
@@ -82,7 +86,7 @@ fn annals_begin_with_a_policy() {
 #[test]
 fn what_ends_is_in_rows() {
     let device = device();
-    let volume = open(&device, Edition::Annals);
+    let volume = open(&device);
     volume.write("a", "one").unwrap();
     // Else the version is made before the unlink.
     volume.sync().unwrap();
@@ -90,7 +94,7 @@ fn what_ends_is_in_rows() {
     volume.remove_file("a").unwrap();
     let store = volume.view().store().clone();
     assert!(store.meta.has_features(WriteFeatures::ANNALS));
-    assert_eq!(of_first_edition(&store), 0);
+    assert_eq!(in_old_trees(&store), 0);
     let found: Vec<_> =
         rows(&store).into_iter().map(|(_, key, no, version, name)| (key.end, no, version, name)).collect();
     let both = |of: &&(EventNo, InodeNo, bool, bool)| of.2 && of.3;
@@ -105,65 +109,51 @@ fn what_ends_is_in_rows() {
         let none = AnnalsKey { end: EventNo(0), sequence: u32::MAX };
         assert_eq!(watermark, last.unwrap_or(none), "shard {shard}");
     }
-    drop(store);
-    volume.close().unwrap();
-    // Whoever opens it goes on with annals.
-    let volume = open(&device, Edition::First);
-    event(&volume);
-    volume.write("b", "two").unwrap();
-    assert_eq!(of_first_edition(volume.view().store()), 0);
 }
 
-/// A volume that has a past gets annals when something is recorded, and not before; what it had is read
-/// beside them, and forgotten like the rest.
+/// A volume that has a past in old trees gets annals when something is recorded, and not before; what it had
+/// is read beside them, and forgotten like the rest.
 #[test]
 fn a_volume_with_a_past_gets_annals() {
-    let device = device();
-    let volume = open(&device, Edition::First);
-    volume.create_dir("d").unwrap();
-    for name in ["d/a", "d/b", "d/c"] {
-        volume.write(name, "first").unwrap();
-    }
-    let before = event(&volume);
-    volume.write("d/a", "second").unwrap();
-    volume.remove_file("d/b").unwrap();
-    let middle = event(&volume);
-    volume.close().unwrap();
-
-    let volume = open(&device, Edition::Annals);
-    volume.write("e", "new, so nothing ends but the directory").unwrap();
+    let image = include_bytes!("../../../../tests/golden/volume-2.2-past.blocks");
+    let device: Arc<dyn Device> = Arc::new(blocks::unpack(image));
+    let volume = open(&device);
     let store = volume.view().store().clone();
-    let from = store.past.annals_from.load(std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(from, middle.0 + 2, "a number was passed");
-    assert!(of_first_edition(&store) > 0);
-    volume.write("d/a", "third").unwrap();
-    volume.write("d/c", "second").unwrap();
-    volume.remove_file("d/c").unwrap();
-    volume.write("d/b", "again").unwrap();
-    let last = event(&volume);
-    volume.remove_file("d/a").unwrap();
-
-    let read = |path: &str, event: EventNo| {
-        let bytes = volume.read(format!("{path}@s{event}")).unwrap();
-        String::from_utf8(bytes).unwrap()
-    };
-    assert_eq!(read("d/a", before), "first");
-    assert_eq!(read("d/b", before), "first");
-    assert_eq!(read("d/c", before), "first");
-    assert_eq!(read("d/a", middle), "second");
-    assert_eq!(read("d/c", middle), "first");
-    assert_eq!(read("d/a", last), "third");
-    assert_eq!(read("d/b", last), "again");
-    let list = |event: EventNo| -> Vec<String> {
-        let entries = volume.read_dir(format!("d@s{event}")).unwrap();
+    let mut events: Vec<EventNo> = volume.view().events().unwrap().iter().map(|event| event.number).collect();
+    let number = store.number();
+    let list = |time: &str| -> Vec<String> {
+        let entries = volume.read_dir(format!("d0{time}")).unwrap();
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     };
-    assert_eq!(list(before), ["a", "b", "c"]);
-    assert_eq!(list(middle), ["a", "c"]);
-    assert_eq!(list(last), ["a", "b"]);
+    let read = |time: &str| volume.read(format!("d0/f1{time}")).unwrap();
+    let times = ["@s0", "@s4", "@s9"];
+    let before = times.map(|time| (list(time), read(time)));
+    assert!(before[0].1 != before[2].1 && before[0].0 != before[2].0, "they differ");
+    volume.create_dir("new").unwrap();
+    volume.write("new/e", "so nothing ends but the root directory").unwrap();
+    let from = store.past.annals_from.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(from, number.0 + 1, "a number was passed");
+    assert!(in_old_trees(&store) > 0);
+    let now = volume.read("d0/f1").unwrap();
+    volume.write("d0/f1", "third").unwrap();
+    volume.write("d0/another", "new").unwrap();
+    let last = event(&volume);
+    let then = format!("@s{last}");
+    for name in list("") {
+        let path = format!("d0/{name}");
+        match volume.metadata(&path).unwrap().is_dir() {
+            true => volume.remove_dir_all(path).unwrap(),
+            false => volume.remove_file(path).unwrap(),
+        }
+    }
+    volume.write("d0/f1", "fourth").unwrap();
+    assert!(now != b"third");
+    assert!(times.map(|time| (list(time), read(time))) == before);
+    assert_eq!(read(&then), b"third");
+    assert!(list(&then).contains(&"another".to_string()));
     // A walk over all versions has each once, those of an inode together and in order, in any steps.
     let mut whole = Vec::new();
     for most in [1, 2, 3, 256] {
@@ -198,9 +188,10 @@ fn a_volume_with_a_past_gets_annals() {
     expected.sort();
     assert_eq!(ends, expected);
 
-    volume.view().forget(&[before, middle, last]).unwrap();
+    events.push(last);
+    volume.view().forget(&events).unwrap();
     volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!((of_first_edition(&store), rows(&store).len()), (0, 0));
+    assert_eq!((in_old_trees(&store), rows(&store).len()), (0, 0));
     let trees = [HistoryTree::InodeIndex, HistoryTree::NameIndex];
     assert!(trees.into_iter().all(|tree| store.past.tree(tree).is_empty()));
 }
@@ -209,7 +200,7 @@ fn a_volume_with_a_past_gets_annals() {
 /// comes before it (A2).
 #[test]
 fn a_number_that_has_passed_is_noticed() {
-    let volume = open(&device(), Edition::Annals);
+    let volume = open(&device());
     volume.write("a", "one").unwrap();
     event(&volume);
     let store = volume.view().store().clone();
@@ -262,7 +253,7 @@ fn a_number_that_has_passed_is_noticed() {
 #[test]
 fn no_key_comes_back() {
     let device = device();
-    let mut volume = open(&device, Edition::Annals);
+    let mut volume = open(&device);
     volume.write("a", "one").unwrap();
     volume.write("b", "one").unwrap();
     event(&volume);
@@ -274,7 +265,7 @@ fn no_key_comes_back() {
     for again in [false, true] {
         if again {
             volume.close().unwrap();
-            volume = open(&device, Edition::Annals);
+            volume = open(&device);
         }
         let known = rows(volume.view().store());
         volume.write(if again { "b" } else { "a" }, "three").unwrap();
@@ -288,10 +279,10 @@ fn no_key_comes_back() {
     }
 }
 
-/// A damaged cell of the first edition may say any end, and be of any inode: no key is made of that.
+/// A damaged cell of an old tree may say any end, and be of any inode: no key is made of that.
 #[test]
 fn numbers_that_no_key_can_have_are_damage() {
-    let volume = open(&device(), Edition::Annals);
+    let volume = open(&device());
     volume.write("a", "one").unwrap();
     event(&volume);
     let store = volume.view().store().clone();
@@ -360,7 +351,7 @@ fn a_full_volume_at_the_bound_lets_files_go() {
         assert_eq!(volume.read(&then).unwrap(), b"a few bytes", "{then}");
     }
     volume.close().unwrap();
-    let volume = open(&device, Edition::Annals);
+    let volume = open(&device);
     let seen = names.iter().filter(|name| volume.read(format!("{name}@s{then}")).is_ok()).count();
     assert_eq!(seen, names.len(), "opened again");
 }
@@ -372,7 +363,7 @@ fn answers_are_the_same_before_and_after_indexing() {
     for seed in 1..7 {
         let mut random = yore_core::testing::Random(seed);
         let device = device();
-        let mut volume = open(&device, Edition::Annals);
+        let mut volume = open(&device);
         let mut events = Vec::new();
         for round in 0..30 {
             events.push(event(&volume));
@@ -400,7 +391,7 @@ fn answers_are_the_same_before_and_after_indexing() {
         }
         if seed % 2 == 0 {
             volume.close().unwrap();
-            volume = open(&device, Edition::Annals);
+            volume = open(&device);
             assert!(everything(&volume, &events) == before, "seed {seed}, opened again");
             assert_eq!(rows(&volume), 0, "a volume that was closed has none");
         }

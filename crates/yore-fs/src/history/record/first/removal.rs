@@ -55,8 +55,7 @@ impl<'p> First<'p> {
 
     fn removal(self, meta: &Meta, which: HistoryTree, key: &[u8], ended: &Ended) -> Result<FirstRemoval<'p>> {
         let (past, shard) = (self.past, ended.shard());
-        let mut guard = past.shards[shard].write();
-        guard.clear_hints();
+        let guard = past.shards[shard].write();
         let (tree, ends, end) = (past.tree(which), past.tree(HistoryTree::Changes(shard)), ended.key());
         let mut pins = Pins::new();
         check_there(meta, &tree, key)?;
@@ -73,8 +72,7 @@ impl<'p> First<'p> {
         let (past, meta) = (self.past, &store.meta);
         let reserved = store.reserve_freely(store.near(directory), CELL_BLOCKS)?;
         let shard = name_shard(directory);
-        let mut guard = past.shards[shard].write();
-        guard.clear_hints();
+        let _shard = past.shards[shard].write();
         let which = HistoryTree::Names(shard);
         let (old, new) = (name_key(directory, cookie, birth), name_key(directory, cookie, number));
         check_there(meta, &past.tree(which), &old)?;
