@@ -90,6 +90,7 @@ LAYERS = {
         log
         read
         file
+        reader
         lib
     """,
     "yore-check": """
@@ -250,8 +251,9 @@ LAYERS = {
         content status
         asked inspect/superblock progress
         volume
+        ground
         inspect/* command/check command/copy command/resize command/stopped command/target
-        command/bench command/df command/files command/info command/man fsck
+        command/bench command/df command/files command/info command/log_service command/man fsck
         command/find command/list command/snapshot mount/*
         command/operand
         command/defrag command/forget command/history command/operations command/policy complete

@@ -4,6 +4,7 @@ pub mod bench;
 mod defrag;
 mod files;
 pub mod help;
+mod log_service;
 mod put_back;
 mod query;
 mod shared;
@@ -11,6 +12,9 @@ mod snapshots;
 
 pub use defrag::Defrag;
 pub use files::{Cat, Cp, Find, Ls, Mkdir, Rm, Stat};
+pub use log_service::{
+    Content, LogAppend, LogCreate, LogList, LogService, LogServiceWhich, LogTrim, LogVerify, Owner,
+};
 pub use put_back::{Redo, Restore, Rollback, Undelete, Undo};
 pub use query::{Deleted, Diff, Du, Log, Status};
 pub use shared::{Listing, Progress};
@@ -119,6 +123,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Check a volume that is not mounted; exit status 1 if something is wrong
     Check(Check),
+    /// A log of records for other programs, on a file or a block device
+    LogService(LogService),
     /// Measure Yore and other file systems side by side
     Bench(bench::Bench),
     /// Print a completion script for a shell

@@ -13,6 +13,7 @@ mod forget;
 mod history;
 mod info;
 mod list;
+mod log_service;
 mod man;
 mod mkfs;
 pub mod operand;
@@ -74,6 +75,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Redo(args) => put_back::redo(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::LogService(args) => log_service::run(args.which),
         Command::Bench(args) => bench::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Complete { words } => crate::complete::run(&words),

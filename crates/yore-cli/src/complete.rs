@@ -61,7 +61,20 @@ fn candidates(words: &[OsString]) -> Vec<String> {
         let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
         return beginning(current, shown.map(|sub| sub.get_name().to_string()));
     };
-    let Some(sub) = first.to_str().and_then(|name| command.find_subcommand(name)) else { return Vec::new() };
+    let Some(mut sub) = first.to_str().and_then(|name| command.find_subcommand(name)) else {
+        return Vec::new();
+    };
+    let mut before = before;
+    while sub.has_subcommands() {
+        let Some((next, rest)) = before.split_first() else {
+            let shown = sub.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
+            return beginning(current, shown.map(|sub| sub.get_name().to_string()));
+        };
+        let Some(of_it) = next.to_str().and_then(|name| sub.find_subcommand(name)) else {
+            return Vec::new();
+        };
+        (sub, before) = (of_it, rest);
+    }
     let line = Line::of(sub, before);
     match (line.value_of, current.split_once('=')) {
         (Some(option), _) => value(option, current, &line, ""),
@@ -224,6 +237,9 @@ mod tests {
         assert_eq!(of(&["policy", "/mnt", "hold=n"]), ["hold=none"]);
         assert_eq!(of(&["policy", "/mnt", "exclude=in"]), ["exclude=inherit"]);
         assert!(of(&["policy", "/mnt", "keep=last:3,"]).iter().all(|one| one.ends_with(':')));
+        assert_eq!(of(&["log-service", "l"]), ["list"]);
+        assert_eq!(of(&["log-service", "append", "x", "--le"]), ["--lengths"]);
+        assert!(of(&["log-service", "nothing", ""]).is_empty());
         assert!(of(&["nothing", ""]).is_empty() && of(&[]).is_empty());
         assert!(of(&["forget", "/nowhere", "--before", "yes"]).contains(&"yesterday".to_string()));
         assert_eq!(of(&["diff", "--", "--ex"]), Vec::<String>::new());

@@ -17,6 +17,7 @@ mod complete;
 mod content;
 mod fsck;
 mod glob;
+mod ground;
 mod inspect;
 mod live;
 mod mount;

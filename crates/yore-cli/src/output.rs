@@ -57,7 +57,11 @@ impl Out {
         self.flush()
     }
 
-    fn flush(&mut self) -> anyhow::Result<()> {
+    /// Writes what is still in the buffer, and goes on.
+    ///
+    /// # Errors
+    /// As [`Out::bytes`].
+    pub fn flush(&mut self) -> anyhow::Result<()> {
         self.0.flush().map_err(write_error)
     }
 }

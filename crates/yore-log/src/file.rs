@@ -36,12 +36,16 @@ pub struct LogFile {
 
 /// The two blocks.
 #[derive(Debug)]
-struct Anchors {
+pub(crate) struct Anchors {
     device: Arc<dyn Device>,
     first_block: u64,
 }
 
 impl Anchors {
+    pub(crate) fn of(device: Arc<dyn Device>, region: Region) -> Anchors {
+        Anchors { device, first_block: region.first_block }
+    }
+
     /// Writes an anchor over the older of the two, and flushes.
     fn write(&self, anchor: Anchor) -> Result<(), LogError> {
         let mut block = AlignedBuf::zeroed(1);
@@ -52,7 +56,7 @@ impl Anchors {
     }
 
     /// The anchor that counts.
-    fn read(&self, ring_blocks: u64) -> Result<Anchor, LogError> {
+    pub(crate) fn read(&self, ring_blocks: u64) -> Result<Anchor, LogError> {
         let mut blocks = AlignedBuf::zeroed(ANCHOR_BLOCKS as usize);
         self.device.read_at(self.first_block * BLOCK_SIZE as u64, &mut blocks)?;
         let mut newest: Option<Anchor> = None;
@@ -77,7 +81,7 @@ impl Anchors {
 }
 
 /// The ring of a stand-alone log's region.
-fn ring_of(device: &Arc<dyn Device>, region: Region) -> Result<Region, LogError> {
+pub(crate) fn ring_of(device: &Arc<dyn Device>, region: Region) -> Result<Region, LogError> {
     // The whole region must be within the device, too.
     Ring::new(device.clone(), region)?;
     let ring = Region {
@@ -110,7 +114,7 @@ impl LogFile {
         let ring = ring_of(&device, region)?;
         crate::format(device.clone(), region)?;
         let id = LogId::random();
-        let anchors = Anchors { device: device.clone(), first_block: region.first_block };
+        let anchors = Anchors::of(device.clone(), region);
         let anchor = Anchor {
             magic: ANCHOR_MAGIC,
             version: if owner.is_some() { OWNED_VERSION } else { VERSION }.into(),
@@ -148,7 +152,7 @@ impl LogFile {
     ) -> Result<LogFile, LogError> {
         let owner = owner.filter(LogOwner::is_any);
         let ring = ring_of(&device, region)?;
-        let anchors = Anchors { device: device.clone(), first_block: region.first_block };
+        let anchors = Anchors::of(device.clone(), region);
         let mut anchor = anchors.read(ring.blocks)?;
         if anchor.owner() != owner {
             return Err(LogError::Foreign {

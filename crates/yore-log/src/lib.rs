@@ -5,7 +5,7 @@
 //! program. It is used in two ways.
 //!
 //! - **On its own** ([`LogFile`]): on a device or a file, mounted and unmounted. Two anchor blocks of its own
-//!   say which records are kept.
+//!   say which records are kept. A [`LogReader`] shows it without mounting it.
 //! - **Embedded** ([`recover`], [`Log`]): in a [`Region`] of a device that belongs to somebody else, who
 //!   keeps a [`Position`] of 32 bytes in its own superblock. The log then has no block of its own but those
 //!   with records.
@@ -92,6 +92,7 @@ mod log;
 #[cfg(feature = "mutations")]
 pub mod mutation;
 mod read;
+mod reader;
 mod recover;
 mod ring;
 mod types;
@@ -101,6 +102,7 @@ pub use file::LogFile;
 pub use layout::{Position, BATCH_BYTES_MAX, RECORD_HEADER_BYTES};
 pub use log::Log;
 pub use read::Records;
+pub use reader::{LogEnd, LogReader};
 pub use recover::{recover, End, Recovered};
 pub use ring::format;
 pub use types::{LogId, LogOwner, Lsn, OwnedRecord, Record, Region, REGION_BLOCKS_MAX, REGION_BLOCKS_MIN};

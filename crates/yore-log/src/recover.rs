@@ -160,6 +160,12 @@ impl<D: Device> Recovered<D> {
         Ok(self.end)
     }
 
+    /// Goes through what is left. Returns where it ends, and how many blocks were walked.
+    pub(crate) fn walk_to_end(mut self) -> Result<(Position, u64), LogError> {
+        while self.next_record()?.is_some() {}
+        Ok((self.end.position, self.at))
+    }
+
     /// Finds the next record to give.
     fn advance(&mut self) -> Result<Option<(Current, RecordSpan)>, LogError> {
         match &self.state {

@@ -64,7 +64,7 @@ pub const EXIT_CODES: &str = "\
 1    `check` found something wrong with the volume; `diff --exit-code` or `status --exit-code` found differences
 2    the command line makes no sense, or a time in it cannot be read; nothing was done
 3    the operation failed or was refused; the message says why and what to do
-4    the volume is damaged: what was read is not what was written; run `yore check`
+4    the volume, or the log of `log-service`, is damaged: what was read is not what was written; run `yore check`
 5    a mount ended badly (`mount --foreground`): not everything written may be on the medium
 101  a bug in yore: please report the message
 141  whoever read the output (a pipe) stopped reading

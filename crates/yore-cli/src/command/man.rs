@@ -57,6 +57,7 @@ pub fn print() -> Outcome {
         one.render_description_section(&mut body)?;
         one.render_synopsis_section(&mut body)?;
         one.render_options_section(&mut body)?;
+        one.render_subcommands_section(&mut body)?;
         one.render_extra_section(&mut body)?;
         // Sections of the command become paragraphs of its part of the page.
         for line in String::from_utf8_lossy(&body).lines() {
