@@ -1,6 +1,6 @@
-//! Promises of `log-service`: records come back as they were appended, under the numbers that were printed, in
-//! whatever form the input has them; nothing that somebody wants is overwritten; a log has one owner and one
-//! writer; damage is told from the end; and no bytes on the medium make a command panic or hang.
+//! Promises of `log-service`: records come back as they were appended, under the numbers that were printed,
+//! in whatever form the input has them; nothing that somebody wants is overwritten; a log has one owner and
+//! one writer; damage is told from the end; and no bytes on the medium make a command panic or hang.
 
 mod common;
 

@@ -2,16 +2,16 @@
 //! recorded in trees of versions, of past names and of changes; programs from then on record in annals, and
 //! the two images here are what is left to show that they use the old trees rightly.
 //!
-//! - `golden/volume-2.2-past.blocks` has a rich past: snapshots of several directories, versions that a policy
-//!   made, a forgotten snapshot, an expunged file; sparse, scattered, hard-linked, renamed and removed files;
-//!   and so many rows that each kind of tree has two levels. Tests of other crates begin from it, too.
-//! - `golden/volume-2.2-sample.blocks` is the sample of `yore-faults` that has a past, with a snapshot that is
-//!   to be forgotten.
+//! - `golden/volume-2.2-past.blocks` has a rich past: snapshots of several directories, versions that a
+//!   policy made, a forgotten snapshot, an expunged file; sparse, scattered, hard-linked, renamed and removed
+//!   files; and so many rows that each kind of tree has two levels. Tests of other crates begin from it, too.
+//! - `golden/volume-2.2-sample.blocks` is the sample of `yore-faults` that has a past, with a snapshot that
+//!   is to be forgotten.
 //!
 //! The `.txt` beside each describes what can be seen of it; of the many small files a hash. Neither image is
 //! ever made again, and no program of today could. [`make`] is the first one's recipe, and `with_annals` in
-//! `yore-faults/src/sample.rs` the other's: the last program that could record in old trees followed both, and
-//! [`blocks::pack`] and [`seen`] wrote the files. What the recipes make today is in annals.
+//! `yore-faults/src/sample.rs` the other's: the last program that could record in old trees followed both,
+//! and [`blocks::pack`] and [`seen`] wrote the files. What the recipes make today is in annals.
 
 // Nothing makes these images any more.
 #[allow(dead_code)]
@@ -259,8 +259,9 @@ fn old_trees_are_read() {
     }
 }
 
-/// The test goes on using the volumes. What was recorded in old trees is seen as before beside annals, whatever
-/// changes; events of it are forgotten one by one, and the others stay; and when all are, nothing is left.
+/// The test goes on using the volumes. What was recorded in old trees is seen as before beside annals,
+/// whatever changes; events of it are forgotten one by one, and the others stay; and when all are, nothing is
+/// left.
 #[test]
 fn old_trees_are_taken_on() {
     for (image, text) in [PAST, SAMPLE] {

@@ -2,12 +2,13 @@
 //! the same on every machine.
 //!
 //! The volume is in memory behind a [`TimedDevice`]. One thread works. Nothing is committed by age or in the
-//! background, only by the sync that ends every batch of [`Simulated::batch`] operations, and by fsync if
-//! that is measured. So the requests follow from the parameters alone, with one exception: the library does
-//! not fix the order in which it writes back files that were written between two syncs. If they are of
-//! different sizes, as PostMark's are, their places, and with them the time of later work, may differ a
-//! little from run to run. A step's figures are those of its operations and of the syncs among them, divided
-//! by the operations. They do not include the time that a processor would need.
+//! background, only by the sync that ends every batch of [`Simulated::batch`] operations, by the checkpoint
+//! that ends every step, and by fsync if that is measured. (`journal` also begins a checkpoint when half of
+//! its log is used; a thread of its own writes it.) So the requests follow from the parameters alone, with
+//! one exception: the library does not fix the order in which it writes back files that were written between
+//! two syncs. If they are of different sizes, as PostMark's are, their places, and with them the time of
+//! later work, may differ a little from run to run. A step's figures are those of its operations and of the
+//! syncs among them, divided by the operations. They do not include the time that a processor would need.
 
 use super::postmark::{self, PostMark};
 use super::steps::{noise, timed};
@@ -18,7 +19,7 @@ use crate::{BenchError, CompareOptions, LibraryTarget, Result, Target};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Engine, MountOptions, View};
+use yore_fs::{Durability, Engine, MountOptions, View};
 
 /// The work on the simulated disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +45,8 @@ pub struct Simulated {
     pub batch: usize,
     /// Bytes of the volume.
     pub volume_bytes: u64,
-    /// The engines, of which the first is what the others are compared with.
-    pub engines: Vec<Engine>,
+    /// The engines, of which the first is what the others are compared with, and when calls return.
+    pub engines: Vec<(Engine, Durability)>,
 }
 
 impl Default for Simulated {
@@ -62,7 +63,12 @@ impl Default for Simulated {
             },
             batch: 1000,
             volume_bytes: 16 << 30,
-            engines: vec![Engine::None, Engine::Snapshot],
+            engines: vec![
+                (Engine::None, Durability::Async),
+                (Engine::Snapshot, Durability::Async),
+                (Engine::Journal, Durability::Async),
+                (Engine::Journal, Durability::Sync),
+            ],
         }
     }
 }
@@ -92,9 +98,9 @@ impl Simulated {
         let mut disks = Vec::new();
         for disk in 0..DISKS.len() {
             let mut engines = Vec::new();
-            for &engine in &self.engines {
+            for &(engine, durability) in &self.engines {
                 options.check_stop()?;
-                engines.push((engine, self.on(engine, disk)?));
+                engines.push((name(engine, durability), self.on(engine, durability, disk)?));
             }
             disks.push(engines);
         }
@@ -118,9 +124,9 @@ impl Simulated {
             requests("Flushes", |usage| usage.flushes as f64),
             requests("Seeks of the disk", |usage| usage.seeks as f64),
         ];
-        let info = |engine: &Engine| TargetInfo {
-            name: engine.name().into(),
-            description: format!("Yore, the library, engine {}", engine.name()),
+        let info = |(engine, durability): &(Engine, Durability)| TargetInfo {
+            name: name(*engine, *durability),
+            description: format!("Yore, the library, engine {}", name(*engine, *durability)),
             version: None,
             ours: true,
         };
@@ -139,7 +145,7 @@ impl Simulated {
         }
         let about =
             "What the engines' I/O costs on simulated disks, with a sync after every batch.".to_string();
-        let bases = self.engines.first().map(|engine| engine.name().to_string()).into_iter().collect();
+        let bases = self.engines.first().map(|first| name(first.0, first.1)).into_iter().collect();
         Ok(options.report(("simulated", about), self.options(), (targets, bases), tables, notes))
     }
 
@@ -162,13 +168,14 @@ impl Simulated {
     }
 
     /// One engine on one disk.
-    fn on(&self, engine: Engine, disk: usize) -> Result<Vec<StepUsage>> {
+    fn on(&self, engine: Engine, durability: Durability, disk: usize) -> Result<Vec<StepUsage>> {
         let timed_device = Arc::new(TimedDevice::new(MemoryDevice::new(self.volume_bytes), model(disk)));
         let device: Arc<dyn Device> = timed_device.clone();
         mkfs(&device, engine, Some(7))?;
         let mount = MountOptions {
             // Only explicit syncs: whatever the machine's clock or another thread decides is not repeatable.
             commit_interval: Duration::from_secs(24 * 3600),
+            durability,
             metadata_cache: 1 << 30,
             data_cache: 1 << 30,
             access_times: false,
@@ -177,14 +184,14 @@ impl Simulated {
         let view = View::open(device, &mount).map_err(BenchError::library("opening the volume"))?;
         let target = LibraryTarget::new(view.clone());
         let steps = match self.workload {
-            SimulatedWorkload::Micro => self.micro(&target, &timed_device),
-            SimulatedWorkload::PostMark => self.postmark(&target, &timed_device),
+            SimulatedWorkload::Micro => self.micro(&target, &view, &timed_device),
+            SimulatedWorkload::PostMark => self.postmark(&target, &view, &timed_device),
         };
         view.close().map_err(BenchError::library("closing the volume"))?;
         steps
     }
 
-    fn micro(&self, target: &LibraryTarget, device: &TimedDevice) -> Result<Vec<StepUsage>> {
+    fn micro(&self, target: &LibraryTarget, view: &View, device: &TimedDevice) -> Result<Vec<StepUsage>> {
         let root = target.root()?;
         let names: Vec<String> = (0..self.files).map(|i| format!("file-{i:07}")).collect();
         let dirs = self.make_directories(target, &root, self.directories)?;
@@ -196,11 +203,12 @@ impl Simulated {
             let before = device.usage();
             timed(count, |i| {
                 run(i)?;
-                if (i + 1) % self.batch == 0 || i + 1 == count {
+                if (i + 1) % self.batch == 0 {
                     target.sync()?;
                 }
                 Ok(())
             })?;
+            checkpoint(view)?;
             steps.push(StepUsage { name, operations: count, usage: device.usage().since(&before) });
             Ok(())
         };
@@ -226,7 +234,7 @@ impl Simulated {
         Ok(steps)
     }
 
-    fn postmark(&self, target: &LibraryTarget, device: &TimedDevice) -> Result<Vec<StepUsage>> {
+    fn postmark(&self, target: &LibraryTarget, view: &View, device: &TimedDevice) -> Result<Vec<StepUsage>> {
         let options = &self.postmark;
         let plan = postmark::Plan::new(options);
         let root = target.root()?;
@@ -244,6 +252,7 @@ impl Simulated {
                 run.all(batch)?;
                 target.sync()?;
             }
+            checkpoint(view)?;
             let usage = device.usage().since(&before);
             steps.push(StepUsage { name, operations: all.len() / per_operation, usage });
         }
@@ -258,17 +267,30 @@ impl Simulated {
     }
 }
 
+/// An engine, and when calls return if that is not at once.
+fn name(engine: Engine, durability: Durability) -> String {
+    match durability {
+        Durability::Async => engine.name().into(),
+        other => format!("{}, {}", engine.name(), other.name()),
+    }
+}
+
+/// The end of a step: what an engine has only logged so far belongs to the step that it was done in.
+fn checkpoint(view: &View) -> Result<()> {
+    view.checkpoint().map_err(BenchError::library("writing everything where it belongs"))
+}
+
 /// One figure of all steps, per operation: a row for each engine.
 fn table(
     title: String,
-    engines: &[(Engine, Vec<StepUsage>)],
+    engines: &[(String, Vec<StepUsage>)],
     column: fn(&'static str) -> Column,
     of: impl Fn(&Usage) -> f64,
 ) -> Table {
     let columns = engines.first().map(|(_, steps)| steps.iter().map(|step| column(step.name)).collect());
-    let row = |(engine, steps): &(Engine, Vec<StepUsage>)| {
+    let row = |(engine, steps): &(String, Vec<StepUsage>)| {
         let cell = |step: &StepUsage| Cell::new(vec![of(&step.usage) / step.operations.max(1) as f64]);
-        Row { target: engine.name().into(), cells: steps.iter().map(cell).collect() }
+        Row { target: engine.clone(), cells: steps.iter().map(cell).collect() }
     };
     Table { title, columns: columns.unwrap_or_default(), rows: engines.iter().map(row).collect() }
 }
@@ -297,7 +319,7 @@ mod tests {
     }
 
     fn usages(simulated: &Simulated, engine: Engine, disk: usize) -> Vec<(usize, Usage)> {
-        let steps = simulated.on(engine, disk).unwrap();
+        let steps = simulated.on(engine, Durability::Async, disk).unwrap();
         steps.into_iter().map(|step| (step.operations, step.usage)).collect()
     }
 
@@ -334,7 +356,7 @@ mod tests {
     #[test]
     fn flushes_are_those_of_the_syncs() {
         let simulated = tiny(SimulatedWorkload::Micro);
-        let steps = simulated.on(Engine::Snapshot, 0).unwrap();
+        let steps = simulated.on(Engine::Snapshot, Durability::Async, 0).unwrap();
         let flushes = |name: &str| {
             let step = steps.iter().find(|step| step.name == name).unwrap();
             (step.usage.flushes as usize, step.operations)

@@ -34,8 +34,8 @@ pub fn device_of(bytes: u64) -> MemoryDevice {
 }
 
 /// The same without all history of the many small files: what is left of the old trees has one level. Tests
-/// that compare everything again and again are much faster on it. The directory stays: what was expunged cannot
-/// be rolled back to, and a directory above counts the directories in it.
+/// that compare everything again and again are much faster on it. The directory stays: what was expunged
+/// cannot be rolled back to, and a directory above counts the directories in it.
 pub fn without_many() -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(device());
     let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();

@@ -64,11 +64,16 @@ impl Past {
 }
 
 /// What comes of preparing.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once a call and taken apart at once: a box would be an allocation"
+)]
 pub(crate) enum Prepared<'p> {
     Ready(Recording<'p>),
     /// The number is one of the past by now: the caller looks at everything again.
     Again,
-    /// The volume has no annals yet, or a shard is full of rows of one end. The caller lets go of its locks, calls [`Past::pass_number`], and looks at everything again.
+    /// The volume has no annals yet, or a shard is full of rows of one end. The caller lets go of its locks,
+    /// calls [`Past::pass_number`], and looks at everything again.
     NeedNumber,
 }
 

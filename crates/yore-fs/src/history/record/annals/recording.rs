@@ -17,6 +17,10 @@ use yore_format::{
 use yore_meta::{Change, Meta, Op};
 
 /// What comes of preparing rows.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once a call and taken apart at once: a box would be an allocation"
+)]
 pub(in crate::history::record) enum PreparedRows<'p> {
     Ready(AnnalsRecording<'p>),
     /// The number is earlier than the end of a row that is there (A2).
