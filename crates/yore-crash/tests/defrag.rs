@@ -16,8 +16,8 @@ use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Defragmented, EventNo, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Policy, Progress, Volume,
-    PIECES_MOST,
+    Caller, Defragmented, EventNo, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Policy, Progress,
+    Volume, PIECES_MOST,
 };
 
 const BLOCK: u64 = 4096;
@@ -192,4 +192,18 @@ fn what_is_shared_stays_shared() {
     assert_eq!((done.before.scattered, done.moved), (1, BLOCKS));
     volume.close().unwrap();
     sound(&*device);
+}
+
+/// A directory that was removed and is only kept open, as a shell keeps its working directory, has nothing to
+/// lay together. This once failed as if the call's own argument were not there; so did a walk below which
+/// somebody removed a directory.
+#[test]
+fn a_directory_that_is_gone_has_nothing_to_lay_together() {
+    let (_, volume) = made();
+    let view = volume.view();
+    let held = view.mkdir(&Caller::superuser(), view.root(), b"gone", 0o755).unwrap();
+    view.rmdir(view.root(), b"gone").unwrap();
+    let go_on = &mut || ControlFlow::Continue(());
+    let done = view.defragment(held.attr().inode, 1, &Progress::default(), go_on).unwrap();
+    assert_eq!(done.before.files, 0);
 }

@@ -27,7 +27,6 @@ fn a_wrong_journal_is_found() {
         (Mutation::OutstandingForgotten, Durability::Async),
         (Mutation::TornRecordAccepted, Durability::Async),
         (Mutation::ContinuedEarly, Durability::Async),
-        (Mutation::ContinuedIgnored, Durability::Async),
         (Mutation::Unsettled, Durability::Sync),
         (Mutation::Unsettled, Durability::Group),
     ];

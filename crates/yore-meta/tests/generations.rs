@@ -3,10 +3,11 @@
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use yore_device::simulated::{CrashPlan, Fault, FaultPlan};
-use yore_device::{Device, MemoryDevice, SimulatedDevice};
+use yore_device::wrapped::{Hook, Request, Wrapped};
+use yore_device::{Device, DeviceError, MemoryDevice, SimulatedDevice};
 use yore_format::{
     decode_slots, verify_checksum, Block, BlockKind, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo,
     MetaAddr, NodeMut, NodeRef, Superblock, Timestamp, VolumeState, BLOCK_SIZE,
@@ -297,4 +298,55 @@ fn any_mixture_under_none_gives_errors_and_no_panic() {
         }
     }
     assert!(values > 0 && errors > 0, "{values} values, {errors} errors");
+}
+
+/// Does something, once, when a superblock is about to be written.
+#[derive(Default)]
+struct BeforeSuperblock(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl std::fmt::Debug for BeforeSuperblock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeSuperblock")
+    }
+}
+
+impl Hook for BeforeSuperblock {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        if let Request::Write { offset, .. } = &request {
+            let what = self.0.lock().unwrap().take_if(|_| *offset <= BLOCK_SIZE as u64);
+            if let Some(what) = what {
+                std::thread::spawn(what).join().unwrap();
+            }
+        }
+        request.pass(below)
+    }
+}
+
+/// Under `journal` a record may follow a checkpoint that is being written (R9). What it says is durable, also
+/// if the checkpoint's superblock never arrives.
+#[test]
+fn what_is_forced_while_a_checkpoint_is_written_is_durable() {
+    let device = Arc::new(Wrapped::new(MemoryDevice::new(64 << 20), BeforeSuperblock::default()));
+    make(&*device, Engine::Journal);
+    let meta = Meta::open(device.clone(), options()).unwrap();
+    let addrs: Vec<_> = (0..20).map(|i| new_block(&meta, i)).collect();
+    meta.sync().unwrap();
+    set_all(&meta, &addrs, 100);
+    let left = Arc::new(Mutex::new(None));
+    let during = {
+        let (meta, device, left, addrs) = (meta.clone(), device.clone(), left.clone(), addrs.clone());
+        move || {
+            set_all(&meta, &addrs[..10], 200);
+            meta.force().unwrap();
+            *left.lock().unwrap() = Some(device.below.snapshot());
+        }
+    };
+    *device.hook.0.lock().unwrap() = Some(Box::new(during));
+    meta.sync().unwrap();
+    let crashed: MemoryDevice = left.lock().unwrap().take().expect("a superblock was written");
+    let found = Meta::open(Arc::new(crashed), MetaOptions { read_only: true, ..options() }).unwrap();
+    for (i, addr) in addrs.iter().enumerate() {
+        assert_eq!(get(&found, *addr).unwrap(), if i < 10 { 200 } else { 100 });
+    }
+    meta.close().unwrap();
 }

@@ -1,12 +1,12 @@
 //! Walks over all inodes below a directory.
 
-use crate::{DirItem, FileKind, InodeNo, Node, Result, View};
+use crate::{DirItem, Error, FileKind, InodeNo, Node, Result, View};
 use hashbrown::HashSet;
 use std::sync::Arc;
 use yore_core::inode::InodeCell;
 
 /// Calls `each` with a directory and all inodes that have a name below it, each once; with anything else,
-/// only with that. O(inodes).
+/// only with that. What others remove meanwhile may be left out. O(inodes).
 ///
 /// # Errors
 /// Damage and device errors, and those of `each`.
@@ -37,14 +37,21 @@ pub(crate) fn each_below(
             }
             true
         };
-        view.readdir_plus(directory, 0, &mut add)?;
+        match view.readdir_plus(directory, 0, &mut add) {
+            // It was removed meanwhile, or somebody only keeps it open.
+            Err(Error::NotFound | Error::Stale) => continue,
+            other => other?,
+        };
         for (no, kind, links) in below {
             if kind == FileKind::Directory {
                 left.push(no);
             } else if links > 1 && !several.insert(no) {
                 continue;
             }
-            each(&store.cell(no)?)?;
+            match store.cell(no) {
+                Err(Error::NotFound | Error::Stale) => {}
+                other => each(&other?)?,
+            }
         }
     }
     Ok(())
