@@ -167,7 +167,7 @@ pub struct Mkfs {
     pub engine: EngineName,
     /// Size of the log that makes fsync cheap; 0 for none. Longer: more fsyncs between two generations;
     /// shorter: less to replay after a crash. Default: a 128th of the volume, at least 256K, at most 32M; for
-    /// the engine journal a hundredth, at least 4M, at most 64M
+    /// the engine journal a hundredth, at least 4M, at most 48M
     #[arg(long, value_parser = crate::parse::parse_size)]
     pub log_size: Option<u64>,
     /// When versions are made and how long they are kept, as the settings of `yore policy`: "version=1h

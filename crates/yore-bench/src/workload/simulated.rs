@@ -203,7 +203,7 @@ impl Simulated {
             let before = device.usage();
             timed(count, |i| {
                 run(i)?;
-                if (i + 1) % self.batch == 0 {
+                if (i + 1) % self.batch == 0 && i + 1 < count {
                     target.sync()?;
                 }
                 Ok(())
@@ -248,9 +248,12 @@ impl Simulated {
             ("deleting PostMark's pool", &plan.rest, 1),
         ] {
             let before = device.usage();
-            for batch in all.chunks(self.batch * per_operation) {
+            let mut batches = all.chunks(self.batch * per_operation).peekable();
+            while let Some(batch) = batches.next() {
                 run.all(batch)?;
-                target.sync()?;
+                if batches.peek().is_some() {
+                    target.sync()?;
+                }
             }
             checkpoint(view)?;
             let usage = device.usage().since(&before);

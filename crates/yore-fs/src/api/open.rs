@@ -208,10 +208,10 @@ impl View {
     pub fn checkpoint(&self) -> Result<()> {
         let store = self.store();
         store.sync()?;
-        if !store.read_only {
-            store.meta.sync()?;
+        match store.read_only {
+            true => Ok(()),
+            false => Ok(store.meta.checkpoint()?),
         }
-        Ok(())
     }
 }
 

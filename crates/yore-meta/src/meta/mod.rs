@@ -366,6 +366,18 @@ impl Meta {
         }
     }
 
+    /// Behind [`Meta::make_durable`]: everything is where it belongs, too, when this returns. Does nothing
+    /// where a generation has just done it.
+    ///
+    /// # Errors
+    /// The error that stopped writing, if one did.
+    pub fn checkpoint(&self) -> Result<()> {
+        match self.base().medium.strategy().logs_first() {
+            true => self.sync(),
+            false => Ok(()),
+        }
+    }
+
     /// All changes made before, and data noted or written before, are durable when this returns: by a record
     /// in the log, or by a generation. Concurrent callers share one. Costs one write and one flush; a second
     /// flush if metadata names data that was written since the last.
