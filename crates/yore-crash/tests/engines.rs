@@ -157,8 +157,8 @@ fn what_a_call_has_changed_is_durable_when_it_returns() {
     }
 }
 
-/// A volume of any size can be made with a journal: its log fits the first group. (It once was longer than that
-/// allows, and no volume above 6 GiB could be made.)
+/// A volume of any size can be made with a journal: its log fits the first group. (It once was longer than
+/// that allows, and no volume above 6 GiB could be made.)
 #[test]
 fn a_journal_fits_volumes_of_all_sizes() {
     for size in [16 << 20, 64 << 20, 1 << 30, 6 << 30, 16 << 30, 1 << 40] {
