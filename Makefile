@@ -63,7 +63,7 @@ crash:
 	$(CARGO) run --release --locked -p yore-crash -- run --states $(CRASH_STATES)
 	for durability in async group sync; do \
 		target/release/yore-crash run --engine journal --durability $$durability \
-			--seed 1000000 --states $$(($(CRASH_STATES) / 8)) || exit 1; \
+			--seed 1000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
 	done
 
 # Engines that are wrong on purpose: the crash tests must find each of them.

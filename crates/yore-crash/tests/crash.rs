@@ -25,7 +25,7 @@ fn every_crash_leaves_what_was_promised() {
 #[test]
 fn every_crash_under_journal_leaves_what_was_promised() {
     for (durability, states) in
-        [(Durability::Async, 10_000), (Durability::Group, 5_000), (Durability::Sync, 5_000)]
+        [(Durability::Async, 4_000), (Durability::Group, 2_000), (Durability::Sync, 2_000)]
     {
         let summary = Campaign { engine: Engine::Journal, durability, ..Campaign::crashes(1, states) }.run();
         summary.must_be_good();

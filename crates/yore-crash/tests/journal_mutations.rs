@@ -13,7 +13,7 @@ use yore_fs::{Durability, Engine};
 #[test]
 fn a_wrong_journal_is_found() {
     for durability in [Durability::Async, Durability::Sync, Durability::Group] {
-        let right = found(Mutation::None, STATES_RIGHT / 3, Engine::Journal, durability);
+        let right = found(Mutation::None, STATES_RIGHT / 10, Engine::Journal, durability);
         assert_eq!(right, None, "without a mutation, {}", durability.name());
     }
     let mutations = [
