@@ -63,6 +63,10 @@ pub(crate) struct Checker<'a> {
     pub(crate) incomplete: bool,
     /// The header of some zone could not be read. So addresses in unknown zones may be right.
     pub(crate) zones_lost: bool,
+    /// The records of the log, until they are put in place or of no use.
+    pub(crate) records: Vec<Vec<u8>>,
+    /// The log could not be read through, which was reported.
+    pub(crate) log_is_damaged: bool,
     /// Blocks as the records of the log make them; they count instead of those on the medium.
     pub(crate) redone: BTreeMap<MetaAddr, Box<Block>>,
     device_blocks: u64,
@@ -86,6 +90,8 @@ impl<'a> Checker<'a> {
             damaged_bitmaps: Vec::new(),
             incomplete: false,
             zones_lost: false,
+            records: Vec::new(),
+            log_is_damaged: false,
             redone: BTreeMap::new(),
             device_blocks: device.size() / BLOCK_SIZE as u64,
             volume_tag: sb.volume_tag(),

@@ -15,7 +15,6 @@ use yore_format::{
     seal, BitmapRef, Block, BlockHeader, BlockKind, Corruption, Engine, Inode, Intent, MetaAddr,
     BITS_PER_GROUP, INODES_PER_BLOCK, NOT_INODES, ZERO_BLOCK,
 };
-use yore_meta::MetaError;
 
 /// The slot that memory gives to blocks that have none on the medium yet.
 const NO_SLOT: u16 = u16::MAX;
@@ -23,18 +22,14 @@ const NO_SLOT: u16 = u16::MAX;
 impl Checker<'_> {
     /// Puts the records of the log in place, if the engine needs that before anything is believed.
     pub(crate) fn redo(&mut self) -> Result<(), CheckError> {
-        if self.sb.engine != Engine::Journal || !self.log_is_inside() {
+        let records = std::mem::take(&mut self.records);
+        if self.sb.engine != Engine::Journal {
             return Ok(());
         }
-        let records = match yore_meta::log_records(self.device, &self.sb) {
-            Ok(records) => records,
-            Err(MetaError::Device(e)) => return Err(e.into()),
-            Err(_) => {
-                // Reported when the log was read through.
-                self.incomplete = true;
-                return Ok(());
-            }
-        };
+        if self.log_is_damaged {
+            self.incomplete = true;
+            return Ok(());
+        }
         let mut intents = Vec::with_capacity(records.len());
         for record in &records {
             match Intent::decode(record) {

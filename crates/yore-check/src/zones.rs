@@ -278,16 +278,23 @@ impl Checker<'_> {
         }
     }
 
-    /// Reads the log through, as far as replay would.
+    /// Reads the log through, as far as replay would, and keeps its records.
     pub(crate) fn log(&mut self) -> Result<(), CheckError> {
         if !self.log_is_inside() {
             return Ok(()); // Reported where its blocks are given an owner.
         }
-        match yore_meta::check_log(self.device, &self.sb) {
-            Ok(records) => self.counts.log_records = records,
+        match yore_meta::log_records(self.device, &self.sb) {
+            Ok(records) => {
+                self.counts.log_records = records.len() as u64;
+                self.records = records;
+            }
             Err(MetaError::Device(e)) => return Err(e.into()),
-            Err(MetaError::Corruption(c)) => self.add(Finding::corruption(Problem::LogDamaged, &c)),
+            Err(MetaError::Corruption(c)) => {
+                self.log_is_damaged = true;
+                self.add(Finding::corruption(Problem::LogDamaged, &c));
+            }
             Err(e) => {
+                self.log_is_damaged = true;
                 let finding = Finding::new(Problem::LogDamaged, "a log that replay can read", e.to_string());
                 self.add(finding.on(self.sb.log_start));
             }

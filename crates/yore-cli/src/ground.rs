@@ -1,7 +1,7 @@
 //! Where something is to be made that takes a whole file or block device, and what may be there already.
 //!
-//! Everything that can be refused is refused before anything changes: because of the size, of what is there,
-//! or of who holds it. A new file that could not be finished is removed again.
+//! All refusals come before any change: the size is not possible, something is there already, or somebody
+//! holds the file. If making a new file fails later, the file is removed.
 
 use crate::opened::directory_of;
 use crate::output::human;

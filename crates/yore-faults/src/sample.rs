@@ -9,8 +9,6 @@ use yore_fs::{
     Policy, RenameMode, Result, Retention, RetentionRules, SetXattrMode, Versioning, View, Volume,
 };
 
-// Images are only unpacked here.
-#[allow(dead_code)]
 #[path = "../../yore-fs/tests/golden/blocks.rs"]
 mod blocks;
 

@@ -161,15 +161,6 @@ pub fn body_crc(block: &Block) -> u32 {
 }
 
 impl IntentBlock<'_> {
-    /// Puts the chunks into `block`, and compares the result with what the record says.
-    ///
-    /// # Errors
-    /// As [`IntentBlock::verify`].
-    pub fn apply(&self, block: &mut Block) -> Result<(), Box<Corruption>> {
-        self.put(block);
-        self.verify(block)
-    }
-
     /// Puts the chunks into `block`.
     pub fn put(&self, block: &mut Block) {
         for (n, i) in ones(self.chunks).enumerate() {
@@ -506,11 +497,13 @@ mod tests {
         assert_eq!(intent.zones.len(), 2);
         assert_eq!(intent.notes, notes);
         let mut again = ZERO_BLOCK;
-        intent.blocks[0].apply(&mut again).unwrap();
+        intent.blocks[0].put(&mut again);
+        intent.blocks[0].verify(&again).unwrap();
         assert_eq!(again, block);
         let mut other = ZERO_BLOCK;
         other[2000] = 1;
-        intent.blocks[0].apply(&mut other).unwrap_err();
+        intent.blocks[0].put(&mut other);
+        intent.blocks[0].verify(&other).unwrap_err();
         for len in 0..record.len() {
             Intent::decode(&record[..len]).unwrap_err();
         }

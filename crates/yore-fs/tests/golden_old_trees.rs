@@ -13,10 +13,11 @@
 //! `yore-faults/src/sample.rs` the other's: the last program that could record in old trees followed both,
 //! and [`blocks::pack`] and [`seen`] wrote the files. What the recipes make today is in annals.
 
-// Nothing makes these images any more.
-#[allow(dead_code)]
 #[path = "golden/blocks.rs"]
 mod blocks;
+#[path = "golden/event.rs"]
+mod event;
+// Nothing makes these images any more.
 #[allow(dead_code)]
 #[path = "golden/seen.rs"]
 mod seen;
@@ -226,16 +227,7 @@ fn described(whole: &str) -> String {
 fn past(view: &View, last: EventNo) -> String {
     let mut out = String::new();
     for event in view.events().unwrap().iter().filter(|event| event.number <= last) {
-        let row = &event.row;
-        let time = (row.time.seconds, row.time.nanos);
-        let held = if row.held { ", held" } else { "" };
-        writeln!(
-            out,
-            "event {} {:?} {:?} of {} at {time:?}{held}",
-            event.number, row.kind, row.name, row.root
-        )
-        .unwrap();
-        tree_of(view, event, &mut out);
+        event::event(view, event, &mut out);
     }
     described(&out)
 }

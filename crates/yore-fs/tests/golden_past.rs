@@ -10,11 +10,13 @@
 
 #[path = "golden/blocks.rs"]
 mod blocks;
+#[path = "golden/event.rs"]
+mod event;
 #[path = "golden/seen.rs"]
 mod seen;
 
 use blocks::unpack;
-use seen::{begun, gist, left_open, make_files, no, options, read_only, same, text, tree, tree_of, write};
+use seen::{begun, gist, left_open, make_files, no, options, read_only, same, text, tree, write};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -184,15 +186,7 @@ fn past(view: &View) -> String {
             assert_eq!((row.kind, row.root), (EventKind::Interval, TIMED));
             continue;
         }
-        let time = (row.time.seconds, row.time.nanos);
-        let held = if row.held { ", held" } else { "" };
-        writeln!(
-            out,
-            "event {} {:?} {:?} of {} at {time:?}{held}",
-            event.number, row.kind, row.name, row.root
-        )
-        .unwrap();
-        tree_of(view, &event, &mut out);
+        event::event(view, &event, &mut out);
     }
     for (inode, policy) in view.policies().unwrap() {
         let Policy { versioning, retention, .. } = &policy;

@@ -43,7 +43,7 @@ pub use error::{MetaError, Result};
 pub use log::intent::LogStatus;
 pub use log::notes::NotedFile;
 pub use log::region::{default_log_blocks, usual_log_blocks};
-pub use log::replay::{check_log, log_records, Recovered};
+pub use log::replay::{log_records, Recovered};
 pub use meta::open::{holds_volume, MetaOptions};
 pub use meta::shred::AskZone;
 pub use meta::Meta;

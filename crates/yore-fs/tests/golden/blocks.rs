@@ -7,6 +7,8 @@ use yore_device::{Device, MemoryDevice};
 const MAGIC: &[u8; 8] = b"YoreBlks";
 const BLOCK: usize = 4096;
 
+// Not every test that unpacks an image makes one.
+#[allow(dead_code)]
 pub fn pack(device: &MemoryDevice) -> Vec<u8> {
     let bytes = device.to_bytes();
     let blocks: Vec<(usize, &[u8])> =

@@ -141,12 +141,6 @@ impl Leader {
     }
 }
 
-/// The log as a generation being frozen leaves it.
-pub(crate) struct FrozenLog {
-    /// What is outstanding then.
-    pub(crate) outstanding: NotedFiles<NotedBytes>,
-}
-
 /// Opening the log, and what it is doing.
 impl Intent {
     /// Opens the log for appending, if there is one. Nothing has been changed yet: changes are tracked from
@@ -271,15 +265,15 @@ impl Intent {
         (leader, self.arrivals.load(Ordering::SeqCst))
     }
 
-    /// The running generation is being frozen, with the gate held alone: what it changed is in it.
-    pub(crate) fn freeze(&self, blocks: &Blocks) -> Option<FrozenLog> {
+    /// The running generation is being frozen, with the gate held alone: what it changed is in it. Returns
+    /// what is outstanding; `None` without a log.
+    pub(crate) fn freeze(&self, blocks: &Blocks) -> Option<NotedFiles<NotedBytes>> {
         self.log()?;
         blocks.zones.changes.forget_unlogged();
         // The generation's own flush, which is still to come, covers what was written before this instant.
         self.data_named.store(false, Ordering::SeqCst);
         self.data_written.store(false, Ordering::SeqCst);
-        let outstanding = self.notes.lock().freeze();
-        Some(FrozenLog { outstanding })
+        Some(self.notes.lock().freeze())
     }
 
     /// Gathers what the log does not have of the generation that is being frozen, for engines that write
@@ -350,7 +344,7 @@ impl Intent {
         IntentHead { continues: is_whole, ..head }
     }
 
-    /// Where the next record goes. While a generation is being written nobody appends.
+    /// Where the next record goes. It stays there while the caller leads.
     pub(crate) fn position(&self) -> Position {
         self.log().expect("there is a log").position()
     }
@@ -564,10 +558,12 @@ impl Intent {
         }
         self.records.fetch_add(1, Ordering::Relaxed);
         self.forced.fetch_max(upto, Ordering::SeqCst);
-        let progress = &blocks.base.progress;
-        progress.note_recorded();
-        if blocks.base.medium.strategy().logs_first() && self.presses() {
-            progress.want(head.generation);
+        if blocks.base.medium.strategy().logs_first() {
+            let progress = &blocks.base.progress;
+            progress.note_recorded();
+            if self.presses() {
+                progress.want(head.generation);
+            }
         }
         Ok(true)
     }

@@ -99,19 +99,11 @@ fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent
     Err(c.on(superblock.log_start).into())
 }
 
-/// Looks through the log of a volume that is not open for writing. Returns the number of records that the
-/// next mount replays; all decode, and follow the superblock's generation.
+/// The records of the log of a volume that is not open for writing, as far as the next mount replays them.
+/// All decode, and follow the superblock's generation.
 ///
 /// # Errors
 /// Damage of the log or a record; errors of the device.
-pub fn check_log(device: &dyn Device, superblock: &Superblock) -> Result<u64> {
-    Ok(log_records(device, superblock)?.len() as u64)
-}
-
-/// The records of the log of a volume that is not open for writing, as far as the next mount replays them.
-///
-/// # Errors
-/// As [`check_log`].
 pub fn log_records(device: &dyn Device, superblock: &Superblock) -> Result<Vec<Vec<u8>>> {
     let (mut records, mut is_over) = (Vec::new(), false);
     read_records(device, superblock, &mut |record| {

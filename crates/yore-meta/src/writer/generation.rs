@@ -5,7 +5,7 @@ use crate::base::freed::Runs;
 use crate::base::medium::now_seconds;
 use crate::engine::{Pass, Place, Plan};
 use crate::error::Result;
-use crate::log::intent::{FrozenLog, Leader};
+use crate::log::intent::Leader;
 use crate::log::region::set_position;
 #[cfg(feature = "mutations")]
 use crate::mutation::{is, Mutation};
@@ -91,7 +91,7 @@ pub(super) fn freeze(
     unclosed.freeze(plan.closes, &mut zones);
     let mut freed = base.freed.take();
     let captured: usize = zones.iter().map(|z| z.dirty.len()).sum();
-    let log = rooms.log.freeze(blocks);
+    let outstanding = rooms.log.freeze(blocks);
     let head = blocks.head(gate.running());
     let mut superblock = Superblock {
         generation,
@@ -136,19 +136,18 @@ pub(super) fn freeze(
     }
     let mut frozen =
         Frozen { generation, zones, superblock, freed, log: None, plan, logged, outstanding: None };
-    let is_whole = frozen.plan.blocks == Place::Same && frozen.logged.is_some();
-    if let Some(FrozenLog { outstanding }) = log {
-        let head = rooms.log.continue_with(is_whole, head);
+    if let Some(outstanding) = outstanding {
+        let head = rooms.log.continue_with(frozen.logged.is_some(), head);
         let position = rooms.log.position();
         #[cfg(feature = "mutations")]
-        let position = match crate::mutation::is(crate::mutation::Mutation::StalePosition) {
+        let position = match is(Mutation::StalePosition) {
             true => crate::log::region::position_of(last),
             false => position,
         };
         set_position(&mut frozen.superblock, position, head.generation);
         frozen.log = Some(position);
         #[cfg(feature = "mutations")]
-        let outstanding = match crate::mutation::is(crate::mutation::Mutation::OutstandingForgotten) {
+        let outstanding = match is(Mutation::OutstandingForgotten) {
             true => Default::default(),
             false => outstanding,
         };
@@ -265,7 +264,7 @@ fn write_blocks(
     // Slots that the last complete generation uses must not be touched.
     let used = Slots::of(&copies.map[..]);
     #[cfg(feature = "mutations")]
-    let used = match crate::mutation::is(crate::mutation::Mutation::SlotsReusedEarly) {
+    let used = match is(Mutation::SlotsReusedEarly) {
         true => Slots::default(),
         false => used,
     };

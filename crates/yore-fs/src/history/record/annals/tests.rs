@@ -13,7 +13,6 @@ use yore_device::{Device, MemoryDevice};
 use yore_format::{AnnalsKey, EventNo, HistoryRoots, HistoryTree, Version, WriteFeatures, HISTORY_SHARDS};
 
 #[path = "../../../../tests/golden/blocks.rs"]
-#[allow(dead_code)]
 mod blocks;
 
 fn device() -> Arc<dyn Device> {

@@ -95,7 +95,7 @@ impl Past {
                 "history is recorded in annals from now on: older versions of Yore cannot open the volume"
             );
         }
-        // Who has made ready with this number begins anew (P2).
+        // A caller that has prepared with this number begins anew (P2).
         self.epoch.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
