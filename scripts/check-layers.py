@@ -177,13 +177,17 @@ LAYERS = {
         rival/library rival/system
         rival/served
         rival
-        compare
-        workload/history/run workload/history/volume workload/latency workload/micro workload/postmark
+        compare workload/papers/scale workload/script
+        workload/history/run workload/history/volume workload/latency workload/micro workload/player workload/postmark
         workload/resident workload/startup workload/stream workload/tree
         workload/history/back workload/history/changes workload/history/forget workload/history/large
         workload/history/live workload/history/mail workload/history/months workload/history/mounted
         workload/history/recorded workload/history/restored workload/history/scattered workload/history/takes
-        workload/simulated
+        workload/papers/build workload/papers/curves workload/papers/dbench workload/papers/many workload/papers/mixes
+        workload/papers/news workload/papers/shell workload/papers/streams workload/simulated
+        workload/papers/experiment
+        workload/papers/measured workload/papers/reported workload/papers/simulated
+        workload/papers
         workload/history/beside workload/history/cold workload/history/mixed workload/history/usual
         workload/history
         workload

@@ -250,7 +250,7 @@ fn report_of(
     };
     let info = |lane: &Lane| lane.kind.info(lane.version.clone());
     let mut notes = Vec::new();
-    let served = |lane: &Lane| matches!(lane.kind, RivalKind::Mount | RivalKind::MemoryFuse);
+    let served = |lane: &Lane| lane.kind.is_mount() || lane.kind == RivalKind::MemoryFuse;
     if options.serving == Serving::InProcess && lanes.iter().any(served) {
         notes.push(
             "The mounts were served by threads of the measuring process, not by one of their own.".into(),

@@ -33,6 +33,6 @@ pub use simulated::{HardDisk, Model, Nanos, Range, SolidState, TimedDevice, Usag
 pub use stats::{highest, lowest, median, paired_ratio, percentile};
 pub use target::{LibraryTarget, SystemTarget, Target};
 pub use workload::{
-    fill, Fill, History, HistoryPart, Latency, Micro, MicroStep, PostMark, Resident, Simulated,
-    SimulatedWorkload, Startup, Stream, Tree,
+    fill, Experiment, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers, PostMark, Resident,
+    Scale, Simulated, SimulatedWorkload, Startup, Stream, Tree,
 };

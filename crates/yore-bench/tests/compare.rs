@@ -95,7 +95,9 @@ fn postmark_leaves_nothing() {
 #[test]
 fn names_stay() {
     let names: Vec<&str> = RivalKind::ALL.iter().map(|kind| kind.name()).collect();
-    let expected = "library library-none mount memory-fuse ext3 ext4 xfs btrfs fuse2fs";
+    let expected = "library library-none library-journal library-journal-group library-journal-sync \
+                    mount mount-none mount-journal mount-journal-group mount-journal-sync memory-fuse \
+                    ext2 ext3 ext3-journal ext3-writeback ext4 xfs btrfs fuse2fs";
     assert_eq!(names.join(" "), expected);
     let names: Vec<&str> = MicroStep::ALL.iter().map(|step| step.name()).collect();
     let expected = "mkdir create readdir stat rename unlink write read unlink-written create-unlink durable";

@@ -86,6 +86,59 @@ fn simulated_figures_are_those_of_every_run() {
     bench(&["simulated", "postmark", "--files", "100", "--transactions", "100", "--batch", "50"]);
 }
 
+/// The papers' experiments: each in miniature on simulated disks, under every engine.
+#[test]
+fn the_papers_on_simulated_disks() {
+    let report = bench(&["papers", "--simulated", "--share", "0.001", "--news", "300"]);
+    let tables = report["tables"].as_array().unwrap();
+    for experiment in EXPERIMENTS {
+        let mine = tables.iter().filter(|table| {
+            let title = table["title"].as_str().unwrap();
+            title.starts_with(experiment) && title.contains("simulated")
+        });
+        let rows: Vec<usize> = mine.map(|table| table["rows"].as_array().unwrap().len()).collect();
+        assert!(rows.len() >= 4, "{experiment}: a table for each disk, and one of its requests");
+        assert!(rows.iter().all(|count| *count == 5), "{experiment}: five engines");
+    }
+}
+
+const EXPERIMENTS: [&str; 15] = [
+    "curves",
+    "empty",
+    "files",
+    "postmark-small",
+    "postmark-medium",
+    "postmark-large",
+    "dbench",
+    "ssh",
+    "netnews",
+    "sdet",
+    "andrew",
+    "streams",
+    "fileserver",
+    "webserver",
+    "varmail",
+];
+
+/// The papers' experiments with threads, on a mount and on another file system.
+#[test]
+fn the_papers_on_the_real_disk() {
+    if !can_mount() {
+        return skipped("mounts need root and /dev/fuse");
+    }
+    let small = ["papers", "--real", "--share", "0.001", "--news", "300", "--rounds", "1"];
+    let on = ["--targets", "library-journal-group,mount-none,mount-journal,ext2"];
+    let some = ["--experiments", "curves,postmark-small,ssh,sdet,varmail", "--volume-size", "1G"];
+    let report = bench(&[&small[..], &on, &some].concat());
+    let rows = |title: &str| {
+        let tables = report["tables"].as_array().unwrap();
+        let table = tables.iter().find(|table| table["title"] == title).expect(title);
+        table["rows"].as_array().unwrap().len()
+    };
+    assert_eq!(rows("varmail: real disk"), 4);
+    assert_eq!(rows("curves, create: real disk"), 4);
+}
+
 /// Those that need root, for cold caches, and a server of their own.
 #[test]
 fn with_cold_caches_and_servers() {

@@ -3,6 +3,7 @@
 use crate::report::TargetInfo;
 use std::path::PathBuf;
 use strum::{EnumString, IntoStaticStr, VariantArray};
+use yore_fs::{Durability, Engine};
 
 /// A kind of file system to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray)]
@@ -12,12 +13,32 @@ pub enum RivalKind {
     Library,
     /// The same with the engine `none`: the cost of metadata without any order or promise.
     LibraryNone,
+    /// The same with the engine `journal`.
+    LibraryJournal,
+    /// The same, where each call returns when what it did is durable, together with others.
+    LibraryJournalGroup,
+    /// The same, where each call has a record of its own.
+    LibraryJournalSync,
     /// A volume mounted through FUSE with default options.
     Mount,
+    /// The same with the engine `none`.
+    MountNone,
+    /// The same with the engine `journal`.
+    MountJournal,
+    /// The same, where each call returns when what it did is durable, together with others.
+    MountJournalGroup,
+    /// The same, where each call has a record of its own.
+    MountJournalSync,
     /// The FUSE file system with nothing behind it.
     MemoryFuse,
-    /// ext3, as the kernel's ext4 driver serves it.
+    /// ext2, as the kernel's ext4 driver serves it.
+    Ext2,
+    /// ext3, as the kernel's ext4 driver serves it: its journal has metadata, and data is written before it.
     Ext3,
+    /// The same with data in the journal, too.
+    Ext3Journal,
+    /// The same without an order between data and the journal.
+    Ext3Writeback,
     /// ext4.
     Ext4,
     /// XFS.
@@ -59,11 +80,27 @@ impl RivalKind {
             RivalKind::LibraryNone => {
                 "Yore, the library in the measuring process, engine none (no crash consistency)"
             }
+            RivalKind::LibraryJournal => "Yore, the library in the measuring process, engine journal",
+            RivalKind::LibraryJournalGroup => {
+                "Yore, the library in the measuring process, engine journal, calls durable in groups"
+            }
+            RivalKind::LibraryJournalSync => {
+                "Yore, the library in the measuring process, engine journal, each call durable"
+            }
             RivalKind::Mount => "Yore, mounted through FUSE",
+            RivalKind::MountNone => "Yore, mounted through FUSE, engine none (no crash consistency)",
+            RivalKind::MountJournal => "Yore, mounted through FUSE, engine journal",
+            RivalKind::MountJournalGroup => {
+                "Yore, mounted through FUSE, engine journal, calls durable in groups"
+            }
+            RivalKind::MountJournalSync => "Yore, mounted through FUSE, engine journal, each call durable",
             RivalKind::MemoryFuse => {
                 "FUSE file system in memory with nothing behind it (the transport bound)"
             }
+            RivalKind::Ext2 => "ext2 (the kernel's ext4 driver) on a loop device",
             RivalKind::Ext3 => "ext3 (the kernel's ext4 driver) on a loop device",
+            RivalKind::Ext3Journal => "ext3 with data=journal on a loop device",
+            RivalKind::Ext3Writeback => "ext3 with data=writeback on a loop device",
             RivalKind::Ext4 => "ext4 on a loop device",
             RivalKind::Xfs => "XFS on a loop device",
             RivalKind::Btrfs => "Btrfs on a loop device",
@@ -71,14 +108,42 @@ impl RivalKind {
         }
     }
 
+    /// The engine of a volume of Yore, and when calls return; `None` for the others.
+    pub(crate) fn engine(self) -> Option<(Engine, Durability)> {
+        match self {
+            RivalKind::Library | RivalKind::Mount => Some((Engine::Snapshot, Durability::Async)),
+            RivalKind::LibraryNone | RivalKind::MountNone => Some((Engine::None, Durability::Async)),
+            RivalKind::LibraryJournal | RivalKind::MountJournal => Some((Engine::Journal, Durability::Async)),
+            RivalKind::LibraryJournalGroup | RivalKind::MountJournalGroup => {
+                Some((Engine::Journal, Durability::Group))
+            }
+            RivalKind::LibraryJournalSync | RivalKind::MountJournalSync => {
+                Some((Engine::Journal, Durability::Sync))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is Yore, whose ratios to the others are of interest.
     pub fn is_ours(self) -> bool {
-        matches!(self, RivalKind::Library | RivalKind::LibraryNone | RivalKind::Mount)
+        self.engine().is_some()
+    }
+
+    /// Whether it is Yore mounted.
+    pub(crate) fn is_mount(self) -> bool {
+        self.is_ours() && self.has_paths()
     }
 
     /// Whether programs can use it by paths.
     pub fn has_paths(self) -> bool {
-        !matches!(self, RivalKind::Library | RivalKind::LibraryNone)
+        !matches!(
+            self,
+            RivalKind::Library
+                | RivalKind::LibraryNone
+                | RivalKind::LibraryJournal
+                | RivalKind::LibraryJournalGroup
+                | RivalKind::LibraryJournalSync
+        )
     }
 }
 

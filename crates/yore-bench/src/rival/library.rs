@@ -1,14 +1,13 @@
 //! Making Yore's volumes, and opening them in this process.
 
 use super::host::make_image;
-use super::kind::RivalKind;
 use super::state::{Measured, Rival, ServedBy};
 use crate::target::LibraryTarget;
 use crate::{BenchError, Result};
 use std::path::Path;
 use std::sync::Arc;
 use yore_device::{Device, FileDevice, OpenOptions};
-use yore_fs::{Engine, MkfsOptions, MountOptions, View};
+use yore_fs::{Durability, Engine, MkfsOptions, MountOptions, View};
 
 /// A volume for measuring, on a device that holds none.
 pub(crate) fn mkfs(device: &Arc<dyn Device>, engine: Engine, seed: Option<u8>) -> Result<()> {
@@ -50,9 +49,9 @@ impl Rival {
         mkfs_in(&image, engine)
     }
 
-    pub(super) fn attach_library(&mut self) -> Result<()> {
-        assert!(matches!(self.kind, RivalKind::Library | RivalKind::LibraryNone));
-        self.measured = Measured::Library(LibraryTarget::new(open(&self.image())?));
+    pub(super) fn attach_library(&mut self, durability: Durability) -> Result<()> {
+        let options = MountOptions { durability, ..MountOptions::default() };
+        self.measured = Measured::Library(LibraryTarget::new(open_with(&self.image(), &options)?));
         self.served_by = ServedBy::Library;
         Ok(())
     }

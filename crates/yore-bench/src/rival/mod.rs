@@ -46,12 +46,10 @@ impl Rival {
             version: None,
         };
         make_directory(&rival.mountpoint())?;
-        match kind {
-            RivalKind::Library => rival.make_volume(yore_fs::Engine::Snapshot)?,
-            RivalKind::LibraryNone => rival.make_volume(yore_fs::Engine::None)?,
-            RivalKind::Mount => rival.make_volume(yore_fs::Engine::Snapshot)?,
-            RivalKind::MemoryFuse => {}
-            _ => rival.make_foreign()?,
+        match (kind.engine(), kind) {
+            (Some((engine, _)), _) => rival.make_volume(engine)?,
+            (None, RivalKind::MemoryFuse) => {}
+            (None, _) => rival.make_foreign()?,
         }
         rival.attach()?;
         Ok(rival)
@@ -121,12 +119,12 @@ impl Rival {
 
     /// Mounts or opens what [`Rival::make`] made.
     fn attach(&mut self) -> Result<()> {
-        match self.kind {
-            RivalKind::Library | RivalKind::LibraryNone => return self.attach_library(),
-            RivalKind::Mount => self.attach_mount()?,
-            RivalKind::MemoryFuse => self.attach_memory()?,
-            RivalKind::Fuse2fs => self.attach_fuse2fs()?,
-            RivalKind::Ext3 | RivalKind::Ext4 | RivalKind::Xfs | RivalKind::Btrfs => self.attach_kernel()?,
+        match (self.kind.engine(), self.kind) {
+            (Some((_, durability)), kind) if kind.has_paths() => self.attach_mount(durability)?,
+            (Some((_, durability)), _) => return self.attach_library(durability),
+            (None, RivalKind::MemoryFuse) => self.attach_memory()?,
+            (None, RivalKind::Fuse2fs) => self.attach_fuse2fs()?,
+            (None, _) => self.attach_kernel()?,
         }
         self.measured = Measured::System(SystemTarget::new(self.mountpoint())?);
         Ok(())

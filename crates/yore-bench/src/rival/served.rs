@@ -8,6 +8,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use yore_fs::{Durability, MountOptions};
 use yore_fuse::{mount, mount_filesystem, MountConfig};
 
 /// How long a server may take to begin, or to end after its mount has gone.
@@ -17,16 +18,20 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const READY: &str = "ready";
 
 impl Rival {
-    pub(super) fn attach_mount(&mut self) -> Result<()> {
+    pub(super) fn attach_mount(&mut self, durability: Durability) -> Result<()> {
         let (image, mountpoint) = (self.image(), self.mountpoint());
         match &self.env.serving {
             Serving::InProcess => {
                 let config = MountConfig::new(&mountpoint, image.display().to_string());
-                self.served_by = ServedBy::Session(mount(library::open(&image)?, &config)?);
+                let options = MountOptions { durability, ..MountOptions::default() };
+                self.served_by = ServedBy::Session(mount(library::open_with(&image, &options)?, &config)?);
             }
             Serving::Program(yore) => {
                 let log = self.dir.join("log");
                 let mut options = format!("log={}", log.display());
+                if durability != Durability::Async {
+                    options = format!("durability={},{options}", durability.name());
+                }
                 if !self.env.mount_options.is_empty() {
                     options = format!("{},{options}", self.env.mount_options);
                 }

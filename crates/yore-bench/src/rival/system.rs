@@ -19,9 +19,15 @@ struct Maker {
 /// Leaves nothing for the kernel to initialise during the measurement; otherwise the defaults.
 const EAGER: [&str; 4] = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
+/// The same without a journal.
+const EAGER_EXT2: [&str; 4] = ["-q", "-F", "-E", "lazy_itable_init=0"];
+
 fn maker(kind: RivalKind) -> Maker {
     match kind {
-        RivalKind::Ext3 => {
+        RivalKind::Ext2 => {
+            Maker { program: "mkfs.ext2", arguments: &EAGER_EXT2, package: "e2fsprogs", version: "-V" }
+        }
+        RivalKind::Ext3 | RivalKind::Ext3Journal | RivalKind::Ext3Writeback => {
             Maker { program: "mkfs.ext3", arguments: &EAGER, package: "e2fsprogs", version: "-V" }
         }
         RivalKind::Ext4 | RivalKind::Fuse2fs => {
@@ -33,9 +39,7 @@ fn maker(kind: RivalKind) -> Maker {
         RivalKind::Btrfs => {
             Maker { program: "mkfs.btrfs", arguments: &["-q"], package: "btrfs-progs", version: "-V" }
         }
-        RivalKind::Library | RivalKind::LibraryNone | RivalKind::Mount | RivalKind::MemoryFuse => {
-            panic!("{} is not made by another program", kind.name())
-        }
+        _ => panic!("{} is not made by another program", kind.name()),
     }
 }
 
@@ -50,9 +54,13 @@ impl Rival {
     }
 
     pub(super) fn attach_kernel(&mut self) -> Result<()> {
-        let name = self.kind.name();
+        let (name, options) = match self.kind {
+            RivalKind::Ext3Journal => ("ext3", "loop,data=journal"),
+            RivalKind::Ext3Writeback => ("ext3", "loop,data=writeback"),
+            kind => (kind.name(), "loop"),
+        };
         let mut mount = program::command("mount");
-        mount.args(["-t", name, "-o", "loop"]).arg(self.image()).arg(self.mountpoint());
+        mount.args(["-t", name, "-o", options]).arg(self.image()).arg(self.mountpoint());
         program::run(&mut mount, "mount")?;
         self.served_by = ServedBy::Kernel;
         Ok(())

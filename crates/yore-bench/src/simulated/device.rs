@@ -23,6 +23,11 @@ impl TimedDevice {
         self.model().usage()
     }
 
+    /// Nobody asks for anything for a while.
+    pub fn idle(&self) {
+        self.model().idle();
+    }
+
     fn model(&self) -> MutexGuard<'_, Box<dyn Model>> {
         // Models do not panic half-way through a change that matters: the worst is a wrong figure of a run
         // that failed.

@@ -6,3 +6,14 @@ mod model;
 
 pub use device::TimedDevice;
 pub use model::{HardDisk, Model, Nanos, Range, SolidState, Usage};
+
+/// The disks that workloads are measured on.
+pub(crate) const DISKS: [&str; 2] = ["disk of 7,200 turns a minute", "solid-state disk"];
+
+/// One of [`DISKS`], by its place there.
+pub(crate) fn disk(which: usize) -> Box<dyn Model> {
+    match which {
+        0 => Box::new(HardDisk::new()),
+        _ => Box::new(SolidState::new()),
+    }
+}

@@ -84,6 +84,9 @@ pub trait Model: Send {
     fn write(&mut self, batch: &[Range]);
     /// Makes what was written durable.
     fn flush(&mut self);
+    /// Nobody asks for anything for a while: what the device has not written it writes now. Its time counts,
+    /// so that who never flushes pays for the medium, too.
+    fn idle(&mut self);
     /// What was done so far.
     fn usage(&self) -> Usage;
 }
@@ -248,6 +251,10 @@ impl Model for HardDisk {
         self.write_out();
     }
 
+    fn idle(&mut self) {
+        self.write_out();
+    }
+
     fn usage(&self) -> Usage {
         self.usage
     }
@@ -304,6 +311,11 @@ impl Model for SolidState {
         self.usage.flushes += 1;
         let dirty = std::mem::take(&mut self.dirty);
         self.usage.busy += if dirty { Self::FLUSH } else { Self::EMPTY_FLUSH };
+    }
+
+    /// Writing to the medium goes on beside requests, and is part of the rates.
+    fn idle(&mut self) {
+        self.dirty = false;
     }
 
     fn usage(&self) -> Usage {

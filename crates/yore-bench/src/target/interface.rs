@@ -30,6 +30,8 @@ pub trait Target: Send + Sync {
     fn open(&self, dir: &Self::Dir, name: &str) -> Result<Self::File>;
     /// A file's size, by name.
     fn stat(&self, dir: &Self::Dir, name: &str) -> Result<u64>;
+    /// Whether a directory has a name.
+    fn exists(&self, dir: &Self::Dir, name: &str) -> Result<bool>;
     /// Renames a file, replacing what has the new name.
     fn rename(&self, from: &Self::Dir, name: &str, to: &Self::Dir, new_name: &str) -> Result<()>;
     /// Removes a file.

@@ -81,6 +81,14 @@ impl Target for LibraryTarget {
         self.open(dir, name).map(|node| node.attr().size)
     }
 
+    fn exists(&self, dir: &Node, name: &str) -> Result<bool> {
+        match self.view.lookup(dir.inode(), name.as_bytes()) {
+            Ok(_) => Ok(true),
+            Err(yore_fs::Error::NotFound) => Ok(false),
+            Err(error) => Err(failed("looking up", name)(error)),
+        }
+    }
+
     fn rename(&self, from: &Node, name: &str, to: &Node, new_name: &str) -> Result<()> {
         self.view
             .rename(from.inode(), name.as_bytes(), to.inode(), new_name.as_bytes(), RenameMode::Replace)

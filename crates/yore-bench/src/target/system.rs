@@ -112,6 +112,14 @@ impl Target for SystemTarget {
             .map_err(|e| failed("stat", name)(e))
     }
 
+    fn exists(&self, dir: &OwnedFd, name: &str) -> Result<bool> {
+        match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(failed("stat", name)(error)),
+        }
+    }
+
     fn rename(&self, from: &OwnedFd, name: &str, to: &OwnedFd, new_name: &str) -> Result<()> {
         rustix::fs::renameat(from, name, to, new_name).map_err(|e| failed("renaming", name)(e))
     }

@@ -11,6 +11,7 @@
 //! The transactions depend on the seed alone, so all file systems and rounds get the same ones. They are
 //! drawn before the clock starts ([`Plan`]), and so is the data.
 
+use super::script::{Action, Calls as _, Per, Script};
 use super::steps::{check, noise, timed};
 use crate::compare::{Benchmark, Subject};
 use crate::report::{Column, Unit};
@@ -72,6 +73,54 @@ impl PostMark {
     /// The larger one there: 150,000 files, about 1.1 GB.
     pub fn large() -> PostMark {
         PostMark { files: 150_000, ..PostMark::small() }
+    }
+}
+
+impl PostMark {
+    /// The same with other numbers of transactions, files and directories.
+    pub(super) fn scaled(&self, of: impl Fn(usize) -> usize) -> PostMark {
+        let [transactions, files, directories] = [self.transactions, self.files, self.directories]
+            .map(|full| if full > 1 { of(full) } else { full });
+        PostMark { transactions, files, directories: directories.min(self.directories), ..self.clone() }
+    }
+
+    /// The same as a script of file system calls.
+    pub(super) fn script(&self) -> Script {
+        let plan = Plan::new(self);
+        let mut script = Script::default();
+        let directories = script.make_directories("s", self.directories);
+        let files: Vec<u32> = (plan.directories.iter().enumerate())
+            .map(|(file, directory)| script.file(directories[*directory], file.to_string()))
+            .collect();
+        let mut sizes = vec![0u64; files.len()];
+        let mut calls = |steps: &[Step]| {
+            let mut actions = Vec::new();
+            for step in steps {
+                match *step {
+                    Step::Create { file, bytes, .. } => {
+                        actions.make(files[file], bytes as u64);
+                        sizes[file] = bytes as u64;
+                    }
+                    Step::Delete { file } => actions.push(Action::Remove(files[file])),
+                    Step::Read { file } => actions.read_whole(files[file], sizes[file]),
+                    Step::Append { bytes: 0, .. } => {}
+                    Step::Append { file, at, bytes } => {
+                        actions.append_to(files[file], at as u64, bytes as u64);
+                        sizes[file] += bytes as u64;
+                    }
+                }
+            }
+            actions
+        };
+        let operations = |steps: &[Step], each| Per::Operations((steps.len() / each) as u64);
+        for (column, steps, each) in [
+            ("create pool", &plan.pool, 1),
+            ("transactions", &plan.transactions, 2),
+            ("delete pool", &plan.rest, 1),
+        ] {
+            script.measure("", column, operations(steps, each), calls(steps));
+        }
+        script
     }
 }
 

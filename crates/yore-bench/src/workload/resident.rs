@@ -53,7 +53,8 @@ impl Benchmark for Resident {
     fn check(&self, kind: RivalKind) -> Result<()> {
         check_can_drop_caches()?;
         match kind {
-            RivalKind::Mount | RivalKind::MemoryFuse | RivalKind::Fuse2fs => Ok(()),
+            RivalKind::MemoryFuse | RivalKind::Fuse2fs => Ok(()),
+            kind if kind.is_mount() => Ok(()),
             _ => Err(BenchError::impossible(
                 "no process serves it",
                 "choose of the targets mount, memory-fuse and fuse2fs",

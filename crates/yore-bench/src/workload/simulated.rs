@@ -14,7 +14,7 @@ use super::postmark::{self, PostMark};
 use super::steps::{noise, timed};
 use crate::report::{Cell, Column, Report, Row, Table, TargetInfo};
 use crate::rival::library::mkfs;
-use crate::simulated::{HardDisk, Model, SolidState, TimedDevice, Usage};
+use crate::simulated::{disk as model, TimedDevice, Usage, DISKS};
 use crate::{BenchError, CompareOptions, LibraryTarget, Result, Target};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,15 +78,6 @@ struct StepUsage {
     name: &'static str,
     operations: usize,
     usage: Usage,
-}
-
-const DISKS: [&str; 2] = ["disk of 7,200 turns a minute", "solid-state disk"];
-
-fn model(disk: usize) -> Box<dyn Model> {
-    match disk {
-        0 => Box::new(HardDisk::new()),
-        _ => Box::new(SolidState::new()),
-    }
 }
 
 impl Simulated {

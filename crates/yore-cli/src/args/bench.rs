@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use yore_bench::{HistoryPart, MicroStep, RivalKind};
+use yore_bench::{Experiment, HistoryPart, MicroStep, RivalKind};
 
 /// `bench`
 #[derive(Debug, Args)]
@@ -97,6 +97,31 @@ pub enum BenchWhich {
         seed: u64,
         #[command(flatten)]
         output: Output,
+    },
+    /// The papers' experiments over all engines, on simulated disks and on the real one beside other file
+    /// systems
+    Papers {
+        /// A sample of each, in about ten minutes on two processors
+        #[arg(long)]
+        quick: bool,
+        /// Only these: curves, empty, files, postmark-small, postmark-medium, postmark-large, dbench, ssh,
+        /// netnews, sdet, andrew, streams, fileserver, webserver, varmail
+        #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = experiment)]
+        experiments: Vec<Experiment>,
+        /// Only on simulated disks
+        #[arg(long, conflicts_with = "real")]
+        simulated: bool,
+        /// Only on the real disk
+        #[arg(long)]
+        real: bool,
+        /// The share of the papers' sizes. Default: 1; 0.1 with --quick
+        #[arg(long, value_name = "SHARE", value_parser = share)]
+        share: Option<f64>,
+        /// Files of netnews. Default: 520000; 30000 with --quick
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
+        news: Option<usize>,
+        #[command(flatten)]
+        common: Common,
     },
     /// Latency of creates that arrive at a steady rate, from when each was due
     Latency {
@@ -265,9 +290,10 @@ pub enum SimulatedKind {
 /// What all comparisons have in common.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// On what: library, library-none, mount, memory-fuse and, as root, ext3, ext4, xfs, btrfs, fuse2fs; or
-    /// all. Default: library, mount, memory-fuse and ext4, as far as the measurement can be made on them; for
-    /// latency library
+    /// On what: library, mount, each with other engines (library-none, mount-journal, mount-journal-sync and
+    /// so on), memory-fuse and, as root, ext2, ext3, ext3-journal, ext3-writeback, ext4, xfs, btrfs, fuse2fs;
+    /// or all. Default: library, mount, memory-fuse and ext4, as far as the measurement can be made on them;
+    /// for latency library
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = targets)]
     pub targets: Vec<Targets>,
     /// The targets that Yore is compared with
@@ -323,6 +349,12 @@ fn targets(name: &str) -> Result<Targets, String> {
 fn step(name: &str) -> Result<MicroStep, String> {
     let names = || MicroStep::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
     MicroStep::from_name(name).ok_or_else(|| format!("there is no step {name:?}; choose of {}", names()))
+}
+
+fn experiment(name: &str) -> Result<Experiment, String> {
+    let names = || Experiment::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
+    Experiment::from_name(name)
+        .ok_or_else(|| format!("there is no experiment {name:?}; choose of {}", names()))
 }
 
 fn part(name: &str) -> Result<HistoryPart, String> {

@@ -7,11 +7,12 @@ use crate::output::Out;
 use crate::progress::stop_wanted;
 use crate::status::{self, Outcome};
 use anyhow::Context as _;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use yore_bench::{
-    compare, Benchmark, CompareOptions, Fill, History, HistoryPart, Latency, Micro, MicroStep, PostMark,
-    Report, Resident, RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
+    compare, Benchmark, CompareOptions, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers,
+    PostMark, Report, Resident, RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
 };
 
 /// Measures, and prints the report.
@@ -48,6 +49,22 @@ pub fn run(args: &Bench) -> Outcome {
             yore_bench::fill(image, *round, what)?;
             Ok(status::OK)
         }
+        BenchWhich::Papers { quick, experiments, simulated, real, share, news, common } => {
+            let mut papers = if *quick { Papers::quick() } else { Papers::full() };
+            if !experiments.is_empty() {
+                papers.experiments.clone_from(experiments);
+            }
+            papers.scale.share = share.unwrap_or(papers.scale.share);
+            papers.scale.news = news.unwrap_or(papers.scale.news);
+            if *real {
+                papers.engines.clear();
+            }
+            let mut options = options(common, &Papers::TARGETS, if *quick { 1 } else { 3 })?;
+            if *simulated {
+                options.targets.clear();
+            }
+            print(&papers.run(&options, &begins)?, &common.output)
+        }
         BenchWhich::ServeMemory { directory } => {
             yore_bench::serve_memory(directory)?;
             Ok(status::OK)
@@ -83,6 +100,13 @@ pub fn run(args: &Bench) -> Outcome {
             };
             print(&simulated.run(&options)?, output)
         }
+    }
+}
+
+/// Tells whoever looks on what begins, for these experiments take long.
+fn begins(what: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("{what} …");
     }
 }
 

@@ -200,6 +200,19 @@ impl View {
         self.store().sync()
     }
 
+    /// Does at once what the background does until changes are `intervals` commit intervals old: writes file
+    /// data back, and then what the engine has to write by then. For measurements on a clock of their own; it
+    /// makes nothing durable. Returns whether a generation was written, from which the next intervals count.
+    ///
+    /// # Errors
+    /// As [`View::sync`]; [`Error::ReadOnly`].
+    pub fn pass_intervals(&self, intervals: u32) -> Result<bool> {
+        let store = self.live()?;
+        store.check_writable()?;
+        store.write_back()?;
+        Ok(store.meta.pass_intervals(intervals)?)
+    }
+
     /// As [`View::sync`]; also, all metadata is where it belongs when this returns, and not in the log alone.
     /// The next mount replays nothing of it, and what was freed can be used again.
     ///

@@ -203,9 +203,15 @@ impl Store {
         if self.read_only {
             return Ok(());
         }
+        self.write_back()?;
+        Ok(self.meta.make_durable()?)
+    }
+
+    /// Hands everything that memory has of files to the device and to the metadata, and frees what is set
+    /// aside.
+    pub(crate) fn write_back(self: &Arc<Self>) -> Result<()> {
         file::flush_all(&**self)?;
         self.flush_aged()?;
-        free_set_aside(self)?;
-        Ok(self.meta.make_durable()?)
+        free_set_aside(self)
     }
 }

@@ -241,6 +241,24 @@ impl Progress {
         !s.writing && unchanged && s.closed_up_to + 1 == running.0
     }
 
+    /// Has the generation written as the background does, and waits until that is done. Whether its
+    /// superblock is on the medium then is up to the engine.
+    pub(crate) fn await_background(&self, generation: Generation) -> Result<()> {
+        let mut s = self.state.lock();
+        s.wanted = s.wanted.max(generation.0);
+        self.moved.notify_all();
+        while s.completed < generation.0 {
+            if let Some(e) = s.stopped() {
+                return Err(e);
+            }
+            if s.closed {
+                return Err(MetaError::Refused("the volume is closed".into()));
+            }
+            self.moved.wait(&mut s);
+        }
+        Ok(())
+    }
+
     /// Has the generation written, and waits until it is complete.
     pub(crate) fn sync(&self, generation: Generation) -> Result<()> {
         let mut s = self.state.lock();

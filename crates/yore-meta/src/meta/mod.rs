@@ -378,6 +378,16 @@ impl Meta {
         }
     }
 
+    /// Does what the background does when changes are `intervals` commit intervals old, on a clock that the
+    /// caller has: measurements that must not depend on a machine's. Nothing is durable for having been
+    /// called. Returns whether a generation was written.
+    ///
+    /// # Errors
+    /// The error that stopped writing, if one did.
+    pub fn pass_intervals(&self, intervals: u32) -> Result<bool> {
+        self.writer.pass_intervals(&self.rooms, intervals)
+    }
+
     /// All changes made before, and data noted or written before, are durable when this returns: by a record
     /// in the log, or by a generation. Concurrent callers share one. Costs one write and one flush; a second
     /// flush if metadata names data that was written since the last.

@@ -45,7 +45,7 @@ mod generation;
 
 use crate::base::medium::now_seconds;
 use crate::base::progress::Task;
-use crate::engine::Backlog;
+use crate::engine::{Backlog, Due};
 use crate::error::{MetaError, Result};
 use crate::log::region::{position_of, set_position};
 use crate::rooms::Rooms;
@@ -175,6 +175,32 @@ impl Writer {
         Ok(())
     }
 
+    /// What it is time for when the oldest change is so old, and the log has got none for so long.
+    fn due(&self, rooms: &Rooms, age: Duration, since_record: Duration) -> Due {
+        let unlogged = rooms.blocks.zones.changes.unlogged_frames() > 0;
+        rooms.blocks.base.medium.strategy().due(Backlog {
+            age,
+            unlogged_age: unlogged.then_some(since_record),
+            interval: self.interval,
+            log_presses: rooms.log.presses(),
+        })
+    }
+
+    /// Has done what is due when changes are `intervals` commit intervals old and one has passed since the
+    /// last record. Returns whether a generation was written, when that is done.
+    pub(crate) fn pass_intervals(&self, rooms: &Rooms, intervals: u32) -> Result<bool> {
+        let base = &rooms.blocks.base;
+        base.progress.check_writable()?;
+        if !rooms.blocks.has_changes() {
+            return Ok(false);
+        }
+        match self.due(rooms, self.interval.saturating_mul(intervals), self.interval) {
+            Due::Generation => base.progress.await_background(base.gate.running()).map(|()| true),
+            Due::Record => rooms.log.record(&rooms.blocks).map(|_| false),
+            Due::Nothing(_) => Ok(false),
+        }
+    }
+
     /// Freezes the running generation, writes it, completes it.
     fn commit(&self, rooms: &Rooms, state: VolumeState) -> Result<()> {
         let base = &rooms.blocks.base;
@@ -215,15 +241,7 @@ fn run(of: &Weak<impl Written>) {
         let Some(of) = of.upgrade() else { return };
         let (writer, rooms) = (of.writer(), of.rooms());
         let base = &rooms.blocks.base;
-        let due = |age, since_record| {
-            let unlogged = rooms.blocks.zones.changes.unlogged_frames() > 0;
-            base.medium.strategy().due(Backlog {
-                age,
-                unlogged_age: unlogged.then_some(since_record),
-                interval: writer.interval,
-                log_presses: rooms.log.presses(),
-            })
-        };
+        let due = |age, since_record| writer.due(rooms, age, since_record);
         match base.progress.await_task(writer.interval, due) {
             Task::Stop => return,
             Task::Wait => {}
