@@ -107,6 +107,9 @@ fn none_writes_no_superblock_unless_somebody_asks() {
         std::thread::yield_now();
     }
     assert!(slots(&device) == before, "a superblock was written in the background");
+    let node = view.lookup(view.root(), b"a").unwrap();
+    view.fsync(node.attr().inode, false).unwrap();
+    assert!(slots(&device) == before, "an fsync is for data alone");
     view.sync().unwrap();
     assert!(slots(&device) != before, "a sync writes the superblock");
     let left = Arc::new(device.snapshot());

@@ -4,7 +4,8 @@
 //! In the background it writes the blocks that changed, and no more: headers, table and superblock are
 //! written when somebody asks for a sync, and when the volume is closed. Until then memory alone knows which
 //! slot a new block has, and the checksum of each copy; so after a crash a volume is as it was if nothing had
-//! changed since its last sync, and else must be found sound by the checker, or made anew.
+//! changed since its last sync, and else must be found sound by the checker, or made anew. Blocks without
+//! these are of no use, so an fsync writes none: it forces the file's data.
 
 use super::strategy::{by_age, Backlog, Due, Pass, Place, Plan, Strategy};
 use yore_format::Engine;
@@ -18,6 +19,10 @@ impl Strategy for None {
     }
 
     fn logs(&self) -> bool {
+        false
+    }
+
+    fn forces(&self) -> bool {
         false
     }
 

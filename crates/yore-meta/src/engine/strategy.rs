@@ -91,6 +91,11 @@ pub(crate) trait Strategy: Send + Sync + std::fmt::Debug {
     /// Whether the log learns of all changes, and is replayed after a crash.
     fn logs(&self) -> bool;
 
+    /// Whether an fsync makes metadata durable; if not, it forces the data alone that was written.
+    fn forces(&self) -> bool {
+        true
+    }
+
     /// Whether what a generation changed is in the log before its blocks are written.
     fn logs_first(&self) -> bool;
 

@@ -423,11 +423,15 @@ impl Intent {
 
     /// All changes made before, and data noted or written before, are durable when this returns: by a record
     /// in the log, or by a generation. Concurrent callers share one. Costs one write and one flush; a second
-    /// flush if metadata names data that was written since the last.
+    /// flush if metadata names data that was written since the last. Under an engine that does not force
+    /// metadata, a flush for data and no more.
     pub(crate) fn force(&self, blocks: &Blocks) -> Result<()> {
         assert_no_op();
         let progress = &blocks.base.progress;
         progress.check_writable()?;
+        if !blocks.base.medium.strategy().forces() {
+            return blocks.base.flush();
+        }
         let Some(log) = self.log() else { return self.sync(blocks) };
         let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
         let Some(_lead) = self.await_turn(arrival) else { return Ok(()) };
