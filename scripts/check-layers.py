@@ -188,6 +188,7 @@ LAYERS = {
         workload/papers/experiment
         workload/papers/measured workload/papers/reported workload/papers/simulated
         workload/papers
+        workload/waited
         workload/history/beside workload/history/cold workload/history/mixed workload/history/usual
         workload/history
         workload

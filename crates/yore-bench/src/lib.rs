@@ -10,7 +10,7 @@
 //!   removes them.
 //! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`],
 //!   [`Resident`], [`History`]; and [`Simulated`], whose figures come from a disk's model ([`HardDisk`],
-//!   [`SolidState`]) and are the same on every machine.
+//!   [`SolidState`]) and are the same on every machine; [`Waited`] waits for such a disk.
 //! - [`Report`] is the outcome.
 
 mod compare;
@@ -34,5 +34,5 @@ pub use stats::{highest, lowest, median, paired_ratio, percentile};
 pub use target::{LibraryTarget, SystemTarget, Target};
 pub use workload::{
     fill, Experiment, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers, PostMark, Resident,
-    Scale, Simulated, SimulatedWorkload, Startup, Stream, Tree,
+    Scale, Simulated, SimulatedWorkload, Startup, Stream, Tree, Waited,
 };

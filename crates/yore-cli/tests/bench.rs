@@ -84,6 +84,7 @@ fn simulated_figures_are_those_of_every_run() {
     let run = || bench(&["simulated", "micro", "--files", "200", "--batch", "50"])["tables"].clone();
     assert!(run() == run(), "two runs differ");
     bench(&["simulated", "postmark", "--files", "100", "--transactions", "100", "--batch", "50"]);
+    bench(&["simulated", "durable", "--files", "2"]);
 }
 
 /// The papers' experiments: each in miniature on simulated disks, under every engine.

@@ -13,6 +13,7 @@ mod startup;
 mod steps;
 mod stream;
 mod tree;
+mod waited;
 
 pub use history::{History, HistoryPart};
 pub use latency::Latency;
@@ -24,3 +25,4 @@ pub use simulated::{Simulated, SimulatedWorkload};
 pub use startup::{fill, Fill, Startup};
 pub use stream::Stream;
 pub use tree::Tree;
+pub use waited::Waited;

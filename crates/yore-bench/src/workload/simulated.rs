@@ -91,7 +91,7 @@ impl Simulated {
             let mut engines = Vec::new();
             for &(engine, durability) in &self.engines {
                 options.check_stop()?;
-                engines.push((name(engine, durability), self.on(engine, durability, disk)?));
+                engines.push((engine_info(engine, durability).name, self.on(engine, durability, disk)?));
             }
             disks.push(engines);
         }
@@ -115,13 +115,7 @@ impl Simulated {
             requests("Flushes", |usage| usage.flushes as f64),
             requests("Seeks of the disk", |usage| usage.seeks as f64),
         ];
-        let info = |(engine, durability): &(Engine, Durability)| TargetInfo {
-            name: name(*engine, *durability),
-            description: format!("Yore, the library, engine {}", name(*engine, *durability)),
-            version: None,
-            ours: true,
-        };
-        let targets = self.engines.iter().map(info).collect();
+        let targets: Vec<_> = self.engines.iter().map(|of| engine_info(of.0, of.1)).collect();
         let mut notes = vec![
             "Figures are of the device alone and computed: the same parameters give the same figures on every machine. \
              The disks are modelled after data sheets, as the documentation of yore-bench's module `simulated` says."
@@ -136,7 +130,7 @@ impl Simulated {
         }
         let about =
             "What the engines' I/O costs on simulated disks, with a sync after every batch.".to_string();
-        let bases = self.engines.first().map(|first| name(first.0, first.1)).into_iter().collect();
+        let bases = targets.first().map(|first| first.name.clone()).into_iter().collect();
         Ok(options.report(("simulated", about), self.options(), (targets, bases), tables, notes))
     }
 
@@ -261,12 +255,14 @@ impl Simulated {
     }
 }
 
-/// An engine, and when calls return if that is not at once.
-fn name(engine: Engine, durability: Durability) -> String {
-    match durability {
-        Durability::Async => engine.name().into(),
+/// An engine as a row of a report, and when calls return if that is not at once.
+pub(crate) fn engine_info(engine: Engine, durability: Durability) -> TargetInfo {
+    let name = match durability {
+        Durability::Async => engine.name().to_string(),
         other => format!("{}, {}", engine.name(), other.name()),
-    }
+    };
+    let description = format!("Yore, the library on a simulated disk, engine {name}");
+    TargetInfo { name, description, version: None, ours: true }
 }
 
 /// The end of a step: what an engine has only logged so far belongs to the step that it was done in.

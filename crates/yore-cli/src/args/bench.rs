@@ -80,7 +80,7 @@ pub enum BenchWhich {
         /// What is done on them
         #[arg(value_enum)]
         workload: SimulatedKind,
-        /// Files per step of micro, files at the start of postmark
+        /// Files per step of micro, files at the start of postmark, files of each thread of durable
         #[arg(long, value_name = "N", value_parser = at_least_one)]
         files: Option<usize>,
         /// Directories they are spread over
@@ -285,6 +285,8 @@ pub enum SimulatedKind {
     Micro,
     /// Many small files with short lives
     Postmark,
+    /// Files that must be durable one by one, created by 1, 4 and 16 threads on a disk whose time passes
+    Durable,
 }
 
 /// What all comparisons have in common.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use yore_bench::{
     compare, Benchmark, CompareOptions, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers,
     PostMark, Report, Resident, RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
+    Waited,
 };
 
 /// Measures, and prints the report.
@@ -92,13 +93,22 @@ pub fn run(args: &Bench) -> Outcome {
             print(&history(size, parts).run(&options)?, output)
         }
         BenchWhich::Simulated { workload, files, directories, transactions, batch, seed, output } => {
-            let simulated = simulated(*workload, *files, *directories, *transactions, *batch, *seed);
             let options = CompareOptions {
                 work_dir: work_dir(output),
                 stop: stop_wanted()?,
                 ..CompareOptions::default()
             };
-            print(&simulated.run(&options)?, output)
+            let defaults = Waited::default();
+            let report = match workload {
+                SimulatedKind::Durable => {
+                    Waited { files: files.unwrap_or(defaults.files), ..defaults }.run(&options)?
+                }
+                SimulatedKind::Micro | SimulatedKind::Postmark => {
+                    let postmark = matches!(workload, SimulatedKind::Postmark);
+                    simulated(postmark, *files, *directories, *transactions, *batch, *seed).run(&options)?
+                }
+            };
+            print(&report, output)
         }
     }
 }
@@ -123,7 +133,7 @@ const EVERYWHERE: [RivalKind; 4] =
     [RivalKind::Library, RivalKind::Mount, RivalKind::MemoryFuse, RivalKind::Ext4];
 
 fn simulated(
-    workload: SimulatedKind,
+    is_postmark: bool,
     files: Option<usize>,
     directories: usize,
     transactions: usize,
@@ -132,9 +142,9 @@ fn simulated(
 ) -> Simulated {
     let defaults = Simulated::default();
     Simulated {
-        workload: match workload {
-            SimulatedKind::Micro => SimulatedWorkload::Micro,
-            SimulatedKind::Postmark => SimulatedWorkload::PostMark,
+        workload: match is_postmark {
+            true => SimulatedWorkload::PostMark,
+            false => SimulatedWorkload::Micro,
         },
         files: files.unwrap_or(defaults.files),
         directories,

@@ -22,6 +22,7 @@ pub use experiment::Experiment;
 pub use scale::Scale;
 
 use crate::report::{LeftOut, Report, TargetInfo};
+use crate::workload::simulated::engine_info;
 use crate::{BenchError, CompareOptions, Result, RivalKind};
 use simulated::SimulatedDisks;
 use std::time::Duration;
@@ -133,10 +134,10 @@ impl Papers {
             }
         }
         for (engine, durability) in &self.engines {
-            report.targets.push(simulated::info(*engine, *durability));
+            report.targets.push(engine_info(*engine, *durability));
         }
         report.bases =
-            self.engines.first().map(|first| simulated::info(first.0, first.1).name).into_iter().collect();
+            self.engines.first().map(|first| engine_info(first.0, first.1).name).into_iter().collect();
         report.bases.extend(options.bases.iter().map(|kind| kind.name().to_string()));
         report.notes.extend(reported::notes());
         Ok(report)

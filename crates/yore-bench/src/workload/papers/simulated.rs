@@ -7,11 +7,12 @@
 //! the papers. Figures have the disk's time alone.
 
 use super::experiment::Experiment;
-use crate::report::{Cell, Column, Row, Table, TargetInfo};
+use crate::report::{Cell, Column, Row, Table};
 use crate::rival::library::mkfs;
 use crate::simulated::{disk as model, TimedDevice, Usage, DISKS};
 use crate::workload::player::Player;
 use crate::workload::script::{Phase, Script};
+use crate::workload::simulated::engine_info;
 use crate::{BenchError, CompareOptions, LibraryTarget, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +27,6 @@ const END: u32 = 1000;
 
 /// On each disk, what each phase cost.
 type Costs = [Vec<Usage>; DISKS.len()];
-
-/// An engine, and when calls return if that is not at once.
-pub(super) fn info(engine: Engine, durability: Durability) -> TargetInfo {
-    let name = match durability {
-        Durability::Async => engine.name().to_string(),
-        other => format!("{}, {}", engine.name(), other.name()),
-    };
-    let description = format!("Yore, the library on a simulated disk, engine {name}");
-    TargetInfo { name, description, version: None, ours: true }
-}
 
 /// What runs on them, and how.
 pub(super) struct SimulatedDisks<'a> {
@@ -63,7 +54,7 @@ impl SimulatedDisks<'_> {
                 options.check_stop()?;
                 *costs = self.on(script, (engine, durability), disk)?;
             }
-            engines.push((info(engine, durability).name, costs));
+            engines.push((engine_info(engine, durability).name, costs));
         }
         let mut tables = Vec::new();
         for title in script.tables() {
