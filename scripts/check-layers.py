@@ -72,7 +72,8 @@ LAYERS = {
         error pool
         buffer
         device
-        file/failure file/host memory runs simulated/state wrapped
+        file/failure file/host memory part runs simulated/state
+        wrapped
         file/lock file/ring
         file/device
         file/open
@@ -90,7 +91,7 @@ LAYERS = {
         log
         read
         file
-        reader
+        kept reader
         lib
     """,
     "yore-check": """
@@ -159,8 +160,11 @@ LAYERS = {
         zones/reserve zones/table zones/tables
         zones
         blocks
-        log/region log/notes space
-        log/intent log/replay mkfs
+        log/region log/notes log/opened space
+        log/place
+        log/elsewhere log/intent log/replay
+        log/moving
+        mkfs
         log rooms
         op/* writer/gather
         writer/generation
@@ -258,7 +262,7 @@ LAYERS = {
         volume
         ground
         inspect/* command/check command/copy command/resize command/stopped command/target
-        command/bench command/df command/files command/info command/log_service command/man fsck
+        command/bench command/df command/files command/info command/journal command/log_service command/man fsck
         command/find command/list command/snapshot mount/*
         command/operand
         command/defrag command/forget command/history command/operations command/policy complete

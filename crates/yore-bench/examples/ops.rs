@@ -70,6 +70,7 @@ impl Library {
             permissions: 0o755,
             log_size: None,
             policy: Policy::default(),
+            journal: None,
             force: true,
         };
         View::mkfs(&device, &options)?;

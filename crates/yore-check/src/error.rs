@@ -23,6 +23,9 @@ pub enum CheckError {
         /// What is wrong with it.
         reason: Box<Corruption>,
     },
+    /// The log has a device of its own, and is not there, or is another one.
+    #[error("{0}")]
+    Log(String),
     /// The device failed.
     #[error("the check was given up: {0}")]
     Device(#[from] DeviceError),

@@ -75,12 +75,13 @@ use yore_format::{Engine, Generation, VolumeState, BLOCK_SIZE};
 ///
 /// # Errors
 /// [`CheckError::NotAVolume`] and [`CheckError::Superblock`] if there is nothing to start from,
-/// [`CheckError::Device`] if the device fails. Everything else that is wrong is a finding.
+/// [`CheckError::Log`] if the log is not where it should be, [`CheckError::Device`] if the device fails.
+/// Everything else that is wrong is a finding.
 pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, CheckError> {
     let found = read_superblock(device)?;
     let mut checker = Checker::new(device, &found, options);
     checker.superblock(&found);
-    checker.log()?;
+    checker.log(&options.log)?;
     checker.load_zones()?;
     checker.redo()?;
     checker.claim_fixed();
@@ -117,7 +118,7 @@ pub fn mark_checked(device: &dyn Device) -> Result<(), CheckError> {
         let (state, engine) = (state_name(sb.state), sb.engine.name());
         return Err(CheckError::NotMarkable { device: device.describe(), state, engine });
     }
-    let report = check(device, &CheckOptions { findings_max: 0 })?;
+    let report = check(device, &CheckOptions { findings_max: 0, ..CheckOptions::default() })?;
     if !report.is_clean() {
         return Err(CheckError::NotClean { device: device.describe(), findings: report.findings_count });
     }

@@ -4,17 +4,21 @@ use crate::{Finding, Problem};
 use serde::Serialize;
 use std::fmt;
 use yore_format::{Generation, Superblock};
+use yore_meta::LogPlace;
 
 /// How to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CheckOptions {
     /// How many findings to keep; further ones are only counted. 1,000 unless set.
     pub findings_max: usize,
+    /// Where the log is, if it has a device of its own: by default where the volume says. Without it, the
+    /// volume is checked as its last superblock left it.
+    pub log: LogPlace,
 }
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { findings_max: 1000 }
+        CheckOptions { findings_max: 1000, log: LogPlace::Recorded }
     }
 }
 

@@ -15,7 +15,7 @@ use yore_format::{
     BlockHeader, BlockKind, BlockNo, Expect, Generation, GroupNo, MetaAddr, WriteFeatures, ZoneHeader,
     ZoneNo, ZoneTableEntry, ZoneTableRef, NOT_INODES,
 };
-use yore_meta::MetaError;
+use yore_meta::{LogPlace, MetaError};
 
 /// What the superblock or the table records of a zone's current header.
 struct Recorded {
@@ -279,16 +279,23 @@ impl Checker<'_> {
     }
 
     /// Reads the log through, as far as replay would, and keeps its records.
-    pub(crate) fn log(&mut self) -> Result<(), CheckError> {
-        if !self.log_is_inside() {
-            return Ok(()); // Reported where its blocks are given an owner.
+    pub(crate) fn log(&mut self, place: &LogPlace) -> Result<(), CheckError> {
+        let is_read = match self.sb.external_log {
+            // Engines that have no use for a log leave it alone.
+            Some(_) => matches!(self.sb.engine, yore_format::Engine::Snapshot | yore_format::Engine::Journal),
+            // Reported where its blocks are given an owner.
+            None => self.log_is_inside(),
+        };
+        if !is_read {
+            return Ok(());
         }
-        match yore_meta::log_records(self.device, &self.sb) {
+        match yore_meta::log_records(self.device, &self.sb, place) {
             Ok(records) => {
                 self.counts.log_records = records.len() as u64;
                 self.records = records;
             }
             Err(MetaError::Device(e)) => return Err(e.into()),
+            Err(MetaError::Refused(why)) => return Err(CheckError::Log(why)),
             Err(MetaError::Corruption(c)) => {
                 self.log_is_damaged = true;
                 self.add(Finding::corruption(Problem::LogDamaged, &c));

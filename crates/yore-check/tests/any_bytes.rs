@@ -60,7 +60,7 @@ fn reseal(device: &MemoryDevice, block: u64, bytes: &mut Block) {
 }
 
 fn checked(device: &MemoryDevice) -> Result<Report, CheckError> {
-    let result = check(device, &CheckOptions { findings_max: 50 });
+    let result = check(device, &CheckOptions { findings_max: 50, ..CheckOptions::default() });
     if let Ok(report) = &result {
         assert!(report.findings.len() <= 50);
         // Printing the report must not fail either.

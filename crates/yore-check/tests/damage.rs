@@ -242,7 +242,7 @@ fn findings_are_limited_and_leaks_are_told_apart() {
         b.data(1);
     }
     let device = b.finish();
-    let report = check(&device, &CheckOptions { findings_max: 7 }).unwrap();
+    let report = check(&device, &CheckOptions { findings_max: 7, ..CheckOptions::default() }).unwrap();
     assert_eq!((report.findings.len(), report.findings_count), (7, 50));
     assert!(report.only_leaks() && !report.is_clean());
     assert!(report.to_string().contains("and 43 more"));

@@ -335,6 +335,8 @@ fn a_volume_just_made_is_clean() {
             permissions: 0o755,
             now: Timestamp { seconds: 1, nanos: 2 },
             log_blocks: yore_meta::default_log_blocks(4096),
+            log_device: None,
+            force: false,
         };
         yore_meta::mkfs(&*device, &options).unwrap();
         let report = check(&*device, &CheckOptions::default()).unwrap();

@@ -4,6 +4,7 @@ pub mod bench;
 mod defrag;
 mod files;
 pub mod help;
+mod journal;
 mod log_service;
 mod put_back;
 mod query;
@@ -12,6 +13,7 @@ mod snapshots;
 
 pub use defrag::Defrag;
 pub use files::{Cat, Cp, Find, Ls, Mkdir, Rm, Stat};
+pub use journal::Journal;
 pub use log_service::{
     Content, LogAppend, LogCreate, LogList, LogService, LogServiceWhich, LogTrim, LogVerify, Owner,
 };
@@ -123,6 +125,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Check a volume that is not mounted; exit status 1 if something is wrong
     Check(Check),
+    /// Where a volume has its log, and how long that is: show it, or change it
+    Journal(Journal),
     /// A log of records for other programs, on a file or a block device
     LogService(LogService),
     /// Measure Yore and other file systems side by side
@@ -170,6 +174,10 @@ pub struct Mkfs {
     /// the engine journal a hundredth, at least 4M, at most 48M
     #[arg(long, value_parser = crate::parse::parse_size)]
     pub log_size: Option<u64>,
+    /// Have the log in this file (made, as long as --log-size says) or on this block device, and not in the
+    /// volume. One log serves one volume. `yore journal` moves it
+    #[arg(long, value_name = "PATH")]
+    pub journal: Option<PathBuf>,
     /// When versions are made and how long they are kept, as the settings of `yore policy`: "version=1h
     /// keep=daily:30", or none. Default: a snapshot a minute after something has changed; all of two hours
     /// stay, then one for each hour of two days, each day of a month, each week of a quarter, and each month
@@ -347,6 +355,12 @@ pub struct Check {
     /// Mark the volume clean if nothing is found (see below)
     #[arg(long)]
     pub repair: bool,
+    /// Where the log is, if it has a device of its own. Default: where the volume says
+    #[arg(long, value_name = "PATH")]
+    pub journal: Option<PathBuf>,
+    /// Check the volume as it is without its log: what is in the log alone does not count
+    #[arg(long, conflicts_with_all = ["journal", "repair"])]
+    pub without_journal: bool,
     /// Print at most this many findings
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_findings: usize,

@@ -12,6 +12,7 @@ mod find;
 mod forget;
 mod history;
 mod info;
+mod journal;
 mod list;
 mod log_service;
 mod man;
@@ -75,6 +76,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Redo(args) => put_back::redo(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Journal(args) => journal::run(&args),
         Command::LogService(args) => log_service::run(args.which),
         Command::Bench(args) => bench::run(&args),
         Command::Completions { shell } => completions(shell),

@@ -115,7 +115,14 @@ fn one(volume: &Path, wanted: &Wanted) -> u8 {
             Err(error) => return meaning(status::report(Err(error))),
         }
     }
-    let args = args::Check { volume: volume.into(), json: false, repair: wanted.mark, max_findings: 1000 };
+    let args = args::Check {
+        volume: volume.into(),
+        json: false,
+        repair: wanted.mark,
+        journal: None,
+        without_journal: false,
+        max_findings: 1000,
+    };
     meaning(status::report(check::run(&args)))
 }
 

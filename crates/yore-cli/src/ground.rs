@@ -182,8 +182,8 @@ fn recognise(head: &[u8]) -> Option<&'static str> {
     let known: [(usize, &[u8], &str); 21] = [
         (0, b"YORE\x89V\r\n", "a Yore volume"),
         (4096, b"YORE\x89V\r\n", "a Yore volume (its first superblock is damaged)"),
-        (0, b"YORE\x89LA\n", "a log of records (yore log-service)"),
-        (4096, b"YORE\x89LA\n", "a log of records (yore log-service)"),
+        (0, b"YORE\x89LA\n", "a log, of a volume or of `yore log-service`"),
+        (4096, b"YORE\x89LA\n", "a log, of a volume or of `yore log-service`"),
         (1080, b"\x53\xef", "an ext2, ext3 or ext4 file system"),
         (0, b"XFSB", "an XFS file system"),
         (65_600, b"_BHRfS_M", "a btrfs file system"),

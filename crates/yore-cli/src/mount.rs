@@ -33,7 +33,7 @@ use crate::command::resize;
 use crate::live;
 use crate::status::{self, Ended, Outcome};
 use anyhow::Context as _;
-use options::Options;
+use options::{Journal, Options};
 use plan::{absolute_directory, Plan, Word};
 use std::ffi::OsString;
 use std::fs;
@@ -206,6 +206,11 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
     if let Some(log) = &plan.options.log {
         let mut option = OsString::from("log=");
         option.push(log);
+        command.arg("-o").arg(option);
+    }
+    if let Journal::At(path) = &plan.options.journal {
+        let mut option = OsString::from("journal=");
+        option.push(path);
         command.arg("-o").arg(option);
     }
     if args.sloppy {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use yore_device::{Device, DeviceError, FileDevice, OpenOptions};
-use yore_fs::{Error, MountOptions, Volume};
+use yore_fs::{Error, LogDevice, LogPlace, MountOptions, Volume};
 
 /// What an operand of a copy names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +130,33 @@ pub fn open_device(volume: &Path, access: Access) -> anyhow::Result<Arc<dyn Devi
         Ok(device) => Ok(Arc::new(device)),
         Err(error) => Err(explain(volume, access, error)),
     }
+}
+
+/// Opens the device of a volume's log.
+///
+/// # Errors
+/// As [`open_device`].
+pub fn log_device(path: &Path, access: Access) -> anyhow::Result<LogDevice> {
+    Ok(LogDevice { device: open_device(path, access)?, path: absolute(path)? })
+}
+
+/// The log's device for a command that was told its path.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn log_place(path: Option<&Path>, access: Access) -> anyhow::Result<LogPlace> {
+    Ok(match path {
+        Some(path) => LogPlace::On(log_device(path, access)?),
+        None => LogPlace::Recorded,
+    })
+}
+
+/// A path as a volume keeps it, for mounts that begin in another directory.
+///
+/// # Errors
+/// If there is no working directory.
+pub fn absolute(path: &Path) -> anyhow::Result<Vec<u8>> {
+    Ok(std::path::absolute(path)?.into_os_string().into_vec())
 }
 
 /// Opens a volume for a command.

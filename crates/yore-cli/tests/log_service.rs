@@ -165,14 +165,14 @@ fn nothing_is_overwritten() {
     appended(&[path], b"kept");
     let something = scratch.file("something", "content");
     for (what, there) in
-        [(path, "a log of records"), (volume, "a Yore volume"), (text(&something), "content")]
+        [(path, "holds a log"), (volume, "a Yore volume"), (text(&something), "content")]
     {
         let before = fs::read(what).unwrap();
         let message = fails(FAILED, ["log-service", "create", what, "--size", "64M"]);
         assert!(message.contains(there) && message.contains("--force"), "{message}");
         assert!(fs::read(what).unwrap() == before, "{what} changed");
     }
-    assert!(fails(FAILED, ["mkfs", path, "--size", "64M"]).contains("a log of records"));
+    assert!(fails(FAILED, ["mkfs", path, "--size", "64M"]).contains("holds a log"));
     for (args, message) in [
         (["create", "/nowhere/at/all", "--size", "1M"], "does not exist"),
         (["create", text(&scratch.path("new")), "--size", "4K"], "too small for a log"),

@@ -26,7 +26,7 @@
 //! `space.rs` has what is in memory; `promise.rs` the promises; `groups.rs` the groups in memory and how
 //! their bitmaps are made ready for Ops; `runs.rs` the runs of one group; `zones.rs` the room for metadata;
 //! `blocks.rs` taking and freeing; `shared.rs` the blocks that several files have; `lay.rs` what laying files
-//! together needs; `discard.rs` what the device is told of freed blocks.
+//! together needs; `discard.rs` what the device is told of freed blocks; `log.rs` moves the log.
 //!
 //! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group, or a group's claims → block. A
 //! thread holds a group's mutex for moments only, and never while it waits for the device.
@@ -36,6 +36,7 @@ mod counts;
 mod discard;
 mod groups;
 mod lay;
+mod log;
 mod promise;
 mod resize;
 mod runs;
@@ -52,6 +53,7 @@ mod tests;
 pub use counts::{Gone, LetGo};
 pub use groups::PinnedGroups;
 pub use lay::Others;
+pub use log::MoveLog;
 pub use promise::Promise;
 pub use resize::{Beyond, ClosedEnd};
 pub use space::{Alloc, Run};

@@ -18,6 +18,8 @@ pub fn format(device: &dyn Device, log_blocks: u64) {
         permissions: 0o755,
         now: Timestamp::default(),
         log_blocks,
+        log_device: None,
+        force: false,
     };
     yore_meta::mkfs(device, &options).unwrap();
 }
@@ -37,6 +39,7 @@ fn open(device: &Arc<dyn Device>) -> Arc<Meta> {
         cache_bytes: 64 << 20,
         commit_interval: Duration::from_secs(3600),
         durability: Durability::Async,
+        log: yore_meta::LogPlace::Recorded,
     };
     Meta::open(device.clone(), options).unwrap()
 }

@@ -86,7 +86,9 @@ pub fn options() -> MountOptions {
 }
 
 fn findings(device: &MemoryDevice) -> Option<u64> {
-    check(device, &CheckOptions { findings_max: 50 }).ok().map(|report| report.findings_count)
+    check(device, &CheckOptions { findings_max: 50, ..CheckOptions::default() })
+        .ok()
+        .map(|report| report.findings_count)
 }
 
 /// Counts an error, and asserts that damage can cause it.

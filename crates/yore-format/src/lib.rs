@@ -67,8 +67,8 @@ pub use policy::{
 };
 pub use structures::layout_tables;
 pub use superblock::{
-    decode_slots, Engine, RootZone, Scrub, SlotState, SpaceRules, Superblock, VolumeState, WriteFeatures,
-    FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,
+    decode_slots, Engine, ExternalLog, RootZone, Scrub, SlotState, SpaceRules, Superblock, VolumeState,
+    WriteFeatures, FORMAT_MAJOR, FORMAT_MINOR, LOG_PATH_MAX, ROOT_ZONES_MAX,
 };
 pub use tables::{FieldLayout, StructLayout};
 pub use tagged::is_storable_text;

@@ -11,8 +11,8 @@ mod slot;
 
 pub(crate) use fields::{of_rounds_and_next, rounds_and_next};
 pub use fields::{
-    Engine, RootZone, Scrub, SpaceRules, Superblock, VolumeState, WriteFeatures, FORMAT_MAJOR, FORMAT_MINOR,
-    ROOT_ZONES_MAX,
+    Engine, ExternalLog, RootZone, Scrub, SpaceRules, Superblock, VolumeState, WriteFeatures, FORMAT_MAJOR,
+    FORMAT_MINOR, LOG_PATH_MAX, ROOT_ZONES_MAX,
 };
 pub(crate) use raw::{layout, root_zone_layout};
 pub use slot::{decode_slots, SlotState};

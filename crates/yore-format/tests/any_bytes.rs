@@ -242,6 +242,7 @@ fn superblock() -> Superblock {
         log_sequence: 8,
         log_chain: 9,
         log_generation: Generation(10),
+        external_log: None,
         label: "x".into(),
         features: WriteFeatures::empty(),
         space_rules: None,

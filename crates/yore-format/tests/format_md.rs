@@ -110,6 +110,7 @@ fn constants_are_the_constants() {
         ("XATTR_CHUNK_BYTES", XATTR_CHUNK_BYTES as u64),
         ("XATTR_VALUE_MAX", XATTR_VALUE_MAX as u64),
         ("FILE_SIZE_MAX", FILE_SIZE_MAX),
+        ("LOG_PATH_MAX", LOG_PATH_MAX as u64),
         ("EVENT_LIMIT", EVENT_LIMIT),
         ("INODE_LIMIT", INODE_LIMIT),
         ("ROW_BYTES_MAX", ROW_BYTES_MAX as u64),

@@ -12,6 +12,8 @@ fn later() -> impl Iterator<Item = Features> {
 }
 
 fn superblock(features: Features) -> Superblock {
+    let external_log = ExternalLog { session: 300, begins: true, path: b"/dev/disk/by-id/a log".to_vec() };
+    let external_log = Some(external_log).filter(|_| features.contains(Features::EXTERNAL_LOG));
     Superblock {
         uuid: [7; 16],
         volume_blocks: 1 << 20,
@@ -35,15 +37,16 @@ fn superblock(features: Features) -> Superblock {
         zones: 2,
         zone_number_limit: 1,
         log_start: BlockNo(0),
-        log_blocks: 0,
+        log_blocks: if external_log.is_some() { 1000 } else { 0 },
         log_id: 0,
         log_position: 0,
         log_number: 7,
         log_sequence: 8,
         log_chain: 9,
         log_generation: Generation(10),
+        external_log,
         label: "x".into(),
-        features: WriteFeatures::of(features),
+        features: WriteFeatures::of(features).stored(),
         space_rules: None,
         in_place_since: Generation(0),
         findings_root: MetaAddr::NONE,
@@ -69,7 +72,8 @@ fn corruption(state: SlotState) -> Box<Corruption> {
 /// names it.
 #[test]
 fn volumes_with_later_features_are_refused_by_name() {
-    assert_eq!(Features::SUPPORTED, Features::RESIZED | Features::ANNALS | Features::TABLES);
+    let supported = [Features::RESIZED, Features::ANNALS, Features::TABLES, Features::EXTERNAL_LOG];
+    assert_eq!(Features::SUPPORTED, supported.into_iter().collect());
     for feature in later() {
         let sb = superblock(feature);
         let block = sb.encode(0);
@@ -122,6 +126,24 @@ fn fields_of_a_superblock_need_their_feature() {
     assert_eq!(corruption(decode(&sb)).field, "position of the scrub");
     let sb = Superblock { findings_level: 1, ..superblock(Features::FINDINGS) };
     assert_eq!(corruption(decode(&sb)).field, "level of the findings");
+    let elsewhere = |change: fn(&mut Superblock)| {
+        let mut sb = superblock(Features::EXTERNAL_LOG);
+        change(&mut sb);
+        corruption(decode(&sb)).field
+    };
+    let log = |sb: &mut Superblock| sb.external_log.clone().unwrap();
+    assert_eq!(elsewhere(|sb| sb.log_start = BlockNo(5000)), "log");
+    assert_eq!(elsewhere(|sb| sb.log_blocks = 0), "log");
+    assert_eq!(elsewhere(|sb| sb.external_log.as_mut().unwrap().session = 0), "session of the log");
+    let mut sb = superblock(Features::EXTERNAL_LOG);
+    let path = vec![b'/'; LOG_PATH_MAX];
+    sb.external_log = Some(ExternalLog { path, begins: false, ..log(&mut sb) });
+    assert_eq!(decode(&sb), SlotState::Valid(Box::new(sb.clone())));
+    let mut block = sb.encode(0);
+    block[378] = 2;
+    let crc = checksum_except(&block[..], 16);
+    block[16..20].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(corruption(Superblock::decode(&block, 0)).field, "whether a session begins");
     let sb = Superblock { next_number: EventNo(EVENT_LIMIT), ..superblock(Features::ANNALS) };
     assert_eq!(corruption(decode(&sb)).field, "next event number");
     let sb = Superblock { features: WriteFeatures::empty(), ..sb };

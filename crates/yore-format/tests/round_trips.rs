@@ -56,6 +56,7 @@ prop_compose! {
             log_sequence: 8,
             log_chain: 9,
             log_generation: Generation(10),
+            external_log: None,
             label,
             features: WriteFeatures::EXTENDED_PAST,
             space_rules: Some(SpaceRules { floor_seconds: 86_400, share_percent: 50 }),

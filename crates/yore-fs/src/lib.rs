@@ -49,6 +49,7 @@ pub use types::{
     SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, Stopped, VolumeInfo, WriteMode, DEFAULT_RULES,
     DISCARD_BLOCKS,
 };
+pub use yore_core::alloc::MoveLog;
 pub(crate) use yore_core::clock;
 pub use yore_core::{Error, Result};
 pub use yore_device::mounts;
@@ -59,4 +60,4 @@ pub use yore_format::{
 };
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;
-pub use yore_meta::{Durability, LogStatus};
+pub use yore_meta::{Durability, LogDevice, LogPlace, LogStatus};

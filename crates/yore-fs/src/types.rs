@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 pub use yore_core::Attr;
 use yore_format::{Engine, FileKind, InodeNo, Policy, SpaceRules, Timestamp};
-use yore_meta::Durability;
+use yore_meta::{Durability, LogDevice, LogPlace};
 
 /// What a call needs to know about its caller: the owner of what it creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,6 +214,9 @@ pub struct VolumeInfo {
     pub written_seconds: u64,
     /// Bytes of the log that makes fsync cheap, 0 for none.
     pub log_size: u64,
+    /// If the log has a device of its own: where that was when the volume was last opened with another or
+    /// made. Empty if the volume does not say where.
+    pub log_path: Option<PathBuf>,
 }
 
 /// How to make a volume.
@@ -238,7 +241,10 @@ pub struct MkfsOptions {
     /// program that keeps its own files on a volume decides itself which of them need versions. `yore mkfs`
     /// gives volumes for people [`MkfsOptions::usual_policy`].
     pub policy: Policy,
-    /// Make it even where a volume already is.
+    /// The device that has the log, over its whole length, if that is not in the volume. The size of the log
+    /// is then that of the device.
+    pub journal: Option<LogDevice>,
+    /// Make it even where a volume already is, and the log even where a volume or the log of another one is.
     pub force: bool,
 }
 
@@ -257,6 +263,8 @@ pub struct MountOptions {
     /// When calls that change metadata return: at once, or when the change is durable. The latter is for
     /// engines that log changes first (`journal`); others refuse it.
     pub durability: Durability,
+    /// Where the log is, if it has a device of its own: by default where the volume says.
+    pub journal: LogPlace,
     /// Bytes for the metadata cache; default 192 MiB.
     pub metadata_cache: u64,
     /// Bytes for the cache of file data, which it uses as data comes; by default an eighth of the machine's
@@ -287,6 +295,7 @@ impl Default for MountOptions {
             engine: None,
             commit_interval: Duration::from_secs(5),
             durability: Durability::Async,
+            journal: LogPlace::Recorded,
             metadata_cache: 192 << 20,
             data_cache: crate::machine::default_data_cache(),
             access_times: true,

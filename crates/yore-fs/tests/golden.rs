@@ -229,6 +229,7 @@ fn mkfs() -> MkfsOptions {
         permissions: 0o755,
         log_size: None,
         policy: Policy::default(),
+        journal: None,
         force: false,
     }
 }

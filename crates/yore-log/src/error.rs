@@ -68,6 +68,17 @@ pub enum LogError {
         wanted: Option<LogOwner>,
     },
 
+    /// The owner of a stand-alone log keeps the position of what it holds. So nobody else can read it.
+    #[error(
+        "the log on {device} is that of the volume {owner}, which alone knows what it holds: ask the volume"
+    )]
+    Kept {
+        /// The device, for people.
+        device: String,
+        /// Whose it is.
+        owner: LogOwner,
+    },
+
     /// The record does not fit in what is free now. Nothing was appended.
     #[error("the log is full: the record needs {needed} blocks and {free} are free; release records that are no longer needed")]
     Full {

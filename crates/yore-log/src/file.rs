@@ -47,12 +47,30 @@ impl Anchors {
     }
 
     /// Writes an anchor over the older of the two, and flushes.
-    fn write(&self, anchor: Anchor) -> Result<(), LogError> {
+    pub(crate) fn write(&self, anchor: Anchor) -> Result<(), LogError> {
         let mut block = AlignedBuf::zeroed(1);
         anchor.seal(&mut block);
         let anchor_block = self.first_block + anchor.generation.get() % ANCHOR_BLOCKS;
         self.device.write_at(anchor_block * BLOCK_SIZE as u64, &block)?;
         Ok(self.device.flush()?)
+    }
+
+    /// Writes zeros over both, and flushes: there is no log any more.
+    pub(crate) fn erase(&self) -> Result<(), LogError> {
+        let zeros = AlignedBuf::zeroed(ANCHOR_BLOCKS as usize);
+        self.device.write_at(self.first_block * BLOCK_SIZE as u64, &zeros)?;
+        Ok(self.device.flush()?)
+    }
+
+    /// The anchor that counts, of a log that is read without its owner's superblock.
+    pub(crate) fn read_own(&self, ring_blocks: u64) -> Result<Anchor, LogError> {
+        match self.read(ring_blocks)? {
+            anchor if anchor.is_kept() => Err(LogError::Kept {
+                device: self.device.describe(),
+                owner: anchor.owner().expect("the anchor was found whole"),
+            }),
+            anchor => Ok(anchor),
+        }
     }
 
     /// The anchor that counts.
@@ -135,8 +153,8 @@ impl LogFile {
     /// be read.
     ///
     /// # Errors
-    /// [`LogError::Foreign`] if it has an owner; [`LogError::NotALog`]; [`LogError::Damaged`],
-    /// [`LogError::UnknownVersion`]; [`LogError::BadRegion`], [`LogError::Device`].
+    /// [`LogError::Foreign`] if it has an owner, [`LogError::Kept`]; [`LogError::NotALog`];
+    /// [`LogError::Damaged`], [`LogError::UnknownVersion`]; [`LogError::BadRegion`], [`LogError::Device`].
     pub fn mount(device: Arc<dyn Device>, region: Region) -> Result<LogFile, LogError> {
         Self::mount_for(device, region, None)
     }
@@ -153,7 +171,7 @@ impl LogFile {
         let owner = owner.filter(LogOwner::is_any);
         let ring = ring_of(&device, region)?;
         let anchors = Anchors::of(device.clone(), region);
-        let mut anchor = anchors.read(ring.blocks)?;
+        let mut anchor = anchors.read_own(ring.blocks)?;
         if anchor.owner() != owner {
             return Err(LogError::Foreign {
                 device: device.describe(),

@@ -23,6 +23,8 @@ pub(crate) const ANCHOR_MAGIC: [u8; 8] = *b"YORE\x89LA\n";
 pub(crate) const VERSION: u32 = 1;
 /// The version of an anchor that says whose the log is.
 pub(crate) const OWNED_VERSION: u32 = 2;
+/// The version of an anchor of a log whose owner keeps the position, in his own superblock.
+pub(crate) const KEPT_VERSION: u32 = 3;
 /// Bytes of the header of a batch.
 pub(crate) const BATCH_HEADER_BYTES: usize = size_of::<BatchHeader>();
 /// Bytes of the header of a record. Each record takes them beside its contents, rounded up to a multiple
@@ -101,7 +103,7 @@ pub(crate) struct RawPosition {
 pub(crate) struct Anchor {
     /// [`ANCHOR_MAGIC`].
     pub magic: [u8; 8],
-    /// [`VERSION`], or [`OWNED_VERSION`] with an owner.
+    /// [`VERSION`], [`OWNED_VERSION`] with an owner, or [`KEPT_VERSION`].
     pub version: U32,
     /// crc32c of the block with this field as zero.
     pub crc: U32,
@@ -329,12 +331,24 @@ impl Anchor {
             return Ok(None);
         }
         let version = anchor.version.get();
-        if !(VERSION..=OWNED_VERSION).contains(&version) {
+        if !(VERSION..=KEPT_VERSION).contains(&version) {
             return Err(version);
         }
-        let is_whole =
-            rest.iter().all(|&byte| byte == 0) && (version == OWNED_VERSION || anchor.owner().is_none());
+        let fits = match version {
+            VERSION => anchor.owner().is_none(),
+            OWNED_VERSION => true,
+            _ => {
+                let position = anchor.oldest.as_bytes().iter().all(|&byte| byte == 0);
+                anchor.owner().is_some() && anchor.durable.get() == 0 && position
+            }
+        };
+        let is_whole = fits && rest.iter().all(|&byte| byte == 0);
         Ok(is_whole.then_some(anchor))
+    }
+
+    /// Whether the owner keeps the position: the anchor says nothing of what the log holds.
+    pub fn is_kept(&self) -> bool {
+        self.version.get() == KEPT_VERSION
     }
 
     /// Whose log it is.

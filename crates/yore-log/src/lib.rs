@@ -2,13 +2,17 @@
 //!
 //! The log is a service of its own, as in the *write-ahead file system* of "Journaling versus Soft Updates"
 //! (§5.2, LFFS-wafs): it keeps records whose contents mean nothing to it, for a file system or for any other
-//! program. It is used in two ways.
+//! program. It is used in three ways.
 //!
 //! - **On its own** ([`LogFile`]): on a device or a file, mounted and unmounted. Two anchor blocks of its own
 //!   say which records are kept. A [`LogReader`] shows it without mounting it.
 //! - **Embedded** ([`recover`], [`Log`]): in a [`Region`] of a device that belongs to somebody else, who
 //!   keeps a [`Position`] of 32 bytes in its own superblock. The log then has no block of its own but those
 //!   with records.
+//!
+//! - **On its own, for an owner who keeps the position** ([`KeptLog`]): the log of a volume that lies on
+//!   another device. Its anchors say whose it is, and which session was begun last; the ring is used like an
+//!   embedded one.
 //!
 //! # Words
 //!
@@ -87,6 +91,7 @@
 
 mod error;
 mod file;
+mod kept;
 mod layout;
 mod log;
 #[cfg(feature = "mutations")]
@@ -99,10 +104,11 @@ mod types;
 
 pub use error::LogError;
 pub use file::LogFile;
+pub use kept::KeptLog;
 pub use layout::{Position, BATCH_BYTES_MAX, RECORD_HEADER_BYTES};
 pub use log::Log;
 pub use read::Records;
 pub use reader::{LogEnd, LogReader};
-pub use recover::{recover, End, Recovered};
+pub use recover::{recover, recover_closed, End, Recovered};
 pub use ring::format;
 pub use types::{LogId, LogOwner, Lsn, OwnedRecord, Record, Region, REGION_BLOCKS_MAX, REGION_BLOCKS_MIN};

@@ -57,11 +57,11 @@ impl LogReader {
     /// Begins to read the log in the region.
     ///
     /// # Errors
-    /// [`LogError::NotALog`], [`LogError::UnknownVersion`]; [`LogError::BadPosition`] for an anchor that says
-    /// what cannot be; [`LogError::BadRegion`], [`LogError::Device`].
+    /// [`LogError::NotALog`], [`LogError::UnknownVersion`], [`LogError::Kept`]; [`LogError::BadPosition`] for
+    /// an anchor that says what cannot be; [`LogError::BadRegion`], [`LogError::Device`].
     pub fn open(device: Arc<dyn Device>, region: Region) -> Result<LogReader, LogError> {
         let ring = ring_of(&device, region)?;
-        let anchor = Anchors::of(device.clone(), region).read(ring.blocks)?;
+        let anchor = Anchors::of(device.clone(), region).read_own(ring.blocks)?;
         let oldest = anchor.oldest.into();
         let recovered = recover(device.clone(), ring, LogId(anchor.log.get()), oldest)?;
         Ok(LogReader {

@@ -68,18 +68,39 @@ pub fn recover<D: Device>(
     id: LogId,
     from: Position,
 ) -> Result<Recovered<D>, LogError> {
+    begin(device, region, id, from, false)
+}
+
+/// As [`recover`], of a log whose owner was closed: `from` is its end, unless the owner has carried something
+/// over. So nothing is read ahead, and the rest of the ring is not searched for later batches. That the last
+/// batches were lost is not recognised then.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_closed<D: Device>(
+    device: D,
+    region: Region,
+    id: LogId,
+    from: Position,
+) -> Result<Recovered<D>, LogError> {
+    begin(device, region, id, from, true)
+}
+
+fn begin<D: Device>(
+    device: D,
+    region: Region,
+    id: LogId,
+    from: Position,
+    is_closed: bool,
+) -> Result<Recovered<D>, LogError> {
     let ring = Ring::new(device, region)?;
     check_position(&ring, &from)?;
     ring.device().flush()?;
-    let end = End::at(from);
-    Ok(Recovered {
-        id,
-        stream: Stream::new(ring, from.block),
-        at: 0,
-        end,
-        current: None,
-        state: State::Walking,
-    })
+    let stream = match is_closed {
+        true => Stream::block_by_block(ring, from.block),
+        false => Stream::new(ring, from.block),
+    };
+    Ok(Recovered { id, stream, at: 0, end: End::at(from), current: None, is_closed, state: State::Walking })
 }
 
 /// Checks that a position can be one in this ring.
@@ -108,6 +129,8 @@ pub struct Recovered<D = Arc<dyn Device>> {
     end: End,
     /// The batch whose records are being given.
     current: Option<Current>,
+    /// What follows the end is not looked at.
+    is_closed: bool,
     state: State,
 }
 
@@ -294,6 +317,9 @@ impl<D: Device> Recovered<D> {
 
     /// The batch at `self.at` is not good: says whether it is the end of the log (`Ok(false)`) or damage.
     fn nothing_follows(&mut self, what: &'static str) -> Result<bool, LogError> {
+        if self.is_closed {
+            return Ok(false);
+        }
         let sequence = self.end.position.sequence;
         let batch_blocks_max = (BATCH_BYTES_MAX / yore_device::BLOCK_SIZE) as u64;
         for at in self.at + 1..self.stream.ring().blocks() {

@@ -134,6 +134,11 @@ impl<D: Device> Stream<D> {
         Stream { ring, origin, buffer: AlignedBuf::zeroed(blocks), base: 0, filled: 0 }
     }
 
+    /// As [`Stream::new`], and nothing is read ahead.
+    pub fn block_by_block(ring: Ring<D>, origin: u64) -> Stream<D> {
+        Stream { ring, origin, buffer: AlignedBuf::zeroed(1), base: 0, filled: 0 }
+    }
+
     pub fn ring(&self) -> &Ring<D> {
         &self.ring
     }

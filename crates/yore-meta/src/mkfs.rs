@@ -5,7 +5,11 @@
 use crate::base::medium::now_seconds;
 use crate::engine;
 use crate::error::{MetaError, Result};
-use crate::log::region::{self, set_position};
+use crate::log::elsewhere;
+use crate::log::moving;
+use crate::log::opened::Whereabouts;
+use crate::log::place::LogDevice;
+use crate::log::region;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{
     Geometry, FIRST_SLOT, HEADER_SLOTS, SUPERBLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN, ZONE_BLOCKS,
@@ -17,7 +21,7 @@ use yore_format::{
     VolumeState, WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE, INLINE_BYTES,
     INODES_PER_BLOCK, ZERO_BLOCK,
 };
-use yore_log::{LogId, Position, Region, REGION_BLOCKS_MIN};
+use yore_log::{LogId, REGION_BLOCKS_MIN};
 
 /// How to make a volume.
 #[derive(Clone, Debug)]
@@ -36,8 +40,13 @@ pub struct MkfsOptions {
     pub permissions: u32,
     /// When the root directory is made.
     pub now: Timestamp,
-    /// Length of the log in blocks, 0 for none; [`crate::default_log_blocks`] is a good one.
+    /// Length of the log in blocks, 0 for none; [`crate::default_log_blocks`] is a good one. It means nothing
+    /// with a device for the log.
     pub log_blocks: u64,
+    /// The device that has the log, over its whole length, if that is not in the volume.
+    pub log_device: Option<LogDevice>,
+    /// Overwrite what is on that device, even a volume or the log of another.
+    pub force: bool,
 }
 
 /// Makes a volume over the whole device. Whatever was there is lost; the caller has made sure that nobody
@@ -68,6 +77,9 @@ pub fn mkfs(device: &dyn Device, options: &MkfsOptions) -> Result<Superblock> {
             engine::AVAILABLE
         )));
     }
+    if let Some(on) = &options.log_device {
+        elsewhere::check(on, options.uuid, options.force)?;
+    }
     let mut maker = Maker { device, options, geometry: Geometry::new(blocks), generation: Generation(1) };
     maker.make()
 }
@@ -81,15 +93,16 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn make(&mut self) -> Result<Superblock> {
+        let (zone_start, root_start) = (self.geometry.primary_zone_start(GroupNo(0)), BlockNo(0));
+        let usable = self.geometry.data_blocks(GroupNo(0)) as u32;
         // An old volume must not look alive over half a new one.
         for at in SUPERBLOCKS {
             self.write(at, &ZERO_BLOCK)?;
         }
         self.device.flush()?;
-        let (zone_start, root_start) = (self.geometry.primary_zone_start(GroupNo(0)), BlockNo(0));
-        let usable = self.geometry.data_blocks(GroupNo(0)) as u32;
         let log = self.make_log(zone_start, usable)?;
-        let log_blocks = log.map_or(0, |(region, ..)| region.blocks) as u32;
+        let is_inside = |at: &&Whereabouts| at.external.is_none();
+        let log_blocks = log.as_ref().filter(is_inside).map_or(0, |at| at.blocks) as u32;
         let used = ZONE_BLOCKS as u32 + log_blocks;
         let free = usable - used;
 
@@ -137,11 +150,8 @@ impl Maker<'_> {
         let unused: u64 = (1..self.geometry.groups()).map(|g| self.geometry.data_blocks(GroupNo(g))).sum();
         let root = RootZone { start: root_start, generation: self.generation, crc, header_slot: 0 };
         let mut superblock = self.superblock(root, u64::from(free) + unused);
-        if let Some((region, id, position)) = log {
-            superblock.log_start = BlockNo(region.first_block);
-            superblock.log_blocks = region.blocks;
-            superblock.log_id = id.0;
-            set_position(&mut superblock, position, Generation(self.generation.0 + 1));
+        if let Some(at) = log {
+            moving::enter(&at, &mut superblock, Generation(self.generation.0 + 1));
         }
         self.device.flush()?;
         for slot in 0..2 {
@@ -151,8 +161,12 @@ impl Maker<'_> {
         Ok(superblock)
     }
 
-    /// Zeroes the log, in the blocks behind group 0's first zone.
-    fn make_log(&self, zone: BlockNo, usable: u32) -> Result<Option<(Region, LogId, Position)>> {
+    /// Makes the log: on its own device, or in the blocks behind group 0's first zone.
+    fn make_log(&self, zone: BlockNo, usable: u32) -> Result<Option<Whereabouts>> {
+        if let Some(on) = &self.options.log_device {
+            let (_, at) = elsewhere::make(on, self.options.uuid)?;
+            return Ok(Some(at));
+        }
         let blocks = self.options.log_blocks;
         if blocks == 0 {
             return Ok(None);
@@ -169,7 +183,8 @@ impl Maker<'_> {
         }
         let region = region::behind(zone, blocks);
         let id = LogId(u64::from_le_bytes(self.options.uuid[8..].try_into().expect("eight bytes")));
-        Ok(Some((region, id, region::format(self.device, region, id)?)))
+        region::format(self.device, region)?;
+        Ok(Some(Whereabouts { start: BlockNo(region.first_block), blocks, id: id.0, external: None }))
     }
 
     fn superblock(&self, root: RootZone, free_blocks: u64) -> Superblock {
@@ -203,6 +218,7 @@ impl Maker<'_> {
             log_sequence: 0,
             log_chain: 0,
             log_generation: Generation(0),
+            external_log: None,
             label: self.options.label.clone(),
             features: WriteFeatures::empty(),
             space_rules: None,

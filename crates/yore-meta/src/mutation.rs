@@ -86,6 +86,12 @@ pub enum Mutation {
     LastRecordDropped,
     /// A record names data that is not flushed (R4).
     NamedUnflushed,
+    /// Data that was written over blocks in use is not flushed before a record in a log elsewhere (R4).
+    OverwrittenUnflushed,
+    /// A log elsewhere is accepted whatever session its anchor has.
+    OldSessionAccepted,
+    /// A log that moves is given up before a superblock names the new one.
+    OldLogGivenUpEarly,
     /// Replay puts an older record in place over a newer one.
     RecordsSwapped,
     /// Records follow a generation that is not in the log as a whole, before its superblock (R9).

@@ -277,8 +277,8 @@ pub(crate) fn taken_block(
         (start.0 < from.saturating_add(blocks) && from < end).then(|| BlockNo(from.max(start.0)))
     };
     let (medium, zones) = (&blocks.base.medium, &blocks.zones);
-    let (first, found) = (medium.geometry().primary_zone_start(group), medium.found());
-    let fixed = meets(first.0, ZONE_BLOCKS).or_else(|| meets(found.log_start.0, found.log_blocks));
+    let (first, log) = (medium.geometry().primary_zone_start(group), medium.log_blocks());
+    let fixed = meets(first.0, ZONE_BLOCKS).or_else(|| meets(log.start, log.end - log.start));
     if fixed.is_some() {
         return Ok(fixed);
     }

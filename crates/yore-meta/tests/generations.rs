@@ -25,6 +25,7 @@ fn options() -> MetaOptions {
         cache_bytes: 8 << 20,
         commit_interval: Duration::from_secs(3600),
         durability: Durability::Async,
+        log: yore_meta::LogPlace::Recorded,
     }
 }
 
@@ -38,6 +39,8 @@ fn make(device: &dyn Device, engine: Engine) {
         permissions: 0o755,
         now: Timestamp::default(),
         log_blocks: yore_meta::default_log_blocks(4096),
+        log_device: None,
+        force: false,
     };
     mkfs(device, &options).unwrap();
 }

@@ -30,6 +30,8 @@ fn make(device: &dyn Device, log_blocks: u64) {
         permissions: 0o755,
         now: Timestamp::default(),
         log_blocks,
+        log_device: None,
+        force: false,
     };
     mkfs(device, &options).unwrap();
 }
@@ -38,8 +40,14 @@ fn make(device: &dyn Device, log_blocks: u64) {
 fn open(device: Arc<dyn Device>) -> Arc<Meta> {
     let commit_interval = Duration::from_secs(3600);
     let durability = Durability::Async;
-    let options =
-        MetaOptions { read_only: false, engine: None, cache_bytes: 8 << 20, commit_interval, durability };
+    let options = MetaOptions {
+        read_only: false,
+        engine: None,
+        cache_bytes: 8 << 20,
+        commit_interval,
+        durability,
+        log: yore_meta::LogPlace::Recorded,
+    };
     Meta::open(device, options).unwrap()
 }
 

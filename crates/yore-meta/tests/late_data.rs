@@ -23,6 +23,8 @@ fn medium_has() -> (u8, u8) {
         permissions: 0o755,
         now: Timestamp::default(),
         log_blocks: 64,
+        log_device: None,
+        force: false,
     };
     mkfs(&*device, &options).unwrap();
     let options = MetaOptions {
@@ -31,6 +33,7 @@ fn medium_has() -> (u8, u8) {
         cache_bytes: 8 << 20,
         commit_interval: Duration::from_secs(3600),
         durability: Durability::Async,
+        log: yore_meta::LogPlace::Recorded,
     };
     let meta = Meta::open(device.clone(), options).unwrap();
     let block = |byte| SharedBuf::new(AlignedBuf::from_slice(&[byte; BLOCK_SIZE]));

@@ -125,6 +125,7 @@ impl Builder {
             log_sequence: 1,
             log_chain: 0,
             log_generation: Generation(0),
+            external_log: None,
             label: "built by hand".into(),
             features: WriteFeatures::empty(),
             space_rules: None,

@@ -11,6 +11,8 @@ OPTIONS, separated by commas:
                      with engine=journal: when calls that change names or attributes return: at once;
                      or when that is durable, by a log record shared with others (group) or of
                      its own (sync)
+  journal=PATH       where the log is, if not where the volume says; internal: in the volume, and nowhere
+                     else; none: leave out what is only in the log (with ro)
   cache=SIZE         memory for metadata (192M)
   data_cache=SIZE    memory for file data (an eighth of the machine's, at most 1G)
   log=FILE           where the daemon logs; default: the system's log

@@ -5,11 +5,16 @@ use crate::output::{print_json, Out};
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use yore_check::CheckOptions;
+use yore_fs::LogPlace;
 
 /// Checks a volume, and with `--repair` marks a sound one clean.
 pub fn run(args: &args::Check) -> Outcome {
     let device = volume::open_device(&args.volume, Access::of(args.repair))?;
-    let options = CheckOptions { findings_max: args.max_findings };
+    let log = match args.without_journal {
+        true => LogPlace::Without,
+        false => volume::log_place(args.journal.as_deref(), Access::Read)?,
+    };
+    let options = CheckOptions { findings_max: args.max_findings, log };
     let report = yore_check::check(device.as_ref(), &options)?;
     let clean = report.is_clean();
     let mut marked = false;

@@ -236,6 +236,9 @@ fn of_superblock(volume: &Path) -> anyhow::Result<Value> {
         "size": found.volume_blocks * yore_device::BLOCK_SIZE as u64,
         "intent_log": { "size": found.log_blocks * yore_device::BLOCK_SIZE as u64 },
     });
+    if let Some(log) = &found.external_log {
+        json_name(&mut value["intent_log"], "path", &log.path);
+    }
     json_name(&mut value, "volume", bytes_of(volume));
     Ok(value)
 }
@@ -262,6 +265,9 @@ fn of_volume(name: &Path, volume: &yore_fs::Volume) -> Value {
         "written": json_seconds(info.written_seconds),
         "space": Space::of_volume(&volume.statfs()).json(),
     });
+    if let Some(path) = &info.log_path {
+        json_name(&mut value["intent_log"], "path", bytes_of(path));
+    }
     value["could_be"] = json_room(name, Some(info.size));
     json_name(&mut value, "volume", bytes_of(name));
     value
@@ -348,7 +354,11 @@ fn space_lines(value: &Value, clock: &Clock) -> Vec<Line> {
         format!("{} blocks in {zones} zones, {} groups", value["metadata_blocks"], value["groups"])
     });
     let intent_log = value["intent_log"]["size"].as_u64().map(|size| {
-        let size = if size == 0 { "none".to_string() } else { human(size) };
+        let size = match text(&value["intent_log"]["path"]) {
+            _ if size == 0 => "none".to_string(),
+            Some(path) => format!("{} on {path}", human(size)),
+            None => human(size),
+        };
         match value["intent_log"]["records_to_replay"].as_u64() {
             Some(records) if records > 0 => format!("{size}, {records} records to replay at the next mount"),
             _ => size,

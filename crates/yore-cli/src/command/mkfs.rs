@@ -6,9 +6,10 @@ use crate::ground::{Ground, Wanted};
 use crate::live;
 use crate::output::{human, Out};
 use crate::status::{self, Outcome};
+use crate::volume;
 use anyhow::Context as _;
 use yore_format::layout::{VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
-use yore_fs::{MkfsOptions, MountOptions, Policy, View};
+use yore_fs::{LogDevice, LogPlace, MkfsOptions, MountOptions, Policy, View};
 
 /// Makes a volume.
 pub fn run(args: &args::Mkfs) -> Outcome {
@@ -35,6 +36,22 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         super::history::changed(yore_fs::DEFAULT_RULES, args.history_floor.as_deref(), args.history_share)?;
     live::wait_until_closed(&args.volume);
     let device = ground.device()?;
+    let usual = || {
+        let blocks = device.size() / yore_device::BLOCK_SIZE as u64;
+        yore_meta::usual_log_blocks(args.engine.into(), blocks) * yore_device::BLOCK_SIZE as u64
+    };
+    let journal_ground = match &args.journal {
+        Some(path) => {
+            let size = args.log_size.or_else(|| std::fs::metadata(path).is_err().then(usual));
+            Some((path, super::journal::ground(path, size, args.force)?))
+        }
+        None => None,
+    };
+    let journal = match &journal_ground {
+        Some((path, ground)) => Some(LogDevice { device: ground.device()?, path: volume::absolute(path)? }),
+        None => None,
+    };
+    let place = journal.clone().map_or(LogPlace::Recorded, LogPlace::On);
     let defaults = MkfsOptions::default();
     let options = MkfsOptions {
         uuid: args.uuid.map_or(defaults.uuid, |uuid| uuid.into_bytes()),
@@ -42,13 +59,15 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         engine: args.engine.into(),
         log_size: args.log_size,
         policy: policy.clone(),
+        journal,
         // What is there was checked above, and may be overwritten.
         force: true,
         ..defaults
     };
     let made = View::mkfs(&device, &options).and_then(|info| {
         if let Some(rules) = rules {
-            let view = View::open(device.clone(), &MountOptions::default())?;
+            let options = MountOptions { journal: place, ..MountOptions::default() };
+            let view = View::open(device.clone(), &options)?;
             view.set_space_rules(rules)?;
             view.close()?;
         }
@@ -57,8 +76,11 @@ pub fn run(args: &args::Mkfs) -> Outcome {
     let info = match made {
         Ok(info) => info,
         Err(error) => {
-            drop(device);
+            drop((device, options));
             ground.clear()?;
+            if let Some((_, ground)) = &journal_ground {
+                ground.clear()?;
+            }
             return Err(error).with_context(|| format!("cannot make a volume on {name}"));
         }
     };
@@ -70,6 +92,9 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         info.engine.name(),
         uuid::Uuid::from_bytes(info.uuid)
     ))?;
+    if info.log_path.is_some() {
+        out.line(format_args!("{name}: {}", super::journal::text(&info)))?;
+    }
     match policy == Policy::default() {
         true => out.line("history: only the snapshots that somebody takes")?,
         false => out.line(format_args!("history:{}", policy::settings_text(&policy)))?,

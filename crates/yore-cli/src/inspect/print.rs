@@ -81,9 +81,20 @@ fn superblock_fields(out: &mut Out, found: &Superblock) -> anyhow::Result<()> {
         ("next number", found.next_number.to_string()),
         (
             "log",
-            match found.log_blocks {
-                0 => "none".to_string(),
-                n => format!(
+            match (found.log_blocks, &found.external_log) {
+                (0, _) => "none".to_string(),
+                (n, Some(log)) => format!(
+                    "{n} blocks on {}, id {:#x}, position {}, session {}{}",
+                    match &log.path[..] {
+                        [] => "a device of its own".into(),
+                        path => crate::output::printable(path),
+                    },
+                    found.log_id,
+                    found.log_position,
+                    log.session,
+                    if log.begins { ", and the next one may have begun" } else { "" }
+                ),
+                (n, None) => format!(
                     "{n} blocks from {}, id {:#x}, position {}",
                     found.log_start, found.log_id, found.log_position
                 ),

@@ -2,11 +2,26 @@
 
 use crate::parse::parse_size;
 use crate::status::usage;
+use crate::volume::{self, Access};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use yore_fs::{Durability, Engine, MountOptions, UserLimits, DISCARD_BLOCKS};
+use yore_fs::{Durability, Engine, LogPlace, MountOptions, UserLimits, DISCARD_BLOCKS};
 use yore_fuse::{MountConfig, PastAccess};
+
+/// Where the log of the volume is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Journal {
+    /// Where the volume says.
+    #[default]
+    Recorded,
+    /// In the volume, and nowhere else.
+    Internal,
+    /// There, as an absolute path.
+    At(PathBuf),
+    /// What it has is left out.
+    Without,
+}
 
 /// What the options say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +33,7 @@ pub struct Options {
     pub engine: Option<Engine>,
     /// When calls that change metadata return.
     pub durability: Durability,
+    pub journal: Journal,
     pub commit: Option<Duration>,
     pub metadata_cache: Option<u64>,
     pub data_cache: Option<u64>,
@@ -52,6 +68,7 @@ impl Options {
             auto_unmount: false,
             engine: None,
             durability: Durability::Async,
+            journal: Journal::Recorded,
             commit: None,
             metadata_cache: None,
             data_cache: None,
@@ -83,6 +100,9 @@ impl Options {
                 }
                 texts.push(option);
             }
+        }
+        if options.journal == Journal::Without && !options.read_only {
+            return Err(usage("mount option journal=none: only for reading, with ro"));
         }
         options.text = texts.join(",");
         Ok(options)
@@ -170,6 +190,14 @@ impl Options {
                 })?;
                 self.engine = Some(engine);
             }
+            "journal" => {
+                self.journal = match value {
+                    "" => return Err(usage("mount option journal: a path, internal, or none")),
+                    "internal" => Journal::Internal,
+                    "none" => Journal::Without,
+                    path => Journal::At(std::path::absolute(path)?),
+                }
+            }
             "user_snapshots" => self.limits.snapshots = count(name, value)?,
             "user_holds" => self.limits.holds = count(name, value)?,
             "user_policies" => self.limits.policies = count(name, value)?,
@@ -222,8 +250,21 @@ impl Options {
         }
     }
 
-    /// The options that concern the volume.
-    pub fn for_volume(&self) -> MountOptions {
+    /// The options that concern the volume. Opens the log's device, if one was named.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn on_volume(&self) -> anyhow::Result<MountOptions> {
+        let access = Access::of(!self.read_only);
+        let journal = match &self.journal {
+            Journal::Recorded | Journal::Internal => LogPlace::Recorded,
+            Journal::At(path) => LogPlace::On(volume::log_device(path, access)?),
+            Journal::Without => LogPlace::Without,
+        };
+        Ok(MountOptions { journal, ..self.for_volume() })
+    }
+
+    fn for_volume(&self) -> MountOptions {
         let defaults = MountOptions::default();
         MountOptions {
             read_only: self.read_only,

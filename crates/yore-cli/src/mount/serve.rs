@@ -2,6 +2,7 @@
 //! beside it, until everything is unmounted or a signal ends it. Then it closes the volume.
 
 use super::log::Destination;
+use super::options::Journal;
 use super::plan::{Plan, Word};
 use super::remount;
 use super::requests::Listener;
@@ -112,7 +113,15 @@ fn mount(plan: &Plan, log: String) -> anyhow::Result<Mounted> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot wait for signals")?;
     let access = if options.read_only { Access::Read } else { Access::Write };
     let device = volume::open_device(&plan.volume, access)?;
-    let opened = volume::open_on(&plan.volume, device, &options.for_volume())?;
+    if options.journal == Journal::Internal {
+        let found = crate::inspect::superblock::usable(&plan.volume, device.as_ref())?;
+        anyhow::ensure!(
+            found.external_log.is_none(),
+            "{} has its log on a device of its own; move it with `yore journal {0} --inside`, or leave journal=internal out",
+            plan.volume.display()
+        );
+    }
+    let opened = volume::open_on(&plan.volume, device, &options.on_volume()?)?;
     let view = opened.view().clone();
     let mounted = match &plan.at {
         None => mount_present(plan, &view).map(|session| (session, None)),

@@ -17,6 +17,7 @@ fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
         cache_bytes: 16 << 20,
         commit_interval: Duration::from_secs(3600),
         durability: Durability::Async,
+        log: yore_meta::LogPlace::Recorded,
     };
     let meta = Meta::open(device, options).unwrap();
     let alloc = Arc::new(Alloc::new(&meta));

@@ -10,6 +10,8 @@ pub const FORMAT_MAJOR: u32 = 2;
 pub const FORMAT_MINOR: u32 = 3;
 /// Root zones that a superblock can name.
 pub const ROOT_ZONES_MAX: usize = 32;
+/// Bytes of the path of a log's device.
+pub const LOG_PATH_MAX: usize = 504;
 
 /// How metadata is kept consistent.
 #[derive(
@@ -94,7 +96,8 @@ impl WriteFeatures {
     /// The features of which the superblock stores nothing but the bit. The others follow from its fields.
     pub fn stored(self) -> WriteFeatures {
         let on_their_own = WriteFeatures::EXTENDED_PAST | WriteFeatures::INODE_FLAGS;
-        self & (on_their_own | WriteFeatures::of(Features::all()))
+        let of_the_other = WriteFeatures::of(Features::all() - Features::EXTERNAL_LOG);
+        self & (on_their_own | of_the_other)
     }
 
     /// Those that are bits of the other field.
@@ -140,6 +143,19 @@ pub struct RootZone {
     pub crc: u32,
     /// Which header slot is current: 0 or 1.
     pub header_slot: u8,
+}
+
+/// What a superblock says of a log on a device of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExternalLog {
+    /// The session of the log that the volume has begun last. Its anchor names it, too: an older copy of the
+    /// log has a smaller one there, and so has an older copy of the volume here.
+    pub session: u64,
+    /// The volume is about to begin the session after it.
+    pub begins: bool,
+    /// Where the device was when the log was made: a path, at most [`LOG_PATH_MAX`] bytes without a NUL, or
+    /// nothing. Whoever moves the device says so to the next mount.
+    pub path: Vec<u8>,
 }
 
 /// A verified superblock.
@@ -188,7 +204,7 @@ pub struct Superblock {
     pub zones: u32,
     /// Above every zone number ever used (root zones aside).
     pub zone_number_limit: u32,
-    /// First block of the log, 0 for none.
+    /// First block of the log within the volume, 0 for none.
     pub log_start: BlockNo,
     /// Length of the log in blocks.
     pub log_blocks: u64,
@@ -204,6 +220,8 @@ pub struct Superblock {
     pub log_sequence: u64,
     /// The generation that was running when the records were made.
     pub log_generation: Generation,
+    /// The log is on a device of its own; the fields above are about its ring.
+    pub external_log: Option<ExternalLog>,
     /// A name for people, UTF-8, at most 64 bytes.
     pub label: String,
     /// The features that a program must know to write, as far as only a bit says so
@@ -256,6 +274,7 @@ impl Superblock {
         let mut features = self.features.stored();
         features.set(WriteFeatures::HISTORY, !self.history_root.is_none());
         features.set(WriteFeatures::SPACE_RULES, self.space_rules.is_some());
+        features.set(WriteFeatures::EXTERNAL_LOG, self.external_log.is_some());
         features
     }
 }

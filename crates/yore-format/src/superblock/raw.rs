@@ -1,8 +1,8 @@
 //! The superblock as it stands in a slot's first sector, and the entries of root zones in the others.
 
 use super::fields::{
-    of_rounds_and_next, rounds_and_next, Engine, RootZone, Scrub, SpaceRules, Superblock, VolumeState,
-    WriteFeatures, FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,
+    of_rounds_and_next, rounds_and_next, Engine, ExternalLog, RootZone, Scrub, SpaceRules, Superblock,
+    VolumeState, WriteFeatures, FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,
 };
 use crate::layout::{Geometry, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use crate::{
@@ -68,7 +68,9 @@ pub(super) struct RawSuperblock {
     scrub_position: U64,
     scrub_began: I64,
     scrub_ended: I64,
-    reserved2: [u8; 134],
+    log_session: U64,
+    log_begins: u8,
+    reserved2: [u8; 125],
 }
 
 const _: () = assert!(size_of::<RawSuperblock>() == STAMP);
@@ -105,6 +107,7 @@ impl RawSuperblock {
         let (incarnation_rounds, next_incarnation) = of_rounds_and_next(sb.next_incarnation);
         let rules = sb.space_rules.unwrap_or(SpaceRules { floor_seconds: 0, share_percent: 0 });
         let (features, write_features) = sb.write_features().split();
+        let external = sb.external_log.as_ref();
         RawSuperblock {
             magic: MAGIC,
             major: FORMAT_MAJOR.into(),
@@ -153,17 +156,20 @@ impl RawSuperblock {
             scrub_position: sb.scrub.position.0.into(),
             scrub_began: sb.scrub.began.into(),
             scrub_ended: sb.scrub.ended.into(),
-            reserved2: [0; 134],
+            log_session: external.map_or(0, |log| log.session).into(),
+            log_begins: external.is_some_and(|log| log.begins).into(),
+            reserved2: [0; 125],
         }
     }
 
     /// Decodes the fields of slot `slot`, which carries `generation`, if it has no features but `known`.
-    /// `root_zones` decodes as many root zones as it is told.
+    /// `log_path` is the sector for a path, and `root_zones` decodes as many root zones as it is told.
     pub(super) fn superblock(
         &self,
         slot: u32,
         generation: Generation,
         known: Features,
+        log_path: &[u8],
         root_zones: impl FnOnce(usize, Geometry) -> Result<Vec<Option<RootZone>>, Box<Corruption>>,
     ) -> Result<Superblock, Box<Corruption>> {
         let features = self.known_features(known)?;
@@ -207,6 +213,7 @@ impl RawSuperblock {
             log_chain: self.log_chain.get(),
             log_sequence: self.log_sequence.get(),
             log_generation: Generation(self.log_generation.get()),
+            external_log: self.external_log(features, log_path)?,
             label: self.label()?,
             features: features.stored(),
             space_rules: self.space_rules(features)?,
@@ -293,7 +300,7 @@ impl RawSuperblock {
 
     /// The volume's geometry, if its length is possible. The reserved bytes come before it.
     fn geometry(&self) -> Result<Geometry, Box<Corruption>> {
-        if self.reserved1 != [0; 3] || self.reserved2 != [0; 134] {
+        if self.reserved1 != [0; 3] || self.reserved2 != [0; 125] {
             return bad("reserved bytes", "zero", "something else");
         }
         let blocks = self.volume_blocks.get();
@@ -360,6 +367,32 @@ impl RawSuperblock {
         Ok(Generation(since))
     }
 
+    fn external_log(
+        &self,
+        features: WriteFeatures,
+        path: &[u8],
+    ) -> Result<Option<ExternalLog>, Box<Corruption>> {
+        if !features.contains(WriteFeatures::EXTERNAL_LOG) {
+            return Ok(None);
+        }
+        if self.log_start.get() != 0 || self.log_blocks.get() == 0 {
+            let found = format!("{} blocks from {}", self.log_blocks, self.log_start);
+            return bad("log", "blocks, and not of the volume, as it lies elsewhere", found);
+        }
+        if self.log_session.get() == 0 || self.log_session.get() > u64::MAX / 2 {
+            return bad("session of the log", "1 or more", self.log_session);
+        }
+        if self.log_begins > 1 {
+            return bad("whether a session begins", "0 or 1", self.log_begins);
+        }
+        let end = path.iter().position(|b| *b == 0).unwrap_or(path.len());
+        Ok(Some(ExternalLog {
+            session: self.log_session.get(),
+            begins: self.log_begins == 1,
+            path: path[..end].to_vec(),
+        }))
+    }
+
     fn findings(
         &self,
         features: WriteFeatures,
@@ -423,7 +456,7 @@ impl RawRootZone {
 
 /// The layout of a slot's first sector.
 pub(crate) fn layout() -> StructLayout {
-    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, events_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, history_floor, history_share, in_place_since, findings_root, findings_level, scrub_position, scrub_began, scrub_ended, reserved2)
+    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, events_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, history_floor, history_share, in_place_since, findings_root, findings_level, scrub_position, scrub_began, scrub_ended, log_session, log_begins, reserved2)
 }
 
 /// The layout of a root zone's entry.

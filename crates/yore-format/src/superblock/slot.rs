@@ -1,6 +1,6 @@
 //! The two slots of the superblock: sectors with stamps, the checksum, and the choice between the slots.
 
-use super::fields::{RootZone, Superblock, ROOT_ZONES_MAX};
+use super::fields::{RootZone, Superblock, LOG_PATH_MAX, ROOT_ZONES_MAX};
 use super::raw::{bad, RawRootZone, RawSuperblock, CRC_OFFSET, MAGIC, MINOR, ROOTS_PER_SECTOR, STAMP};
 use crate::layout::Geometry;
 use crate::{checksum_except, Block, BlockNo, Corruption, Features, Generation, ZERO_BLOCK};
@@ -8,6 +8,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const SECTOR: usize = 512;
 const SECTORS: usize = crate::BLOCK_SIZE / SECTOR;
+/// Where the path of the log's device stands: all of the last sector but its stamp.
+const LOG_PATH: std::ops::Range<usize> = (SECTORS - 1) * SECTOR..(SECTORS - 1) * SECTOR + LOG_PATH_MAX;
+const _: () = assert!(LOG_PATH_MAX == STAMP && ROOT_ZONES_MAX <= (SECTORS - 2) * ROOTS_PER_SECTOR);
 
 /// What a slot's bytes turn out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +29,9 @@ impl Superblock {
     /// The bytes for slot 0 or 1.
     ///
     /// # Panics
-    /// If the label is longer than 64 bytes or contains a NUL, or there are more than [`ROOT_ZONES_MAX`] root
-    /// zones: such a superblock could not be read back.
+    /// If the label is longer than 64 bytes or contains a NUL, the path of the log's device is longer than
+    /// [`LOG_PATH_MAX`] or contains one, or there are more than [`ROOT_ZONES_MAX`] root zones: such a
+    /// superblock could not be read back.
     pub fn encode(&self, slot: u32) -> Box<Block> {
         assert!(
             self.label.len() <= 64 && !self.label.contains('\0'),
@@ -41,6 +45,10 @@ impl Superblock {
             if let Some(root) = root {
                 block[root_zone_range(i)].copy_from_slice(RawRootZone::of(root).as_bytes());
             }
+        }
+        if let Some(log) = &self.external_log {
+            assert!(!log.path.contains(&0), "an impossible path: {:?}", log.path);
+            block[LOG_PATH][..log.path.len()].copy_from_slice(&log.path);
         }
         for sector in 0..SECTORS {
             block[stamp_range(sector)].copy_from_slice(&self.generation.0.to_le_bytes());
@@ -101,7 +109,7 @@ fn decode_complete(
     raw.check_version()?;
     raw.check_crc(checksum_except(&block[..], CRC_OFFSET))?;
     let root_zones = |count, geometry| decode_root_zones(block, count, geometry);
-    let superblock = raw.superblock(slot, generation, known, root_zones)?;
+    let superblock = raw.superblock(slot, generation, known, &block[LOG_PATH], root_zones)?;
     // Everything that means nothing is zero, so encoding gives the same bytes. Only the minor version may be
     // another program's, and the checksum with it.
     let mut again = superblock.encode(slot);

@@ -5,10 +5,13 @@ use crate::api::view::View;
 use crate::history::rollback;
 use crate::store::Store;
 use crate::{Error, MkfsOptions, MountOptions, Result, Statfs, Stopped, VolumeInfo};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
+use yore_core::alloc::MoveLog;
 use yore_device::Device;
 use yore_format::{Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
-use yore_meta::LogStatus;
+use yore_meta::{LogPlace, LogStatus};
 
 impl View {
     /// Makes a volume on `device`, over its whole length, in constant time. A policy with an interval begins
@@ -43,12 +46,15 @@ impl View {
                     },
                     |bytes| bytes.div_ceil(yore_format::BLOCK_SIZE as u64),
                 ),
+                log_device: options.journal.clone(),
+                force: options.force,
             },
         )?;
         if options.policy == Policy::default() {
             return Ok(info_of(&superblock));
         }
-        let view = View::open(device.clone(), &MountOptions::default())?;
+        let journal = options.journal.clone().map_or(LogPlace::Recorded, LogPlace::On);
+        let view = View::open(device.clone(), &MountOptions { journal, ..MountOptions::default() })?;
         let set = view.set_policy(view.root(), &options.policy);
         let info = view.info();
         let closed = view.close();
@@ -68,9 +74,39 @@ impl View {
         Ok(view)
     }
 
+    /// Has a volume that nobody has open forget the log that it has on a device of its own, which is gone.
+    /// The volume is then as its last superblock left it, without a log; what only the log had is lost. Under
+    /// `journal`, which needs a log, the engine becomes `snapshot`.
+    ///
+    /// A volume that was in use under `journal` may have blocks that are newer than that superblock, or torn:
+    /// the caller has checked it without the log (`yore-check`), and found nothing.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the log is inside, or there is none; damage and device errors.
+    pub fn give_up_log(device: &Arc<dyn Device>) -> Result<VolumeInfo> {
+        Ok(info_of(&yore_meta::give_up_log(&**device)?))
+    }
+
     /// What the log that makes fsync cheap is doing.
     pub fn log_status(&self) -> LogStatus {
         self.store().meta.log_status()
+    }
+
+    /// Moves the log while the volume is in use: to other blocks of the volume, and so to another length, or
+    /// to a device of its own, or back. The new one counts, durably, when this returns; a crash before leaves
+    /// one of the two, and all that was durable.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if the volume has not so many free blocks in a row; [`Error::Refused`] for a log
+    /// that cannot be, or a device that should not be overwritten; [`Error::ReadOnly`]; damage and device
+    /// errors.
+    pub fn move_log(&self, to: &MoveLog) -> Result<()> {
+        let store = self.live()?;
+        store.check_writable()?;
+        // What only the old log has comes home.
+        store.sync()?;
+        store.meta.sync()?;
+        store.alloc.move_log(&store.meta, to)
     }
 
     /// Writes everything, marks the volume clean, and stops. Later changes are refused; closing again does
@@ -143,7 +179,15 @@ impl View {
     pub fn info(&self) -> VolumeInfo {
         self.store().settle_set_aside();
         let meta = &self.store().meta;
-        let mut info = info_of(meta.found());
+        let mut info = match self.store().read_only {
+            true => info_of(meta.found()),
+            // As it was found, but for the log, which may have moved since.
+            false => {
+                let found = info_of(meta.found());
+                let VolumeInfo { log_size, log_path, .. } = info_of(&meta.superblock());
+                VolumeInfo { log_size, log_path, ..found }
+            }
+        };
         let geometry = meta.geometry();
         (info.size, info.groups) = (geometry.blocks * yore_format::BLOCK_SIZE as u64, geometry.groups());
         info.engine = meta.engine();
@@ -251,5 +295,6 @@ fn info_of(superblock: &Superblock) -> VolumeInfo {
         created_seconds: superblock.created_seconds,
         written_seconds: superblock.written_seconds,
         log_size: superblock.log_blocks * yore_format::BLOCK_SIZE as u64,
+        log_path: superblock.external_log.as_ref().map(|log| OsStr::from_bytes(&log.path).into()),
     }
 }

@@ -47,6 +47,7 @@ impl Store {
             cache_bytes: options.metadata_cache,
             commit_interval: options.commit_interval,
             durability: options.durability,
+            log: options.journal.clone(),
         };
         let meta = match Meta::open(device.clone(), meta_options.clone()) {
             Err(MetaError::RecoverFirst { recorded }) => {

@@ -21,6 +21,7 @@ fn volume() -> (Arc<dyn Device>, View) {
         permissions: 0o755,
         log_size: None,
         policy: Policy::default(),
+        journal: None,
         force: false,
     };
     View::mkfs(&device, &options).unwrap();

@@ -66,6 +66,7 @@ fn values_are_the_values() {
         format!("`{}`", escape(ANCHOR_MAGIC)),
         format!("version {VERSION}"),
         format!("version {OWNED_VERSION}"),
+        format!("version {KEPT_VERSION}"),
         format!("at most {BATCH_BYTES_MAX} bytes"),
         format!("{} to {} blocks", crate::REGION_BLOCKS_MIN, crate::REGION_BLOCKS_MAX),
     ] {

@@ -2,13 +2,15 @@
 
 use crate::engine::Strategy;
 use crate::error::Result;
+use parking_lot::RwLock;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_device::{AlignedBuf, Device};
-use yore_format::layout::{Geometry, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
+use yore_format::layout::{Geometry, SUPERBLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use yore_format::{
-    verify_header, verify_version, Block, BlockNo, Corruption, Engine, MetaAddr, Superblock, BLOCK_SIZE,
-    ZERO_BLOCK,
+    verify_header, verify_version, Block, BlockNo, Corruption, Engine, MetaAddr, SlotState, Superblock,
+    BLOCK_SIZE, ZERO_BLOCK,
 };
 
 /// The device with the volume on it.
@@ -18,6 +20,8 @@ pub(crate) struct Medium {
     volume_blocks: AtomicU64,
     volume_tag: u32,
     strategy: &'static dyn Strategy,
+    /// The log's blocks within the volume. Only an Op that is alone changes them.
+    log: RwLock<Range<u64>>,
     /// As it was when the volume was opened.
     found: Superblock,
 }
@@ -30,6 +34,7 @@ impl Medium {
             volume_blocks: AtomicU64::new(found.volume_blocks),
             volume_tag: found.volume_tag(),
             strategy,
+            log: RwLock::new(log_blocks(&found)),
             found,
         }
     }
@@ -83,6 +88,17 @@ impl Medium {
             || (resized && (VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX).contains(&blocks))
     }
 
+    /// The log's blocks within the volume; an empty range if it has none there.
+    #[inline]
+    pub(crate) fn log_blocks(&self) -> Range<u64> {
+        self.log.read().clone()
+    }
+
+    /// The log has these blocks within the volume from now on.
+    pub(crate) fn set_log_blocks(&self, blocks: Range<u64>) {
+        *self.log.write() = blocks;
+    }
+
     /// Reads a block, which the caller verifies.
     pub(crate) fn read_block(&self, at: BlockNo) -> Result<Box<Block>> {
         let mut buf = AlignedBuf::zeroed(1);
@@ -106,7 +122,35 @@ impl Medium {
     }
 }
 
+/// The blocks that a superblock says the log has within the volume.
+fn log_blocks(superblock: &Superblock) -> Range<u64> {
+    let (start, blocks) = (superblock.log_start.0, superblock.log_blocks);
+    match superblock.external_log {
+        Some(_) => 0..0,
+        None => start..start.saturating_add(blocks),
+    }
+}
+
 /// Seconds since 1970.
 pub(crate) fn now_seconds() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// Whether `device` holds a volume: a superblock of ours, whole or not, in either slot.
+///
+/// # Errors
+/// [`MetaError::Device`].
+pub fn holds_volume(device: &dyn Device) -> Result<bool> {
+    if device.size() < 2 * BLOCK_SIZE as u64 {
+        return Ok(false);
+    }
+    for (slot, at) in SUPERBLOCKS.into_iter().enumerate() {
+        let mut buf = AlignedBuf::zeroed(1);
+        device.read_at(at.0 * BLOCK_SIZE as u64, &mut buf)?;
+        let block: &Block = buf[..].try_into().expect("one block");
+        if Superblock::decode(block, slot as u32) != SlotState::Foreign {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -31,7 +31,8 @@
 //!
 //! **Order on the medium (R4).** A record may name data blocks that were written and not flushed: then a
 //! flush comes before the record. An Op that names such blocks says so with [`Intent::note_data_named`]. Data
-//! overwritten in place needs only the flush behind the record.
+//! overwritten in place needs only the flush behind the record. If the log has a device of its own, that
+//! flush says nothing of the volume's: then such data is flushed before the record, too.
 //!
 //! **If the leader panics**, in the device perhaps, it leaves changes that count as logged and are not. So a
 //! panic stops all writing before anybody else can lead, and those who wait are told.
@@ -40,15 +41,16 @@
 //! `notes` and `leading` are leaves.
 
 use super::notes::{NotedBytes, NotedFiles, Notes};
+use super::opened::{NextLog, OpenLog};
 use crate::base::freed::Runs;
 use crate::base::gate::{assert_no_op, GateAlone};
 use crate::blocks::Blocks;
 use crate::error::{MetaError, Result};
 #[cfg(feature = "mutations")]
 use crate::mutation::{is, Mutation};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::Arc;
 use yore_device::SharedBuf;
 use yore_format::{encode_note, Incarnation, InodeNo, IntentHead, IntentNote, IntentWriter, BLOCK_SIZE};
 use yore_log::{Log, LogError, Lsn, Position};
@@ -82,9 +84,11 @@ pub struct LogStatus {
 /// The intent log of an open volume.
 #[derive(Default)]
 pub(crate) struct Intent {
-    /// `None` in it: no log in this volume, or not with this engine, or only reading.
-    log: OnceLock<Option<Log>>,
-    notes: Mutex<Notes>,
+    /// `None`: no log in this volume, or not with this engine, or only reading. Changed while nobody appends.
+    pub(super) log: RwLock<Option<Arc<OpenLog>>>,
+    /// The log that the running generation is the first one of.
+    pub(super) next: Mutex<Option<NextLog>>,
+    pub(super) notes: Mutex<Notes>,
     /// Metadata names data that was written since the device was flushed last.
     data_named: AtomicBool,
     /// Data was written since the device was flushed last.
@@ -95,8 +99,8 @@ pub(crate) struct Intent {
     committed: AtomicU64,
     /// Callers with smaller numbers are served by the last record forced.
     forced: AtomicU64,
-    records: AtomicU64,
-    replayed: AtomicU64,
+    pub(super) records: AtomicU64,
+    pub(super) replayed: AtomicU64,
     /// All that the generation frozen last has changed is in the log, durably. Records may follow while it is
     /// being written. Changed with the leader's lock held.
     continues: AtomicBool,
@@ -141,49 +145,18 @@ impl Leader {
     }
 }
 
-/// Opening the log, and what it is doing.
+/// The log, if there is one.
 impl Intent {
-    /// Opens the log for appending, if there is one. Nothing has been changed yet: changes are tracked from
-    /// now on.
-    pub(crate) fn start(&self, blocks: &Blocks, log: Option<Log>) {
-        if log.is_some() {
-            blocks.zones.changes.start_logging();
-        }
-        assert!(self.log.set(log).is_ok(), "the log is opened once");
-    }
-
-    /// So many records were replayed.
-    pub(crate) fn set_replayed(&self, records: u64) {
-        self.replayed.store(records, Ordering::Relaxed);
-    }
-
+    /// The log that is open for appending.
     #[inline]
-    fn log(&self) -> Option<&Log> {
-        self.log.get().and_then(Option::as_ref)
+    pub(crate) fn log(&self) -> Option<Arc<OpenLog>> {
+        self.log.read().clone()
     }
 
     /// Whether there is a log that data can be noted in.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.log().is_some()
-    }
-
-    /// What the log is doing; `blocks` is its length.
-    pub(crate) fn status(&self, blocks: u64) -> LogStatus {
-        LogStatus {
-            blocks,
-            used: self.log().map_or(0, |log| log.capacity_blocks() - log.free_blocks()),
-            records: self.records.load(Ordering::Relaxed),
-            replayed: self.replayed.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Overwrites the records that no replay needs any more.
-    pub(crate) fn erase_released(&self) -> Result<()> {
-        match self.log() {
-            Some(log) => Ok(log.erase_released()?),
-            None => Ok(()),
-        }
+        self.log.read().is_some()
     }
 }
 
@@ -199,7 +172,7 @@ impl Intent {
         pages: &[(u32, SharedBuf)],
     ) -> bool {
         let Some(log) = self.log() else { return false };
-        self.notes.lock().data(file, size, pages, outstanding_most(log))
+        self.notes.lock().data(file, size, pages, outstanding_most(&log))
     }
 
     /// Whether half of the log holds records that a crash would need.
@@ -210,7 +183,7 @@ impl Intent {
     /// Whether so much is outstanding that some of it should be brought home soon.
     pub(crate) fn notes_press(&self) -> bool {
         let Some(log) = self.log() else { return false };
-        self.notes.lock().outstanding_bytes() > outstanding_most(log) / 2
+        self.notes.lock().outstanding_bytes() > outstanding_most(&log) / 2
     }
 
     /// Notes that data noted earlier is at home or truncated. A flush comes before the record that says so.
@@ -251,8 +224,17 @@ impl Intent {
     }
 }
 
+/// Whether what was written over blocks in use must be flushed before a record, and not with it.
+fn needs_flush(log: &OpenLog) -> bool {
+    #[cfg(feature = "mutations")]
+    if is(Mutation::OverwrittenUnflushed) {
+        return false;
+    }
+    log.is_elsewhere()
+}
+
 /// What part of a log outstanding data may take, in bytes.
-fn outstanding_most(log: &Log) -> usize {
+pub(super) fn outstanding_most(log: &Log) -> usize {
     log.capacity_blocks() as usize * BLOCK_SIZE / OUTSTANDING_SHARE
 }
 
@@ -266,13 +248,22 @@ impl Intent {
     }
 
     /// The running generation is being frozen, with the gate held alone: what it changed is in it. Returns
-    /// what is outstanding; `None` without a log.
-    pub(crate) fn freeze(&self, blocks: &Blocks) -> Option<NotedFiles<NotedBytes>> {
+    /// what is outstanding; `None` without a log. `last`, if there is one, learns of data that was not
+    /// flushed.
+    pub(crate) fn freeze(
+        &self,
+        blocks: &Blocks,
+        last: Option<&mut LastRecord>,
+    ) -> Option<NotedFiles<NotedBytes>> {
         self.log()?;
         blocks.zones.changes.forget_unlogged();
         // The generation's own flush, which is still to come, covers what was written before this instant.
-        self.data_named.store(false, Ordering::SeqCst);
-        self.data_written.store(false, Ordering::SeqCst);
+        let names_data = self.data_named.swap(false, Ordering::SeqCst);
+        let has_written = self.data_written.swap(false, Ordering::SeqCst);
+        if let Some(last) = last {
+            last.names_data |= names_data;
+            last.has_written |= has_written;
+        }
         Some(self.notes.lock().freeze())
     }
 
@@ -289,10 +280,8 @@ impl Intent {
         if changes.is_lost() || changes.unlogged_frames() > LAST_FRAMES_MOST {
             return None;
         }
-        let names_data = self.data_named.load(Ordering::SeqCst);
-        let has_written = self.data_written.load(Ordering::SeqCst);
         let head = self.collect_behind(blocks, &mut leader.writer, gate);
-        self.fits(log, &leader.writer).then_some(LastRecord { head, names_data, has_written })
+        self.fits(&log, &leader.writer).then_some(LastRecord { head, names_data: false, has_written: false })
     }
 
     /// Appends what was gathered of a generation that is frozen now, and forces it: the write-ahead rule.
@@ -314,10 +303,10 @@ impl Intent {
             }
             return Ok(Some(Lsn(log.position().number.0 - 1)));
         }
-        let names_data = last.names_data;
+        let flushes = last.names_data || (last.has_written && needs_flush(&log));
         #[cfg(feature = "mutations")]
-        let names_data = names_data && !is(Mutation::NamedUnflushed);
-        if names_data {
+        let flushes = flushes && !is(Mutation::NamedUnflushed);
+        if flushes {
             device.flush()?;
         }
         let number = match log.append(&[leader.writer.end(&last.head)]) {
@@ -432,15 +421,17 @@ impl Intent {
         if !blocks.base.medium.strategy().forces() {
             return blocks.base.flush();
         }
-        let Some(log) = self.log() else { return self.sync(blocks) };
+        if !self.is_on() {
+            return self.sync(blocks);
+        }
         let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
         let Some(_lead) = self.await_turn(arrival) else { return Ok(()) };
-        self.lead_until_served(blocks, log, arrival, true)
+        self.lead_until_served(blocks, arrival, true)
     }
 
     /// Appends a record, or has a generation written, so that what a caller asked for is durable. If it
     /// `shares`, a record of another's will do.
-    fn lead_until_served(&self, blocks: &Blocks, log: &Log, arrival: u64, shares: bool) -> Result<()> {
+    fn lead_until_served(&self, blocks: &Blocks, arrival: u64, shares: bool) -> Result<()> {
         let progress = &blocks.base.progress;
         loop {
             let mut leader = self.leader.lock();
@@ -458,7 +449,7 @@ impl Intent {
             let changes = &blocks.zones.changes;
             let lost = changes.is_lost()
                 || changes.unlogged_frames() > FRAMES_MOST
-                || !self.append(blocks, log, &mut leader)?;
+                || !self.append(blocks, &mut leader)?;
             if !lost {
                 return Ok(());
             }
@@ -470,13 +461,15 @@ impl Intent {
     /// Appends what changed and makes it durable, for nobody in particular. Called by the thread that writes
     /// generations, so none is being written.
     pub(crate) fn record(&self, blocks: &Blocks) -> Result<()> {
-        let Some(log) = self.log() else { return Ok(()) };
+        if !self.is_on() {
+            return Ok(());
+        }
         let progress = &blocks.base.progress;
         let mut leader = self.leader.lock();
         let _stop = progress.stop_at_panic("writing a record of the intent log");
         progress.check_writable()?;
         let changes = &blocks.zones.changes;
-        if changes.is_lost() || !self.append(blocks, log, &mut leader)? {
+        if changes.is_lost() || !self.append(blocks, &mut leader)? {
             progress.want(blocks.base.gate.running());
         }
         Ok(())
@@ -486,9 +479,11 @@ impl Intent {
     /// has just had them: callers do not share one.
     pub(crate) fn force_alone(&self, blocks: &Blocks) -> Result<()> {
         assert_no_op();
-        let Some(log) = self.log() else { return self.sync(blocks) };
+        if !self.is_on() {
+            return self.sync(blocks);
+        }
         let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
-        self.lead_until_served(blocks, log, arrival, false)
+        self.lead_until_served(blocks, arrival, false)
     }
 
     /// Whether what a caller of [`Intent::force`] asked for is durable.
@@ -508,10 +503,16 @@ impl Intent {
         None
     }
 
-    /// Appends what changed and makes it durable. False if it does not fit.
-    fn append(&self, blocks: &Blocks, log: &Log, leader: &mut Leader) -> Result<bool> {
+    /// Appends what changed and makes it durable. False if it does not fit, or records do not say all of it.
+    fn append(&self, blocks: &Blocks, leader: &mut Leader) -> Result<bool> {
+        let Some(log) = self.log() else { return Ok(false) };
         let upto = self.arrivals.load(Ordering::SeqCst);
         let (head, freed) = self.collect(blocks, &mut leader.writer);
+        if blocks.zones.changes.is_lost() {
+            // By an Op that came before the gate was held. What was collected counts as logged and is not.
+            blocks.base.freed.put_back(freed);
+            return Ok(false);
+        }
         #[cfg(feature = "mutations")]
         let freed = match is(Mutation::BlocksReusedEarly) {
             true => {
@@ -530,13 +531,15 @@ impl Intent {
             return Ok(true);
         }
         let names_data = self.data_named.swap(false, Ordering::SeqCst);
+        // In the volume the flush behind the record is for what was overwritten, too.
+        let has_written = self.data_written.swap(false, Ordering::SeqCst);
+        let flushes = names_data || (has_written && needs_flush(&log));
         #[cfg(feature = "mutations")]
-        let names_data = names_data && !is(Mutation::NamedUnflushed);
-        if names_data {
+        let flushes = flushes && !is(Mutation::NamedUnflushed);
+        if flushes {
             blocks.base.flush()?;
         }
-        self.data_written.store(false, Ordering::SeqCst);
-        if !self.fits(log, &leader.writer) {
+        if !self.fits(&log, &leader.writer) {
             blocks.zones.changes.lose();
             blocks.base.freed.put_back(freed);
             return Ok(false);

@@ -26,10 +26,11 @@ pub(crate) fn set_position(superblock: &mut Superblock, position: Position, gene
     superblock.log_generation = generation;
 }
 
-/// The log's place on the device; `None` if the volume has none.
+/// The log's place in the volume; `None` if it has none there.
 pub(crate) fn region_of(superblock: &Superblock) -> Option<(Region, LogId)> {
     let region = Region { first_block: superblock.log_start.0, blocks: superblock.log_blocks };
-    (superblock.log_blocks > 0).then_some((region, LogId(superblock.log_id)))
+    let is_inside = superblock.log_blocks > 0 && superblock.external_log.is_none();
+    is_inside.then_some((region, LogId(superblock.log_id)))
 }
 
 /// The usual length, in blocks, of the log of a volume of `blocks` blocks: a 128th of it, at least 256 KiB
@@ -47,9 +48,8 @@ pub fn usual_log_blocks(engine: Engine, blocks: u64) -> u64 {
     }
 }
 
-/// Zeroes the log of a new volume, so that later flushes change no metadata of a file that holds the volume.
-/// Returns the position for its superblock.
-pub(crate) fn format(device: &dyn Device, region: Region, id: LogId) -> Result<Position> {
+/// Zeroes a new log, so that later flushes change no metadata of a file that holds the volume.
+pub(crate) fn format(device: &dyn Device, region: Region) -> Result<()> {
     let zeros = AlignedBuf::zeroed(256);
     let mut at = region.first_block;
     let end = at + region.blocks;
@@ -58,7 +58,7 @@ pub(crate) fn format(device: &dyn Device, region: Region, id: LogId) -> Result<P
         device.write_at(at * BLOCK_SIZE as u64, &zeros[..n as usize * BLOCK_SIZE])?;
         at += n;
     }
-    Ok(Position::start(id))
+    Ok(())
 }
 
 /// The first block of the log and those after it, where a volume with a log of `blocks` blocks has it: behind

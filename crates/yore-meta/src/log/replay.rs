@@ -25,7 +25,8 @@
 //! File data noted in records ([`NotedFile`]) is for the store.
 
 use super::notes::{NotedFile, NotedFiles};
-use super::region::{position_of, region_of};
+use super::place::{self, FoundLog, LogPlace};
+use super::region::position_of;
 use crate::base::limits::check_counts;
 use crate::blocks::Blocks;
 use crate::cache::new_frame;
@@ -37,8 +38,8 @@ use std::sync::Arc;
 use yore_device::{AlignedBuf, Device, ReadRequest};
 use yore_format::{
     seal, verify_header, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Corruption, Generation,
-    Incarnation, InodeNo, Intent, IntentHead, IntentNote, MetaAddr, Superblock, ZoneNo, BITS_PER_GROUP,
-    BLOCK_SIZE, NOT_INODES, ZERO_BLOCK,
+    Incarnation, InodeNo, Intent, IntentHead, IntentNote, MetaAddr, Superblock, VolumeState, ZoneNo,
+    BITS_PER_GROUP, BLOCK_SIZE, NOT_INODES, ZERO_BLOCK,
 };
 use yore_log::End;
 
@@ -64,19 +65,24 @@ struct Staged {
     recovered: Recovered,
 }
 
-/// Reads the records after the superblock's generation; calls `each` with every one, decoded. Returns where
-/// the log ends.
-pub(crate) fn read_records(
+/// Reads the records after the superblock's generation from the log, which is on `device`; calls `each` with
+/// every one. Returns where the log ends.
+fn read_records(
     device: &dyn Device,
+    found: &FoundLog,
     superblock: &Superblock,
     each: &mut dyn FnMut(Vec<u8>) -> Result<()>,
-) -> Result<Option<End>> {
-    let Some((region, id)) = region_of(superblock) else { return Ok(None) };
-    let mut log = yore_log::recover(device, region, id, position_of(superblock))?;
+) -> Result<End> {
+    let (region, id, position) = (found.region, found.id, position_of(superblock));
+    let mut log = match superblock.state {
+        // Nothing was logged since, but for what may have been carried over.
+        VolumeState::Clean => yore_log::recover_closed(device, region, id, position)?,
+        _ => yore_log::recover(device, region, id, position)?,
+    };
     while let Some(record) = log.next_record()? {
         each(record.contents.to_vec())?;
     }
-    Ok(Some(log.end()?))
+    Ok(log.end()?)
 }
 
 /// Decodes a record. `None` if it belongs to the generation after the one that was running behind this
@@ -100,13 +106,16 @@ fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent
 }
 
 /// The records of the log of a volume that is not open for writing, as far as the next mount replays them.
-/// All decode, and follow the superblock's generation.
+/// All decode, and follow the superblock's generation. `place` says where a log is that is not inside.
 ///
 /// # Errors
-/// Damage of the log or a record; errors of the device.
-pub fn log_records(device: &dyn Device, superblock: &Superblock) -> Result<Vec<Vec<u8>>> {
+/// [`MetaError::Refused`] for a log that is not where it should be, or another one; damage of the log or a
+/// record; errors of the device.
+pub fn log_records(device: &dyn Device, superblock: &Superblock, place: &LogPlace) -> Result<Vec<Vec<u8>>> {
     let (mut records, mut is_over) = (Vec::new(), false);
-    read_records(device, superblock, &mut |record| {
+    let Some(found) = place::find(device, superblock, place, true)? else { return Ok(records) };
+    let own = found.kept.as_ref().map(|kept| kept.device().clone());
+    read_records(own.as_deref().unwrap_or(device), &found, superblock, &mut |record| {
         is_over = is_over || decode(superblock, &record)?.is_none();
         if !is_over {
             records.push(record);
@@ -117,15 +126,19 @@ pub fn log_records(device: &dyn Device, superblock: &Superblock) -> Result<Vec<V
 }
 
 /// Replays records into the blocks of a volume.
-pub(crate) struct Replay<'m>(pub(crate) &'m Blocks);
+pub(crate) struct Replay<'m> {
+    pub(crate) blocks: &'m Blocks,
+    pub(crate) log: &'m FoundLog,
+}
 
 impl Replay<'_> {
     /// Replays the log in memory. Returns what is left for the store, and where the log ends.
-    pub(crate) fn run(&self) -> Result<(Option<Recovered>, Option<End>)> {
-        let medium = &self.0.base.medium;
+    pub(crate) fn run(&self) -> Result<(Option<Recovered>, End)> {
+        let medium = &self.blocks.base.medium;
         let superblock = medium.found();
         let mut records = Vec::new();
-        let end = read_records(&**medium.device(), superblock, &mut |record| {
+        let device = self.log.device(medium.device());
+        let end = read_records(&**device, self.log, superblock, &mut |record| {
             records.push(record);
             Ok(())
         })?;
@@ -159,7 +172,7 @@ impl Replay<'_> {
 
     /// Reads the blocks that the records start from.
     fn read_bases(&self, intents: &[Intent<'_>], staged: &mut Staged) -> Result<()> {
-        let medium = &self.0.base.medium;
+        let medium = &self.blocks.base.medium;
         let overwrites = strategy(medium.found().engine).is_some_and(|recorded| recorded.logs_first());
         let mut first: BTreeMap<MetaAddr, u64> = BTreeMap::new();
         for block in intents.iter().flat_map(|i| &i.blocks) {
@@ -168,7 +181,7 @@ impl Replay<'_> {
         let mut targets: Vec<(BlockNo, MetaAddr, u32)> = Vec::new();
         for addr in first.iter().filter(|(_, chunks)| **chunks != u64::MAX).map(|(addr, _)| *addr) {
             let missing = || Corruption::new("intent record", "block", "one that exists", "none").at(addr);
-            let zone = self.0.zones.get(&self.0.base, addr.zone())?.ok_or_else(missing)?;
+            let zone = self.blocks.zones.get(&self.blocks.base, addr.zone())?.ok_or_else(missing)?;
             let (slot, check) =
                 zone.copy_of(addr.index()).filter(|(slot, _)| *slot != 0).ok_or_else(missing)?;
             targets.push((BlockNo(zone.start.0 + u64::from(slot)), addr, check));
@@ -196,7 +209,7 @@ impl Replay<'_> {
 
     /// Makes the state that the records lead to that of the running generation.
     fn install(&self, mut staged: Staged) -> Result<Recovered> {
-        let base = &self.0.base;
+        let base = &self.blocks.base;
         let generation = base.gate.running();
         let head = staged.head.expect("at least one record");
         if !base.progress.read_only() {
@@ -210,7 +223,7 @@ impl Replay<'_> {
         }
         for (no, exists) in &staged.zones {
             let missing = || Corruption::new("intent record", "zone", "one that exists", no);
-            let zone = self.0.zones.get(&self.0.base, *no)?.ok_or_else(missing)?;
+            let zone = self.blocks.zones.get(&self.blocks.base, *no)?.ok_or_else(missing)?;
             let mut blocks = staged.blocks.split_off(&MetaAddr::new(*no, 0));
             let mut rest = blocks.split_off(&MetaAddr::new(ZoneNo(no.0 + 1), 0));
             staged.blocks.append(&mut rest);
@@ -222,7 +235,7 @@ impl Replay<'_> {
             return Err(c.into());
         }
         base.ledger.install(&head);
-        self.0.zones.raise_limit(head.zone_number_limit);
+        self.blocks.zones.raise_limit(head.zone_number_limit);
         staged.recovered.files = staged.files.into_map();
         Ok(staged.recovered)
     }
@@ -235,7 +248,7 @@ impl Replay<'_> {
         generation: Generation,
     ) -> Result<()> {
         let is_in = |index: u16| exists[usize::from(index) / 64] & (1 << (index % 64)) != 0;
-        let medium = &self.0.base.medium;
+        let medium = &self.blocks.base.medium;
         let (mut frames, mut kinds) = (Vec::new(), BTreeMap::new());
         for (addr, mut block) in blocks.into_iter().filter(|(addr, _)| is_in(addr.index())) {
             seal(&mut block, generation);
@@ -243,13 +256,13 @@ impl Replay<'_> {
             kinds.insert(addr.index(), self.count(zone, &block));
             frames.push(new_frame(addr, zone.clone(), *block, generation));
         }
-        if let Err(index) = zone.install(&self.0.zones.changes, generation, exists, &kinds) {
+        if let Err(index) = zone.install(&self.blocks.zones.changes, generation, exists, &kinds) {
             let addr = MetaAddr::new(zone.no, index);
             let c = Corruption::new("intent record", "block", "its content", "a block without any");
             return Err(c.at(addr).into());
         }
         for frame in frames {
-            self.0.insert_new(zone, generation, &frame);
+            self.blocks.insert_new(zone, generation, &frame);
         }
         Ok(())
     }
@@ -259,7 +272,7 @@ impl Replay<'_> {
         match BlockKind::from_repr(BlockHeader::of(block).kind) {
             Some(BlockKind::Inodes) => Counted { inode_free: count_free_inodes(block), free_blocks: None },
             Some(BlockKind::Bitmap) => {
-                let usable = self.0.base.medium.geometry().data_blocks(zone.group) as u32;
+                let usable = self.blocks.base.medium.geometry().data_blocks(zone.group) as u32;
                 let used = BitmapRef::new(block).used().saturating_sub(BITS_PER_GROUP - usable);
                 Counted { inode_free: NOT_INODES, free_blocks: Some(usable.saturating_sub(used)) }
             }

@@ -2,6 +2,8 @@
 //! the one that it is for.
 
 mod extend;
+pub(crate) mod give_up;
+mod logs;
 pub(crate) mod open;
 mod resize;
 pub(crate) mod shred;
@@ -524,6 +526,11 @@ impl Meta {
 
     /// What the log is doing.
     pub fn log_status(&self) -> LogStatus {
-        self.rooms.log.status(self.found().log_blocks)
+        let status = self.rooms.log.status(self.found().log_blocks);
+        match self.rooms.log.is_on() || self.read_only() {
+            true => status,
+            // No log is open, and it may have moved.
+            false => LogStatus { blocks: self.superblock().log_blocks, ..status },
+        }
     }
 }

@@ -8,6 +8,10 @@
 //! repeated. The mount's own superblock keeps the position in the log; the first generation after it holds
 //! what was replayed, and moves the position on. Nobody appends a record before that.
 //!
+//! **A log on a device of its own** begins a session before anything is appended to it. The superblock says
+//! that one is about to begin, then the log's anchor has it, then the mount's superblock. So each of the two
+//! recognises an older copy of the other (`log/place.rs`).
+//!
 //! **Generations are never reused (R5).** A crash can leave blocks and headers of generation G+1 on the
 //! medium that no superblock completes. If the next mount wrote its own G+1, a lost header write could leave
 //! the old one where the new one should be. So a mount takes S+1 for its own superblock and S+2 for its first
@@ -23,7 +27,9 @@ use crate::blocks::Blocks;
 use crate::engine::{self, Durability, Strategy};
 use crate::error::{MetaError, Result};
 use crate::log::intent::Intent;
-use crate::log::region::{position_of, region_of};
+use crate::log::opened::OpenLog;
+use crate::log::place::{self, FoundLog, LogPlace};
+use crate::log::region::position_of;
 use crate::log::replay::{Recovered, Replay};
 use crate::rooms::Rooms;
 use crate::space::Space;
@@ -48,6 +54,8 @@ pub struct MetaOptions {
     pub commit_interval: Duration,
     /// When calls return. Only engines that log changes first have others than [`Durability::Async`].
     pub durability: Durability,
+    /// Where the log is, if it has a device of its own.
+    pub log: LogPlace,
 }
 
 impl Meta {
@@ -63,20 +71,39 @@ impl Meta {
             check_mounts(&found, newest)?;
             check_counts(&found)?;
         }
+        // Behind the position in a superblock of an engine that does not log there is nothing.
+        let log = match recorded.logs() || strategy.logs() {
+            true => place::find(&*device, &found, &options.log, options.read_only)?,
+            false => None,
+        };
+        let begins =
+            log.as_ref().is_some_and(|log| log.kept.is_some()) && strategy.logs() && !options.read_only;
+        // That a session of the log is about to begin takes a superblock of its own.
+        let newest = if begins { Generation(newest.0 + 1) } else { newest };
         let late = Arc::new(Late::new(device));
         let meta = Arc::new(Meta::assemble(late, &options, strategy, found, slot, newest));
         let blocks = &meta.rooms.blocks;
         blocks.zones.table.load_roots(&blocks.base)?;
-        // Behind the position in a superblock of an engine that does not log there is nothing.
-        let (recovered, end) = if recorded.logs() { Replay(blocks).run()? } else { (None, None) };
+        let (recovered, end) = match &log {
+            Some(log) if recorded.logs() => {
+                let (recovered, end) = Replay { blocks, log }.run()?;
+                (recovered, Some(end))
+            }
+            _ => (None, None),
+        };
         meta.rooms.log.set_replayed(recovered.as_ref().map_or(0, |recovered| recovered.records));
         if !options.read_only {
             if recovered.is_some() && strategy.engine() != recorded.engine() {
                 return Err(MetaError::RecoverFirst { recorded: recorded.engine() });
             }
             let empty_from = end.as_ref().filter(|_| recovered.is_none()).map(|end| end.position);
-            meta.writer.begin_mount(&meta.rooms, newest, recovered.is_none(), empty_from)?;
-            meta.open_log(end)?;
+            let mut log = log;
+            let begun = match log.as_mut().and_then(|log| log.kept.as_mut()).filter(|_| begins) {
+                Some(kept) => Some(meta.writer.begin_session(&meta.rooms, newest, kept, &options.log)?),
+                None => None,
+            };
+            meta.writer.begin_mount(&meta.rooms, newest, (recovered.is_none(), empty_from), begun)?;
+            meta.open_log(log, end)?;
             blocks.base.progress.set_recovering(recovered.is_some());
             if recovered.is_none() {
                 meta.start_writer()?;
@@ -110,12 +137,15 @@ impl Meta {
     }
 
     /// Opens the log for appending, if the volume has one and the engine uses it.
-    fn open_log(&self, end: Option<yore_log::End>) -> Result<()> {
+    fn open_log(&self, log: Option<FoundLog>, end: Option<yore_log::End>) -> Result<()> {
         let superblock = self.superblock();
-        let log = match region_of(&superblock) {
-            Some((region, id)) if self.base().medium.strategy().logs() => {
+        let log = match log {
+            Some(found) if self.base().medium.strategy().logs() => {
                 let end = end.unwrap_or_else(|| yore_log::End::at(position_of(&superblock)));
-                Some(yore_log::Log::open(self.device().clone(), region, id, superblock.mount_id, end)?)
+                let device = found.device(self.device()).clone();
+                let session = superblock.external_log.map_or(superblock.mount_id, |log| log.session);
+                let log = yore_log::Log::open(device, found.region, found.id, session, end)?;
+                Some(OpenLog::new(log, found.kept))
             }
             _ => None,
         };
@@ -149,7 +179,7 @@ impl Meta {
     }
 }
 
-fn read_superblock(device: &dyn Device) -> Result<(Superblock, u32, Generation)> {
+pub(super) fn read_superblock(device: &dyn Device) -> Result<(Superblock, u32, Generation)> {
     if device.size() < 2 * BLOCK_SIZE as u64 {
         let (name, size) = (device.describe(), device.size());
         return Err(MetaError::Refused(format!(
@@ -205,7 +235,7 @@ fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions
     }
     if strategy.logs_first() && found.log_blocks == 0 {
         return Err(MetaError::Refused(format!(
-            "{name} has no log, which the engine `{}` needs; open it with another, or make it anew with a log (`yore mkfs --engine journal`)",
+            "{name} has no log, which the engine `{}` needs; open it with another, or give it a log (`yore journal {name} --size 4M`)",
             strategy.engine().name()
         )));
     }
@@ -215,23 +245,4 @@ fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions
         )));
     }
     Ok(Engines { recorded, strategy })
-}
-
-/// Whether `device` holds a volume: a superblock of ours, whole or not, in either slot.
-///
-/// # Errors
-/// [`MetaError::Device`].
-pub fn holds_volume(device: &dyn Device) -> Result<bool> {
-    if device.size() < 2 * BLOCK_SIZE as u64 {
-        return Ok(false);
-    }
-    for (slot, at) in SUPERBLOCKS.into_iter().enumerate() {
-        let mut buf = AlignedBuf::zeroed(1);
-        device.read_at(at.0 * BLOCK_SIZE as u64, &mut buf)?;
-        let block: &Block = buf[..].try_into().expect("one block");
-        if Superblock::decode(block, slot as u32) != yore_format::SlotState::Foreign {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

@@ -64,8 +64,8 @@ impl Meta {
         let end = geometry.data_start(group).0 + geometry.data_blocks(group);
         let overlap =
             |from: u64, blocks: u64| from.saturating_add(blocks).min(end).saturating_sub(from.max(start.0));
-        let log = self.found();
-        let mut sum = overlap(log.log_start.0, log.log_blocks);
+        let log = self.base().medium.log_blocks();
+        let mut sum = overlap(log.start, log.end - log.start);
         for zone in zones.of_group(self.base(), group)?.iter().filter(|zone| !zone.no.is_primary()) {
             sum += overlap(zone.start.0, ZONE_BLOCKS);
         }

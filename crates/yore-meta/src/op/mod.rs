@@ -9,6 +9,7 @@
 //! The engines `none` and `snapshot` need neither and drop both at once. The calls exist so that the store
 //! says the order once, for all engines.
 
+pub(crate) mod logs;
 mod resize;
 pub(crate) mod zones;
 

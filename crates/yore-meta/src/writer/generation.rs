@@ -6,6 +6,7 @@ use crate::base::medium::now_seconds;
 use crate::engine::{Pass, Place, Plan};
 use crate::error::Result;
 use crate::log::intent::Leader;
+use crate::log::moving;
 use crate::log::region::set_position;
 #[cfg(feature = "mutations")]
 use crate::mutation::{is, Mutation};
@@ -75,7 +76,7 @@ pub(super) fn freeze(
     // Records count if the last superblock says that they are of this generation. After a mount that has
     // replayed some, it says that they are of an earlier one.
     let follows = last.log_generation == generation;
-    let last_record = match strategy.logs_first() && follows {
+    let mut last_record = match strategy.logs_first() && follows {
         true => rooms.log.gather_last(blocks, leader, &gate),
         false => None,
     };
@@ -91,7 +92,8 @@ pub(super) fn freeze(
     unclosed.freeze(plan.closes, &mut zones);
     let mut freed = base.freed.take();
     let captured: usize = zones.iter().map(|z| z.dirty.len()).sum();
-    let outstanding = rooms.log.freeze(blocks);
+    let moved = rooms.log.switch(blocks);
+    let outstanding = rooms.log.freeze(blocks, last_record.as_mut());
     let head = blocks.head(gate.running());
     let mut superblock = Superblock {
         generation,
@@ -103,6 +105,9 @@ pub(super) fn freeze(
         zone_number_limit: blocks.zones.limit(),
         ..last.clone()
     };
+    if let Some(at) = &moved {
+        moving::enter(at, &mut superblock, gate.running());
+    }
     base.ledger.freeze(&mut superblock);
     changes.hand_over(captured);
     drop(gate);

@@ -47,6 +47,7 @@ use crate::base::medium::now_seconds;
 use crate::base::progress::Task;
 use crate::engine::{Backlog, Due};
 use crate::error::{MetaError, Result};
+use crate::log::place::{LogDevice, LogPlace};
 use crate::log::region::{position_of, set_position};
 use crate::rooms::Rooms;
 use crate::zones::zone::FrozenZone;
@@ -57,8 +58,8 @@ use std::sync::Weak;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use yore_format::layout::SUPERBLOCKS;
-use yore_format::{Generation, Superblock, VolumeState, BLOCK_SIZE};
-use yore_log::Position;
+use yore_format::{ExternalLog, Generation, Superblock, VolumeState, BLOCK_SIZE};
+use yore_log::{KeptLog, Position};
 
 /// The writer of an open volume.
 pub(crate) struct Writer {
@@ -137,8 +138,38 @@ impl Writer {
         result
     }
 
+    /// Begins a session of a log that has a device of its own: says so in a superblock of the generation
+    /// `taken`, and in the log. Returns what the mount's superblock says of the log then.
+    pub(crate) fn begin_session(
+        &self,
+        rooms: &Rooms,
+        taken: Generation,
+        kept: &mut KeptLog,
+        place: &LogPlace,
+    ) -> Result<ExternalLog> {
+        let medium = &rooms.blocks.base.medium;
+        let mut guard = self.superblock.lock();
+        let (superblock, slot) = &mut *guard;
+        let external = superblock.external_log.as_mut().expect("the log was found by what this says");
+        external.begins = true;
+        if let LogPlace::On(LogDevice { path, .. }) = place {
+            external.path.clone_from(path);
+        }
+        let begun = ExternalLog { session: external.session + 1, begins: false, path: external.path.clone() };
+        superblock.generation = taken;
+        superblock.written_seconds = now_seconds();
+        *slot = 1 - *slot;
+        // What this superblock is written over may be needed until the other one is durable.
+        medium.device().flush()?;
+        let at = SUPERBLOCKS[*slot as usize].0 * BLOCK_SIZE as u64;
+        medium.device().write_at(at, &superblock.encode(*slot)[..])?;
+        medium.device().flush()?;
+        kept.begin(begun.session)?;
+        Ok(begun)
+    }
+
     /// Says on the medium that the volume is in use, under this engine and a mount id never used before (R5).
-    /// `newest` is the newest generation found.
+    /// `newest` is the newest generation found, and `begun` what it says of a log elsewhere.
     ///
     /// If the log has nothing to replay (`log_is_empty`), it may still hold what was carried over for a
     /// superblock that never arrived; this mount's first generation has the number that those records are
@@ -147,12 +178,15 @@ impl Writer {
         &self,
         rooms: &Rooms,
         newest: Generation,
-        log_is_empty: bool,
-        empty_from: Option<Position>,
+        (log_is_empty, empty_from): (bool, Option<Position>),
+        begun: Option<ExternalLog>,
     ) -> Result<()> {
         let medium = &rooms.blocks.base.medium;
         let mut guard = self.superblock.lock();
         let (superblock, slot) = &mut *guard;
+        if begun.is_some() {
+            superblock.external_log = begun;
+        }
         superblock.mount_id += 1;
         superblock.generation = Generation(newest.0 + 1);
         superblock.state = VolumeState::InUse;

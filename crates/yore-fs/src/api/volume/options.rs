@@ -17,6 +17,7 @@ impl Default for MkfsOptions {
             permissions: 0o755,
             log_size: None,
             policy: Policy::default(),
+            journal: None,
             force: false,
         }
     }
