@@ -4,7 +4,8 @@
 # make install     after `make`: program, helpers of mount(8) and fsck(8), man pages, completions, systemd units
 # make deb         a Debian package of all that
 #
-# BACKEND=ext4 runs a campaign on ext4 instead, which proves the campaign. SEED=n replays one.
+# BACKEND=ext4 runs a campaign on ext4 instead, which proves the campaign. SEED=n replays one. ENGINE=journal runs it on
+# volumes of that engine, JOURNAL=elsewhere with their logs on a file of their own.
 
 SHELL := /bin/bash
 BUDGET ?= 60
@@ -64,13 +65,16 @@ crash:
 	for durability in async group sync; do \
 		target/release/yore-crash run --engine journal --durability $$durability \
 			--seed 1000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
+		target/release/yore-crash run --engine journal --durability $$durability --elsewhere \
+			--seed 2000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
 	done
+	target/release/yore-crash run --elsewhere --seed 3000000 --states $$(($(CRASH_STATES) / 20))
 
 # Engines that are wrong on purpose: the crash tests must find each of them.
 mutations:
 	$(CARGO) clippy -p yore-crash -p yore-meta --features yore-crash/mutations --all-targets --locked -- -D warnings
 	$(CARGO) test --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
-		--test engine_mutations --test journal_mutations --test mutations --test spans --test intent --test late_data
+		--test engine_mutations --test journal_mutations --test elsewhere_mutations --test mutations --test spans --test intent --test late_data
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked
@@ -78,7 +82,9 @@ doc:
 # The debug binary, so that lock order and other assertions are on.
 system:
 	@if [ "$$(id -u)" = 0 ] && [ -c /dev/fuse ]; then \
-		PROFILE=debug tests/system/run.sh; \
+		PROFILE=debug tests/system/run.sh && \
+		PROFILE=debug ENGINE=journal OPERATIONS=40000 ROUNDS=6 tests/system/run.sh pjdfstest fsx kill && \
+		PROFILE=debug ENGINE=journal JOURNAL=elsewhere OPERATIONS=40000 ROUNDS=6 tests/system/run.sh fsx kill; \
 	elif [ "$(CI)" = true ]; then \
 		echo 'FAILED: the system tests need root and /dev/fuse, and CI=true forbids skipping them' >&2; exit 1; \
 	elif [ -w /dev/fuse ]; then \

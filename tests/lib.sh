@@ -16,6 +16,8 @@
 # are gone (KEEP=1 keeps them); a thing that cannot be tested here prints SKIPPED, and with CI=true a
 # skip is a failure; the last line is `NAME: N passed, M failed, K skipped` and the exit status says the same.
 #
+# ENGINE and JOURNAL say what kind of volume yore makes: ENGINE=journal; JOURNAL=elsewhere, with the log on a file beside it.
+#
 # Environment: YORE (binary), BACKEND, TEST_TMP (where volumes are put, /var/tmp), SEED (replays random
 # choices), BUDGET (seconds, for campaigns that can go on longer), KEEP, CI, MOUNT_OPTIONS (added to every mount).
 
@@ -110,7 +112,7 @@ begin() {
     chmod 755 "$WORK"
     trap on_exit EXIT
     trap 'exit 130' INT TERM HUP
-    printf '%s on %s, seed %s\n' "$CAMPAIGN" "$BACKEND${1:+ $1}" "$SEED"
+    printf '%s on %s, seed %s\n' "$CAMPAIGN" "$BACKEND${1:+ $1}${ENGINE:+, engine $ENGINE}${JOURNAL:+, log $JOURNAL}" "$SEED"
     case $BACKEND in
         yore) find_yore ;;
         ext4) need_root; need_command mkfs.ext4 ;;
@@ -235,7 +237,13 @@ volume_new() {
             # POLICY=usual: as people get it. Most campaigns take their snapshots themselves, or compare what is free.
             local policy=(--policy none)
             [ "${POLICY:-none}" = usual ] && policy=()
-            "$YORE" mkfs "$VOL" --size "$1" "${policy[@]}" >"$WORK/mkfs.out" 2>&1 || { cat "$WORK/mkfs.out"; abort "yore mkfs $1"; }
+            local kind=(${ENGINE:+--engine "$ENGINE"})
+            case ${JOURNAL:-inside} in
+                inside) ;;
+                elsewhere) rm -f "$VOL.log"; kind+=(--journal "$VOL.log") ;;
+                *) abort "JOURNAL is inside or elsewhere, not $JOURNAL" ;;
+            esac
+            "$YORE" mkfs "$VOL" --size "$1" "${policy[@]}" "${kind[@]}" >"$WORK/mkfs.out" 2>&1 || { cat "$WORK/mkfs.out"; abort "yore mkfs $1"; }
             ;;
         ext4)
             VOL=$WORK/volume.ext4
@@ -359,7 +367,7 @@ volume_detach() {
 
 volume_drop() {
     volume_detach
-    [ -n "$VOL" ] && rm -f "$VOL"
+    [ -n "$VOL" ] && rm -f "$VOL" "$VOL.log"
     VOL=
     return 0
 }

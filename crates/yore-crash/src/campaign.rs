@@ -41,6 +41,8 @@ pub struct Campaign {
     pub engine: Engine,
     /// When calls return.
     pub durability: Durability,
+    /// Whether the log is on another disk.
+    pub elsewhere: bool,
     /// How many sequences run at once.
     pub threads: usize,
     /// Shorten the sequences of failures.
@@ -65,6 +67,7 @@ impl Campaign {
             failures: 1,
             engine: Engine::Snapshot,
             durability: Durability::Async,
+            elsewhere: false,
             threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
             shorten: true,
             profile: Profile::Crash,
@@ -145,8 +148,8 @@ impl Campaign {
         };
         // A call that waits for the writer would wait for ever behind a stalled sync.
         let stalled = case.stalled && self.durability == Durability::Async;
-        let durability = self.durability;
-        (kind, past.of(Case { closes, usual, discard, stalled, durability, ..case }))
+        let (durability, elsewhere) = (self.durability, self.elsewhere);
+        (kind, past.of(Case { closes, usual, discard, stalled, durability, elsewhere, ..case }))
     }
 
     fn case_without_events(&self, number: u64, plain: Case) -> (Kind, Case) {

@@ -20,6 +20,7 @@
 //! - `profile=fsync`: mostly small writes with an fsync.
 //! - `profile=shared`: files are copied, so that they share blocks, and changed.
 //! - `log=16`: a log of this many blocks; the schedule decides when its data is written home.
+//! - `elsewhere`: the log is on another disk.
 //! - `commits`: generations begin by themselves all the time; the schedule decides when.
 //! - `stalled`: syncs stall halfway: see the module `stalled`.
 //! - `profile=across`: case number `seed` of [`crate::systematic::across`].
@@ -60,6 +61,8 @@ pub struct Case {
     pub threads: usize,
     /// Blocks of the log; `None`: what mkfs makes.
     pub log: Option<u64>,
+    /// Whether the log is on another disk.
+    pub elsewhere: bool,
     /// Whether age begins generations, at once.
     pub commits: bool,
     /// Whether syncs stall while the sequence goes on.
@@ -152,6 +155,7 @@ impl Case {
             disturb: false,
             threads: 1,
             log: None,
+            elsewhere: false,
             commits: false,
             stalled: false,
             discard: false,
@@ -166,9 +170,10 @@ impl Case {
 
     /// The words that stand for themselves, with what each switches on. (`use` is about the crash, and stands
     /// behind it.)
-    fn switches(&mut self) -> [(&'static str, &mut bool); 8] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 9] {
         [
             ("disturb", &mut self.disturb),
+            ("elsewhere", &mut self.elsewhere),
             ("commits", &mut self.commits),
             ("stalled", &mut self.stalled),
             ("discard", &mut self.discard),

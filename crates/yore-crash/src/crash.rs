@@ -128,7 +128,7 @@ impl Recorded {
             let (offset, len) = match entry {
                 TraceEntry::Write { offset, data } => (*offset, data.len() as u64),
                 TraceEntry::Discard { offset, len } => (*offset, *len),
-                TraceEntry::Flush | TraceEntry::Mark(_) => continue,
+                TraceEntry::Flush | TraceEntry::FlushRange { .. } | TraceEntry::Mark(_) => continue,
             };
             touched.extend(offset / BLOCK_SIZE as u64..(offset + len).div_ceil(BLOCK_SIZE as u64));
         }

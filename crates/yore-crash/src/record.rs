@@ -19,7 +19,9 @@ use crate::subject::ViewSubject;
 use crate::systematic;
 use crate::together;
 use crate::tree::Tree;
-use crate::volume::{make, make_with, must_be_clean, open, open_with, used_device, Wrong, NEVER};
+use crate::volume::{
+    make, make_with, must_be_clean, open, open_with, sides, used_device, used_pair, Wrong, NEVER,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +49,8 @@ pub fn record(case: &Case) -> Result<Recorded, Wrong> {
 /// # Errors
 /// As [`record`].
 pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wrong> {
-    let device = Arc::new(SimulatedDevice::new(used_device()));
+    let used = if case.elsewhere { used_pair() } else { used_device() };
+    let device = Arc::new(SimulatedDevice::new(used));
     let raw: Arc<dyn Device> = device.clone();
     let policy = match case.usual {
         true => MkfsOptions::usual_policy(),
@@ -130,7 +133,9 @@ pub fn record_more(
 /// a stalled sync does not wait for it then.
 fn share_first(device: &Arc<dyn Device>) -> Result<(), Wrong> {
     let shared = || -> yore_fs::Result<()> {
-        let volume = yore_fs::Volume::open(device.clone(), &yore_fs::MountOptions::default())?;
+        let (device, journal) = sides(device);
+        let options = yore_fs::MountOptions { journal, ..yore_fs::MountOptions::default() };
+        let volume = yore_fs::Volume::open(device, &options)?;
         volume.write("a", vec![1; 20_000])?;
         volume.sync()?;
         volume.copy("a", "b")?;

@@ -2,12 +2,17 @@
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use yore_check::{check, CheckOptions, Report};
-use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
-use yore_fs::{Durability, Engine, MkfsOptions, MountOptions, Policy, View};
+use yore_check::{check, CheckError, CheckOptions, Report};
+use yore_device::{Device, MemoryDevice, Part, BLOCK_SIZE};
+use yore_fs::{Durability, Engine, LogDevice, LogPlace, MkfsOptions, MountOptions, Policy, View};
 
 /// Bytes of a volume in crash tests.
 pub const VOLUME_SIZE: u64 = 32 << 20;
+/// Bytes of the log of a volume that has it elsewhere.
+const LOG_SIZE: u64 = 1 << 20;
+/// Bytes of a device that is two disks in one order of time: a volume, and behind a gap its log. No other
+/// device of the tests is as long, so the length says what it is.
+const PAIR_SIZE: u64 = VOLUME_SIZE + LOG_SIZE + 7 * BLOCK_SIZE as u64;
 /// Cache sizes: small enough to make thousands of mounts cheap.
 const CACHE: u64 = 8 << 20;
 /// Rows of history without keys: few enough for calls to meet the bound.
@@ -33,21 +38,52 @@ impl Wrong {
 /// refers to blocks that were not written yet, as if they held zeros, it shows bytes that nobody stored.
 pub fn used_device() -> MemoryDevice {
     static USED: OnceLock<MemoryDevice> = OnceLock::new();
-    let make = || {
-        let device = MemoryDevice::new(VOLUME_SIZE);
-        let mut block = [0; BLOCK_SIZE];
-        for number in 0..VOLUME_SIZE / BLOCK_SIZE as u64 {
-            for word in block.chunks_exact_mut(8) {
-                word.copy_from_slice(&(0xdead_0000_dead_0000 | number).to_le_bytes());
-            }
-            match device.write_at(number * BLOCK_SIZE as u64, &block) {
-                Ok(()) => {}
-                Err(error) => unreachable!("memory can be written: {error}"),
-            }
+    USED.get_or_init(|| used(VOLUME_SIZE)).snapshot()
+}
+
+/// The same for a volume whose log is on another disk ([`sides`]).
+pub fn used_pair() -> MemoryDevice {
+    static USED: OnceLock<MemoryDevice> = OnceLock::new();
+    USED.get_or_init(|| used(PAIR_SIZE)).snapshot()
+}
+
+/// The device of the volume on a device of the tests, and where its log is. If there are two disks, they are
+/// its parts.
+pub fn sides(device: &Arc<dyn Device>) -> (Arc<dyn Device>, LogPlace) {
+    if device.size() != PAIR_SIZE {
+        return (device.clone(), LogPlace::Recorded);
+    }
+    let volume: Arc<dyn Device> = Arc::new(Part::new(device.clone(), 0, VOLUME_SIZE));
+    let log = Part::new(device.clone(), PAIR_SIZE - LOG_SIZE, log_size(&**device));
+    (volume, LogPlace::On(LogDevice { device: Arc::new(log), path: Vec::new() }))
+}
+
+/// Bytes of the log's disk: as many as its anchors say; all that there are before it has any.
+fn log_size(device: &dyn Device) -> u64 {
+    const ANCHOR_BLOCKS: u64 = 2;
+    let mut anchors = [0; ANCHOR_BLOCKS as usize * BLOCK_SIZE];
+    match device.read_at(PAIR_SIZE - LOG_SIZE, &mut anchors) {
+        Ok(()) => {}
+        Err(error) => unreachable!("memory can be read: {error}"),
+    }
+    let anchors = anchors.chunks(BLOCK_SIZE).filter(|block| block.starts_with(b"YORE\x89LA\n"));
+    let blocks = anchors.map(|block| u64::from_le_bytes(std::array::from_fn(|i| block[32 + i]))).next();
+    blocks.map_or(LOG_SIZE, |blocks| (blocks + ANCHOR_BLOCKS) * BLOCK_SIZE as u64)
+}
+
+fn used(size: u64) -> MemoryDevice {
+    let device = MemoryDevice::new(size);
+    let mut block = [0; BLOCK_SIZE];
+    for number in 0..size / BLOCK_SIZE as u64 {
+        for word in block.chunks_exact_mut(8) {
+            word.copy_from_slice(&(0xdead_0000_dead_0000 | number).to_le_bytes());
         }
-        device
-    };
-    USED.get_or_init(make).snapshot()
+        match device.write_at(number * BLOCK_SIZE as u64, &block) {
+            Ok(()) => {}
+            Err(error) => unreachable!("memory can be written: {error}"),
+        }
+    }
+    device
 }
 
 /// Makes a volume; all that is random by default comes from `seed`.
@@ -69,6 +105,15 @@ pub fn make_with(
     log: Option<u64>,
     policy: Policy,
 ) -> Result<(), Wrong> {
+    let journal = match sides(device).1 {
+        LogPlace::On(_) => {
+            let size = log.map_or(LOG_SIZE, |blocks| (blocks + 2) * BLOCK_SIZE as u64);
+            let log = Part::new(device.clone(), PAIR_SIZE - LOG_SIZE, size);
+            Some(LogDevice { device: Arc::new(log), path: Vec::new() })
+        }
+        _ => None,
+    };
+    let device = sides(device).0;
     let mut key = [0; 16];
     key[..8].copy_from_slice(&seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     key[8..].copy_from_slice(&(seed ^ 0x5555).to_le_bytes());
@@ -81,9 +126,10 @@ pub fn make_with(
         permissions: 0o755,
         log_size: log.map(|blocks| blocks * BLOCK_SIZE as u64),
         policy,
-        force: false,
+        journal,
+        force: true,
     };
-    View::mkfs(device, &options).map(|_| ()).map_err(|error| Wrong::new("mkfs", error))
+    View::mkfs(&device, &options).map(|_| ()).map_err(|error| Wrong::new("mkfs", error))
 }
 
 /// The age of changes at which generations begin where only explicit ones are wanted.
@@ -108,7 +154,9 @@ pub fn open_with(
     durability: Durability,
     discard: bool,
 ) -> Result<View, yore_fs::Error> {
+    let (device, journal) = sides(&device);
     let options = MountOptions {
+        journal,
         commit_interval,
         durability,
         metadata_cache: CACHE,
@@ -124,13 +172,26 @@ pub fn open_with(
     View::open(device, &options)
 }
 
+fn check_sides(device: &dyn Device) -> Result<Report, CheckError> {
+    if device.size() != PAIR_SIZE {
+        return check(device, &CheckOptions::default());
+    }
+    // The checker keeps the log's device, so that gets a copy of it.
+    let size = log_size(device);
+    let log = MemoryDevice::new(size);
+    let mut bytes = vec![0; size as usize];
+    device.read_at(PAIR_SIZE - LOG_SIZE, &mut bytes)?;
+    log.write_at(0, &bytes)?;
+    let log = LogPlace::On(LogDevice { device: Arc::new(log), path: Vec::new() });
+    check(&Part::new(device, 0, VOLUME_SIZE), &CheckOptions { log, ..CheckOptions::default() })
+}
+
 /// Checks a volume; nothing at all may be found.
 ///
 /// # Errors
 /// The report, if there are findings.
 pub fn must_be_clean(device: &dyn Device, when: &str) -> Result<Report, Wrong> {
-    let report = check(device, &CheckOptions::default())
-        .map_err(|error| Wrong::new("check", format!("{when}: {error}")))?;
+    let report = check_sides(device).map_err(|error| Wrong::new("check", format!("{when}: {error}")))?;
     match report.is_clean() {
         true => Ok(report),
         false => Err(Wrong::new("check", format!("{when} the check finds:\n    {report}"))),

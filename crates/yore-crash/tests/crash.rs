@@ -33,6 +33,23 @@ fn every_crash_under_journal_leaves_what_was_promised() {
     }
 }
 
+/// And so they do with the log on another disk, of which a crash leaves what it likes, whatever it left of
+/// the volume.
+#[test]
+fn every_crash_of_two_disks_leaves_what_was_promised() {
+    for (engine, durability, states) in [
+        (Engine::Journal, Durability::Async, 4_000),
+        (Engine::Journal, Durability::Group, 2_000),
+        (Engine::Journal, Durability::Sync, 2_000),
+        (Engine::Snapshot, Durability::Async, 4_000),
+    ] {
+        let crashes = Campaign::crashes(1, states);
+        let summary = Campaign { engine, durability, elsewhere: true, ..crashes }.run();
+        summary.must_be_good();
+        assert!(summary.states >= states, "only {} states were tried", summary.states);
+    }
+}
+
 /// The same holds while files are expunged from snapshots and the power may fail. No snapshot shows any file
 /// that a call had promised to expunge. If a call was under way, all snapshots show a file, or none does.
 /// Everything else in them is as it was.

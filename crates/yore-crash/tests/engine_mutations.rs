@@ -16,7 +16,7 @@ use yore_fs::mutation::Mutation;
 use yore_fs::{Durability, Engine};
 
 fn found(mutation: Mutation, states: u64) -> Option<(u64, String)> {
-    wrong::found(mutation, states, Engine::Snapshot, Durability::Async)
+    wrong::found(mutation, states, Engine::Snapshot, Durability::Async, false)
 }
 
 #[test]

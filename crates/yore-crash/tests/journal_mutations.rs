@@ -13,7 +13,7 @@ use yore_fs::{Durability, Engine};
 #[test]
 fn a_wrong_journal_is_found() {
     for durability in [Durability::Async, Durability::Sync, Durability::Group] {
-        let right = found(Mutation::None, STATES_RIGHT / 10, Engine::Journal, durability);
+        let right = found(Mutation::None, STATES_RIGHT / 10, Engine::Journal, durability, false);
         assert_eq!(right, None, "without a mutation, {}", durability.name());
     }
     let mutations = [
@@ -32,7 +32,7 @@ fn a_wrong_journal_is_found() {
     ];
     let mut missed = Vec::new();
     for (mutation, durability) in mutations {
-        match found(mutation, STATES, Engine::Journal, durability) {
+        match found(mutation, STATES, Engine::Journal, durability, false) {
             Some((states, what)) => println!("{mutation:?}: after {states} states: {what}"),
             None => {
                 println!("{mutation:?}: MISSED");

@@ -159,6 +159,15 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// may then be believed durable, even if a later flush succeeds.
     fn flush(&self) -> Result<(), DeviceError>;
 
+    /// As [`Device::flush`], for what was written to a range; a device may flush more.
+    ///
+    /// # Errors
+    /// As [`Device::flush`].
+    fn flush_range(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        check_range(self, Operation::Flush, offset, len)?;
+        self.flush()
+    }
+
     /// Overwrites what the device has in a range with zeros, and gives the space back where that is possible.
     /// Durable after a [`Device::flush`]. The device then no longer holds what was in the range. Older
     /// contents that the host or the medium may keep below it are beyond reach.
@@ -295,6 +304,9 @@ macro_rules! forward_device {
             }
             fn flush(&self) -> Result<(), DeviceError> {
                 (**self).flush()
+            }
+            fn flush_range(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+                (**self).flush_range(offset, len)
             }
             fn erase(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
                 (**self).erase(offset, len)

@@ -26,6 +26,7 @@
 //! | [`FileDevice`] | image files and block devices of the host |
 //! | [`MemoryDevice`] | tests and scratch volumes; sparse, with cheap snapshots |
 //! | [`SimulatedDevice`] | crashes and faults; records what is done and produces what a crash could leave |
+//! | [`Part`] | a part of another device, which several of them share |
 //! | [`wrapped::Wrapped`] | tests: a device in front of another, which counts, delays, changes or refuses requests |
 
 #![warn(missing_docs)]
@@ -38,6 +39,7 @@ mod file;
 mod host_error;
 mod memory;
 pub mod mounts;
+mod part;
 mod pool;
 mod runs;
 pub mod simulated;
@@ -51,5 +53,6 @@ pub use error::{DeviceError, Holder, Operation};
 pub use file::{CreateOptions, Direct, FileDevice, OpenOptions};
 pub use host_error::HostError;
 pub use memory::MemoryDevice;
+pub use part::Part;
 pub use runs::write_blocks;
 pub use simulated::SimulatedDevice;

@@ -23,7 +23,8 @@
 //! assert_eq!(device.hook.0.load(Ordering::Relaxed), 1);
 //! ```
 
-use crate::{Device, DeviceError};
+use crate::device::check_range;
+use crate::{Device, DeviceError, Operation, Part};
 use std::fmt;
 use std::io::IoSlice;
 
@@ -160,6 +161,12 @@ impl<D: Device, H: Hook> Device for Wrapped<D, H> {
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.hook.request(Request::Flush, &self.below)
+    }
+
+    /// For the hook this is a flush like others.
+    fn flush_range(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        check_range(self, Operation::Flush, offset, len)?;
+        self.hook.request(Request::Flush, &Part::new(&self.below, offset, len))
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {

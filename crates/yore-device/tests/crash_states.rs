@@ -64,7 +64,7 @@ fn oracle(trace: &Trace, k: usize, cell: usize) -> Option<BTreeSet<Vec<u8>>> {
                 durable[*offset as usize..][..data.len()].copy_from_slice(data)
             }
             TraceEntry::Discard { offset, len } => durable[*offset as usize..][..*len as usize].fill(0),
-            TraceEntry::Flush | TraceEntry::Mark(_) => {}
+            TraceEntry::Flush | TraceEntry::FlushRange { .. } | TraceEntry::Mark(_) => {}
         }
     }
     let pending = &entries[flushed..];

@@ -155,6 +155,9 @@ struct Options {
     /// When calls return: async, sync or group
     #[arg(long, value_name = "D", value_parser = durability)]
     durability: Option<Durability>,
+    /// The log is on another disk
+    #[arg(long)]
+    elsewhere: bool,
 }
 
 fn durability(name: &str) -> Result<Durability, String> {
@@ -171,6 +174,7 @@ impl Options {
             ops: self.ops.unwrap_or(campaign.ops),
             engine: self.engine.unwrap_or(campaign.engine),
             durability: self.durability.unwrap_or(campaign.durability),
+            elsewhere: self.elsewhere,
             ..campaign
         }
     }

@@ -16,13 +16,14 @@ pub const STATES_RIGHT: u64 = 15_000;
 /// written.
 const FREED_AND_TAKEN: u64 = 502;
 
-/// How many states were tried under an engine until something was found, and what it was; `None` if nothing
-/// was.
+/// How many states were tried under an engine, perhaps with the log on another disk, until something was
+/// found, and what it was; `None` if nothing was.
 pub fn found(
     mutation: Mutation,
     states: u64,
     engine: Engine,
     durability: Durability,
+    elsewhere: bool,
 ) -> Option<(u64, String)> {
     set(mutation);
     let mut tried = 0;
@@ -30,17 +31,18 @@ pub fn found(
         tried += 1;
         true
     };
-    let directed = try_case(&Case { engine, ..Case::across(FREED_AND_TAKEN) }, 0, &mut go_on);
+    let directed = try_case(&Case { engine, elsewhere, ..Case::across(FREED_AND_TAKEN) }, 0, &mut go_on);
     if let Err(failure) = directed {
         set(Mutation::None);
         return Some((tried, failure.to_string()));
     }
-    let summary = Campaign { shorten: false, engine, durability, ..Campaign::crashes(1, states) }.run();
+    let summary =
+        Campaign { shorten: false, engine, durability, elsewhere, ..Campaign::crashes(1, states) }.run();
     let text =
         |failure: &dyn std::fmt::Display| failure.to_string().lines().take(3).collect::<Vec<_>>().join(" ");
     let mut found = summary.failures.first().map(|failure| (summary.states, text(failure)));
     if found.is_none() && mutation != Mutation::None {
-        found = found_in_short_ones(engine, durability)
+        found = found_in_short_ones(engine, durability, elsewhere)
             .map(|(states, what)| (summary.states + states, text(&what)));
     }
     set(Mutation::None);
@@ -49,10 +51,11 @@ pub fn found(
 
 /// What is found in short sequences with snapshots, each with many crashes: what needs a crash between two
 /// flushes of one generation.
-fn found_in_short_ones(engine: Engine, durability: Durability) -> Option<(u64, String)> {
+fn found_in_short_ones(engine: Engine, durability: Durability, elsewhere: bool) -> Option<(u64, String)> {
     let mut tried = 0;
     for seed in 0..200 {
-        let case = Case { engine, durability, ..Case::new(seed, 24, Profile::Crash) }.with_events();
+        let case =
+            Case { engine, durability, elsewhere, ..Case::new(seed, 24, Profile::Crash) }.with_events();
         let mut go_on = |_| {
             tried += 1;
             true

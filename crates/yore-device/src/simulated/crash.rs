@@ -36,6 +36,15 @@ pub(super) enum Pending {
 }
 
 impl Pending {
+    /// Whether a flush of a range covers it. Who flushes parts of a device writes to one of them at a time.
+    pub(super) fn is_in(&self, range: &std::ops::Range<u64>) -> bool {
+        let (start, len) = match self {
+            Pending::Write { offset, data } => (*offset, data.len() as u64),
+            Pending::Discard { offset, len } => (*offset, *len),
+        };
+        range.start <= start && start + len <= range.end
+    }
+
     /// Carries it out on a medium. The range was checked when it was recorded.
     fn apply(&self, medium: &MemoryDevice) -> Result<(), DeviceError> {
         match self {

@@ -22,6 +22,9 @@
 //!    recorded before it (and is covered) or after it (and is pending); callers may rely on neither, and
 //!    different schedules show both.
 //!
+//! Several disks whose requests have one order of time are parts of one device ([`Part`](crate::Part)): a
+//! flush of a part makes durable what was written there, and leaves pending what was written elsewhere.
+//!
 //! While the device runs it is truthful unless told otherwise by a [`FaultPlan`]: errors, lost writes
 //! (reported as done, never stored), misdirected writes (stored in the wrong place), bits that flip while
 //! reading, and a device that is full. A write that a fault kept from being stored is not in the trace. A
@@ -219,6 +222,13 @@ impl Device for SimulatedDevice {
     fn flush(&self) -> Result<(), DeviceError> {
         self.admit(Operation::Flush, 0, self.size())?;
         self.trace.lock().push(TraceEntry::Flush);
+        Ok(())
+    }
+
+    fn flush_range(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        check_range(self, Operation::Flush, offset, len)?;
+        self.admit(Operation::Flush, offset, len)?;
+        self.trace.lock().push(TraceEntry::FlushRange { offset, len });
         Ok(())
     }
 

@@ -78,6 +78,16 @@ impl<'t> CrashPoints<'t> {
                     apply(&pending, &self.durable);
                 }
             }
+            TraceEntry::FlushRange { offset, len } => {
+                let range = *offset..offset + len;
+                let (durable, pending) =
+                    std::mem::take(&mut self.pending).into_iter().partition(|pending| pending.is_in(&range));
+                self.pending = pending;
+                let durable: Vec<Pending> = durable;
+                for pending in &durable {
+                    apply(pending, &self.durable);
+                }
+            }
             TraceEntry::Mark(_) => {}
         }
         self.taken += 1;
@@ -145,7 +155,8 @@ impl<'t> CrashStates<'t> {
     /// Whether the states after this many entries are wanted.
     fn wanted(&self, after_entry: usize) -> bool {
         let last = after_entry.checked_sub(1).map(|last| &self.points.trace.entries()[last]);
-        self.plan.at_marks || !matches!(last, Some(TraceEntry::Mark(_) | TraceEntry::Flush))
+        self.plan.at_marks
+            || !matches!(last, Some(TraceEntry::Mark(_) | TraceEntry::Flush | TraceEntry::FlushRange { .. }))
     }
 }
 

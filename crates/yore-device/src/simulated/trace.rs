@@ -16,6 +16,13 @@ pub enum TraceEntry {
     },
     /// A flush completed.
     Flush,
+    /// A flush of what was written to a range completed.
+    FlushRange {
+        /// Where, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        len: u64,
+    },
     /// A range was discarded.
     Discard {
         /// Where, in bytes.
