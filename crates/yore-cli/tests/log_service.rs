@@ -164,9 +164,7 @@ fn nothing_is_overwritten() {
     let (path, volume) = (text(&path), text(&scratch.volume));
     appended(&[path], b"kept");
     let something = scratch.file("something", "content");
-    for (what, there) in
-        [(path, "holds a log"), (volume, "a Yore volume"), (text(&something), "content")]
-    {
+    for (what, there) in [(path, "holds a log"), (volume, "a Yore volume"), (text(&something), "content")] {
         let before = fs::read(what).unwrap();
         let message = fails(FAILED, ["log-service", "create", what, "--size", "64M"]);
         assert!(message.contains(there) && message.contains("--force"), "{message}");

@@ -40,16 +40,19 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         let blocks = device.size() / yore_device::BLOCK_SIZE as u64;
         yore_meta::usual_log_blocks(args.engine.into(), blocks) * yore_device::BLOCK_SIZE as u64
     };
-    let journal_ground = match &args.journal {
-        Some(path) => {
-            let size = args.log_size.or_else(|| std::fs::metadata(path).is_err().then(usual));
-            Some((path, super::journal::ground(path, size, args.force)?))
+    let elsewhere = args.journal.as_deref().map(|path| {
+        let size = args.log_size.or_else(|| std::fs::metadata(path).is_err().then(usual));
+        let ground = super::journal::ground(path, size, args.force)?;
+        let on = LogDevice { device: ground.device()?, path: volume::absolute(path)? };
+        anyhow::Ok((ground, on))
+    });
+    let (journal_ground, journal) = match elsewhere.transpose() {
+        Ok(elsewhere) => elsewhere.unzip(),
+        Err(error) => {
+            drop(device);
+            ground.clear()?;
+            return Err(error);
         }
-        None => None,
-    };
-    let journal = match &journal_ground {
-        Some((path, ground)) => Some(LogDevice { device: ground.device()?, path: volume::absolute(path)? }),
-        None => None,
     };
     let place = journal.clone().map_or(LogPlace::Recorded, LogPlace::On);
     let defaults = MkfsOptions::default();
@@ -78,7 +81,7 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         Err(error) => {
             drop((device, options));
             ground.clear()?;
-            if let Some((_, ground)) = &journal_ground {
+            if let Some(ground) = &journal_ground {
                 ground.clear()?;
             }
             return Err(error).with_context(|| format!("cannot make a volume on {name}"));

@@ -3,7 +3,7 @@
 use super::options::process_caller;
 use super::path::{self, bytes_of, Links, Located};
 use crate::{
-    Attr, Caller, Error, MkfsOptions, MountOptions, Node, Result, SetAttr, Statfs, View, VolumeInfo,
+    Attr, Caller, Error, LogPlace, MkfsOptions, MountOptions, Node, Result, SetAttr, Statfs, View, VolumeInfo,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ impl Volume {
     /// ```
     pub fn create(device: Arc<dyn Device>, options: &MkfsOptions) -> Result<Volume> {
         View::mkfs(&device, options)?;
-        Volume::open(device, &MountOptions::default())
+        let journal = options.journal.clone().map_or(LogPlace::Recorded, LogPlace::On);
+        Volume::open(device, &MountOptions { journal, ..MountOptions::default() })
     }
 
     /// Opens the volume on `device`.
