@@ -24,14 +24,16 @@
 //! search a region again that an earlier search found empty, until something was reclaimed there.
 //!
 //! `space.rs` has what is in memory; `promise.rs` the promises; `groups.rs` the groups in memory and how
-//! their bitmaps are made ready for Ops; `runs.rs` the runs of one group; `zones.rs` the room for metadata;
-//! `blocks.rs` taking and freeing; `shared.rs` the blocks that several files have; `lay.rs` what laying files
-//! together needs; `discard.rs` what the device is told of freed blocks; `log.rs` moves the log.
+//! their bitmaps are made ready for Ops; `claims.rs` what is about to be freed; `runs.rs` the runs of one
+//! group; `zones.rs` the room for metadata; `blocks.rs` taking and freeing; `shared.rs` the blocks that
+//! several files have; `lay.rs` what laying files together needs; `discard.rs` what the device is told of
+//! freed blocks; `log.rs` moves the log.
 //!
 //! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group, or a group's claims → block. A
 //! thread holds a group's mutex for moments only, and never while it waits for the device.
 
 mod blocks;
+mod claims;
 mod counts;
 mod discard;
 mod groups;

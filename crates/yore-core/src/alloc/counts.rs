@@ -106,7 +106,7 @@ pub(super) struct TableUsers {
 /// Tables that a preparation keeps.
 #[derive(Default)]
 pub(super) struct PinnedTables {
-    pub(super) tables: Vec<(TableNo, Frame)>,
+    pub(super) tables: BTreeMap<TableNo, Frame>,
     pub(super) users: Option<Arc<TableUsers>>,
 }
 
@@ -122,8 +122,7 @@ impl PinnedTables {
     /// How many references a block has, given its place in its group.
     pub(super) fn references(&self, group: GroupNo, bit: u32) -> u32 {
         let (table, entry) = table_of(group, bit);
-        let frame = self.tables.iter().find(|(no, _)| *no == table).map(|(_, frame)| frame);
-        let count = frame.and_then(|frame| CountTableRef::new(&frame.read()).get(entry));
+        let count = self.tables.get(&table).and_then(|frame| CountTableRef::new(&frame.read()).get(entry));
         count.map_or(1, |count| u32::from(count.references))
     }
 }

@@ -14,12 +14,14 @@
 //! *claimed* until the [`PinnedGroups`] that prepared it goes, and a block has at most as many claims as it
 //! has references (`shared.rs`).
 
+use super::claims::Claims;
 use super::counts::{owned_twice, parts, PinnedTables};
 use super::runs::Availability;
 use super::space::{Alloc, Group, Run, REGION, SHARDS};
 use crate::Result;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::layout::Geometry;
@@ -37,17 +39,24 @@ const LOADED_PER_SHARD: usize = 256;
 /// (`Alloc::prepare_commit`, [`Alloc::prepare_free`]). It outlives the Op.
 #[derive(Default)]
 pub struct PinnedGroups {
-    groups: Vec<(GroupNo, Arc<Group>, Frame)>,
-    claims: Vec<(Arc<Group>, (u32, u32))>,
+    pub(super) groups: BTreeMap<GroupNo, PinnedGroup>,
     pub(super) tables: PinnedTables,
 }
 
-impl Drop for PinnedGroups {
+/// A group that is kept in memory.
+pub(super) struct PinnedGroup {
+    pub(super) group: Arc<Group>,
+    /// Its bitmap.
+    pub(super) frame: Frame,
+    /// What is claimed of it: places in the group and lengths.
+    claims: Vec<(u32, u32)>,
+}
+
+impl Drop for PinnedGroup {
     fn drop(&mut self) {
-        for (group, claim) in &self.claims {
-            let mut claims = group.claims.lock();
-            let at = claims.iter().position(|c| c == claim).expect("a claim lasts until it is dropped");
-            claims.swap_remove(at);
+        if !self.claims.is_empty() {
+            let mut claims = self.group.claims.lock();
+            self.claims.iter().for_each(|run| claims.end(*run));
         }
     }
 }
@@ -59,8 +68,8 @@ impl Alloc {
     /// `Corruption` if it is not free; reading the bitmap may fail.
     pub(crate) fn prepare_commit(&self, meta: &Meta, run: Run, pinned: &mut PinnedGroups) -> Result<()> {
         let (no, bit) = self.group_and_bit(run)?;
-        let (_, frame) = self.pin_group(meta, no, pinned)?;
-        Ok(check_bits(&self.geometry(), no, &frame, bit, run.len, false)?)
+        let pinned = self.pin_group(meta, no, &mut pinned.groups)?;
+        Ok(check_bits(&self.geometry(), no, &pinned.frame, bit, run.len, false)?)
     }
 
     /// Keeps in memory what freeing a run changes, and claims it.
@@ -70,25 +79,14 @@ impl Alloc {
     /// is about to free it; reading the bitmap may fail.
     pub fn prepare_free(&self, meta: &Meta, run: Run, pinned: &mut PinnedGroups) -> Result<()> {
         let (no, bit) = self.group_and_bit(run)?;
-        let (group, frame) = self.pin_group(meta, no, pinned)?;
-        self.pin_tables(meta, (no, bit, run.len), &mut pinned.tables)?;
-        let mut claims = group.claims.lock();
-        let others: Vec<_> =
-            claims.iter().copied().filter(|(b, n)| *b < bit + run.len && bit < b + n).collect();
-        if !others.is_empty() {
-            let is_over = |bit: &u32| {
-                let claimed = others.iter().filter(|(b, n)| (*b..b + n).contains(bit)).count() as u32;
-                claimed >= pinned.tables.references(no, *bit)
-            };
-            if let Some(bit) = (bit..bit + run.len).find(is_over) {
-                return Err(owned_twice(self.geometry().block_of(no, bit), bitmap(no)).into());
-            }
-        }
-        check_bits(&self.geometry(), no, &frame, bit, run.len, true)?;
-        claims.push((bit, run.len));
-        drop(claims);
-        pinned.claims.push((group, (bit, run.len)));
-        Ok(())
+        let PinnedGroups { groups, tables } = pinned;
+        let pinned = self.pin_group(meta, no, groups)?;
+        self.pin_tables(meta, (no, bit, run.len), tables)?;
+        let claimed = pinned.group.claims.lock().claim((bit, run.len), |bit| tables.references(no, bit));
+        claimed.map_err(|bit| owned_twice(self.geometry().block_of(no, bit), bitmap(no)))?;
+        pinned.claims.push((bit, run.len));
+        // In this order: whoever freed them before had claims until the bits had changed.
+        Ok(check_bits(&self.geometry(), no, &pinned.frame, bit, run.len, true)?)
     }
 
     /// Keeps the tables of a run in memory for an Op.
@@ -108,11 +106,10 @@ impl Alloc {
             pinned.users = Some(users.clone());
         }
         for (table, _, _) in parts(no, bit, len) {
-            if pinned.tables.iter().any(|(known, _)| *known == table) {
-                continue;
-            }
-            if let Some(frame) = self.read_table(meta, table)? {
-                pinned.tables.push((table, frame));
+            if let Entry::Vacant(place) = pinned.tables.entry(table) {
+                if let Some(frame) = self.read_table(meta, table)? {
+                    place.insert(frame);
+                }
             }
         }
         Ok(())
@@ -133,22 +130,24 @@ impl Alloc {
     /// Fails unless these blocks are in use according to the bitmap.
     pub(super) fn check_used(&self, meta: &Meta, run: Run, pinned: &mut PinnedGroups) -> Result<()> {
         let (no, bit) = self.group_and_bit(run)?;
-        let (_, frame) = self.pin_group(meta, no, pinned)?;
-        Ok(check_bits(&self.geometry(), no, &frame, bit, run.len, true)?)
+        let pinned = self.pin_group(meta, no, &mut pinned.groups)?;
+        Ok(check_bits(&self.geometry(), no, &pinned.frame, bit, run.len, true)?)
     }
 
-    pub(super) fn pin_group(
+    /// Keeps a group and its bitmap in memory for an Op.
+    pub(super) fn pin_group<'p>(
         &self,
         meta: &Meta,
         no: GroupNo,
-        pinned: &mut PinnedGroups,
-    ) -> Result<(Arc<Group>, Frame)> {
-        if let Some((_, group, frame)) = pinned.groups.iter().find(|(pinned, _, _)| *pinned == no) {
-            return Ok((group.clone(), frame.clone()));
+        pinned: &'p mut BTreeMap<GroupNo, PinnedGroup>,
+    ) -> Result<&'p mut PinnedGroup> {
+        match pinned.entry(no) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(place) => {
+                let (group, frame) = self.load(meta, no)?;
+                Ok(place.insert(PinnedGroup { group, frame, claims: Vec::new() }))
+            }
         }
-        let (group, frame) = self.load(meta, no)?;
-        pinned.groups.push((no, group.clone(), frame.clone()));
-        Ok((group, frame))
     }
 
     pub(super) fn known_available(&self, group: GroupNo) -> Option<u32> {
@@ -213,7 +212,7 @@ impl Alloc {
                 self.drops.fetch_add(1, Ordering::AcqRel);
                 shard.retain(|_, g| Arc::strong_count(g) > 1 || g.state.lock().is_busy());
             }
-            let group = Arc::new(Group { state: Mutex::new(state), claims: Mutex::default() });
+            let group = Arc::new(Group { state: Mutex::new(state), claims: Mutex::new(Claims::default()) });
             shard.insert(no.0, group.clone());
             return Ok((group, frame));
         }

@@ -41,9 +41,9 @@ impl Alloc {
         let mut pinned = PinnedGroups::default();
         let loaded = match is_used && added > 0 {
             true => {
-                let (group, frame) = self.pin_group(meta, last, &mut pinned)?;
-                check_bits(&new, last, &frame, end, added, true)?;
-                Some((group, frame))
+                let pinned = self.pin_group(meta, last, &mut pinned.groups)?;
+                check_bits(&new, last, &pinned.frame, end, added, true)?;
+                Some((pinned.group.clone(), pinned.frame.clone()))
             }
             false => None,
         };
@@ -250,10 +250,10 @@ impl ClosedEnd<'_> {
                 continue;
             }
             self.check_taken(group, to - from)?;
-            let (loaded, frame) = alloc.pin_group(meta, group, &mut pinned)?;
-            check_bits(&self.old, group, &frame, from, to - from, false)?;
+            let pinned = alloc.pin_group(meta, group, &mut pinned.groups)?;
+            check_bits(&self.old, group, &pinned.frame, from, to - from, false)?;
             if group == last {
-                tail = Some((loaded, frame, from, to - from));
+                tail = Some((pinned.group.clone(), pinned.frame.clone(), from, to - from));
             } else if !meta.close_if_empty(group)? {
                 return Err(Error::Refused(format!("group {} beyond the new end is in use", group.0)));
             }

@@ -155,9 +155,7 @@ impl Alloc {
         self.check_used(meta, run, pinned)?;
         self.pin_tables(meta, (no, bit, run.len), &mut pinned.tables)?;
         for (table, entry, n) in parts(no, bit, run.len) {
-            let Some((_, frame)) = pinned.tables.tables.iter().find(|(known, _)| *known == table) else {
-                return Ok(false);
-            };
+            let Some(frame) = pinned.tables.tables.get(&table) else { return Ok(false) };
             let page = frame.read();
             let mut counts = (entry..entry + n as usize).filter_map(|i| CountTableRef::new(&page).get(i));
             if counts.any(|count| count.references >= REFERENCES_MOST) {

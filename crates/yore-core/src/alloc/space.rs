@@ -1,5 +1,6 @@
 //! What memory knows of a volume's space.
 
+use super::claims::Claims;
 use super::counts::Shared;
 use super::runs::Availability;
 use super::segments::Segments;
@@ -27,8 +28,8 @@ pub(super) const GROUPS_TRIED: u32 = 8;
 /// A group in memory.
 pub(super) struct Group {
     pub(super) state: Mutex<Availability>,
-    /// Runs, by first bit and length, that callers are about to free.
-    pub(super) claims: Mutex<Vec<(u32, u32)>>,
+    /// On what callers are about to free.
+    pub(super) claims: Mutex<Claims>,
 }
 
 #[derive(Default)]
