@@ -206,6 +206,11 @@ impl<T> OrderedRwLock<T> {
         Guard::wait(self.rank, || self.lock.write())
     }
 
+    /// Takes the lock if nobody has it.
+    pub fn try_write(&self) -> Option<Writing<'_, T>> {
+        Guard::tried(self.rank, self.lock.try_write())
+    }
+
     /// The value, if nobody writes.
     pub fn try_read(&self) -> Option<Reading<'_, T>> {
         Guard::tried(self.rank, self.lock.try_read())

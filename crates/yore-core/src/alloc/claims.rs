@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 /// Claims on runs of a group, of which some may lie over each other.
 ///
-/// Kept as steps: from each place in the map on, up to the next one, each block has so many claims. Before the
-/// first there are none. Neighbours have different numbers, so runs that follow each other are one step. Entering
-/// and ending a claim take time logarithmic in the steps, and linear in those that lie within its run.
+/// Kept as steps: from each place in the map on, up to the next one, each block has so many claims. Before
+/// the first there are none. Neighbours have different numbers, so runs that follow each other are one step.
+/// Entering and ending a claim take time logarithmic in the steps, and linear in those that lie within its
+/// run.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     steps: BTreeMap<u32, u32>,

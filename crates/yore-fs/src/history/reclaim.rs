@@ -7,5 +7,6 @@ pub(crate) mod needed;
 pub(crate) mod references;
 pub mod retention;
 pub(crate) mod room;
+pub(crate) mod rows;
 pub(crate) mod shred;
 pub(crate) mod spans;

@@ -12,10 +12,9 @@
 //! Op has ended; from then on, what the version shared with the inode in use, and with no version before it,
 //! belongs to that inode alone.
 
-use crate::history::record::LeavingRow;
 use crate::store::Store;
 use crate::{symlink, xattr, Error, InodeNo, Result};
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_core::alloc::{LetGo, PinnedGroups, Run};
@@ -23,7 +22,7 @@ use yore_core::btree::Tree;
 use yore_core::extent::{self, Extent};
 use yore_core::retained;
 use yore_format::{BlockHeader, ContentKind, EventNo, Inode, MetaAddr, Version};
-use yore_meta::{Frame, LeftBlocks, Op};
+use yore_meta::{Change, Frame, LeftBlocks, Op};
 
 /// Gives up a version with everything that it alone holds, and returns the number of blocks freed.
 ///
@@ -70,85 +69,11 @@ pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version
     Ok(freed.blocks)
 }
 
-/// Data blocks that one Op lets go of, from which on it takes no further version.
-const BLOCKS_OF_ROWS: u64 = 4096;
-
-/// Gives up facts of rows of one shard, in ascending order, with everything that the versions among them
-/// alone hold; no inode in use has the number of one of these. One Op has as many as hold few blocks. Returns
-/// the number of blocks freed.
-///
-/// Of two versions of one chain that follow each other, what both hold goes with the later one.
-///
-/// # Errors
-/// Damage and device errors. Some of the rows may have been given up.
-pub(crate) fn give_up_rows(store: &Arc<Store>, mut leaving: &[LeavingRow]) -> Result<u64> {
-    let mut blocks = 0;
-    while !leaving.is_empty() {
-        let _work = store.past.annals_work();
-        let (now, freed) = give_up_some_rows(store, leaving)?;
-        blocks += freed;
-        leaving = &leaving[now..];
-    }
-    Ok(blocks)
-}
-
-/// The same with the first of them. Returns how many.
-fn give_up_some_rows(store: &Arc<Store>, leaving: &[LeavingRow]) -> Result<(usize, u64)> {
-    let meta = &store.meta;
-    let mut groups = PinnedGroups::default();
-    let mut versions: Vec<(usize, Alone<'_>)> = Vec::new();
-    let mut latest: HashMap<InodeNo, usize> = HashMap::new();
-    let (mut count, mut blocks) = (0, 0);
-    for (i, LeavingRow { row, version_goes, .. }) in leaving.iter().enumerate() {
-        if blocks >= BLOCKS_OF_ROWS {
-            break;
-        }
-        count += 1;
-        let Some((no, version)) = row.version.as_ref().filter(|_| *version_goes) else { continue };
-        let mut alone = Alone::new(store, *no, version)?;
-        let before = latest.insert(*no, versions.len()).map(|at| &versions[at].1);
-        if let Some(before) = before.filter(|before| before.version.end == alone.from) {
-            alone = alone.since(before.from);
-        }
-        let later = store.past.version_after(meta, *no, version.end)?;
-        let later = later.filter(|later| later.inode.incarnation == version.inode.incarnation);
-        let later = later.as_ref().map(|later| &later.inode);
-        alone.content(later)?;
-        alone.attributes(later)?;
-        alone.prepare(&mut groups)?;
-        let (data, nodes) = alone.blocks();
-        blocks += data + nodes;
-        versions.push((i, alone));
-    }
-    let near = versions.first().map_or(InodeNo::ROOT, |(_, alone)| alone.no);
-    let reserved = store.reserve_freely(store.near(near), 0)?;
-    let removal = store.past.prepare_removal_of_rows(meta, &leaving[..count])?;
-    let mut freed = Freed::default();
-    let mut op = meta.begin(reserved);
-    let removed = removal.apply(&mut op);
-    let mut states = Vec::with_capacity(versions.len());
-    for (i, alone) in versions {
-        states.push((alone.no, alone.version.inode.born));
-        let of_version = alone.free(&mut op, removed[i]);
-        freed.blocks += of_version.blocks;
-        freed.data += of_version.data;
-        freed.references += of_version.references;
-        freed.nodes += of_version.nodes;
-    }
-    freed.count(&mut op);
-    store.past.note_given_up();
-    drop(op);
-    for (no, born) in states {
-        store.versions.forget(no, born);
-    }
-    Ok((count, freed.blocks))
-}
-
 /// What giving up versions frees.
 #[derive(Clone, Copy, Default)]
-struct Freed {
+pub(super) struct Freed {
     /// How many blocks this frees.
-    blocks: u64,
+    pub(super) blocks: u64,
     /// By how many data blocks what only the past holds grows.
     data: i64,
     /// By how many the references grow that only the past has.
@@ -157,7 +82,14 @@ struct Freed {
 }
 
 impl Freed {
-    fn count(&self, op: &mut Op<'_>) {
+    pub(super) fn add(&mut self, other: Freed) {
+        self.blocks += other.blocks;
+        self.data += other.data;
+        self.references += other.references;
+        self.nodes += other.nodes;
+    }
+
+    pub(super) fn count(&self, op: &mut Op<'_>) {
         retained::give_up(op, self.data, self.references, self.nodes);
     }
 }
@@ -165,8 +97,8 @@ impl Freed {
 /// What one version holds and no other state of its chain.
 pub(crate) struct Alone<'s> {
     store: &'s Store,
-    no: InodeNo,
-    version: &'s Version,
+    pub(super) no: InodeNo,
+    pub(super) version: &'s Version,
     /// The preceding version holds what was born earlier.
     from: EventNo,
     nodes: Vec<Frame>,
@@ -192,10 +124,7 @@ impl<'s> Alone<'s> {
     /// Begins with nothing. Where several versions in a row count as one, this is the first of them; the
     /// others begin with [`Alone::since`].
     pub(crate) fn new(store: &'s Store, no: InodeNo, version: &'s Version) -> Result<Alone<'s>> {
-        let before = match version.inode.born.0.checked_sub(1) {
-            Some(most) => store.past.version(&store.meta, no, EventNo(most))?,
-            None => None,
-        };
+        let before = store.past.version_before(&store.meta, no, version)?;
         let before = before.filter(|before| before.inode.incarnation == version.inode.incarnation);
         let from = before.map_or(EventNo(0), |before| before.end);
         Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new(), shared: 0 })
@@ -334,7 +263,7 @@ impl<'s> Alone<'s> {
     }
 
     /// Brings into memory, and keeps there, what freeing the blocks changes.
-    fn prepare(&mut self, groups: &mut PinnedGroups) -> Result<()> {
+    pub(super) fn prepare(&mut self, groups: &mut PinnedGroups) -> Result<()> {
         let (meta, alloc) = (&self.store.meta, &self.store.alloc);
         self.runs.sort_unstable_by_key(|(run, _)| run.start);
         for (run, _) in &self.runs {
@@ -346,7 +275,7 @@ impl<'s> Alone<'s> {
 
     /// Called inside the Op whose change `removed` took the version away. Returns how many blocks this frees,
     /// and by how much history grows, which the caller counts.
-    fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> Freed {
+    pub(super) fn free(self, op: &mut Op<'_>, removed: Change) -> Freed {
         let nodes = self.nodes.len() as u64;
         let mut last = removed;
         for node in self.nodes {

@@ -3,10 +3,10 @@
 //! An event that is to be forgotten becomes *dying*: nobody sees it any more. But it still counts among the
 //! events that cover an inode ([`crate::history::record`]), because the medium may not know yet that it is
 //! dying. Once the medium does, nothing more is kept for it (P5), and what only dying events have seen is
-//! given up, with everything that it alone holds: rows of the annals together, several in one Op, and what is
-//! in the old trees, or of an inode in use, one version or name in each. When nothing of
-//! that is left, the event is *forgotten*: its row moves to a tree of its own and holds nothing. All this can
-//! stop at any point, even in a crash, and goes on where it stopped: what was given up is not found again.
+//! given up, with everything that it alone holds: rows of the annals together, several in one Op (`rows.rs`),
+//! and what is in the old trees, one version or name in each. When nothing of that is left, the event is
+//! *forgotten*: its row moves to a tree of its own and holds nothing. All this can stop at any point, even in
+//! a crash, and goes on where it stopped: what was given up is not found again.
 //!
 //! `needed.rs` tells what is needed, and `alone.rs`, with rule F1, what a version holds alone.
 //!
@@ -20,9 +20,10 @@
 //! directory, or of the volume, that next event has seen, too, unless something above was moved in between.
 //! Such leftovers are found when the later event is forgotten.
 
-use crate::history::reclaim::alone::{give_up_rows, give_up_version};
+use crate::history::reclaim::alone::give_up_version;
 use crate::history::reclaim::expunge;
 use crate::history::reclaim::needed::{has_one_name, Needed};
+use crate::history::reclaim::rows::give_up_rows;
 use crate::history::record::{Ask, Ended, EndedBatch, EndedRow, EndsWalk, Forgetting, LeavingRow, PastEntry};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
@@ -144,8 +145,7 @@ impl Work<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Gives up what nothing needs of rows of one shard, in ascending order. Rows of inodes that are in use
-    /// have an Op of their own: it must have their locks (F1). All others go together.
+    /// Gives up what nothing needs of rows of one shard, in ascending order.
     fn rows(&mut self, rows: Vec<EndedRow>) -> Result<()> {
         let mut leaving: Vec<LeavingRow> = Vec::new();
         for row in rows {
@@ -159,38 +159,13 @@ impl Work<'_> {
                 Some(name) => !self.needs_name(name)?,
                 None => false,
             };
-            let of_inode = row.version.as_ref().filter(|_| version_goes);
-            let in_use = match of_inode.map(|(no, _)| self.store.cell(*no)) {
-                Some(Ok(_)) => of_inode,
-                Some(Err(Error::Stale)) | None => None,
-                Some(Err(e)) => return Err(e),
-            };
-            if let Some((no, version)) = in_use {
-                // Those before it in its chain go first: what they share with it goes with it.
-                if leaving.iter().any(|other| other.row.version.as_ref().is_some_and(|(of, _)| of == no)) {
-                    self.give_up_rows(&mut leaving)?;
-                }
-                self.so_far.given_up += 1;
-                self.so_far.blocks += give_up_version(self.store, *no, version)?;
-            }
-            if in_use.is_none() && (version_goes || name_goes) {
+            if version_goes || name_goes {
                 leaving.push(LeavingRow { row, version_goes, name_goes });
-            } else if let Some(name) = row.name.as_ref().filter(|_| name_goes) {
-                // The row is another one by now.
-                let ended = Ended { end: name.death, inode: name.directory, cookie: name.cookie };
-                let _work = self.store.past.annals_work();
-                self.store.past.remove_name(self.store, &ended, name.birth)?;
-                self.so_far.given_up += 1;
             }
         }
-        self.give_up_rows(&mut leaving)
-    }
-
-    fn give_up_rows(&mut self, leaving: &mut Vec<LeavingRow>) -> Result<()> {
-        self.so_far.blocks += give_up_rows(self.store, leaving)?;
+        self.so_far.blocks += give_up_rows(self.store, &leaving)?;
         let facts = |leaving: &LeavingRow| u64::from(leaving.version_goes) + u64::from(leaving.name_goes);
         self.so_far.given_up += leaving.iter().map(facts).sum::<u64>();
-        leaving.clear();
         Ok(())
     }
 

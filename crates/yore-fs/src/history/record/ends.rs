@@ -62,7 +62,7 @@ pub(crate) enum EndedBatch {
 }
 
 impl Past {
-    /// As [`Past::next_ended`], at most `most` rows of the annals.
+    /// As [`Past::next_ended`], with whole rows of the annals, at most `most`.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -72,21 +72,45 @@ impl Past {
         walk: &mut EndsWalk,
         most: usize,
     ) -> Result<Option<EndedBatch>> {
-        while let (At::Annals(after), Some(annals)) = (walk.at, self.annals()) {
-            if walk.shard == HISTORY_SHARDS {
-                return Ok(None);
-            }
-            let (rows, next) = annals.ended_rows(meta, walk.shard, after, walk.last, most)?;
-            match next {
-                Some(last) => walk.at = At::Annals(last),
-                None => (walk.shard, walk.at) = (walk.shard + 1, EndsWalk::first(walk.after)),
-            }
-            if !rows.is_empty() {
-                return Ok(Some(EndedBatch::Rows(rows)));
+        while walk.shard < HISTORY_SHARDS {
+            match (walk.at, self.annals()) {
+                (At::First(after), annals) => {
+                    let found = self.ended_first(meta, walk, (after, annals.is_some()), most)?;
+                    if !found.is_empty() {
+                        return Ok(Some(EndedBatch::Ends(found)));
+                    }
+                }
+                (At::Annals(after), Some(annals)) => {
+                    let (rows, next) = annals.ended_rows(meta, walk.shard, after, walk.last, most)?;
+                    match next {
+                        Some(last) => walk.at = At::Annals(last),
+                        None => (walk.shard, walk.at) = (walk.shard + 1, EndsWalk::first(walk.after)),
+                    }
+                    if !rows.is_empty() {
+                        return Ok(Some(EndedBatch::Rows(rows)));
+                    }
+                }
+                (At::Annals(_), None) => return Ok(None),
             }
         }
-        // It may come to the annals, whose ends can be looked up one by one, too.
-        Ok(self.next_ended(meta, walk, most)?.map(EndedBatch::Ends))
+        Ok(None)
+    }
+
+    /// The next ends of a walk in the old trees of its shard, behind which are the annals, if there are any.
+    fn ended_first(
+        &self,
+        meta: &Meta,
+        walk: &mut EndsWalk,
+        (after, has_annals): (Ended, bool),
+        most: usize,
+    ) -> Result<Vec<Ended>> {
+        let found = self.first().ended(meta, walk.shard, &after, walk.last, most)?;
+        match found.last().filter(|_| found.len() == most) {
+            Some(last) => walk.at = At::First(*last),
+            None if has_annals => walk.at = EndsWalk::first_row(walk.after),
+            None => (walk.shard, walk.at) = (walk.shard + 1, EndsWalk::first(walk.after)),
+        }
+        Ok(found)
     }
 
     /// The next ends of a walk, at most `most` and one more, all of one shard. `None`: there are no more.
@@ -100,22 +124,15 @@ impl Past {
         most: usize,
     ) -> Result<Option<Vec<Ended>>> {
         while walk.shard < HISTORY_SHARDS {
-            let next_shard = (walk.shard + 1, EndsWalk::first(walk.after));
             let found = match (walk.at, self.annals()) {
                 (At::First(after), annals) => {
-                    let found = self.first().ended(meta, walk.shard, &after, walk.last, most)?;
-                    match (found.last().filter(|_| found.len() == most), annals) {
-                        (Some(last), _) => walk.at = At::First(*last),
-                        (None, Some(_)) => walk.at = EndsWalk::first_row(walk.after),
-                        (None, None) => (walk.shard, walk.at) = next_shard,
-                    }
-                    found
+                    self.ended_first(meta, walk, (after, annals.is_some()), most)?
                 }
                 (At::Annals(after), Some(annals)) => {
                     let (found, next) = annals.ended(meta, walk.shard, after, walk.last, most)?;
                     match next {
                         Some(last) => walk.at = At::Annals(last),
-                        None => (walk.shard, walk.at) = next_shard,
+                        None => (walk.shard, walk.at) = (walk.shard + 1, EndsWalk::first(walk.after)),
                     }
                     found
                 }

@@ -228,7 +228,7 @@ impl Past {
     pub(crate) fn prepare_removal_of_rows(
         &self,
         meta: &Meta,
-        leaving: &[LeavingRow],
+        leaving: &[&LeavingRow],
     ) -> Result<RowsRemoval<'_>> {
         let annals = self.annals().expect("rows were read from them");
         annals.removal_of_rows(meta, leaving[0].row.shard, leaving)

@@ -53,10 +53,13 @@ impl Past {
         name: &[u8],
         most: EventNo,
     ) -> Result<Option<PastEntry>> {
-        let first = self.first().last_meaning(store, directory, name, most)?;
-        let Some(annals) = self.annals() else { return Ok(first) };
         // What is in the annals ended later.
-        Ok(annals.last_meaning(store, directory, name, most)?.or(first))
+        if let Some(annals) = self.annals() {
+            if let Some(found) = annals.last_meaning(store, directory, name, most)? {
+                return Ok(Some(found));
+            }
+        }
+        self.first().last_meaning(store, directory, name, most)
     }
 
     /// The names after a cookie that a directory had as of an event and no longer has, as far as they are
@@ -102,9 +105,12 @@ impl Past {
         cookie: u64,
         most: EventNo,
     ) -> Result<Option<PastEntry>> {
-        let first = self.first().name_until(meta, directory, cookie, most)?;
-        let Some(annals) = self.annals() else { return Ok(first) };
-        Ok(annals.name_until(meta, directory, cookie, most)?.or(first))
+        if let Some(annals) = self.annals() {
+            if let Some(found) = annals.name_until(meta, directory, cookie, most)? {
+                return Ok(Some(found));
+            }
+        }
+        self.first().name_until(meta, directory, cookie, most)
     }
 
     /// What a cookie meant as of an event, if it means something else now.

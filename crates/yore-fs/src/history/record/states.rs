@@ -44,10 +44,43 @@ impl Past {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn version(&self, meta: &Meta, no: InodeNo, most: EventNo) -> Result<Option<Version>> {
+        // What is in the annals ended later than what is in the old trees, so they have the answer if they
+        // have one. Where it is more likely is looked first: a tree that need not be asked need not be read.
+        // What somebody looks for was recorded before, in one of them or in the other.
+        if let Some(annals) = self.annals_with(most) {
+            if let Some(found) = annals.version(meta, no, most)? {
+                return Ok(Some(found));
+            }
+            return self.first().version(meta, no, most);
+        }
         let first = self.first().version(meta, no, most)?;
-        let Some(annals) = self.annals() else { return Ok(first) };
-        // What is in the annals ended later.
-        Ok(annals.version(meta, no, most)?.or(first))
+        match self.annals().filter(|_| first.as_ref().is_none_or(|version| version.end <= most)) {
+            Some(annals) => Ok(annals.version(meta, no, most)?.or(first)),
+            None => Ok(first),
+        }
+    }
+
+    /// The version of an inode before this one. States do not overlap, so it is the last that had ended when
+    /// this one was born.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn version_before(
+        &self,
+        meta: &Meta,
+        no: InodeNo,
+        version: &Version,
+    ) -> Result<Option<Version>> {
+        let born = version.inode.born;
+        if let Some(annals) = self.annals_with(born) {
+            if let Some(found) = annals.version_ended_by(meta, no, born)? {
+                return Ok(Some(found));
+            }
+        }
+        match born.0.checked_sub(1) {
+            Some(most) => self.first().version(meta, no, EventNo(most)),
+            None => Ok(None),
+        }
     }
 
     /// The first version of an inode number that was born at `from` or later.
@@ -55,6 +88,10 @@ impl Past {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn version_after(&self, meta: &Meta, no: InodeNo, from: EventNo) -> Result<Option<Version>> {
+        // What was born then ends behind it. If the annals had begun by then, it is there.
+        if let Some(annals) = self.annals_with(from) {
+            return annals.version_after(meta, no, from);
+        }
         match (self.first().version_after(meta, no, from)?, self.annals()) {
             (None, Some(annals)) => annals.version_after(meta, no, from),
             (first, _) => Ok(first),
@@ -69,10 +106,13 @@ impl Past {
         if !self.is_any() {
             return Ok(EventNo(0));
         }
-        let first = self.first().version(meta, no, EventNo(u64::MAX))?.map(|version| version.end);
-        let end = match self.annals() {
-            Some(annals) => annals.last_end(meta, no)?.max(first),
-            None => first,
+        let last = match self.annals() {
+            Some(annals) => annals.last_end(meta, no)?,
+            None => None,
+        };
+        let end = match last {
+            Some(end) => Some(end),
+            None => self.first().version(meta, no, EventNo(u64::MAX))?.map(|version| version.end),
         };
         Ok(EventNo(end.map_or(0, |end| end.0 - 1)))
     }

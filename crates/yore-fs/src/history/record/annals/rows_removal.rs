@@ -53,7 +53,7 @@ impl<'p> Annals<'p> {
         self,
         meta: &Meta,
         shard: usize,
-        leaving: &[LeavingRow],
+        leaving: &[&LeavingRow],
     ) -> Result<RowsRemoval<'p>> {
         let past = self.past;
         let mut locked = past.shards[shard].write();

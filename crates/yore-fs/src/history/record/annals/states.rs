@@ -21,6 +21,11 @@ impl Annals<'_> {
         })
     }
 
+    /// The state of an inode that ended last, up to this number.
+    pub(crate) fn version_ended_by(self, meta: &Meta, no: InodeNo, most: EventNo) -> Result<Option<Version>> {
+        self.version_with(meta, no, |rows| self.state_ending_by(meta, rows, no, most))
+    }
+
     /// The first state of an inode number that was born at `from` or later.
     pub(crate) fn version_after(self, meta: &Meta, no: InodeNo, from: EventNo) -> Result<Option<Version>> {
         self.version_with(meta, no, |rows| {
