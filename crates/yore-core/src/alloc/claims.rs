@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 /// Claims on runs of a group, of which some may lie over each other.
 ///
-/// Kept as steps: from each place in the map on, up to the next one, each block has so many claims. Before
-/// the first there are none. Neighbours have different numbers, so runs that follow each other are one step.
-/// Entering and ending a claim take time logarithmic in the steps, and linear in those that lie within its
-/// run.
+/// Kept as parts that do not overlap: by first block, where each ends, and how many claims each of its blocks
+/// has. A run on which nobody has a claim, which is the rule, is one part. Entering and ending a claim take
+/// time logarithmic in the parts, and linear in those that it lies over.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    steps: BTreeMap<u32, u32>,
+    parts: BTreeMap<u32, (u32, u32)>,
 }
 
 impl Claims {
@@ -18,40 +17,56 @@ impl Claims {
     /// nothing changes, and the error is the first of these. `most` is asked about blocks with claims alone.
     pub(super) fn claim(&mut self, (bit, len): (u32, u32), most: impl Fn(u32) -> u32) -> Result<(), u32> {
         let end = bit + len;
-        let (mut at, mut claims) = (bit, self.at(bit));
-        let next = self.steps.range(bit + 1..end).map(|(at, n)| (*at, *n));
-        for (to, then) in next.chain([(end, 0)]) {
-            let over = (at..to).filter(|_| claims > 0).find(|bit| claims >= most(*bit));
-            over.map_or(Ok(()), Err)?;
-            (at, claims) = (to, then);
+        let last = self.parts.range(..end).next_back();
+        if last.is_none_or(|(_, (to, _))| *to <= bit) {
+            if len > 0 {
+                self.parts.insert(bit, (end, 1));
+            }
+            return Ok(());
         }
-        self.change((bit, len), |claims| claims + 1);
+        let before = self.parts.range(..bit).next_back();
+        for (from, (to, claims)) in before.into_iter().chain(self.parts.range(bit..end)) {
+            let over = (bit.max(*from)..end.min(*to)).find(|bit| *claims >= most(*bit));
+            over.map_or(Ok(()), Err)?;
+        }
+        self.split(bit);
+        self.split(end);
+        let (mut at, mut gaps) = (bit, Vec::new());
+        for (from, (to, claims)) in self.parts.range_mut(bit..end) {
+            gaps.extend((at < *from).then_some((at, (*from, 1))));
+            (at, *claims) = (*to, *claims + 1);
+        }
+        gaps.extend((at < end).then_some((at, (end, 1))));
+        self.parts.extend(gaps);
         Ok(())
     }
 
     /// Ends a claim that was made for exactly this run.
-    pub(super) fn end(&mut self, run: (u32, u32)) {
-        self.change(run, |claims| claims.checked_sub(1).expect("a claim lasts until it is ended"));
-    }
-
-    fn at(&self, bit: u32) -> u32 {
-        self.steps.range(..=bit).next_back().map_or(0, |(_, claims)| *claims)
-    }
-
-    fn change(&mut self, (bit, len): (u32, u32), to: impl Fn(u32) -> u32) {
-        if len == 0 {
+    pub(super) fn end(&mut self, (bit, len): (u32, u32)) {
+        let end = bit + len;
+        if self.parts.get(&bit) == Some(&(end, 1)) {
+            self.parts.remove(&bit);
             return;
         }
-        for place in [bit, bit + len] {
-            let claims = self.at(place);
-            self.steps.entry(place).or_insert(claims);
+        self.split(bit);
+        self.split(end);
+        let mut over = Vec::new();
+        for (from, (_, claims)) in self.parts.range_mut(bit..end) {
+            *claims -= 1;
+            over.extend((*claims == 0).then_some(*from));
         }
-        self.steps.range_mut(bit..bit + len).for_each(|(_, claims)| *claims = to(*claims));
-        for place in [bit, bit + len] {
-            let before = place.checked_sub(1).map_or(0, |before| self.at(before));
-            if self.at(place) == before {
-                self.steps.remove(&place);
-            }
+        for from in over {
+            self.parts.remove(&from);
+        }
+    }
+
+    /// Lets no part lie across this place.
+    fn split(&mut self, at: u32) {
+        let Some((_, (end, claims))) = self.parts.range_mut(..at).next_back() else { return };
+        if *end > at {
+            let behind = (*end, *claims);
+            *end = at;
+            self.parts.insert(at, behind);
         }
     }
 }
@@ -63,12 +78,12 @@ mod tests {
 
     /// Compared with a counter for each block.
     #[test]
-    fn steps_say_what_counters_would() {
+    fn parts_say_what_counters_would() {
         const BLOCKS: u32 = 300;
         for seed in 1..=20 {
             let mut random = Random(seed);
             let mut claims = Claims::default();
-            let (mut counters, mut known) = ([0; BLOCKS as usize], Vec::new());
+            let (mut counters, mut known) = ([0u32; BLOCKS as usize], Vec::new());
             let most = |bit: u32| 1 + bit % 4;
             for _ in 0..2000 {
                 let bit = random.below(BLOCKS.into()) as u32;
@@ -90,27 +105,29 @@ mod tests {
                         }
                     }
                 }
-                assert!((0..BLOCKS).all(|bit| claims.at(bit) == counters[bit as usize]));
-                let steps: Vec<_> = claims.steps.values().collect();
-                assert!(steps.windows(2).all(|two| two[0] != two[1]), "neighbours are one step");
+                let mut said = [0; BLOCKS as usize];
+                for (from, (to, claims)) in &claims.parts {
+                    said[of((*from, to - from))].iter_mut().for_each(|n: &mut u32| *n += claims);
+                }
+                assert_eq!(said, counters);
             }
             known.drain(..).for_each(|run| claims.end(run));
-            assert!(claims.steps.is_empty());
+            assert!(claims.parts.is_empty());
         }
     }
 
     /// A version of a file of scattered blocks claims thousands of runs of a group, in any order. Each claim
     /// used to look at all others.
     #[test]
-    fn runs_that_follow_each_other_are_one_step() {
+    fn many_runs_are_claimed_in_any_order() {
         let mut claims = Claims::default();
         let order = || (0..32_000).map(|i| (i * 7919) % 32_000);
         for bit in order() {
             claims.claim((bit, 1), |_| 1).unwrap();
         }
-        assert_eq!(claims.steps.len(), 2);
+        assert_eq!(claims.parts.len(), 32_000);
         assert_eq!(claims.claim((31_999, 2), |_| 1), Err(31_999));
         order().for_each(|bit| claims.end((bit, 1)));
-        assert!(claims.steps.is_empty());
+        assert!(claims.parts.is_empty());
     }
 }
