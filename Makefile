@@ -59,7 +59,7 @@ crash mutations: export CARGO_PROFILE_RELEASE_STRIP = none
 crash mutations: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
-CRASH_STATES ?= 200000
+CRASH_STATES ?= 130000
 crash:
 	$(CARGO) run --release --locked -p yore-crash -- run --states $(CRASH_STATES)
 	for durability in async group sync; do \
@@ -83,8 +83,8 @@ doc:
 system:
 	@if [ "$$(id -u)" = 0 ] && [ -c /dev/fuse ]; then \
 		PROFILE=debug tests/system/run.sh && \
-		PROFILE=debug ENGINE=journal OPERATIONS=40000 ROUNDS=6 tests/system/run.sh pjdfstest fsx kill && \
-		PROFILE=debug ENGINE=journal JOURNAL=elsewhere OPERATIONS=40000 ROUNDS=6 tests/system/run.sh fsx kill; \
+		PROFILE=debug ENGINE=journal OPERATIONS=20000 ROUNDS=4 tests/system/run.sh pjdfstest fsx kill && \
+		PROFILE=debug ENGINE=journal JOURNAL=elsewhere OPERATIONS=20000 ROUNDS=4 tests/system/run.sh fsx kill; \
 	elif [ "$(CI)" = true ]; then \
 		echo 'FAILED: the system tests need root and /dev/fuse, and CI=true forbids skipping them' >&2; exit 1; \
 	elif [ -w /dev/fuse ]; then \
