@@ -4,11 +4,35 @@
 
 #![cfg(feature = "mutations")]
 
+mod moves;
 mod wrong;
 
+use moves::crashes_while_it_moves;
+use std::sync::Arc;
 use wrong::{found, STATES, STATES_RIGHT};
-use yore_fs::mutation::Mutation;
-use yore_fs::{Durability, Engine};
+use yore_device::{Device, MemoryDevice};
+use yore_fs::mutation::{set, Mutation};
+use yore_fs::{Durability, Engine, LogDevice, LogPlace, MkfsOptions, MountOptions, View};
+
+/// Whether a volume takes an older copy of its log.
+fn takes_an_older_copy() -> bool {
+    let volume: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+    let log = MemoryDevice::new(1 << 20);
+    let on = |log: &MemoryDevice| LogDevice { device: Arc::new(log.snapshot()), path: Vec::new() };
+    let now = on(&log);
+    View::mkfs(&volume, &MkfsOptions { journal: Some(now.clone()), ..MkfsOptions::default() })
+        .expect("a new volume");
+    let older = MemoryDevice::new(1 << 20);
+    let mut bytes = vec![0; 1 << 20];
+    now.device.read_at(0, &mut bytes).expect("memory can be read");
+    older.write_at(0, &bytes).expect("memory can be written");
+    let open = |on| {
+        let options = MountOptions { journal: LogPlace::On(on), ..MountOptions::default() };
+        View::open(volume.clone(), &options).and_then(|view| view.close())
+    };
+    open(now).expect("the log is the right one");
+    open(on(&older)).is_ok()
+}
 
 #[test]
 fn a_wrong_log_elsewhere_is_found() {
@@ -33,5 +57,13 @@ fn a_wrong_log_elsewhere_is_found() {
             }
         }
     }
+    // A panic says that the test has found something; what it prints is about that.
+    let moves_well = || std::panic::catch_unwind(|| crashes_while_it_moves(Engine::Journal)).is_ok();
+    assert!(moves_well() && !takes_an_older_copy(), "without a mutation");
+    set(Mutation::OldLogGivenUpEarly);
+    assert!(!moves_well(), "a log that is given up too early is missed");
+    set(Mutation::OldSessionAccepted);
+    assert!(takes_an_older_copy(), "nothing else keeps an older copy of the log away");
+    set(Mutation::None);
     assert!(missed.is_empty(), "within {STATES} states nothing was found of {missed:?}");
 }
