@@ -10,7 +10,7 @@ need_root
 SECONDS_EACH=${SECONDS_EACH:-$(( ${BUDGET:-24} / 3 ))}
 USER_ID=${USER_ID:-1000}
 
-# What the daemon may complain of: nothing, but for rollbacks that a full volume stopped.
+# What the daemon may complain of: nothing, but on the full volume for what fullness stopped, and its end.
 complaints() { grep -E ' (WARN|ERROR) ' "$WORK/daemon.log" | grep -v -E "$1"; }
 no_complaints() { ! complaints "$1"; }
 nothing_unfinished() { ! "$YORE" info "$MNT" | grep 'did not end'; }
@@ -35,5 +35,5 @@ load() {
 
 load room 16G '' '^$'
 load policies 16G closes '^$'
-load full 64M '' 'did not end|could not be finished|the volume is full|forgot|no space' full
+load full 64M '' 'did not end|could not be finished|the volume is full|there is room again|forgot|no space' full
 finish
