@@ -59,7 +59,7 @@ crash mutations: export CARGO_PROFILE_RELEASE_STRIP = none
 crash mutations: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
-CRASH_STATES ?= 130000
+CRASH_STATES ?= 80000
 crash:
 	$(CARGO) run --release --locked -p yore-crash -- run --states $(CRASH_STATES)
 	for durability in async group sync; do \

@@ -24,8 +24,8 @@ const BLOCK: u64 = 4096;
 const PLAIN: WriteMode = WriteMode { append: false, kill_set_id: false };
 const HOUR: u64 = 3_600_000_000_000;
 
-/// A volume with room to spare: how much of what the tests overwrite is still pinned when they write again depends on
-/// how far the threads of the background have come.
+/// A volume with room to spare: how much of what the tests overwrite is still pinned when they write again
+/// depends on how far the threads of the background have come.
 fn device() -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(512 << 20));
     View::mkfs(&device, &MkfsOptions::default()).unwrap();
