@@ -139,7 +139,7 @@ pub(crate) fn now_seconds() -> u64 {
 /// Whether `device` holds a volume: a superblock of ours, whole or not, in either slot.
 ///
 /// # Errors
-/// [`MetaError::Device`].
+/// [`crate::MetaError::Device`].
 pub fn holds_volume(device: &dyn Device) -> Result<bool> {
     if device.size() < 2 * BLOCK_SIZE as u64 {
         return Ok(false);

@@ -109,8 +109,8 @@ fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent
 /// All decode, and follow the superblock's generation. `place` says where a log is that is not inside.
 ///
 /// # Errors
-/// [`MetaError::Refused`] for a log that is not where it should be, or another one; damage of the log or a
-/// record; errors of the device.
+/// [`crate::MetaError::Refused`] for a log that is not where it should be, or another one; damage of the log
+/// or a record; errors of the device.
 pub fn log_records(device: &dyn Device, superblock: &Superblock, place: &LogPlace) -> Result<Vec<Vec<u8>>> {
     let (mut records, mut is_over) = (Vec::new(), false);
     let Some(found) = place::find(device, superblock, place, true)? else { return Ok(records) };

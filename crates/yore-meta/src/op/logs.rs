@@ -17,7 +17,7 @@ impl OldLog {
     /// The volume has another, durably: nobody finds this one any more, if it has a device of its own.
     ///
     /// # Errors
-    /// [`MetaError::Device`]: the volume does not need that device, and it still looks as if it did.
+    /// [`crate::MetaError::Device`]: the volume does not need that device, and it still looks as if it did.
     pub fn give_up(self) -> Result<()> {
         self.0.map_or(Ok(()), |log| Ok(log.give_up()?))
     }
