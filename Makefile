@@ -58,10 +58,15 @@ crash mutations: export CARGO_PROFILE_RELEASE_LTO = false
 crash mutations: export CARGO_PROFILE_RELEASE_STRIP = none
 crash mutations: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 
+# One release build serves both: mutations are in it, and each is off until a test asks for it.
+MUTATIONS := --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
+	--test engine_mutations --test journal_mutations --test elsewhere_mutations --test mutations --test spans --test intent --test late_data
+
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
 CRASH_STATES ?= 80000
 crash:
-	$(CARGO) run --release --locked -p yore-crash -- run --states $(CRASH_STATES)
+	$(CARGO) test $(MUTATIONS) --no-run
+	target/release/yore-crash run --states $(CRASH_STATES)
 	for durability in async group sync; do \
 		target/release/yore-crash run --engine journal --durability $$durability \
 			--seed 1000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
@@ -73,8 +78,7 @@ crash:
 # Engines that are wrong on purpose: the crash tests must find each of them.
 mutations:
 	$(CARGO) clippy -p yore-crash -p yore-meta --features yore-crash/mutations --all-targets --locked -- -D warnings
-	$(CARGO) test --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
-		--test engine_mutations --test journal_mutations --test elsewhere_mutations --test mutations --test spans --test intent --test late_data
+	$(CARGO) test $(MUTATIONS)
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked
