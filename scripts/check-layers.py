@@ -34,7 +34,8 @@ EDGES = {
     "yore-fuse": {"yore-fs", "yore-control"},
     "yore-cli": ALL - {"yore-crash", "yore-faults"},
     "yore-bench": {"yore-fs", "yore-control", "yore-fuse", "yore-check", "yore-device"},
-    "yore-crash": {"yore-fs", "yore-check", "yore-device"},
+    # The edge judge puts sets of changes on a medium, by the format's own definitions.
+    "yore-crash": {"yore-fs", "yore-check", "yore-device", "yore-format"},
     # Damages media by the format's own definitions, and feeds them to whoever reads them.
     "yore-faults": {"yore-fs", "yore-check", "yore-device", "yore-format", "yore-log"},
 }
@@ -140,7 +141,7 @@ LAYERS = {
         api/room
         history/policy
         api/copy
-        api/opened api/past api/present
+        api/opened api/past api/present api/recorded
         api history/read/listing history/read/usage history/rollback/*
         history history/read history/reclaim
         api/inodes
@@ -153,7 +154,8 @@ LAYERS = {
         engine/strategy error mutation
         engine/journal engine/none engine/snapshot
         engine
-        base/late
+        base/late base/order
+        base/recorder
         base/medium base/ledger base/features base/freed base/left base/gate base/limits base/progress
         base cache
         zones/slots zones/header zones/zone
@@ -224,7 +226,9 @@ LAYERS = {
         lib
     """,
     "yore-crash": """
-        model/data mutant op volume
+        edges/units model/data mutant op volume
+        edges/sets
+        edges/state
         op/brief outcome trial
         model systematic
         model/expect tree
@@ -233,8 +237,8 @@ LAYERS = {
         marks subject
         generate past runner stalled
         case recorded threads
-        compare together
-        record
+        compare edges/calls edges/effect together
+        edges record
         crash
         campaign
         totals

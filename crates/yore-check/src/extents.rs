@@ -115,7 +115,7 @@ impl Checker<'_> {
             let below = Below { complete, ..below };
             return Ok(Entered::Branch(Frame { addr: Some(step.addr), steps, below }));
         }
-        let below = self.extent_leaf(state, step.addr, &block, below, end);
+        let below = self.extent_leaf(state, step, &block, below, end);
         if let Some(chain) = state.chain.as_deref_mut() {
             chain.set_below(step.addr, below);
         }
@@ -126,13 +126,13 @@ impl Checker<'_> {
     fn extent_leaf(
         &mut self,
         state: &mut State<'_>,
-        addr: MetaAddr,
+        step: &Step,
         block: &Block,
         mut below: Below,
         end: &mut FileEnd,
     ) -> Below {
-        let node = NodeRef::new(block);
-        for i in 0..node.count() {
+        let (node, addr) = (NodeRef::new(block), step.addr);
+        for i in 0..Tree::cells_that_count(step, node) {
             let key = crate::key::key(node, i).number();
             match ExtentValue::decode(node.value(i)) {
                 Ok(extent) => {

@@ -258,6 +258,26 @@ problems! {
 }
 
 impl Problem {
+    /// Whether a crash may leave it under an engine that orders changes, `sync` or `soft-updates`: it is a
+    /// hint, or is recounted (docs/EDGES.md, "What an ordered engine may leave"). [`Problem::TreeBounds`] may
+    /// be left above the bounds of a node: [`Finding::is_tolerated`] knows.
+    pub fn tolerated(self) -> bool {
+        self.is_leak()
+            || self.class() == Class::Total
+            || matches!(
+                self,
+                Problem::OrphanEntry
+                    | Problem::DirectorySize
+                    | Problem::InodeBlocks
+                    | Problem::Parent
+                    | Problem::DirectoryNamedTwice
+                    | Problem::TreeEmptyLeaf
+                    | Problem::XattrFlags
+                    | Problem::InodeFree
+                    | Problem::ZoneCounts
+            )
+    }
+
     /// Whether it loses only space (blocks, inodes, counts of names) and endangers no file's content: the
     /// engines `sync` and `soft-updates` may leave such problems after a crash.
     pub fn is_leak(self) -> bool {
@@ -320,6 +340,9 @@ impl From<String> for Value {
 pub struct Finding {
     /// The part of the volume.
     pub class: Class,
+    /// Readers pass over what is wrong: keys above the bounds of a node.
+    #[serde(skip)]
+    passed_over: bool,
     /// The rule.
     pub problem: Problem,
     /// The metadata block, where one is concerned. Serialised as `zone:index`.
@@ -342,6 +365,7 @@ impl Finding {
     pub(crate) fn new(problem: Problem, expected: impl Into<Value>, found: impl Into<Value>) -> Finding {
         Finding {
             class: problem.class(),
+            passed_over: false,
             problem,
             addr: None,
             block: None,
@@ -360,6 +384,17 @@ impl Finding {
         );
         (finding.addr, finding.block) = (c.addr, c.block);
         finding.of(c.owner.unwrap_or(InodeNo::NONE))
+    }
+
+    /// Readers pass over it.
+    pub(crate) fn passed_over(mut self) -> Finding {
+        self.passed_over = true;
+        self
+    }
+
+    /// Whether a crash may leave this under an engine that orders changes.
+    pub fn is_tolerated(&self) -> bool {
+        self.problem.tolerated() || self.passed_over
     }
 
     pub(crate) fn at(mut self, addr: MetaAddr) -> Finding {

@@ -84,14 +84,22 @@ impl Tree {
 
     /// Checks the least and the greatest key below a node.
     pub(crate) fn check_bounds(&self, checker: &mut Checker<'_>, step: &Step, first: Key, last: Key) {
-        if first < step.low || step.high.is_some_and(|high| last >= high) {
+        let is_above = step.high.is_some_and(|high| last >= high);
+        if first < step.low || is_above {
             let shown = |key: Key| key.shown(self.key_width);
             let high = step.high.map_or("the end".to_string(), shown);
             let expected = format!("keys from {} to below {high}", shown(step.low));
             let found = format!("keys from {} to {}", shown(first), shown(last));
             let finding = Finding::new(Problem::TreeBounds, expected, found);
+            let finding = if first < step.low { finding } else { finding.passed_over() };
             checker.add(finding.at(step.addr).of(self.owner));
         }
+    }
+
+    /// How many cells of a node count: those with keys below its upper bound, which are the first ones.
+    pub(crate) fn cells_that_count(step: &Step, node: NodeRef<'_>) -> usize {
+        let below = |i: &usize| step.high.is_none_or(|high| key(node, *i) < high);
+        (0..node.count()).rfind(below).map_or(0, |last| last + 1)
     }
 
     /// The steps to the children of a branch, last first, and whether all of them can be made. Child i holds
@@ -102,14 +110,15 @@ impl Tree {
         step: &Step,
         node: NodeRef<'_>,
     ) -> (Vec<Step>, bool) {
-        let (mut steps, mut complete) = (Vec::with_capacity(node.count()), true);
-        for i in (0..node.count()).rev() {
+        let count = Tree::cells_that_count(step, node);
+        let (mut steps, mut complete) = (Vec::with_capacity(count), true);
+        for i in (0..count).rev() {
             match node.child(i) {
                 Ok(addr) => steps.push(Step {
                     addr,
                     level: Some(node.level() - 1),
                     low: if i == 0 { step.low } else { key(node, i) },
-                    high: if i + 1 < node.count() { Some(key(node, i + 1)) } else { step.high },
+                    high: if i + 1 < count { Some(key(node, i + 1)) } else { step.high },
                     parent: Some(step.addr),
                     again: false,
                 }),

@@ -16,12 +16,13 @@ use yore_format::{Block, MetaAddr, NodeRef};
 pub(crate) struct Leaf {
     pub(crate) addr: MetaAddr,
     block: Box<Block>,
+    count: usize,
 }
 
 impl Leaf {
-    /// Number of cells.
+    /// Number of cells that count.
     pub(crate) fn count(&self) -> usize {
-        NodeRef::new(&self.block).count()
+        self.count
     }
 
     /// Key, as a number, and value of cell `i` of a tree with keys of eight bytes.
@@ -90,7 +91,8 @@ impl Walk {
                 self.complete &= complete;
                 continue;
             }
-            return Ok(Some(Leaf { addr: step.addr, block }));
+            let count = Tree::cells_that_count(&step, node);
+            return Ok(Some(Leaf { addr: step.addr, block, count }));
         }
         Ok(None)
     }

@@ -54,7 +54,7 @@ mod tree;
 
 pub use append::LastLeaf;
 pub use batch::BatchInsert;
-pub use delta::{TreeDelta, Unstored};
+pub use delta::{CellChange, TreeDelta, Unstored};
 pub use path::{Path, Pins};
 pub use position::InsertPosition;
 pub use tree::Tree;

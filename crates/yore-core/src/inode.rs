@@ -295,9 +295,8 @@ pub fn free_inode(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) -> 
     });
     state.gone = true;
     state.dirty = false;
-    let freed = op.free_inode(cell.no, cell.frame().clone());
-    op.before(cleared, freed);
-    freed
+    op.free_inode(cell.no, cell.frame().clone());
+    cleared
 }
 
 const SHARDS: usize = 64;

@@ -4,14 +4,14 @@
 //! A tree of the volume lists them from the Op that removes the last name to the Op that frees the inode, so
 //! a crash between the two loses nothing: the next mount finds and frees them. `reap.rs` frees them.
 
-use crate::btree::{Path, Pins, Tree};
+use crate::btree::{CellChange, Path, Pins, Tree};
 use crate::inode::InodeCell;
 use crate::locks::{Locked, OrderedMutex, Rank};
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use yore_format::{orphan_value, BlockKind, Corruption, Incarnation, InodeNo};
-use yore_meta::{Change, Meta, Op};
+use yore_meta::{Meta, Op};
 
 /// The orphans of an open volume.
 pub struct Orphans {
@@ -72,6 +72,11 @@ pub struct OrphansGuard<'a> {
     _guard: Locked<'a>,
 }
 
+/// How many blocks listing one more inode may need, as long as the list does not become a level higher.
+pub fn blocks_to_add(meta: &Meta) -> u32 {
+    tree(meta).blocks_for_inserts(1)
+}
+
 fn tree(meta: &Meta) -> Tree {
     let (root, level) = meta.orphan_root();
     Tree { root, level, ..Tree::empty(BlockKind::Orphans, InodeNo::ORPHANS, Incarnation(0)) }
@@ -116,22 +121,20 @@ impl OrphansGuard<'_> {
         path: Option<Box<Path>>,
         no: InodeNo,
         incarnation: Incarnation,
-    ) -> Change {
+    ) -> CellChange {
         let mut tree = tree(meta);
         let (key, value) = (no.0.to_be_bytes(), orphan_value(incarnation));
         let delta = tree.insert_at(op, path, &key, &value, meta.number());
         let root = op.set_orphan_root(tree.root, tree.level);
-        delta.stored(op, root);
-        delta.change
+        delta.stored(op, root)
     }
 
     /// Inside an Op: takes an inode off the list.
-    pub fn remove(&self, op: &mut Op<'_>, meta: &Meta, path: Box<Path>, no: InodeNo) -> Change {
+    pub fn remove(&self, op: &mut Op<'_>, meta: &Meta, path: Box<Path>, no: InodeNo) -> CellChange {
         let mut tree = tree(meta);
         let delta = tree.remove_at(op, Some(path), &no.0.to_be_bytes());
         let root = op.set_orphan_root(tree.root, tree.level);
-        delta.stored(op, root);
-        delta.change
+        delta.stored(op, root)
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! This crate holds the file system against two things: a model that is written to be obviously right, and
 //! the promises of what survives a crash. It has no way into the file system but [`yore_fs::View`], and none
-//! to the medium but the simulated device and the checker.
+//! to the medium but the simulated device and the checker. [`edges`] is apart from all that: it records the
+//! order of changes, and puts on a medium what an engine may leave that orders them.
 //!
 //! # How the parts fit
 //!
@@ -40,6 +41,7 @@ pub mod campaign;
 pub mod case;
 pub mod compare;
 pub mod crash;
+pub mod edges;
 pub mod generate;
 pub mod judge;
 mod marks;

@@ -12,3 +12,4 @@ pub(crate) mod volume;
 mod open;
 mod past;
 mod present;
+mod recorded;

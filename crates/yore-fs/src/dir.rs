@@ -347,10 +347,10 @@ fn insert_in(
     let mut moved: Option<TreeDelta> = None;
     for (cookie, _, range) in Inline::of(inode).map(checked) {
         let delta = tree.insert(op, &cookie.to_be_bytes(), &old[range][COOKIE_BYTES..], birth);
-        moved = Some(delta.after(op, moved));
+        moved = Some(delta.after(moved));
     }
     let delta = tree.insert(op, &key, &item[COOKIE_BYTES..], birth);
-    let delta = delta.after(op, moved);
+    let delta = delta.after(moved);
     store_tree(inode, &tree, delta)
 }
 

@@ -208,7 +208,7 @@ fn store_inherited_in(
         let slot = name.key(seed) + if taken { SLOT } else { 0 };
         for (i, cell) in cells(name, value).iter().enumerate() {
             let delta = tree.insert_run(op, &(slot + i as u64).to_be_bytes(), cell, birth);
-            all = Some(delta.after(op, all));
+            all = Some(delta.after(all));
         }
         inode.flags |= name.flag();
     }

@@ -292,12 +292,16 @@ pub(super) const VERSIONS: &[Plant] = &[
         let leaf = child_of(b, tree_of(b, VERSIONED), 0);
         b.was(VERSIONED, 1).set_tree_root(leaf, 1);
     }),
-    ("a shared leaf is out of the bounds of one of its branches", &[TreeBounds], |b| {
-        let branch = b.was(VERSIONED, 3).tree_root();
-        on_block(b, branch, |n| {
-            NodeMut::new(n).set_key(1, &15u64.to_be_bytes());
-        })
-    }),
+    (
+        "a shared leaf is out of the bounds of one of its branches",
+        &[TreeBounds, InodeBlocks, SpaceLeaked],
+        |b| {
+            let branch = b.was(VERSIONED, 3).tree_root();
+            on_block(b, branch, |n| {
+                NodeMut::new(n).set_key(1, &15u64.to_be_bytes());
+            })
+        },
+    ),
     ("an end is not among the changes", &[ChangeIndex], |b| {
         on_cells(b, changes_of(GONE), |cells| cells.retain(|c| c.0[7] != 4))
     }),

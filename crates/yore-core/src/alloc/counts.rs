@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::{table_of, BlockNo, Corruption, CountTableRef, GroupNo, TableNo, TABLE_ENTRIES};
-use yore_meta::{Change, Frame, Op};
+use yore_meta::{Change, Frame};
 
 /// Who lets go of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum LetGo {
 
 /// What letting go of blocks has done.
 #[must_use]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Gone {
     /// Blocks that nobody has any more.
     pub freed: u64,
@@ -29,23 +29,14 @@ pub struct Gone {
     pub retained: i64,
     /// By how many the references have grown that are not in use.
     pub references: i64,
-    /// The first and the last change, if there were any.
-    pub changes: Option<(Change, Change)>,
+    /// The change that comes before all that.
+    pub(super) behind: Change,
 }
 
 impl Gone {
-    /// Adds what was done after this.
-    pub fn then(&mut self, op: &mut Op<'_>, next: Gone) {
-        self.freed += next.freed;
-        self.retained += next.retained;
-        self.references += next.references;
-        self.changes = match (self.changes, next.changes) {
-            (Some((first, last)), Some((then, end))) => {
-                op.before(last, then);
-                Some((first, end))
-            }
-            (some, None) | (None, some) => some,
-        };
+    /// Nothing yet, and all that comes is behind this change.
+    pub(super) fn behind(behind: Change) -> Gone {
+        Gone { freed: 0, retained: 0, references: 0, behind }
     }
 }
 

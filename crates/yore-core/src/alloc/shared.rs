@@ -29,7 +29,7 @@ use yore_format::{
     BlockCount, BlockKind, BlockNo, CountTableMut, CountTableRef, GroupNo, TableNo, WriteFeatures,
     TABLE_ENTRIES,
 };
-use yore_meta::{Change, Frame, Meta, Op};
+use yore_meta::{Change, EdgeKind, Frame, Meta, Op};
 
 /// A block with so many references gets no further one: it is copied.
 const REFERENCES_MOST: u16 = 60_000;
@@ -194,10 +194,11 @@ impl Alloc {
 
     /// Inside an Op, after [`Alloc::prepare_free`] (for [`LetGo::ToPast`], `prepare_to_past`): some state
     /// lets go of blocks. What nobody has any more is freed, and available once the Op's generation is
-    /// complete. The bitmap of a group is changed once, whatever the order of the runs.
-    pub fn let_go(&self, op: &mut Op<'_>, mut runs: Vec<Run>, how: LetGo) -> Gone {
+    /// complete. The bitmap of a group is changed once, whatever the order of the runs. All that comes behind
+    /// the change `last`, by which the state has them no longer.
+    pub fn let_go(&self, op: &mut Op<'_>, mut runs: Vec<Run>, how: LetGo, last: Change) -> Gone {
         runs.sort_unstable_by_key(|run| run.start.0);
-        let (mut gone, mut sole) = (Gone::default(), Sole::default());
+        let (mut gone, mut sole) = (Gone::behind(last), Sole::default());
         for run in runs {
             self.let_go_run(op, run, how, &mut sole, &mut gone);
         }
@@ -262,9 +263,10 @@ impl Alloc {
         if runs.is_empty() {
             return;
         }
-        let freed = runs.iter().map(|(_, len)| u64::from(*len)).sum();
+        let freed: u64 = runs.iter().map(|(_, len)| u64::from(*len)).sum();
         let change = self.free(op, sole.group, &runs);
-        gone.then(op, Gone { freed, changes: Some((change, change)), ..Gone::default() });
+        op.edge(EdgeKind::Returned, gone.behind, change);
+        gone.freed += freed;
     }
 
     /// Blocks with several references: each has one fewer, or one fewer in use.
@@ -307,7 +309,8 @@ impl Alloc {
             let run = Run { start: self.geometry().block_of(no, bit), len };
             self.note_lowered(run, op.generation().0);
         }
-        gone.then(op, Gone { retained, changes: Some((change, change)), ..Gone::default() });
+        op.edge(EdgeKind::Returned, gone.behind, change);
+        gone.retained += retained;
     }
 
     /// How many references each of these blocks has, if it is in use.

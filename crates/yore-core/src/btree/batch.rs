@@ -12,14 +12,14 @@
 //! cells alone.
 
 use super::delta::{Links, TreeDelta};
-use super::nodes::{trim, with_node};
+use super::nodes::with_node;
 use super::path::{Key, NodePosition};
 use super::tree::Tree;
 use crate::Result;
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use yore_format::{Corruption, EventNo, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES};
-use yore_meta::{Change, Frame, Meta, Op};
+use yore_meta::{Change, EdgeKind, Frame, Meta, Op};
 
 /// How full a new node is at most.
 const FILL: usize = NODE_PAYLOAD_BYTES / 10 * 9;
@@ -69,7 +69,6 @@ struct Changed {
     lower: Option<Key>,
     /// The new nodes to its right that take over cells.
     right: Vec<usize>,
-    is_root: bool,
 }
 
 /// Inserts that are planned.
@@ -170,6 +169,9 @@ impl Tree {
     ) -> Option<TreeDelta> {
         let BatchInsert { tree, key_width, values, new, changed, root } = plan;
         assert!(tree.root == self.root, "the plan is of another tree");
+        if new.is_empty() && changed.is_empty() {
+            return None;
+        }
         let mut links = Links::default();
         let mut made: Vec<(MetaAddr, Change)> = Vec::with_capacity(new.len());
         for node in &new {
@@ -178,75 +180,103 @@ impl Tree {
                     to.insert(i, &cell.key, cell.value.resolve(&values, &made).bytes());
                 }
             });
-            for below in node.cells.iter().filter_map(|cell| cell.value.resolve(&values, &made).image()) {
-                op.before(below, image);
+            for below in node.cells.iter().filter_map(|cell| cell.value.resolve(&values, &made).addr()) {
+                op.linked(below, image);
             }
             made.push((addr, image));
         }
-        let mut last = made.last().map(|(_, image)| *image);
-        // The changes that made parents point to new nodes. Parents come first: then a node is trimmed.
-        let mut linked: Vec<Option<Change>> = vec![None; new.len()];
+        let of_new = new.into_iter().map(|node| node.cells).collect();
+        let rest = Rest { values, made, of_new, changed };
+        if let Some(root) = root {
+            let had_nodes = !self.is_empty();
+            self.root = rest.made[root].0;
+            links.add_root(self.root);
+            if had_nodes {
+                // The old root is one of its children, and loses cells: behind the pointer.
+                links.add_rest(Box::new(move |op, pointer| rest.carry_out(op, Some((root, pointer)))));
+            }
+        } else {
+            rest.carry_out(op, None);
+        }
+        self.level = tree.level;
+        Some(links.alone())
+    }
+}
+
+/// What is done with nodes that are there, once the new ones are made.
+struct Rest {
+    values: Vec<u8>,
+    made: Vec<(MetaAddr, Change)>,
+    /// The cells of the new nodes.
+    of_new: Vec<Vec<Planned>>,
+    changed: Vec<Changed>,
+}
+
+impl Rest {
+    /// Puts the new cells into nodes that are there, from above: a node is trimmed when the nodes to its
+    /// right count. `root`: which new node is the root, and the change that has made it count.
+    fn carry_out(self, op: &mut Op<'_>, root: Option<(usize, Change)>) {
+        let Rest { values, made, of_new, changed } = self;
+        // From which change on each new node counts.
+        let mut counts: Vec<Option<Change>> = vec![None; made.len()];
+        let count = |counts: &mut Vec<Option<Change>>, node: usize, by: Change| {
+            let mut left = vec![node];
+            while let Some(node) = left.pop() {
+                counts[node] = Some(by);
+                left.extend(of_new[node].iter().filter_map(|cell| cell.value.node()));
+            }
+        };
+        if let Some((root, pointer)) = root {
+            count(&mut counts, root, pointer);
+        }
         for node in changed.into_iter().rev() {
-            if let Some(lower) = node.lower {
-                op.change(&node.frame, |page| page.apply(|b| NodeMut::new(b).set_key(0, &lower)));
+            let by = node.right.iter().filter_map(|right| counts[*right]).max();
+            if let Some(by) = by {
+                op.moved(node.frame.addr(), by);
             }
-            if with_node(&node.frame, |n| n.count()) > node.stay {
-                let trimmed = trim(op, &node.frame, node.stay);
-                for parent in node.right.iter().filter_map(|right| linked[*right]) {
-                    op.before(parent, trimmed);
-                }
-                if node.is_root && !node.right.is_empty() {
-                    links.add_after(op, trimmed);
-                }
-                last = Some(trimmed);
-            }
-            if node.cells.is_empty() {
-                continue;
-            }
+            let had = with_node(&node.frame, |n| n.count());
             let ((), change) = op.change(&node.frame, |page| {
+                if let Some(lower) = &node.lower {
+                    page.apply(|b| NodeMut::new(b).set_key(0, lower));
+                }
+                for i in (node.stay..had).rev() {
+                    page.apply(|b| NodeMut::new(b).remove(i));
+                }
                 for (i, cell) in &node.cells {
                     let value = cell.value.resolve(&values, &made);
                     page.apply(|b| NodeMut::new(b).insert(*i, &cell.key, value.bytes()));
                 }
             });
-            for (_, cell) in &node.cells {
-                if let (Value::New(below), Some(image)) =
-                    (&cell.value, cell.value.resolve(&values, &made).image())
-                {
-                    op.before(image, change);
-                    linked[*below] = Some(change);
-                }
+            if let Some(by) = by {
+                op.edge(EdgeKind::Trimmed, by, change);
             }
-            last = Some(change);
+            for below in node.cells.iter().filter_map(|(_, cell)| cell.value.node()) {
+                op.linked(made[below].0, change);
+                count(&mut counts, below, change);
+            }
         }
-        if let Some(root) = root {
-            self.root = made[root].0;
-            links.add_image(op, made[root].1);
-        }
-        self.level = tree.level;
-        last.map(|change| links.around(change))
     }
 }
 
 /// The bytes of a cell in an Op.
 enum Resolved<'p> {
     Bytes(&'p [u8]),
-    /// The address of a new node, and the change that is its image.
-    New([u8; size_of::<u64>()], Change),
+    /// The address of a new node.
+    New([u8; size_of::<u64>()]),
 }
 
 impl Resolved<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
             Resolved::Bytes(bytes) => bytes,
-            Resolved::New(addr, _) => addr,
+            Resolved::New(addr) => addr,
         }
     }
 
-    fn image(&self) -> Option<Change> {
+    fn addr(&self) -> Option<MetaAddr> {
         match self {
             Resolved::Bytes(_) => None,
-            Resolved::New(_, image) => Some(*image),
+            Resolved::New(addr) => Some(MetaAddr(u64::from_le_bytes(*addr))),
         }
     }
 }
@@ -255,10 +285,15 @@ impl Value {
     fn resolve<'p>(&self, values: &'p [u8], made: &[(MetaAddr, Change)]) -> Resolved<'p> {
         match self {
             Value::Bytes(range) => Resolved::Bytes(&values[range.clone()]),
-            Value::New(node) => {
-                let (addr, image) = made[*node];
-                Resolved::New(addr.0.to_le_bytes(), image)
-            }
+            Value::New(node) => Resolved::New(made[*node].0 .0.to_le_bytes()),
+        }
+    }
+
+    /// The new node that it points to.
+    fn node(&self) -> Option<usize> {
+        match self {
+            Value::Bytes(_) => None,
+            Value::New(node) => Some(*node),
         }
     }
 }
@@ -348,15 +383,7 @@ impl BatchInsert {
         }
         if sound == node.count() && bytes <= node.free_bytes() {
             drop(page);
-            let is_root = frame.addr() == self.tree.root;
-            self.changed.push(Changed {
-                frame,
-                stay: sound,
-                cells: new,
-                lower: None,
-                right: Vec::new(),
-                is_root,
-            });
+            self.changed.push(Changed { frame, stay: sound, cells: new, lower: None, right: Vec::new() });
             return Ok(Vec::new());
         }
         let (mut merged, mut new) = (Vec::with_capacity(sound + count), new.into_iter().peekable());
@@ -389,11 +416,10 @@ impl BatchInsert {
             right = self.add_nodes(level, parts.collect());
         }
         let stay = cells.iter().filter(|cell| !cell.is_new).count();
-        let is_root = frame.addr() == self.tree.root;
         let cells = cells.into_iter().enumerate().filter(|(_, cell)| cell.is_new).collect();
         let of_right = right.iter().map(|(_, node)| *node).collect();
         debug_assert!(stay <= sound, "cells that the node does not have");
-        self.changed.push(Changed { frame, stay, cells, lower, right: of_right, is_root });
+        self.changed.push(Changed { frame, stay, cells, lower, right: of_right });
         right
     }
 

@@ -7,9 +7,10 @@ use super::tree::Tree;
 use crate::retained::{self, Leaves};
 use std::ops::Range;
 use yore_format::{Block, BlockHeader, EventNo, MetaAddr, NodeMut, NodeRef, BLOCK_SIZE, HEADER_BYTES};
-use yore_meta::{Change, Frame, NewBlock, Op};
+use yore_meta::{Change, EdgeKind, Frame, NewBlock, Op};
 
 const WHOLE_BODY: Range<usize> = HEADER_BYTES..BLOCK_SIZE;
+
 impl Tree {
     /// A new node, whose cells `fill` puts in.
     pub(super) fn new_node(
@@ -36,25 +37,37 @@ impl Tree {
     ) -> (Frame, Change) {
         let new =
             NewBlock { kind: self.kind, level, owner: self.owner, incarnation: self.incarnation, birth };
-        let (frame, allocated) = op.allocate(new);
+        let (frame, made) = op.allocate(new);
         let ((), image) = op.change(&frame, |page| {
             page.apply(|b| {
                 write(b);
                 WHOLE_BODY
             });
         });
-        op.before(allocated, image);
+        op.edge(EdgeKind::Made, made, image);
         (frame, image)
     }
 
-    /// Frees a node that the tree has no longer, unless the past holds it.
-    pub(super) fn free_node(&self, op: &mut Op<'_>, frame: &Frame, links: &mut Links) -> Option<Change> {
+    /// Frees a node that the tree has no longer because of the change `gone`, unless the past holds it.
+    pub(super) fn free_node(&self, op: &mut Op<'_>, frame: &Frame, gone: Change, links: &mut Links) {
         links.nodes -= 1;
+        op.moved(frame.addr(), gone);
         if self.is_recorded(frame) {
             retained::leave_node(op, &self.leaves(), birth_of(frame));
-            return None;
+            return;
         }
-        Some(op.free(frame.clone()))
+        let freed = op.free(frame.clone());
+        op.edge(EdgeKind::Freed, gone, freed);
+    }
+
+    /// As [`Tree::free_node`], for a node that the tree has no longer when its owner has stored another root.
+    pub(super) fn free_with_root(&self, op: &mut Op<'_>, frame: &Frame, links: &mut Links) {
+        links.nodes -= 1;
+        let is_recorded = self.is_recorded(frame);
+        if is_recorded {
+            retained::leave_node(op, &self.leaves(), birth_of(frame));
+        }
+        links.add_moved(frame.addr(), (!is_recorded).then(|| frame.clone()));
     }
 
     /// The state that leaves the nodes of this tree to the past.
@@ -83,18 +96,19 @@ impl Tree {
         let old: Block = *frame.read();
         let level = NodeRef::new(&old).level();
         let birth = EventNo(self.recorded_until.0 + 1);
-        let (copy, image) =
-            self.new_block(op, level, birth, |b| b[WHOLE_BODY].copy_from_slice(&old[WHOLE_BODY]));
+        let (copy, _) = self.new_block(op, level, birth, |b| b[WHOLE_BODY].copy_from_slice(&old[WHOLE_BODY]));
         match parent {
             Some((parent, index)) => {
                 let to = copy.addr().0.to_le_bytes();
                 let ((), linked) =
                     op.change(parent, |page| page.apply(|b| NodeMut::new(b).replace(index, &to)));
-                op.before(image, linked);
+                op.linked(copy.addr(), linked);
+                op.moved(frame.addr(), linked);
             }
             None => {
                 self.root = copy.addr();
-                links.add_image(op, image);
+                links.add_root(copy.addr());
+                links.add_moved(frame.addr(), None);
             }
         }
         copy

@@ -97,9 +97,9 @@ impl Tree {
     }
 
     /// How many blocks `n` inserts (or replaces by longer values) can need: each may split a node on every
-    /// level, and all of them together make the tree higher once.
+    /// level, and all of them together make the tree higher once; then both halves of each node are new.
     pub fn blocks_for_inserts(&self, n: u32) -> u32 {
-        n * (u32::from(self.level) + 1) + 1 + self.blocks_for_copies(n)
+        (n + 1) * (u32::from(self.level) + 1) + 1 + self.blocks_for_copies(n)
     }
 
     /// How many blocks `n` changes can need because nodes on the way belong to the past: for copies of these
@@ -114,13 +114,13 @@ impl Tree {
 
     /// How many blocks [`Tree::insert_run`] of `n` cells of at most `cell_bytes` can need: new leaves as full
     /// as cells of that size make them, one more at each end of the run, and one split of a branch on every
-    /// level.
+    /// level, of which both halves may be new.
     pub fn blocks_for_run(&self, n: usize, cell_bytes: usize) -> u32 {
         let per_leaf = NODE_PAYLOAD_BYTES / cell_bytes;
         let leaves = n.div_ceil(per_leaf) + 2;
         // Half a branch has room for fifty separators of the longest keys.
         debug_assert!(leaves <= 50, "a run that could split a branch twice");
-        leaves as u32 + u32::from(self.level) + 1 + self.blocks_for_copies(2)
+        leaves as u32 + 2 * (u32::from(self.level) + 1) + self.blocks_for_copies(2)
     }
 
     /// The way to `key`, for a change that [`Tree::insert_at`] or one of its sisters makes once an Op is
@@ -128,6 +128,7 @@ impl Tree {
     /// once, with the index at which `key` is or would be, and the number of cells that count. It may return
     /// another key of the same leaf; then the way leads to that key. `None`: the tree is empty, or `inspect`
     /// returned `None`.
+    #[inline]
     pub fn path_to<R>(
         &self,
         meta: &Meta,

@@ -55,6 +55,7 @@ impl Tree {
 
     /// The first result that `f` makes of the cells with keys in `first..=last`, in order. No heap memory.
     /// `f` must be short: it runs with a block's lock held.
+    #[inline]
     pub fn find<R>(
         &self,
         meta: &Meta,

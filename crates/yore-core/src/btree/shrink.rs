@@ -2,12 +2,12 @@
 //! the removal of a whole tree from its end.
 
 use super::delta::{Links, TreeDelta};
-use super::nodes::{first_child, with_node};
+use super::nodes::{first_child, trim, with_node};
 use super::path::{Key, NodePosition, Path, Step, KEY_BYTES_MAX};
 use super::tree::Tree;
 use crate::retained;
 use yore_format::{Block, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES};
-use yore_meta::{Change, Frame, Op};
+use yore_meta::{Change, EdgeKind, Frame, Op};
 
 /// A node that uses fewer bytes than this looks for a sibling to merge with.
 const MERGE_BELOW: usize = NODE_PAYLOAD_BYTES / 3;
@@ -28,10 +28,37 @@ impl Tree {
             let mut links = Links::default();
             let (path, level) = self.last_own(op);
             self.let_go_below(op, &path.at(level).frame, level, &mut links);
-            let change = self.remove_node(op, &path, level, &mut links);
-            all = Some(links.around(change).after(op, all));
+            self.remove_node(op, &path, level, &mut links);
+            all = Some(links.alone().after(all));
         }
         all
+    }
+
+    /// Frees the whole tree, behind the change by which its owner has it no longer; `None` if it was empty.
+    /// Else as [`Tree::free_last`].
+    pub fn free_all(&mut self, op: &mut Op<'_>) -> Option<TreeDelta> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut links = Links::default();
+        let root = self.cached(op, self.root);
+        self.free_below(op, &root, self.level, &mut links);
+        (self.root, self.level) = (MetaAddr::NONE, 0);
+        Some(links.alone())
+    }
+
+    fn free_below(&self, op: &mut Op<'_>, frame: &Frame, level: u8, links: &mut Links) {
+        self.let_go_below(op, frame, level, links);
+        if level > 0 && !self.is_recorded(frame) {
+            let children: Vec<MetaAddr> = with_node(frame, |node| {
+                (0..node.count()).map(|i| node.child(i).expect("verified when it was read")).collect()
+            });
+            for child in children {
+                let child = self.cached(op, child);
+                self.free_below(op, &child, level - 1, links);
+            }
+        }
+        self.free_with_root(op, frame, links);
     }
 
     /// Counts the nodes below a node of the past that the tree is about to lose. They all belong to the past,
@@ -88,31 +115,63 @@ impl Tree {
         }
     }
 
-    /// Removes the node of `level` on the path from its parent, and the nodes above that become empty.
-    fn remove_node(&mut self, op: &mut Op<'_>, path: &Path, mut level: u8, links: &mut Links) -> Change {
-        let mut first = None;
-        while level < self.level {
-            let Step { frame: parent, index, .. } = path.at(level + 1);
-            let (change, empty) = self.remove_child(op, parent, *index, level, links);
-            if let Some(freed) = self.free_node(op, &path.at(level).frame, links) {
-                op.before(change, freed);
+    /// Removes the node of `level` on the path, and the nodes above that have no other child: first the
+    /// topmost of them from its parent, and then all are free. If the tree has no other node, all are free
+    /// when its owner has stored that.
+    fn remove_node(&mut self, op: &mut Op<'_>, path: &Path, level: u8, links: &mut Links) {
+        let mut top = level;
+        while top < self.level && with_node(&path.at(top + 1).frame, |n| n.count()) == 1 {
+            top += 1;
+        }
+        if top == self.level {
+            (self.root, self.level) = (MetaAddr::NONE, 0);
+            (level..=top).for_each(|level| self.free_with_root(op, &path.at(level).frame, links));
+            return;
+        }
+        let Step { frame: parent, index, position } = path.at(top + 1);
+        self.trim_left(op, parent, position, *index);
+        let gone = self.remove_child(op, parent, *index, top, links);
+        (level..=top).for_each(|level| self.free_node(op, &path.at(level).frame, gone, links));
+        self.merge_upwards(op, path, top + 1, links);
+    }
+
+    /// The child of a branch before `index` is about to take over the keys of the child there. What an
+    /// interrupted split has left in it, and at the right end below it, must not count then (T1).
+    fn trim_left(&self, op: &mut Op<'_>, parent: &Frame, position: &NodePosition, index: usize) {
+        let Some(left) = index.checked_sub(1) else { return };
+        let at = with_node(parent, |node| position.child(node, left).ok());
+        let Some(mut at) = at else { return };
+        // What is not in memory has no change that waits. The leaf is, if the removal was prepared.
+        while let Some(frame) = op.cached(at.addr) {
+            let (count, sound) = with_node(&frame, |node| (node.count(), at.cells_that_count(node)));
+            if sound < count && !self.is_recorded(&frame) {
+                trim(op, &frame, sound);
             }
-            first.get_or_insert(change);
-            level += 1;
-            if !empty {
-                self.merge_upwards(op, path, level, links);
-                return first.unwrap_or(change);
+            let next = with_node(&frame, |node| match (at.level, sound.checked_sub(1)) {
+                (1.., Some(last)) => at.child(node, last).ok(),
+                _ => None,
+            });
+            match next {
+                Some(next) => at = next,
+                None => return,
             }
         }
-        (self.root, self.level) = (MetaAddr::NONE, 0);
-        let gone = match self.free_node(op, &path.at(level).frame, links) {
-            Some(freed) => {
-                links.add_after(op, freed);
-                freed
-            }
-            None => op.nothing(),
-        };
-        first.unwrap_or(gone)
+    }
+
+    /// A child of a branch takes over keys of the one behind it by the change `by`. All that waits in it, and
+    /// at the right end below it, comes first: some of that may be what keeps cells from counting twice.
+    fn left_takes_over(&self, op: &mut Op<'_>, parent: &Frame, index: usize, level: u8, by: Change) {
+        let Some(left) = index.checked_sub(1) else { return };
+        let mut at = with_node(parent, |node| node.child(left).ok());
+        for _ in 0..=level {
+            let Some(addr) = at else { return };
+            op.all_before(EdgeKind::Trimmed, addr, by);
+            let Some(frame) = op.cached(addr) else { return };
+            at = with_node(&frame, |node| {
+                let last = node.count().checked_sub(1).filter(|_| node.level() > 0)?;
+                node.child(last).ok()
+            });
+        }
     }
 
     /// The node of `from` on the path lost a cell and still has others: merges it if it is small, and so on
@@ -127,9 +186,9 @@ impl Tree {
         self.lower_root(op, path, links);
     }
 
-    /// Removes the cell of child `index` from a branch; the child is of `level`. If it is the first child,
-    /// the next one takes over its keys and its separator, and so do the first cells below (T2). Returns
-    /// whether the branch is empty now.
+    /// Removes the cell of child `index` from a branch, which has others; the child is of `level`. If it is
+    /// the first child, the next one takes over its keys and its separator, and so do the first cells below
+    /// (T2). Returns the change that did it.
     fn remove_child(
         &mut self,
         op: &mut Op<'_>,
@@ -137,28 +196,29 @@ impl Tree {
         index: usize,
         level: u8,
         links: &mut Links,
-    ) -> (Change, bool) {
-        let (lower, count) = with_node(parent, |node| (Key::new(node.key(0)), node.count()));
-        let ((), change) = op.change(parent, |page| {
+    ) -> Change {
+        let lower = with_node(parent, |node| Key::new(node.key(0)));
+        let ((), gone) = op.change(parent, |page| {
             page.apply(|b| NodeMut::new(b).remove(index));
-            if index == 0 && count > 1 {
+            if index == 0 {
                 page.apply(|b| NodeMut::new(b).set_key(0, &lower));
             }
         });
-        if index == 0 && count > 1 && level > 0 {
-            let mut earlier = change;
+        self.left_takes_over(op, parent, index, level, gone);
+        if index == 0 && level > 0 {
+            let mut earlier = gone;
             let mut above = parent.clone();
             for _ in 0..level {
                 let branch = self.cached(op, with_node(&above, first_child));
                 let branch = self.own(op, branch, Some((&above, 0)), links);
                 let ((), lowered) =
                     op.change(&branch, |page| page.apply(|b| NodeMut::new(b).set_key(0, &lower)));
-                op.before(earlier, lowered);
+                op.edge(EdgeKind::Lowered, earlier, lowered);
                 earlier = lowered;
                 above = branch;
             }
         }
-        (change, count == 1)
+        gone
     }
 
     /// Merges the node of `level` on the path with a sibling under the same parent, if a sibling is in memory
@@ -179,7 +239,7 @@ impl Tree {
                 continue;
             }
             let moved: Block = *right.read();
-            let ((), merged) = op.change(left, |page| {
+            op.change(left, |page| {
                 let from = NodeRef::new(&moved);
                 for i in 0..from.count() {
                     page.apply(|b| {
@@ -190,10 +250,8 @@ impl Tree {
                 }
             });
             let ((), unlinked) = op.change(parent, |page| page.apply(|b| NodeMut::new(b).remove(gone)));
-            op.before(merged, unlinked);
-            if let Some(freed) = self.free_node(op, right, links) {
-                op.before(unlinked, freed);
-            }
+            op.linked(left.addr(), unlinked);
+            self.free_node(op, right, unlinked, links);
             return true;
         }
         false
@@ -224,9 +282,7 @@ impl Tree {
         let mut frame = path.at(self.level).frame.clone();
         while self.level > 0 && with_node(&frame, |n| n.count()) == 1 {
             (self.root, self.level) = (with_node(&frame, first_child), self.level - 1);
-            if let Some(freed) = self.free_node(op, &frame, links) {
-                links.add_after(op, freed);
-            }
+            self.free_with_root(op, &frame, links);
             match op.cached(self.root) {
                 Some(next) if self.is_mine(&next, self.level) => frame = next,
                 _ => return,

@@ -17,19 +17,32 @@ const BIRTH: EventNo = EventNo(7);
 
 impl Ground {
     /// Prepares a range of keys, reserves for `inserts` and runs `f` in an Op.
-    fn change<R>(
+    /// Returns by how many nodes the tree has grown.
+    fn change<R: Into<Option<TreeDelta>>>(
         &mut self,
         tree: &mut Tree,
         (first, last): (u64, u64),
         inserts: u32,
         f: impl FnOnce(&mut Tree, &mut Op<'_>) -> R,
-    ) -> R {
+    ) -> i32 {
         let reserved = self.reserve(tree.blocks_for_inserts(inserts));
         let mut pins = Pins::new();
         tree.prepare(&self.meta, &key(first), &key(last), &mut pins).unwrap();
         let mut op = self.meta.begin(reserved);
-        f(tree, &mut op)
+        let delta = f(tree, &mut op);
+        stored(&mut op, &self.meta, delta)
     }
+}
+
+/// Stores the root of a tree, as it were: the list of orphans stays as it is. Returns by how many nodes the
+/// tree has grown.
+fn stored(op: &mut Op<'_>, meta: &Meta, delta: impl Into<Option<TreeDelta>>) -> i32 {
+    let Some(delta) = delta.into() else { return 0 };
+    let nodes = delta.nodes;
+    let (root, level) = meta.orphan_root();
+    let pointer = op.set_orphan_root(root, level);
+    delta.stored(op, pointer);
+    nodes
 }
 
 fn key(k: u64) -> [u8; 8] {
@@ -102,7 +115,7 @@ fn against_map(seed: u64, keys: u64, most: u64, batches: usize) {
             let span = if random.below(4) == 0 { random.below(12) } else { 0 };
             let changes = 1 + random.below(3) as u32;
             let meta = ground.meta.clone();
-            let delta = ground.change(&mut tree, (first, first + span), changes, |tree, op| {
+            nodes += ground.change(&mut tree, (first, first + span), changes, |tree, op| {
                 let mut all: Option<TreeDelta> = None;
                 for _ in 0..changes {
                     let k = first + random.below(span + 1);
@@ -123,11 +136,10 @@ fn against_map(seed: u64, keys: u64, most: u64, batches: usize) {
                     } else {
                         continue;
                     };
-                    all = Some(delta.after(op, all));
+                    all = Some(delta.after(all));
                 }
                 all
             });
-            nodes += delta.map_or(0, |d| d.nodes);
             let probe = random.below(keys);
             let got = tree.get(&meta, &key(probe), |v| v.map(<[u8]>::to_vec)).unwrap();
             assert_eq!(got.as_ref(), map.get(&probe));
@@ -138,7 +150,7 @@ fn against_map(seed: u64, keys: u64, most: u64, batches: usize) {
             while let Some(k) = map.range(random.below(keys)..).next().or(map.iter().next()).map(|(k, _)| *k)
             {
                 map.remove(&k);
-                nodes += ground.change(&mut tree, (k, k), 0, |tree, op| tree.remove(op, &key(k))).nodes;
+                nodes += ground.change(&mut tree, (k, k), 0, |tree, op| tree.remove(op, &key(k)));
                 if map.len() % 64 == 0 {
                     assert_eq!(verify(&ground.meta, &tree, &map).0, nodes);
                 }
@@ -186,7 +198,7 @@ fn a_hundred_thousand_keys_in_order_fill_nodes_and_come_off_from_the_end() {
     let (mut tree, mut map, mut nodes) = (tree(), BTreeMap::new(), 0);
     for k in 0..100_000u64 {
         let v = k.to_le_bytes();
-        nodes += ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &v, BIRTH)).nodes;
+        nodes += ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &v, BIRTH));
         map.insert(k, v.to_vec());
     }
     let (counted, used) = verify(&ground.meta, &tree, &map);
@@ -196,7 +208,7 @@ fn a_hundred_thousand_keys_in_order_fill_nodes_and_come_off_from_the_end() {
     while let Some((&last, _)) = map.iter().next_back() {
         let first = last.saturating_sub(499);
         nodes += ground.change(&mut tree, (first, last), 0, |t, op| {
-            (first..=last).map(|k| t.remove(op, &key(k)).nodes).sum::<i32>()
+            (first..=last).fold(None, |gone, k| Some(t.remove(op, &key(k)).after(gone)))
         });
         map.retain(|k, _| *k < first);
     }
@@ -212,8 +224,7 @@ fn neighbours_take_over_what_emptied_branches_held() {
         let (mut tree, mut map, mut nodes) = (tree(), BTreeMap::new(), 0);
         for k in 0..1000u64 {
             let k = 10 * k;
-            nodes +=
-                ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &[3; 1900], BIRTH)).nodes;
+            nodes += ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &[3; 1900], BIRTH));
             map.insert(k, vec![3; 1900]);
         }
         assert_eq!(tree.level, 2);
@@ -228,8 +239,8 @@ fn neighbours_take_over_what_emptied_branches_held() {
             // All keys go, and one cell comes back under another key.
             let back = first + 3;
             nodes += ground.change(&mut tree, (first, last), 1, |t, op| {
-                let gone: i32 = keys.iter().map(|k| t.remove(op, &key(*k)).nodes).sum();
-                gone + t.insert(op, &key(back), &[4; 1000], BIRTH).nodes
+                let gone = keys.iter().fold(None, |gone, k| Some(t.remove(op, &key(*k)).after(gone)));
+                t.insert(op, &key(back), &[4; 1000], BIRTH).after(gone)
             });
             keys.iter().for_each(|k| drop(map.remove(k)));
             map.insert(back, vec![4; 1000]);
@@ -263,11 +274,13 @@ fn a_run_takes_no_more_blocks_than_it_says() {
         let mut pins = Pins::new();
         tree.prepare(&ground.meta, &key(first), &key(first + 63), &mut pins).unwrap();
         let mut op = ground.meta.begin(reserved);
+        let mut all = None;
         for k in first..first + 64 {
             let v = vec![k as u8; if k == first { 1287 } else { 1025 }];
-            let _ = tree.insert_run(&mut op, &key(k), &v, BIRTH);
+            all = Some(tree.insert_run(&mut op, &key(k), &v, BIRTH).after(all));
             map.insert(k, v);
         }
+        stored(&mut op, &ground.meta, all);
         drop(op);
         let gained = verify(&ground.meta, &tree, &map).0 - nodes_before;
         assert!(gained as u32 <= bound, "{gained} of {bound}");
@@ -280,7 +293,7 @@ fn whole_trees_are_freed_in_steps() {
     let (mut tree, mut nodes) = (tree(), 0);
     for k in 0..1500u64 {
         let k = k.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        nodes += ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &[1; 200], BIRTH)).nodes;
+        nodes += ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &[1; 200], BIRTH));
     }
     assert!(tree.level >= 1 && nodes > 60);
     while !tree.is_empty() {
@@ -288,7 +301,8 @@ fn whole_trees_are_freed_in_steps() {
         tree.prepare_last(&ground.meta, 8, &mut pins).unwrap();
         let mut op = ground.meta.begin(Reserved::none());
         let before = nodes;
-        nodes += tree.free_last(&mut op, 8).unwrap().nodes;
+        let delta = tree.free_last(&mut op, 8).unwrap();
+        nodes += stored(&mut op, &ground.meta, delta);
         assert!(nodes < before);
     }
     assert_eq!(nodes, 0);
@@ -437,7 +451,8 @@ fn scattered_keys_are_removed_together() {
             tree.prepare_removals(&ground.meta, &keys, &mut pins).unwrap();
             let mut op = ground.meta.begin(reserved);
             for (k, key) in leaving.iter().zip(&keys) {
-                let _ = tree.remove(&mut op, key);
+                let delta = tree.remove(&mut op, key);
+                stored(&mut op, &ground.meta, delta);
                 map.remove(k);
             }
             drop(op);
@@ -474,8 +489,8 @@ fn planned_inserts_take_what_the_plan_says() {
             let reserved = ground.reserve(blocks);
             let mut op = meta.begin(reserved);
             let delta = tree.insert_planned(&mut op, plan, BIRTH);
+            let grown = stored(&mut op, &meta, delta);
             drop(op);
-            let grown = delta.map_or(0, |delta| delta.nodes);
             assert_eq!(grown, blocks as i32);
             nodes += grown;
             assert_eq!(verify(&meta, &tree, &map).0, nodes);
@@ -487,8 +502,7 @@ fn planned_inserts_take_what_the_plan_says() {
             }
             // Leaves with room in all states, and trees that got smaller.
             for k in map.keys().copied().filter(|_| random.below(5) == 0).collect::<Vec<_>>() {
-                let delta = ground.change(&mut tree, (k, k), 0, |tree, op| tree.remove(op, &key(k)));
-                nodes += delta.nodes;
+                nodes += ground.change(&mut tree, (k, k), 0, |tree, op| tree.remove(op, &key(k)));
                 map.remove(&k);
             }
         }

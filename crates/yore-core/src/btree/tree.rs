@@ -61,10 +61,11 @@ impl Tree {
         Ok(tree)
     }
 
-    /// How many blocks a new tree of `n` cells of `cell_bytes` has, when they are inserted in order.
+    /// How many blocks to reserve for a new tree of `n` cells of `cell_bytes` that are inserted in order:
+    /// with the second leaf, the first is made anew.
     pub fn blocks_of_new(n: usize, cell_bytes: usize) -> u32 {
         let leaves = n.div_ceil(NODE_PAYLOAD_BYTES / cell_bytes) as u32;
-        leaves + u32::from(leaves > 1)
+        leaves + 2 * u32::from(leaves > 1)
     }
 
     /// Whether it has no cells.

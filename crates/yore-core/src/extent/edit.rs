@@ -1,14 +1,14 @@
 //! A change of a file's extents: read into a list, changed there, and carried over in an Op.
 
 use super::mapping::{birth, check_run, end, in_inode, is_own, of_cell, owned, part, tree, Extent};
-use crate::alloc::{Alloc, Gone, LetGo, PinnedGroups, Run};
+use crate::alloc::{Alloc, LetGo, PinnedGroups, Run};
 use crate::btree::{Pins, Tree, TreeDelta};
 use crate::retained;
 use crate::Result;
 use yore_format::{
     Corruption, EventNo, ExtentValue, Inode, InodeNo, EXTENT_INLINE_BYTES, EXTENT_LEN_MAX, INLINE_BYTES,
 };
-use yore_meta::{Change, Meta, Op};
+use yore_meta::{Change, EdgeKind, Meta, Op};
 
 #[cfg(test)]
 mod tests;
@@ -46,26 +46,42 @@ pub struct Edit {
     gained: Vec<(Run, bool)>,
 }
 
-/// What an Op has changed, to be ordered against the inode's own change.
+/// What an Op has changed, and what it does once the inode is stored.
 #[must_use]
-pub struct Applied {
+pub struct Applied<'a> {
+    alloc: &'a Alloc,
+    leaves: retained::Leaves,
     delta: Option<TreeDelta>,
+    /// Changes of cells in the tree.
+    cells: Vec<Change>,
     allocated: Option<Change>,
-    freed: Option<Change>,
+    retained: i64,
+    freed: Vec<Run>,
+    left: Vec<(EventNo, Run)>,
 }
 
-impl Applied {
-    /// Orders the change that stored the inode against the others.
-    pub fn stored(&self, op: &mut Op<'_>, inode: Change) {
-        if let Some(delta) = &self.delta {
+impl Applied<'_> {
+    /// The cells change behind this change, too.
+    pub fn behind(&self, op: &mut Op<'_>, first: Change) {
+        self.cells.iter().for_each(|cell| op.edge(EdgeKind::Entered, first, *cell));
+    }
+
+    /// Call this with the change that stored the inode. Only then the blocks that it has no longer are free.
+    pub fn stored(self, op: &mut Op<'_>, inode: Change) {
+        if let Some(allocated) = self.allocated {
+            op.edge(EdgeKind::Taken, allocated, inode);
+        }
+        self.cells.iter().for_each(|cell| op.edge(EdgeKind::Entered, *cell, inode));
+        if let Some(delta) = self.delta {
             delta.stored(op, inode);
         }
-        if let Some(allocated) = self.allocated {
-            op.before(allocated, inode);
+        let mut retained = self.retained;
+        let left: Vec<Run> = self.left.iter().map(|(_, run)| *run).collect();
+        for (runs, how) in [(left, LetGo::ToPast), (self.freed, LetGo::InUse)] {
+            retained += self.alloc.let_go(op, runs, how, inode).retained;
         }
-        if let Some(freed) = self.freed {
-            op.before(inode, freed);
-        }
+        let runs = self.left.iter().map(|(birth, run)| (*birth, run.len));
+        retained::leave_data(op, &self.leaves, runs, retained);
     }
 }
 
@@ -338,13 +354,14 @@ impl Edit {
         Ok(())
     }
 
-    /// Inside an Op: changes bitmaps, the tree, and the content of `inode`, which the caller stores.
-    pub fn apply(self, op: &mut Op<'_>, alloc: &Alloc, inode: &mut Inode) -> Applied {
+    /// Inside an Op: changes bitmaps, the tree, and the content of `inode`, which the caller stores; then it
+    /// calls [`Applied::stored`].
+    pub fn apply<'a>(self, op: &mut Op<'_>, alloc: &'a Alloc, inode: &mut Inode) -> Applied<'a> {
         let mut allocated: Option<Change> = None;
         for run in &self.taken {
             let change = alloc.commit(op, *run);
             if let Some(earlier) = allocated {
-                op.before(earlier, change);
+                op.edge(EdgeKind::Taken, earlier, change);
             }
             allocated = Some(change);
             inode.blocks = inode.blocks.saturating_add(u64::from(run.len));
@@ -353,7 +370,7 @@ impl Edit {
         for (run, in_use) in &self.gained {
             let (growth, change) = alloc.gain(op, *run, *in_use);
             if let (Some(earlier), Some(change)) = (allocated, change) {
-                op.before(earlier, change);
+                op.edge(EdgeKind::Taken, earlier, change);
             }
             allocated = change.or(allocated);
             retained += growth;
@@ -364,38 +381,22 @@ impl Edit {
             // Nothing changes; the content may be the bytes of a small file.
             _ if self.before == self.after => None,
             true => {
-                let delta = self.empty_tree(op, &mut cells);
+                let delta = self.empty_tree(op);
                 ExtentValue::encode_inline(inode, &self.after);
                 self.count_nodes(inode, delta.as_ref());
                 delta
             }
-            false => self.change_tree(op, inode, &mut cells),
+            false => self.change_tree(op, inode, allocated, &mut cells),
         };
-        for cell in &cells {
-            if let Some(allocated) = allocated {
-                op.before(allocated, *cell);
-            }
-        }
-        let mut gone = Gone::default();
-        let left: Vec<Run> = self.left.iter().map(|(_, run)| *run).collect();
-        for (runs, how) in [(left, LetGo::ToPast), (self.freed, LetGo::InUse)] {
-            let next = alloc.let_go(op, runs, how);
-            if let (None, Some((first, _))) = (gone.changes, next.changes) {
-                cells.iter().for_each(|cell| op.before(*cell, first));
-            }
-            gone.then(op, next);
-        }
-        retained += gone.retained;
+        // A wrong count is for the checker to find. It must not keep anybody from freeing the blocks.
+        inode.blocks = inode.blocks.saturating_sub(self.lost);
         let leaves = retained::Leaves {
             inode: self.no,
             incarnation: inode.incarnation,
             recorded_until: self.recorded_until,
         };
-        let runs = self.left.iter().map(|(birth, run)| (*birth, run.len));
-        retained::leave_data(op, &leaves, runs, retained);
-        // A wrong count is for the checker to find. It must not keep anybody from freeing the blocks.
-        inode.blocks = inode.blocks.saturating_sub(self.lost);
-        Applied { delta, allocated, freed: gone.changes.map(|(first, _)| first) }
+        let (freed, left) = (self.freed, self.left);
+        Applied { alloc, leaves, delta, cells, allocated, retained, freed, left }
     }
 
     fn count_nodes(&self, inode: &mut Inode, delta: Option<&TreeDelta>) {
@@ -403,29 +404,33 @@ impl Edit {
         inode.blocks = inode.blocks.saturating_add_signed(nodes);
     }
 
-    /// Removes all cells, if there is a tree: the extents go back to the inode.
-    fn empty_tree(&self, op: &mut Op<'_>, cells: &mut Vec<Change>) -> Option<TreeDelta> {
-        if !self.in_tree {
-            return None;
-        }
-        let (mut tree, mut all) = (self.tree, None);
-        for (key, _) in &self.before {
-            let delta = tree.remove(op, &key.to_be_bytes());
-            cells.push(delta.change);
-            all = Some(then(op, all, delta));
-        }
-        assert!(tree.is_empty(), "the window had all cells of the tree");
-        all
+    /// Lets go of the tree, if there is one: the extents go back to the inode.
+    fn empty_tree(&self, op: &mut Op<'_>) -> Option<TreeDelta> {
+        let mut tree = self.tree;
+        tree.free_all(op)
     }
 
-    fn change_tree(&self, op: &mut Op<'_>, inode: &mut Inode, cells: &mut Vec<Change>) -> Option<TreeDelta> {
+    fn change_tree(
+        &self,
+        op: &mut Op<'_>,
+        inode: &mut Inode,
+        allocated: Option<Change>,
+        cells: &mut Vec<Change>,
+    ) -> Option<TreeDelta> {
         let (mut tree, mut all) = (self.tree, None);
+        let mut entered = |op: &mut Op<'_>, delta: TreeDelta, all: Option<TreeDelta>| {
+            let change = delta.change();
+            if let Some(allocated) = allocated {
+                op.edge(EdgeKind::Taken, allocated, change);
+            }
+            cells.push(change);
+            Some(delta.after(all))
+        };
         if self.in_tree {
             for (key, _) in &self.before {
                 if self.after.binary_search_by_key(key, |e| e.0).is_err() {
                     let delta = tree.remove(op, &key.to_be_bytes());
-                    cells.push(delta.change);
-                    all = Some(then(op, all, delta));
+                    all = entered(op, delta, all);
                 }
             }
         }
@@ -436,8 +441,7 @@ impl Edit {
                 Some(_) => tree.replace(op, &key_bytes, &bytes),
                 None => tree.insert(op, &key_bytes, &bytes, self.birth),
             };
-            cells.push(delta.change);
-            all = Some(then(op, all, delta));
+            all = entered(op, delta, all);
         }
         self.count_nodes(inode, all.as_ref());
         match tree.is_empty() {
@@ -445,12 +449,5 @@ impl Edit {
             false => inode.set_tree_root(tree.root, tree.level),
         }
         all
-    }
-}
-
-fn then(op: &mut Op<'_>, all: Option<TreeDelta>, delta: TreeDelta) -> TreeDelta {
-    match all {
-        Some(all) => all.then(op, delta),
-        None => delta,
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 /// # Errors
 /// Errors of `change`, and of forgetting. [`Error::NeverFits`] in place of [`Error::NoSpace`] if the change
 /// needs more than could be freed.
+#[inline]
 pub(crate) fn with_room<R>(
     store: &Arc<Store>,
     want: &Want<'_>,

@@ -8,6 +8,12 @@ use yore_core::testing::{Ground, Random};
 const NO: InodeNo = InodeNo(400);
 const SEED: [u8; 16] = [9; 16];
 
+/// Stores the inode, as it were: the list of orphans stays as it is.
+fn store(op: &mut Op<'_>, unstored: Unstored) {
+    let pointer = op.set_orphan_root(yore_format::MetaAddr::NONE, 0);
+    unstored.stored(op, pointer);
+}
+
 fn directory() -> Inode {
     let mut inode = Inode::free();
     (inode.mode, inode.links, inode.incarnation) = (0o040_755, 2, Incarnation(4));
@@ -42,7 +48,8 @@ fn add(ground: &mut Ground, dir: &mut Inode, name: &[u8], inode: u64) -> u64 {
     let cookie = spot.cookie();
     let reserved = ground.reserve(blocks);
     let mut op = ground.meta.begin(reserved);
-    let _ = insert_in(&mut op, dir, NO, spot, &entry(name, inode), EventNo(3));
+    let unstored = insert_in(&mut op, dir, NO, spot, &entry(name, inode), EventNo(3));
+    store(&mut op, unstored);
     cookie
 }
 
@@ -51,7 +58,8 @@ fn delete(ground: &mut Ground, dir: &mut Inode, name: &[u8]) {
     let spot = taken(ground, dir, name, &mut pins);
     let reserved = ground.reserve(0);
     let mut op = ground.meta.begin(reserved);
-    let _ = remove_in(&mut op, dir, NO, spot);
+    let unstored = remove_in(&mut op, dir, NO, spot);
+    store(&mut op, unstored);
 }
 
 fn delete_at(ground: &mut Ground, dir: &mut Inode, cookie: u64) {
@@ -59,7 +67,8 @@ fn delete_at(ground: &mut Ground, dir: &mut Inode, cookie: u64) {
     tree(dir, NO).prepare(&ground.meta, &key, &key, &mut pins).unwrap();
     let reserved = ground.reserve(0);
     let mut op = ground.meta.begin(reserved);
-    let _ = remove_in(&mut op, dir, NO, Spot { cookie, path: None });
+    let unstored = remove_in(&mut op, dir, NO, Spot { cookie, path: None });
+    store(&mut op, unstored);
 }
 
 fn all(ground: &Ground, dir: &Inode, after: u64) -> Vec<(u64, Vec<u8>, u64)> {
@@ -99,7 +108,8 @@ fn behaves_as_a_map_of_names() {
                     let spot = taken(&ground, &dir, &name, &mut pins);
                     let reserved = ground.reserve(0);
                     let mut op = ground.meta.begin(reserved);
-                    let _ = repoint_in(&mut op, &mut dir, NO, spot, &entry(&name, 99));
+                    let unstored = repoint_in(&mut op, &mut dir, NO, spot, &entry(&name, 99));
+                    store(&mut op, unstored);
                     map.insert(name.clone(), (cookie, 99));
                 }
                 _ => {}
@@ -140,11 +150,15 @@ fn renames_within_one_directory_in_one_op() {
             let mut op = ground.meta.begin(reserved);
             let entry = entry(&name, 50);
             if insert_first {
-                let _ = insert_in(&mut op, &mut dir, NO, new, &entry, EventNo(3));
-                let _ = remove_in(&mut op, &mut dir, NO, gone);
+                let unstored = insert_in(&mut op, &mut dir, NO, new, &entry, EventNo(3));
+                store(&mut op, unstored);
+                let unstored = remove_in(&mut op, &mut dir, NO, gone);
+                store(&mut op, unstored);
             } else {
-                let _ = remove_in(&mut op, &mut dir, NO, gone);
-                let _ = insert_in(&mut op, &mut dir, NO, new, &entry, EventNo(3));
+                let unstored = remove_in(&mut op, &mut dir, NO, gone);
+                store(&mut op, unstored);
+                let unstored = insert_in(&mut op, &mut dir, NO, new, &entry, EventNo(3));
+                store(&mut op, unstored);
             }
             drop(op);
             assert_eq!(all(&ground, &dir, 0).len(), entries);
@@ -165,14 +179,15 @@ fn names_of_one_hash_share_its_run() {
             ContentKind::Tree => {
                 let key = cookie.to_be_bytes();
                 tree(dir, NO).prepare(&ground.meta, &key, &key, &mut pins).unwrap();
-                4
+                8
             }
             _ => 1,
         };
         let reserved = ground.reserve(blocks);
         let mut op = ground.meta.begin(reserved);
         let spot = Spot { cookie, path: None };
-        let _ = insert_in(&mut op, dir, NO, spot, &entry(name, 60), EventNo(3));
+        let unstored = insert_in(&mut op, dir, NO, spot, &entry(name, 60), EventNo(3));
+        store(&mut op, unstored);
     };
     for n in 0..255 {
         plant(&mut ground, &mut dir, first + n, format!("other {n}").as_bytes());

@@ -11,7 +11,7 @@ use yore_core::btree::Pins;
 use yore_core::extent::{self, Edit};
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::Core;
-use yore_meta::Reserved;
+use yore_meta::{EdgeKind, Reserved};
 
 /// Beyond every block of a file.
 pub(super) const BLOCKS_END: u64 = u64::MAX;
@@ -95,7 +95,7 @@ pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u
         // Whoever removed the last name meanwhile relies on the list.
         if state.inode.links > 0 {
             let unlisted = orphans.remove(&mut op, &store.meta, position, cell.no);
-            op.before(stored, unlisted);
+            op.edge(EdgeKind::Unlisted, stored, unlisted.counts);
         }
         state.data.listed = false;
     }

@@ -23,7 +23,7 @@ use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::Core;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::ContentKind;
-use yore_meta::Op;
+use yore_meta::{EdgeKind, Op};
 
 /// Something that a file loses in the Op that truncates it. The layer above knows what it is.
 pub(crate) trait GoesWithTruncation {
@@ -210,15 +210,21 @@ fn shrink(
     noted::truncate(&mut op, cell, state, size);
     let listed = listing.map(|orphans| {
         state.data.listed = true;
-        orphans.add(&mut op, &store.meta, position, cell.no, cell.incarnation)
+        orphans.add(&mut op, &store.meta, position, cell.no, cell.incarnation).counts
     });
+    // Extents in a tree go behind the size: else there would be zeros where data was.
+    let is_tree = state.inode.content_kind == ContentKind::Tree;
+    let sized = (is_tree && op.wants_order()).then(|| store_inode(&mut op, cell, state));
     let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+    if let Some(sized) = sized {
+        applied.behind(&mut op, sized);
+    }
     let gone = goes.apply(&mut op, state);
     let stored = store_inode(&mut op, cell, state);
     applied.stored(&mut op, stored);
     gone.stored(&mut op, stored);
     if let Some(listed) = listed {
-        op.before(listed, stored);
+        op.edge(EdgeKind::Listed, listed, sized.unwrap_or(stored));
     }
     drop(op);
     state.dirty = false;

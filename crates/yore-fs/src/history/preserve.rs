@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::EventNo;
+use yore_meta::EdgeKind;
 
 /// Keeps the inode as it is, if an event has seen that state. The caller holds no lock of the inode.
 ///
@@ -76,7 +77,7 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
         if let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) {
             let recorded = recording.inode(&mut op, cell.no, &mut state).expect("prepared above");
             let born = store_inode(&mut op, cell, &state);
-            op.before(recorded, born);
+            op.edge(EdgeKind::Recorded, recorded, born);
             drop(op);
             if let Some(waits) = waits {
                 versioning::note_changed(store, waits);

@@ -15,11 +15,11 @@ use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::{
     ContentKind, DirEntry, EventNo, Incarnation, Inode, InodeFlags, MetaAddr, INLINE_BYTES, SYMLINK_MAX,
 };
-use yore_meta::{Op, ReservedInode};
+use yore_meta::{EdgeKind, Op, ReservedInode};
 
-/// How many blocks making a file may need before it has to ask for more: a new leaf at every level of the
+/// How many blocks making a file may need before it has to ask for more: two new nodes at every level of the
 /// directory's tree and a new root.
-const USUAL_BLOCKS: u32 = 6;
+const USUAL_BLOCKS: u32 = 8;
 
 const SET_GROUP_ID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
@@ -137,19 +137,18 @@ fn enter(
     if let Some(target) = target {
         target.stored(&mut op, stored);
     }
-    let taken = op.take_inode(slot);
-    op.before(taken, stored);
-    let is_dir = entry.kind == FileKind::Directory;
+    op.take_inode(slot);
+    dir.inode.links += u32::from(entry.kind == FileKind::Directory);
+    let counted =
+        (entry.kind == FileKind::Directory && op.wants_order()).then(|| store_inode(&mut op, parent, dir));
     let unstored = dir::insert(&mut op, store, dir, parent.no, spot, entry);
-    if is_dir {
-        dir.inode.links += 1;
-    }
     dir.change_content(state.inode.btime);
-    let counted = store_inode(&mut op, parent, dir);
-    let entered = unstored.stored(&mut op, counted);
-    op.before(stored, entered);
-    if is_dir {
-        op.before(counted, entered);
+    let parent_stored = store_inode(&mut op, parent, dir);
+    let entered = unstored.stored(&mut op, parent_stored);
+    op.edge(EdgeKind::Named, stored, entered.change);
+    op.named(cell.no, entered.counts);
+    if let Some(counted) = counted {
+        op.edge(EdgeKind::Counted, counted, entered.change);
     }
     drop(op);
     state.attr(cell.no)
@@ -275,7 +274,8 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         dir.change_content(now);
         let stored = store_inode(&mut op, &parent, &dir);
         let entered = unstored.stored(&mut op, stored);
-        op.before(counted, entered);
+        op.edge(EdgeKind::Named, counted, entered.change);
+        op.named(cell.no, entered.counts);
         drop(op);
         let attr = state.attr(file);
         drop(state);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use yore_core::btree::Pins;
 use yore_core::inode::{self, InodeCell};
 use yore_format::{ContentKind, Corruption, Incarnation, InodeNo};
+use yore_meta::EdgeKind;
 
 /// How many inodes that were set aside are freed together.
 const BATCH: usize = 64;
@@ -78,7 +79,7 @@ pub(crate) fn free_set_aside(store: &Arc<Store>) -> Result<()> {
         let mut op = store.meta.begin(reserved);
         let cleared = inode::free_inode(&mut op, &cell, &mut state);
         let unlisted = orphans.remove(&mut op, &store.meta, position, cell.no);
-        op.before(cleared, unlisted);
+        op.edge(EdgeKind::Unlisted, cleared, unlisted.counts);
         store.inodes.remove(&cell);
     }
     Ok(())
@@ -124,7 +125,7 @@ fn free_if_empty(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<bool> {
     let cleared = inode::free_inode(&mut op, cell, &mut state);
     freed.stored(&mut op, cleared);
     let unlisted = orphans.remove(&mut op, &store.meta, position, cell.no);
-    op.before(cleared, unlisted);
+    op.edge(EdgeKind::Unlisted, cleared, unlisted.counts);
     store.inodes.remove(cell);
     Ok(true)
 }
@@ -172,7 +173,8 @@ fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> 
     let mut pins = Pins::new();
     let position = orphans.prepare_remove(&store.meta, no, &mut pins)?;
     let mut op = store.meta.begin(reserved);
-    orphans.remove(&mut op, &store.meta, position, no);
+    let unlisted = orphans.remove(&mut op, &store.meta, position, no);
+    op.all_before(EdgeKind::Unlisted, no.addr(), unlisted.counts);
     Ok(())
 }
 

@@ -18,9 +18,9 @@ use yore_core::extent::Edit;
 use yore_core::inode::{free_inode, store_inode, InodeCell, InodeState};
 use yore_core::locks::Locked;
 use yore_core::memo::ExclusionScope;
-use yore_core::orphan::OrphansGuard;
-use yore_format::{ContentKind, Corruption, EventNo, Incarnation, InodeNo as No, Timestamp};
-use yore_meta::{Change, Op, Reserved};
+use yore_core::orphan::{self, OrphansGuard};
+use yore_format::{ContentKind, EventNo, Incarnation, InodeNo as No, Timestamp};
+use yore_meta::{Change, EdgeKind, Op, Reserved};
 
 /// Which call removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,6 @@ pub(crate) enum Remove {
     /// rmdir: empty directories.
     Directory,
 }
-
-/// Blocks that listing an orphan may need.
-const ORPHAN_BLOCKS: u32 = 4;
 
 /// How the removal of a name ends for the inode.
 pub(crate) enum Removal<'a> {
@@ -57,8 +54,8 @@ struct With {
     reserved: Reserved,
     /// The epoch as of which it is reserved.
     epoch: u64,
-    /// The orphans lock.
-    orphans: bool,
+    /// The orphans lock, and so many blocks for listing the inode.
+    orphans: Option<u32>,
     /// Room for keeping a version.
     version: bool,
 }
@@ -92,7 +89,8 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
     loop {
         let epoch = store.past.epoch();
         let scope = exclude::scope_of(store, &call.parent)?;
-        let blocks = if orphans { ORPHAN_BLOCKS } else { 0 } + store.past.blocks_for_names(1);
+        let for_orphan = orphans.then(|| orphan::blocks_to_add(&store.meta));
+        let blocks = for_orphan.unwrap_or(0) + store.past.blocks_for_names(1);
         let reserved = match store.reserve_freely(store.near(directory), blocks + for_version) {
             Err(Error::NoSpace) if for_version > 0 => {
                 for_version = 0;
@@ -100,7 +98,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             }
             other => other?,
         };
-        let with = With { reserved, epoch, orphans, version: for_version > 0 };
+        let with = With { reserved, epoch, orphans: for_orphan, version: for_version > 0 };
         match call.attempt(with, scope.as_ref())? {
             Outcome::Done(left) => {
                 if let Some(cell) = left {
@@ -123,7 +121,9 @@ impl Call<'_> {
     #[inline(always)]
     fn attempt(&self, with: With, scope: Option<&Arc<ExclusionScope>>) -> Result<Outcome> {
         let (store, parent, name) = (self.store, &self.parent, self.name);
-        let orphans = with.orphans.then(|| store.orphans.lock());
+        let orphans = with.orphans.map(|blocks| (store.orphans.lock(), blocks));
+        let (orphans, for_orphan) = orphans.unzip();
+        let orphans = (orphans.as_ref(), for_orphan.unwrap_or(0));
         let mut dir = parent.state.write();
         dir.check_directory()?;
         if preserve::must_preserve(store, parent, &dir)? {
@@ -150,7 +150,7 @@ impl Call<'_> {
         let removal = removal_of(store, &cell, &state, io);
         let recorded_until = ends.then(|| EventNo(number.0 - 1));
         let inode = (&*cell, &*state, recorded_until);
-        let Some(prepared) = prepare_removal(store, inode, removal, orphans.as_ref(), &mut pins)? else {
+        let Some(prepared) = prepare_removal(store, inode, removal, orphans, &mut pins)? else {
             return Ok(Outcome::NeedOrphans);
         };
         let excluded = exclude::excludes_name(store, scope, name, (&cell, &state.inode))?;
@@ -167,7 +167,7 @@ impl Call<'_> {
         let Some(op) = store.past.begin(&store.meta, with.reserved, with.epoch) else {
             return Ok(Outcome::Again);
         };
-        let removal = (prepared, orphans.as_ref());
+        let removal = (prepared, orphans.0);
         self.change(op, &mut recording, &mut dir, (&cell, &mut state), (found, spot), removal);
         if let Some(waits) = waits {
             versioning::note_changed(store, waits);
@@ -190,6 +190,8 @@ impl Call<'_> {
         let is_dir = state.inode.is_directory();
         let recorded = recording.inode(&mut op, cell.no, state);
         recording.name(&mut op, directory, found.cookie, found.birth);
+        let mut removal = removal;
+        let listed = list_orphan(&mut op, self.store, cell, state, &mut removal, orphans);
         let unstored = dir::remove(&mut op, dir, directory, spot);
         let now = crate::clock::now();
         dir.change_content(now);
@@ -197,13 +199,19 @@ impl Call<'_> {
             dir.inode.links -= 1;
         }
         let counted = store_inode(&mut op, &self.parent, dir);
-        let gone = unstored.stored(&mut op, counted);
-        op.before(gone, counted);
-        if let Some(recorded) = recorded {
-            op.before(recorded, gone);
+        let gone = unstored.stored(&mut op, counted).counts;
+        if is_dir {
+            op.edge(EdgeKind::Uncounted, gone, counted.max(gone));
         }
+        if let Some(listed) = listed {
+            op.edge(EdgeKind::Listed, listed, gone);
+        }
+        if let Some(recorded) = recorded {
+            op.edge(EdgeKind::Recorded, recorded, gone);
+        }
+        op.unnamed(cell.no, gone);
         let lost = (directory, dir.inode.incarnation, found.cookie);
-        lose_name(&mut op, self.store, cell, state, removal, orphans, lost, (gone, now));
+        lose_name(&mut op, self.store, cell, state, removal, lost, (gone, now));
     }
 }
 
@@ -247,14 +255,15 @@ pub(crate) struct PreparedRemoval<'a> {
     position: Option<Box<Path>>,
 }
 
-/// Keeps in memory what the removal needs. `None`: the orphans lock is needed and not held. `recorded_until`
+/// Keeps in memory what the removal needs. `None`: the orphans lock is needed and not held, or more blocks
+/// than were reserved for listing the inode, whose number comes with the lock. `recorded_until`
 /// is the number up to which the past will hold the inode's content, if that is higher than now.
 #[inline(always)]
 pub(crate) fn prepare_removal<'a>(
     store: &Store,
     (cell, state, recorded_until): (&InodeCell, &InodeState, Option<EventNo>),
     removal: Removal<'a>,
-    orphans: Option<&OrphansGuard<'_>>,
+    (orphans, for_orphan): (Option<&OrphansGuard<'_>>, u32),
     pins: &mut Pins,
 ) -> Result<Option<PreparedRemoval<'a>>> {
     let mut prepared = PreparedRemoval { removal, extents: None, position: None };
@@ -272,9 +281,8 @@ pub(crate) fn prepare_removal<'a>(
         if !state.data.listed {
             let (position, blocks) = orphans.prepare_add(&store.meta, cell.no, pins)?;
             prepared.position = position;
-            if blocks > ORPHAN_BLOCKS {
-                let (expected, found) = (format!("at most {}", ORPHAN_BLOCKS - 2), "more");
-                return Err(Corruption::new("list of orphans", "level", expected, found).into());
+            if blocks > for_orphan {
+                return Ok(None);
             }
         }
     }
@@ -298,16 +306,32 @@ fn prepare_extents(
     Ok((edit, groups))
 }
 
+/// Inside an Op, before the name goes: lists the inode if it becomes an orphan. Returns the change from which
+/// on it is listed.
+pub(crate) fn list_orphan(
+    op: &mut Op<'_>,
+    store: &Store,
+    cell: &InodeCell,
+    state: &InodeState,
+    prepared: &mut PreparedRemoval<'_>,
+    orphans: Option<&OrphansGuard<'_>>,
+) -> Option<Change> {
+    if !matches!(prepared.removal, Removal::Orphaned) || state.data.listed {
+        return None;
+    }
+    let orphans = orphans.expect("prepared with the orphans lock");
+    let position = prepared.position.take();
+    Some(orphans.add(op, &store.meta, position, cell.no, cell.incarnation).counts)
+}
+
 /// Inside an Op: the inode loses one name (a directory: its only one) at `now`. The name is the one at
-/// `scope`, and `gone` is the change that removed it.
-#[allow(clippy::too_many_arguments)]
+/// `lost`, and `gone` is the change that removed it. [`list_orphan`] comes before it.
 pub(crate) fn lose_name(
     op: &mut Op<'_>,
     store: &Store,
     cell: &Arc<InodeCell>,
     state: &mut InodeState,
     prepared: PreparedRemoval<'_>,
-    orphans: Option<&OrphansGuard<'_>>,
     lost: (No, Incarnation, u64),
     (gone, now): (Change, Timestamp),
 ) {
@@ -328,22 +352,15 @@ pub(crate) fn lose_name(
             // Their claims last until the bits have changed.
             let (edit, _pinned) = prepared.extents.map(|extents| *extents).unzip();
             let applied = edit.map(|edit| edit.apply(op, &store.alloc, &mut state.inode));
-            let freed = free_inode(op, cell, state);
+            let cleared = free_inode(op, cell, state);
+            op.edge(EdgeKind::Unnamed, gone, cleared);
             if let Some(applied) = applied {
-                applied.stored(op, freed);
+                applied.stored(op, cleared);
             }
             store.inodes.remove(cell);
-            freed
+            return;
         }
-        Removal::Orphaned => {
-            let stored = store_inode(op, cell, state);
-            if !state.data.listed {
-                let orphans = orphans.expect("prepared with the orphans lock");
-                let listed = orphans.add(op, &store.meta, prepared.position, cell.no, cell.incarnation);
-                op.before(listed, gone);
-            }
-            stored
-        }
+        Removal::Orphaned => store_inode(op, cell, state),
     };
-    op.before(gone, change);
+    op.edge(EdgeKind::Unnamed, gone, change);
 }

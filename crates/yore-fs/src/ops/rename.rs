@@ -13,7 +13,7 @@ use self::check::{check_protection, check_shape};
 use self::child::{Child, Replaced, Waits};
 use self::locked::{ancestry, directory, lock_children, Dirs};
 use super::names::check_name;
-use super::remove::{lose_name, prepare_removal, removal_of};
+use super::remove::{list_orphan, lose_name, prepare_removal, removal_of};
 use crate::dir::{self, Found, Lookup, Spot};
 use crate::file::Room;
 use crate::history::exclude;
@@ -24,16 +24,14 @@ use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use yore_core::btree::Pins;
+use yore_core::btree::{CellChange, Pins, Unstored};
 use yore_core::inode::{store_inode, InodeCell};
 use yore_core::memo::ExclusionScope;
-use yore_core::orphan::OrphansGuard;
+use yore_core::orphan::{self, OrphansGuard};
 use yore_format::{EventNo, Inode, Timestamp};
-use yore_meta::{Change, Op, Reserved};
+use yore_meta::{Change, EdgeKind, Op, Reserved};
 
 const USUAL_BLOCKS: u32 = 10;
-/// Blocks that listing a replaced inode as an orphan may need.
-const ORPHAN_BLOCKS: u32 = 4;
 
 /// The two names, as the look-up has found them.
 struct Names {
@@ -186,7 +184,7 @@ impl Rename<'_> {
                     continue;
                 }
                 Err(Error::NoSpace) if blocks == USUAL_BLOCKS => {
-                    blocks = ORPHAN_BLOCKS;
+                    blocks = orphan::blocks_to_add(&store.meta);
                     store.reserve_freely(near, blocks + for_names)?
                 }
                 other => other?,
@@ -292,11 +290,14 @@ impl Rename<'_> {
         if self.mode == RenameMode::Exchange {
             return self.exchange(ready, &mut dirs, child, other.expect("found"));
         }
-        let most = names.blocks + ORPHAN_BLOCKS;
+        let for_orphan = orphan::blocks_to_add(&store.meta);
+        let most = names.blocks + for_orphan;
         if most > blocks {
             return Ok(Outcome::NeedBlocks(most));
         }
-        let Some(other) = self.prepare_other(other, other_recorded_until, ready.orphans, &mut pins)? else {
+        let Some(other) =
+            self.prepare_other(other, other_recorded_until, (ready.orphans, for_orphan), &mut pins)?
+        else {
             return Ok(Outcome::NeedOrphans);
         };
         self.replace(ready, &mut dirs, child, other)
@@ -391,7 +392,7 @@ impl Rename<'_> {
         &self,
         other: Option<Child<'c>>,
         recorded_until: Option<EventNo>,
-        orphans: Option<&OrphansGuard<'_>>,
+        orphans: (Option<&OrphansGuard<'_>>, u32),
         pins: &mut Pins,
     ) -> Result<Option<Option<Replaced<'c>>>> {
         let Some(mut other) = other else { return Ok(Some(None)) };
@@ -464,31 +465,49 @@ impl Rename<'_> {
         let recorded = recording.inode(&mut op, child.cell.no, &mut child.state);
         let other_recorded = other.as_mut().and_then(|o| recording.inode(&mut op, o.cell.no, &mut o.state));
         self.record_names(&mut op, &mut recording, &child, other.as_ref());
+        if moves_dir {
+            op.drain();
+        }
+        let mut removal = removal;
+        let listed = other.as_ref().zip(removal.as_mut()).and_then(|(other, removal)| {
+            list_orphan(&mut op, store, other.cell, &other.state, removal, orphans)
+        });
+        let raised = raise(&mut op, &mut child);
+        dirs.to().inode.links += u32::from(moves_dir);
+        let counted = (moves_dir && op.wants_order()).then(|| store_inode(&mut op, &self.to, dirs.to()));
+        let now = crate::clock::now();
         let unstored = match &other {
             Some(_) => dir::repoint(&mut op, dirs.to(), to_no, to, &entry),
             None => dir::insert(&mut op, store, dirs.to(), to_no, to, &entry),
         };
-        let removed = dir::remove(&mut op, dirs.from(), from_no, from);
-        let now = crate::clock::now();
-        dirs.to().inode.links += u32::from(moves_dir);
-        dirs.from().inode.links -= u32::from(moves_dir);
         dirs.to().inode.links -= u32::from(replaces_dir);
+        dirs.from().inode.links -= u32::from(moves_dir);
+        let (entered, gone, stored) = self.move_entry(&mut op, dirs, unstored, from, now);
+        for first in [raised, counted, listed, recorded, other_recorded].into_iter().flatten() {
+            op.edge(EdgeKind::Named, first, entered.change);
+        }
+        op.edge(EdgeKind::Replaced, entered.counts, gone);
+        op.unnamed(child.cell.no, gone);
+        op.named(child.cell.no, entered.counts);
+        if moves_dir {
+            op.edge(EdgeKind::Uncounted, gone, stored.0.max(gone));
+        }
+        if replaces_dir {
+            op.edge(EdgeKind::Uncounted, entered.change, stored.1);
+        }
+        if let Some(other) = &other {
+            op.unnamed(other.cell.no, entered.change);
+        }
         let incarnation = dirs.to().inode.incarnation;
         child.change_parent(to_no, incarnation, cookie, now);
         self.note_moved(moves_dir, &[&child]);
-        let stored = store_inode(&mut op, child.cell, &child.state);
-        let (from_stored, to_stored) = self.store_directories(&mut op, dirs, now);
-        let entered = unstored.stored(&mut op, to_stored);
-        let gone = removed.stored(&mut op, from_stored);
-        op.before(entered, stored);
-        op.before(entered, gone);
-        for recorded in [recorded, other_recorded].into_iter().flatten() {
-            op.before(recorded, entered);
-        }
+        let lowered = store_inode(&mut op, child.cell, &child.state);
+        op.edge(EdgeKind::Unnamed, gone, lowered);
         let replaced = other.as_ref().map(|other| other.cell.clone());
         if let Some((other, removal)) = other.as_mut().zip(removal) {
             let lost = (to_no, incarnation, cookie);
-            lose_name(&mut op, store, other.cell, &mut other.state, removal, orphans, lost, (entered, now));
+            let gone = (entered.counts, now);
+            lose_name(&mut op, store, other.cell, &mut other.state, removal, lost, gone);
         }
         drop(op);
         drop((child, other));
@@ -515,27 +534,93 @@ impl Rename<'_> {
         };
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
         self.record_names(&mut op, &mut recording, &child, Some(&other));
-        let there = child.entry(number, self.new_name);
-        let first = dir::repoint(&mut op, dirs.to(), self.to.no, to, &there);
-        let here = other.entry(number, self.name);
-        let second = dir::repoint(&mut op, dirs.from(), self.from.no, from, &here);
-        if !self.same_dir() {
-            let (a, b) = (u32::from(child.is_directory()), u32::from(other.is_directory()));
-            dirs.to().inode.links = dirs.to().inode.links + a - b;
-            dirs.from().inode.links = dirs.from().inode.links + b - a;
+        let moves_dir = !self.same_dir() && (child.is_directory() || other.is_directory());
+        if moves_dir {
+            op.drain();
         }
+        let (a, b) = match self.same_dir() {
+            true => (0, 0),
+            false => (u32::from(child.is_directory()), u32::from(other.is_directory())),
+        };
         let now = crate::clock::now();
         child.change_parent(self.to.no, dirs.to().inode.incarnation, other.name.cookie, now);
         other.change_parent(self.from.no, dirs.from().inode.incarnation, child.name.cookie, now);
+        let mut before: SmallVec<[Change; 4]> = SmallVec::new();
+        before.extend(raise(&mut op, &mut child));
+        before.extend(raise(&mut op, &mut other));
+        dirs.to().inode.links += a;
+        dirs.from().inode.links += b;
+        if moves_dir && op.wants_order() {
+            before.push(store_inode(&mut op, &self.to, dirs.to()));
+            before.push(store_inode(&mut op, &self.from, dirs.from()));
+        }
+        let there = child.entry(number, self.new_name);
+        let first = dir::repoint(&mut op, dirs.to(), self.to.no, to, &there);
+        dirs.to().inode.links -= b;
+        dirs.to().change_content(now);
+        let (first, second, stored) = match self.same_dir() {
+            true => {
+                let here = other.entry(number, self.name);
+                let second = dir::repoint(&mut op, dirs.from(), self.from.no, from, &here).behind(&first);
+                let stored = store_inode(&mut op, &self.from, dirs.from());
+                (first.stored(&mut op, stored), second.stored(&mut op, stored), (stored, stored))
+            }
+            false => {
+                let to_stored = store_inode(&mut op, &self.to, dirs.to());
+                let first = first.stored(&mut op, to_stored);
+                let here = other.entry(number, self.name);
+                let second = dir::repoint(&mut op, dirs.from(), self.from.no, from, &here);
+                dirs.from().inode.links -= a;
+                dirs.from().change_content(now);
+                let stored = store_inode(&mut op, &self.from, dirs.from());
+                (first, second.stored(&mut op, stored), (stored, to_stored))
+            }
+        };
+        for counted in before {
+            op.edge(EdgeKind::Named, counted, first.change);
+        }
+        op.unnamed(other.cell.no, first.change);
+        op.edge(EdgeKind::Replaced, first.counts, second.counts);
+        op.unnamed(child.cell.no, second.counts);
+        op.named(child.cell.no, first.counts);
+        op.named(other.cell.no, second.counts);
+        if moves_dir {
+            op.edge(EdgeKind::Uncounted, first.counts, stored.1);
+            op.edge(EdgeKind::Uncounted, second.counts, stored.0);
+        }
         self.note_moved(!self.same_dir(), &[&child, &other]);
-        store_inode(&mut op, child.cell, &child.state);
-        store_inode(&mut op, other.cell, &other.state);
-        let (from_stored, to_stored) = self.store_directories(&mut op, dirs, now);
-        let first = first.stored(&mut op, to_stored);
-        let second = second.stored(&mut op, from_stored);
-        op.before(first, second);
+        for moved in [&child, &other] {
+            let lowered = store_inode(&mut op, moved.cell, &moved.state);
+            op.edge(EdgeKind::Unnamed, second.counts, lowered);
+        }
         drop(op);
         Ok(Outcome::Done(None))
+    }
+
+    /// Inside the Op, once the new name is entered: removes the old one, and stores both directories. Returns
+    /// the change of the new name, the one by which the old one is gone, and those of the old and the new
+    /// directory.
+    fn move_entry(
+        &self,
+        op: &mut Op<'_>,
+        dirs: &mut Dirs<'_>,
+        entered: Unstored,
+        from: Spot,
+        now: Timestamp,
+    ) -> (CellChange, Change, (Change, Change)) {
+        dirs.to().change_content(now);
+        if self.same_dir() {
+            let removed = dir::remove(op, dirs.from(), self.from.no, from).behind(&entered);
+            let stored = store_inode(op, &self.from, dirs.from());
+            let entered = entered.stored(op, stored);
+            return (entered, removed.stored(op, stored).counts, (stored, stored));
+        }
+        let to_stored = store_inode(op, &self.to, dirs.to());
+        let entered = entered.stored(op, to_stored);
+        let removed = dir::remove(op, dirs.from(), self.from.no, from);
+        dirs.from().change_content(now);
+        let from_stored = store_inode(op, &self.from, dirs.from());
+        (entered, removed.stored(op, from_stored).counts, (from_stored, to_stored))
     }
 
     /// Inside the Op: keeps what the names meant, if an event has seen it.
@@ -562,15 +647,16 @@ impl Rename<'_> {
             self.store.past.note_renamed_directory();
         }
     }
+}
 
-    /// Inside the Op: stores both directories, whose content has changed.
-    fn store_directories(&self, op: &mut Op<'_>, dirs: &mut Dirs<'_>, now: Timestamp) -> (Change, Change) {
-        dirs.to().change_content(now);
-        dirs.from().change_content(now);
-        let from = store_inode(op, &self.from, dirs.from());
-        match self.same_dir() {
-            true => (from, from),
-            false => (from, store_inode(op, &self.to, dirs.to())),
-        }
+/// Inside the Op, before a file gets another name: raises its count for as long as it may have both, if a
+/// crash can come between. The count of a directory says nothing of its names.
+fn raise(op: &mut Op<'_>, child: &mut Child<'_>) -> Option<Change> {
+    if !op.wants_order() || child.is_directory() {
+        return None;
     }
+    child.state.inode.links += 1;
+    let raised = store_inode(op, child.cell, &child.state);
+    child.state.inode.links -= 1;
+    Some(raised)
 }

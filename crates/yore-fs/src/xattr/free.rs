@@ -58,7 +58,7 @@ pub(crate) fn free_trees(
     let inode = &mut state.inode;
     let mut freed = Vec::new();
     for mut tree in trees.0 {
-        if let Some(delta) = tree.free_last(op, usize::MAX) {
+        if let Some(delta) = tree.free_all(op) {
             inode.blocks = inode.blocks.saturating_add_signed(i64::from(delta.nodes));
             freed.push(delta);
         }

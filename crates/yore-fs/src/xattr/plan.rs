@@ -169,11 +169,11 @@ impl Plan {
         }
         for key in old {
             let delta = tree.remove(op, &key.to_be_bytes());
-            all = Some(delta.after(op, all));
+            all = Some(delta.after(all));
         }
         for (i, cell) in new.iter().enumerate() {
             let delta = tree.insert_run(op, &(slot + i as u64).to_be_bytes(), cell, birth);
-            all = Some(delta.after(op, all));
+            all = Some(delta.after(all));
         }
         match all {
             Some(delta) => store_tree(inode, &tree, delta),

@@ -10,6 +10,12 @@ use yore_format::MetaAddr;
 const NO: InodeNo = InodeNo(400);
 const SEED: [u8; 16] = [9; 16];
 
+/// Stores the inode, as it were: the list of orphans stays as it is.
+fn store(op: &mut Op<'_>, unstored: Unstored) {
+    let pointer = op.set_orphan_root(yore_format::MetaAddr::NONE, 0);
+    unstored.stored(op, pointer);
+}
+
 fn file() -> Inode {
     let mut inode = Inode::free();
     (inode.mode, inode.links, inode.incarnation) = (0o100_644, 1, Incarnation(4));
@@ -32,7 +38,8 @@ fn put(
     assert!(plan.blocks <= 32, "{} blocks in one Op", plan.blocks);
     let reserved = ground.reserve(plan.blocks);
     let mut op = ground.meta.begin(reserved);
-    let _ = plan.apply(&mut op, inode, EventNo(3));
+    let unstored = plan.apply(&mut op, inode, EventNo(3));
+    store(&mut op, unstored);
     Ok(())
 }
 
@@ -125,7 +132,8 @@ fn inherited_acls_take_no_more_blocks_than_asked_for() {
         assert!(blocks <= 20);
         let (mut inode, reserved) = (file(), ground.reserve(blocks));
         let mut op = ground.meta.begin(reserved);
-        let _ = store_inherited_in(&mut op, &SEED, &mut inode, NO, &inherited, EventNo(3));
+        let unstored = store_inherited_in(&mut op, &SEED, &mut inode, NO, &inherited, EventNo(3));
+        store(&mut op, unstored);
         drop(op);
         for (name, want) in [(ACCESS, &inherited.access), (DEFAULT, &inherited.default)] {
             let name = Name { namespace: XattrNamespace::System, name };

@@ -14,7 +14,9 @@ pub(crate) mod ledger;
 pub(crate) mod left;
 pub(crate) mod limits;
 pub(crate) mod medium;
+pub(crate) mod order;
 pub(crate) mod progress;
+pub(crate) mod recorder;
 
 use features::Features;
 use freed::Freed;
@@ -23,6 +25,7 @@ use ledger::Ledger;
 use left::LeftNotes;
 use medium::Medium;
 use progress::Progress;
+use recorder::Order;
 use yore_format::{Generation, WriteFeatures};
 
 /// The rooms that all others stand on.
@@ -33,6 +36,7 @@ pub(crate) struct Base {
     pub(crate) freed: Freed,
     pub(crate) left: LeftNotes,
     pub(crate) gate: Gate,
+    pub(crate) order: Order,
     pub(crate) progress: Progress,
 }
 
@@ -46,6 +50,7 @@ impl Base {
             freed: Freed::default(),
             left: LeftNotes::default(),
             gate: Gate::new(first),
+            order: Order::default(),
             progress: Progress::new(first, read_only),
             medium,
         }

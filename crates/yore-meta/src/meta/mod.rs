@@ -5,6 +5,7 @@ mod extend;
 pub(crate) mod give_up;
 mod logs;
 pub(crate) mod open;
+mod recorded;
 mod resize;
 pub(crate) mod shred;
 

@@ -5,9 +5,9 @@
 //! Everything that can fail was done before it opened.
 //!
 //! Every change says which bytes of which block it means ([`Page::apply`] records the range) and gives back a
-//! [`Change`]; [`Op::before`] orders two changes ("the first reaches the medium no later than the second").
-//! The engines `none` and `snapshot` need neither and drop both at once. The calls exist so that the store
-//! says the order once, for all engines.
+//! [`Change`]. [`Op::edge`], [`Op::linked`] and [`Op::moved`] say which change waits for which
+//! (docs/EDGES.md). An Op asks once, when it opens, whether anybody wants the order; the engines `none`,
+//! `snapshot` and `journal` do not. The calls exist so that the store says the order once, for all engines.
 
 pub(crate) mod logs;
 mod resize;
@@ -15,6 +15,8 @@ pub(crate) mod zones;
 
 use crate::base::gate::{op_closed, op_opened, GateGuard};
 use crate::base::left::LeftNotes;
+use crate::base::order::{Change, EdgeKind};
+use crate::base::recorder::{Place, Recorder};
 use crate::cache::{new_frame, News};
 use crate::rooms::Rooms;
 use crate::space::{Reserved, ReservedInode};
@@ -24,10 +26,6 @@ use yore_format::{
     Block, BlockHeader, BlockKind, BlockNo, EventNo, Generation, GroupNo, Incarnation, InodeNo, IntentNote,
     MetaAddr, Touched, WriteFeatures,
 };
-
-/// One change of one block. [`Op::before`] orders it against others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change(u32);
 
 /// A block under change.
 pub struct Page<'a> {
@@ -79,7 +77,10 @@ pub struct Op<'m> {
     rooms: &'m Rooms,
     generation: Generation,
     reserved: Reserved,
-    changes: u32,
+    /// The number of the last change. It counts by itself as long as nobody wants the order of changes.
+    changes: u64,
+    /// Who wants the order of changes, and the number of this Op there.
+    order: Option<(&'m Recorder, u64)>,
     gate: GateGuard<'m>,
 }
 
@@ -95,14 +96,14 @@ impl<'m> Op<'m> {
     pub(crate) fn begin(rooms: &'m Rooms, reserved: Reserved) -> Op<'m> {
         let (gate, generation) = rooms.blocks.base.gate.share();
         op_opened();
-        Op { rooms, generation, reserved, changes: 0, gate }
+        Op { rooms, generation, reserved, changes: 0, order: ordered(rooms, false), gate }
     }
 
     /// As [`Op::begin`], with no other Op open until this one ends. Waits for those that are open.
     pub(crate) fn begin_alone(rooms: &'m Rooms, reserved: Reserved) -> Op<'m> {
         let (gate, generation) = rooms.blocks.base.gate.enter_alone();
         op_opened();
-        Op { rooms, generation, reserved, changes: 0, gate }
+        Op { rooms, generation, reserved, changes: 0, order: ordered(rooms, true), gate }
     }
 
     /// The generation that the Op belongs to.
@@ -110,9 +111,26 @@ impl<'m> Op<'m> {
         self.generation
     }
 
+    /// The number of a change of which nobody wants to know more.
+    #[inline]
     fn next_change(&mut self) -> Change {
         self.changes += 1;
         Change(self.changes)
+    }
+
+    /// What this Op does has no order in which a crash may stop anywhere: it is done as a whole and by
+    /// itself.
+    pub(super) fn be_whole(&self) {
+        if let Some((order, op)) = self.order {
+            order.be_whole(op);
+        }
+    }
+
+    /// Everything that is pending reaches the medium before what this Op does.
+    pub fn drain(&mut self) {
+        if let Some((order, _)) = self.order {
+            order.drain();
+        }
     }
 
     /// A block that is in memory; `None` if it is not (the caller should have kept it there, or can do
@@ -140,6 +158,9 @@ impl<'m> Op<'m> {
 
     /// Changes a block. Copies it in memory first if the frozen generation still needs the old bytes.
     pub fn change<R>(&mut self, frame: &Frame, f: impl FnOnce(&mut Page<'_>) -> R) -> (R, Change) {
+        if let Some((order, op)) = self.order {
+            return self.change_ordered(frame, f, order, op);
+        }
         let (result, news) = frame.modify(self.generation, |block| {
             let mut page = Page { block, chunks: 0 };
             let result = f(&mut page);
@@ -151,14 +172,88 @@ impl<'m> Op<'m> {
         (result, self.next_change())
     }
 
-    /// A change of nothing, for callers that must name one.
-    pub fn nothing(&mut self) -> Change {
-        self.next_change()
+    /// As [`Op::change`], where somebody wants the order of changes.
+    #[cold]
+    #[inline(never)]
+    fn change_ordered<R>(
+        &mut self,
+        frame: &Frame,
+        f: impl FnOnce(&mut Page<'_>) -> R,
+        order: &Recorder,
+        op: u64,
+    ) -> (R, Change) {
+        let ((result, change), news) = frame.modify(self.generation, |block| {
+            let before = Box::new(*block);
+            let mut page = Page { block, chunks: 0 };
+            let result = f(&mut page);
+            let chunks = page.chunks;
+            let (addr, after) = (frame.addr(), Box::new(*block));
+            let change = order.change(op, Place::Block { addr, before, after });
+            ((result, change), chunks)
+        });
+        if news != News::None {
+            self.rooms.blocks.note_changed(frame.home(), self.generation, frame, news);
+        }
+        (result, change)
     }
 
-    /// Orders two changes: `first` must not reach the medium after `then`.
-    pub fn before(&mut self, first: Change, then: Change) {
-        debug_assert!(first.0 <= self.changes && then.0 <= self.changes, "a change of another Op");
+    /// `then` must not be on the medium before `first`, which is the earlier change. If both are one change,
+    /// this says nothing.
+    #[inline]
+    pub fn edge(&mut self, kind: EdgeKind, first: Change, then: Change) {
+        debug_assert!(first <= then, "an edge {kind:?} points backward, from {first:?} to {then:?}");
+        if let Some((order, _)) = self.order {
+            order.edge(kind, first, then);
+        }
+    }
+
+    /// What `block` has counts from the change `by` on: all its changes so far come before `by`, and all
+    /// later ones behind it. If `by` itself lies in a block that does not count yet, the later ones come
+    /// behind what makes that one count, too.
+    #[inline]
+    pub fn linked(&mut self, block: MetaAddr, by: Change) {
+        if let Some((order, _)) = self.order {
+            order.linked(block, by);
+        }
+    }
+
+    /// What `block` had counts in another place from the change `by` on: all its changes so far come before
+    /// `by`.
+    #[inline]
+    pub fn moved(&mut self, block: MetaAddr, by: Change) {
+        self.all_before(EdgeKind::Moved, block, by);
+    }
+
+    /// A name of an inode counts from the change `by` on.
+    #[inline]
+    pub fn named(&mut self, inode: InodeNo, by: Change) {
+        if let Some((order, _)) = self.order {
+            order.named(inode, by);
+        }
+    }
+
+    /// A name of an inode goes with the change `gone`: names that it got before, and that still wait, come
+    /// first.
+    #[inline]
+    pub fn unnamed(&mut self, inode: InodeNo, gone: Change) {
+        if let Some((order, _)) = self.order {
+            order.unnamed(inode, gone);
+        }
+    }
+
+    /// Whether somebody wants the order of changes. If not, changes that only make a crash between two others
+    /// harmless can be left out.
+    #[inline]
+    pub fn wants_order(&self) -> bool {
+        self.order.is_some()
+    }
+
+    /// All changes of `block` so far come before `by`.
+    #[inline]
+    pub fn all_before(&mut self, kind: EdgeKind, block: MetaAddr, by: Change) {
+        if let Some((order, _)) = self.order {
+            order.all_before(kind, block, by);
+        }
     }
 
     /// A new block from the reservation, all zero behind its header.
@@ -168,18 +263,22 @@ impl<'m> Op<'m> {
     pub fn allocate(&mut self, new: NewBlock) -> (Frame, Change) {
         let zone = self.reserved.take_block();
         let index = zone.allocate_index(&self.rooms.blocks.zones.changes, self.generation);
-        (self.install(&zone, index, new), self.next_change())
+        self.install(&zone, index, new)
     }
 
-    fn install(&mut self, zone: &Arc<Zone>, index: u16, new: NewBlock) -> Frame {
+    fn install(&mut self, zone: &Arc<Zone>, index: u16, new: NewBlock) -> (Frame, Change) {
         let addr = MetaAddr::new(zone.no, index);
         let mut block = yore_format::ZERO_BLOCK;
         let tag = self.rooms.blocks.base.medium.volume_tag();
         BlockHeader::init(&mut block, new.kind, new.level, addr, new.owner, new.incarnation, tag, new.birth);
         let frame = new_frame(addr, zone.clone(), block, self.generation);
+        let change = match self.order {
+            Some((order, op)) => order.change(op, Place::Made { addr, block: Box::new(block) }),
+            None => self.next_change(),
+        };
         self.rooms.blocks.insert_new(zone, self.generation, &frame);
         self.rooms.blocks.base.ledger.totals().metadata_blocks.add(1);
-        frame
+        (frame, change)
     }
 
     /// Gives a block back. It is never written if it was born in this generation; what it held on the medium
@@ -187,34 +286,38 @@ impl<'m> Op<'m> {
     pub fn free(&mut self, frame: Frame) -> Change {
         let addr = frame.addr();
         frame.kill(self.generation);
+        let change = match self.order {
+            Some((order, op)) => order.change(op, Place::Freed { addr }),
+            None => self.next_change(),
+        };
         self.rooms.blocks.remove(frame.home(), self.generation, addr);
-        self.next_change()
+        change
     }
 
     /// The reserved inode is in use from now on. Its slot must have been written, by [`Op::change`], before:
     /// until then only the reservation keeps others from it.
-    pub fn take_inode(&mut self, inode: ReservedInode) -> Change {
+    pub fn take_inode(&mut self, inode: ReservedInode) {
         let free = yore_format::Inode::slot_is_free(&inode.frame().read(), inode.inode().slot());
         assert!(!free, "inode {} counted before it is written", inode.inode());
         inode.take(&self.rooms.blocks, self.generation);
         self.rooms.blocks.base.ledger.totals().inodes.add(1);
-        self.next_change()
     }
 
     /// An inode's slot is free from now on; [`Op::change`] on `frame`, its inode block, has cleared it. Gives
     /// the block back when it is empty and the zone has another empty one.
-    pub fn free_inode(&mut self, inode: InodeNo, frame: Frame) -> Change {
+    pub fn free_inode(&mut self, inode: InodeNo, frame: Frame) {
         assert_eq!(inode.addr(), frame.addr());
         self.rooms.blocks.base.ledger.totals().inodes.add(-1);
         let changes = &self.rooms.blocks.zones.changes;
         if frame.home().free_inode(changes, self.generation, inode.addr().index()) {
-            return self.free(frame);
+            let addr = frame.addr();
+            let freed = self.free(frame);
+            self.all_before(EdgeKind::Freed, addr, freed);
         }
-        self.next_change()
     }
 
     /// A new inode block from the reservation, so that inodes can be reserved in it.
-    pub fn add_inode_block(&mut self) -> Change {
+    pub fn add_inode_block(&mut self) {
         let zone = self.reserved.take_block();
         let index = zone.allocate_index(&self.rooms.blocks.zones.changes, self.generation);
         let new = NewBlock {
@@ -227,7 +330,6 @@ impl<'m> Op<'m> {
         self.install(&zone, index, new);
         // Only now: a thread that finds inodes offered reads their block, which must be there.
         zone.offer_inodes(&self.rooms.blocks.zones.changes, self.generation, index);
-        self.next_change()
     }
 
     /// Frees data blocks once this generation is complete (R2, R3); the reclaimer learns of them then. The
@@ -245,10 +347,10 @@ impl<'m> Op<'m> {
 
     /// The volume has a past from now on; `roots` is the block of its roots. Records of the log do not say
     /// so, so the next fsync completes a generation.
-    pub fn set_history_root(&mut self, roots: MetaAddr) -> Change {
+    pub fn set_history_root(&mut self, roots: MetaAddr) {
+        self.be_whole();
         self.rooms.blocks.base.ledger.set_history_root(roots);
         self.rooms.blocks.zones.changes.lose();
-        self.next_change()
     }
 
     /// Takes the next number. [`crate::Meta::begin_alone`] must have opened the Op: Ops before it and after
@@ -275,7 +377,10 @@ impl<'m> Op<'m> {
     /// Changes the root of the tree of orphans.
     pub fn set_orphan_root(&mut self, root: MetaAddr, level: u8) -> Change {
         self.rooms.blocks.base.ledger.set_orphan_root(root, level);
-        self.next_change()
+        match self.order {
+            Some((order, op)) => order.change(op, Place::Orphans { root, level }),
+            None => self.next_change(),
+        }
     }
 
     /// Notes in the log what this Op does to data noted earlier: it makes data at home count, or events data
@@ -283,4 +388,18 @@ impl<'m> Op<'m> {
     pub fn note(&mut self, note: &IntentNote<'_>) {
         self.rooms.log.note(note);
     }
+}
+
+/// Who wants the order of changes, and the number of an Op that opens.
+#[inline]
+fn ordered(rooms: &Rooms, alone: bool) -> Option<(&Recorder, u64)> {
+    match rooms.blocks.base.order.wanted() {
+        None => None,
+        Some(order) => begin_ordered(order, alone),
+    }
+}
+
+#[cold]
+fn begin_ordered(order: &Recorder, alone: bool) -> Option<(&Recorder, u64)> {
+    Some((order, order.begin(alone)))
 }

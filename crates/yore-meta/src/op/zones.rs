@@ -52,7 +52,8 @@ impl Op<'_> {
             incarnation: Incarnation(0),
             birth: EventNo(0),
         };
-        let frame = self.install(&zone, 0, new);
+        self.be_whole();
+        let (frame, _) = self.install(&zone, 0, new);
         let usable = geometry.data_blocks(group) as u32;
         let root = blocks.zones.table.make_root_for(&blocks.base.medium, zone.no, geometry.data_start(group));
         let taken = if root { yore_format::layout::ZONE_BLOCKS as u32 } else { 0 };
@@ -75,6 +76,7 @@ impl Op<'_> {
     /// # Panics
     /// If the group already has all 31 further zones.
     pub fn create_zone(&mut self, group: GroupNo, start: BlockNo) {
+        self.be_whole();
         self.rooms.blocks.zones.create_extra(&self.rooms.blocks.base, self.generation, group, start);
     }
 
@@ -85,6 +87,7 @@ impl Op<'_> {
     /// # Panics
     /// If the reservation is in another group, or the table is there already.
     pub fn create_table(&mut self, kind: BlockKind, table: TableNo) -> Frame {
+        self.be_whole();
         let zones = &self.rooms.blocks.zones;
         let primary =
             zones.loaded(ZoneNo::primary(table.group())).expect("the group's first zone is in memory");
@@ -106,6 +109,7 @@ impl Op<'_> {
 
     /// Gives a table of zeros back. As for [`Op::create_table`], only a generation makes that durable.
     pub fn remove_table(&mut self, kind: BlockKind, table: TableNo, frame: Frame) {
+        self.be_whole();
         let zones = &self.rooms.blocks.zones;
         let primary =
             zones.loaded(ZoneNo::primary(table.group())).expect("the group's first zone is in memory");
@@ -117,6 +121,7 @@ impl Op<'_> {
     /// Takes an empty further zone (from [`crate::Meta::take_empty_zone`]) out of its group. The caller frees
     /// its 1,024 blocks in the bitmap, with [`Op::free_after_commit`].
     pub fn remove_zone(&mut self, zone: &EmptyZone) {
+        self.be_whole();
         let blocks = &self.rooms.blocks;
         // The empty inode block that was kept for the next inode goes with it.
         if let Some(index) = zone.0.last_block() {

@@ -22,7 +22,7 @@ use yore_core::btree::Tree;
 use yore_core::extent::{self, Extent};
 use yore_core::retained;
 use yore_format::{BlockHeader, ContentKind, EventNo, Inode, MetaAddr, Version};
-use yore_meta::{Change, Frame, LeftBlocks, Op};
+use yore_meta::{Change, EdgeKind, Frame, LeftBlocks, Op};
 
 /// Gives up a version with everything that it alone holds, and returns the number of blocks freed.
 ///
@@ -277,17 +277,12 @@ impl<'s> Alone<'s> {
     /// and by how much history grows, which the caller counts.
     pub(super) fn free(self, op: &mut Op<'_>, removed: Change) -> Freed {
         let nodes = self.nodes.len() as u64;
-        let mut last = removed;
         for node in self.nodes {
             let freed = op.free(node);
-            op.before(last, freed);
-            last = freed;
+            op.edge(EdgeKind::Freed, removed, freed);
         }
         let runs = self.runs.into_iter().map(|(run, _)| run).collect();
-        let gone = self.store.alloc.let_go(op, runs, LetGo::Past);
-        if let Some((first, _)) = gone.changes {
-            op.before(last, first);
-        }
+        let gone = self.store.alloc.let_go(op, runs, LetGo::Past, removed);
         let (data, references) = (gone.retained, gone.references);
         Freed { blocks: nodes + gone.freed, data, references, nodes }
     }

@@ -55,9 +55,9 @@ impl Past {
         index.prepare(meta, &by_root, &by_root, &mut pins)?;
         let mut op = meta.begin(reserved);
         let delta = events.remove(&mut op, &key);
-        self.store(&mut op, HistoryTree::Events, &events, &delta);
+        self.store(&mut op, HistoryTree::Events, &events, delta);
         let delta = index.remove(&mut op, &by_root);
-        self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
+        self.store(&mut op, HistoryTree::EventIndex, &index, delta);
         Ok(())
     }
 

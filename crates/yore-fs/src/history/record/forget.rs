@@ -17,7 +17,7 @@ use yore_format::{
     event_index_by_name, event_index_by_root, Corruption, EventNo, EventRow, EventState, GroupNo,
     HistoryTree, Version, WriteFeatures,
 };
-use yore_meta::{Change, Meta, Op};
+use yore_meta::{Change, EdgeKind, Meta, Op};
 
 impl Past {
     /// Makes events invisible; each occurs once in `numbers`. Not durable by itself: after a crash some of
@@ -164,10 +164,10 @@ impl Past {
         }
         let mut op = meta.begin(reserved);
         let delta = events.replace(&mut op, &key, &row);
-        self.store(&mut op, HistoryTree::Events, &events, &delta);
+        self.store(&mut op, HistoryTree::Events, &events, delta);
         if let Some(key) = &by_name {
             let delta = index.remove(&mut op, key);
-            self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
+            self.store(&mut op, HistoryTree::EventIndex, &index, delta);
         }
         if let Some((_, old)) = &old {
             self.users.replace(old, &is);
@@ -197,10 +197,10 @@ impl Past {
             let mut op = meta.begin(reserved);
             let entered = forgotten.insert(self, &mut op, &key, &row.encode_with(row_features(meta)), number);
             let delta = events.remove(&mut op, &key);
-            op.before(entered, delta.change);
-            self.store(&mut op, HistoryTree::Events, &events, &delta);
+            op.edge(EdgeKind::Replaced, entered, delta.change());
+            self.store(&mut op, HistoryTree::Events, &events, delta);
             let delta = index.remove(&mut op, &by_root);
-            self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
+            self.store(&mut op, HistoryTree::EventIndex, &index, delta);
         }
         self.numbers.write().dying_on_medium.remove(&number);
         Ok(())

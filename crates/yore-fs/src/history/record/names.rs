@@ -207,16 +207,16 @@ impl Past {
         }
         let mut op = meta.begin(reserved);
         let delta = events.replace(&mut op, &key, &row.encode_with(row_features(meta)));
-        self.store(&mut op, HistoryTree::Events, &events, &delta);
+        self.store(&mut op, HistoryTree::Events, &events, delta);
         // Names with the same hash have the same key.
         if old != new {
             if let Some(key) = &new {
                 let delta = index.insert(&mut op, key, &[], number);
-                self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
+                self.store(&mut op, HistoryTree::EventIndex, &index, delta);
             }
             if let Some(key) = &old {
                 let delta = index.remove(&mut op, key);
-                self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
+                self.store(&mut op, HistoryTree::EventIndex, &index, delta);
             }
         }
         Ok(())

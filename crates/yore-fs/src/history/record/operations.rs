@@ -46,7 +46,7 @@ impl Past {
         let mut op = meta.begin(reserved);
         self.make_roots(&mut op, meta.has_features(WriteFeatures::ANNALS));
         let delta = tree.insert(&mut op, &key, &row.encode(), EventNo(0));
-        self.store(&mut op, HistoryTree::Operations, &tree, &delta);
+        self.store(&mut op, HistoryTree::Operations, &tree, delta);
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl Past {
         tree.prepare(meta, &key, &key, &mut pins)?;
         let mut op = meta.begin(reserved);
         let delta = tree.remove(&mut op, &key);
-        self.store(&mut op, HistoryTree::Operations, &tree, &delta);
+        self.store(&mut op, HistoryTree::Operations, &tree, delta);
         Ok(())
     }
 

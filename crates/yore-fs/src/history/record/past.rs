@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
-use yore_core::btree::{Tree, TreeDelta};
+use yore_core::btree::{CellChange, Tree, TreeDelta};
 use yore_core::retained;
 use yore_format::{
     event_index_by_root, key_parts, AnnalsCounts, AnnalsKey, BlockKind, Corruption, EventNo, EventState,
@@ -24,8 +24,8 @@ use yore_format::{
 };
 use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
-/// Blocks that one more cell may need: a split on each level of a tree, and a new root.
-pub(super) const CELL_BLOCKS: u32 = 8;
+/// Blocks that one more cell may need: two new nodes on each of five levels of a tree, and a new root.
+pub(super) const CELL_BLOCKS: u32 = 11;
 
 /// The past of an open volume.
 pub(crate) struct Past {
@@ -222,15 +222,23 @@ impl Past {
     }
 
     /// Stores a tree's root, if it has changed.
-    pub(super) fn store(&self, op: &mut Op<'_>, which: HistoryTree, tree: &Tree, delta: &TreeDelta) {
+    ///
+    /// Returns what the change of the tree means, if it is one of a single cell.
+    pub(super) fn store(
+        &self,
+        op: &mut Op<'_>,
+        which: HistoryTree,
+        tree: &Tree,
+        delta: TreeDelta,
+    ) -> Option<CellChange> {
         retained::count_trees(op, delta.nodes.into());
         let frame = self.roots();
         if HistoryRoots::get(&frame.read(), which) == (tree.root, tree.level) {
-            return;
+            return delta.unmoved();
         }
         let ((), change) =
             op.change(frame, |page| page.apply(|b| HistoryRoots::set(b, which, tree.root, tree.level)));
-        delta.stored(op, change);
+        Some(delta.stored(op, change))
     }
 
     /// The last event of this directory or file itself with a number up to `most`.

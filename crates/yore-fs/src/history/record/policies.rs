@@ -146,7 +146,7 @@ impl Past {
             (false, false) => None,
         };
         if let Some(delta) = delta {
-            self.store(&mut op, HistoryTree::Policies, &tree, &delta);
+            self.store(&mut op, HistoryTree::Policies, &tree, delta);
         }
         if state.inode.has_policy != is_one {
             self.users.policy(owner.uid, is_one);
@@ -193,7 +193,7 @@ impl Past {
         tree.prepare(meta, &key, &key, &mut pins)?;
         let mut op = meta.begin(reserved);
         let delta = tree.remove(&mut op, &key);
-        self.store(&mut op, HistoryTree::Policies, &tree, &delta);
+        self.store(&mut op, HistoryTree::Policies, &tree, delta);
         self.any_policy.store(!tree.is_empty(), Ordering::Release);
         self.exclusions.note(no, None);
         drop(op);

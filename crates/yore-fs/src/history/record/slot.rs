@@ -49,10 +49,11 @@ impl Slot {
     ) -> Change {
         let was = self.tree;
         let delta = self.tree.insert_into(op, self.position, (key, value), birth);
-        if self.tree != was || delta.nodes != 0 {
-            past.store(op, self.which, &self.tree, &delta);
-        }
-        delta.change
+        let cell = match self.tree != was || delta.nodes != 0 {
+            true => past.store(op, self.which, &self.tree, delta),
+            false => delta.unmoved(),
+        };
+        cell.expect("one cell").counts
     }
 }
 

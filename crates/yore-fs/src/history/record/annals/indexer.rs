@@ -203,7 +203,7 @@ impl Planned {
     /// Inserts the keys, inside the Op, with the index locked for writing.
     fn carry_out(mut self, past: &Past, op: &mut Op<'_>, last: AnnalsKey) {
         if let Some(delta) = self.tree.insert_planned(op, self.plan, last.end) {
-            past.store(op, self.which, &self.tree, &delta);
+            let _ = past.store(op, self.which, &self.tree, delta);
         }
     }
 }

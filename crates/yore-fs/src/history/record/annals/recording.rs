@@ -140,10 +140,11 @@ impl<'p> AnnalsRecording<'p> {
                         let which = HistoryTree::Annals(row.shard);
                         let (was, mut tree) = (past.tree(which), past.tree(which));
                         let delta = tree.append(op, &mut guard.last, *position, (&key, value), number);
-                        if tree != was || delta.nodes != 0 {
-                            past.store(op, which, &tree, &delta);
-                        }
-                        delta.change
+                        let cell = match tree != was || delta.nodes != 0 {
+                            true => past.store(op, which, &tree, delta),
+                            false => delta.unmoved(),
+                        };
+                        cell.expect("one cell").counts
                     }
                 });
                 guard.greatest = Some(row.key);

@@ -253,7 +253,7 @@ impl AnnalsRemoval<'_> {
             Some(value) => self.tree.replace(op, &row.encode(), value),
             None => self.tree.remove(op, &row.encode()),
         };
-        self.past.store(op, HistoryTree::Annals(self.shard), &self.tree, &of_row);
+        let of_row = self.past.store(op, HistoryTree::Annals(self.shard), &self.tree, of_row);
         match self.keys {
             #[cfg(feature = "mutations")]
             Keys::Indexed { .. } if crate::mutation::is(crate::mutation::Mutation::KeyLeft) => {}
@@ -262,7 +262,7 @@ impl AnnalsRemoval<'_> {
                     Some(value) => tree.replace(op, &key, &value),
                     None => tree.remove(op, &key),
                 };
-                self.past.store(op, which, &tree, &of_key);
+                self.past.store(op, which, &tree, of_key);
             }
             Keys::Unindexed(fact) => {
                 let backlog = &self.past.backlog;
@@ -277,6 +277,6 @@ impl AnnalsRemoval<'_> {
                 }
             }
         }
-        of_row.change
+        of_row.expect("one cell").counts
     }
 }

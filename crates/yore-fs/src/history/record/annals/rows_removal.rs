@@ -155,8 +155,8 @@ impl RowsRemoval<'_> {
                 Some(value) => self.tree.replace(op, key, value),
                 None => self.tree.remove(op, key),
             };
-            self.past.store(op, which, &self.tree, &delta);
-            changes.push(delta.change);
+            let row = self.past.store(op, which, &self.tree, delta);
+            changes.push(row.expect("one cell").counts);
         }
         remove_keys(self.past, op, HistoryTree::InodeIndex, &mut self.inodes);
         remove_keys(self.past, op, HistoryTree::NameIndex, &mut self.names);
@@ -185,6 +185,6 @@ fn remove_keys<K: AsRef<[u8]>>(
     }
     for key in keys {
         let delta = tree.remove(op, key.as_ref());
-        past.store(op, which, tree, &delta);
+        past.store(op, which, tree, delta);
     }
 }

@@ -14,7 +14,7 @@ use yore_format::{
     name_end_key, name_key, name_shard, version_key, version_shard, DirEntry, EventNo, HistoryTree, PastName,
     Version,
 };
-use yore_meta::{Change, Meta, Op};
+use yore_meta::{Change, EdgeKind, Meta, Op};
 
 /// A version or a name that is ready to be removed.
 pub(in crate::history::record) struct FirstRemoval<'p> {
@@ -86,8 +86,8 @@ impl<'p> First<'p> {
         let entered = slot.insert(past, &mut op, &new, &PastName { death, entry }.encode(), death);
         let mut tree = past.tree(which);
         let gone = tree.remove(&mut op, &old);
-        op.before(entered, gone.change);
-        past.store(&mut op, which, &tree, &gone);
+        op.edge(EdgeKind::Replaced, entered, gone.change());
+        past.store(&mut op, which, &tree, gone);
         Ok(())
     }
 }
@@ -96,9 +96,9 @@ impl FirstRemoval<'_> {
     /// Removes it, inside an Op. What it held may be freed after the change that is returned.
     pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Change {
         let gone = self.tree.remove(op, &self.key);
-        self.past.store(op, self.which, &self.tree, &gone);
+        let gone = self.past.store(op, self.which, &self.tree, gone);
         let delta = self.ends.remove(op, &self.end);
-        self.past.store(op, HistoryTree::Changes(self.shard), &self.ends, &delta);
-        gone.change
+        self.past.store(op, HistoryTree::Changes(self.shard), &self.ends, delta);
+        gone.expect("one cell").counts
     }
 }

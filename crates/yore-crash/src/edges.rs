@@ -1,0 +1,226 @@
+//! The judge of the order of changes (docs/EDGES.md): proves the edges without an engine that uses them.
+//!
+//! It records short sequences of calls with all their changes, and builds states that an ordered engine may
+//! leave: sets of changes that are closed under the edges. Each is put on a medium, checked with the
+//! tolerances that such an engine has, mounted, and walked. With a kind of edge left out, some sequence must
+//! show a state that is wrong; a kind that nobody misses would not be needed, or the judge would be blind.
+//!
+//! `calls.rs` has the sequences, `units.rs` what a change means, `sets.rs` the sets, `state.rs` puts one on a
+//! medium, `effect.rs` says what it must have.
+
+mod calls;
+mod effect;
+mod sets;
+mod state;
+mod units;
+
+use crate::subject::observe;
+use crate::tree::Tree;
+use crate::volume::{make, used_device, Wrong, NEVER};
+use calls::{Carrier, Sequence};
+use rand::seq::SliceRandom as _;
+use rand::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sets::{Order, Set};
+use state::Ground;
+use std::sync::Arc;
+use yore_check::{check, CheckOptions, Finding, Problem};
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{EdgeKind, Engine, MountOptions, Recording, View, Volume};
+
+/// A sequence that was carried out, with its changes.
+pub struct Recorded {
+    name: &'static str,
+    ground: Ground,
+    recording: Recording,
+    order: Order,
+    /// The tree before the first call and behind each.
+    moments: Vec<Tree>,
+    exchanges: bool,
+}
+
+/// The names of all sequences.
+pub fn sequences() -> Vec<&'static str> {
+    calls::all().into_iter().map(|sequence| sequence.name).collect()
+}
+
+/// The kinds of edges that some sequence needs.
+pub fn demanded() -> impl Iterator<Item = EdgeKind> {
+    EdgeKind::ALL.iter().copied().filter(|kind| !calls::NOT_DEMANDED.contains(kind))
+}
+
+fn options(engine: Option<Engine>, read_only: bool) -> MountOptions {
+    MountOptions {
+        engine,
+        read_only,
+        commit_interval: NEVER,
+        access_times: false,
+        keep_history: true,
+        defragment_after: None,
+        metadata_cache: 16 << 20,
+        data_cache: 8 << 20,
+        ..MountOptions::default()
+    }
+}
+
+/// Carries a sequence out and records it.
+///
+/// # Errors
+/// If a call fails, or there is no such sequence.
+pub fn record(name: &str) -> Result<Recorded, Wrong> {
+    let sequence = calls::all().into_iter().find(|sequence| sequence.name == name);
+    let Some(sequence) = sequence else {
+        return Err(Wrong::new("sequence", format!("no sequence {name:?}")));
+    };
+    let opened = |error: yore_fs::Error| Wrong::new("open", error);
+    let device = Arc::new(used_device());
+    let raw: Arc<dyn Device> = device.clone();
+    make(&raw, Engine::Snapshot, 1)?;
+    prepare(&raw, &sequence)?;
+    let base = device.snapshot();
+    // Under `none` nothing but file data reaches the device before the volume is closed.
+    let volume = Volume::open(raw, &options(Some(Engine::None), false)).map_err(opened)?;
+    let view = volume.view().clone();
+    let mut moments = vec![see(&view)?];
+    view.record_order().map_err(opened)?;
+    let mut carrier = Carrier::new(&volume);
+    for call in &sequence.calls {
+        carrier.carry_out(call)?;
+        moments.push(see(&view)?);
+    }
+    let recording = view.recorded_order().map_err(opened)?;
+    let with_data = device.snapshot();
+    drop(carrier);
+    volume.close().map_err(opened)?;
+    let ground = Ground::load(base, with_data)?;
+    let order = Order::of(&recording);
+    let exchanges = sequence.exchanges();
+    Ok(Recorded { name: sequence.name, ground, recording, order, moments, exchanges })
+}
+
+fn prepare(device: &Arc<dyn Device>, sequence: &Sequence) -> Result<(), Wrong> {
+    let opened = |error: yore_fs::Error| Wrong::new("open", error);
+    let volume = Volume::open(device.clone(), &options(None, false)).map_err(opened)?;
+    let mut carrier = Carrier::new(&volume);
+    sequence.before.iter().try_for_each(|call| carrier.carry_out(call))?;
+    drop(carrier);
+    volume.close().map_err(opened)
+}
+
+fn see(view: &View) -> Result<Tree, Wrong> {
+    observe(view, view.root()).map_err(|error| Wrong::new("walk", error))
+}
+
+impl Recorded {
+    /// How many changes there are.
+    pub fn changes(&self) -> usize {
+        self.recording.changes.len()
+    }
+
+    /// Judges about so many states: least sets that have a change, greatest ones that lack one, and random
+    /// ones between. Returns how many they were.
+    ///
+    /// # Errors
+    /// What is wrong with a state.
+    pub fn judge(&self, states: usize, seed: u64) -> Result<usize, Wrong> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut changes: Vec<usize> = (0..self.changes()).collect();
+        changes.shuffle(&mut random);
+        let mut sets: Vec<Set> = vec![vec![false; self.changes()], vec![true; self.changes()]];
+        for change in changes {
+            sets.push(self.order.least([change]));
+            sets.push(self.order.greatest_without(change));
+            let few: Vec<usize> =
+                (0..1 + random.random_range(0..4)).map(|_| random.random_range(0..self.changes())).collect();
+            sets.push(self.order.least(few));
+            if sets.len() >= states {
+                break;
+            }
+        }
+        sets.sort_unstable();
+        sets.dedup();
+        for set in &sets {
+            self.judge_set(set.clone())?;
+        }
+        Ok(sets.len())
+    }
+
+    /// Whether some state is wrong if a kind of edge is left out. Tries the states in which one such edge is
+    /// broken, up to so many.
+    pub fn misses(&mut self, kind: EdgeKind, most: usize) -> bool {
+        let edges = self.order.of_kind(kind);
+        self.order.without = Some(kind);
+        let step = edges.len().div_ceil(most.max(1)).max(1);
+        let missed = edges.into_iter().step_by(step).any(|(first, then)| {
+            let least = self.order.least([then]);
+            let greatest = self.order.greatest_without(first);
+            [(least, first, then), (greatest, first, then)]
+                .into_iter()
+                .any(|(set, first, then)| set[then] && !set[first] && self.judge_set(set).is_err())
+        });
+        self.order.without = None;
+        missed
+    }
+
+    fn judge_set(&self, mut set: Set) -> Result<(), Wrong> {
+        let medium = loop {
+            match self.ground.medium(&self.recording, &set) {
+                Ok(medium) => break medium,
+                Err(Err(wrong)) => return Err(wrong),
+                // U3: what was taken out of the node comes first.
+                Err(Ok(addr)) => {
+                    let last = self.last_of(addr, |change| set[change]);
+                    let more = (0..last.unwrap_or(0))
+                        .filter(|change| self.recording.changes[*change].1.addr() == Some(addr));
+                    let all = (0..set.len()).filter(|change| set[*change]).chain(more);
+                    let next = self.order.least(all);
+                    if next == set {
+                        return Err(Wrong::new("state", format!("the cells of {addr} do not fit")));
+                    }
+                    set = next;
+                }
+            }
+        };
+        self.examine(medium).map_err(|wrong| self.tell(&set, wrong))
+    }
+
+    fn last_of(&self, addr: yore_format::MetaAddr, of: impl Fn(usize) -> bool) -> Option<usize> {
+        (0..self.changes())
+            .rfind(|change| of(*change) && self.recording.changes[*change].1.addr() == Some(addr))
+    }
+
+    fn examine(&self, medium: MemoryDevice) -> Result<(), Wrong> {
+        let report = check(&medium, &CheckOptions::default()).map_err(|error| Wrong::new("check", error))?;
+        // The volume was sound before, so an orphan is unlisted only behind a second crash.
+        let is_wrong =
+            |finding: &&Finding| !finding.is_tolerated() || finding.problem == Problem::OrphanUnlisted;
+        if let Some(finding) = report.findings.iter().find(is_wrong) {
+            return Err(Wrong::new("check", finding));
+        }
+        let view = View::open(Arc::new(medium), &options(None, true));
+        let tree = see(&view.map_err(|error| Wrong::new("open", error))?)?;
+        effect::judge(&tree, &self.moments, self.exchanges).map_err(|error| Wrong::new("effect", error))
+    }
+
+    /// A wrong state, in words.
+    fn tell(&self, set: &Set, wrong: Wrong) -> Wrong {
+        let list = |is: bool| {
+            let numbers: Vec<String> =
+                (0..set.len()).filter(|i| set[*i] == is).map(|i| i.to_string()).collect();
+            numbers.join(" ")
+        };
+        let places = self.recording.changes.iter().enumerate().map(|(i, (op, place))| {
+            format!("    {}{i} of Op {op}: {}", if set[i] { "+" } else { "-" }, state::show(place))
+        });
+        let places: Vec<String> = places.collect();
+        let message = format!(
+            "{}: {}\n  changes on the medium: {}\n  and not: {}\n{}",
+            self.name,
+            wrong.message,
+            list(true),
+            list(false),
+            places.join("\n")
+        );
+        Wrong::new(wrong.class, message)
+    }
+}

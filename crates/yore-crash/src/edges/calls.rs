@@ -1,0 +1,245 @@
+//! Short sequences of calls, each with what was there before.
+
+use crate::volume::Wrong;
+use yore_fs::{EdgeKind, File, Node, RenameMode, Volume};
+
+/// A call.
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    Create(String),
+    Mkdir(String),
+    Symlink(usize, String),
+    Link(&'static str, &'static str),
+    Unlink(String),
+    Rmdir(&'static str),
+    Rename(String, String),
+    Exchange(&'static str, &'static str),
+    /// So many blocks of this byte, from this block on, written back at once.
+    Write(&'static str, u64, u64, u8),
+    Truncate(&'static str, u64),
+    /// Keeps a file in use.
+    Hold(&'static str),
+    /// Nothing is in use any more.
+    Release,
+    SetXattr(&'static str, &'static str, usize),
+}
+
+use Call::*;
+
+/// A sequence.
+pub(super) struct Sequence {
+    pub(super) name: &'static str,
+    pub(super) before: Vec<Call>,
+    pub(super) calls: Vec<Call>,
+}
+
+impl Sequence {
+    /// Whether names change places.
+    pub(super) fn exchanges(&self) -> bool {
+        self.calls.iter().any(|call| matches!(call, Exchange(..)))
+    }
+}
+
+/// A name so long that a leaf has room for 14.
+fn long(i: usize) -> String {
+    format!("d/{i:04}{}", "n".repeat(240))
+}
+
+fn many(from: usize, to: usize) -> Vec<Call> {
+    (from..to).map(|i| Create(long(i))).collect()
+}
+
+fn in_tree(mut rest: Vec<Call>) -> Vec<Call> {
+    let mut before = vec![Mkdir("d".into()), Mkdir("e".into())];
+    // Two names do not fit an inode.
+    before.extend((0..3).map(|i| Create(format!("e/{i}{}", "m".repeat(60)))));
+    before.extend(many(0, 3));
+    before.append(&mut rest);
+    before
+}
+
+fn pieces(file: &'static str, n: u64) -> Vec<Call> {
+    (0..n).map(|i| Write(file, 2 * i, 1, i as u8 + 1)).collect()
+}
+
+/// All sequences.
+pub(super) fn all() -> Vec<Sequence> {
+    let s = |name, before, calls| Sequence { name, before, calls };
+    let create = |path: &str| Create(path.into());
+    let unlink = |path: &str| Unlink(path.into());
+    let rename = |from: &str, to: &str| Rename(from.into(), to.into());
+    vec![
+        s(
+            "names of small directories",
+            vec![Mkdir("d".into()), create("d/a")],
+            vec![
+                create("d/b"),
+                Link("d/a", "d/c"),
+                unlink("d/a"),
+                Mkdir("d/e".into()),
+                Rmdir("d/e"),
+                unlink("d/b"),
+            ],
+        ),
+        s(
+            "names of a directory with a tree",
+            in_tree(vec![create("d/a")]),
+            vec![
+                create("d/b"),
+                Link("d/a", "d/c"),
+                unlink("d/a"),
+                Mkdir("d/e".into()),
+                Rmdir("d/e"),
+                unlink("d/b"),
+            ],
+        ),
+        s(
+            "a directory gets a tree and loses it",
+            vec![Mkdir("d".into())],
+            vec![Create(long(0)), Create(long(1)), Unlink(long(0)), Unlink(long(1))],
+        ),
+        s("a root that is split", in_tree(many(3, 12)), many(12, 20)),
+        s("leaves that are split and merged", in_tree(many(3, 30)), {
+            let mut calls = many(30, 42);
+            calls.extend((0..24).map(|i| Unlink(long(i))));
+            calls
+        }),
+        s("all names of a tree go", in_tree(many(3, 40)), (0..40).map(|i| Unlink(long(i))).collect()),
+        s(
+            "renames within a directory",
+            in_tree(vec![create("d/a"), create("d/b"), create("d/c")]),
+            vec![rename("d/a", "d/x"), rename("d/b", "d/c"), rename("d/x", "d/y")],
+        ),
+        s(
+            "renames between directories",
+            in_tree(vec![create("d/a"), create("e/b"), Link("d/a", "d/z")]),
+            vec![rename("d/a", "e/x"), rename("e/b", "d/b"), rename("e/x", "d/b"), unlink("d/z")],
+        ),
+        s(
+            "directories that move",
+            in_tree(vec![Mkdir("d/a".into()), create("d/a/f"), Mkdir("e/b".into())]),
+            vec![rename("d/a", "e/a"), rename("e/b", "d/b"), rename("e/a", "d/b")],
+        ),
+        s(
+            "names that change places",
+            in_tree(vec![create("d/a"), create("e/b"), Mkdir("e/c".into())]),
+            vec![Exchange("d/a", "e/b"), Exchange("e/c", "d/a"), create("d/n")],
+        ),
+        s("a name moves to a leaf that is split", in_tree(many(3, 24)), {
+            (0..8).map(|i| Rename(long(i), long(100 + i))).collect()
+        }),
+        s(
+            "orphans",
+            in_tree(vec![create("d/a"), Write("d/a", 0, 2, 9), create("d/b")]),
+            vec![Hold("d/a"), unlink("d/a"), Hold("d/b"), unlink("d/b"), Release],
+        ),
+        s(
+            "a file with few extents",
+            vec![create("a")],
+            vec![
+                Write("a", 0, 1, 1),
+                Write("a", 1, 2, 2),
+                Write("a", 6, 1, 3),
+                Truncate("a", 5000),
+                unlink("a"),
+            ],
+        ),
+        s("a file gets a tree of extents", vec![create("a")], {
+            let mut calls = pieces("a", 7);
+            calls.extend([Truncate("a", 8 * 4096), Truncate("a", 100), unlink("a")]);
+            calls
+        }),
+        s(
+            "extents in a tree",
+            {
+                let mut before = vec![create("a")];
+                before.extend(pieces("a", 8));
+                before
+            },
+            vec![
+                Write("a", 20, 1, 50),
+                Write("a", 21, 1, 51),
+                Truncate("a", 9 * 4096),
+                Write("a", 30, 2, 52),
+            ],
+        ),
+        s(
+            "a file that is removed with its tree",
+            {
+                let mut before = in_tree(vec![create("d/a")]);
+                before.extend(pieces("d/a", 8));
+                before
+            },
+            vec![unlink("d/a"), create("d/b"), Write("d/b", 0, 1, 77)],
+        ),
+        s(
+            "symbolic links",
+            in_tree(vec![]),
+            vec![Symlink(40, "d/s".into()), Symlink(3500, "d/l".into()), unlink("d/l"), unlink("d/s")],
+        ),
+        s(
+            "attributes",
+            vec![create("a")],
+            vec![
+                SetXattr("a", "user.a", 10),
+                SetXattr("a", "user.b", 500),
+                SetXattr("a", "user.a", 12),
+                unlink("a"),
+            ],
+        ),
+    ]
+}
+
+/// Kinds of edges that no sequence demands yet.
+pub(super) const NOT_DEMANDED: &[EdgeKind] = &[EdgeKind::Lowered, EdgeKind::Recorded];
+
+/// Carries calls out.
+pub(super) struct Carrier<'a> {
+    pub(super) volume: &'a Volume,
+    held: Vec<Node>,
+}
+
+impl<'a> Carrier<'a> {
+    pub(super) fn new(volume: &'a Volume) -> Carrier<'a> {
+        Carrier { volume, held: Vec::new() }
+    }
+
+    pub(super) fn carry_out(&mut self, call: &Call) -> Result<(), Wrong> {
+        self.call(call).map_err(|error| Wrong::new("result", format!("{call:?}: {error}")))
+    }
+
+    fn call(&mut self, call: &Call) -> yore_fs::Result<()> {
+        const BLOCK: u64 = 4096;
+        let volume = self.volume;
+        match call {
+            Create(path) => File::create(volume, path).map(|_| ()),
+            Mkdir(path) => volume.create_dir(path),
+            Symlink(len, path) => volume.symlink("t".repeat(*len), path),
+            Link(old, new) => volume.hard_link(old, new),
+            Unlink(path) => volume.remove_file(path),
+            Rmdir(path) => volume.remove_dir(path),
+            Rename(old, new) => volume.rename(old, new),
+            Exchange(a, b) => volume.rename_with(a, b, RenameMode::Exchange),
+            Write(path, first, blocks, byte) => {
+                let file = yore_fs::OpenOptions::new().write(true).open(volume, path)?;
+                let data = vec![*byte; (blocks * BLOCK) as usize];
+                file.write_at(&data, first * BLOCK)?;
+                file.sync_data()
+            }
+            Truncate(path, size) => {
+                yore_fs::OpenOptions::new().write(true).open(volume, path)?.set_len(*size)
+            }
+            Hold(path) => {
+                self.held.push(volume.symlink_node(path)?);
+                Ok(())
+            }
+            Release => {
+                self.held.clear();
+                Ok(())
+            }
+            SetXattr(path, name, len) => {
+                volume.set_xattr(path, name, vec![7; *len], yore_fs::SetXattrMode::Any)
+            }
+        }
+    }
+}

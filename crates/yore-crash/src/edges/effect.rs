@@ -1,0 +1,68 @@
+//! What a state must have beside being sound: a name that was there throughout, a name for each inode that
+//! had one throughout, and in each file nothing but what was there at some moment.
+
+use crate::model::BLOCK;
+use crate::tree::{Inside, Tree};
+
+/// Compares a state with the moments between calls. `exchanges`: names change places in the sequence, so an
+/// inode may be without one for a moment.
+///
+/// # Errors
+/// What is missing.
+pub(super) fn judge(state: &Tree, moments: &[Tree], exchanges: bool) -> Result<(), String> {
+    let Some((first, later)) = moments.split_first() else { return Ok(()) };
+    for (number, node) in &first.nodes {
+        let is = |tree: &Tree| {
+            tree.nodes.get(number).is_some_and(|other| other.facts.incarnation == node.facts.incarnation)
+        };
+        if !later.iter().all(is) {
+            continue;
+        }
+        if !is(state) {
+            if exchanges {
+                continue;
+            }
+            return Err(format!("{} had a name throughout and has none", first.path_of(*number)));
+        }
+        let Inside::Directory { entries, .. } = &node.inside else { continue };
+        for name in entries.keys() {
+            let has = |tree: &Tree| match tree.nodes.get(number).map(|node| &node.inside) {
+                Some(Inside::Directory { entries, .. }) => entries.contains_key(name),
+                _ => false,
+            };
+            if later.iter().all(has) && !has(state) {
+                let name = crate::op::show_name(name);
+                return Err(format!("{name} was in {} throughout and is not", first.path_of(*number)));
+            }
+        }
+    }
+    contents(state, moments)
+}
+
+fn contents(state: &Tree, moments: &[Tree]) -> Result<(), String> {
+    for (number, node) in &state.nodes {
+        let Inside::File { size, blocks } = &node.inside else { continue };
+        let moments: Vec<_> = moments
+            .iter()
+            .filter_map(|tree| tree.nodes.get(number))
+            .filter(|other| other.facts.incarnation == node.facts.incarnation)
+            .collect();
+        for index in 0..size.div_ceil(BLOCK as u64) {
+            let len = (size - index * BLOCK as u64).min(BLOCK as u64) as usize;
+            let zeros = [0; BLOCK];
+            let has = blocks.get(&index).map_or(&zeros, |block| &**block);
+            let was = |other: &&crate::tree::Node| match &other.inside {
+                Inside::File { size, blocks } => {
+                    let had = blocks.get(&index).map_or(&zeros, |block| &**block);
+                    index * (BLOCK as u64) < *size && had[..len] == has[..len]
+                }
+                _ => false,
+            };
+            if !moments.iter().any(was) {
+                let what = format!("{:02x?}…", &has[..len.min(8)]);
+                return Err(format!("{} has {what} as block {index}", state.path_of(*number)));
+            }
+        }
+    }
+    Ok(())
+}
