@@ -134,7 +134,9 @@ LAYERS = {
         history/preserve
         xattr/*
         ops/* history/read/at_time/* history/reclaim/alone
-        api/view/* history/reclaim/needed history/reclaim/references history/reclaim/rows history/reclaim/spans
+        api/view/* history/reclaim/needed history/reclaim/references history/reclaim/rows
+        history/reclaim/seers
+        history/reclaim/spans
         history/pin history/read/access history/read/query/* history/reclaim/expunge/*
         history/reclaim/forget
         history/reclaim/room/* history/reclaim/shred

@@ -24,6 +24,11 @@ const STRETCH_PAUSE: Duration = Duration::from_millis(125);
 /// How often somebody looks again after a request was in the way.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
+/// After how long without a request it is found out what each snapshot holds.
+const SUMS_AFTER: Duration = Duration::from_secs(1);
+/// For how long somebody does that at a time; then others may need the processor.
+const SUMS_STEP: Duration = Duration::from_millis(20);
+
 /// How many blocks housekeeping discards at a time: 256 MiB.
 const DISCARDED_MOST: u64 = (256 << 20) / BLOCK_SIZE as u64;
 
@@ -103,7 +108,7 @@ impl Store {
             if let Err(e) = spans::keep_up(&store) {
                 tracing::warn!("what each snapshot holds is not known any more: {e}");
             }
-            pause = store.tidy_in_background(&mut tidying);
+            pause = store.tidy_in_background(&mut tidying).min(store.sum_in_background());
             let is_due = store.due.next().is_some_and(|next| next.is_zero());
             if !is_due && done.elapsed() < TICK {
                 // It was woken for the rows alone.
@@ -160,6 +165,22 @@ impl Store {
             Ok(Tidied::Nothing | Tidied::NoRoom) => TICK,
             Err(e) => {
                 tracing::warn!("laying a scattered file together: {e}");
+                TICK
+            }
+        }
+    }
+
+    /// Finds out a part of what each snapshot holds, if nobody knows that and nobody has asked for anything
+    /// for a while. Returns after how long this is to be called again.
+    fn sum_in_background(self: &Arc<Self>) -> Duration {
+        if self.idle.lasts() < SUMS_AFTER {
+            return TICK;
+        }
+        match spans::make_ahead(self, SUMS_STEP) {
+            Ok(true) => STRETCH_PAUSE,
+            Ok(false) => TICK,
+            Err(e) => {
+                tracing::warn!("finding out what each snapshot holds: {e}");
                 TICK
             }
         }

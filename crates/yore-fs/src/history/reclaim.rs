@@ -8,5 +8,6 @@ pub(crate) mod references;
 pub mod retention;
 pub(crate) mod room;
 pub(crate) mod rows;
+pub(crate) mod seers;
 pub(crate) mod shred;
 pub(crate) mod spans;

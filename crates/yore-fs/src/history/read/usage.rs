@@ -6,8 +6,8 @@
 //! past alone holds, which [`yore_core::retained`] counts. No other state holds what was born since the end
 //! of the version before ([`crate::history::reclaim::forget`]): forgetting the version frees it.
 //!
-//! **What an event holds alone** is held by the versions that no other kept event needs. One event sees an
-//! inode in one state, so the versions that go with it are of different inodes, and what they free adds up.
+//! **What an event holds alone** is held by versions that no other kept event needs. One event sees an inode
+//! in one state. Versions beside it that nobody needs go with it ([`crate::history::reclaim::forget`], F4).
 //!
 //! **What is below a directory.** A version is below it as long as the place that it records led there, given
 //! where the directories above were in that span. The place of files of several names, and of files without a
@@ -18,23 +18,25 @@
 
 use crate::history::read::at_time::{self, PRESENT};
 use crate::history::read::query::{Each, Logged, SeenBy};
-use crate::history::reclaim::alone::{let_go, let_go_by_birth, Alone, LetGoByBirth};
+use crate::history::reclaim::alone::{let_go, let_go_by_birth, Alone, LetGoBlocks, LetGoByBirth};
 use crate::history::reclaim::needed::{has_one_name, Needed};
 use crate::history::reclaim::spans::{self, Patience, Seen};
-use crate::history::record::{Event, VersionsWalk};
+use crate::history::record::{Event, Kept, VersionsWalk};
 use crate::store::Store;
 use crate::{DirItem, Error, FileKind, InodeNo, Node, Result, View};
 use hashbrown::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 use std::sync::Arc;
-use yore_format::{EventNo, Incarnation, Version, BLOCK_SIZE};
+use yore_format::{EventNo, EventState, Incarnation, Version, BLOCK_SIZE};
 use yore_meta::LeftBlocks;
 
 /// How many versions are looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;
 /// How many directories' places over time are remembered.
 const SPANS_MOST: usize = 4096;
+/// If the root directory has less than one of so many events, they are looked up one by one.
+const FEW: usize = 16;
 
 /// Bytes that only history holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -103,9 +105,9 @@ impl View {
     /// directory from their next states; O(entries below the directory) for what is in use. Memory: a few
     /// numbers for each event, and one for each directory and each file of several names.
     ///
-    /// What the volume's snapshots hold is known from the first answer on, as long as all events are of the
-    /// root directory and history shares no blocks: the next answer for the root directory needs
-    /// O(events + sums) for that, and no look at the versions.
+    /// What the volume's snapshots hold is known as soon as somebody had the time to find out: housekeeping,
+    /// when nobody asks for anything, or the first who asks. As long as history shares no blocks, the answer
+    /// for the root directory then needs O(events + sums), and no look at the versions.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -145,7 +147,7 @@ impl View {
             Some(seen) => {
                 let space = self.store().past.space();
                 totals.history.add((space.data, space.nodes));
-                (at_time::events(self.store())?, sums_of(seen))
+                (events_of_root(self.store(), &seen.kept)?, sums_of(&seen))
             }
             None => self.walk(directory, Incarnation(attr.incarnation), &mut totals)?,
         };
@@ -315,33 +317,81 @@ struct Sum {
     begins: i64,
 }
 
-/// The sums for each event, from what is known to be seen by which.
-fn sums_of(seen: Seen) -> HashMap<EventNo, Sum> {
-    let Seen { kept, cells } = seen;
-    let mut sums = vec![Sum::default(); kept.len() + 1];
-    for (ranges, LeftBlocks { data, nodes }) in &cells {
+/// The kept events of the root directory, in ascending order.
+fn events_of_root(store: &Arc<Store>, kept: &Kept) -> Result<Vec<Event>> {
+    let numbers = kept.of(InodeNo::ROOT);
+    if numbers.len() < kept.len() / FEW {
+        let found = numbers.iter().map(|number| {
+            match store.past.in_state(&store.meta, *number, EventState::Kept) {
+                Ok(event) => Ok(Some(event)),
+                // Forgotten meanwhile.
+                Err(Error::NotFound) => Ok(None),
+                Err(e) => Err(e),
+            }
+        });
+        return found.filter_map(Result::transpose).collect();
+    }
+    let mut events = at_time::events(store)?;
+    events.retain(|event| event.row.root == InodeNo::ROOT && !event.row.kind.is_of_file());
+    Ok(events)
+}
+
+/// The sums for each event of the root directory, from what is known to be seen by which.
+fn sums_of(Seen { kept, cells }: &Seen) -> HashMap<EventNo, Sum> {
+    let events = kept.of(InodeNo::ROOT);
+    let mut sums = vec![Sum::default(); events.len() + 1];
+    for (seen, LeftBlocks { data, nodes }) in cells {
         let blocks = i64::try_from(data.saturating_add(*nodes)).unwrap_or(i64::MAX);
-        for Range { start, end } in ranges {
+        let (mut last, mut count, mut is_elsewhere) = (None, 0, false);
+        for (root, Range { start, end }) in seen {
+            count += end - start;
+            if *root != InodeNo::ROOT {
+                is_elsewhere = true;
+                continue;
+            }
             sums[*start].begins = sums[*start].begins.saturating_add(blocks);
             sums[*end].begins = sums[*end].begins.saturating_sub(blocks);
+            last = Some(end - 1);
         }
-        let add = |sum: &mut (u64, u64)| {
-            *sum = (sum.0.saturating_add(*data), sum.1.saturating_add(*nodes));
-        };
-        if let [Range { start, end }] = &ranges[..] {
-            if end - start == 1 {
-                add(&mut sums[*start].exclusive);
-            }
+        // What other events see, too, goes with none of these.
+        let Some(last) = last.filter(|_| !is_elsewhere) else { continue };
+        if count == 1 {
+            add_to(&mut sums[last].exclusive, (*data, *nodes));
         }
-        if let Some(last) = ranges.last() {
-            add(&mut sums[last.end - 1].goes);
-        }
+        add_to(&mut sums[last].goes, (*data, *nodes));
     }
-    kept.into_iter().zip(sums).collect()
+    events.iter().copied().zip(sums).collect()
+}
+
+fn add_to(sum: &mut (u64, u64), (data, nodes): (u64, u64)) {
+    *sum = (sum.0.saturating_add(data), sum.1.saturating_add(nodes));
 }
 
 /// The spans in which something was somewhere.
 type Spans = Rc<[(EventNo, EventNo)]>;
+
+/// Which events need a version.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NeededBy {
+    None,
+    /// This one alone, which has seen it below the directory.
+    One(usize),
+    More,
+}
+
+/// What the walk knows of a version.
+struct State {
+    end: EventNo,
+    /// Whether it was below the directory at any time.
+    is_below: bool,
+    /// The events that saw it below the directory, as ranges of indexes.
+    seen: Vec<(usize, usize)>,
+    /// The last event of its time.
+    last: Option<usize>,
+    needed: NeededBy,
+    /// Events that have not seen the directory need it.
+    is_needed_elsewhere: bool,
+}
 
 /// The walk over the versions, for one directory.
 struct Walk<'s> {
@@ -350,17 +400,14 @@ struct Walk<'s> {
     needed: Needed<'s>,
     /// What events that have not seen the directory need.
     needed_elsewhere: Needed<'s>,
-    /// The last version met that is needed elsewhere: its blocks stay.
-    stays: Option<(InodeNo, Incarnation, EventNo)>,
     /// Kept events that have seen the directory, in ascending order.
     events: Vec<Event>,
     /// For each of these events, and one more.
     sums: Vec<Sum>,
     /// The inode that the walk is at.
     at: (InodeNo, Incarnation),
-    /// Of its versions so far, the oldest first: when each ended, and the events that saw it below the
-    /// directory, as ranges of indexes.
-    chain: Vec<(EventNo, Vec<(usize, usize)>)>,
+    /// Its versions so far, the oldest first.
+    chain: Vec<State>,
     /// When directories were at or below the root.
     spans: HashMap<InodeNo, Spans>,
 }
@@ -382,7 +429,6 @@ impl<'s> Walk<'s> {
             root,
             needed,
             needed_elsewhere,
-            stays: None,
             events,
             sums,
             at: Default::default(),
@@ -406,66 +452,75 @@ impl<'s> Walk<'s> {
     }
 
     fn version(&mut self, no: InodeNo, version: &Version, history: &mut Retained) -> Result<()> {
-        let spans = self.spans(no, version)?;
-        let mut seen_by = Vec::new();
-        for (from, to) in &spans {
-            let first = self.events.partition_point(|event| event.number < *from);
-            let end = self.events.partition_point(|event| event.number < *to);
-            if first < end {
-                seen_by.push((first, end));
-            }
-        }
         if self.at != (no, version.inode.incarnation) {
             self.at = (no, version.inode.incarnation);
             self.chain.clear();
         }
-        self.chain.push((version.end, seen_by.clone()));
-        if spans.is_empty() {
+        let spans = self.spans(no, version)?;
+        let state = self.state(no, version, &spans)?;
+        self.chain.push(state);
+        if self.chain.iter().all(|state| !state.is_below) {
             return Ok(());
         }
         let LetGoByBirth { by_birth, blocks: held } = let_go_by_birth(self.store, no, version, |_| ())?;
-        history.add(held);
-        self.with_older(no, version, held)?;
-        for (birth, LeftBlocks { data, nodes }) in by_birth {
-            let blocks = i64::try_from(data.saturating_add(nodes)).unwrap_or(i64::MAX);
-            let first = self.chain.partition_point(|(end, _)| *end <= birth);
-            for (first, end) in self.chain[first..].iter().flat_map(|(_, seen)| seen) {
-                self.sums[*first].begins = self.sums[*first].begins.saturating_add(blocks);
-                self.sums[*end].begins = self.sums[*end].begins.saturating_sub(blocks);
-            }
+        if !spans.is_empty() {
+            history.add(held);
         }
-        if let [(first, end)] = seen_by[..] {
-            if end - first == 1 && self.needed.only_by(self.events[first].number, no, version)? {
-                let (data, nodes) = let_go(self.store, no, version, None)?;
-                let sum = &mut self.sums[first].exclusive;
-                *sum = (sum.0.saturating_add(data), sum.1.saturating_add(nodes));
-            }
+        for (birth, blocks) in by_birth {
+            self.add(birth, &blocks, !spans.is_empty());
         }
         Ok(())
     }
 
-    /// Notes with which event a version goes when events are forgotten from the oldest on: with the last that
-    /// may have seen it. Forgetting that event then frees what the version holds, and what it shares with
-    /// older versions, which have gone by then. The versions of an inode come in ascending order.
-    fn with_older(&mut self, no: InodeNo, version: &Version, held: (u64, u64)) -> Result<()> {
-        let (born, incarnation) = (version.inode.born, version.inode.incarnation);
-        if self.needed_elsewhere.version(no, version)? {
-            self.stays = Some((no, incarnation, version.end));
-            return Ok(());
-        }
-        let end = self.events.partition_point(|event| event.number < version.end);
-        let Some(last) = end.checked_sub(1).filter(|last| self.events[*last].number >= born) else {
-            return Ok(());
-        };
-        let freed = match self.stays {
-            Some((of, its, until)) if (of, its) == (no, incarnation) => {
-                let_go(self.store, no, version, Some(until))?
+    /// Adds what the last version of the chain has, the next state does not, and was born then. It is below
+    /// the directory as long as that version was.
+    fn add(&mut self, birth: EventNo, blocks: &LetGoBlocks, is_below: bool) {
+        let Walk { chain, sums, .. } = self;
+        let states = &chain[chain.partition_point(|state| state.end <= birth)..];
+        if is_below {
+            let LeftBlocks { data, nodes } = blocks.left;
+            let count = i64::try_from(data.saturating_add(nodes)).unwrap_or(i64::MAX);
+            for (first, end) in states.iter().flat_map(|state| &state.seen) {
+                sums[*first].begins = sums[*first].begins.saturating_add(count);
+                sums[*end].begins = sums[*end].begins.saturating_sub(count);
             }
-            _ => held,
+        }
+        // Versions that nobody needs go with the others.
+        let mut needed = states.iter().map(|state| state.needed).filter(|needed| *needed != NeededBy::None);
+        if let (Some(NeededBy::One(event)), None) = (needed.next(), needed.next()) {
+            add_to(&mut sums[event].exclusive, blocks.go());
+        }
+        if let Some(last) = states.iter().filter_map(|state| state.last).max() {
+            if states.iter().all(|state| !state.is_needed_elsewhere) {
+                add_to(&mut sums[last].goes, blocks.go());
+            }
+        }
+    }
+
+    /// What is known of a version that was below the directory in these spans.
+    fn state(&mut self, no: InodeNo, version: &Version, spans: &[(EventNo, EventNo)]) -> Result<State> {
+        let before = |number: EventNo| self.events.partition_point(|event| event.number < number);
+        let all = spans.iter().map(|(from, to)| (before(*from), before(*to)));
+        let seen: Vec<(usize, usize)> = all.filter(|(first, end)| first < end).collect();
+        let last = before(version.end).checked_sub(1);
+        let last = last.filter(|last| self.events[*last].number >= version.inode.born);
+        let needed = match seen[..] {
+            [(first, end)] if end - first == 1 => {
+                match self.needed.only_by(self.events[first].number, no, version)? {
+                    true => NeededBy::One(first),
+                    false => NeededBy::More,
+                }
+            }
+            _ => match self.needed.version(no, version)? {
+                true => NeededBy::More,
+                false => NeededBy::None,
+            },
         };
-        let sum = &mut self.sums[last].goes;
-        *sum = (sum.0.saturating_add(freed.0), sum.1.saturating_add(freed.1));
-        Ok(())
+        let is_needed_elsewhere = match needed {
+            NeededBy::More => self.needed_elsewhere.version(no, version)?,
+            NeededBy::None | NeededBy::One(_) => false,
+        };
+        Ok(State { end: version.end, is_below: !spans.is_empty(), seen, last, needed, is_needed_elsewhere })
     }
 
     /// The spans in which a version was below the directory, or was the directory itself.

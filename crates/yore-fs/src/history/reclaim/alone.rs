@@ -102,10 +102,8 @@ pub(crate) struct Alone<'s> {
     /// The preceding version holds what was born earlier.
     from: EventNo,
     nodes: Vec<Frame>,
-    /// With their births.
-    runs: Vec<(Run, EventNo)>,
-    /// Blocks of these runs that other files or places share: they are not freed.
-    shared: u64,
+    /// With their births, and how many of the blocks other files or places share: these are not freed.
+    runs: Vec<(Run, EventNo, u32)>,
 }
 
 /// Called with each cell of a leaf: key and value.
@@ -127,7 +125,7 @@ impl<'s> Alone<'s> {
         let before = store.past.version_before(&store.meta, no, version)?;
         let before = before.filter(|before| before.inode.incarnation == version.inode.incarnation);
         let from = before.map_or(EventNo(0), |before| before.end);
-        Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new(), shared: 0 })
+        Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new() })
     }
 
     /// Counts what was born at this number or later, even if preceding versions hold it.
@@ -142,19 +140,21 @@ impl<'s> Alone<'s> {
 
     /// How many blocks giving up what was found would free: data blocks, and nodes.
     pub(crate) fn blocks(&self) -> (u64, u64) {
-        let data: u64 = self.runs.iter().map(|(run, _)| u64::from(run.len)).sum();
-        (data - self.shared, self.nodes.len() as u64)
+        let data: u64 = self.runs.iter().map(|(run, _, shared)| u64::from(run.len - shared)).sum();
+        (data, self.nodes.len() as u64)
     }
 
-    /// What was found, references and nodes, by birth.
-    fn by_birth(&self) -> BTreeMap<EventNo, LeftBlocks> {
-        let mut found: BTreeMap<EventNo, LeftBlocks> = BTreeMap::new();
-        for (run, birth) in &self.runs {
-            *found.entry(*birth).or_default() += LeftBlocks { data: u64::from(run.len), nodes: 0 };
+    /// What was found, by birth.
+    fn by_birth(&self) -> BTreeMap<EventNo, LetGoBlocks> {
+        let mut found: BTreeMap<EventNo, LetGoBlocks> = BTreeMap::new();
+        for (run, birth, shared) in &self.runs {
+            let of_birth = found.entry(*birth).or_default();
+            of_birth.left += LeftBlocks { data: u64::from(run.len), nodes: 0 };
+            of_birth.shared += u64::from(*shared);
         }
         for node in &self.nodes {
             let birth = EventNo(BlockHeader::of(&node.read()).birth.get());
-            *found.entry(birth).or_default() += LeftBlocks { data: 0, nodes: 1 };
+            found.entry(birth).or_default().left += LeftBlocks { data: 0, nodes: 1 };
         }
         found
     }
@@ -192,8 +192,9 @@ impl<'s> Alone<'s> {
                 continue;
             }
             for run in without(&extent, &known.extents) {
-                self.shared += u64::from(run.len) - self.store.alloc.count_sole(&self.store.meta, run)?;
-                self.runs.push((run, extent.1.birth));
+                let sole = self.store.alloc.count_sole(&self.store.meta, run)?;
+                let shared = u64::from(run.len).saturating_sub(sole) as u32;
+                self.runs.push((run, extent.1.birth, shared));
             }
         }
         Ok(())
@@ -265,8 +266,8 @@ impl<'s> Alone<'s> {
     /// Brings into memory, and keeps there, what freeing the blocks changes.
     pub(super) fn prepare(&mut self, groups: &mut PinnedGroups) -> Result<()> {
         let (meta, alloc) = (&self.store.meta, &self.store.alloc);
-        self.runs.sort_unstable_by_key(|(run, _)| run.start);
-        for (run, _) in &self.runs {
+        self.runs.sort_unstable_by_key(|(run, ..)| run.start);
+        for (run, ..) in &self.runs {
             extent::check_run(meta, alloc, self.no, *run)?;
             alloc.prepare_free(meta, *run, groups)?;
         }
@@ -281,7 +282,7 @@ impl<'s> Alone<'s> {
             let freed = op.free(node);
             op.edge(EdgeKind::Freed, removed, freed);
         }
-        let runs = self.runs.into_iter().map(|(run, _)| run).collect();
+        let runs = self.runs.into_iter().map(|(run, ..)| run).collect();
         let gone = self.store.alloc.let_go(op, runs, LetGo::Past, removed);
         let (data, references) = (gone.retained, gone.references);
         Freed { blocks: nodes + gone.freed, data, references, nodes }
@@ -300,10 +301,26 @@ pub(crate) fn let_go(
     with_let_go(store, no, version, from, |alone, _| alone.blocks())
 }
 
+/// What was born together, of what a version has and the next state of its inode does not.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LetGoBlocks {
+    /// References to data blocks, and nodes.
+    pub left: LeftBlocks,
+    /// How many of the data blocks are shared, and stay when the version goes.
+    pub shared: u64,
+}
+
+impl LetGoBlocks {
+    /// Data blocks that go with the version, and nodes.
+    pub(crate) fn go(&self) -> (u64, u64) {
+        (self.left.data.saturating_sub(self.shared), self.left.nodes)
+    }
+}
+
 /// What a version has, and the next state of its inode does not.
 pub(crate) struct LetGoByBirth {
     /// References and nodes, by birth.
-    pub by_birth: BTreeMap<EventNo, LeftBlocks>,
+    pub by_birth: BTreeMap<EventNo, LetGoBlocks>,
     /// As [`let_go`] counts them: data blocks that nobody else shares, and nodes.
     pub blocks: (u64, u64),
 }

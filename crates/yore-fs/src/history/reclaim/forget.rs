@@ -19,6 +19,11 @@
 //! and name. What a dying event has seen ended after it. What ended after the next kept event of the same
 //! directory, or of the volume, that next event has seen, too, unless something above was moved in between.
 //! Such leftovers are found when the later event is forgotten.
+//!
+//! **F4 Versions beside those that go.** Some versions are needed by nobody from the beginning: what covers
+//! an inode is rounded down to an event of any directory (P5), and leftovers of F3 wait. Their blocks are
+//! often those of the version before or behind. So whoever gives up a version also gives up its neighbours in
+//! its chain as far as nothing needs them, and what an event is said to hold alone is freed with it.
 
 use crate::history::reclaim::alone::give_up_version;
 use crate::history::reclaim::expunge;
@@ -164,6 +169,11 @@ impl Work<'_> {
             }
         }
         self.so_far.blocks += give_up_rows(self.store, &leaving)?;
+        for leaving in leaving.iter().filter(|leaving| leaving.version_goes) {
+            if let Some((no, version)) = &leaving.row.version {
+                self.neighbours(*no, version)?;
+            }
+        }
         let facts = |leaving: &LeavingRow| u64::from(leaving.version_goes) + u64::from(leaving.name_goes);
         self.so_far.given_up += leaving.iter().map(facts).sum::<u64>();
         Ok(())
@@ -244,6 +254,41 @@ impl Work<'_> {
         if self.needs_version(ended.inode, &version)? {
             return Ok(None);
         }
-        give_up_version(store, ended.inode, &version).map(Some)
+        let freed = give_up_version(store, ended.inode, &version)?;
+        self.neighbours(ended.inode, &version)?;
+        Ok(Some(freed))
+    }
+
+    /// Gives up versions beside one that is gone, as far as nothing needs them (F4).
+    fn neighbours(&mut self, no: InodeNo, version: &Version) -> Result<()> {
+        let (past, meta) = (&self.store.past, &self.store.meta);
+        // Where all events are of the root directory, what covers an inode is exact.
+        if past.has_only_root() {
+            return Ok(());
+        }
+        loop {
+            let before = past.version_before(meta, no, version)?;
+            if !self.give_up_neighbour(no, version, before)? {
+                break;
+            }
+        }
+        loop {
+            let behind = past.version_after(meta, no, version.end)?;
+            if !self.give_up_neighbour(no, version, behind)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn give_up_neighbour(&mut self, no: InodeNo, of: &Version, found: Option<Version>) -> Result<bool> {
+        let (incarnation, next) = (of.inode.incarnation, self.needed.next());
+        let found = found.filter(|found| found.inode.incarnation == incarnation && found.end <= next);
+        let Some(found) = found else { return Ok(false) };
+        if self.needs_version(no, &found)? {
+            return Ok(false);
+        }
+        self.so_far.blocks += give_up_version(self.store, no, &found)?;
+        self.so_far.given_up += 1;
+        Ok(true)
     }
 }

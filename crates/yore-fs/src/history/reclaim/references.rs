@@ -29,7 +29,7 @@ pub(crate) fn begin_annals(store: &Arc<Store>) -> Result<()> {
         for (no, version) in &found {
             // What the next state of the chain does not have any more, nobody in use has at that place.
             let let_go = let_go_by_birth(store, *no, version, |_| ())?;
-            references += let_go.by_birth.values().map(|blocks| blocks.data).sum::<u64>();
+            references += let_go.by_birth.values().map(|blocks| blocks.left.data).sum::<u64>();
         }
     }
     store.past.begin_annals_with(store, references)

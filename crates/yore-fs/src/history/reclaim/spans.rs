@@ -1,15 +1,16 @@
 //! What each event holds of the past, known without a walk: the sums of
-//! [`crate::history::record::SpanTable`], made by one walk when somebody first asks and exact from then on.
+//! [`crate::history::record::SpanTable`], made by one walk and exact from then on. The walk is made in the
+//! background when nobody asks for anything, or by whoever asks first.
 //!
-//! **For which volumes.** All kept events are of the root directory, so each sees whatever there was then.
-//! And no block that history has is shared: of a shared block nobody can say whose reference is the last.
-//! Elsewhere who asks walks through the versions.
+//! **For which volumes.** For all whose history shares no block: of a shared block nobody can say whose
+//! reference is the last. There who asks walks through the versions.
 //!
 //! **S1 What a sum is of.** Blocks that no inode in use has any more are held by some states of one chain: by
 //! those that ended after the birth of the blocks, up to the newest one when the inode in use let go of them.
-//! The events that see one of these states see the blocks. What an event sees never becomes more, and an
-//! event that goes is not in the sums: who asks looks at the events that are kept then. So neither taking nor
-//! forgetting events changes a sum.
+//! The events that see one of these states see the blocks, as [`crate::history::reclaim::seers`] finds them:
+//! events of the root directory, of directories above the inode at that time, and of the inode itself. What
+//! an event sees never becomes more, and an event that goes is not in the sums: who asks looks at the events
+//! that are kept then. So neither taking nor forgetting events changes a sum.
 //!
 //! **S2 Notes.** Each Op by which an inode in use leaves blocks to its versions notes whose they are, their
 //! birth, and the end of the newest version ([`yore_meta::LeftNotes`]). Which states have them is looked up
@@ -20,28 +21,37 @@
 //! **S3 The walk** asks of each version what the next state does not have. It does so with the inode locked,
 //! and removes the notes of the same: they say what the walk has just counted. Notes that are made later, or
 //! of versions that are made later, stay. Versions that are given up during the walk end it without a result.
+//! It goes in steps, and anybody may go on with it: housekeeping while nobody asks for anything, a little at
+//! a time; who wants the answer, to the end.
 //!
-//! **S4 What the sums cannot follow** ends them, and the next one who asks walks again: expunging, which
-//! takes versions that kept events see; nodes whose birth is not known; more notes or sums than there is room
-//! for. They are in memory alone, so a crash leaves nothing that could be wrong.
+//! **S4 What the sums cannot follow** ends them, and they are made anew: expunging, which takes versions that
+//! kept events see; nodes whose birth is not known; more notes or sums than there is room for.
+//!
+//! **How long they are kept up.** Looking a note up costs about what a version costs the walk. So sums that
+//! nobody asks for are given up when more was noted than a new walk would look at.
 
 use crate::history::reclaim::alone::let_go_by_birth;
-use crate::history::record::{SpanTable, VersionsWalk};
+use crate::history::reclaim::seers;
+use crate::history::record::{Chain, Events, Kept, Making, Seers, SpanTable, Table};
 use crate::store::Store;
 use crate::{InodeNo, Result};
 use hashbrown::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use yore_format::{EventNo, Incarnation};
+use yore_format::EventNo;
 use yore_meta::{Left, LeftBlocks};
 
 /// How many versions are looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;
-/// How long sums are kept up after the last question.
+/// How long sums are kept up after the last question, whatever it takes.
 const UNASKED: Duration = Duration::from_secs(600);
+/// So many notes are looked up between two questions at least.
+const NOTES_FEW: u64 = 1 << 16;
 /// So many notes are looked up for a caller that does not wait.
 const QUICK: usize = 4096;
+/// When a walk had no result that is no use trying again soon: for so long nobody makes one in the
+/// background.
+const LATER: Duration = Duration::from_secs(600);
 
 /// How long the answer may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,16 +64,16 @@ pub(crate) enum Patience {
 
 /// What is seen by which events.
 pub(crate) struct Seen {
-    /// The kept events, in ascending order.
-    pub kept: Vec<EventNo>,
-    /// Sums by ranges of their indexes; none is empty.
-    pub cells: HashMap<Vec<Range<usize>>, LeftBlocks>,
+    /// The kept events.
+    pub kept: Kept,
+    /// Sums by the events that see the blocks; none is empty.
+    pub cells: HashMap<Vec<Events>, LeftBlocks>,
 }
 
 impl Seen {
     /// What is freed if of the kept events exactly those go for which `goes` says so.
     pub(crate) fn freed(&self, goes: impl Fn(EventNo) -> bool) -> LeftBlocks {
-        let stay = self.staying(goes);
+        let stay = self.kept.staying(goes);
         let mut freed = LeftBlocks::default();
         self.cells.iter().filter(|(seen, _)| is_free(&stay, seen)).for_each(|(_, blocks)| freed += *blocks);
         freed
@@ -71,28 +81,23 @@ impl Seen {
 
     /// The same, by the last event that sees it.
     pub(crate) fn freed_with(&self, goes: impl Fn(EventNo) -> bool) -> HashMap<EventNo, LeftBlocks> {
-        let stay = self.staying(goes);
+        let stay = self.kept.staying(goes);
         let mut freed: HashMap<EventNo, LeftBlocks> = HashMap::new();
         for (seen, blocks) in self.cells.iter().filter(|(seen, _)| is_free(&stay, seen)) {
-            let last = seen.last().map_or(0, |range| range.end - 1);
-            *freed.entry(self.kept[last]).or_default() += *blocks;
+            let last = seen.iter().map(|(root, range)| self.kept.of(*root)[range.end - 1]).max();
+            *freed.entry(last.unwrap_or_default()).or_default() += *blocks;
         }
         freed
     }
-
-    /// How many of the events before each one stay.
-    fn staying(&self, goes: impl Fn(EventNo) -> bool) -> Vec<usize> {
-        let mut stay = vec![0];
-        stay.extend(self.kept.iter().scan(0, |count, event| {
-            *count += usize::from(!goes(*event));
-            Some(*count)
-        }));
-        stay
-    }
 }
 
-fn is_free(stay: &[usize], seen: &[Range<usize>]) -> bool {
-    seen.iter().all(|range| stay[range.start] == stay[range.end])
+fn is_free(stay: &HashMap<InodeNo, Vec<usize>>, seen: &[Events]) -> bool {
+    seen.iter().all(|(root, range)| stay.get(root).is_none_or(|stay| stay[range.start] == stay[range.end]))
+}
+
+/// Whether nothing that history has is counted twice, and nobody wants a walk.
+fn can_follow(store: &Store) -> bool {
+    !store.spans.is_unused() && store.past.is_any() && !store.past.shares_blocks(&store.meta)
 }
 
 /// What is seen by which events, if the sums can tell, or a walk can make them.
@@ -101,7 +106,7 @@ fn is_free(stay: &[usize], seen: &[Range<usize>]) -> bool {
 /// Damage and device errors.
 pub(crate) fn seen(store: &Arc<Store>, patience: Patience) -> Result<Option<Seen>> {
     let (spans, past, left) = (&store.spans, &store.past, store.meta.left());
-    if spans.is_unused() {
+    if !can_follow(store) {
         return Ok(None);
     }
     let mut table = match patience {
@@ -111,21 +116,17 @@ pub(crate) fn seen(store: &Arc<Store>, patience: Patience) -> Result<Option<Seen
             None => return Ok(None),
         },
     };
-    let can_follow = past.has_one_class();
-    if table.is_some() && (spans.is_to_drop() || left.is_lost() || !can_follow) {
-        end(store, &mut table);
-    }
-    if !can_follow || past.shares_blocks(&store.meta) {
-        return Ok(None);
-    }
-    if table.is_none() {
-        if patience == Patience::None {
-            return Ok(None);
+    drop_if_wrong(store, &mut table);
+    if patience == Patience::Walk {
+        // What was begun may come to nothing because of what happened before the question.
+        let was_begun = matches!(*table, Table::Begun(_));
+        make(store, &mut table, None)?;
+        if was_begun && matches!(*table, Table::None { .. }) {
+            make(store, &mut table, None)?;
         }
-        *table = begin(store)?;
     }
-    let Some(sums) = table.as_mut() else { return Ok(None) };
-    sums.asked = Instant::now();
+    let Table::Known(sums) = &mut *table else { return Ok(None) };
+    sums.note_asked();
     let seen = (|| {
         let still = match patience {
             Patience::Walk => Some(past.forgetting.lock()),
@@ -138,7 +139,7 @@ pub(crate) fn seen(store: &Arc<Store>, patience: Patience) -> Result<Option<Seen
         if !add_noted(store, sums)? {
             return Ok((false, None));
         }
-        let kept = past.kept_numbers();
+        let kept = past.kept();
         let cells = sums.by_events(&kept);
         let mut all = LeftBlocks::default();
         cells.values().for_each(|blocks| all += *blocks);
@@ -159,7 +160,7 @@ pub(crate) fn seen(store: &Arc<Store>, patience: Patience) -> Result<Option<Seen
     match seen {
         Ok((true, seen)) => Ok(seen),
         other => {
-            end(store, &mut table);
+            end(store, &mut table, Duration::ZERO);
             other.map(|_| None)
         }
     }
@@ -167,112 +168,152 @@ pub(crate) fn seen(store: &Arc<Store>, patience: Patience) -> Result<Option<Seen
 
 /// Whether the next question needs no walk.
 pub(crate) fn is_known(store: &Store) -> bool {
-    store.spans.table.lock().is_some() && !store.spans.is_to_drop() && !store.meta.left().is_lost()
+    let is_known = matches!(*store.spans.table.lock(), Table::Known(_));
+    is_known && !store.spans.is_to_drop() && !store.meta.left().is_lost()
 }
 
-/// Looks up what was noted, before there is too much of it. Nobody keeps sums up that nobody asks for.
+/// Looks up what was noted, before there is too much of it.
 ///
 /// # Errors
 /// Damage and device errors; then there are no sums any more.
 pub(crate) fn keep_up(store: &Arc<Store>) -> Result<()> {
     let Some(mut table) = store.spans.table.try_lock() else { return Ok(()) };
-    let Some(sums) = table.as_mut() else { return Ok(()) };
-    let is_sound = match (sums.asked.elapsed() < UNASKED, store.past.forgetting.try_lock()) {
+    drop_if_wrong(store, &mut table);
+    let Table::Known(sums) = &mut *table else { return Ok(()) };
+    let is_worth = sums.asked.elapsed() < UNASKED || sums.added <= sums.versions.max(NOTES_FEW);
+    let is_sound = match (is_worth, store.past.forgetting.try_lock()) {
         (true, Some(_still)) => add_noted(store, sums),
         (true, None) => Ok(true),
         (false, _) => Ok(false),
     };
     if !matches!(is_sound, Ok(true)) {
-        end(store, &mut table);
+        end(store, &mut table, Duration::ZERO);
     }
     is_sound.map(drop)
 }
 
-fn end(store: &Store, table: &mut Option<SpanTable>) {
-    *table = None;
+/// Goes on with making the sums for so long, if there are none and they can be made. Returns whether there is
+/// more to do.
+///
+/// # Errors
+/// Damage and device errors; then nobody tries again for a while.
+pub(crate) fn make_ahead(store: &Arc<Store>, budget: Duration) -> Result<bool> {
+    if !can_follow(store) || store.past.is_forgetting() {
+        return Ok(false);
+    }
+    let Some(mut table) = store.spans.table.try_lock() else { return Ok(true) };
+    drop_if_wrong(store, &mut table);
+    match &*table {
+        Table::Known(_) => return Ok(false),
+        Table::None { not_before } if not_before.is_some_and(|then| Instant::now() < then) => {
+            return Ok(false)
+        }
+        Table::None { .. } | Table::Begun(_) => {}
+    }
+    make(store, &mut table, Some(budget))?;
+    Ok(matches!(*table, Table::Begun(_)))
+}
+
+/// Ends sums that are wrong, or that nobody can tell to be right.
+fn drop_if_wrong(store: &Store, table: &mut Table) {
+    let is_wrong = store.spans.is_to_drop() || store.meta.left().is_lost();
+    if is_wrong && !matches!(table, Table::None { .. }) {
+        end(store, table, Duration::ZERO);
+    }
+}
+
+/// Ends the sums. In the background they are not made anew for so long.
+fn end(store: &Store, table: &mut Table, wait: Duration) {
+    *table = Table::None { not_before: Some(Instant::now() + wait) };
     store.meta.left().end();
 }
 
-/// Makes the sums by a walk (S3). `None`: something happened meanwhile that they could not follow.
-fn begin(store: &Arc<Store>) -> Result<Option<SpanTable>> {
+/// Makes the sums, if there are none, for so long; `None`: to the end. Something may happen meanwhile that
+/// they cannot follow; then there are none.
+fn make(store: &Arc<Store>, table: &mut Table, budget: Option<Duration>) -> Result<()> {
     let left = store.meta.left();
-    store.spans.begin();
-    left.begin();
-    let made = walk(store);
-    if !matches!(made, Ok(Some(_))) {
-        left.end();
+    if matches!(table, Table::None { .. }) {
+        store.spans.begin();
+        left.begin();
+        *table = Table::Begun(Box::new(Making { given_up: store.past.given_up(), ..Making::default() }));
     }
-    made
+    let (Table::Begun(making), began) = (&mut *table, Instant::now()) else { return Ok(()) };
+    let made = loop {
+        match step(store, making) {
+            Ok(Step::More) if budget.is_some_and(|budget| began.elapsed() >= budget) => return Ok(()),
+            Ok(Step::More) => {}
+            Ok(Step::Done) => break Ok(Duration::ZERO),
+            Ok(Step::Overtaken) => break Err((Duration::ZERO, Ok(()))),
+            Ok(Step::TooMuch) => break Err((LATER, Ok(()))),
+            Err(error) => break Err((LATER, Err(error))),
+        }
+    };
+    match made {
+        Ok(_) => {
+            *table = Table::Known(Box::new(std::mem::take(&mut making.sums)));
+            Ok(())
+        }
+        Err((wait, result)) => {
+            end(store, table, wait);
+            result
+        }
+    }
 }
 
-fn walk(store: &Arc<Store>) -> Result<Option<SpanTable>> {
+/// What has become of a walk.
+enum Step {
+    More,
+    Done,
+    /// Something happened that it could not follow.
+    Overtaken,
+    /// There are too many sums.
+    TooMuch,
+}
+
+/// Looks at some more versions (S3).
+fn step(store: &Arc<Store>, making: &mut Making) -> Result<Step> {
     let (past, left) = (&store.past, store.meta.left());
-    let given_up = past.given_up();
-    let mut sums = SpanTable::default();
-    let mut chain = Chain::default();
-    let mut walk = VersionsWalk::default();
-    loop {
-        let _still = past.forgetting.lock();
-        if past.given_up() != given_up || left.is_lost() || store.spans.is_to_drop() {
-            return Ok(None);
-        }
-        let Some(found) = past.next_versions(&store.meta, &mut walk, BATCH)? else { return Ok(Some(sums)) };
-        for (no, version) in &found {
-            let (incarnation, end) = (version.inode.incarnation, version.end);
-            chain.next((*no, incarnation), (version.inode.born, end));
-            let found = let_go_by_birth(store, *no, version, |later| {
-                left.forget(*no, incarnation, end, later.unwrap_or(EventNo(u64::MAX)));
-            })?;
-            for (birth, blocks) in found.by_birth {
-                sums.add(chain.that_have(birth, end), blocks, |from, to| past.any_kept_in(from, to));
-            }
-        }
-        if !sums.merge(&past.kept_numbers()) {
-            return Ok(None);
+    let _still = past.forgetting.lock();
+    if past.given_up() != making.given_up || left.is_lost() || store.spans.is_to_drop() {
+        return Ok(Step::Overtaken);
+    }
+    let Making { walk, chain, seers, sums, .. } = making;
+    let Some(found) = past.next_versions(&store.meta, walk, BATCH)? else { return Ok(Step::Done) };
+    sums.versions += found.len() as u64;
+    for (no, version) in &found {
+        let (incarnation, end) = (version.inode.incarnation, version.end);
+        chain.next((*no, incarnation), end, seers::of(store, seers, *no, version)?);
+        let found = let_go_by_birth(store, *no, version, |later| {
+            left.forget(*no, incarnation, end, later.unwrap_or(EventNo(u64::MAX)));
+        })?;
+        for (birth, blocks) in found.by_birth {
+            sums.add(chain.that_have(birth, end), blocks.left, &seers.kept);
         }
     }
+    Ok(if sums.merge(past) { Step::More } else { Step::TooMuch })
 }
 
 /// Adds what was noted (S2). False: the sums are wrong now. The caller holds forgetting back.
-fn add_noted(store: &Store, sums: &mut SpanTable) -> Result<bool> {
+fn add_noted(store: &Arc<Store>, sums: &mut SpanTable) -> Result<bool> {
     let (past, left) = (&store.past, store.meta.left());
     let notes: Vec<(Left, LeftBlocks)> = left.take().into_iter().collect();
+    sums.added += notes.len() as u64;
+    let mut seers = Seers::default();
     for of_one in notes.chunk_by(|(a, _), (b, _)| (a.inode, a.incarnation) == (b.inode, b.incarnation)) {
         let (inode, incarnation) = (of_one[0].0.inode, of_one[0].0.incarnation);
         let oldest = of_one.iter().map(|(note, _)| note.birth).min().unwrap_or_default();
         let mut chain = Chain::default();
         for version in past.versions_of(&store.meta, inode, oldest, EventNo(u64::MAX))? {
             if version.inode.incarnation == incarnation {
-                chain.next((inode, incarnation), (version.inode.born, version.end));
+                chain.next((inode, incarnation), version.end, seers::of(store, &mut seers, inode, &version)?);
             }
         }
         for (note, blocks) in of_one {
-            let states = chain.that_have(note.birth, note.end);
-            sums.add(states, *blocks, |from, to| past.any_kept_in(from, to));
+            sums.add(chain.that_have(note.birth, note.end), *blocks, &seers.kept);
         }
     }
-    Ok(sums.merge(&past.kept_numbers()) && !left.is_lost())
+    Ok(sums.merge(past) && !left.is_lost())
 }
 
-/// The states of one incarnation of an inode, the oldest first.
-#[derive(Default)]
-struct Chain {
-    of: (InodeNo, Incarnation),
-    states: Vec<(EventNo, EventNo)>,
-}
-
-impl Chain {
-    /// The next state of the walk: one of this chain, or the first of another one.
-    fn next(&mut self, of: (InodeNo, Incarnation), state: (EventNo, EventNo)) {
-        if self.of != of {
-            *self = Chain { of, states: Vec::new() };
-        }
-        self.states.push(state);
-    }
-
-    /// Those that have what was born then, up to the one that ended at `last` (S1).
-    fn that_have(&self, birth: EventNo, last: EventNo) -> impl Iterator<Item = (EventNo, EventNo)> + '_ {
-        let first = self.states.partition_point(|(_, end)| *end <= birth);
-        self.states[first..].iter().copied().take_while(move |(_, end)| *end <= last)
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -57,7 +57,7 @@ impl Past {
         self.lately.iter().for_each(|event| event.store(0, Ordering::Relaxed));
         let mut all = self.numbers.write();
         for number in &numbers[..marked] {
-            let file = all.kept.remove(number).flatten();
+            let file = all.kept.remove(number).filter(|of| of.is_file).map(|of| of.root);
             all.dying.insert(*number, file);
         }
         result

@@ -4,10 +4,18 @@ use crate::InodeNo;
 use std::collections::{BTreeMap, BTreeSet};
 use yore_format::{EventKind, EventNo, EventRow};
 
+/// What an event is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Of {
+    pub(super) root: InodeNo,
+    /// A single file, and not a directory with all that is below it.
+    pub(super) is_file: bool,
+}
+
 /// The numbers of events, by state; those of single files come with their file.
 #[derive(Default)]
 pub(super) struct Numbers {
-    pub(super) kept: BTreeMap<EventNo, Option<InodeNo>>,
+    pub(super) kept: BTreeMap<EventNo, Of>,
     /// Invisible, but perhaps not so on the medium.
     pub(super) dying: BTreeMap<EventNo, Option<InodeNo>>,
     /// Dying, and so on the medium, too.
@@ -24,7 +32,7 @@ impl Numbers {
     /// One more event is kept.
     pub(super) fn insert(&mut self, number: EventNo, row: &EventRow) {
         let file = row.kind.is_of_file().then_some(row.root);
-        self.kept.insert(number, file);
+        self.kept.insert(number, Of { root: row.root, is_file: file.is_some() });
         match file {
             None => {
                 if row.kind != EventKind::Interval {

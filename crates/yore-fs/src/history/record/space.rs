@@ -16,19 +16,9 @@ impl Past {
         self.given_up.load(Ordering::Acquire)
     }
 
-    /// Whether each kept event is of the root directory: it sees whatever there was then.
-    pub(crate) fn has_one_class(&self) -> bool {
-        self.only_root.load(Ordering::Acquire) && self.numbers.read().kept.values().all(Option::is_none)
-    }
-
-    /// The numbers of all kept events, in ascending order.
-    pub(crate) fn kept_numbers(&self) -> Vec<EventNo> {
-        self.numbers.read().kept.keys().copied().collect()
-    }
-
-    /// Whether an event in `from..to` is kept.
-    pub(crate) fn any_kept_in(&self, from: EventNo, to: EventNo) -> bool {
-        from < to && self.numbers.read().kept.range(from..to).next().is_some()
+    /// Whether all events of directories so far were of the root directory.
+    pub(crate) fn has_only_root(&self) -> bool {
+        self.only_root.load(Ordering::Acquire)
     }
 
     /// Whether some block that only history has, or that an inode in use has besides, is in it several times.

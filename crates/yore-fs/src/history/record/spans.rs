@@ -1,12 +1,16 @@
 //! What each event holds of the past: sums of blocks by the events that see them, in memory
 //! ([`crate::history::reclaim::spans`] makes them and adds to them).
 
+use super::kept::{Kept, Seers, Span};
+use super::past::Past;
+use super::states::VersionsWalk;
+use crate::InodeNo;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use yore_format::EventNo;
+use yore_format::{EventNo, Incarnation};
 use yore_meta::LeftBlocks;
 
 /// How many sums there are at most: some 16 MiB.
@@ -18,7 +22,7 @@ const CELLS_FEW: usize = 1 << 10;
 #[derive(Default)]
 pub(crate) struct Spans {
     /// Lock order: after `making_room`, before `forgetting`.
-    pub table: Mutex<Option<SpanTable>>,
+    pub table: Mutex<Table>,
     /// The sums are wrong, or will be soon.
     to_drop: AtomicBool,
     /// How often the sums were more than there is.
@@ -64,75 +68,92 @@ impl Spans {
     }
 }
 
-/// From the birth of a state to its end: the events that see it.
-pub(crate) type Span = (EventNo, EventNo);
+/// The sums, as far as there are any.
+pub(crate) enum Table {
+    /// There are none, and in the background nobody makes any before this instant.
+    None { not_before: Option<Instant> },
+    /// They are being made.
+    Begun(Box<Making>),
+    /// They are exact, with what was noted since.
+    Known(Box<SpanTable>),
+}
 
-/// Sums by the spans of the states that have the blocks, in ascending order. Neighbours are one span if no
-/// kept event lies between them, so there is one as a rule.
+impl Default for Table {
+    fn default() -> Table {
+        Table::None { not_before: None }
+    }
+}
+
+/// Events of one root, as indexes into its kept ones; not empty.
+pub(crate) type Events = (InodeNo, Range<usize>);
+
+/// Sums by the spans in which events see the blocks, in ascending order and joined ([`Kept::join`]). As a
+/// rule there is one span, of the root directory.
 pub(crate) struct SpanTable {
     cells: HashMap<Vec<Span>, LeftBlocks>,
     /// At how many sums those that say the same become one.
     merge_at: usize,
-    /// When somebody asked last.
+    /// When somebody asked last, or they were made.
     pub asked: Instant,
+    /// How many notes were added since.
+    pub added: u64,
+    /// How many versions the walk has looked at.
+    pub versions: u64,
 }
 
 impl Default for SpanTable {
     fn default() -> SpanTable {
-        SpanTable { cells: HashMap::new(), merge_at: CELLS_FEW, asked: Instant::now() }
+        SpanTable { cells: HashMap::new(), merge_at: CELLS_FEW, asked: Instant::now(), added: 0, versions: 0 }
     }
 }
 
 impl SpanTable {
-    /// Adds blocks that these states have, the oldest first. `is_between`: whether a kept event is between
-    /// two numbers.
-    pub(crate) fn add(
-        &mut self,
-        states: impl Iterator<Item = Span>,
-        blocks: LeftBlocks,
-        is_between: impl Fn(EventNo, EventNo) -> bool,
-    ) {
-        let mut spans: Vec<Span> = Vec::with_capacity(1);
-        for (birth, end) in states {
-            match spans.last_mut() {
-                Some(last) if last.1 == birth || !is_between(last.1, birth) => last.1 = end,
-                _ => spans.push((birth, end)),
-            }
-        }
+    /// Somebody asks.
+    pub(crate) fn note_asked(&mut self) {
+        (self.asked, self.added) = (Instant::now(), 0);
+    }
+
+    /// Adds blocks that events see in these spans, in any order. What nobody sees is left out: it is about to
+    /// be given up.
+    pub(crate) fn add(&mut self, mut spans: Vec<Span>, blocks: LeftBlocks, kept: &Kept) {
+        kept.join(&mut spans);
         if !spans.is_empty() {
             *self.cells.entry(spans).or_default() += blocks;
         }
     }
 
     /// Makes one of the sums that say the same, if there are many. False: there are too many all the same.
-    pub(crate) fn merge(&mut self, kept: &[EventNo]) -> bool {
+    pub(crate) fn merge(&mut self, past: &Past) -> bool {
         if self.cells.len() > self.merge_at {
-            let cells = self.by_events(kept).into_iter().map(|(seen, blocks)| {
-                let spans = seen
-                    .into_iter()
-                    .map(|range| (kept[range.start], EventNo(kept[range.end - 1].0.saturating_add(1))));
-                (spans.collect(), blocks)
-            });
-            self.cells = cells.collect();
-            self.merge_at = (2 * self.cells.len()).max(CELLS_FEW);
+            self.merge_by(&past.kept());
         }
         self.cells.len() <= CELLS_MOST
     }
 
-    /// What is seen by which of these events, the kept ones: ranges of their indexes. What none of them sees
-    /// is left out: it is about to be given up.
-    pub(crate) fn by_events(&self, kept: &[EventNo]) -> HashMap<Vec<Range<usize>>, LeftBlocks> {
-        let mut by_events: HashMap<Vec<Range<usize>>, LeftBlocks> = HashMap::new();
+    fn merge_by(&mut self, kept: &Kept) {
+        let cells = self.by_events(kept).into_iter().map(|(seen, blocks)| {
+            let spans = seen.into_iter().map(|(root, range)| {
+                let events = &kept.of(root)[range];
+                let (first, last) = (events[0], events[events.len() - 1]);
+                Span { root, from: first, to: EventNo(last.0.saturating_add(1)) }
+            });
+            (spans.collect(), blocks)
+        });
+        self.cells = cells.collect();
+        self.merge_at = (2 * self.cells.len()).max(CELLS_FEW);
+    }
+
+    /// What is seen by which of these events, the kept ones. What none of them sees is left out.
+    pub(crate) fn by_events(&self, kept: &Kept) -> HashMap<Vec<Events>, LeftBlocks> {
+        let mut by_events: HashMap<Vec<Events>, LeftBlocks> = HashMap::new();
         for (spans, blocks) in &self.cells {
-            let mut seen: Vec<Range<usize>> = Vec::with_capacity(spans.len());
-            for (birth, end) in spans {
-                let first = kept.partition_point(|event| event < birth);
-                let end = kept.partition_point(|event| event < end);
+            let mut seen: Vec<Events> = Vec::with_capacity(spans.len());
+            for Span { root, from, to } in spans {
+                let found = kept.range(*root, *from, *to);
                 match seen.last_mut() {
-                    // Damaged numbers may be in any order.
-                    _ if first >= end => {}
-                    Some(last) if last.end == first => last.end = end,
-                    _ => seen.push(first..end),
+                    _ if found.is_empty() => {}
+                    Some((of, last)) if of == root && last.end == found.start => last.end = found.end,
+                    _ => seen.push((*root, found)),
                 }
             }
             if !seen.is_empty() {
@@ -143,22 +164,62 @@ impl SpanTable {
     }
 }
 
+/// A walk that makes sums, as far as it has come.
+#[derive(Default)]
+pub(crate) struct Making {
+    /// How often versions had been given up when it began.
+    pub given_up: u64,
+    pub walk: VersionsWalk,
+    pub chain: Chain,
+    pub seers: Seers,
+    pub sums: SpanTable,
+}
+
+/// The states of one incarnation of an inode, the oldest first.
+#[derive(Default)]
+pub(crate) struct Chain {
+    of: (InodeNo, Incarnation),
+    /// When each ended, and who has seen it.
+    states: Vec<(EventNo, Vec<Span>)>,
+}
+
+impl Chain {
+    /// The next state of the walk: one of this chain, or the first of another one.
+    pub(crate) fn next(&mut self, of: (InodeNo, Incarnation), end: EventNo, seen: Vec<Span>) {
+        if self.of != of {
+            *self = Chain { of, states: Vec::new() };
+        }
+        self.states.push((end, seen));
+    }
+
+    /// Who has seen those that have what was born then, up to the one that ended at `last` (S1 of
+    /// [`crate::history::reclaim::spans`]).
+    pub(crate) fn that_have(&self, birth: EventNo, last: EventNo) -> Vec<Span> {
+        let first = self.states.partition_point(|(end, _)| *end <= birth);
+        let states = self.states[first..].iter().take_while(|(end, _)| *end <= last);
+        states.flat_map(|(_, seen)| seen.iter().copied()).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn numbers(numbers: &[u64]) -> Vec<EventNo> {
-        numbers.iter().copied().map(EventNo).collect()
+    const FILE: InodeNo = InodeNo(77);
+
+    fn span(root: InodeNo, from: u64, to: u64) -> Span {
+        Span { root, from: EventNo(from), to: EventNo(to) }
     }
 
-    fn add(table: &mut SpanTable, kept: &[EventNo], states: &[(u64, u64)], data: u64) {
-        let states = states.iter().map(|(birth, end)| (EventNo(*birth), EventNo(*end)));
-        let between = |from, to| kept.iter().any(|event| (from..to).contains(event));
-        table.add(states, LeftBlocks { data, nodes: 0 }, between);
+    fn add(table: &mut SpanTable, kept: &Kept, states: &[(u64, u64)], data: u64) {
+        let spans = states.iter().map(|(from, to)| span(InodeNo::ROOT, *from, *to));
+        table.add(spans.collect(), LeftBlocks { data, nodes: 0 }, kept);
     }
 
-    fn seen(table: &SpanTable, kept: &[EventNo]) -> Vec<(Vec<Range<usize>>, u64)> {
-        let mut seen: Vec<_> = table.by_events(kept).into_iter().map(|(s, b)| (s, b.data)).collect();
+    fn seen(table: &SpanTable, kept: &Kept) -> Vec<(Vec<Range<usize>>, u64)> {
+        let ranges = |seen: Vec<Events>| seen.into_iter().map(|(_, range)| range).collect();
+        let mut seen: Vec<(Vec<Range<usize>>, u64)> =
+            table.by_events(kept).into_iter().map(|(s, b)| (ranges(s), b.data)).collect();
         seen.sort_unstable_by_key(|(s, _)| (s[0].start, s[0].end, s.len()));
         seen
     }
@@ -169,34 +230,54 @@ mod tests {
 
     #[test]
     fn states_with_no_event_between_are_one_span() {
-        let kept = numbers(&[2, 4, 6]);
+        let kept = Kept::of_root(&[2, 4, 6]);
         let mut table = SpanTable::default();
         add(&mut table, &kept, &[(1, 3), (3, 5)], 1);
-        add(&mut table, &kept, &[(1, 2), (3, 5)], 10);
+        add(&mut table, &kept, &[(3, 5), (1, 2)], 10);
         add(&mut table, &kept, &[(2, 4), (5, 7)], 100);
         add(&mut table, &kept, &[(3, 4)], 1000);
         assert_eq!(table.cells.len(), 4);
         // In the second sum event 2 lies between the states, and nobody sees the first one.
         let all = seen(&table, &kept);
         assert_eq!(all, [(vec![0..1, 2..3], 100), (one(0..2), 1), (one(1..2), 10)]);
-        let without_4 = numbers(&[2, 6]);
+        let without_4 = Kept::of_root(&[2, 6]);
         assert_eq!(seen(&table, &without_4), [(one(0..1), 1), (one(0..2), 100)]);
-        assert_eq!(seen(&table, &numbers(&[4])), [(one(0..1), 11)]);
-        assert_eq!(seen(&table, &[]), []);
+        assert_eq!(seen(&table, &Kept::of_root(&[4])), [(one(0..1), 11)]);
+        assert_eq!(seen(&table, &Kept::default()), []);
     }
 
     #[test]
     fn many_sums_become_those_of_the_events() {
-        let kept = numbers(&[1000, 5000]);
+        let kept = Kept::of_root(&[1000, 5000]);
         let mut table = SpanTable::default();
         for birth in 0..3000 {
             add(&mut table, &kept, &[(birth, 4000)], 1);
             add(&mut table, &kept, &[(birth, 6000)], 1);
         }
         let before = seen(&table, &kept);
-        assert!(table.merge(&kept));
+        table.merge_by(&kept);
         assert_eq!(table.cells.len(), 3);
         assert_eq!(seen(&table, &kept), before);
         assert_eq!(before, [(one(0..1), 1001), (one(0..2), 1001), (one(1..2), 1999)]);
+    }
+
+    /// Events of one root do not see what only those of another see, whatever their numbers.
+    #[test]
+    fn each_root_has_spans_of_its_own() {
+        let kept = Kept::of_roots(&[(InodeNo::ROOT, &[2, 6]), (FILE, &[3, 4, 5])]);
+        let mut table = SpanTable::default();
+        let blocks = LeftBlocks { data: 1, nodes: 0 };
+        // The root directory has no event between its two spans, the file has one.
+        table.add(
+            vec![span(InodeNo::ROOT, 3, 7), span(FILE, 5, 6), span(InodeNo::ROOT, 1, 3), span(FILE, 1, 4)],
+            blocks,
+            &kept,
+        );
+        let all: Vec<Vec<Events>> = table.by_events(&kept).into_keys().collect();
+        assert_eq!(all, [vec![(InodeNo::ROOT, 0..2), (FILE, 0..1), (FILE, 2..3)]]);
+        table.merge_by(&kept);
+        assert_eq!(table.by_events(&kept).into_keys().collect::<Vec<_>>(), all);
+        let only_of_file = Kept::of_roots(&[(FILE, &[3, 5])]);
+        assert_eq!(table.by_events(&only_of_file).into_keys().collect::<Vec<_>>(), [vec![(FILE, 0..2)]]);
     }
 }
