@@ -96,10 +96,13 @@ LAYERS = {
         lib
     """,
     "yore-check": """
-        error finding key known
-        chain report superblock
+        error finding key known pace
+        chain held superblock
+        scan
+        report
         checker
-        space tree
+        jobs space tree
+        estimate
         shared
         follow
         walk

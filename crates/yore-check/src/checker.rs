@@ -5,11 +5,15 @@
 //! zone's header records. An older copy is of no more use than a damaged block: what it names may long belong
 //! to others.
 
+use crate::held::Held;
 use crate::known::{CountTables, CurrentCopy, History, Known, Zone};
+use crate::pace::{Pace, Watcher};
 use crate::report::Findings;
+use crate::scan::{Reading as HowMuch, Scan};
 use crate::superblock::Found;
 use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use yore_device::Device;
 use yore_format::layout::Geometry;
 use yore_format::{
@@ -24,7 +28,7 @@ pub(crate) type Owned = [u64; GROUP_WORDS];
 
 /// The outcome of reading a block. Anything but the first was reported.
 enum Reading {
-    Sound(Box<Block>),
+    Sound(Arc<Block>),
     /// Sound, but not what was expected of it.
     SomebodyElses,
     /// Damaged, or not there.
@@ -32,7 +36,7 @@ enum Reading {
 }
 
 impl Reading {
-    fn sound(self) -> Option<Box<Block>> {
+    fn sound(self) -> Option<Arc<Block>> {
         match self {
             Reading::Sound(block) => Some(block),
             Reading::SomebodyElses | Reading::Unusable => None,
@@ -68,13 +72,21 @@ pub(crate) struct Checker<'a> {
     /// The log could not be read through, which was reported.
     pub(crate) log_is_damaged: bool,
     /// Blocks as the records of the log make them; they count instead of those on the medium.
-    pub(crate) redone: BTreeMap<MetaAddr, Box<Block>>,
-    device_blocks: u64,
-    volume_tag: u32,
+    pub(crate) redone: BTreeMap<MetaAddr, Arc<Block>>,
+    /// What was read in the order of the disk.
+    pub(crate) held: Held,
+    pub(crate) scan: Scan<'a>,
+    pub(crate) pace: Pace<'a>,
+    pub(crate) reading: HowMuch,
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(device: &'a dyn Device, found: &Found, options: &CheckOptions) -> Checker<'a> {
+    pub(crate) fn new(
+        device: &'a dyn Device,
+        found: &Found,
+        options: &CheckOptions,
+        watcher: Option<Watcher<'a>>,
+    ) -> Checker<'a> {
         let sb = found.superblock.clone();
         let geometry = sb.geometry();
         Checker {
@@ -93,8 +105,15 @@ impl<'a> Checker<'a> {
             records: Vec::new(),
             log_is_damaged: false,
             redone: BTreeMap::new(),
-            device_blocks: device.size() / BLOCK_SIZE as u64,
-            volume_tag: sb.volume_tag(),
+            held: Held::default(),
+            scan: Scan {
+                device,
+                device_blocks: device.size() / BLOCK_SIZE as u64,
+                volume_tag: sb.volume_tag(),
+                memory_blocks: options.memory / BLOCK_SIZE as u64,
+            },
+            pace: Pace::new(watcher),
+            reading: HowMuch::default(),
             sb,
         }
     }
@@ -124,8 +143,8 @@ impl<'a> Checker<'a> {
             let expected = "an older superblock of this volume";
             self.add(Finding::new(Problem::OtherSuperblock, expected, wrong).on(other));
         }
-        if self.device_blocks < self.sb.volume_blocks {
-            self.add(Finding::new(Problem::DeviceTooShort, self.sb.volume_blocks, self.device_blocks));
+        if self.scan.device_blocks < self.sb.volume_blocks {
+            self.add(Finding::new(Problem::DeviceTooShort, self.sb.volume_blocks, self.scan.device_blocks));
         }
         if !self.sb.events_root.is_none() {
             let found = format!("a root of the events: {}", self.sb.events_root);
@@ -138,12 +157,15 @@ impl<'a> Checker<'a> {
     }
 
     /// A block's bytes, or `None` if the device ends before it.
-    pub(crate) fn read(&self, block: BlockNo) -> Result<Option<Box<Block>>, CheckError> {
-        if block.0 >= self.device_blocks {
+    pub(crate) fn read(&mut self, block: BlockNo) -> Result<Option<Arc<Block>>, CheckError> {
+        if block.0 >= self.scan.device_blocks {
             return Ok(None);
         }
-        let mut bytes = Box::new(ZERO_BLOCK);
-        self.device.read_at(block.0 * BLOCK_SIZE as u64, &mut bytes[..])?;
+        self.reading.requests += 1;
+        self.reading.bytes += BLOCK_SIZE as u64;
+        let mut bytes = Arc::new(ZERO_BLOCK);
+        // Nobody else has it yet, so this makes no copy.
+        self.device.read_at(block.0 * BLOCK_SIZE as u64, &mut Arc::make_mut(&mut bytes)[..])?;
         Ok(Some(bytes))
     }
 
@@ -155,7 +177,8 @@ impl<'a> Checker<'a> {
         addr: MetaAddr,
         copy: CurrentCopy,
         problem: Problem,
-    ) -> Result<Option<Box<Block>>, CheckError> {
+    ) -> Result<Option<Arc<Block>>, CheckError> {
+        self.pace.compared();
         let block = self.read_quietly(addr, copy, problem)?;
         if let Some(block) = &block {
             let header = BlockHeader::of(block);
@@ -176,22 +199,25 @@ impl<'a> Checker<'a> {
         addr: MetaAddr,
         copy: CurrentCopy,
         problem: Problem,
-    ) -> Result<Option<Box<Block>>, CheckError> {
+    ) -> Result<Option<Arc<Block>>, CheckError> {
         let block_no = copy.block;
         if let Some(block) = self.redone.get(&addr) {
-            if let Err(c) = verify_header(block, addr, self.volume_tag, block_no) {
+            if let Err(c) = verify_header(block, addr, self.scan.volume_tag, block_no) {
                 self.add_incomplete(Finding::corruption(problem, &c));
                 return Ok(None);
             }
             return Ok(Some(block.clone()));
         }
+        if let Some(block) = self.held(addr, copy) {
+            return Ok(Some(block));
+        }
         let Some(block) = self.read(block_no)? else {
-            let limit = format!("a block below {}", self.device_blocks);
+            let limit = format!("a block below {}", self.scan.device_blocks);
             let finding = Finding::new(Problem::BlockBeyondDevice, limit, block_no.0).at(addr).on(block_no);
             self.add_incomplete(finding);
             return Ok(None);
         };
-        if let Err(c) = verify_header(&block, addr, self.volume_tag, block_no) {
+        if let Err(c) = verify_header(&block, addr, self.scan.volume_tag, block_no) {
             self.add_incomplete(Finding::corruption(problem, &c));
             return Ok(None);
         }
@@ -200,6 +226,22 @@ impl<'a> Checker<'a> {
             return Ok(None);
         }
         Ok(Some(block))
+    }
+
+    /// A block that was read in the order of the disk. If memory did not suffice for the inode blocks of all
+    /// zones, reads those of this one: whoever wants them comes to one zone after the other.
+    fn held(&mut self, addr: MetaAddr, copy: CurrentCopy) -> Option<Arc<Block>> {
+        if let Some(block) = self.held.get(addr, copy) {
+            return Some(block);
+        }
+        let (zone, _) = self.locate(addr)?;
+        if self.held.is_window(addr.zone()) || !self.is_inode_block(zone, addr.index()) {
+            return None;
+        }
+        let (blocks, reading) = self.scan.inode_blocks(&self.zones[zone].header);
+        self.reading.add(&reading);
+        self.held.set_window(addr.zone(), blocks);
+        self.held.get(addr, copy)
     }
 
     /// Where the block at `addr` is: the zone's index in `zones`, and the block's place. `None` if it does
@@ -241,7 +283,7 @@ impl<'a> Checker<'a> {
         &mut self,
         addr: MetaAddr,
         expect: &Expect,
-    ) -> Result<Option<Box<Block>>, CheckError> {
+    ) -> Result<Option<Arc<Block>>, CheckError> {
         Ok(self.read_verified(addr, expect, false)?.sound())
     }
 
@@ -250,7 +292,7 @@ impl<'a> Checker<'a> {
         &mut self,
         addr: MetaAddr,
         expect: &Expect,
-    ) -> Result<Option<Box<Block>>, CheckError> {
+    ) -> Result<Option<Arc<Block>>, CheckError> {
         let located = self.locate(addr);
         let (index, bit) = (usize::from(addr.index()) / 64, 1 << (addr.index() % 64));
         if let Some((zone, copy)) = located {

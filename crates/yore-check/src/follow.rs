@@ -5,12 +5,13 @@ use crate::checker::Checker;
 use crate::key::Key;
 use crate::tree::{Step, Tree};
 use crate::{CheckError, Finding, Problem};
+use std::sync::Arc;
 use yore_format::{Block, BlockHeader, BlockNo, EventNo, ExtentValue, InodeNo, MetaAddr};
 
 /// The outcome of following a reference to a node.
 pub(crate) enum Followed {
     /// Nothing led to it before.
-    New(Box<Block>),
+    New(Arc<Block>),
     /// A newer state of the chain names it too.
     Known(Below),
     /// It cannot be used, which was reported.
@@ -55,7 +56,7 @@ impl Checker<'_> {
         Ok(self.followed(block))
     }
 
-    fn followed(&mut self, block: Option<Box<Block>>) -> Followed {
+    fn followed(&mut self, block: Option<Arc<Block>>) -> Followed {
         let Some(block) = block else { return Followed::Nothing };
         self.counts.tree_nodes += 1;
         Followed::New(block)

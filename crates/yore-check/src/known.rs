@@ -1,6 +1,7 @@
 //! What a check keeps of what it has read: zones, inodes, and the past.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{
     Block, BlockCount, BlockNo, CountTableRef, EventNo, FileKind, HistorySpace, Incarnation, Inode, InodeNo,
@@ -144,7 +145,7 @@ pub(crate) struct Deaths {
 /// use.
 pub(crate) struct CountTable {
     pub(crate) addr: MetaAddr,
-    pub(crate) block: Box<Block>,
+    pub(crate) block: Arc<Block>,
     pub(crate) found: Vec<(u16, u16)>,
 }
 

@@ -6,6 +6,8 @@
 //!
 //! # How it works
 //!
+//! 0. *Scan*: all metadata is read in the order of the disk; sound blocks are held for the steps below. What
+//!    is not held they read themselves. Small volumes are not scanned.
 //! 1. *Zones*: superblock → root zones → zone table → zone headers. They are compared with each other. Under
 //!    an engine that writes in place behind its log, the log's records are then put in place in memory.
 //! 2. *Census*: reads every bitmap and inode block once, and keeps what later steps must know of each inode.
@@ -34,16 +36,21 @@ mod checker;
 mod content;
 mod directory;
 mod error;
+mod estimate;
 mod extents;
 mod finding;
 mod follow;
+mod held;
 mod history;
 mod inodes;
+mod jobs;
 mod key;
 mod known;
 mod links;
+mod pace;
 mod redo;
 mod report;
+mod scan;
 mod shared;
 mod space;
 mod state;
@@ -56,8 +63,11 @@ mod xattrs;
 mod zones;
 
 pub use error::CheckError;
+pub use estimate::Estimate;
 pub use finding::{Class, Finding, Problem, Value};
+pub use pace::{Part, Progress, Watcher};
 pub use report::{CheckOptions, Counts, Report};
+pub use scan::Reading;
 
 use checker::Checker;
 use report::state_name;
@@ -69,7 +79,8 @@ use yore_format::{Engine, Generation, VolumeState, BLOCK_SIZE};
 /// Checks a whole volume. Changes nothing; the device may be open for reading only. Nobody may write to the
 /// volume meanwhile, or findings will be about moments that never existed.
 ///
-/// Takes time in proportion to the metadata that exists and memory in proportion to inodes, zones and groups
+/// Takes time in proportion to the metadata that exists. Memory: the metadata itself, up to
+/// [`CheckOptions::memory`]; and in proportion to inodes, zones and groups
 /// in use, to the events, versions and past names that are kept, and to the tree nodes and extents of the one
 /// file whose states name most.
 ///
@@ -78,10 +89,46 @@ use yore_format::{Engine, Generation, VolumeState, BLOCK_SIZE};
 /// [`CheckError::Log`] if the log is not where it should be, [`CheckError::Device`] if the device fails.
 /// Everything else that is wrong is a finding.
 pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, CheckError> {
+    run(device, options, None)
+}
+
+/// As [`check`], and says meanwhile how far it is: about ten times a second, from whichever thread has got
+/// further.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_watched(
+    device: &dyn Device,
+    options: &CheckOptions,
+    watcher: Watcher<'_>,
+) -> Result<Report, CheckError> {
+    run(device, options, Some(watcher))
+}
+
+/// Says how long a check would take, after reading a small part of what it would read.
+///
+/// # Errors
+/// As [`check`], for what it reads.
+pub fn estimate(device: &dyn Device, options: &CheckOptions) -> Result<Estimate, CheckError> {
     let found = read_superblock(device)?;
-    let mut checker = Checker::new(device, &found, options);
+    let mut checker = Checker::new(device, &found, options, None);
+    checker.pace.is_measured = true;
+    Ok(checker.estimate())
+}
+
+fn run<'a>(
+    device: &'a dyn Device,
+    options: &CheckOptions,
+    watcher: Option<Watcher<'a>>,
+) -> Result<Report, CheckError> {
+    let found = read_superblock(device)?;
+    let mut checker = Checker::new(device, &found, options, watcher);
     checker.superblock(&found);
     checker.log(&options.log)?;
+    if found.superblock.metadata_blocks >= options.scan_from {
+        checker.scan();
+    }
+    checker.pace.begin_compare();
     checker.load_zones()?;
     checker.redo()?;
     checker.claim_fixed();
@@ -95,7 +142,9 @@ pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, Chec
     checker.shared_counts();
     checker.bitmaps()?;
     checker.totals();
-    Ok(checker.findings.into_report(checker.counts, &found.superblock, found.slot))
+    checker.pace.end();
+    let counted = (checker.counts, checker.reading);
+    Ok(checker.findings.into_report(counted, &found.superblock, found.slot))
 }
 
 /// Checks a volume that its engine left in need of a check and, if nothing at all is found, marks it clean:

@@ -10,6 +10,7 @@
 use crate::checker::Checker;
 use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{
     seal, BitmapRef, Block, BlockHeader, BlockKind, Corruption, Engine, Inode, Intent, MetaAddr,
@@ -63,7 +64,7 @@ impl Checker<'_> {
                 self.redone.insert(change.addr, base);
             }
             if let Some(block) = self.redone.get_mut(&change.addr) {
-                change.put(block);
+                change.put(Arc::make_mut(block));
                 last.insert(change.addr, *change);
             }
         }
@@ -74,15 +75,15 @@ impl Checker<'_> {
                 self.add_incomplete(Finding::corruption(Problem::LogDamaged, &c));
                 continue;
             }
-            seal(block, generation);
+            seal(Arc::make_mut(block), generation);
         }
         Ok(())
     }
 
     /// What lies where a block starts from: nothing for one of which the first record has all.
-    fn base_of(&mut self, addr: MetaAddr, is_whole: bool) -> Result<Option<Box<Block>>, CheckError> {
+    fn base_of(&mut self, addr: MetaAddr, is_whole: bool) -> Result<Option<Arc<Block>>, CheckError> {
         if is_whole {
-            return Ok(Some(Box::new(ZERO_BLOCK)));
+            return Ok(Some(Arc::new(ZERO_BLOCK)));
         }
         let place = self.locate(addr);
         if let Some(block) = place.map_or(Ok(None), |(_, copy)| self.read(copy.block))? {

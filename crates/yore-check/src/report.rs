@@ -1,5 +1,6 @@
 //! What a check returns, and the list of findings that grows while it runs.
 
+use crate::scan::Reading;
 use crate::{Finding, Problem};
 use serde::Serialize;
 use std::fmt;
@@ -14,11 +15,22 @@ pub struct CheckOptions {
     /// Where the log is, if it has a device of its own: by default where the volume says. Without it, the
     /// volume is checked as its last superblock left it.
     pub log: LogPlace,
+    /// Bytes of metadata blocks to hold at most, 1 GiB unless set. What does not fit is read again when it is
+    /// needed, which takes longer. The rest of what a check remembers comes on top.
+    pub memory: u64,
+    /// From how many metadata blocks on they are read in the order of the disk, 128 unless set. Fewer are
+    /// read one by one when a walk comes to them: then threads and large requests cost more than they save.
+    pub scan_from: u64,
 }
+
+/// From how many blocks on a check scans unless it is told.
+const SCAN_FROM: u64 = 128;
+/// What a check holds at most unless it is told.
+const MEMORY: u64 = 1 << 30;
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { findings_max: 1000, log: LogPlace::Recorded }
+        CheckOptions { findings_max: 1000, log: LogPlace::Recorded, memory: MEMORY, scan_from: SCAN_FROM }
     }
 }
 
@@ -82,6 +94,8 @@ pub struct Report {
     pub leaks_count: u64,
     /// How much there is of everything.
     pub counts: Counts,
+    /// How much was read, and in how many requests.
+    pub reading: Reading,
     /// The generation that was checked.
     #[serde(serialize_with = "generation_number")]
     pub generation: Generation,
@@ -209,12 +223,18 @@ impl Findings {
         self.leaks > 0
     }
 
-    pub(crate) fn into_report(self, counts: Counts, sb: &Superblock, superblock_slot: u32) -> Report {
+    pub(crate) fn into_report(
+        self,
+        (counts, reading): (Counts, Reading),
+        sb: &Superblock,
+        superblock_slot: u32,
+    ) -> Report {
         Report {
             findings: self.kept,
             findings_count: self.count,
             leaks_count: self.leaks,
             counts,
+            reading,
             generation: sb.generation,
             state: sb.state,
             engine: sb.engine,

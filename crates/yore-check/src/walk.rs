@@ -10,12 +10,13 @@ use crate::follow::Followed;
 use crate::key::key;
 use crate::tree::{Step, Tree};
 use crate::CheckError;
+use std::sync::Arc;
 use yore_format::{Block, MetaAddr, NodeRef};
 
 /// A leaf and its address.
 pub(crate) struct Leaf {
     pub(crate) addr: MetaAddr,
-    block: Box<Block>,
+    block: Arc<Block>,
     count: usize,
 }
 

@@ -147,6 +147,30 @@ fn every_damage_is_found_and_nothing_else() {
     assert!(failures.is_empty(), "{} plants fail:\n{}", failures.len(), failures.join("\n"));
 }
 
+/// Promises that the same is found, in the same order, whether metadata is read in the order of the disk or
+/// as a walk comes to it, and however little memory there is.
+#[test]
+fn a_scan_changes_no_finding() {
+    let plants = volumes().into_iter().flat_map(|(of, plants)| plants.into_iter().map(move |p| (of, p)));
+    for (volume, (story, _, plant)) in plants {
+        let mut b = volume();
+        plant(&mut b);
+        let device = b.finish();
+        let with = |scan_from, memory| {
+            let options = CheckOptions { scan_from, memory, ..CheckOptions::default() };
+            check(&device, &options).expect("there is a superblock")
+        };
+        let walked = with(u64::MAX, 0);
+        assert_eq!(walked.reading.scan_requests, 0);
+        for memory in [1 << 30, 16 << 12, 0] {
+            let scanned = with(0, memory);
+            assert!(scanned.reading.scan_requests > 0, "{story}");
+            assert_eq!(scanned.findings, walked.findings, "{story}, with {memory} bytes of memory");
+            assert_eq!(scanned.counts, walked.counts, "{story}, with {memory} bytes of memory");
+        }
+    }
+}
+
 /// Promises that for each problem there is a damage that shows it. A device that lost its end has a test of
 /// its own below.
 #[test]

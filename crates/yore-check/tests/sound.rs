@@ -344,3 +344,34 @@ fn a_volume_just_made_is_clean() {
         assert_eq!((report.counts.inodes, report.counts.metadata_blocks), (1, 2));
     }
 }
+
+/// Promises that a scan reads each block once, in fewer and larger requests than a walk, and that nothing is
+/// left to be read after it.
+#[test]
+fn a_scan_leaves_nothing_to_read() {
+    let (device, _) = past::past().finish_with_written();
+    let with = |scan_from, memory| {
+        check(&device, &CheckOptions { scan_from, memory, ..CheckOptions::default() }).unwrap().reading
+    };
+    let (scanned, walked) = (with(0, 1 << 30), with(u64::MAX, 1 << 30));
+    assert_eq!((scanned.requests, scanned.bytes), (scanned.scan_requests, scanned.scan_bytes));
+    assert!(scanned.requests * 4 < walked.requests, "{scanned:?}, and a walk {walked:?}");
+    // Without memory, inode blocks come zone by zone, and the rest one by one.
+    let little = with(0, 0);
+    assert!(little.requests > little.scan_requests, "{little:?}");
+}
+
+/// Promises that a watcher learns of both parts, and at the end that nothing is left.
+#[test]
+fn a_check_says_how_far_it_is() {
+    let device = sound().finish();
+    let options = CheckOptions { scan_from: 0, ..CheckOptions::default() };
+    let mut told = Vec::new();
+    let mut watcher = |progress: &yore_check::Progress| told.push(*progress);
+    yore_check::check_watched(&device, &options, &mut watcher).unwrap();
+    let last = told.last().expect("the end is told");
+    assert_eq!((last.part, last.done), (yore_check::Part::Compare, last.total));
+    assert!(last.left.is_some_and(|left| left.is_zero()) && last.share() == 1.0, "{last:?}");
+    let estimate = yore_check::estimate(&device, &options).unwrap();
+    assert!(estimate.zones >= 1 && estimate.blocks > 0 && estimate.sampled == estimate.zones);
+}

@@ -364,6 +364,14 @@ pub struct Check {
     /// Print at most this many findings
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_findings: usize,
+    /// Hold at most so much of the metadata in memory; less than there is costs time
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = crate::parse::parse_size)]
+    pub memory: u64,
+    /// Say how long a check would take, and do not check
+    #[arg(long, conflicts_with = "repair")]
+    pub estimate: bool,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 /// Single dashes before the tests of `find`, as find(1) has them.

@@ -122,6 +122,9 @@ fn one(volume: &Path, wanted: &Wanted) -> u8 {
         journal: None,
         without_journal: false,
         max_findings: 1000,
+        memory: yore_check::CheckOptions::default().memory,
+        estimate: false,
+        progress: args::Progress { quiet: true, ..args::Progress::default() },
     };
     meaning(status::report(check::run(&args)))
 }

@@ -32,6 +32,9 @@ pub fn stop_wanted() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Parts into which the bar of a check is divided.
+const CHECK_PARTS: u64 = 1000;
+
 /// The progress of one command, in bytes.
 pub struct Progress {
     bar: Option<ProgressBar>,
@@ -67,6 +70,37 @@ impl Progress {
     /// As [`Progress::new`].
     pub fn of_search(wanted: args::Progress) -> anyhow::Result<Progress> {
         Progress::styled(wanted, "{wide_msg} {bar:24} {percent}%, {eta} left", Some(0))
+    }
+
+    /// Progress, as the command line asks for it, of a check, which says itself how long it will take.
+    ///
+    /// # Errors
+    /// As [`Progress::new`].
+    pub fn of_check(wanted: args::Progress) -> anyhow::Result<Progress> {
+        Progress::styled(wanted, "{wide_msg} {bar:24} {percent}%", Some(CHECK_PARTS))
+    }
+
+    /// Shows how far a check is. A line has its part (`scan` or `compare`), what of it is done, the seconds
+    /// since the check began and the seconds left, which are null as long as nobody knows.
+    pub fn check(&mut self, at: &yore_check::Progress) {
+        if let Some(bar) = &self.bar {
+            let doing = match at.part {
+                yore_check::Part::Scan => "reading metadata",
+                yore_check::Part::Compare => "comparing",
+            };
+            bar.set_position((at.share() * CHECK_PARTS as f64) as u64);
+            bar.set_message(match at.left {
+                Some(left) => format!("{doing}, {} s left", left.as_secs_f64().ceil()),
+                None => doing.to_string(),
+            });
+        }
+        let is_due = self.last.is_none_or(|last| last.elapsed() >= EVERY) || at.left == Some(Duration::ZERO);
+        if is_due {
+            self.write(&json!({
+                "part": at.part, "done": at.done, "total": at.total,
+                "elapsed": at.elapsed.as_secs_f64(), "left": at.left.map(|left| left.as_secs_f64()),
+            }));
+        }
     }
 
     fn styled(wanted: args::Progress, style: &str, total: Option<u64>) -> anyhow::Result<Progress> {
@@ -141,9 +175,12 @@ impl Progress {
     }
 
     fn line(&mut self) {
+        self.write(&json!({"done": self.done, "total": self.total}));
+    }
+
+    fn write(&mut self, line: &serde_json::Value) {
         if let Some(lines) = &mut self.lines {
             self.last = Some(Instant::now());
-            let line = json!({"done": self.done, "total": self.total});
             // If nobody reads the progress any more, the work must go on.
             if writeln!(lines, "{line}").is_err() {
                 self.lines = None;
@@ -154,6 +191,11 @@ impl Progress {
     /// Ends the progress.
     pub fn finish(mut self) {
         self.line();
+        self.clear();
+    }
+
+    /// Takes away the bar, without a last line.
+    pub fn clear(self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

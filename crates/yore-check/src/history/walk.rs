@@ -4,13 +4,14 @@ use crate::checker::Checker;
 use crate::tree::Tree;
 use crate::walk::{Leaf, Walk};
 use crate::{CheckError, Finding, Problem};
+use std::sync::Arc;
 use yore_format::{
     Block, BlockKind, Corruption, Expect, HistoryRoots, HistoryTree, Incarnation, InodeNo, MetaAddr,
 };
 
 impl Checker<'_> {
     /// The block with the roots of the trees, if the volume has a past.
-    pub(super) fn history_roots(&mut self) -> Result<Option<Box<Block>>, CheckError> {
+    pub(super) fn history_roots(&mut self) -> Result<Option<Arc<Block>>, CheckError> {
         if self.sb.history_root.is_none() {
             return Ok(None);
         }

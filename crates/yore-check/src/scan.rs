@@ -1,0 +1,319 @@
+//! Reading all metadata in the order of the disk.
+//!
+//! The zone table says where each zone lies and how many blocks it has. The scan goes over the zones in
+//! ascending order of their places. Of each it reads the header, together with as many blocks behind it as
+//! the zone has (a zone that is not nearly full has its blocks in its beginning), and then, in ascending
+//! order, the blocks that the header names and that were not among these. What lies between two of them is
+//! read with them if that is cheaper than another request. Blocks that are sound are held ([`Held`]) for the
+//! steps after the scan, which then rarely read anything. So each block is read once, and the time that takes
+//! depends on zones and bytes alone.
+//!
+//! *Threads.* Each worker takes the next zone, reads it and verifies it. While one verifies, others read; the
+//! requests still go out in ascending order, one of each worker at a time. Nothing waits in a queue, so
+//! memory is that of the blocks held, and of one request for each worker.
+//!
+//! *Memory.* The table also says beforehand how much there will be to hold. If that is more than the check
+//! may use, inode blocks are left out: the steps after the scan take them in ascending order, and get them
+//! zone by zone, in requests as large as here. Other blocks are held as far as memory suffices. What is left
+//! is read one by one, when a walk comes to it.
+//!
+//! *Damage.* The scan reports nothing. What it cannot read or does not find sound is not held; so the steps
+//! after it read it themselves, and report what is wrong with it, as if there were no scan.
+
+use crate::held::{Held, HeldBlock};
+use crate::known::CurrentCopy;
+use crate::pace::Pace;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use yore_device::{AlignedBuf, Device};
+use yore_format::layout::{HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES};
+use yore_format::{
+    verify_header, verify_version, Block, BlockHeader, BlockKind, BlockNo, ZoneHeader, ZoneNo,
+    ZoneTableEntry, BLOCK_SIZE, NOT_INODES,
+};
+
+/// Most blocks of a request: 1 MiB.
+const REQUEST_BLOCKS: u64 = 256;
+/// Blocks that are read without being wanted, rather than with another request: as many as a device for which
+/// requests cost little takes as long for.
+const GAP_QUICK: u64 = 16;
+/// The same of a device on which each request costs a movement.
+const GAP_SLOW: u64 = 256;
+/// What a request takes at least on the latter, beside ...
+const SLOW: Duration = Duration::from_millis(2);
+/// ... what each of its blocks takes at most on either: 200 MB/s.
+const TRANSFER: Duration = Duration::from_micros(20);
+/// Fewer blocks than these are not worth a thread.
+const BLOCKS_PER_WORKER: u64 = 1024;
+/// Most workers.
+const WORKERS_MAX: usize = 8;
+
+/// A zone to read.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    pub(crate) number: ZoneNo,
+    pub(crate) start: BlockNo,
+    /// Which header slot is current.
+    pub(crate) slot: u8,
+    /// Blocks that it has, as far as that is known.
+    pub(crate) blocks: u64,
+}
+
+impl Job {
+    /// A zone of the table.
+    pub(crate) fn of(number: ZoneNo, entry: &ZoneTableEntry) -> Job {
+        let blocks = u64::from(ZONE_INDEXES).saturating_sub(entry.free_indexes.get().into());
+        Job { number, start: BlockNo(entry.start.get()), slot: entry.header_slot, blocks }
+    }
+}
+
+/// How much was read, and in how many requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Reading {
+    /// Requests to the device, by the scan and by the steps after it.
+    pub requests: u64,
+    /// Bytes of these requests.
+    pub bytes: u64,
+    /// Requests of the scan among them.
+    pub scan_requests: u64,
+    /// Bytes of these.
+    pub scan_bytes: u64,
+    /// Blocks that the scan found sound.
+    pub scan_blocks: u64,
+}
+
+impl Reading {
+    pub(crate) fn add(&mut self, other: &Reading) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.scan_requests += other.scan_requests;
+        self.scan_bytes += other.scan_bytes;
+        self.scan_blocks += other.scan_blocks;
+    }
+}
+
+/// Which blocks of a zone are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    All,
+    /// All but inode blocks.
+    NoInodes,
+}
+
+/// A scan: what all workers know.
+pub(crate) struct Scan<'a> {
+    pub(crate) device: &'a dyn Device,
+    pub(crate) device_blocks: u64,
+    pub(crate) volume_tag: u32,
+    /// Blocks that may be held.
+    pub(crate) memory_blocks: u64,
+}
+
+/// What one worker has and does.
+struct Worker<'s, 'a> {
+    scan: &'s Scan<'a>,
+    wanted: Wanted,
+    /// Blocks that may still be held, by all workers; it may fall below 0.
+    left: &'s AtomicI64,
+    buffer: AlignedBuf,
+    gap: u64,
+    reading: Reading,
+    done: Vec<(ZoneNo, Vec<HeldBlock>)>,
+}
+
+impl Scan<'_> {
+    /// Reads zones, and holds what of them is sound. `pace` learns how far it is, on this thread.
+    pub(crate) fn run(&self, mut jobs: Vec<Job>, held: &mut Held, pace: &mut Pace<'_>) -> Reading {
+        // What lies beyond the end is reported when it is looked for.
+        jobs.retain(|job| job.start.0.saturating_add(ZONE_BLOCKS) <= self.device_blocks);
+        jobs.sort_unstable_by_key(|job| job.start);
+        let blocks: u64 = jobs.iter().map(|job| job.blocks).sum();
+        let wanted = match blocks <= self.memory_blocks {
+            true => Wanted::All,
+            false => Wanted::NoInodes,
+        };
+        let left = AtomicI64::new(i64::try_from(self.memory_blocks).unwrap_or(i64::MAX));
+        let next = AtomicUsize::new(0);
+        pace.begin_scan(jobs.len() as u64, blocks);
+        let new_worker = || Worker {
+            scan: self,
+            wanted,
+            left: &left,
+            buffer: AlignedBuf::zeroed(0),
+            gap: GAP_QUICK,
+            reading: Reading::default(),
+            done: Vec::new(),
+        };
+        let take = || jobs.get(next.fetch_add(1, Ordering::Relaxed));
+        let others = workers(blocks, jobs.len()) - 1;
+        let pace = &*pace;
+        let mut finished = std::thread::scope(|scope| {
+            let work = |mut worker: Worker<'_, '_>| {
+                while let Some(job) = take() {
+                    let began = Instant::now();
+                    worker.zone(job);
+                    pace.zone_done(job.blocks, began.elapsed());
+                }
+                (worker.done, worker.reading)
+            };
+            // Where no thread can be had, this one does all the work.
+            let threads: Vec<_> = (0..others)
+                .filter_map(|_| {
+                    let worker = new_worker();
+                    std::thread::Builder::new().spawn_scoped(scope, move || work(worker)).ok()
+                })
+                .collect();
+            let mut finished = vec![work(new_worker())];
+            // A worker that panics has found a bug, and so has this check.
+            finished.extend(threads.into_iter().map(|thread| match thread.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+            finished
+        });
+        let mut reading = Reading::default();
+        for (zones, of_worker) in &mut finished {
+            reading.add(of_worker);
+            for (zone, blocks) in zones.drain(..) {
+                held.insert(zone, blocks);
+            }
+        }
+        reading
+    }
+
+    /// Reads the inode blocks of a zone whose header is known.
+    pub(crate) fn inode_blocks(&self, header: &ZoneHeader) -> (Vec<HeldBlock>, Reading) {
+        let left = AtomicI64::new(i64::MAX);
+        let mut worker = Worker {
+            scan: self,
+            wanted: Wanted::All,
+            left: &left,
+            buffer: AlignedBuf::zeroed(0),
+            gap: GAP_QUICK,
+            reading: Reading::default(),
+            done: Vec::new(),
+        };
+        let is_inodes = |index: u16| header.inode_free[usize::from(index)] != NOT_INODES;
+        let mut blocks = Vec::new();
+        worker.slots(header, is_inodes, (0, 0), &mut blocks);
+        (blocks, worker.reading)
+    }
+}
+
+/// How many threads read, this one included.
+fn workers(blocks: u64, zones: usize) -> usize {
+    let worth = usize::try_from(blocks / BLOCKS_PER_WORKER).unwrap_or(usize::MAX).min(zones);
+    if worth < 2 {
+        return 1;
+    }
+    // One more than there are processors, for some of them wait for the device.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors + 1).min(worth).min(WORKERS_MAX)
+}
+
+impl Worker<'_, '_> {
+    /// Reads a zone and keeps what is sound.
+    fn zone(&mut self, job: &Job) {
+        // From the current header slot on.
+        let first = HEADER_SLOTS[usize::from(job.slot & 1)];
+        let behind = match self.wanted {
+            Wanted::All => job.blocks + HEADER_SLOTS[1] - first,
+            Wanted::NoInodes => 0,
+        };
+        let count = (1 + behind).min(REQUEST_BLOCKS).min(ZONE_BLOCKS - first);
+        let began = Instant::now();
+        if !self.read(BlockNo(job.start.0 + first), count) {
+            return;
+        }
+        let is_slow = began.elapsed() >= SLOW + TRANSFER * count as u32;
+        self.gap = if is_slow { GAP_SLOW } else { GAP_QUICK };
+        let Some(block) = part(&self.buffer, 0) else { return };
+        let (addr, block_no) = (ZoneHeader::addr(job.number), BlockNo(job.start.0 + first));
+        if verify_header(block, addr, self.scan.volume_tag, block_no).is_err()
+            || BlockHeader::of(block).kind != BlockKind::ZoneHeader as u8
+        {
+            return;
+        }
+        // The map of another zone, or of another place, leads to blocks that are not this zone's.
+        let is_own = |header: &ZoneHeader| header.start == job.start && header.zone == job.number;
+        let Some(header) = ZoneHeader::decode(block).ok().filter(is_own) else { return };
+        let index = ZoneHeader::INDEX;
+        let mut blocks = vec![HeldBlock { index, check: 0, block: block_no, bytes: Arc::new(*block) }];
+        let wanted = self.wanted;
+        let is_wanted = |index: u16| match wanted {
+            Wanted::All => true,
+            Wanted::NoInodes => header.inode_free[usize::from(index)] == NOT_INODES,
+        };
+        self.slots(&header, is_wanted, (block_no.0, count), &mut blocks);
+        self.reading.scan_requests = self.reading.requests;
+        self.reading.scan_bytes = self.reading.bytes;
+        self.reading.scan_blocks += blocks.len() as u64;
+        self.done.push((job.number, blocks));
+    }
+
+    /// Reads the blocks that a header names and that are wanted, beside those that are in the buffer already
+    /// (the number of the first one, and how many).
+    fn slots(
+        &mut self,
+        header: &ZoneHeader,
+        is_wanted: impl Fn(u16) -> bool,
+        mut there: (u64, u64),
+        blocks: &mut Vec<HeldBlock>,
+    ) {
+        let mut wanted: Vec<(u16, CurrentCopy)> = (0..ZONE_INDEXES as u16)
+            .filter(|index| is_wanted(*index))
+            .filter_map(|index| Some((index, CurrentCopy::of(header, index)?)))
+            .collect();
+        wanted.sort_unstable_by_key(|(_, copy)| copy.block);
+        blocks.reserve(wanted.len());
+        for at in 0..wanted.len() {
+            let (index, copy) = wanted[at];
+            if !(there.0..there.0 + there.1).contains(&copy.block.0) {
+                let count = run(&wanted[at..], self.gap);
+                if !self.read(copy.block, count) {
+                    continue;
+                }
+                there = (copy.block.0, count);
+            }
+            let Some(block) = part(&self.buffer, (copy.block.0 - there.0) as usize) else { continue };
+            let addr = yore_format::MetaAddr::new(header.zone, index);
+            let check = copy.check.unwrap_or_default();
+            let sound = verify_header(block, addr, self.scan.volume_tag, copy.block).is_ok()
+                && verify_version(block, check, addr, copy.block).is_ok();
+            if sound && self.left.fetch_sub(1, Ordering::Relaxed) > 0 {
+                blocks.push(HeldBlock { index, check, block: copy.block, bytes: Arc::new(*block) });
+            }
+        }
+    }
+
+    /// Reads blocks into the buffer. False if that fails: then whoever needs one of them reads it alone, and
+    /// reports the error if it comes again.
+    fn read(&mut self, first: BlockNo, count: u64) -> bool {
+        if (self.buffer.blocks() as u64) < count {
+            self.buffer = AlignedBuf::zeroed(count as usize);
+        }
+        let bytes = count as usize * BLOCK_SIZE;
+        self.reading.requests += 1;
+        self.reading.bytes += bytes as u64;
+        self.scan.device.read_at(first.0 * BLOCK_SIZE as u64, &mut self.buffer[..bytes]).is_ok()
+    }
+}
+
+/// How many blocks one request reads for the first of these, which ascend.
+fn run(wanted: &[(u16, CurrentCopy)], gap: u64) -> u64 {
+    let first = wanted[0].1.block.0;
+    let mut last = first;
+    for (_, copy) in wanted {
+        if copy.block.0 - last > gap || copy.block.0 - first >= REQUEST_BLOCKS {
+            break;
+        }
+        last = copy.block.0;
+    }
+    last - first + 1
+}
+
+/// Block `at` of a buffer.
+fn part(buffer: &AlignedBuf, at: usize) -> Option<&Block> {
+    buffer.get(at * BLOCK_SIZE..(at + 1) * BLOCK_SIZE)?.try_into().ok()
+}

@@ -1,0 +1,18 @@
+//! Promises that docs/CHECK.md lists every code, with its class and whether it is a leak.
+
+use yore_check::Problem;
+
+#[test]
+fn every_code_is_listed() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CHECK.md")).unwrap();
+    for problem in Problem::ALL {
+        let text = |value: serde_json::Value| value.as_str().unwrap().to_string();
+        let code = text(serde_json::to_value(problem).unwrap());
+        let class = text(serde_json::to_value(problem.class()).unwrap());
+        let severity = if problem.is_leak() { "leak" } else { "damage" };
+        let row = format!("| `{code}` | {class} | {severity} | ");
+        assert_eq!(page.matches(&row).count(), 1, "{row}");
+    }
+    let rows = page.lines().filter(|line| line.ends_with(" |") && line.contains("` | ")).count();
+    assert_eq!(rows, Problem::ALL.len(), "rows of codes that there are not");
+}
