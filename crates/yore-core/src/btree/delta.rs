@@ -71,7 +71,7 @@ impl Drop for Roots {
 
 impl Roots {
     #[cold]
-    fn stored(mut self: Box<Self>, op: &mut Op<'_>, pointer: Change) {
+    fn stored(&mut self, op: &mut Op<'_>, pointer: Change) {
         for new in &self.new {
             op.linked(*new, pointer);
         }
@@ -180,7 +180,7 @@ impl TreeDelta {
     pub fn stored(self, op: &mut Op<'_>, pointer: Change) -> CellChange {
         let change = self.change.unwrap_or(pointer);
         let cell = CellChange { change, counts: self.counts.unwrap_or(pointer) };
-        if let Some(roots) = self.links.roots {
+        if let Some(mut roots) = self.links.roots {
             roots.stored(op, pointer);
         }
         cell
