@@ -21,7 +21,7 @@ use yore_core::alloc::{LetGo, PinnedGroups, Run};
 use yore_core::btree::Tree;
 use yore_core::extent::{self, Extent};
 use yore_core::retained;
-use yore_format::{BlockHeader, ContentKind, EventNo, Inode, MetaAddr, Version};
+use yore_format::{BlockHeader, ContentKind, Corruption, EventNo, Inode, MetaAddr, Version};
 use yore_meta::{Change, EdgeKind, Frame, LeftBlocks, Op};
 
 /// Gives up a version with everything that it alone holds, and returns the number of blocks freed.
@@ -55,6 +55,7 @@ pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version
     let mut state = cell.as_ref().map(|cell| cell.state.write());
     let in_use = state.as_ref().filter(|_| same.is_some()).map(|state| &state.inode);
     alone.attributes(later.as_ref().map(|later| &later.inode).or(in_use))?;
+    alone.enter_nodes(&mut HashSet::new())?;
     let removal = store.past.prepare_removal(store, no, version)?;
     let mut op = store.meta.begin(reserved);
     let removed = removal.apply(&mut op);
@@ -261,6 +262,24 @@ impl<'s> Alone<'s> {
             nodes.push(node.frame.clone());
             node.cells().try_for_each(|(key, value)| cells(key, value)).map(|()| true)
         })
+    }
+
+    /// Enters the nodes that were found in `seen`. What is given up in one Op must have each node once; on a
+    /// damaged medium two trees can lead to the same one.
+    ///
+    /// # Errors
+    /// Damage, if a node is there.
+    pub(super) fn enter_nodes(&self, seen: &mut HashSet<MetaAddr>) -> Result<()> {
+        for node in &self.nodes {
+            if !seen.insert(node.addr()) {
+                let found = "two of them";
+                return Err(Corruption::new("version", "nodes", "one tree that has a node", found)
+                    .at(node.addr())
+                    .of(self.no)
+                    .into());
+            }
+        }
+        Ok(())
     }
 
     /// Brings into memory, and keeps there, what freeing the blocks changes.

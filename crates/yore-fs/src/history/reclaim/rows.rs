@@ -166,11 +166,13 @@ fn give_up_group(
         }
     }
     versions.retain(|version| !busy.contains(&version.alone.no));
+    let mut nodes = HashSet::new();
     for Leaving { alone, later, .. } in &mut versions {
         let incarnation = alone.version.inode.incarnation;
         let in_use = states.get(&alone.no).filter(|(state, of)| *of == incarnation && !state.gone);
         let next = later.as_ref().map(|later| &later.inode).or(in_use.map(|(state, _)| &state.inode));
         alone.attributes(next)?;
+        alone.enter_nodes(&mut nodes)?;
     }
     let is_left_over = |row: &usize| version_of(&leaving[*row]).is_some_and(|(no, _)| busy.contains(&no));
     let (left_over, taken): (Vec<usize>, Vec<usize>) = (0..rows).partition(is_left_over);
@@ -202,10 +204,12 @@ fn give_up_group(
 
 #[cfg(test)]
 mod tests {
+    use super::Alone;
     use crate::history::reclaim::forget;
     use crate::history::record::{EndedBatch, EndsWalk, Forgetting};
     use crate::store::Store;
-    use crate::{InodeNo, MkfsOptions, MountOptions, NewSnapshot, Volume};
+    use crate::{InodeNo, MkfsOptions, MountOptions, NewSnapshot, SetXattrMode, Volume};
+    use hashbrown::HashSet;
     use std::collections::BTreeSet;
     use std::ops::ControlFlow;
     use std::sync::Arc;
@@ -274,6 +278,31 @@ mod tests {
         for i in 0..FILES {
             assert_eq!(volume.read(name(i)).unwrap(), "three".repeat(3000).as_bytes());
         }
+    }
+
+    /// On a damaged medium two versions can lead to the same node. Given up together they freed it twice,
+    /// which ended the process; each alone would have found it gone.
+    #[test]
+    fn a_node_of_two_versions_is_damage() {
+        let (volume, _) = overwritten();
+        let store = volume.view().store().clone();
+        volume.set_xattr(name(0), "user.large", vec![7; 5000], SetXattrMode::Any).unwrap();
+        volume.view().take_snapshot(volume.view().root(), &NewSnapshot::named("large")).unwrap();
+        volume.set_xattr(name(0), "user.large", vec![8; 5000], SetXattrMode::Any).unwrap();
+        let no = volume.node(name(0)).unwrap().inode();
+        let (mut version, mut next) = (None, EventNo(0));
+        while let Some(found) = store.past.version_after(&store.meta, no, next).unwrap() {
+            next = found.end;
+            version = Some(found);
+        }
+        let version = version.unwrap();
+        let mut alone = Alone::new(&store, no, &version).unwrap();
+        alone.attributes(None).unwrap();
+        assert!(alone.blocks().1 > 0, "the version has no nodes of its own");
+        let mut seen = HashSet::new();
+        alone.enter_nodes(&mut seen).unwrap();
+        let again = alone.enter_nodes(&mut seen).unwrap_err();
+        assert!(matches!(again, crate::Error::Corruption(_)), "{again}");
     }
 
     /// Who works with a file holds up its own versions alone; the others of the group go meanwhile.
