@@ -25,7 +25,7 @@ use crate::{file, Error, InodeNo, RenameMode, Result};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use yore_core::btree::{CellChange, Pins, Unstored};
-use yore_core::inode::{store_inode, InodeCell};
+use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::memo::ExclusionScope;
 use yore_core::orphan::{self, OrphansGuard};
 use yore_format::{EventNo, Inode, Timestamp};
@@ -482,7 +482,9 @@ impl Rename<'_> {
         };
         dirs.to().inode.links -= u32::from(replaces_dir);
         dirs.from().inode.links -= u32::from(moves_dir);
-        let (entered, gone, stored) = self.move_entry(&mut op, dirs, unstored, from, now);
+        let (entered, gone, stored) = self
+            .change_both(&mut op, dirs, unstored, now, |op, dir| dir::remove(op, dir, self.from.no, from));
+        let gone = gone.counts;
         for first in [raised, counted, listed, recorded, other_recorded].into_iter().flatten() {
             op.edge(EdgeKind::Named, first, entered.change);
         }
@@ -557,25 +559,11 @@ impl Rename<'_> {
         let there = child.entry(number, self.new_name);
         let first = dir::repoint(&mut op, dirs.to(), self.to.no, to, &there);
         dirs.to().inode.links -= b;
-        dirs.to().change_content(now);
-        let (first, second, stored) = match self.same_dir() {
-            true => {
-                let here = other.entry(number, self.name);
-                let second = dir::repoint(&mut op, dirs.from(), self.from.no, from, &here).behind(&first);
-                let stored = store_inode(&mut op, &self.from, dirs.from());
-                (first.stored(&mut op, stored), second.stored(&mut op, stored), (stored, stored))
-            }
-            false => {
-                let to_stored = store_inode(&mut op, &self.to, dirs.to());
-                let first = first.stored(&mut op, to_stored);
-                let here = other.entry(number, self.name);
-                let second = dir::repoint(&mut op, dirs.from(), self.from.no, from, &here);
-                dirs.from().inode.links -= a;
-                dirs.from().change_content(now);
-                let stored = store_inode(&mut op, &self.from, dirs.from());
-                (first, second.stored(&mut op, stored), (stored, to_stored))
-            }
-        };
+        dirs.from().inode.links -= a;
+        let here = other.entry(number, self.name);
+        let (first, second, stored) = self.change_both(&mut op, dirs, first, now, |op, dir| {
+            dir::repoint(op, dir, self.from.no, from, &here)
+        });
         for counted in before {
             op.edge(EdgeKind::Named, counted, first.change);
         }
@@ -597,30 +585,30 @@ impl Rename<'_> {
         Ok(Outcome::Done(None))
     }
 
-    /// Inside the Op, once the new name is entered: removes the old one, and stores both directories. Returns
-    /// the change of the new name, the one by which the old one is gone, and those of the old and the new
+    /// Inside the Op, once the new name is entered: changes the old one by `old`, and stores both
+    /// directories. Returns the changes of the new and of the old name, and those of the old and of the new
     /// directory.
-    fn move_entry(
+    fn change_both(
         &self,
         op: &mut Op<'_>,
         dirs: &mut Dirs<'_>,
         entered: Unstored,
-        from: Spot,
         now: Timestamp,
-    ) -> (CellChange, Change, (Change, Change)) {
+        old: impl FnOnce(&mut Op<'_>, &mut InodeState) -> Unstored,
+    ) -> (CellChange, CellChange, (Change, Change)) {
         dirs.to().change_content(now);
         if self.same_dir() {
-            let removed = dir::remove(op, dirs.from(), self.from.no, from).behind(&entered);
+            let changed = old(op, dirs.from()).behind(&entered);
             let stored = store_inode(op, &self.from, dirs.from());
             let entered = entered.stored(op, stored);
-            return (entered, removed.stored(op, stored).counts, (stored, stored));
+            return (entered, changed.stored(op, stored), (stored, stored));
         }
         let to_stored = store_inode(op, &self.to, dirs.to());
         let entered = entered.stored(op, to_stored);
-        let removed = dir::remove(op, dirs.from(), self.from.no, from);
+        let changed = old(op, dirs.from());
         dirs.from().change_content(now);
         let from_stored = store_inode(op, &self.from, dirs.from());
-        (entered, removed.stored(op, from_stored).counts, (from_stored, to_stored))
+        (entered, changed.stored(op, from_stored), (from_stored, to_stored))
     }
 
     /// Inside the Op: keeps what the names meant, if an event has seen it.
