@@ -168,9 +168,14 @@ impl TreeDelta {
         }
     }
 
+    /// Whether the tree has another root, or nodes that go with the pointer to it.
+    pub fn moves_root(&self) -> bool {
+        self.links.roots.is_some()
+    }
+
     /// What was meant, for an owner whose root is the same as before; `None`: not a single cell.
     pub fn unmoved(self) -> Option<CellChange> {
-        debug_assert!(self.links.roots.is_none(), "the tree has another root");
+        debug_assert!(!self.moves_root(), "the tree has another root");
         self.change.map(CellChange::from)
     }
 

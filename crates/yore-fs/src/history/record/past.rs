@@ -22,7 +22,7 @@ use yore_format::{
     event_index_by_root, key_parts, AnnalsCounts, AnnalsKey, BlockKind, Corruption, EventNo, EventState,
     HistoryRoots, HistoryTree, Incarnation, Timestamp, HISTORY_SHARDS,
 };
-use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
+use yore_meta::{Change, Frame, Meta, NewBlock, Op, Reserved};
 
 /// Blocks that one more cell may need: two new nodes on each of five levels of a tree, and a new root.
 pub(super) const CELL_BLOCKS: u32 = 11;
@@ -221,9 +221,8 @@ impl Past {
         }
     }
 
-    /// Stores a tree's root, if it has changed.
-    ///
-    /// Returns what the change of the tree means, if it is one of a single cell.
+    /// Stores a tree's root, if it has changed. Returns what the change of the tree means, if it is one of a
+    /// single cell.
     pub(super) fn store(
         &self,
         op: &mut Op<'_>,
@@ -231,6 +230,9 @@ impl Past {
         tree: &Tree,
         delta: TreeDelta,
     ) -> Option<CellChange> {
+        if delta.nodes == 0 && !delta.moves_root() {
+            return delta.unmoved();
+        }
         retained::count_trees(op, delta.nodes.into());
         let frame = self.roots();
         if HistoryRoots::get(&frame.read(), which) == (tree.root, tree.level) {
@@ -239,6 +241,17 @@ impl Past {
         let ((), change) =
             op.change(frame, |page| page.apply(|b| HistoryRoots::set(b, which, tree.root, tree.level)));
         Some(delta.stored(op, change))
+    }
+
+    /// As [`Past::store`], after a change of one cell. Returns the change from which on the cell counts.
+    pub(super) fn store_cell(
+        &self,
+        op: &mut Op<'_>,
+        which: HistoryTree,
+        tree: &Tree,
+        delta: TreeDelta,
+    ) -> Change {
+        self.store(op, which, tree, delta).expect("one cell").counts
     }
 
     /// The last event of this directory or file itself with a number up to `most`.

@@ -47,13 +47,8 @@ impl Slot {
         value: &[u8],
         birth: EventNo,
     ) -> Change {
-        let was = self.tree;
         let delta = self.tree.insert_into(op, self.position, (key, value), birth);
-        let cell = match self.tree != was || delta.nodes != 0 {
-            true => past.store(op, self.which, &self.tree, delta),
-            false => delta.unmoved(),
-        };
-        cell.expect("one cell").counts
+        past.store_cell(op, self.which, &self.tree, delta)
     }
 }
 

@@ -192,8 +192,8 @@ impl Chain {
         self.states.push((end, seen));
     }
 
-    /// Who has seen those that have what was born then, up to the one that ended at `last` (S1 of
-    /// [`crate::history::reclaim::spans`]).
+    /// The spans in which events see the states that have what was born at `birth`, up to the state that
+    /// ended at `last` (S1 of [`crate::history::reclaim::spans`]).
     pub(crate) fn that_have(&self, birth: EventNo, last: EventNo) -> Vec<Span> {
         let first = self.states.partition_point(|(end, _)| *end <= birth);
         let states = self.states[first..].iter().take_while(|(end, _)| *end <= last);

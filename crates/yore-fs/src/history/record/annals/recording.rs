@@ -138,13 +138,9 @@ impl<'p> AnnalsRecording<'p> {
                     None => guard.last.append(op, &key, value),
                     Some(position) => {
                         let which = HistoryTree::Annals(row.shard);
-                        let (was, mut tree) = (past.tree(which), past.tree(which));
+                        let mut tree = past.tree(which);
                         let delta = tree.append(op, &mut guard.last, *position, (&key, value), number);
-                        let cell = match tree != was || delta.nodes != 0 {
-                            true => past.store(op, which, &tree, delta),
-                            false => delta.unmoved(),
-                        };
-                        cell.expect("one cell").counts
+                        past.store_cell(op, which, &tree, delta)
                     }
                 });
                 guard.greatest = Some(row.key);

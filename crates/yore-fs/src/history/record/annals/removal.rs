@@ -253,7 +253,7 @@ impl AnnalsRemoval<'_> {
             Some(value) => self.tree.replace(op, &row.encode(), value),
             None => self.tree.remove(op, &row.encode()),
         };
-        let of_row = self.past.store(op, HistoryTree::Annals(self.shard), &self.tree, of_row);
+        let of_row = self.past.store_cell(op, HistoryTree::Annals(self.shard), &self.tree, of_row);
         match self.keys {
             #[cfg(feature = "mutations")]
             Keys::Indexed { .. } if crate::mutation::is(crate::mutation::Mutation::KeyLeft) => {}
@@ -277,6 +277,6 @@ impl AnnalsRemoval<'_> {
                 }
             }
         }
-        of_row.expect("one cell").counts
+        of_row
     }
 }

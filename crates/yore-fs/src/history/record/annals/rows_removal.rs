@@ -155,8 +155,7 @@ impl RowsRemoval<'_> {
                 Some(value) => self.tree.replace(op, key, value),
                 None => self.tree.remove(op, key),
             };
-            let row = self.past.store(op, which, &self.tree, delta);
-            changes.push(row.expect("one cell").counts);
+            changes.push(self.past.store_cell(op, which, &self.tree, delta));
         }
         remove_keys(self.past, op, HistoryTree::InodeIndex, &mut self.inodes);
         remove_keys(self.past, op, HistoryTree::NameIndex, &mut self.names);

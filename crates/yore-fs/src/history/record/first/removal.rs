@@ -96,9 +96,9 @@ impl FirstRemoval<'_> {
     /// Removes it, inside an Op. What it held may be freed after the change that is returned.
     pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Change {
         let gone = self.tree.remove(op, &self.key);
-        let gone = self.past.store(op, self.which, &self.tree, gone);
+        let gone = self.past.store_cell(op, self.which, &self.tree, gone);
         let delta = self.ends.remove(op, &self.end);
         self.past.store(op, HistoryTree::Changes(self.shard), &self.ends, delta);
-        gone.expect("one cell").counts
+        gone
     }
 }
