@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES};
 use yore_format::{
-    verify_header, verify_version, Block, BlockHeader, BlockKind, BlockNo, ZoneHeader, ZoneNo,
+    verify_header, verify_version, Block, BlockHeader, BlockKind, BlockNo, MetaAddr, ZoneHeader, ZoneNo,
     ZoneTableEntry, BLOCK_SIZE, NOT_INODES,
 };
 
@@ -125,7 +125,7 @@ struct Worker<'s, 'a> {
 impl Scan<'_> {
     /// Reads zones, and holds what of them is sound. `pace` learns how far it is, on this thread.
     pub(crate) fn run(&self, mut jobs: Vec<Job>, held: &mut Held, pace: &mut Pace<'_>) -> Reading {
-        // What lies beyond the end is reported when it is looked for.
+        // The comparison reports zones that lie beyond the end of the device.
         jobs.retain(|job| job.start.0.saturating_add(ZONE_BLOCKS) <= self.device_blocks);
         jobs.sort_unstable_by_key(|job| job.start);
         let blocks: u64 = jobs.iter().map(|job| job.blocks).sum();
@@ -136,15 +136,6 @@ impl Scan<'_> {
         let left = AtomicI64::new(i64::try_from(self.memory_blocks).unwrap_or(i64::MAX));
         let next = AtomicUsize::new(0);
         pace.begin_scan(jobs.len() as u64, blocks);
-        let new_worker = || Worker {
-            scan: self,
-            wanted,
-            left: &left,
-            buffer: AlignedBuf::zeroed(0),
-            gap: GAP_QUICK,
-            reading: Reading::default(),
-            done: Vec::new(),
-        };
         let take = || jobs.get(next.fetch_add(1, Ordering::Relaxed));
         let others = workers(blocks, jobs.len()) - 1;
         let pace = &*pace;
@@ -160,11 +151,11 @@ impl Scan<'_> {
             // Where no thread can be had, this one does all the work.
             let threads: Vec<_> = (0..others)
                 .filter_map(|_| {
-                    let worker = new_worker();
+                    let worker = Worker::new(self, wanted, &left);
                     std::thread::Builder::new().spawn_scoped(scope, move || work(worker)).ok()
                 })
                 .collect();
-            let mut finished = vec![work(new_worker())];
+            let mut finished = vec![work(Worker::new(self, wanted, &left))];
             // A worker that panics has found a bug, and so has this check.
             finished.extend(threads.into_iter().map(|thread| match thread.join() {
                 Ok(done) => done,
@@ -185,15 +176,7 @@ impl Scan<'_> {
     /// Reads the inode blocks of a zone whose header is known.
     pub(crate) fn inode_blocks(&self, header: &ZoneHeader) -> (Vec<HeldBlock>, Reading) {
         let left = AtomicI64::new(i64::MAX);
-        let mut worker = Worker {
-            scan: self,
-            wanted: Wanted::All,
-            left: &left,
-            buffer: AlignedBuf::zeroed(0),
-            gap: GAP_QUICK,
-            reading: Reading::default(),
-            done: Vec::new(),
-        };
+        let mut worker = Worker::new(self, Wanted::All, &left);
         let is_inodes = |index: u16| header.inode_free[usize::from(index)] != NOT_INODES;
         let mut blocks = Vec::new();
         worker.slots(header, is_inodes, (0, 0), &mut blocks);
@@ -212,7 +195,12 @@ fn workers(blocks: u64, zones: usize) -> usize {
     (processors + 1).min(worth).min(WORKERS_MAX)
 }
 
-impl Worker<'_, '_> {
+impl<'s, 'a> Worker<'s, 'a> {
+    fn new(scan: &'s Scan<'a>, wanted: Wanted, left: &'s AtomicI64) -> Worker<'s, 'a> {
+        let (buffer, reading) = (AlignedBuf::zeroed(0), Reading::default());
+        Worker { scan, wanted, left, buffer, gap: GAP_QUICK, reading, done: Vec::new() }
+    }
+
     /// Reads a zone and keeps what is sound.
     fn zone(&mut self, job: &Job) {
         // From the current header slot on.
@@ -277,7 +265,7 @@ impl Worker<'_, '_> {
                 there = (copy.block.0, count);
             }
             let Some(block) = part(&self.buffer, (copy.block.0 - there.0) as usize) else { continue };
-            let addr = yore_format::MetaAddr::new(header.zone, index);
+            let addr = MetaAddr::new(header.zone, index);
             let check = copy.check.unwrap_or_default();
             let sound = verify_header(block, addr, self.scan.volume_tag, copy.block).is_ok()
                 && verify_version(block, check, addr, copy.block).is_ok();

@@ -138,9 +138,9 @@ fn enter(
         target.stored(&mut op, stored);
     }
     op.take_inode(slot);
-    dir.inode.links += u32::from(entry.kind == FileKind::Directory);
-    let counted =
-        (entry.kind == FileKind::Directory && op.wants_order()).then(|| store_inode(&mut op, parent, dir));
+    let is_dir = entry.kind == FileKind::Directory;
+    dir.inode.links += u32::from(is_dir);
+    let counted = (is_dir && op.wants_order()).then(|| store_inode(&mut op, parent, dir));
     let unstored = dir::insert(&mut op, store, dir, parent.no, spot, entry);
     dir.change_content(state.inode.btime);
     let parent_stored = store_inode(&mut op, parent, dir);

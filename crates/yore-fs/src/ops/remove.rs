@@ -121,9 +121,8 @@ impl Call<'_> {
     #[inline(always)]
     fn attempt(&self, with: With, scope: Option<&Arc<ExclusionScope>>) -> Result<Outcome> {
         let (store, parent, name) = (self.store, &self.parent, self.name);
-        let orphans = with.orphans.map(|blocks| (store.orphans.lock(), blocks));
-        let (orphans, for_orphan) = orphans.unzip();
-        let orphans = (orphans.as_ref(), for_orphan.unwrap_or(0));
+        let orphans = with.orphans.map(|_| store.orphans.lock());
+        let orphans = (orphans.as_ref(), with.orphans.unwrap_or(0));
         let mut dir = parent.state.write();
         dir.check_directory()?;
         if preserve::must_preserve(store, parent, &dir)? {
