@@ -22,7 +22,7 @@ use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sets::{Order, Set};
-use state::Ground;
+use state::{Ground, NoMedium};
 use std::sync::Arc;
 use yore_check::{check, CheckOptions, Finding, Problem};
 use yore_device::{Device, MemoryDevice};
@@ -154,9 +154,8 @@ impl Recorded {
         let missed = edges.into_iter().step_by(step).any(|(first, then)| {
             let least = self.order.least([then]);
             let greatest = self.order.greatest_without(first);
-            [(least, first, then), (greatest, first, then)]
-                .into_iter()
-                .any(|(set, first, then)| set[then] && !set[first] && self.judge_set(set).is_err())
+            let is_broken = |set: &Set| set[then] && !set[first];
+            [least, greatest].into_iter().any(|set| is_broken(&set) && self.judge_set(set).is_err())
         });
         self.order.without = None;
         missed
@@ -166,9 +165,9 @@ impl Recorded {
         let medium = loop {
             match self.ground.medium(&self.recording, &set) {
                 Ok(medium) => break medium,
-                Err(Err(wrong)) => return Err(wrong),
+                Err(NoMedium::Wrong(wrong)) => return Err(wrong),
                 // U3: what was taken out of the node comes first.
-                Err(Ok(addr)) => {
+                Err(NoMedium::Full(addr)) => {
                     let last = self.last_of(addr, |change| set[change]);
                     let more = (0..last.unwrap_or(0))
                         .filter(|change| self.recording.changes[*change].1.addr() == Some(addr));

@@ -68,31 +68,19 @@ pub(super) fn all() -> Vec<Sequence> {
     let create = |path: &str| Create(path.into());
     let unlink = |path: &str| Unlink(path.into());
     let rename = |from: &str, to: &str| Rename(from.into(), to.into());
+    let names = || {
+        vec![
+            create("d/b"),
+            Link("d/a", "d/c"),
+            unlink("d/a"),
+            Mkdir("d/e".into()),
+            Rmdir("d/e"),
+            unlink("d/b"),
+        ]
+    };
     vec![
-        s(
-            "names of small directories",
-            vec![Mkdir("d".into()), create("d/a")],
-            vec![
-                create("d/b"),
-                Link("d/a", "d/c"),
-                unlink("d/a"),
-                Mkdir("d/e".into()),
-                Rmdir("d/e"),
-                unlink("d/b"),
-            ],
-        ),
-        s(
-            "names of a directory with a tree",
-            in_tree(vec![create("d/a")]),
-            vec![
-                create("d/b"),
-                Link("d/a", "d/c"),
-                unlink("d/a"),
-                Mkdir("d/e".into()),
-                Rmdir("d/e"),
-                unlink("d/b"),
-            ],
-        ),
+        s("names of small directories", vec![Mkdir("d".into()), create("d/a")], names()),
+        s("names of a directory with a tree", in_tree(vec![create("d/a")]), names()),
         s(
             "a directory gets a tree and loses it",
             vec![Mkdir("d".into())],

@@ -24,6 +24,13 @@ pub(super) struct Ground {
     with_data: MemoryDevice,
 }
 
+/// Why a set of changes makes no medium.
+pub(super) enum NoMedium {
+    /// The cells of this node do not fit.
+    Full(MetaAddr),
+    Wrong(Wrong),
+}
+
 fn read(device: &MemoryDevice, block: u64) -> Box<Block> {
     let mut bytes = Box::new(ZERO_BLOCK);
     match device.read_at(block * BLOCK_SIZE as u64, &mut bytes[..]) {
@@ -78,12 +85,8 @@ impl Ground {
         header.has(addr.index()).then(|| read(&self.base, entry.start.get() + slot))
     }
 
-    /// The medium with the changes of a set. `Err(Ok(addr))`: the cells of this node do not fit.
-    pub(super) fn medium(
-        &self,
-        recording: &Recording,
-        set: &Set,
-    ) -> Result<MemoryDevice, Result<MetaAddr, Wrong>> {
+    /// The medium with the changes of a set.
+    pub(super) fn medium(&self, recording: &Recording, set: &Set) -> Result<MemoryDevice, NoMedium> {
         let mut superblock = self.superblock.clone();
         let mut blocks: BTreeMap<MetaAddr, Made> = BTreeMap::new();
         for (number, (_, place)) in recording.changes.iter().enumerate() {
@@ -116,7 +119,7 @@ impl Ground {
             let block = match &made.base {
                 Some(base) => {
                     let form = made.form.as_ref().unwrap_or(base);
-                    let block = units::compose(base, form, &made.units).ok_or(Ok(*addr))?;
+                    let block = units::compose(base, form, &made.units).ok_or(NoMedium::Full(*addr))?;
                     // A branch is not written before it has children.
                     Some(block).filter(|block| !units::is_bare(block))
                 }
@@ -127,7 +130,8 @@ impl Ground {
         let mut entries = Vec::new();
         for (zone, blocks) in by_zone {
             let Some((entry, header)) = self.zones.get(&zone) else {
-                return Err(Err(wrong(format!("zone {zone} came while changes were recorded"))));
+                let came = format!("zone {zone} came while changes were recorded");
+                return Err(NoMedium::Wrong(wrong(came)));
             };
             entries.push((zone, write_zone(&medium, generation, *entry, header.clone(), blocks)));
         }

@@ -72,7 +72,7 @@ pub(super) fn is_bare(block: &Block) -> bool {
     is_node(block) && NodeRef::new(block).level() > 0 && NodeRef::new(block).count() == 0
 }
 
-/// Bytes that the cells of a node with these units take, and whether they fit.
+/// Whether a node has room for these cells.
 fn fits(cells: &BTreeMap<&[u8], &[u8]>) -> bool {
     let bytes: usize = cells.iter().map(|(key, value)| NodeRef::cell_bytes(key.len(), value.len())).sum();
     bytes <= yore_format::NODE_PAYLOAD_BYTES
