@@ -60,7 +60,7 @@ impl Progress {
     }
 }
 
-/// Who is told how far a check is. It is called by whichever thread has got further, by one at a time.
+/// Receives the progress of a check. Any thread of the check may call it; calls never overlap.
 pub type Watcher<'w> = &'w mut (dyn FnMut(&Progress) + Send);
 
 /// Times of zones, in seconds, as the line *zone + block · blocks*.

@@ -82,12 +82,12 @@ struct State {
     names: HashMap<InodeNo, Vec<usize>>,
 }
 
-/// Who wants the order of changes.
+/// Where the recorder of the order of changes is, once somebody wants one.
 #[derive(Default)]
 pub(crate) struct Order(OnceLock<Recorder>);
 
 impl Order {
-    /// Who wants it, if anybody does.
+    /// The recorder, if there is one.
     #[inline]
     pub(crate) fn wanted(&self) -> Option<&Recorder> {
         self.0.get()

@@ -79,7 +79,7 @@ pub struct Op<'m> {
     reserved: Reserved,
     /// The number of the last change. It counts by itself as long as nobody wants the order of changes.
     changes: u64,
-    /// Who wants the order of changes, and the number of this Op there.
+    /// The recorder of the order of changes, if there is one, and the number that it gave this Op.
     order: Option<(&'m Recorder, u64)>,
     gate: GateGuard<'m>,
 }
@@ -390,7 +390,7 @@ impl<'m> Op<'m> {
     }
 }
 
-/// Who wants the order of changes, and the number of an Op that opens.
+/// The recorder of the order of changes, if there is one, and the number that it gives an Op that opens.
 #[inline]
 fn ordered(rooms: &Rooms, alone: bool) -> Option<(&Recorder, u64)> {
     match rooms.blocks.base.order.wanted() {

@@ -56,7 +56,8 @@ pub(crate) fn of(store: &Arc<Store>, seers: &mut Seers, no: InodeNo, version: &V
     Ok(spans)
 }
 
-/// Who sees what is in a directory, up to this number; the root directory's events left out.
+/// The spans in which events see what a directory holds, up to this number. Events of the root directory are
+/// left out.
 fn above(store: &Arc<Store>, seers: &mut Seers, directory: InodeNo, last: EventNo) -> Result<Arc<[Span]>> {
     if let Some(known) = seers.above.get(&directory) {
         return Ok(known.clone());
