@@ -220,10 +220,10 @@ LAYERS = {
     "yore-fuse": """
         config convert errno error mapped past privilege snapdir
         mountpoint notices process_pins tuning
-        attach connection serve/rollback serve/writers
-        serve/saves
+        attach connection serve/rollback serve/syncs serve/waiting serve/writers
+        serve/flushers serve/saves
         serve/server
-        serve/background serve/behalf serve/gone serve/nodes
+        serve/background serve/behalf serve/fsync serve/gone serve/nodes
         serve/asked serve/attributes serve/snapshots
         serve/flags
         serve

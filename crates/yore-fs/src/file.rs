@@ -72,7 +72,7 @@ pub(crate) use flush::{flush_file, is_written};
 pub(crate) use group::{flush_all, flush_late};
 pub(crate) use history::{History, Room};
 pub(crate) use hole::fallocate;
-pub(crate) use logged::{make_ready, restore};
+pub(crate) use logged::{make_ready, restore, try_make_ready};
 pub(crate) use needs::{holes, missing};
 pub(crate) use read::read;
 pub(crate) use relocate::{blocks, relocate, Copies, Owner};

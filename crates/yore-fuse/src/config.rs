@@ -41,9 +41,9 @@ pub struct MountConfig {
     pub limits: UserLimits,
     /// A name in the root directory that leads to all its snapshots. Only for mounts of the present.
     pub snapdir: Option<OsString>,
-    /// Threads that read requests, each with a descriptor of its own; at least 1. There should be more of
-    /// them than processors: a thread whose fsync waits for the device serves nobody, and threads that wait
-    /// together share one flush.
+    /// Threads that read requests, each with a descriptor of its own; at least 1. Of fsyncs that wait at the
+    /// same time only one keeps such a thread, and when few are left, those that write data are handed over
+    /// to other threads.
     pub threads: usize,
     /// How long the kernel may believe names and attributes. Hours, because only this daemon changes the
     /// volume.

@@ -20,12 +20,16 @@ mod attributes;
 mod background;
 mod behalf;
 mod flags;
+mod flushers;
+mod fsync;
 mod gone;
 mod nodes;
 mod rollback;
 mod saves;
 mod server;
 mod snapshots;
+mod syncs;
+mod waiting;
 mod writers;
 
 use crate::convert::{no_attr, set_time};
@@ -45,6 +49,8 @@ use yore_fs::time::When;
 use yore_fs::{
     Error, FallocateMode, FileKind, RenameMode, Resolved, SeekTo, SetAttr, SetXattrMode, WriteMode,
 };
+
+use waiting::{Answer, Waiting};
 
 pub(crate) use server::Server;
 
@@ -465,7 +471,7 @@ impl Filesystem for Server {
         let kill_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let falls = kill_set_id && attributes::has_set_id(&view, inode);
         self.before_change(&view, inode, request.pid(), false);
-        let mut outcome = view.write(inode, offset, data, WriteMode { append: false, kill_set_id });
+        let outcome = view.write(inode, offset, data, WriteMode { append: false, kill_set_id });
         if outcome.is_ok() {
             self.saves.changed(inode, request.pid());
         }
@@ -476,7 +482,8 @@ impl Filesystem for Server {
         // back cached pages.
         if outcome.is_ok() && !self.granted.syncs_after_write && !cached && flags.0 & libc::O_DSYNC != 0 {
             let data_only = flags.0 & libc::O_SYNC != libc::O_SYNC;
-            outcome = outcome.and_then(|at| view.fsync(inode, data_only).map(|()| at));
+            let answer = Answer::Written(reply, data.len() as u32);
+            return self.make_durable(&view, data_only, Waiting { call: "write", inode, answer });
         }
         if cached && matches!(outcome, Err(Error::NotPermitted { .. })) {
             self.drop_refused_pages(inode);
@@ -543,7 +550,7 @@ impl Filesystem for Server {
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply);
-        self.done("fsync", inode, view.fsync(inode, data_only), reply);
+        self.make_durable(&view, data_only, Waiting { call: "fsync", inode, answer: Answer::Done(reply) });
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -632,8 +639,11 @@ impl Filesystem for Server {
         let (view, inode) = seen!(self, node, reply);
         // sync(2) and syncfs(2) send nothing to a FUSE daemon, so `sync MOUNTPOINT`, which is an fsync of the
         // root directory, stands in for them: everything is durable when it returns.
-        let synced = if inode == view.root() { view.sync() } else { view.fsync(inode, data_only) };
-        self.done("fsyncdir", inode, synced, reply);
+        let waiting = Waiting { call: "fsyncdir", inode, answer: Answer::Done(reply) };
+        match inode == view.root() {
+            true => self.make_all_durable(&view, waiting),
+            false => self.make_durable(&view, data_only, waiting),
+        }
     }
 
     fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {

@@ -13,8 +13,11 @@ use crate::{
     SetXattrMode, WriteMode,
 };
 use std::sync::Arc;
-use yore_core::inode::InodeState;
+use yore_core::inode::{InodeCell, InodeState};
 use yore_format::InodeFlags;
+
+/// Puts the data of a file where a record of the log finds it. False: it would have to wait for the device.
+type MakeReady<'a> = &'a dyn Fn(&Arc<Store>, &Arc<InodeCell>) -> Result<bool>;
 
 impl Node {
     /// As [`View::write`], without looking the inode up.
@@ -262,19 +265,57 @@ impl View {
     /// # Errors
     /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.
     pub fn fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
+        self.prepare_fsync(inode, data_only)?;
+        self.force()
+    }
+
+    /// The first half of [`View::fsync`]: what is to become durable is where [`View::force`] finds it. Small
+    /// changes are only noted in memory. More data than the log takes is written to its blocks, and the
+    /// caller waits for the device.
+    ///
+    /// # Errors
+    /// As [`View::fsync`].
+    pub fn prepare_fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
+        self.prepare(inode, data_only, &|store, cell| file::make_ready(&**store, cell).map(|()| true))
+            .map(drop)
+    }
+
+    /// As [`View::prepare_fsync`], unless that would write data to its blocks, or wait for somebody who does:
+    /// then this returns false, and [`View::prepare_fsync`] must follow.
+    ///
+    /// # Errors
+    /// As [`View::fsync`].
+    pub fn try_prepare_fsync(&self, inode: InodeNo, data_only: bool) -> Result<bool> {
+        self.prepare(inode, data_only, &|store, cell| file::try_make_ready(&**store, cell))
+    }
+
+    fn prepare(&self, inode: InodeNo, data_only: bool, make_ready: MakeReady<'_>) -> Result<bool> {
         let store = self.store();
         if self.read_only() {
-            return Ok(());
+            return Ok(true);
         }
         let cell = store.cell(inode)?;
         let regular = cell.state.read().inode.is_regular();
-        if regular {
-            file::make_ready(&**store, &cell)?;
+        if regular && !make_ready(store, &cell)? {
+            return Ok(false);
         }
         if !data_only {
             store.store_if_dirty(&cell)?;
         }
-        store.force()
+        Ok(true)
+    }
+
+    /// Makes durable all names and attributes as they are, and the data of those files for which
+    /// [`View::prepare_fsync`] has returned: the second half of [`View::fsync`]. One call serves any number
+    /// of first halves. On a read-only view it does nothing.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Stopped`].
+    pub fn force(&self) -> Result<()> {
+        match self.read_only() {
+            true => Ok(()),
+            false => self.store().force(),
+        }
     }
 
     /// Sets an extended attribute.

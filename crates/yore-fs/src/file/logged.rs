@@ -62,6 +62,19 @@ pub(crate) fn make_ready(store: &impl History, cell: &Arc<InodeCell>) -> Result<
     flush_file(store, cell)
 }
 
+/// As [`make_ready`], unless that would write data to its blocks, or wait for somebody who does: then it does
+/// nothing and returns false.
+///
+/// # Errors
+/// As [`make_ready`].
+pub(crate) fn try_make_ready(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {
+    if !store.meta.has_log() {
+        return Ok(false);
+    }
+    let Some(_io) = cell.io.try_lock() else { return Ok(false) };
+    Ok(is_settled(&cell.state.read()) || log_pages(store, cell)?)
+}
+
 /// Notes the file's dirty pages in the log and stores its attributes. Returns false if the pages must not go
 /// to the log.
 fn log_pages(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {

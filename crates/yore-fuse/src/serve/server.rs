@@ -1,7 +1,10 @@
 //! What serves a view: the state of a mount, and what every request needs of it. Files beside this one add
 //! what a kind of requests needs.
 
+use super::flushers::Flushers;
 use super::saves::Saves;
+use super::syncs::Syncs;
+use super::waiting::Waiting;
 use super::writers::Writers;
 use crate::config::Granted;
 use crate::connection::{register_thread, Shared};
@@ -13,6 +16,7 @@ use crate::snapdir::SnapDir;
 use crate::MountConfig;
 use fuser::{Errno, ReplyEmpty, Request};
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use yore_fs::{Behalf, Caller, Error, InodeNo, View};
 
@@ -28,6 +32,11 @@ pub(crate) struct Server {
     pub(super) past: PastNodes,
     pub(super) writers: Writers,
     pub(super) saves: Saves,
+    /// Dropping these waits for requests that they have: see [`super::fsync`].
+    pub(super) flushers: Flushers,
+    pub(super) syncs: Arc<Syncs<Waiting>>,
+    /// Threads that serve a request now.
+    busy: AtomicUsize,
     /// What [`yore_control`] remembers between requests.
     pub(super) ongoing: Arc<yore_control::Ongoing>,
     pub(super) process_pins: Arc<ProcessPins>,
@@ -37,13 +46,14 @@ pub(crate) struct Server {
 }
 
 /// Lives while a request is served; see `session` on panics.
-pub(super) struct Serving<'a>(&'a Shared);
+pub(super) struct Serving<'a>(&'a Server);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.note_panic();
+            self.0.shared.note_panic();
         }
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
         set_serving(false);
     }
 }
@@ -67,6 +77,9 @@ impl Server {
             root,
             config: config.clone(),
             granted: Granted::default(),
+            flushers: Flushers::new(shared.clone(), config.threads),
+            syncs: Arc::default(),
+            busy: AtomicUsize::new(0),
             shared,
             writers: Writers::default(),
             saves,
@@ -81,7 +94,13 @@ impl Server {
     pub(super) fn serving(&self) -> Serving<'_> {
         register_thread(&self.shared);
         set_serving(true);
-        Serving(&self.shared)
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Serving(self)
+    }
+
+    /// Threads that read requests, or are about to.
+    pub(super) fn free_threads(&self) -> usize {
+        self.config.threads.max(1).saturating_sub(self.busy.load(Ordering::Relaxed))
     }
 
     pub(super) fn caller(&self, request: &Request, umask: u32) -> Caller {
