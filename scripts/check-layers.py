@@ -96,8 +96,11 @@ LAYERS = {
         lib
     """,
     "yore-check": """
-        error finding key known pace
-        chain held superblock
+        error finding key known pace words proof/doubt proof/keyed
+        chain held superblock proof/ground proof/node
+        proof/digest
+        proof/leaves proof/trees
+        proof/blocks
         scan
         report
         checker
@@ -115,6 +118,7 @@ LAYERS = {
         redo
         content
         states
+        proof
         lib
     """,
     "yore-core": """
@@ -190,7 +194,7 @@ LAYERS = {
         rival
         compare workload/papers/scale workload/script
         workload/history/run workload/history/volume workload/latency workload/micro workload/player workload/postmark
-        workload/resident workload/startup workload/stream workload/tree
+        workload/checked workload/resident workload/startup workload/stream workload/tree
         workload/history/back workload/history/changes workload/history/forget workload/history/large
         workload/history/live workload/history/mail workload/history/months workload/history/mounted
         workload/history/recorded workload/history/restored workload/history/scattered workload/history/takes

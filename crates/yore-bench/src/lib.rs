@@ -8,7 +8,7 @@
 //!   mount, through the library in this process, or on a rival.
 //! - [`RivalKind`] are the file systems; [`compare`] creates them, runs a [`Benchmark`] on them in turns, and
 //!   removes them.
-//! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`],
+//! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`], [`Checked`] beside e2fsck,
 //!   [`Resident`], [`History`]; and [`Simulated`], whose figures come from a disk's model ([`HardDisk`],
 //!   [`SolidState`]) and are the same on every machine; [`Waited`] waits for such a disk.
 //! - [`Report`] is the outcome.
@@ -33,6 +33,6 @@ pub use simulated::{HardDisk, Model, Nanos, Range, SolidState, TimedDevice, Usag
 pub use stats::{highest, lowest, median, paired_ratio, percentile};
 pub use target::{LibraryTarget, SystemTarget, Target};
 pub use workload::{
-    fill, Experiment, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers, PostMark, Resident,
-    Scale, Simulated, SimulatedWorkload, Startup, Stream, Tree, Waited,
+    fill, Checked, Experiment, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers, PostMark,
+    Resident, Scale, Simulated, SimulatedWorkload, Startup, Stream, Tree, Waited,
 };

@@ -118,6 +118,20 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Forgets all that was found and learned since the log was read, and all that is held.
+    pub(crate) fn forget_all(&mut self) {
+        self.findings.clear();
+        self.zones.clear();
+        self.owned.iter_mut().for_each(|owned| *owned = None);
+        self.tables.clear();
+        self.inodes.clear();
+        self.history = History::default();
+        self.damaged_bitmaps.clear();
+        (self.incomplete, self.zones_lost) = (false, false);
+        self.redone.clear();
+        self.held = Held::default();
+    }
+
     pub(crate) fn add(&mut self, finding: Finding) {
         self.findings.add(finding);
     }

@@ -19,10 +19,11 @@ impl Checker<'_> {
                 }
             }
         }
+        self.counts.inodes = self.inodes.len() as u64;
         Ok(())
     }
 
-    fn census_bitmap(&mut self, zone: usize) -> Result<(), CheckError> {
+    pub(crate) fn census_bitmap(&mut self, zone: usize) -> Result<(), CheckError> {
         let addr = MetaAddr::new(self.zones[zone].number, 0);
         if !self.zones[zone].header.has(0) {
             self.add_incomplete(Finding::new(Problem::BitmapMissing, "a bitmap", "no block").at(addr));

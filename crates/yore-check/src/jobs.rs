@@ -5,6 +5,8 @@
 
 use crate::checker::Checker;
 use crate::known::CurrentCopy;
+use crate::proof::ground::Ground;
+use crate::proof::node::Summary;
 use crate::scan::Job;
 use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use yore_format::{BlockKind, BlockNo, Expect, MetaAddr, ZoneHeader, ZoneNo, ZoneTableRef};
@@ -18,8 +20,15 @@ impl Checker<'_> {
 
     /// Reads these zones.
     pub(crate) fn run_scan(&mut self, jobs: Vec<Job>) {
-        let reading = self.scan.run(jobs, &mut self.held, &mut self.pace);
+        let (reading, _) = self.scan.run(jobs, &mut self.held, &mut self.pace, None);
         self.reading.add(&reading);
+    }
+
+    /// Reads these zones and sums them up: the fast pass.
+    pub(crate) fn digest(&mut self, jobs: Vec<Job>, ground: &Ground) -> Summary {
+        let (reading, summary) = self.scan.run(jobs, &mut self.held, &mut self.pace, Some(ground));
+        self.reading.add(&reading);
+        summary
     }
 
     /// Reads the root zones, and returns the zones that their blocks name.

@@ -48,6 +48,7 @@ mod key;
 mod known;
 mod links;
 mod pace;
+mod proof;
 mod redo;
 mod report;
 mod scan;
@@ -59,6 +60,7 @@ mod superblock;
 mod tree;
 mod unreached;
 mod walk;
+mod words;
 mod xattrs;
 mod zones;
 
@@ -125,9 +127,26 @@ fn run<'a>(
     let mut checker = Checker::new(device, &found, options, watcher);
     checker.superblock(&found);
     checker.log(&options.log)?;
+    let mut outcome = (false, "");
     if found.superblock.metadata_blocks >= options.scan_from {
-        checker.scan();
+        outcome = match checker.prove()? {
+            Ok(()) => (true, ""),
+            Err(doubt) => (false, doubt.0),
+        };
+        if !outcome.0 {
+            checker.scan();
+        }
     }
+    if !outcome.0 {
+        compare(&mut checker)?;
+    }
+    checker.pace.end();
+    let counted = (checker.counts, checker.reading);
+    Ok(checker.findings.into_report(counted, outcome, &found.superblock, found.slot))
+}
+
+/// Compares all metadata with each other, from inode to inode and from node to node.
+fn compare(checker: &mut Checker<'_>) -> Result<(), CheckError> {
     checker.pace.begin_compare();
     checker.load_zones()?;
     checker.redo()?;
@@ -142,9 +161,7 @@ fn run<'a>(
     checker.shared_counts();
     checker.bitmaps()?;
     checker.totals();
-    checker.pace.end();
-    let counted = (checker.counts, checker.reading);
-    Ok(checker.findings.into_report(counted, &found.superblock, found.slot))
+    Ok(())
 }
 
 /// Checks a volume that its engine left in need of a check and, if nothing at all is found, marks it clean:

@@ -153,6 +153,7 @@ impl<'w> Pace<'w> {
         let mut state = self.state();
         (state.zones, state.blocks, state.scan_began) = (zones, blocks, Instant::now());
         (state.scanned, state.line) = ((0, 0), Line::default());
+        (state.compare_began, state.compared, state.pending) = (None, 0, 0);
     }
 
     /// A zone with so many blocks was read.

@@ -96,6 +96,12 @@ pub struct Report {
     pub counts: Counts,
     /// How much was read, and in how many requests.
     pub reading: Reading,
+    /// Whether the fast pass proved that there is nothing to find, so that no walk was needed. Then `doubt` is
+    /// empty; otherwise it says why not.
+    pub proved: bool,
+    /// Why the fast pass proved nothing. Empty if there was none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub doubt: &'static str,
     /// The generation that was checked.
     #[serde(serialize_with = "generation_number")]
     pub generation: Generation,
@@ -218,6 +224,16 @@ impl Findings {
         }
     }
 
+    /// Whether nothing was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        *self = Findings::new(self.limit);
+    }
+
     /// Whether some findings are leaks.
     pub(crate) fn any_leak(&self) -> bool {
         self.leaks > 0
@@ -226,6 +242,7 @@ impl Findings {
     pub(crate) fn into_report(
         self,
         (counts, reading): (Counts, Reading),
+        (proved, doubt): (bool, &'static str),
         sb: &Superblock,
         superblock_slot: u32,
     ) -> Report {
@@ -235,6 +252,8 @@ impl Findings {
             leaks_count: self.leaks,
             counts,
             reading,
+            proved,
+            doubt,
             generation: sb.generation,
             state: sb.state,
             engine: sb.engine,

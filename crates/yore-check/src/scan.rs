@@ -17,12 +17,19 @@
 //! zone by zone, in requests as large as here. Other blocks are held as far as memory suffices. What is left
 //! is read one by one, when a walk comes to it.
 //!
+//! *The fast pass* ([`crate::proof`]) is a scan whose workers sum up nearly all blocks when they arrive, in place
+//! of holding them. It ends at the first doubt.
+//!
 //! *Damage.* The scan reports nothing. What it cannot read or does not find sound is not held; so the steps
 //! after it read it themselves, and report what is wrong with it, as if there were no scan.
 
 use crate::held::{Held, HeldBlock};
 use crate::known::CurrentCopy;
 use crate::pace::Pace;
+use crate::proof::digest::Digest;
+use crate::proof::doubt::Doubt;
+use crate::proof::ground::Ground;
+use crate::proof::node::Summary;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -120,23 +127,34 @@ struct Worker<'s, 'a> {
     gap: u64,
     reading: Reading,
     done: Vec<(ZoneNo, Vec<HeldBlock>)>,
+    /// Of the fast pass: takes blocks in place of holding them.
+    digest: Option<Digest<'s>>,
 }
 
 impl Scan<'_> {
-    /// Reads zones, and holds what of them is sound. `pace` learns how far it is, on this thread.
-    pub(crate) fn run(&self, mut jobs: Vec<Job>, held: &mut Held, pace: &mut Pace<'_>) -> Reading {
+    /// Reads zones, and holds what of them is sound. `pace` learns how far it is, on this thread. With a
+    /// `ground` it is the fast pass, which holds only what is not summed up, and ends early if there is a
+    /// doubt.
+    pub(crate) fn run(
+        &self,
+        mut jobs: Vec<Job>,
+        held: &mut Held,
+        pace: &mut Pace<'_>,
+        ground: Option<&Ground>,
+    ) -> (Reading, Summary) {
         // The comparison reports zones that lie beyond the end of the device.
         jobs.retain(|job| job.start.0.saturating_add(ZONE_BLOCKS) <= self.device_blocks);
         jobs.sort_unstable_by_key(|job| job.start);
         let blocks: u64 = jobs.iter().map(|job| job.blocks).sum();
-        let wanted = match blocks <= self.memory_blocks {
+        let wanted = match ground.is_some() || blocks <= self.memory_blocks {
             true => Wanted::All,
             false => Wanted::NoInodes,
         };
         let left = AtomicI64::new(i64::try_from(self.memory_blocks).unwrap_or(i64::MAX));
         let next = AtomicUsize::new(0);
         pace.begin_scan(jobs.len() as u64, blocks);
-        let take = || jobs.get(next.fetch_add(1, Ordering::Relaxed));
+        let is_given_up = || ground.is_some_and(Ground::is_doubted);
+        let take = || jobs.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !is_given_up());
         let others = workers(blocks, jobs.len()) - 1;
         let pace = &*pace;
         let mut finished = std::thread::scope(|scope| {
@@ -146,16 +164,16 @@ impl Scan<'_> {
                     worker.zone(job);
                     pace.zone_done(job.blocks, began.elapsed());
                 }
-                (worker.done, worker.reading)
+                (worker.done, worker.reading, worker.digest.map(|digest| digest.summary))
             };
             // Where no thread can be had, this one does all the work.
             let threads: Vec<_> = (0..others)
                 .filter_map(|_| {
-                    let worker = Worker::new(self, wanted, &left);
+                    let worker = Worker::new(self, wanted, &left, ground);
                     std::thread::Builder::new().spawn_scoped(scope, move || work(worker)).ok()
                 })
                 .collect();
-            let mut finished = vec![work(Worker::new(self, wanted, &left))];
+            let mut finished = vec![work(Worker::new(self, wanted, &left, ground))];
             // A worker that panics has found a bug, and so has this check.
             finished.extend(threads.into_iter().map(|thread| match thread.join() {
                 Ok(done) => done,
@@ -163,20 +181,23 @@ impl Scan<'_> {
             }));
             finished
         });
-        let mut reading = Reading::default();
-        for (zones, of_worker) in &mut finished {
-            reading.add(of_worker);
-            for (zone, blocks) in zones.drain(..) {
+        let (mut reading, mut summary) = (Reading::default(), Summary::default());
+        for (zones, of_worker, digested) in finished.drain(..) {
+            reading.add(&of_worker);
+            for (zone, blocks) in zones {
                 held.insert(zone, blocks);
             }
+            if let Some(digested) = digested {
+                summary.take(digested);
+            }
         }
-        reading
+        (reading, summary)
     }
 
     /// Reads the inode blocks of a zone whose header is known.
     pub(crate) fn inode_blocks(&self, header: &ZoneHeader) -> (Vec<HeldBlock>, Reading) {
         let left = AtomicI64::new(i64::MAX);
-        let mut worker = Worker::new(self, Wanted::All, &left);
+        let mut worker = Worker::new(self, Wanted::All, &left, None);
         let is_inodes = |index: u16| header.inode_free[usize::from(index)] != NOT_INODES;
         let mut blocks = Vec::new();
         worker.slots(header, is_inodes, (0, 0), &mut blocks);
@@ -196,13 +217,33 @@ fn workers(blocks: u64, zones: usize) -> usize {
 }
 
 impl<'s, 'a> Worker<'s, 'a> {
-    fn new(scan: &'s Scan<'a>, wanted: Wanted, left: &'s AtomicI64) -> Worker<'s, 'a> {
+    fn new(
+        scan: &'s Scan<'a>,
+        wanted: Wanted,
+        left: &'s AtomicI64,
+        ground: Option<&'s Ground>,
+    ) -> Worker<'s, 'a> {
         let (buffer, reading) = (AlignedBuf::zeroed(0), Reading::default());
-        Worker { scan, wanted, left, buffer, gap: GAP_QUICK, reading, done: Vec::new() }
+        let digest = ground.map(Digest::new);
+        Worker { scan, wanted, left, buffer, gap: GAP_QUICK, reading, done: Vec::new(), digest }
+    }
+
+    /// Something could not be read, or is not sound.
+    fn doubt(&self, why: &'static str) {
+        if let Some(digest) = &self.digest {
+            digest.ground.say(Doubt(why));
+        }
     }
 
     /// Reads a zone and keeps what is sound.
     fn zone(&mut self, job: &Job) {
+        if !self.try_zone(job) {
+            self.doubt("a zone header that cannot be used");
+        }
+    }
+
+    /// The same. False if the header cannot be used.
+    fn try_zone(&mut self, job: &Job) -> bool {
         // From the current header slot on.
         let first = HEADER_SLOTS[usize::from(job.slot & 1)];
         let behind = match self.wanted {
@@ -212,20 +253,20 @@ impl<'s, 'a> Worker<'s, 'a> {
         let count = (1 + behind).min(REQUEST_BLOCKS).min(ZONE_BLOCKS - first);
         let began = Instant::now();
         if !self.read(BlockNo(job.start.0 + first), count) {
-            return;
+            return false;
         }
         let is_slow = began.elapsed() >= SLOW + TRANSFER * count as u32;
         self.gap = if is_slow { GAP_SLOW } else { GAP_QUICK };
-        let Some(block) = part(&self.buffer, 0) else { return };
+        let Some(block) = part(&self.buffer, 0) else { return false };
         let (addr, block_no) = (ZoneHeader::addr(job.number), BlockNo(job.start.0 + first));
         if verify_header(block, addr, self.scan.volume_tag, block_no).is_err()
             || BlockHeader::of(block).kind != BlockKind::ZoneHeader as u8
         {
-            return;
+            return false;
         }
         // The map of another zone, or of another place, leads to blocks that are not this zone's.
         let is_own = |header: &ZoneHeader| header.start == job.start && header.zone == job.number;
-        let Some(header) = ZoneHeader::decode(block).ok().filter(is_own) else { return };
+        let Some(header) = ZoneHeader::decode(block).ok().filter(is_own) else { return false };
         let index = ZoneHeader::INDEX;
         let mut blocks = vec![HeldBlock { index, check: 0, block: block_no, bytes: Arc::new(*block) }];
         let wanted = self.wanted;
@@ -233,11 +274,17 @@ impl<'s, 'a> Worker<'s, 'a> {
             Wanted::All => true,
             Wanted::NoInodes => header.inode_free[usize::from(index)] == NOT_INODES,
         };
+        let before = self.digest.as_ref().map_or(0, |digest| digest.summary.tally.blocks);
         self.slots(&header, is_wanted, (block_no.0, count), &mut blocks);
         self.reading.scan_requests = self.reading.requests;
         self.reading.scan_bytes = self.reading.bytes;
         self.reading.scan_blocks += blocks.len() as u64;
+        if let Some(digest) = &mut self.digest {
+            digest.summary.tally.zones += 1;
+            self.reading.scan_blocks += digest.summary.tally.blocks - before;
+        }
         self.done.push((job.number, blocks));
+        true
     }
 
     /// Reads the blocks that a header names and that are wanted, beside those that are in the buffer already
@@ -260,6 +307,7 @@ impl<'s, 'a> Worker<'s, 'a> {
             if !(there.0..there.0 + there.1).contains(&copy.block.0) {
                 let count = run(&wanted[at..], self.gap);
                 if !self.read(copy.block, count) {
+                    self.doubt("a block that cannot be read");
                     continue;
                 }
                 there = (copy.block.0, count);
@@ -269,7 +317,14 @@ impl<'s, 'a> Worker<'s, 'a> {
             let check = copy.check.unwrap_or_default();
             let sound = verify_header(block, addr, self.scan.volume_tag, copy.block).is_ok()
                 && verify_version(block, check, addr, copy.block).is_ok();
-            if sound && self.left.fetch_sub(1, Ordering::Relaxed) > 0 {
+            if !sound {
+                self.doubt("a block that is not sound");
+                continue;
+            }
+            if self.digest.as_mut().is_some_and(|digest| digest.take(header, index, block)) {
+                continue;
+            }
+            if self.left.fetch_sub(1, Ordering::Relaxed) > 0 {
                 blocks.push(HeldBlock { index, check, block: copy.block, bytes: Arc::new(*block) });
             }
         }

@@ -1,22 +1,12 @@
 //! Data blocks: each has at most one owner, and the bitmaps mark those that have one and no others.
 
 use crate::checker::{Checker, GROUP_WORDS};
+use crate::words::for_words;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
     BitmapRef, BlockKind, BlockNo, Expect, ExtentValue, GroupNo, InodeNo, MetaAddr, ZoneHeader, ZoneNo,
     BITS_PER_GROUP,
 };
-
-/// Calls `each` with word number and mask for the bits `from..to`.
-fn for_words(from: u32, to: u32, mut each: impl FnMut(usize, u64)) {
-    let mut at = from;
-    while at < to {
-        let end = ((at / 64 + 1) * 64).min(to);
-        let mask = (u64::MAX >> (64 - (end - at))) << (at % 64);
-        each(at as usize / 64, mask);
-        at = end;
-    }
-}
 
 impl Checker<'_> {
     /// Whether an extent lies where extents can.
@@ -133,7 +123,6 @@ impl Checker<'_> {
                 self.counts.free_blocks += self.geometry.data_blocks(group);
             }
         }
-        self.counts.inodes = self.inodes.len() as u64;
         if self.incomplete {
             return;
         }
@@ -199,26 +188,5 @@ impl Runs<'_, '_> {
             }
         };
         self.checker.add(finding.at(self.addr).on(block));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::for_words;
-
-    /// Promises that masks cover exactly the bits asked for, even at and across word boundaries.
-    #[test]
-    fn masks_cover_exactly_the_bits() {
-        for (from, to) in [(0, 0), (0, 1), (63, 65), (0, 64), (64, 128), (5, 200), (127, 128)] {
-            let mut bits = [0u64; 4];
-            for_words(from, to, |word, mask| {
-                assert_eq!(bits[word] & mask, 0);
-                bits[word] |= mask;
-            });
-            for bit in 0..256u32 {
-                let set = bits[bit as usize / 64] >> (bit % 64) & 1 != 0;
-                assert_eq!(set, (from..to).contains(&bit), "bit {bit} of {from}..{to}");
-            }
-        }
     }
 }

@@ -171,6 +171,21 @@ fn a_scan_changes_no_finding() {
     }
 }
 
+/// Promises that the fast pass proves the volume sound that most damages are planted on, and counts on it
+/// what the walk counts. So a damage on it is what gives the fast pass a doubt.
+#[test]
+fn the_fast_pass_proves_what_is_sound() {
+    let device = sound().finish();
+    let with = |scan_from| {
+        let options = CheckOptions { scan_from, ..CheckOptions::default() };
+        check(&device, &options).expect("there is a superblock")
+    };
+    let (walked, proved) = (with(u64::MAX), with(0));
+    assert!(walked.is_clean() && !walked.proved, "{walked}");
+    assert!(proved.is_clean() && proved.proved, "{}: {proved}", proved.doubt);
+    assert_eq!(proved.counts, walked.counts);
+}
+
 /// Promises that for each problem there is a damage that shows it. A device that lost its end has a test of
 /// its own below.
 #[test]

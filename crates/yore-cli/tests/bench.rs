@@ -150,6 +150,7 @@ fn with_cold_caches_and_servers() {
     let with = |args: &[&'static str]| [args, &SIZE[..]].concat();
     bench(&with(&["stream", "--size", "4M", "--random", "50", "--targets", "library,mount,memory-fuse"]));
     bench(&with(&["memory", "--files", "200", "--directories", "5"]));
+    bench(&with(&["check", "--files", "2000", "--targets", "library,ext3,ext4"]));
     bench(&with(&["mount-time", "--files", "2000", "--unsynced", "100"]));
     bench(&with(&["micro", "--files", "50", "--targets", "mount,memory-fuse"]));
 }

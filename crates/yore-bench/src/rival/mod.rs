@@ -24,7 +24,7 @@ pub(crate) use state::Rival;
 use crate::target::{SystemTarget, Target};
 use crate::{BenchError, Result};
 use state::{Measured, ServedBy};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A workload that runs on any target, like a closure that is generic over its argument.
 pub(crate) trait OnTarget {
@@ -108,6 +108,25 @@ impl Rival {
             self.attach()?;
         }
         Ok(())
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> RivalKind {
+        self.kind
+    }
+
+    /// How file systems in user space are served.
+    pub(crate) fn serving(&self) -> &Serving {
+        &self.env.serving
+    }
+
+    /// Does something with the image while it is not mounted and nobody has it open.
+    pub(crate) fn with_image<T>(&mut self, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+        self.settle()?;
+        self.detach()?;
+        let done = work(&self.image())?;
+        self.attach()?;
+        Ok(done)
     }
 
     /// Unmounts or closes, returns an error if that fails, and removes the image.

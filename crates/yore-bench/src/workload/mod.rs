@@ -1,5 +1,6 @@
 //! The workloads, one per file.
 
+mod checked;
 mod history;
 mod latency;
 mod micro;
@@ -15,6 +16,7 @@ mod stream;
 mod tree;
 mod waited;
 
+pub use checked::Checked;
 pub use history::{History, HistoryPart};
 pub use latency::Latency;
 pub use micro::{Micro, MicroStep};

@@ -151,6 +151,20 @@ pub enum BenchWhich {
         #[command(flatten)]
         common: Common,
     },
+    /// How long checking a whole volume takes, with cold caches: yore check, e2fsck; as root
+    Check {
+        /// Files of 500 bytes to 16 KiB
+        #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = at_least_one)]
+        files: usize,
+        /// Files of 4 KiB to 2 MiB. Default: 15 for each 1000 of the others
+        #[arg(long, value_name = "N")]
+        large: Option<usize>,
+        /// Makes the content of all files this many times as long
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+        times: usize,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Memory of the process that serves a mount, after many files were created through it; as root
     Memory {
         /// Files created

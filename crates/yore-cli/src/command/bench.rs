@@ -11,9 +11,9 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use yore_bench::{
-    compare, Benchmark, CompareOptions, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers,
-    PostMark, Report, Resident, RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
-    Waited,
+    compare, Benchmark, Checked, CompareOptions, Fill, History, HistoryPart, Latency, Micro, MicroStep,
+    Papers, PostMark, Report, Resident, RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream,
+    Tree, Waited,
 };
 
 /// Measures, and prints the report.
@@ -78,6 +78,11 @@ pub fn run(args: &Bench) -> Outcome {
         BenchWhich::Memory { files, directories, common } => {
             let resident = Resident { files: *files, directories: *directories };
             comparison(&resident, common, &[RivalKind::Mount, RivalKind::MemoryFuse], 1)
+        }
+        BenchWhich::Check { files, large, times, common } => {
+            let large = large.unwrap_or(files * 15 / 1000);
+            let checked = Checked { files: *files, large, times: *times, ..Checked::default() };
+            comparison(&checked, common, &[RivalKind::Library, RivalKind::Ext3, RivalKind::Ext4], 5)
         }
         BenchWhich::MountTime { files, unsynced, common } => {
             mount_time(&Startup { files: *files, unsynced: *unsynced }, common)

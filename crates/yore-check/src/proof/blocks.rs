@@ -1,0 +1,218 @@
+//! Blocks as they arrive: inodes here, nodes in [`super::leaves`].
+
+use super::digest::{check_listing, Digest};
+use super::doubt::{ensure, sound, Certain, Doubt};
+use super::node::InodeWithTrees;
+use yore_format::{
+    Block, BlockHeader, BlockKind, ContentKind, DirEntry, EventNo, Expect, ExtentValue, FileKind, Inode,
+    InodeFlags, InodeNo, MetaAddr, WriteFeatures, ZoneHeader, INODES_PER_BLOCK, NOT_INODES,
+};
+
+/// What was found of an inode's content.
+#[derive(Default)]
+struct Content {
+    /// Data blocks that the inode itself names.
+    blocks: u64,
+    /// The kind of its tree, if that is where the rest is.
+    tree: Option<BlockKind>,
+}
+
+/// Entries of a directory that lie in its inode, and how many of them are directories.
+struct Listed {
+    entries: u64,
+    subdirectories: u64,
+}
+
+impl Digest<'_> {
+    /// Takes the block at an index of a zone. False if it is of a kind that is to be held.
+    pub(crate) fn take(&mut self, header: &ZoneHeader, index: u16, block: &Block) -> bool {
+        let taken = self.block(header, index, block);
+        taken.unwrap_or_else(|doubt| {
+            self.ground.say(doubt);
+            true
+        })
+    }
+
+    fn block(&mut self, header: &ZoneHeader, index: u16, block: &Block) -> Certain<bool> {
+        let own = BlockHeader::of(block);
+        let is_bitmap = index == 0 && header.zone.is_primary();
+        let free = header.inode_free[usize::from(index)];
+        let kind = BlockKind::from_repr(own.kind);
+        let is_taken = match kind {
+            _ if !is_bitmap && free != NOT_INODES => {
+                self.inode_block(MetaAddr::new(header.zone, index), u32::from(free), block)?;
+                true
+            }
+            Some(BlockKind::Directory | BlockKind::Extents | BlockKind::Xattrs | BlockKind::Symlink) => {
+                self.node(block)?;
+                true
+            }
+            // Nothing leads to inodes of which the header does not say that they are there.
+            Some(BlockKind::Inodes) => {
+                return Err(Doubt("inodes that the header of their zone does not know"))
+            }
+            _ => false,
+        };
+        if is_taken {
+            let generation = own.generation.get() <= self.ground.sb.generation.0;
+            ensure(generation, "a block of a later generation")?;
+            self.ground.number(EventNo(own.birth.get()))?;
+            self.summary.tally.blocks += 1;
+        }
+        Ok(is_taken)
+    }
+
+    fn inode_block(&mut self, addr: MetaAddr, free: u32, block: &Block) -> Certain {
+        sound(Expect::volume(BlockKind::Inodes).check(block), "no inodes where they should be")?;
+        let mut found = 0;
+        for slot in 0..INODES_PER_BLOCK {
+            let number = InodeNo::new(addr, slot as u8);
+            self.ground.incarnation(Inode::slot_incarnation(block, slot))?;
+            if Inode::slot_is_free(block, slot) {
+                found += 1;
+                continue;
+            }
+            let inode = sound(Inode::decode(Inode::slot(block, slot)), "an inode that cannot be decoded")?;
+            let kind = FileKind::from_mode(inode.mode).ok_or(Doubt("an inode of no type"))?;
+            self.inode(number, &inode, kind)?;
+        }
+        self.summary.tally.inode_blocks += 1;
+        ensure(found == free, "another number of free inodes")
+    }
+
+    fn inode(&mut self, number: InodeNo, inode: &Inode, kind: FileKind) -> Certain {
+        self.summary.tally.inodes += 1;
+        self.ground.number(inode.born)?;
+        self.ground.number(inode.own_event)?;
+        ensure(!inode.has_policy, "a policy, on a volume without a past")?;
+        let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
+        ensure(inode.rdev == 0 || is_device, "a device number on what is no device")?;
+        if !(inode.flags & InodeFlags::CHOSEN).is_empty() {
+            let known = self.ground.sb.features.contains(WriteFeatures::INODE_FLAGS);
+            let may_have = matches!(kind, FileKind::Directory | FileKind::Regular);
+            ensure(known && may_have, "flags that the inode cannot have")?;
+        }
+        self.names(number, inode, kind)?;
+        let content = match kind {
+            FileKind::Directory => self.directory(number, inode)?,
+            FileKind::Regular => self.regular(inode)?,
+            FileKind::Symlink => symlink(inode)?,
+            _ => {
+                ensure(inode.content_kind == ContentKind::Empty, "content of a special file")?;
+                Content::default()
+            }
+        };
+        let left = inode.blocks.checked_sub(content.blocks).ok_or(Doubt("too few blocks of an inode"))?;
+        let has = inode.flags - InodeFlags::CHOSEN;
+        if inode.xattr_root.is_none() {
+            ensure(has.is_empty() || inode.links == 0, "flags of attributes that are not there")?;
+        }
+        if content.tree.is_none() && inode.xattr_root.is_none() {
+            return ensure(left == 0, "too many blocks of an inode");
+        }
+        self.summary.with_trees.push(InodeWithTrees {
+            number: number.0,
+            incarnation: inode.incarnation.0,
+            links: inode.links,
+            content: content.tree.map(|kind| (kind, inode.tree_root(), inode.content_level)),
+            xattrs: inode.xattr_root,
+            flags: has,
+            size: inode.size,
+            blocks: left,
+        });
+        Ok(())
+    }
+
+    /// What an inode says of its names. It has as many as it has links; a directory has one, the root none.
+    fn names(&mut self, number: InodeNo, inode: &Inode, kind: FileKind) -> Certain {
+        let (is_root, is_directory) = (number == InodeNo::ROOT, kind == FileKind::Directory);
+        let parent = (inode.parent, inode.parent_incarnation);
+        if is_root {
+            let is_own_parent = parent == (InodeNo::ROOT, inode.incarnation);
+            ensure(is_directory && inode.links > 0 && is_own_parent, "no proper root directory")?;
+            self.summary.tally.root_directories += 1;
+            return Ok(());
+        }
+        if inode.links == 0 {
+            self.summary.unlinked.push((number.0, inode.incarnation.0));
+            return Ok(());
+        }
+        let names = if is_directory { 1 } else { inode.links };
+        let all = self.ground.keys.name(number, inode.incarnation, kind).wrapping_mul(u128::from(names));
+        self.summary.names = self.summary.names.wrapping_sub(all);
+        if is_directory {
+            self.summary.directories.push((number.0, inode.parent.0));
+        } else if inode.links != 1 || inode.parent == InodeNo::NONE {
+            return self.ground.does_not_tell(number);
+        }
+        let place = self.ground.keys.place(parent.0, parent.1, inode.parent_cookie);
+        self.ground.expects_name_at(number, place)
+    }
+
+    fn directory(&mut self, number: InodeNo, inode: &Inode) -> Certain<Content> {
+        self.summary.tally.directories += 1;
+        let listed = match inode.content_kind {
+            ContentKind::Empty => Listed { entries: 0, subdirectories: 0 },
+            ContentKind::Inline => self.inline_entries(number, inode)?,
+            ContentKind::Extents => return Err(Doubt("a directory with extents")),
+            ContentKind::Tree => {
+                return Ok(Content { tree: Some(BlockKind::Directory), ..Content::default() })
+            }
+        };
+        check_listing(inode.links, inode.size, listed.entries, listed.subdirectories)?;
+        Ok(Content::default())
+    }
+
+    fn inline_entries(&mut self, number: InodeNo, inode: &Inode) -> Certain<Listed> {
+        let mut listed = Listed { entries: 0, subdirectories: 0 };
+        let (mut after, mut base_before) = (None, None);
+        let mut rest = inode.inline();
+        while !rest.is_empty() {
+            let short = Doubt("entries in an inode that cannot be decoded");
+            let (cookie, tail) = rest.split_first_chunk::<8>().ok_or(short)?;
+            let cookie = u64::from_be_bytes(*cookie);
+            let (entry, used) = DirEntry::decode_prefix(tail).map_err(|_| short)?;
+            ensure(after.is_none_or(|after| cookie > after), "entries in an inode out of order")?;
+            let (base, is_directory) = self.entry((number, inode.incarnation), cookie, &entry)?;
+            ensure(base_before != Some(base), "names of one hash")?;
+            (after, base_before) = (Some(cookie), Some(base));
+            listed.entries += 1;
+            listed.subdirectories += u64::from(is_directory);
+            rest = &tail[used..];
+        }
+        Ok(listed)
+    }
+
+    fn regular(&mut self, inode: &Inode) -> Certain<Content> {
+        match inode.content_kind {
+            ContentKind::Empty => {}
+            ContentKind::Inline => {
+                ensure(inode.inline().len() as u64 <= inode.size, "more content than the size says")?;
+            }
+            ContentKind::Extents => return self.inline_extents(inode),
+            ContentKind::Tree => return Ok(Content { tree: Some(BlockKind::Extents), ..Content::default() }),
+        }
+        Ok(Content::default())
+    }
+
+    fn inline_extents(&mut self, inode: &Inode) -> Certain<Content> {
+        let extents = sound(ExtentValue::decode_inline(inode), "extents that cannot be decoded")?;
+        let (mut end, mut blocks) = (0, 0);
+        for (key, extent) in extents {
+            end = self.extent(key, &extent, end)?;
+            blocks += u64::from(extent.len);
+        }
+        Ok(Content { blocks, tree: None })
+    }
+}
+
+fn symlink(inode: &Inode) -> Certain<Content> {
+    match inode.content_kind {
+        ContentKind::Inline => {
+            ensure(inode.inline().len() as u64 == inode.size, "a symbolic link of another size")?;
+            Ok(Content::default())
+        }
+        ContentKind::Tree => Ok(Content { tree: Some(BlockKind::Symlink), ..Content::default() }),
+        _ => Err(Doubt("a symbolic link without a target")),
+    }
+}

@@ -1,0 +1,24 @@
+//! What the fast pass could not prove.
+
+/// Why the fast pass proves nothing: something is wrong, or is of a kind that it does not know. The walk then
+/// says what, so this is for tests and for whoever looks for the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Doubt(pub(crate) &'static str);
+
+/// That something holds, or a doubt.
+pub(crate) type Certain<T = ()> = Result<T, Doubt>;
+
+/// A doubt unless this holds.
+#[inline]
+pub(crate) fn ensure(holds: bool, otherwise: &'static str) -> Certain {
+    match holds {
+        true => Ok(()),
+        false => Err(Doubt(otherwise)),
+    }
+}
+
+/// A doubt in place of what the format's decoders say.
+#[inline]
+pub(crate) fn sound<T, E>(decoded: Result<T, E>, otherwise: &'static str) -> Certain<T> {
+    decoded.map_err(|_| Doubt(otherwise))
+}
