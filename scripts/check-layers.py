@@ -151,7 +151,7 @@ LAYERS = {
         history/policy
         api/copy
         api/opened api/past api/present api/recorded
-        api history/read/listing history/read/usage history/rollback/*
+        api history/read/listing history/read/usage/* history/rollback/*
         history history/read history/reclaim
         api/inodes
         api/defrag api/shrink history/done

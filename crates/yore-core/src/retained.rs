@@ -28,6 +28,11 @@ pub struct Leaves {
 }
 
 impl Leaves {
+    /// Some of the data that it leaves has further references. Called when these are counted.
+    pub(crate) fn note_sharing(&self, op: &Op<'_>) {
+        op.left().note_sharing(self.inode, self.incarnation);
+    }
+
     fn note(&self, op: &Op<'_>, birth: EventNo, blocks: LeftBlocks) {
         let Leaves { inode, incarnation, recorded_until } = *self;
         op.left().note(Left { inode, incarnation, end: EventNo(recorded_until.0 + 1), birth }, blocks);

@@ -1,6 +1,9 @@
 //! Promises about what each snapshot holds, as it is known without a walk: after each step of random
 //! sequences the answer is that of a walk over all versions, and so is what giving up snapshots would free.
-//! Half of the sequences begin with a past in old trees.
+//! Half of the sequences begin with a past in old trees, and a quarter has files that share blocks with the
+//! past and with one another.
+//!
+//! And what the volume says is in use is what the checker counts.
 
 #[path = "common/old_trees.rs"]
 mod old_trees;
@@ -289,9 +292,10 @@ fn rollback(volume: &Volume, target: EventNo) {
     volume.view().rollback(&Rights::All, volume.view().root(), &plan, &mut |_| ()).unwrap();
 }
 
-/// Runs random sequences. Returns how many answers were known.
-fn sequences(seeds: impl Iterator<Item = u64>, many_roots: bool) -> Result<u64, String> {
-    let mut known = 0;
+/// Runs random sequences. Returns how many answers were known, and how many of these while history had some
+/// block twice.
+fn sequences(seeds: impl Iterator<Item = u64>, many_roots: bool) -> Result<(u64, u64), String> {
+    let (mut known, mut shared) = (0, 0);
     for seed in seeds {
         let device = match (seed % 2, many_roots) {
             (0, _) => device(),
@@ -311,7 +315,9 @@ fn sequences(seeds: impl Iterator<Item = u64>, many_roots: bool) -> Result<u64, 
         };
         for n in 0..250 {
             let what = steps.step(&volume, n);
-            known += u64::from(compare(&volume, &format!("seed {seed}, step {n}, {what}"))?);
+            let is_known = compare(&volume, &format!("seed {seed}, step {n}, {what}"))?;
+            known += u64::from(is_known);
+            shared += u64::from(is_known && volume.view().history_shares());
             if n % 100 == 99 {
                 volume.close().unwrap();
                 volume = open(&device);
@@ -323,16 +329,16 @@ fn sequences(seeds: impl Iterator<Item = u64>, many_roots: bool) -> Result<u64, 
         }
         volume.close().unwrap();
     }
-    Ok(known)
+    Ok((known, shared))
 }
 
 #[test]
 fn every_answer_is_that_of_a_walk() {
     #[cfg(feature = "mutations")]
     let _alone = mutated::ALONE.lock();
-    let known = sequences(seeds(12), false).unwrap_or_else(|wrong| panic!("{wrong}"));
-    println!("{known} answers were known");
-    assert!(known > 0);
+    let (known, shared) = sequences(seeds(12), false).unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("{known} answers were known, {shared} with shared blocks");
+    assert!(known > 0 && shared > 0);
 }
 
 /// Directories that have events are moved into one another and out; files have events of their own, and
@@ -341,9 +347,93 @@ fn every_answer_is_that_of_a_walk() {
 fn events_of_many_roots_are_known_too() {
     #[cfg(feature = "mutations")]
     let _alone = mutated::ALONE.lock();
-    let known = sequences(seeds(8), true).unwrap_or_else(|wrong| panic!("{wrong}"));
-    println!("{known} answers were known");
-    assert!(known > 0);
+    let (known, shared) = sequences(seeds(8), true).unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("{known} answers were known, {shared} with shared blocks");
+    assert!(known > 0 && shared > 0);
+}
+
+/// What the checker finds in use on a volume that was closed, without what is history's.
+fn in_use_by_check(device: &Arc<dyn Device>) -> (u64, yore_check::Counts) {
+    let report = yore_check::check(&**device, &yore_check::CheckOptions::default()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let counts = report.counts;
+    let data = counts.data_blocks - counts.history_data_blocks;
+    let metadata = counts.metadata_blocks - counts.history_nodes - counts.history_trees;
+    ((data + metadata) * BLOCK, counts)
+}
+
+/// What du(1) says of all files of the present: a sum over files, each once.
+fn in_use_by_walk(volume: &Volume) -> u64 {
+    let view = volume.view().present();
+    let (mut left, mut met, mut sum) = (vec![view.root()], std::collections::HashSet::new(), 0);
+    while let Some(directory) = left.pop() {
+        let mut add = |item: yore_fs::DirItem<'_>, node: Option<yore_fs::Node>| {
+            let attr = node.as_ref().map(yore_fs::Node::attr).filter(|_| !matches!(item.name, b"." | b".."));
+            if let Some(attr) = attr.filter(|attr| met.insert(attr.inode)) {
+                sum += attr.blocks_512 * 512;
+                left.extend((attr.kind == yore_fs::FileKind::Directory).then_some(attr.inode));
+            }
+            true
+        };
+        view.readdir_plus(directory, 0, &mut add).unwrap();
+    }
+    sum
+}
+
+/// What is in use on the volume follows from its totals: blocks that files share count once, allocated ones
+/// and those of removed files that are open count, holes do not. The checker, which looks at everything,
+/// finds the same, and a walk over files does not find more, unless they share blocks.
+#[test]
+fn what_is_in_use_is_what_the_checker_counts() {
+    let mut shared = 0;
+    for seed in seeds(10) {
+        let device = device();
+        let mut volume = open(&device);
+        for directory in ["d0", "d1", "d0/e"] {
+            volume.create_dir_all(directory).unwrap();
+        }
+        let shares = seed % 2 == 0;
+        let mut steps = Steps {
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            events: Vec::new(),
+            excludes: false,
+            shares,
+            many_roots: seed % 3 == 0,
+        };
+        for round in 0..6 {
+            for n in 0..40 {
+                steps.step(&volume, n);
+                if let Ok(node) = volume.node(steps.file()) {
+                    let (at, len) = (steps.rng.random_range(0..200), steps.rng.random_range(1..100));
+                    let mode = FallocateMode::Allocate { keep_size: steps.rng.random_bool(0.5) };
+                    volume.view().fallocate(node.inode(), at * BLOCK, len * BLOCK, mode).unwrap();
+                }
+            }
+            // One file is removed, and in use until the volume is closed.
+            volume.write("open", vec![3; 30 * 4096]).unwrap();
+            let open_file = File::open(&volume, "open").unwrap();
+            volume.remove_file("open").unwrap();
+            volume.sync().unwrap();
+            let live = |volume: &Volume| {
+                let root = volume.view().root();
+                volume.view().usage(root, &mut |_| ControlFlow::Break(())).unwrap().live
+            };
+            let with_open = live(&volume);
+            drop(open_file);
+            volume.sync().unwrap();
+            let said = live(&volume);
+            assert!(with_open >= said + 30 * BLOCK, "seed {seed}, round {round}: {with_open} and {said}");
+            assert!(shares || in_use_by_walk(&volume) <= said, "seed {seed}, round {round}");
+            volume.close().unwrap();
+            let (counted, counts) = in_use_by_check(&device);
+            shared += counts.shared_blocks;
+            volume = open(&device);
+            // Closing gives back what is empty and keeps no more than it needs.
+            assert_eq!(live(&volume), counted, "seed {seed}, round {round}, said before closing {said}");
+        }
+        volume.close().unwrap();
+    }
+    assert!(shared > 0);
 }
 
 const FILES: usize = 300;
@@ -433,8 +523,11 @@ mod mutated {
         let left_out = super::sequences(1..9, false);
         set(Mutation::SpanTwice);
         let twice = super::threads(60);
+        set(Mutation::SharingUnnoted);
+        let unnoted = super::sequences((1..40).step_by(4), false);
         set(Mutation::None);
         assert!(left_out.is_err(), "SpanLeftOut");
         assert!(twice.is_err(), "SpanTwice");
+        assert!(unnoted.is_err(), "SharingUnnoted");
     }
 }

@@ -35,7 +35,7 @@ mod zones;
 
 pub use base::freed::Reclaimer;
 pub use base::ledger::{Counter, Totals};
-pub use base::left::{Left, LeftBlocks, LeftNotes, Notes};
+pub use base::left::{Left, LeftBlocks, LeftNotes, Notes, Sharing};
 pub use base::medium::holds_volume;
 pub use base::order::{Change, EdgeKind};
 pub use base::progress::StopAtPanic;

@@ -100,6 +100,8 @@ pub enum Mutation {
     ContinuedIgnored,
     /// A call that should be durable when it returns does not wait.
     Unsettled,
+    /// That versions of a file share blocks with others is not noted for the sums of what snapshots hold.
+    SharingUnnoted,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

@@ -29,6 +29,8 @@ pub struct Gone {
     pub retained: i64,
     /// By how many the references have grown that are not in use.
     pub references: i64,
+    /// Whether some of the blocks had further references.
+    pub shared: bool,
     /// The change that comes before all that.
     pub(super) behind: Change,
 }
@@ -36,7 +38,7 @@ pub struct Gone {
 impl Gone {
     /// Nothing yet, and all that comes is behind this change.
     pub(super) fn behind(behind: Change) -> Gone {
-        Gone { freed: 0, retained: 0, references: 0, behind }
+        Gone { freed: 0, retained: 0, references: 0, shared: false, behind }
     }
 }
 

@@ -173,6 +173,7 @@ impl Alloc {
     pub(super) fn drop_group(&self, no: GroupNo) {
         self.shard(no).lock().remove(&no.0);
         self.known.get(no.0).store(0, Ordering::Relaxed);
+        self.used_groups.forget();
     }
 
     pub(super) fn loaded(&self, no: GroupNo) -> Arc<Group> {
@@ -237,6 +238,7 @@ impl Alloc {
         let mut op = meta.begin(Reserved::none());
         let frame = op.create_primary_zone(no);
         drop(op);
+        self.used_groups.note_first_zone();
         let usable = self.geometry().data_blocks(no) as u32;
         let used = BitmapRef::new(&frame.read()).used() - (BITS_PER_GROUP - usable);
         // A root zone may have come with it.

@@ -311,6 +311,7 @@ impl Alloc {
         }
         op.edge(EdgeKind::Returned, gone.behind, change);
         gone.retained += retained;
+        gone.shared = true;
     }
 
     /// How many references each of these blocks has, if it is in use.

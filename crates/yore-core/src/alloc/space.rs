@@ -40,6 +40,33 @@ pub(super) struct Region {
     pub(super) empty_at: [AtomicU32; 2],
 }
 
+const UNKNOWN: u64 = u64::MAX;
+
+/// How many groups have their first zone, once somebody has counted (`in_use.rs`).
+pub(super) struct UsedGroups(AtomicU64);
+
+impl UsedGroups {
+    pub(super) fn known(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|count| *count != UNKNOWN)
+    }
+
+    pub(super) fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
+    /// A group has got its first zone. The caller has the lock under which zones are made.
+    pub(super) fn note_first_zone(&self) {
+        if let Some(known) = self.known() {
+            self.set(known + 1);
+        }
+    }
+
+    /// Groups have gone.
+    pub(super) fn forget(&self) {
+        self.set(UNKNOWN);
+    }
+}
+
 /// The space for data of an open volume.
 pub struct Alloc {
     /// The length of the volume.
@@ -60,6 +87,8 @@ pub struct Alloc {
     pub(super) grown: AtomicU32,
     /// Held while zones are made or given back. It is the first lock taken.
     pub(super) grow: Mutex<()>,
+    /// Changes with `grow` held.
+    pub(super) used_groups: UsedGroups,
     /// No block from this one on is handed out, because the volume is about to end there. Otherwise it is the
     /// largest number ([`resize`]).
     pub(super) closed_from: AtomicU64,
@@ -84,6 +113,7 @@ impl Alloc {
             spill: AtomicU32::new(0),
             grown: AtomicU32::new(0),
             grow: Mutex::new(()),
+            used_groups: UsedGroups(AtomicU64::new(UNKNOWN)),
             closed_from: AtomicU64::new(u64::MAX),
             beyond: Mutex::default(),
             shared: Shared::default(),

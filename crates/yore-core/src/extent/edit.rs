@@ -77,11 +77,13 @@ impl Applied<'_> {
         }
         let mut retained = self.retained;
         let left: Vec<Run> = self.left.iter().map(|(_, run)| *run).collect();
-        for (runs, how) in [(left, LetGo::ToPast), (self.freed, LetGo::InUse)] {
-            retained += self.alloc.let_go(op, runs, how, inode).retained;
-        }
+        let to_past = self.alloc.let_go(op, left, LetGo::ToPast, inode);
+        retained += to_past.retained + self.alloc.let_go(op, self.freed, LetGo::InUse, inode).retained;
         let runs = self.left.iter().map(|(birth, run)| (*birth, run.len));
         retained::leave_data(op, &self.leaves, runs, retained);
+        if to_past.shared {
+            self.leaves.note_sharing(op);
+        }
     }
 }
 

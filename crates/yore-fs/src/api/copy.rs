@@ -57,6 +57,22 @@ impl From {
     }
 }
 
+/// Whether blocks of the source can be blocks of a target in which the copy begins at this offset.
+pub(crate) fn may_be_shared(from: From, to: u64) -> bool {
+    from.offset % BLOCK_SIZE as u64 == to % BLOCK_SIZE as u64
+}
+
+/// How many blocks the source has, or is about to get.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn blocks(store: &Arc<Store>, from: From) -> Result<u64> {
+    from.during(store, |source| {
+        let state = source.cell.state.read();
+        Ok(state.inode.blocks.saturating_add(state.data.delayed_blocks()))
+    })
+}
+
 /// How many bytes there are from the offset to the end.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use crate::api::copy;
 use crate::api::room::with_room;
 use crate::api::view::{is_below, Node, View};
 use crate::history::policy::NameChange;
-use crate::history::reclaim::room::Want;
+use crate::history::reclaim::room::{self, Want};
 use crate::ops::{self, NewFile, Remove};
 use crate::store::Store;
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 use std::sync::Arc;
 use yore_core::inode::{InodeCell, InodeState};
-use yore_format::InodeFlags;
+use yore_format::{InodeFlags, BLOCK_SIZE};
 
 /// Puts the data of a file where a record of the log finds it. False: it would have to wait for the device.
 type MakeReady<'a> = &'a dyn Fn(&Arc<Store>, &Arc<InodeCell>) -> Result<bool>;
@@ -212,7 +212,8 @@ impl View {
     /// are shared by both files where that can be, and take no room for data.
     ///
     /// # Errors
-    /// As [`View::write`]; [`Error::Invalid`] if the ranges overlap in one file.
+    /// As [`View::write`]; [`Error::NeverFits`] if all of it would not fit without any history that may go:
+    /// then nothing was written; [`Error::Invalid`] if the ranges overlap in one file.
     pub fn copy_file_range(
         &self,
         from: InodeNo,
@@ -250,10 +251,18 @@ impl View {
         let from = copy::From { inode: from, event: source.event(), offset: from_offset };
         let len = copy::length(store, from)?.min(len);
         ops::check_writes(&target, to_offset)?;
-        let blocks = || match copy::needs_no_data(store, from.inode, from.event)? {
-            true => Ok(0),
-            false => file::missing(&**store, &target, to_offset, len, false),
+        let blocks = || {
+            let missing = || file::missing(&**store, &target, to_offset, len, false);
+            match copy::may_be_shared(from, to_offset) {
+                false => missing(),
+                true if copy::needs_no_data(store, from.inode, from.event)? => Ok(0),
+                true => Ok(missing()?.min(copy::blocks(store, from)?)),
+            }
         };
+        // It writes in pieces, so it must know before the first one whether all of them will fit.
+        if store.alloc.available(&store.meta, 0) <= len.div_ceil(BLOCK_SIZE as u64) {
+            room::check(store, self.behalf(), blocks()?)?;
+        }
         self.fill("a copy", &blocks, |store| copy::copy(store, from, &target, to_offset, (len, most)))
     }
 

@@ -295,6 +295,10 @@ fn enter(
     let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
     let stored = store_inode(&mut op, target, state);
     applied.stored(&mut op, stored);
+    if source.cell.is_version() {
+        // What only versions have is shared from here on.
+        store.meta.left().note_sharing(source.cell.no, source.cell.incarnation);
+    }
     state.dirty = false;
     Ok(Some(Cloned::Shared(bytes)))
 }

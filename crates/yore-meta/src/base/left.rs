@@ -2,7 +2,7 @@
 //! are made only while somebody wants them, and are lost with the process.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use yore_format::{EventNo, Incarnation, InodeNo};
 
@@ -42,6 +42,9 @@ impl std::ops::AddAssign for LeftBlocks {
 /// Notes by what was left.
 pub type Notes = BTreeMap<Left, LeftBlocks>;
 
+/// Inodes whose versions may have blocks alone, as far as their own chain goes, that another chain has, too.
+pub type Sharing = BTreeSet<(InodeNo, Incarnation)>;
+
 /// The notes. All locks are leaves.
 #[derive(Default)]
 pub struct LeftNotes {
@@ -50,6 +53,7 @@ pub struct LeftNotes {
     is_lost: AtomicBool,
     count: AtomicUsize,
     parts: [Mutex<Notes>; PARTS],
+    sharing: Mutex<Sharing>,
 }
 
 impl LeftNotes {
@@ -75,6 +79,7 @@ impl LeftNotes {
 
     fn clear(&self) {
         self.take();
+        self.take_sharing();
     }
 
     /// Inside an Op, with the inode locked: makes a note, if anybody wants it.
@@ -95,6 +100,28 @@ impl LeftNotes {
                 part.insert(left, blocks);
             }
         }
+    }
+
+    /// Makes a note, if anybody wants it, that some block which only versions of this inode have in its chain
+    /// may have further references. Called behind the change that makes it so.
+    pub fn note_sharing(&self, inode: InodeNo, incarnation: Incarnation) {
+        if !self.is_noting() {
+            return;
+        }
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::SharingUnnoted) {
+            return;
+        }
+        let mut sharing = self.sharing.lock();
+        match sharing.len() >= NOTES_MOST && !sharing.contains(&(inode, incarnation)) {
+            true => self.lose(),
+            false => drop(sharing.insert((inode, incarnation))),
+        }
+    }
+
+    /// Takes out which inodes have been noted so.
+    pub fn take_sharing(&self) -> Sharing {
+        std::mem::take(&mut *self.sharing.lock())
     }
 
     /// Something cannot be noted: the notes no longer say everything.
@@ -123,22 +150,28 @@ impl LeftNotes {
         all
     }
 
-    /// Takes out the notes of what versions of an inode have that ended in `from..to`.
+    /// Drops the notes of what versions of an inode have that ended in `from..to`.
     pub fn forget(&self, inode: InodeNo, incarnation: Incarnation, from: EventNo, to: EventNo) {
         #[cfg(feature = "mutations")]
         if crate::mutation::is(crate::mutation::Mutation::SpanTwice) {
             return;
         }
+        self.take_of(inode, incarnation, from, to);
+    }
+
+    /// Takes out the notes of what versions of an inode have that ended in `from..to`.
+    pub fn take_of(&self, inode: InodeNo, incarnation: Incarnation, from: EventNo, to: EventNo) -> Notes {
         if from >= to {
-            return;
+            return Notes::new();
         }
         let at = |end: EventNo| Left { inode, incarnation, end, birth: EventNo(0) };
         let mut part = self.parts[part_of(inode)].lock();
-        let found: Vec<Left> = part.range(at(from)..at(to)).map(|(left, _)| *left).collect();
+        let found: Notes = part.range(at(from)..at(to)).map(|(left, blocks)| (*left, *blocks)).collect();
         self.count.fetch_sub(found.len(), Ordering::Relaxed);
-        found.iter().for_each(|left| {
+        found.keys().for_each(|left| {
             part.remove(left);
         });
+        found
     }
 }
 
@@ -174,6 +207,38 @@ mod tests {
         assert_eq!((notes.count(), notes.is_lost()), (0, false));
         notes.end();
         notes.note(left(7, 3, 1), ONE);
+        assert_eq!(notes.count(), 0);
+    }
+
+    #[test]
+    fn which_inodes_share_is_noted_once_each() {
+        let notes = LeftNotes::default();
+        notes.note_sharing(InodeNo(7), Incarnation(1));
+        assert!(notes.take_sharing().is_empty());
+        notes.begin();
+        notes.note_sharing(InodeNo(7), Incarnation(1));
+        notes.note_sharing(InodeNo(7), Incarnation(1));
+        notes.note_sharing(InodeNo(7), Incarnation(2));
+        assert_eq!(notes.take_sharing().len(), 2);
+        for inode in 0..=NOTES_MOST as u64 {
+            assert!(!notes.is_lost());
+            notes.note_sharing(InodeNo(inode), Incarnation(1));
+        }
+        assert!(notes.is_lost());
+        notes.begin();
+        assert!(notes.take_sharing().is_empty());
+    }
+
+    #[test]
+    fn notes_of_one_chain_are_taken() {
+        let notes = LeftNotes::default();
+        notes.begin();
+        for (inode, end) in [(7, 3), (7, 4), (7, 9), (8, 4)] {
+            notes.note(left(inode, end, 1), ONE);
+        }
+        let taken = notes.take_of(InodeNo(7), Incarnation(1), EventNo(3), EventNo(9));
+        assert_eq!(taken.into_keys().collect::<Vec<_>>(), [left(7, 3, 1), left(7, 4, 1)]);
+        assert_eq!(notes.take().into_keys().collect::<Vec<_>>(), [left(7, 9, 1), left(8, 4, 1)]);
         assert_eq!(notes.count(), 0);
     }
 

@@ -256,6 +256,12 @@ impl Meta {
         (zones * u64::from(ZONE_INDEXES)).saturating_sub(self.totals.metadata_blocks.get())
     }
 
+    /// How many blocks of the volume the log has; 0 if it is elsewhere, or there is none.
+    pub fn log_blocks_inside(&self) -> u64 {
+        let log = self.base().medium.log_blocks();
+        log.end.saturating_sub(log.start)
+    }
+
     /// Root zones that exist.
     pub fn root_zone_count(&self) -> u32 {
         self.rooms.blocks.zones.table.root_count()

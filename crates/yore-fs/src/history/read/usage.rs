@@ -23,13 +23,15 @@ use crate::history::reclaim::needed::{has_one_name, Needed};
 use crate::history::reclaim::spans::{self, Patience, Seen};
 use crate::history::record::{Event, Kept, VersionsWalk};
 use crate::store::Store;
-use crate::{DirItem, Error, FileKind, InodeNo, Node, Result, View};
+use crate::{Error, FileKind, InodeNo, Result, View};
 use hashbrown::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 use std::sync::Arc;
 use yore_format::{EventNo, EventState, Incarnation, Version, BLOCK_SIZE};
 use yore_meta::LeftBlocks;
+
+mod live;
 
 /// How many versions are looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;
@@ -89,7 +91,8 @@ pub struct StateUsage {
 /// What is in use and what history holds, for a file or below a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UsageTotals {
-    /// Bytes in use, as du(1) counts them.
+    /// Bytes in use: of a file and below a directory as du(1) counts them; of the volume, the data of files
+    /// in use, each block once however many share it, and the metadata that is not history's.
     pub live: u64,
     /// All that would be free if there were no history.
     pub history: Retained,
@@ -105,9 +108,10 @@ impl View {
     /// directory from their next states; O(entries below the directory) for what is in use. Memory: a few
     /// numbers for each event, and one for each directory and each file of several names.
     ///
-    /// What the volume's snapshots hold is known as soon as somebody had the time to find out: housekeeping,
-    /// when nobody asks for anything, or the first who asks. As long as history shares no blocks, the answer
-    /// for the root directory then needs O(events + sums), and no look at the versions.
+    /// For the root directory what is in use, and what history takes in all, follow from totals that the
+    /// volume keeps. What its snapshots hold is known as soon as somebody had the time to find out:
+    /// housekeeping, when nobody asks for anything, or the first who asks. The answer then needs O(events +
+    /// sums), and a look at the versions of those files alone whose past shares blocks with others.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -138,19 +142,20 @@ impl View {
         if attr.kind != FileKind::Directory {
             return Err(Error::NotADirectory);
         }
-        let mut totals = UsageTotals { live: live_below(self, directory)?, ..UsageTotals::default() };
-        let seen = match directory == InodeNo::ROOT {
-            true => spans::seen(self.store(), Patience::Walk)?,
-            false => None,
-        };
+        let store = self.store();
+        let is_root = directory == InodeNo::ROOT;
+        let live = if is_root { live::of_volume(store)? } else { live::below(self, directory)? };
+        let mut totals = UsageTotals { live, ..UsageTotals::default() };
+        let seen = if is_root { spans::seen(store, Patience::Walk)? } else { None };
         let (events, sums) = match seen {
-            Some(seen) => {
-                let space = self.store().past.space();
-                totals.history.add((space.data, space.nodes));
-                (events_of_root(self.store(), &seen.kept)?, sums_of(&seen))
-            }
+            Some(seen) => (events_of_root(store, &seen.kept)?, sums_of(&seen)),
             None => self.walk(directory, Incarnation(attr.incarnation), &mut totals)?,
         };
+        if is_root {
+            let space = store.past.space();
+            totals.history = Retained::default();
+            totals.history.add((space.data, space.nodes));
+        }
         self.tell(events, &sums, totals, each)
     }
 
@@ -158,6 +163,13 @@ impl View {
     #[doc(hidden)]
     pub fn knows_usage(&self) -> bool {
         spans::is_known(self.store())
+    }
+
+    /// Whether history has some block twice: for tests.
+    #[doc(hidden)]
+    pub fn history_shares(&self) -> bool {
+        let past = &self.store().past;
+        past.references(&self.store().meta) != Some(past.space().data)
     }
 
     /// How often more seemed to be known than there is: for tests.
@@ -340,8 +352,9 @@ fn events_of_root(store: &Arc<Store>, kept: &Kept) -> Result<Vec<Event>> {
 fn sums_of(Seen { kept, cells }: &Seen) -> HashMap<EventNo, Sum> {
     let events = kept.of(InodeNo::ROOT);
     let mut sums = vec![Sum::default(); events.len() + 1];
-    for (seen, LeftBlocks { data, nodes }) in cells {
-        let blocks = i64::try_from(data.saturating_add(*nodes)).unwrap_or(i64::MAX);
+    for (seen, of_these) in cells {
+        let LeftBlocks { data, nodes } = of_these.left;
+        let blocks = i64::try_from(data.saturating_add(nodes)).unwrap_or(i64::MAX);
         let (mut last, mut count, mut is_elsewhere) = (None, 0, false);
         for (root, Range { start, end }) in seen {
             count += end - start;
@@ -356,9 +369,9 @@ fn sums_of(Seen { kept, cells }: &Seen) -> HashMap<EventNo, Sum> {
         // What other events see, too, goes with none of these.
         let Some(last) = last.filter(|_| !is_elsewhere) else { continue };
         if count == 1 {
-            add_to(&mut sums[last].exclusive, (*data, *nodes));
+            add_to(&mut sums[last].exclusive, of_these.go());
         }
-        add_to(&mut sums[last].goes, (*data, *nodes));
+        add_to(&mut sums[last].goes, of_these.go());
     }
     events.iter().copied().zip(sums).collect()
 }
@@ -574,41 +587,4 @@ impl<'s> Walk<'s> {
         self.spans.insert(directory, spans.clone());
         Ok(spans)
     }
-}
-
-/// Bytes in use at and below a directory, each file once.
-fn live_below(view: &View, directory: InodeNo) -> Result<u64> {
-    let view = view.present();
-    let (mut left, mut met, mut several) = (vec![directory], HashSet::new(), HashSet::new());
-    let bytes = |blocks_512: u64| blocks_512.saturating_mul(512);
-    let mut live = match view.getattr(directory) {
-        Ok(attr) => bytes(attr.blocks_512),
-        Err(Error::Stale) => return Ok(0),
-        Err(e) => return Err(e),
-    };
-    while let Some(directory) = left.pop() {
-        // This also stops at a circle, which is damage.
-        if !met.insert(directory) {
-            continue;
-        }
-        let mut add = |item: DirItem<'_>, node: Option<Node>| {
-            let Some(attr) = node.as_ref().map(Node::attr).filter(|_| !matches!(item.name, b"." | b".."))
-            else {
-                return true;
-            };
-            if attr.kind == FileKind::Directory {
-                left.push(attr.inode);
-            } else if attr.links > 1 && !several.insert(attr.inode) {
-                return true;
-            }
-            live = live.saturating_add(bytes(attr.blocks_512));
-            true
-        };
-        match view.readdir_plus(directory, 0, &mut add) {
-            // Removed meanwhile.
-            Err(Error::Stale | Error::NotFound) => {}
-            other => other?,
-        }
-    }
-    Ok(live)
 }

@@ -334,6 +334,12 @@ impl LetGoBlocks {
     pub(crate) fn go(&self) -> (u64, u64) {
         (self.left.data.saturating_sub(self.shared), self.left.nodes)
     }
+
+    /// The same.
+    pub(crate) fn goes(&self) -> LeftBlocks {
+        let (data, nodes) = self.go();
+        LeftBlocks { data, nodes }
+    }
 }
 
 /// What a version has, and the next state of its inode does not.

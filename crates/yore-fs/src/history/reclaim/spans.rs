@@ -2,8 +2,8 @@
 //! [`crate::history::record::SpanTable`], made by one walk and exact from then on. The walk is made in the
 //! background when nobody asks for anything, or by whoever asks first.
 //!
-//! **For which volumes.** For all whose history shares no block: of a shared block nobody can say whose
-//! reference is the last. There who asks walks through the versions.
+//! **For which volumes.** For all, but those of which nobody has counted the references of history
+//! ([`crate::history::record::Past::references`]). Sums are of references; S5 says what of them is shared.
 //!
 //! **S1 What a sum is of.** Blocks that no inode in use has any more are held by some states of one chain: by
 //! those that ended after the birth of the blocks, up to the newest one when the inode in use let go of them.
@@ -27,10 +27,22 @@
 //! **S4 What the sums cannot follow** ends them, and they are made anew: expunging, which takes versions that
 //! kept events see; nodes whose birth is not known; more notes or sums than there is room for.
 //!
+//! **S5 Shared blocks.** Of a block with further references nobody can say whose reference is the last, so it
+//! is not counted as freed by anybody. Whether a block has some changes with what others do, and nothing
+//! leads from a block to its files. So which of the references are shared is not summed up: inodes whose
+//! versions may have some are remembered ([`yore_meta::Sharing`]), and who asks looks at the versions of
+//! these alone. None is missed: a reference that an inode in use leaves to its versions, with an entry in the
+//! count table, is noted in the Op that finds the entry; and a block with one reference, which versions have,
+//! gets a second one only from a file that gains it from one of these versions, which is noted behind the
+//! change of the count. Those from before are found by the walk. Who asks takes out the set before it looks,
+//! and puts back what it has found to share, so that what is noted meanwhile stays. It adds the notes of what
+//! it looks at with the inode locked, as the walk drops them, so that sums and shared parts are of one
+//! moment.
+//!
 //! **How long they are kept up.** Looking a note up costs about what a version costs the walk. So sums that
 //! nobody asks for are given up when more was noted than a new walk would look at.
 
-use crate::history::reclaim::alone::let_go_by_birth;
+use crate::history::reclaim::alone::{let_go_by_birth, LetGoBlocks};
 use crate::history::reclaim::seers;
 use crate::history::record::{Chain, Events, Kept, Making, Seers, SpanTable, Table};
 use crate::store::Store;
@@ -38,8 +50,8 @@ use crate::{InodeNo, Result};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use yore_format::EventNo;
-use yore_meta::{Left, LeftBlocks};
+use yore_format::{EventNo, Incarnation};
+use yore_meta::{Left, LeftBlocks, Notes};
 
 /// How many versions are looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;
@@ -67,7 +79,7 @@ pub(crate) struct Seen {
     /// The kept events.
     pub kept: Kept,
     /// Sums by the events that see the blocks; none is empty.
-    pub cells: HashMap<Vec<Events>, LeftBlocks>,
+    pub cells: HashMap<Vec<Events>, LetGoBlocks>,
 }
 
 impl Seen {
@@ -75,7 +87,8 @@ impl Seen {
     pub(crate) fn freed(&self, goes: impl Fn(EventNo) -> bool) -> LeftBlocks {
         let stay = self.kept.staying(goes);
         let mut freed = LeftBlocks::default();
-        self.cells.iter().filter(|(seen, _)| is_free(&stay, seen)).for_each(|(_, blocks)| freed += *blocks);
+        let goes = self.cells.iter().filter(|(seen, _)| is_free(&stay, seen));
+        goes.for_each(|(_, blocks)| freed += blocks.goes());
         freed
     }
 
@@ -85,7 +98,7 @@ impl Seen {
         let mut freed: HashMap<EventNo, LeftBlocks> = HashMap::new();
         for (seen, blocks) in self.cells.iter().filter(|(seen, _)| is_free(&stay, seen)) {
             let last = seen.iter().map(|(root, range)| self.kept.of(*root)[range.end - 1]).max();
-            *freed.entry(last.unwrap_or_default()).or_default() += *blocks;
+            *freed.entry(last.unwrap_or_default()).or_default() += blocks.goes();
         }
         freed
     }
@@ -95,9 +108,9 @@ fn is_free(stay: &HashMap<InodeNo, Vec<usize>>, seen: &[Events]) -> bool {
     seen.iter().all(|(root, range)| stay.get(root).is_none_or(|stay| stay[range.start] == stay[range.end]))
 }
 
-/// Whether nothing that history has is counted twice, and nobody wants a walk.
+/// Whether the references that history has are counted, and nobody wants a walk.
 fn can_follow(store: &Store) -> bool {
-    !store.spans.is_unused() && store.past.is_any() && !store.past.shares_blocks(&store.meta)
+    !store.spans.is_unused() && store.past.is_any() && store.past.references(&store.meta).is_some()
 }
 
 /// What is seen by which events, if the sums can tell, or a walk can make them.
@@ -139,23 +152,13 @@ pub(crate) fn seen(store: &Arc<Store>, patience: Patience) -> Result<Option<Seen
         if !add_noted(store, sums)? {
             return Ok((false, None));
         }
-        let kept = past.kept();
-        let cells = sums.by_events(&kept);
-        let mut all = LeftBlocks::default();
-        cells.values().for_each(|blocks| all += *blocks);
-        let space = past.space();
-        if all.data > space.data || all.nodes > space.nodes {
-            tracing::warn!(
-                "snapshots seem to hold {} and {} blocks, and history has {} and {}: it is counted anew",
-                all.data,
-                all.nodes,
-                space.data,
-                space.nodes
-            );
-            spans.refute();
-            return Ok((false, None));
+        if patience == Patience::None && !sums.sharing.is_empty() {
+            return Ok((true, None));
         }
-        Ok((!spans.is_to_drop(), Some(Seen { kept, cells })))
+        let shared = shared_parts(store, sums)?;
+        let seen = sum_up(store, sums, &shared);
+        let is_sound = seen.is_some() && sums.merge(past) && !left.is_lost() && !spans.is_to_drop();
+        Ok((is_sound, seen.filter(|_| is_sound)))
     })();
     match seen {
         Ok((true, seen)) => Ok(seen),
@@ -164,6 +167,76 @@ pub(crate) fn seen(store: &Arc<Store>, patience: Patience) -> Result<Option<Seen
             other.map(|_| None)
         }
     }
+}
+
+/// What is seen by which of the kept events. `None`: it is more than there is. The caller holds forgetting
+/// back.
+fn sum_up(store: &Store, sums: &SpanTable, shared: &SpanTable) -> Option<Seen> {
+    let kept = store.past.kept();
+    let (mut cells, mut all) = (HashMap::new(), LeftBlocks::default());
+    for (seen, left) in sums.by_events(&kept) {
+        all += left;
+        cells.insert(seen, LetGoBlocks { left, shared: 0 });
+    }
+    for (seen, blocks) in shared.by_events(&kept) {
+        cells.entry(seen).or_default().shared = blocks.data;
+    }
+    let references = store.past.references(&store.meta)?;
+    let nodes = store.past.space().nodes;
+    if all.data <= references && all.nodes <= nodes {
+        return Some(Seen { kept, cells });
+    }
+    tracing::warn!(
+        "snapshots seem to hold {} and {} blocks, and history has {references} and {nodes}: it is counted anew",
+        all.data,
+        all.nodes,
+    );
+    store.spans.refute();
+    None
+}
+
+/// Of what the sums have, the references to blocks with further ones (S5). O(versions of the inodes that may
+/// have some). The caller holds forgetting back.
+fn shared_parts(store: &Arc<Store>, sums: &mut SpanTable) -> Result<SpanTable> {
+    let (mut shared, mut seers) = (SpanTable::default(), Seers::default());
+    for of in std::mem::take(&mut sums.sharing) {
+        if shared_parts_of(store, of, sums, (&mut shared, &mut seers))? {
+            sums.sharing.insert(of);
+        }
+    }
+    Ok(shared)
+}
+
+/// The same for one inode. Returns whether there are any.
+fn shared_parts_of(
+    store: &Arc<Store>,
+    (no, incarnation): (InodeNo, Incarnation),
+    sums: &mut SpanTable,
+    (shared, seers): (&mut SpanTable, &mut Seers),
+) -> Result<bool> {
+    let (past, left) = (&store.past, store.meta.left());
+    let (mut chain, mut is_any) = (Chain::default(), false);
+    for version in past.versions_of(&store.meta, no, EventNo(0), EventNo(u64::MAX))? {
+        if version.inode.incarnation != incarnation {
+            continue;
+        }
+        let end = version.end;
+        chain.next((no, incarnation), end, seers::of(store, seers, no, &version)?);
+        let mut notes = Notes::new();
+        let found = let_go_by_birth(store, no, &version, |later| {
+            notes = left.take_of(no, incarnation, end, later.unwrap_or(EventNo(u64::MAX)));
+        })?;
+        sums.added += notes.len() as u64;
+        for (note, blocks) in notes {
+            sums.add(chain.that_have(note.birth, note.end), blocks, &seers.kept);
+        }
+        for (birth, blocks) in found.by_birth.into_iter().filter(|(_, blocks)| blocks.shared > 0) {
+            let blocks = LeftBlocks { data: blocks.shared, nodes: 0 };
+            shared.add(chain.that_have(birth, end), blocks, &seers.kept);
+            is_any = true;
+        }
+    }
+    Ok(is_any)
 }
 
 /// Whether the next question needs no walk.
@@ -288,6 +361,9 @@ fn step(store: &Arc<Store>, making: &mut Making) -> Result<Step> {
         })?;
         for (birth, blocks) in found.by_birth {
             sums.add(chain.that_have(birth, end), blocks.left, &seers.kept);
+            if blocks.shared > 0 {
+                sums.sharing.insert((*no, incarnation));
+            }
         }
     }
     Ok(if sums.merge(past) { Step::More } else { Step::TooMuch })
@@ -298,6 +374,7 @@ fn add_noted(store: &Arc<Store>, sums: &mut SpanTable) -> Result<bool> {
     let (past, left) = (&store.past, store.meta.left());
     let notes: Vec<(Left, LeftBlocks)> = left.take().into_iter().collect();
     sums.added += notes.len() as u64;
+    sums.sharing.append(&mut left.take_sharing());
     let mut seers = Seers::default();
     for of_one in notes.chunk_by(|(a, _), (b, _)| (a.inode, a.incarnation) == (b.inode, b.incarnation)) {
         let (inode, incarnation) = (of_one[0].0.inode, of_one[0].0.incarnation);

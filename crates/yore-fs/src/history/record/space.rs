@@ -21,15 +21,17 @@ impl Past {
         self.only_root.load(Ordering::Acquire)
     }
 
-    /// Whether some block that only history has, or that an inode in use has besides, is in it several times.
-    pub(crate) fn shares_blocks(&self, meta: &Meta) -> bool {
-        if !meta.has_features(WriteFeatures::TABLES) {
-            return false;
-        }
-        let Some(frame) = self.roots.get() else { return false };
+    /// How many references to data blocks the past has that no inode in use has; as many as blocks, unless
+    /// some are shared. `None`: the volume may share blocks, and nobody has counted the references.
+    pub(crate) fn references(&self, meta: &Meta) -> Option<u64> {
+        let Some(frame) = self.roots.get() else { return Some(0) };
         let page = frame.read();
         let counts = HistoryRoots::annals_counts(&page);
-        counts.annals_from == EventNo(0) || counts.references != HistoryRoots::space(&page).data
+        match (counts.annals_from, meta.has_features(WriteFeatures::TABLES)) {
+            (EventNo(0), true) => None,
+            (EventNo(0), false) => Some(HistoryRoots::space(&page).data),
+            (_, _) => Some(counts.references),
+        }
     }
 
     /// What the past alone holds. O(1).

@@ -11,12 +11,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use yore_format::{EventNo, Incarnation};
-use yore_meta::LeftBlocks;
+use yore_meta::{LeftBlocks, Sharing};
 
 /// How many sums there are at most: some 16 MiB.
 const CELLS_MOST: usize = 1 << 17;
 /// So many need not become fewer.
 const CELLS_FEW: usize = 1 << 10;
+/// How many inodes are remembered whose versions may share blocks with others.
+const SHARING_MOST: usize = 1 << 16;
 
 /// The sums of an open volume, if somebody has asked.
 #[derive(Default)]
@@ -91,6 +93,8 @@ pub(crate) type Events = (InodeNo, Range<usize>);
 /// rule there is one span, of the root directory.
 pub(crate) struct SpanTable {
     cells: HashMap<Vec<Span>, LeftBlocks>,
+    /// Inodes whose versions may share blocks with others.
+    pub sharing: Sharing,
     /// At how many sums those that say the same become one.
     merge_at: usize,
     /// When somebody asked last, or they were made.
@@ -103,7 +107,14 @@ pub(crate) struct SpanTable {
 
 impl Default for SpanTable {
     fn default() -> SpanTable {
-        SpanTable { cells: HashMap::new(), merge_at: CELLS_FEW, asked: Instant::now(), added: 0, versions: 0 }
+        SpanTable {
+            cells: HashMap::new(),
+            sharing: Sharing::new(),
+            merge_at: CELLS_FEW,
+            asked: Instant::now(),
+            added: 0,
+            versions: 0,
+        }
     }
 }
 
@@ -127,7 +138,7 @@ impl SpanTable {
         if self.cells.len() > self.merge_at {
             self.merge_by(&past.kept());
         }
-        self.cells.len() <= CELLS_MOST
+        self.cells.len() <= CELLS_MOST && self.sharing.len() <= SHARING_MOST
     }
 
     fn merge_by(&mut self, kept: &Kept) {
