@@ -105,7 +105,6 @@ LAYERS = {
         report
         checker
         jobs space tree
-        estimate
         shared
         follow
         walk
@@ -119,6 +118,7 @@ LAYERS = {
         content
         states
         proof
+        estimate
         lib
     """,
     "yore-core": """

@@ -4,7 +4,7 @@
 //! over the volume. What they took says what all would take ([`crate::pace`]).
 
 use crate::checker::Checker;
-use crate::pace::compare_time;
+use crate::pace::How;
 use crate::scan::Job;
 use std::time::Duration;
 
@@ -34,6 +34,10 @@ fn seconds<S: serde::Serializer>(time: &Duration, s: S) -> Result<S::Ok, S::Erro
 impl Checker<'_> {
     /// Reads a sample.
     pub(crate) fn estimate(&mut self) -> Estimate {
+        let how = match self.may_be_proved() {
+            Ok(()) => How::Proof,
+            Err(_) => How::Walk,
+        };
         let mut jobs = self.jobs();
         jobs.sort_unstable_by_key(|job| job.start);
         let (zones, blocks) = (jobs.len() as u64, jobs.iter().map(|job| job.blocks).sum());
@@ -48,7 +52,7 @@ impl Checker<'_> {
             _ => 1.0,
         };
         let scan = Duration::try_from_secs_f64(took.as_secs_f64() * share).unwrap_or(Duration::MAX);
-        Estimate { zones, blocks, sampled, time: scan.saturating_add(compare_time(blocks)) }
+        Estimate { zones, blocks, sampled, time: scan.saturating_add(how.time(blocks)) }
     }
 }
 

@@ -37,6 +37,16 @@ pub enum Class {
     Total,
 }
 
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// It wastes space and loses nothing.
+    Leak,
+    /// Anything else.
+    Damage,
+}
+
 macro_rules! problems {
     ($($(#[$doc:meta])* $name:ident, $class:ident, $text:literal;)*) => {
         /// The rule that is broken.
@@ -278,6 +288,14 @@ impl Problem {
             )
     }
 
+    /// How bad it is.
+    pub fn severity(self) -> Severity {
+        match self.is_leak() {
+            true => Severity::Leak,
+            false => Severity::Damage,
+        }
+    }
+
     /// Whether it loses only space (blocks, inodes, counts of names) and endangers no file's content: the
     /// engines `sync` and `soft-updates` may leave such problems after a crash.
     pub fn is_leak(self) -> bool {
@@ -340,6 +358,8 @@ impl From<String> for Value {
 pub struct Finding {
     /// The part of the volume.
     pub class: Class,
+    /// How bad it is.
+    pub severity: Severity,
     /// Readers pass over what is wrong: keys above the bounds of a node.
     #[serde(skip)]
     passed_over: bool,
@@ -365,6 +385,7 @@ impl Finding {
     pub(crate) fn new(problem: Problem, expected: impl Into<Value>, found: impl Into<Value>) -> Finding {
         Finding {
             class: problem.class(),
+            severity: problem.severity(),
             passed_over: false,
             problem,
             addr: None,

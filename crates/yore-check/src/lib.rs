@@ -8,6 +8,8 @@
 //!
 //! 0. *Scan*: all metadata is read in the order of the disk; sound blocks are held for the steps below. What
 //!    is not held they read themselves. Small volumes are not scanned.
+//!    The first scan is the *fast pass* ([`proof`]): it sums blocks up as they arrive, and mostly proves that
+//!    there is nothing to find. Then the steps below are left out.
 //! 1. *Zones*: superblock → root zones → zone table → zone headers. They are compared with each other. Under
 //!    an engine that writes in place behind its log, the log's records are then put in place in memory.
 //! 2. *Census*: reads every bitmap and inode block once, and keeps what later steps must know of each inode.
@@ -66,7 +68,7 @@ mod zones;
 
 pub use error::CheckError;
 pub use estimate::Estimate;
-pub use finding::{Class, Finding, Problem, Value};
+pub use finding::{Class, Finding, Problem, Severity, Value};
 pub use pace::{Part, Progress, Watcher};
 pub use report::{CheckOptions, Counts, Report};
 pub use scan::Reading;

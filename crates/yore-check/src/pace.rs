@@ -4,8 +4,8 @@
 //! header) and a time for each of its blocks, and the table says before the scan how many there are of both.
 //! Both times are those of the line that fits the zones read so far best (least squares). Workers overlap:
 //! what the zones took, divided by what has passed, says by how much. Then what was read is *compared*. That
-//! takes processor time alone, in proportion to the blocks: before it begins, by experience, a multiple of
-//! what verifying them took; then what it has taken so far.
+//! takes processor time alone, in proportion to the blocks: before it begins, by experience, so much for each
+//! block, and little after the fast pass, which sums blocks up as they arrive; then what it has taken so far.
 //!
 //! Files and names do not count, and neither does how full or how old the volume is, beyond what zones and
 //! blocks say of it.
@@ -17,14 +17,35 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(100);
 /// Work between two looks at the clock while comparing.
 const CLOCK_EACH: u64 = 256;
-/// What comparing takes for each block, before any was compared.
-const COMPARE_PRIOR: Duration = Duration::from_micros(10);
+/// What comparing takes for each block, before any was compared: when they are walked ...
+const WALK_PRIOR: Duration = Duration::from_micros(10);
+/// ... and when they were summed up as they arrived.
+const PROOF_PRIOR: Duration = Duration::from_nanos(300);
 /// Zones that are read before what they took says anything.
 const ZONES_MIN: f64 = 3.0;
 
-/// What comparing so many blocks takes, before any was compared.
-pub(crate) fn compare_time(blocks: u64) -> Duration {
-    COMPARE_PRIOR.saturating_mul(u32::try_from(blocks).unwrap_or(u32::MAX))
+/// How what was read is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// By sums and summaries.
+    Proof,
+    /// From inode to inode and from node to node.
+    Walk,
+}
+
+impl How {
+    /// What comparing a block takes, before any was compared.
+    fn each(self) -> Duration {
+        match self {
+            How::Proof => PROOF_PRIOR,
+            How::Walk => WALK_PRIOR,
+        }
+    }
+
+    /// The same of so many blocks.
+    pub(crate) fn time(self, blocks: u64) -> Duration {
+        self.each().saturating_mul(u32::try_from(blocks).unwrap_or(u32::MAX))
+    }
 }
 
 /// What a check is doing.
@@ -123,6 +144,8 @@ pub(crate) struct Pace<'w> {
     is_watched: bool,
     /// Whether somebody will ask what the zones took.
     pub(crate) is_measured: bool,
+    /// How what is read will be compared.
+    pub(crate) how: How,
     state: Mutex<State<'w>>,
 }
 
@@ -133,6 +156,7 @@ impl<'w> Pace<'w> {
             began,
             is_watched: watcher.is_some(),
             is_measured: false,
+            how: How::Walk,
             state: Mutex::new(State {
                 watcher,
                 told: began,
@@ -215,7 +239,7 @@ impl<'w> Pace<'w> {
             return;
         }
         state.told = now;
-        let progress = state.progress(self.began, now);
+        let progress = state.progress(self.how, self.began, now);
         if let Some(watcher) = &mut state.watcher {
             watcher(&progress);
         }
@@ -223,7 +247,7 @@ impl<'w> Pace<'w> {
 }
 
 impl State<'_> {
-    fn progress(&self, began: Instant, now: Instant) -> Progress {
+    fn progress(&self, how: How, began: Instant, now: Instant) -> Progress {
         let elapsed = now - began;
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).ok();
         match self.compare_began {
@@ -235,7 +259,7 @@ impl State<'_> {
                     self.blocks.saturating_sub(blocks),
                     passed,
                 );
-                let compare = compare_time(self.blocks).as_secs_f64();
+                let compare = how.time(self.blocks).as_secs_f64();
                 let left = scan.and_then(|scan| seconds(scan + compare));
                 Progress { part: Part::Scan, done: blocks, total: self.blocks, elapsed, left }
             }
@@ -243,7 +267,7 @@ impl State<'_> {
                 let done = self.compared.min(self.blocks);
                 let passed = (now - since).as_secs_f64();
                 let each = match done {
-                    0 => COMPARE_PRIOR.as_secs_f64(),
+                    0 => how.each().as_secs_f64(),
                     _ => passed / done as f64,
                 };
                 let left = seconds(each * (self.blocks - done) as f64);

@@ -1,19 +1,19 @@
 //! The fast pass: proves, without a walk, that a volume is sound.
 //!
 //! The scan gives each block to a worker's [`digest::Digest`] when it arrives. That checks what the block can
-//! break by itself, claims data blocks in bit sets, adds names to sums of keyed hashes, and keeps a few numbers
-//! of each tree node ([`node`]). When all is in, the numbers and sums are compared. The rest (zones, bitmaps,
-//! the tree of orphans, totals) goes through the same code as without a fast pass.
+//! break by itself, claims data blocks in bit sets, adds names to sums of keyed hashes, and keeps a few
+//! numbers of each tree node ([`node`]). When all is in, the numbers and sums are compared. The rest (zones,
+//! bitmaps, the tree of orphans, totals) goes through the same code as without a fast pass.
 //!
 //! The pass says *sound* or nothing. Whatever it cannot tell (a difference anywhere, a hash that two names
-//! share, a past, shared blocks, records of the log that must be put in place first) is a [`doubt::Doubt`]: then
-//! all is forgotten, and the walk checks the volume as if there were no fast pass. So the findings are those of
-//! the walk. What must be argued is that the walk finds nothing where the fast pass has no doubt; CHECK.md does
-//! that rule by rule.
+//! share, a past, shared blocks, records of the log that must be put in place first) is a [`doubt::Doubt`]:
+//! then all is forgotten, and the walk checks the volume as if there were no fast pass. So the findings are
+//! those of the walk. What must be argued is that the walk finds nothing where the fast pass has no doubt;
+//! CHECK.md does that rule by rule.
 //!
 //! Memory: 8 bytes for each inode number, 80 for each tree node, 80 for each inode with trees, 16 for each
-//! directory; a bit for each data block; and the blocks that are held, which are headers, bitmaps and the tree
-//! of orphans.
+//! directory; a bit for each data block; and the blocks that are held, which are headers, bitmaps and the
+//! tree of orphans.
 
 mod blocks;
 pub(crate) mod digest;
@@ -26,6 +26,7 @@ mod trees;
 
 use crate::checker::Checker;
 use crate::key::KEY_WIDTH;
+use crate::pace::How;
 use crate::tree::Tree;
 use crate::walk::Walk;
 use crate::CheckError;
@@ -68,6 +69,7 @@ impl Checker<'_> {
             Ok(()) => Ok(Ok(())),
             Err(Stop::Doubt(doubt)) => {
                 self.forget_all();
+                self.pace.how = How::Walk;
                 self.counts = counts;
                 Ok(Err(doubt))
             }
@@ -76,7 +78,7 @@ impl Checker<'_> {
     }
 
     /// Whether the volume has nothing that the fast pass does not know.
-    fn may_be_proved(&self) -> Certain {
+    pub(crate) fn may_be_proved(&self) -> Certain {
         ensure(self.findings.is_empty(), "something was found before")?;
         ensure(self.sb.history_root.is_none(), "a past")?;
         let is_redone = self.sb.engine == Engine::Journal && !self.records.is_empty();
@@ -84,6 +86,7 @@ impl Checker<'_> {
     }
 
     fn try_to_prove(&mut self) -> Result<(), Stop> {
+        self.pace.how = How::Proof;
         let jobs = self.jobs();
         let ground = Ground::new(&self.sb, jobs.iter().map(|job| job.number));
         let mut summary = self.digest(jobs, &ground);

@@ -96,8 +96,8 @@ pub struct Report {
     pub counts: Counts,
     /// How much was read, and in how many requests.
     pub reading: Reading,
-    /// Whether the fast pass proved that there is nothing to find, so that no walk was needed. Then `doubt` is
-    /// empty; otherwise it says why not.
+    /// Whether the fast pass proved that there is nothing to find, so that no walk was needed. Then `doubt`
+    /// is empty; otherwise it says why not.
     pub proved: bool,
     /// Why the fast pass proved nothing. Empty if there was none.
     #[serde(skip_serializing_if = "str::is_empty")]

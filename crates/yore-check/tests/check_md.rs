@@ -16,3 +16,16 @@ fn every_code_is_listed() {
     let rows = page.lines().filter(|line| line.ends_with(" |") && line.contains("` | ")).count();
     assert_eq!(rows, Problem::ALL.len(), "rows of codes that there are not");
 }
+
+/// Promises that the page argues for each problem why it cannot be there if the fast pass has no doubt.
+#[test]
+fn the_fast_pass_is_argued_for_each_problem() {
+    let page = include_str!("../../../docs/CHECK.md");
+    let (_, rest) = page.split_once("### Why no doubt means no finding").expect("the section");
+    let (section, _) = rest.split_once("## Memory").expect("the next section");
+    for problem in Problem::ALL {
+        let code = serde_json::to_value(problem).unwrap();
+        let code = format!("`{}`", code.as_str().unwrap());
+        assert_eq!(section.matches(&code).count(), 1, "{code}");
+    }
+}

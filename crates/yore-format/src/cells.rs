@@ -226,12 +226,17 @@ impl ExtentValue {
     /// # Errors
     /// [`Corruption`] for impossible ones.
     pub fn decode_inline(inode: &crate::Inode) -> Result<Vec<(u64, ExtentValue)>, Box<Corruption>> {
-        (0..usize::from(inode.content_count))
-            .map(|i| {
-                let bytes = &inode.content[i * EXTENT_INLINE_BYTES..(i + 1) * EXTENT_INLINE_BYTES];
-                Ok((u64::from(u32_at(bytes, 0)), ExtentValue::decode(&bytes[4..])?))
-            })
-            .collect()
+        ExtentValue::inline(inode).collect()
+    }
+
+    /// The same one by one, each with an error of its own.
+    pub fn inline(
+        inode: &crate::Inode,
+    ) -> impl Iterator<Item = Result<(u64, ExtentValue), Box<Corruption>>> + '_ {
+        (0..usize::from(inode.content_count)).map(|i| {
+            let bytes = &inode.content[i * EXTENT_INLINE_BYTES..(i + 1) * EXTENT_INLINE_BYTES];
+            Ok((u64::from(u32_at(bytes, 0)), ExtentValue::decode(&bytes[4..])?))
+        })
     }
 
     /// Puts up to four extents into an inode's content area.

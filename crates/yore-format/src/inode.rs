@@ -327,7 +327,8 @@ impl Inode {
             ContentKind::Extents => usize::from(self.content_count) * EXTENT_INLINE_BYTES,
             ContentKind::Tree => 8,
         };
-        if self.content[used..].iter().any(|b| *b != 0) {
+        // All bytes are looked at, many at a time: in a sound inode they are zeros anyway.
+        if self.content[used..].iter().fold(0, |all, b| all | b) != 0 {
             return bad("content area", "zeros after the content", "something else".into());
         }
         if self.content_kind == ContentKind::Tree {

@@ -3,9 +3,9 @@
 //! Each file system gets the same tree once: many small files, some larger ones, in directories of up to a
 //! thousand. Then each round unmounts it, drops the host's caches, and runs its checker on the image file:
 //! `yore check`, or `e2fsck -fn`, which reads and checks everything and changes nothing. Time is that of the
-//! process, from its start to its end; memory is the most that it had at once; bytes are those that the disk
-//! had to give. Before that, a part of the image is read as fast as one thread can read it in requests of 1 MiB:
-//! what the checker read, for the time it took, is a share of that bandwidth.
+//! process, from its start to its end; bytes are those that the disk had to give. Memory is the most that it
+//! had at once, seen in a run after that. Before that, a part of the image is read as fast as one thread can
+//! read it in requests of 1 MiB: what the checker read, for the time it took, is a share of that bandwidth.
 //!
 //! Yore's checker also says while it runs when it will end. Another run, after the one that is timed, notes
 //! what it says; the table has how far the worst of it was off, of what was said between the tenth part of
@@ -118,8 +118,9 @@ impl Benchmark for Checked {
                 }
                 false => 0.0,
             };
+            let memory = peak_memory(checker(&[])?)?;
             let share = 100.0 * used.read / used.seconds / bandwidth;
-            Ok(vec![vec![used.seconds, used.processor, used.memory, used.read, share, off]])
+            Ok(vec![vec![used.seconds, used.processor, memory, used.read, share, off]])
         })
     }
 }
@@ -166,7 +167,6 @@ impl OnTarget for Tree<'_> {
 struct Used {
     seconds: f64,
     processor: f64,
-    memory: f64,
     read: f64,
 }
 
@@ -196,10 +196,28 @@ impl Used {
         Ok(Used {
             seconds,
             processor: time(used.ru_utime) + time(used.ru_stime),
-            memory: used.ru_maxrss as f64 * 1024.0,
             read: used.ru_inblock as f64 * 512.0,
         })
     }
+}
+
+/// The most memory that a process has, as seen every millisecond. (What the system keeps of a process that
+/// ended counts what its parent had when it was started.)
+fn peak_memory(mut checker: Command) -> Result<f64> {
+    let name = checker.get_program().to_string_lossy().into_owned();
+    let failed = || BenchError::system(format!("watching {name}"));
+    let mut child = checker.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(failed())?;
+    let (path, mut peak) = (format!("/proc/{}/status", child.id()), 0.0);
+    while child.try_wait().map_err(failed())?.is_none() {
+        let status = std::fs::read_to_string(&path).unwrap_or_default();
+        let field = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        // Before the program is started this is the parent's memory; what is seen later counts.
+        if let Some(kilobytes) = field.and_then(|field| field.parse::<f64>().ok()) {
+            peak = kilobytes * 1024.0;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Ok(peak)
 }
 
 /// Bytes a second that the disk gives to one reader who reads what follows.

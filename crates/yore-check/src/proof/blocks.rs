@@ -196,9 +196,9 @@ impl Digest<'_> {
     }
 
     fn inline_extents(&mut self, inode: &Inode) -> Certain<Content> {
-        let extents = sound(ExtentValue::decode_inline(inode), "extents that cannot be decoded")?;
         let (mut end, mut blocks) = (0, 0);
-        for (key, extent) in extents {
+        for extent in ExtentValue::inline(inode) {
+            let (key, extent) = sound(extent, "an extent that cannot be decoded")?;
             end = self.extent(key, &extent, end)?;
             blocks += u64::from(extent.len);
         }

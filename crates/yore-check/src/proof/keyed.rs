@@ -5,8 +5,8 @@
 //! volume to deceive the check. A sum of such values, each as often as its input occurs, modulo 2^128, is the
 //! same for two different multisets with a probability of 2^-128 (of 2^-64 for sums of 64 bits): whatever the
 //! other inputs are, only one value of the one that makes the difference would hide it. (If its factor is
-//! even, of 2^-128 times the power of two in it; a factor is a count of links and below 2^32.) The checksum of
-//! a block lets random damage pass with a probability of 2^-32.
+//! even, of 2^-128 times the power of two in it; a factor is a count of links and below 2^32.) The checksum
+//! of a block lets random damage pass with a probability of 2^-32.
 
 use siphasher::{sip, sip128};
 use std::hash::{BuildHasher as _, RandomState};
