@@ -8,9 +8,10 @@
 //!   mount, through the library in this process, or on a rival.
 //! - [`RivalKind`] are the file systems; [`compare`] creates them, runs a [`Benchmark`] on them in turns, and
 //!   removes them.
-//! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`], [`Checked`] beside e2fsck,
-//!   [`Resident`], [`History`]; and [`Simulated`], whose figures come from a disk's model ([`HardDisk`],
-//!   [`SolidState`]) and are the same on every machine; [`Waited`] waits for such a disk.
+//! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`],
+//!   [`Checked`] beside e2fsck, [`Resident`], [`History`]; and [`Simulated`], whose figures come from a
+//!   disk's model ([`HardDisk`], [`SolidState`]) and are the same on every machine; [`Waited`] waits for such
+//!   a disk.
 //! - [`Report`] is the outcome.
 
 mod compare;
