@@ -8,7 +8,9 @@
 //!   machine has),
 //! - `files=20000`, `directories=100`, `rounds=5`,
 //! - `snapshots=rename,unlink` a snapshot is taken before each of these phases (library only),
-//! - `only=create,stat,rename,unlink,pairs,write,postmark` (`pairs` is create and unlink in turn; `write`
+//! - `every=1` and, while these phases go on, each so many seconds,
+//! - `only=create,stat,rename,unlink,pairs,write,postmark` (with one of the first four, files are created
+//!   and removed in any case; `pairs` is create and unlink in turn; `write`
 //!   creates files of 2 KiB; `postmark` is PostMark's mix: 20,000 files of 500 bytes to 16 KiB in 400
 //!   directories, 100,000 transactions; `transactions=` sets another count).
 //!
@@ -238,27 +240,47 @@ struct Names {
     directories: usize,
     old: Vec<String>,
     new: Vec<String>,
+    /// Whether the files have their new names.
+    renamed: bool,
+    /// How often the phase at hand takes a snapshot; `None`: never.
+    every: Option<Duration>,
+}
+
+impl Names {
+    /// Makes a call for each file, with a snapshot when one is due: the first one at once.
+    #[inline(always)]
+    fn each(&self, fs: &mut dyn Fs, call: impl Fn(&mut dyn Fs, usize, usize) -> Done) -> Done {
+        let (start, mut due) = (Instant::now(), Duration::ZERO);
+        for i in 0..self.old.len() {
+            if let Some(every) = self.every.filter(|_| i % 16 == 0 && start.elapsed() >= due) {
+                fs.snapshot()?;
+                due = due.saturating_add(every);
+            }
+            call(fs, i % self.directories, i)?;
+        }
+        Ok(())
+    }
 }
 
 #[inline(never)]
 fn phase_create(fs: &mut dyn Fs, names: &Names) -> Done {
-    names.old.iter().enumerate().try_for_each(|(i, name)| fs.create(i % names.directories, name))
+    names.each(fs, |fs, dir, i| fs.create(dir, &names.old[i]))
 }
 
 #[inline(never)]
 fn phase_stat(fs: &mut dyn Fs, names: &Names) -> Done {
-    names.old.iter().enumerate().try_for_each(|(i, name)| fs.stat(i % names.directories, name))
+    names.each(fs, |fs, dir, i| fs.stat(dir, &names.old[i]))
 }
 
 #[inline(never)]
 fn phase_rename(fs: &mut dyn Fs, names: &Names) -> Done {
-    let pairs = names.old.iter().zip(&names.new);
-    pairs.enumerate().try_for_each(|(i, (old, new))| fs.rename(i % names.directories, old, new))
+    names.each(fs, |fs, dir, i| fs.rename(dir, &names.old[i], &names.new[i]))
 }
 
 #[inline(never)]
 fn phase_unlink(fs: &mut dyn Fs, names: &Names) -> Done {
-    names.new.iter().enumerate().try_for_each(|(i, name)| fs.unlink(i % names.directories, name))
+    let last = if names.renamed { &names.new } else { &names.old };
+    names.each(fs, |fs, dir, i| fs.unlink(dir, &last[i]))
 }
 
 #[inline(never)]
@@ -365,6 +387,7 @@ struct Options {
     data_cache: u64,
     metadata_cache: u64,
     snapshots: Vec<String>,
+    every: Duration,
 }
 
 fn options() -> anyhow::Result<Options> {
@@ -380,6 +403,7 @@ fn options() -> anyhow::Result<Options> {
         data_cache: 256,
         metadata_cache: 256,
         snapshots: Vec::new(),
+        every: Duration::MAX,
     };
     let list = |value: &str| value.split(',').map(String::from).collect();
     for argument in std::env::args().skip(1) {
@@ -395,6 +419,7 @@ fn options() -> anyhow::Result<Options> {
             Some(("metadata_cache", v)) => o.metadata_cache = v.parse()?,
             Some(("only", v)) => o.only = list(v),
             Some(("snapshots", v)) => o.snapshots = list(v),
+            Some(("every", v)) => o.every = Duration::from_secs_f64(v.parse()?),
             _ => anyhow::bail!("{argument:?}: see the head of ops.rs"),
         }
     }
@@ -405,26 +430,34 @@ fn options() -> anyhow::Result<Options> {
 fn round(fs: &mut dyn Fs, o: &Options, round: usize) -> anyhow::Result<Vec<Option<(f64, f64)>>> {
     let wants = |w: &str| o.only.iter().any(|only| only == w);
     let name = |prefix: &str| (0..o.files).map(|i| format!("{prefix}-{round}-{i:07}")).collect();
-    let names = Names { directories: o.directories, old: name("file"), new: name("renamed") };
+    let mut names = Names {
+        directories: o.directories,
+        old: name("file"),
+        new: name("renamed"),
+        renamed: false,
+        every: None,
+    };
     let mut figures = vec![None; WORKLOADS.len()];
     let mut note = |w: &str, calls: usize, (wall, cpu): (Duration, Duration)| {
         let at = WORKLOADS.iter().position(|x| *x == w).expect("a workload of the list");
         let calls = calls as f64;
         figures[at] = wants(w).then(|| (calls / wall.as_secs_f64(), cpu.as_secs_f64() / calls));
     };
-    let before = |fs: &mut dyn Fs, phase: &str| match o.snapshots.iter().any(|at| at == phase) {
-        true => fs.snapshot(),
-        false => Ok(()),
-    };
+    let every = |phase: &str| o.snapshots.iter().any(|at| at == phase).then_some(o.every);
     fs.mkdirs(o.directories)?;
     if ["create", "stat", "rename", "unlink"].iter().any(|w| wants(w)) {
-        before(fs, "create")?;
+        names.every = every("create");
         note("create", o.files, timed(|| phase_create(fs, &names))?);
-        before(fs, "stat")?;
-        note("stat", o.files, timed(|| phase_stat(fs, &names))?);
-        before(fs, "rename")?;
-        note("rename", o.files, timed(|| phase_rename(fs, &names))?);
-        before(fs, "unlink")?;
+        names.every = every("stat");
+        if wants("stat") {
+            note("stat", o.files, timed(|| phase_stat(fs, &names))?);
+        }
+        names.every = every("rename");
+        if wants("rename") {
+            note("rename", o.files, timed(|| phase_rename(fs, &names))?);
+            names.renamed = true;
+        }
+        names.every = every("unlink");
         note("unlink", o.files, timed(|| phase_unlink(fs, &names))?);
     }
     if wants("pairs") {

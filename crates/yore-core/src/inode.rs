@@ -21,7 +21,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use yore_format::{
     BlockKind, ContentKind, Corruption, EventNo, Expect, FileKind, Incarnation, Inode, InodeFlags, InodeNo,
     Timestamp,
@@ -73,7 +73,35 @@ pub struct InodeState {
     pub unbound: bool,
     /// Content that was born at this number or before belongs to the past, too. Looked up when somebody needs
     /// it.
-    recorded_until: OnceLock<EventNo>,
+    recorded_until: Recorded,
+}
+
+/// A number that is looked up when somebody needs it. A word and not a `OnceLock`: each call that records a
+/// version sets it anew.
+struct Recorded(AtomicU64);
+
+impl Recorded {
+    /// Stands for a number that nobody has looked up. Should damage lead to it, it is looked up each time.
+    const UNKNOWN: u64 = u64::MAX - 1;
+
+    fn unknown() -> Recorded {
+        Recorded(AtomicU64::new(Recorded::UNKNOWN))
+    }
+
+    fn up_to(number: EventNo) -> Recorded {
+        Recorded(AtomicU64::new(number.0))
+    }
+
+    fn known(&self) -> Option<EventNo> {
+        let number = self.0.load(Ordering::Acquire);
+        (number != Recorded::UNKNOWN).then_some(EventNo(number))
+    }
+
+    /// Remembers the number, unless one is known; returns what is known then.
+    fn learn(&self, number: EventNo) -> EventNo {
+        let was = self.0.compare_exchange(Recorded::UNKNOWN, number.0, Ordering::AcqRel, Ordering::Acquire);
+        was.map_or_else(EventNo, |_| number)
+    }
 }
 
 /// An inode's attributes.
@@ -114,16 +142,16 @@ pub struct Attr {
 impl InodeCell {
     /// The cell of an inode that was just reserved: nothing that it will have is older than itself.
     pub fn new(no: InodeNo, inode: Inode, frame: Frame) -> InodeCell {
-        let recorded_until = OnceLock::from(EventNo(inode.born.0.saturating_sub(1)));
+        let recorded_until = Recorded::up_to(EventNo(inode.born.0.saturating_sub(1)));
         InodeCell::with(no, inode, Some(frame), recorded_until)
     }
 
     /// The cell of a version, for reading only: it is never stored.
     pub fn of_version(no: InodeNo, inode: Inode) -> InodeCell {
-        InodeCell::with(no, inode, None, OnceLock::from(EventNo(u64::MAX)))
+        InodeCell::with(no, inode, None, Recorded::up_to(EventNo(u64::MAX)))
     }
 
-    fn with(no: InodeNo, inode: Inode, frame: Option<Frame>, recorded_until: OnceLock<EventNo>) -> InodeCell {
+    fn with(no: InodeNo, inode: Inode, frame: Option<Frame>, recorded_until: Recorded) -> InodeCell {
         let mut data = FileData::default();
         data.medium_size = inode.size;
         data.stored_size = inode.size;
@@ -198,22 +226,22 @@ impl InodeState {
 
     /// The number up to which its content belongs to the past, too, if that is known.
     pub fn known_recorded(&self) -> Option<EventNo> {
-        self.recorded_until.get().copied()
+        self.recorded_until.known()
     }
 
     /// Remembers the number, unless another thread was faster.
     pub fn learn_recorded(&self, recorded_until: EventNo) -> EventNo {
-        *self.recorded_until.get_or_init(|| recorded_until)
+        self.recorded_until.learn(recorded_until)
     }
 
     /// Notes that a version was recorded.
     pub fn set_recorded(&mut self, recorded_until: EventNo) {
-        self.recorded_until = OnceLock::from(recorded_until);
+        self.recorded_until = Recorded::up_to(recorded_until);
     }
 
     /// Notes that a version went: less of the content belongs to the past.
     pub fn ask_recorded_anew(&mut self) {
-        self.recorded_until = OnceLock::new();
+        self.recorded_until = Recorded::unknown();
     }
 
     /// Notes that content and inode change now.
@@ -484,7 +512,7 @@ fn load(meta: &Meta, no: InodeNo) -> Result<InodeCell> {
     if inode.mode == 0 {
         return Err(Error::Stale);
     }
-    let cell = InodeCell::with(no, inode, Some(frame), OnceLock::new());
+    let cell = InodeCell::with(no, inode, Some(frame), Recorded::unknown());
     // Only the call that removes the last name sets this, and lists the inode. An inode that is found without
     // names is damage (or it is listed: `orphan` knows).
     cell.unlinked.store(false, Ordering::Relaxed);

@@ -58,7 +58,15 @@ impl<const MOST: usize> ShortBytes<MOST> {
     }
 
     #[inline]
-    pub(crate) fn number(&mut self, mut n: u64) {
+    pub(crate) fn number(&mut self, n: u64) {
+        match u8::try_from(n) {
+            Ok(byte @ 0..0x80) => self.byte(byte), // Most are so small.
+            _ => self.long_number(n),
+        }
+    }
+
+    /// A number that takes more than a byte.
+    fn long_number(&mut self, mut n: u64) {
         // The bytes that any number needs are checked for once, where they are there.
         let Some(to) = self.bytes[self.len..].first_chunk_mut::<NUMBER_BYTES_MAX>() else {
             while n >= 0x80 {

@@ -139,6 +139,12 @@ impl<H> Frame<H> {
         (result, news)
     }
 
+    /// Hardly anybody will need the block soon, so it need not get a second chance: it leaves memory in the
+    /// first round in which it may.
+    pub fn evict_soon(&self) {
+        self.0.referenced.store(false, Ordering::Relaxed);
+    }
+
     /// Calls `f` with what is to be logged of the frame, if it lives: the chunks, and the block. They count
     /// as logged then, in record `number`.
     pub(crate) fn log(&self, number: Lsn, f: impl FnOnce(u64, &Block)) {
@@ -300,5 +306,35 @@ impl<H> Cache<H> {
         let mut shard = self.shard(addr).lock();
         free_index();
         shard.map.remove(&addr);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks that are written once and hardly ever read take no room from those in use: they go before any
+    /// of them does.
+    #[test]
+    fn a_block_that_hardly_anybody_needs_goes_first() {
+        let cache: Cache<()> = Cache::new(0);
+        let shard: *const _ = cache.shard(MetaAddr(512));
+        let mut frames = (512..)
+            .map(MetaAddr)
+            .filter(|addr| std::ptr::eq(cache.shard(*addr), shard))
+            .map(|addr| new_frame(addr, Arc::new(()), yore_format::ZERO_BLOCK, Generation(0)));
+        let in_memory: Vec<MetaAddr> = frames
+            .by_ref()
+            .take(cache.frames_per_shard)
+            .map(|frame| {
+                cache.insert_new(&frame);
+                frame.addr()
+            })
+            .collect();
+        let (last, others) = in_memory.split_last().expect("as many as a shard holds");
+        cache.get(*last).expect("just entered").evict_soon();
+        cache.insert_new(&frames.next().expect("addresses do not end"));
+        assert!(cache.get(*last).is_none(), "it had another chance");
+        assert!(others.iter().all(|addr| cache.get(*addr).is_some()), "one that is in use went instead");
     }
 }

@@ -4,6 +4,10 @@
 //! The last leaf stays the last one, whatever is inserted: an append that splits it makes another one, and
 //! that is the last leaf from then on. Who removes something drops it first, for then it may be merged. As
 //! long as it is known, nobody but [`LastLeaf::append`] and [`Tree::append`] inserts into the tree.
+//!
+//! A leaf that is full is done: the call that fills the next one does not need it, and who reads it later
+//! reads it once. So it is the first to leave memory when it has been written. Otherwise the rows of a busy
+//! hour would take the room of what the present needs.
 
 use super::change::{Cell, Fill};
 use super::delta::TreeDelta;
@@ -66,7 +70,10 @@ impl Tree {
     ) -> TreeDelta {
         let cell = Cell { key, value, birth, fill: Fill::Run };
         let (delta, _, home) = self.insert_cell(op, position.into_path(), cell);
-        last.0 = op.cached(home);
+        let before = std::mem::replace(&mut last.0, op.cached(home));
+        if let Some(full) = before.filter(|leaf| leaf.addr() != home) {
+            full.evict_soon();
+        }
         delta
     }
 }

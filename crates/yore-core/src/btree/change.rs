@@ -178,6 +178,9 @@ impl Tree {
         if (level + 1..=self.level).all(is_full) {
             return self.split_root(op, path, (index, replaces), cell, links);
         }
+        if cell.fill == Fill::Run && !replaces && index == with_node(left, |node| node.count()) {
+            return self.put_behind(op, path, level, cell, links);
+        }
         let mut old: Block = *left.read();
         if replaces {
             NodeMut::new(&mut old).remove(index);
@@ -187,13 +190,7 @@ impl Tree {
         let (right, image) = self.new_node(op, level, cell.birth, node.key_width(), links, |right| {
             split.fill_right(node, right, &cell);
         });
-        // Computed before anything moves in the parent.
-        let at = path.at(level + 1).index + 1;
-        let value = right.0.to_le_bytes();
-        let pointer = Cell { key: &split.separator, value: &value, fill: Fill::Halves, ..cell };
-        let linked = self.put(op, path, level + 1, (at, false), pointer, links);
-        op.linked(right, linked.change);
-        op.moved(left.addr(), linked.change);
+        let linked = self.link_right(op, path, level, (right, &split.separator), cell, links);
         if split.from == node.count() && !split.goes_left && !replaces {
             return Put { home: right, change: image, counts: linked.counts };
         }
@@ -213,6 +210,43 @@ impl Tree {
             true => Put { home: left.addr(), change: trimmed, counts: Some(trimmed) },
             false => Put { home: right, change: image, counts: linked.counts },
         }
+    }
+
+    /// Puts a cell behind all that the full node of `level` on the path has, in a new node that has it alone.
+    /// What the full node has stays as it is.
+    fn put_behind(
+        &mut self,
+        op: &mut Op<'_>,
+        path: &Path,
+        level: u8,
+        cell: Cell<'_>,
+        links: &mut Links,
+    ) -> Put {
+        let (right, image) = self.new_node(op, level, cell.birth, cell.key.len(), links, |node| {
+            node.insert(0, cell.key, cell.value);
+        });
+        let linked = self.link_right(op, path, level, (right, cell.key), cell, links);
+        Put { home: right, change: image, counts: linked.counts }
+    }
+
+    /// Enters a new node, whose keys begin with `separator`, behind the node of `level` on the path.
+    fn link_right(
+        &mut self,
+        op: &mut Op<'_>,
+        path: &Path,
+        level: u8,
+        (right, separator): (MetaAddr, &[u8]),
+        cell: Cell<'_>,
+        links: &mut Links,
+    ) -> Put {
+        // Computed before anything moves in the parent.
+        let at = path.at(level + 1).index + 1;
+        let value = right.0.to_le_bytes();
+        let pointer = Cell { key: separator, value: &value, fill: Fill::Halves, ..cell };
+        let linked = self.put(op, path, level + 1, (at, false), pointer, links);
+        op.linked(right, linked.change);
+        op.moved(path.at(level).frame.addr(), linked.change);
+        linked
     }
 
     /// Puts a cell into the leaf on the path, where it and all nodes above are full: both halves of each of
