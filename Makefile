@@ -28,7 +28,7 @@ symbols:
 demo:
 	scripts/demo.sh
 
-test: deps layers format lint unit crash mutations doc system package
+test: deps layers format lint doc unit crash mutations system package
 
 deps:
 	scripts/install-deps.sh test
