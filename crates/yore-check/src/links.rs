@@ -1,28 +1,18 @@
 //! Names against links, directories against the root, and the tree of orphans.
 
 use crate::checker::Checker;
-use crate::key::KEY_WIDTH;
 use crate::known::Known;
 use crate::tree::Tree;
 use crate::walk::Walk;
 use crate::{CheckError, Finding, Problem};
-use yore_format::{BlockKind, FileKind, Incarnation, InodeNo};
+use yore_format::{FileKind, Incarnation, InodeNo};
 
 impl Checker<'_> {
     /// Reads the tree of orphans. An inode there has no links, or is a file that is losing blocks beyond its
     /// size.
     pub(crate) fn orphans(&mut self) -> Result<(), CheckError> {
-        if self.sb.orphan_root.is_none() {
-            return Ok(());
-        }
-        let mut walk = Walk::new(Tree {
-            kind: BlockKind::Orphans,
-            owner: InodeNo::ORPHANS,
-            incarnation: Incarnation(0),
-            root: self.sb.orphan_root,
-            level: Some(self.sb.orphan_level),
-            key_width: KEY_WIDTH,
-        });
+        let Some(tree) = Tree::of_orphans(&self.sb) else { return Ok(()) };
+        let mut walk = Walk::new(tree);
         while let Some(leaf) = walk.next_leaf(self)? {
             for i in 0..leaf.count() {
                 let (key, value) = leaf.cell(i);

@@ -25,7 +25,6 @@ pub(crate) mod node;
 mod trees;
 
 use crate::checker::Checker;
-use crate::key::KEY_WIDTH;
 use crate::pace::How;
 use crate::tree::Tree;
 use crate::walk::Walk;
@@ -34,7 +33,7 @@ use doubt::{ensure, Certain, Doubt};
 use ground::Ground;
 use node::Summary;
 use std::collections::BTreeMap;
-use yore_format::{BlockKind, Engine, Expect, FileKind, Incarnation, Inode, InodeNo, NOT_INODES};
+use yore_format::{BlockKind, Engine, Expect, FileKind, Inode, InodeNo, NOT_INODES};
 
 /// Why the fast pass ends early.
 enum Stop {
@@ -141,15 +140,8 @@ impl Checker<'_> {
     fn orphans_among(&mut self, unlinked: &[(u64, u32)]) -> Result<(), Stop> {
         let unlinked: BTreeMap<u64, u32> = unlinked.iter().copied().collect();
         let mut listed = 0;
-        if !self.sb.orphan_root.is_none() {
-            let mut walk = Walk::new(Tree {
-                kind: BlockKind::Orphans,
-                owner: InodeNo::ORPHANS,
-                incarnation: Incarnation(0),
-                root: self.sb.orphan_root,
-                level: Some(self.sb.orphan_level),
-                key_width: KEY_WIDTH,
-            });
+        if let Some(tree) = Tree::of_orphans(&self.sb) {
+            let mut walk = Walk::new(tree);
             while let Some(leaf) = walk.next_leaf(self)? {
                 for i in 0..leaf.count() {
                     let (key, value) = leaf.cell(i);

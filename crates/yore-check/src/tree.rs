@@ -2,14 +2,15 @@
 
 use crate::chain::Holder;
 use crate::checker::Checker;
-use crate::key::{key, Key};
+use crate::key::{key, Key, KEY_WIDTH};
 use crate::{Finding, Problem};
-use yore_format::{BlockKind, Expect, Incarnation, InodeNo, MetaAddr, NodeRef};
+use yore_format::{BlockKind, Expect, Incarnation, InodeNo, MetaAddr, NodeRef, Superblock};
 
 /// The highest level of a root: of any tree, of the trees of the past, and of the orphans.
 const LEVEL_MAX: u8 = 12;
 const LEVEL_MAX_PAST: u8 = 6;
 const LEVEL_MAX_ORPHANS: u8 = 2;
+
 /// A tree, and what its nodes must say about themselves.
 #[derive(Clone, Copy)]
 pub(crate) struct Tree {
@@ -45,6 +46,18 @@ impl Step {
 }
 
 impl Tree {
+    /// The tree of the volume's orphans, if it has any.
+    pub(crate) fn of_orphans(sb: &Superblock) -> Option<Tree> {
+        (!sb.orphan_root.is_none()).then_some(Tree {
+            kind: BlockKind::Orphans,
+            owner: InodeNo::ORPHANS,
+            incarnation: Incarnation(0),
+            root: sb.orphan_root,
+            level: Some(sb.orphan_level),
+            key_width: KEY_WIDTH,
+        })
+    }
+
     /// The step to the root.
     pub(crate) fn step(&self) -> Step {
         Step { addr: self.root, level: self.level, low: Key::FIRST, high: None, parent: None, again: false }
