@@ -116,7 +116,7 @@ LAYERS = {
         directory history inodes links unreached zones
         redo
         content
-        states
+        states paths
         proof
         estimate
         lib

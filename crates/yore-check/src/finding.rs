@@ -374,6 +374,9 @@ pub struct Finding {
     /// The inode that is concerned, or to which the blocks belong. Serialised as a number.
     #[serde(serialize_with = "inode_number", skip_serializing_if = "Option::is_none")]
     pub inode: Option<InodeNo>,
+    /// A path of that inode, where names lead to it. What is not UTF-8 in it is replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// What a sound volume would hold.
     pub expected: Value,
     /// What is there.
@@ -391,6 +394,7 @@ impl Finding {
             addr: None,
             block: None,
             inode: None,
+            path: None,
             expected: expected.into(),
             found: found.into(),
         }
@@ -439,6 +443,9 @@ impl fmt::Display for Finding {
         f.write_str(self.problem.text())?;
         if let Some(inode) = self.inode {
             write!(f, ", inode {inode}")?;
+        }
+        if let Some(path) = &self.path {
+            write!(f, " ({path:?})")?;
         }
         if let Some(addr) = self.addr {
             write!(f, ", at {addr}")?;

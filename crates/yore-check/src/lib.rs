@@ -21,6 +21,7 @@
 //!    Versions of inodes that are gone come last.
 //! 5. *Rest*: blocks that exist and were not reached; names against links; orphans; bitmaps against owners;
 //!    totals.
+//! 6. *Paths*: findings get the paths of their inodes, and what cannot be read is named.
 //!
 //! # Why any bytes are safe
 //!
@@ -50,6 +51,7 @@ mod key;
 mod known;
 mod links;
 mod pace;
+mod paths;
 mod proof;
 mod redo;
 mod report;
@@ -70,7 +72,7 @@ pub use error::CheckError;
 pub use estimate::Estimate;
 pub use finding::{Class, Finding, Problem, Severity, Value};
 pub use pace::{Part, Progress, Watcher};
-pub use report::{CheckOptions, Counts, Report};
+pub use report::{CheckOptions, Counts, Lost, Report};
 pub use scan::Reading;
 
 use checker::Checker;
@@ -139,12 +141,16 @@ fn run<'a>(
             checker.scan();
         }
     }
-    if !outcome.0 {
-        compare(&mut checker)?;
-    }
+    let lost = match outcome.0 {
+        true => Lost::default(),
+        false => {
+            compare(&mut checker)?;
+            checker.paths()?
+        }
+    };
     checker.pace.end();
     let counted = (checker.counts, checker.reading);
-    Ok(checker.findings.into_report(counted, outcome, &found.superblock, found.slot))
+    Ok(checker.findings.into_report(lost, counted, outcome, &found.superblock, found.slot))
 }
 
 /// Compares all metadata with each other, from inode to inode and from node to node.

@@ -2,9 +2,11 @@
 
 use crate::scan::Reading;
 use crate::{Finding, Problem};
+use serde::ser::SerializeMap;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
-use yore_format::{Generation, Superblock};
+use yore_format::{Generation, InodeNo, Superblock};
 use yore_meta::LogPlace;
 
 /// How to check.
@@ -83,6 +85,15 @@ pub struct Counts {
     pub history_trees: u64,
 }
 
+/// What names lead to and cannot be read, because the block of its inode is damaged or its zone is lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Paths of them, at most [`crate::CheckOptions::findings_max`], in ascending order.
+    pub paths: Vec<String>,
+    /// How many names there are, those without a path here included.
+    pub count: u64,
+}
+
 /// The outcome of a check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -92,6 +103,9 @@ pub struct Report {
     pub findings_count: u64,
     /// How many of them are leaks ([`Problem::is_leak`]).
     pub leaks_count: u64,
+    /// What names lead to and cannot be read.
+    #[serde(flatten, serialize_with = "lost_names")]
+    pub lost: Lost,
     /// How much there is of everything.
     pub counts: Counts,
     /// How much was read, and in how many requests.
@@ -143,6 +157,13 @@ impl fmt::Display for Report {
         if left > 0 {
             writeln!(f, "and {left} more")?;
         }
+        for path in &self.lost.paths {
+            writeln!(f, "cannot be read: {path:?}")?;
+        }
+        let left = self.lost.count - self.lost.paths.len() as u64;
+        if left > 0 {
+            writeln!(f, "and {left} more names lead to what cannot be read")?;
+        }
         let c = &self.counts;
         write!(
             f,
@@ -189,6 +210,13 @@ pub(crate) fn state_name(state: yore_format::VolumeState) -> &'static str {
     }
 }
 
+fn lost_names<S: serde::Serializer>(lost: &Lost, s: S) -> Result<S::Ok, S::Error> {
+    let mut map = s.serialize_map(Some(2))?;
+    map.serialize_entry("lost", &lost.paths)?;
+    map.serialize_entry("lost_count", &lost.count)?;
+    map.end()
+}
+
 fn generation_number<S: serde::Serializer>(g: &Generation, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_u64(g.0)
 }
@@ -229,6 +257,23 @@ impl Findings {
         self.count == 0
     }
 
+    /// How many are kept at most.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The inodes that those concern which are kept.
+    pub(crate) fn inodes(&self) -> impl Iterator<Item = InodeNo> + '_ {
+        self.kept.iter().filter_map(|finding| finding.inode)
+    }
+
+    /// Gives each finding the path of its inode, if there is one.
+    pub(crate) fn set_paths(&mut self, paths: &BTreeMap<InodeNo, String>) {
+        for finding in &mut self.kept {
+            finding.path = finding.inode.and_then(|inode| paths.get(&inode).cloned());
+        }
+    }
+
     /// Forgets all.
     pub(crate) fn clear(&mut self) {
         *self = Findings::new(self.limit);
@@ -241,6 +286,7 @@ impl Findings {
 
     pub(crate) fn into_report(
         self,
+        lost: Lost,
         (counts, reading): (Counts, Reading),
         (proved, doubt): (bool, &'static str),
         sb: &Superblock,
@@ -250,6 +296,7 @@ impl Findings {
             findings: self.kept,
             findings_count: self.count,
             leaks_count: self.leaks,
+            lost,
             counts,
             reading,
             proved,

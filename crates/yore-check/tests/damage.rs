@@ -260,6 +260,63 @@ fn a_finding_says_where_and_what() {
     assert_eq!(finding.to_string().lines().count(), 1);
 }
 
+/// Promises that a finding has a path of its inode, through directories of any content, and none where no
+/// name leads to the inode.
+#[test]
+fn a_finding_has_a_path() {
+    let mut b = sound();
+    for n in [BIG, SUB, DIRECTORY, REMOVED] {
+        b.inode(n).blocks += 1;
+    }
+    let report = checked(&b.finish());
+    let paths: Vec<_> = report.findings.iter().map(|f| (f.inode.unwrap().0, f.path.as_deref())).collect();
+    let expected = [
+        (BIG, Some("/big")),
+        (DIRECTORY, Some("/directory")),
+        (SUB, Some("/directory/sub")),
+        (REMOVED, None),
+    ];
+    assert_eq!(paths, expected, "{report}");
+    assert!(report.to_string().contains("inode 19 (\"/big\")"), "{report}");
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!((&json["findings"][0]["path"], &json["lost_count"]), (&"/big".into(), &0.into()));
+}
+
+/// Promises that a damaged inode block says by path what is lost with it, and that a damaged leaf of a
+/// directory does not hide the names in the others.
+#[test]
+fn what_is_lost_is_named() {
+    let mut b = sound();
+    raw(&mut b, GROUP_BLOCKS + 6, |block| block[900] ^= 1);
+    let report = checked(&b.finish());
+    assert!(report.has(BlockDamaged), "{report}");
+    assert_eq!((&report.lost.paths[..], report.lost.count), (&["/far".to_string()][..], 1), "{report}");
+    assert!(report.to_string().contains("cannot be read: \"/far\""), "{report}");
+    let mut b = sound();
+    let leaf = child_of(&b, tree_of(&b, ROOT), 0);
+    b.inode(SUB).blocks += 1;
+    on_block(&mut b, leaf, |n| {
+        NodeMut::init(n, 16);
+    });
+    let report = checked(&b.finish());
+    let of_sub = report.findings.iter().find(|f| f.inode == Some(InodeNo(SUB))).expect("a finding");
+    assert_eq!(of_sub.path.as_deref(), Some("/directory/sub"), "{report}");
+    let of_root = report.findings.iter().find(|f| f.problem == TreeKeyWidth).expect("the leaf is damaged");
+    assert_eq!(of_root.path.as_deref(), Some("/"), "{report}");
+}
+
+/// Promises that a directory that is its own ancestor has no path, and that the search for one ends.
+#[test]
+fn a_cycle_has_no_path() {
+    let (_, _, plant) =
+        NAMES.iter().find(|(_, problems, _)| problems.contains(&DirectoryCycle)).expect("a cycle is planted");
+    let mut b = sound();
+    plant(&mut b);
+    let report = checked(&b.finish());
+    let cycle = report.findings.iter().find(|f| f.problem == DirectoryCycle).expect("a cycle");
+    assert_eq!(cycle.path, None, "{report}");
+}
+
 /// Promises that a block whose write was lost is named, with the generation that is there and the one that
 /// should be.
 #[test]

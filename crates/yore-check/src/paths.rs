@@ -1,0 +1,231 @@
+//! The paths of what was found, and of what cannot be read.
+//!
+//! Numbers of inodes say little to people, so each finding that concerns an inode gets a path that leads to
+//! it. And where an inode block cannot be read, the entries that lead to it are all that is left of its
+//! inodes: their paths say what is lost.
+//!
+//! Both take one walk over the directories that can be read, and only on a volume with findings that need it.
+//! The walk reports nothing: what is wrong was reported before. It enters a node only one level below its
+//! parent's, so it ends; a path that meets itself has no beginning and is none.
+
+use crate::checker::Checker;
+use crate::report::{Findings, Lost};
+use crate::CheckError;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use yore_format::{
+    Block, BlockKind, ContentKind, DirEntry, Expect, FileKind, Inode, InodeNo, MetaAddr, NodeRef,
+};
+
+/// Where a name is: the directory, and the name.
+type Name = (InodeNo, Vec<u8>);
+
+/// A directory's content: what its nodes must be, and the root.
+struct Listing {
+    inode: Inode,
+    expect: Expect,
+}
+
+/// What the paths are made of, as far as it was read.
+struct Names {
+    /// A name of each inode in question. `None`: it has none that can be read.
+    of: BTreeMap<InodeNo, Option<Name>>,
+    /// Names that lead to what cannot be read, at most so many, and how many there are.
+    lost: Vec<Name>,
+    lost_max: usize,
+    lost_count: u64,
+}
+
+impl Checker<'_> {
+    /// Gives the findings their paths, and says what is lost.
+    pub(crate) fn paths(&mut self) -> Result<Lost, CheckError> {
+        let wanted: BTreeSet<InodeNo> = self.findings.inodes().filter(|n| n.is_file()).collect();
+        if self.findings.limit() == 0 || wanted.is_empty() && !self.incomplete {
+            return Ok(Lost::default());
+        }
+        // Reading again what is damaged would report it again.
+        let found = std::mem::replace(&mut self.findings, Findings::new(0));
+        let incomplete = self.incomplete;
+        let paths = self.find_paths(&wanted, found.limit());
+        (self.findings, self.incomplete) = (found, incomplete);
+        let (paths, lost) = paths?;
+        self.findings.set_paths(&paths);
+        Ok(lost)
+    }
+
+    fn find_paths(
+        &mut self,
+        wanted: &BTreeSet<InodeNo>,
+        lost_max: usize,
+    ) -> Result<(BTreeMap<InodeNo, String>, Lost), CheckError> {
+        let mut names = Names { of: BTreeMap::new(), lost: Vec::new(), lost_max, lost_count: 0 };
+        let unknown: BTreeSet<InodeNo> =
+            wanted.iter().copied().filter(|number| self.named(*number).is_none()).collect();
+        if self.incomplete || !unknown.is_empty() {
+            self.search_all(&unknown, &mut names)?;
+        }
+        let mut paths = BTreeMap::new();
+        for number in wanted {
+            if let Some(path) = self.path(*number, &mut names)? {
+                paths.insert(*number, path);
+            }
+        }
+        let mut lost = Lost { paths: Vec::new(), count: names.lost_count };
+        for (directory, name) in std::mem::take(&mut names.lost) {
+            if let Some(path) = self.path(directory, &mut names)? {
+                lost.paths.push(joined(&path, &name));
+            }
+        }
+        lost.paths.sort();
+        Ok((paths, lost))
+    }
+
+    /// The directory and cookie of an entry that names an inode in use, where the walk met one.
+    fn named(&self, number: InodeNo) -> Option<(InodeNo, u64)> {
+        let known = &self.inodes[self.known(number)?];
+        (known.names > 0).then_some((known.named_in, known.named_at))
+    }
+
+    /// Looks through all directories for names of inodes of which none is known, and for those that lead to
+    /// what cannot be read.
+    fn search_all(&mut self, unknown: &BTreeSet<InodeNo>, names: &mut Names) -> Result<(), CheckError> {
+        for at in 0..self.inodes.len() {
+            if !self.inodes[at].is_directory() {
+                continue;
+            }
+            let directory = self.inodes[at].number;
+            let Some(listing) = self.listing(directory)? else { continue };
+            self.each_entry(&listing, &mut |checker, _, entry| {
+                let name = || (directory, entry.name.to_vec());
+                if unknown.contains(&entry.inode) {
+                    names.of.entry(entry.inode).or_insert_with(|| Some(name()));
+                }
+                if checker.known(entry.inode).is_none() && checker.is_hidden(entry.inode) {
+                    names.lost_count += 1;
+                    if names.lost.len() < names.lost_max {
+                        names.lost.push(name());
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A path of an inode, if the names up to the root can be read.
+    fn path(&mut self, number: InodeNo, names: &mut Names) -> Result<Option<String>, CheckError> {
+        let (mut steps, mut passed, mut at) = (Vec::new(), BTreeSet::new(), number);
+        while at != InodeNo::ROOT {
+            if !passed.insert(at) {
+                return Ok(None);
+            }
+            let name = match names.of.entry(at) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(free) => free.insert(self.name(at)?),
+            };
+            let Some((directory, name)) = name else { return Ok(None) };
+            steps.push(name.clone());
+            at = *directory;
+        }
+        let up = String::from("/");
+        Ok(Some(steps.iter().rev().fold(up, |path, name| joined(&path, name))))
+    }
+
+    /// The name of an inode in use: that of the entry which the walk met.
+    fn name(&mut self, number: InodeNo) -> Result<Option<Name>, CheckError> {
+        let Some((directory, cookie)) = self.named(number) else { return Ok(None) };
+        let Some(listing) = self.listing(directory)? else { return Ok(None) };
+        let mut found = None;
+        if listing.inode.content_kind == ContentKind::Inline {
+            self.each_entry(&listing, &mut |_, at, entry| {
+                if at == cookie {
+                    found = Some((directory, entry.name.to_vec()));
+                }
+            })?;
+            return Ok(found);
+        }
+        let key = cookie.to_be_bytes();
+        let (mut addr, mut level) = (listing.inode.tree_root(), listing.inode.content_level);
+        while let Some(block) = self.node(&listing, addr, level)? {
+            let node = NodeRef::new(&block);
+            if level == 0 {
+                let entry = node.search(&key).ok().and_then(|i| DirEntry::decode(node.value(i)).ok());
+                return Ok(entry.map(|entry| (directory, entry.name.to_vec())));
+            }
+            let Ok(child) = node.child(node.child_for(&key)) else { break };
+            (addr, level) = (child, level - 1);
+        }
+        Ok(None)
+    }
+
+    /// What a directory has, if its inode can be read.
+    fn listing(&mut self, number: InodeNo) -> Result<Option<Listing>, CheckError> {
+        let block = self.read_again(number.addr(), &Expect::volume(BlockKind::Inodes))?;
+        let inode = block.and_then(|block| Inode::decode(Inode::slot(&block, number.slot())).ok());
+        Ok(inode.filter(|inode| FileKind::from_mode(inode.mode) == Some(FileKind::Directory)).map(|inode| {
+            let expect = Expect {
+                kind: BlockKind::Directory,
+                owner: number,
+                incarnation: inode.incarnation,
+                level: None,
+            };
+            Listing { inode, expect }
+        }))
+    }
+
+    /// A node of a directory's tree, if it can be read and has cells.
+    fn node(&mut self, of: &Listing, addr: MetaAddr, level: u8) -> Result<Option<Arc<Block>>, CheckError> {
+        let expect = Expect { level: Some(level), ..of.expect };
+        let block = self.read_again(addr, &expect)?;
+        Ok(block.filter(|block| {
+            let node = NodeRef::new(block);
+            node.count() > 0 && node.key_width() == crate::key::KEY_WIDTH
+        }))
+    }
+
+    /// Calls `each` with the cookie and entry of every name that can be read.
+    fn each_entry(
+        &mut self,
+        of: &Listing,
+        each: &mut dyn FnMut(&mut Self, u64, &DirEntry<'_>),
+    ) -> Result<(), CheckError> {
+        match of.inode.content_kind {
+            ContentKind::Empty | ContentKind::Extents => Ok(()),
+            ContentKind::Inline => {
+                let mut rest = of.inode.inline();
+                while let Some((cookie, tail)) = rest.split_first_chunk::<8>() {
+                    let Ok((entry, used)) = DirEntry::decode_prefix(tail) else { break };
+                    each(self, u64::from_be_bytes(*cookie), &entry);
+                    rest = &tail[used..];
+                }
+                Ok(())
+            }
+            ContentKind::Tree => {
+                // Damage can let many branches name one node.
+                let mut passed = BTreeSet::new();
+                let mut stack = vec![(of.inode.tree_root(), of.inode.content_level)];
+                while let Some((addr, level)) = stack.pop() {
+                    if !passed.insert(addr) {
+                        continue;
+                    }
+                    let Some(block) = self.node(of, addr, level)? else { continue };
+                    let node = NodeRef::new(&block);
+                    for i in 0..node.count() {
+                        if level > 0 {
+                            stack.extend(node.child(i).ok().map(|child| (child, level - 1)));
+                        } else if let Ok(entry) = DirEntry::decode(node.value(i)) {
+                            each(self, crate::key::key(node, i).number(), &entry);
+                        }
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A path and a name below it. What is not UTF-8 is replaced, as in every path in JSON.
+fn joined(path: &str, name: &[u8]) -> String {
+    let separator = if path.ends_with('/') { "" } else { "/" };
+    format!("{path}{separator}{}", String::from_utf8_lossy(name))
+}
