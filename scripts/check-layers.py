@@ -60,7 +60,8 @@ LAYERS = {
         history/annals/decode
         history/annals
         history/keys history/more history/rollback history/version history/past_name superblock/fields
-        history/event history/operations history/roots superblock/raw
+        history/event history/operations history/span_hint superblock/raw
+        history/roots
         history/short_event
         history superblock/slot
         superblock
@@ -110,7 +111,7 @@ LAYERS = {
         walk
         history/walk state
         extents history/index xattrs
-        history/events history/operations history/policies history/versions
+        history/events history/hint history/operations history/policies history/versions
         history/names
         history/annals
         directory history inodes links unreached zones
@@ -144,6 +145,7 @@ LAYERS = {
         api/view/* history/reclaim/needed history/reclaim/references history/reclaim/rows
         history/reclaim/seers
         history/reclaim/spans
+        history/reclaim/spans/hint
         history/pin history/read/access history/read/query/* history/reclaim/expunge/*
         history/reclaim/forget
         history/reclaim/room/* history/reclaim/shred
@@ -177,7 +179,7 @@ LAYERS = {
         log/moving
         mkfs
         log rooms
-        op/* writer/gather
+        op/* writer/gather writer/beside
         writer/generation
         writer
         meta/*

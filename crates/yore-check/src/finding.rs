@@ -245,6 +245,9 @@ problems! {
     InodeIndex, History, "the index of the annals by inode is not that of the rows";
     /// The index by name lacks the key of a row, or has one that is not that of a row.
     NameIndex, History, "the index of the annals by name is not that of the rows";
+    /// The hint of what each event holds, which the next mount would believe, is damaged, or is of more than
+    /// there is. Nothing is lost by it: a mount that is closed again writes another one.
+    Hint, History, "the hint of what snapshots hold cannot be";
     /// Past names of one directory and name, or of one directory and cookie, overlap, or one reaches into the
     /// life of the entry in use under that name or cookie.
     PastNameOrder, History, "lives of a name in a directory overlap";

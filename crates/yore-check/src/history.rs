@@ -7,6 +7,7 @@
 
 mod annals;
 mod events;
+mod hint;
 mod index;
 mod names;
 mod operations;
@@ -37,6 +38,7 @@ impl Checker<'_> {
             self.past_names(&roots, shard, &mut ends)?;
         }
         self.annals(&roots)?;
+        self.hint(&HistoryRoots::annals_counts(&roots))?;
         for versions in self.history.versions.values_mut() {
             versions.sort_by_key(|version| version.inode.born);
         }

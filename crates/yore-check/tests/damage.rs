@@ -12,7 +12,7 @@ mod present_damage;
 #[path = "damage/shared.rs"]
 mod shared_damage;
 
-use annals_damage::ANNALS;
+use annals_damage::{ANNALS, HINTS};
 use common::*;
 use past_damage::{EVENTS, EXTENDED, PAST_NAMES, PAST_TREES, POLICIES, SHARING, VERSIONS};
 use present_damage::{BLOCKS_AND_TREES, INODES, NAMES, SPACE, SUPERBLOCKS_AND_ZONES};
@@ -125,7 +125,7 @@ fn volumes() -> [Plants; 3] {
     [
         (sound, present.into_iter().flatten().collect()),
         (common::past::past, past.into_iter().flatten().collect()),
-        (common::past::annals, ANNALS.iter().collect()),
+        (common::past::annals, ANNALS.iter().chain(HINTS).collect()),
     ]
 }
 

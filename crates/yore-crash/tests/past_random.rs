@@ -69,10 +69,10 @@ fn options() -> MountOptions {
 /// A new volume for a third of the seeds; for a ninth one with a past in old trees, which is slow; and for
 /// the others one with a smaller one. With `only_root` events are of the root directory alone.
 fn device_of(seed: u64, only_root: bool) -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = match seed / 2 % 9 {
+    let device = match seed / 2 % 9 {
         0 => Arc::new(old_trees::device()),
         1 | 4 | 7 => {
-            let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+            let device = Arc::new(MemoryDevice::new(256 << 20));
             Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
             return device;
         }

@@ -1,7 +1,8 @@
 //! Promises about what each snapshot holds, as it is known without a walk: after each step of random
 //! sequences the answer is that of a walk over all versions, and so is what giving up snapshots would free.
-//! Half of the sequences begin with a past in old trees, and a quarter has files that share blocks with the
-//! past and with one another.
+//! What is known when a volume is closed is known, and right, when it is opened again; what a crash leaves of
+//! it is not believed. Half of the sequences begin with a past in old trees, and a quarter has files that
+//! share blocks with the past and with one another.
 //!
 //! And what the volume says is in use is what the checker counts.
 
@@ -29,13 +30,14 @@ const HOUR: u64 = 3_600_000_000_000;
 
 /// A volume with room to spare: how much of what the tests overwrite is still pinned when they write again
 /// depends on how far the threads of the background have come.
-fn device() -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(512 << 20));
-    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+fn device() -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(512 << 20));
+    let made: Arc<dyn Device> = device.clone();
+    View::mkfs(&made, &MkfsOptions::default()).unwrap();
     device
 }
 
-fn open(device: &Arc<dyn Device>) -> Volume {
+fn open(device: &Arc<MemoryDevice>) -> Volume {
     let options = MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() };
     Volume::open(device.clone(), &options).unwrap()
 }
@@ -297,7 +299,7 @@ fn rollback(volume: &Volume, target: EventNo) {
 fn sequences(seeds: impl Iterator<Item = u64>, many_roots: bool) -> Result<(u64, u64), String> {
     let (mut known, mut shared) = (0, 0);
     for seed in seeds {
-        let device = match (seed % 2, many_roots) {
+        let mut device = match (seed % 2, many_roots) {
             (0, _) => device(),
             (_, true) => old_trees::without_many(),
             (_, false) => old_trees::of_root_alone(old_trees::without_many()),
@@ -318,9 +320,22 @@ fn sequences(seeds: impl Iterator<Item = u64>, many_roots: bool) -> Result<(u64,
             let is_known = compare(&volume, &format!("seed {seed}, step {n}, {what}"))?;
             known += u64::from(is_known);
             shared += u64::from(is_known && volume.view().history_shares());
-            if n % 100 == 99 {
-                volume.close().unwrap();
-                volume = open(&device);
+            match n % 50 {
+                49 => {
+                    volume.close().unwrap();
+                    volume = open(&device);
+                    if is_known && !volume.view().knows_usage() {
+                        return Err(format!("seed {seed}, step {n}: what was known was lost by closing"));
+                    }
+                }
+                // A crash, not long after what was known has been read.
+                3 if n > 50 => {
+                    volume.sync().unwrap();
+                    device = Arc::new(device.snapshot());
+                    volume = open(&device);
+                    compare(&volume, &format!("seed {seed}, step {n}, after a crash"))?;
+                }
+                _ => {}
             }
         }
         for event in volume.view().events().unwrap().into_iter().map(|event| event.number) {
@@ -353,7 +368,7 @@ fn events_of_many_roots_are_known_too() {
 }
 
 /// What the checker finds in use on a volume that was closed, without what is history's.
-fn in_use_by_check(device: &Arc<dyn Device>) -> (u64, yore_check::Counts) {
+fn in_use_by_check(device: &Arc<MemoryDevice>) -> (u64, yore_check::Counts) {
     let report = yore_check::check(&**device, &yore_check::CheckOptions::default()).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     let counts = report.counts;
@@ -499,6 +514,60 @@ fn threads(rounds: u64) -> Result<u64, String> {
     Ok(known)
 }
 
+/// Closes volumes while other threads change files. Returns how often the next mount knew at once.
+fn closes(rounds: u64) -> Result<u64, String> {
+    let (device, mut known) = (device(), 0);
+    let name = |n: u64| format!("f{n}");
+    for round in 0..rounds {
+        let volume = open(&device);
+        for n in 0..200 {
+            volume.write(name(n), vec![1; 8 * 4096]).unwrap();
+        }
+        volume.sync().unwrap();
+        snapshot(&volume, "/");
+        for n in 0..200 {
+            volume.truncate(name(n), 7 * BLOCK).unwrap();
+        }
+        ask(&volume);
+        std::thread::scope(|threads| {
+            for thread in 0..2 {
+                let volume = &volume;
+                threads.spawn(move || {
+                    // Until it is refused.
+                    for blocks in (0..7).rev() {
+                        let own = (0..200).filter(|n| n % 2 == thread);
+                        for n in own {
+                            if volume.truncate(name(n), blocks * BLOCK).is_err() {
+                                return;
+                            }
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_micros(200 * (round % 8)));
+            // What is dirty by then may be refused.
+            drop(volume.close());
+        });
+        drop(volume);
+        let volume = open(&device);
+        known += u64::from(volume.view().knows_usage());
+        compare(&volume, &format!("round {round}"))?;
+        volume.close().unwrap();
+        in_use_by_check(&device);
+    }
+    Ok(known)
+}
+
+/// What is written down at a close is what the last generation has, whatever others do meanwhile; or it is
+/// withdrawn.
+#[test]
+fn volumes_are_closed_beside_others() {
+    #[cfg(feature = "mutations")]
+    let _alone = mutated::ALONE.lock();
+    let known = closes(16).unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("known after {known} closes");
+}
+
 #[test]
 fn sums_are_begun_beside_others() {
     #[cfg(feature = "mutations")]
@@ -525,7 +594,13 @@ mod mutated {
         let twice = super::threads(60);
         set(Mutation::SharingUnnoted);
         let unnoted = super::sequences((1..40).step_by(4), false);
+        set(Mutation::OldHintBelieved);
+        let old_hint = super::sequences(1..20, false);
+        set(Mutation::HintUnasked);
+        let unasked = super::closes(200);
         set(Mutation::None);
+        assert!(old_hint.is_err(), "OldHintBelieved");
+        assert!(unasked.is_err(), "HintUnasked");
         assert!(left_out.is_err(), "SpanLeftOut");
         assert!(twice.is_err(), "SpanTwice");
         assert!(unnoted.is_err(), "SharingUnnoted");

@@ -31,6 +31,7 @@ mod past_name;
 mod rollback;
 mod roots;
 mod short_event;
+mod span_hint;
 mod trees;
 mod version;
 
@@ -49,13 +50,14 @@ pub use operations::{
 pub use past_name::PastName;
 pub use rollback::RollbackIntent;
 pub use roots::{AnnalsCounts, HistoryGrowth, HistoryRoots, HistorySpace};
+pub use span_hint::{HintPlace, HintSpan, HintSum, SpanHint, HINT_BLOCKS_MOST};
 pub use trees::{name_shard, version_shard, HistoryTree, HISTORY_ROOTS, HISTORY_SHARDS};
 pub use version::{Version, VERSION_FIXED_BYTES};
 
 /// The layouts of what has a fixed size.
 pub(crate) fn layouts() -> Vec<crate::StructLayout> {
     let mut layouts = roots::layouts().to_vec();
-    layouts.extend([operations::layout(), event::layout()]);
+    layouts.extend([operations::layout(), event::layout(), span_hint::layout()]);
     layouts
 }
 

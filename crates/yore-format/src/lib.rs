@@ -45,11 +45,11 @@ pub use header::{seal, verify_checksum, verify_version, BlockHeader, BlockKind, 
 pub use history::{
     event_index_by_name, event_index_by_root, key_parts, name_end_key, name_key, name_shard, operation_key,
     version_end_key, version_key, version_shard, AnnalsCounts, AnnalsKey, AnnalsRow, EventKind, EventMore,
-    EventRow, EventState, ForgottenFor, HistoryGrowth, HistoryRoots, HistorySpace, HistoryTree, IndexValue,
-    InodeIndexCell, NameIndexCell, OperationKind, OperationRow, PastName, RollbackIntent, RowClass, RowName,
-    RowValue, SpanCell, Version, DESCRIPTION_MAX, EVENT_FIXED_BYTES, EVENT_NAME_MAX, HISTORY_ROOTS,
-    HISTORY_SHARDS, HOLD_REASON_MAX, OPERATION_NOTE_MAX, OPERATION_PATH_MAX, ROW_BYTES_MAX,
-    VERSION_FIXED_BYTES,
+    EventRow, EventState, ForgottenFor, HintPlace, HintSpan, HintSum, HistoryGrowth, HistoryRoots,
+    HistorySpace, HistoryTree, IndexValue, InodeIndexCell, NameIndexCell, OperationKind, OperationRow,
+    PastName, RollbackIntent, RowClass, RowName, RowValue, SpanCell, SpanHint, Version, DESCRIPTION_MAX,
+    EVENT_FIXED_BYTES, EVENT_NAME_MAX, HINT_BLOCKS_MOST, HISTORY_ROOTS, HISTORY_SHARDS, HOLD_REASON_MAX,
+    OPERATION_NOTE_MAX, OPERATION_PATH_MAX, ROW_BYTES_MAX, VERSION_FIXED_BYTES,
 };
 pub use ids::{
     BlockNo, EventNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, TableNo, ZoneNo, EVENT_LIMIT,

@@ -361,8 +361,7 @@ fn roots_of_the_annals_come_back() {
     let mut block = roots();
     let counts = AnnalsCounts {
         annals_from: EventNo(5),
-        expunged: 6,
-        expunged_nodes: 7,
+        hint: Some(HintPlace { start: BlockNo(6), blocks: 2, generation: Generation(7) }),
         moved: EventNo(8),
         references: u64::MAX,
     };
@@ -379,6 +378,8 @@ fn roots_of_the_annals_come_back() {
     assert_eq!(block[1224..1232], 700u64.to_le_bytes());
     assert_eq!(block[1288..1296], 4u64.to_le_bytes());
     assert_eq!(block[1544..1552], 5u64.to_le_bytes());
+    assert_eq!(block[1552..1560], (6u64 | 2 << 48).to_le_bytes());
+    assert_eq!(block[1560..1568], 7u64.to_le_bytes());
     HistoryRoots::verify_with(&block, Features::ANNALS).unwrap();
     HistoryRoots::verify_with(&block, Features::RESIZED).unwrap_err();
     for at in [1240, 1287, 1300, 1303, 1550, 1574, 1584, 4095] {

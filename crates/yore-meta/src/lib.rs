@@ -57,5 +57,6 @@ pub use op::logs::{NewLog, OldLog};
 pub use op::zones::EmptyZone;
 pub use op::{NewBlock, Op, Page};
 pub use space::{GroupSummary, Reserved, ReservedInode, Room};
+pub use writer::beside::{Beside, Closing};
 pub use yore_log::REGION_BLOCKS_MIN as LOG_BLOCKS_MIN;
 pub use zones::zone::Frame;

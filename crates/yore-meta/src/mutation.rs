@@ -102,6 +102,10 @@ pub enum Mutation {
     Unsettled,
     /// That versions of a file share blocks with others is not noted for the sums of what snapshots hold.
     SharingUnnoted,
+    /// What a hint says that snapshots hold is believed whenever the volume was closed with it.
+    OldHintBelieved,
+    /// Such a hint is written though something changed while it was.
+    HintUnasked,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

@@ -100,6 +100,89 @@ pub(super) const ANNALS: &[Plant] = &[
     }),
 ];
 
+fn on_roots_with(b: &mut Builder, change: impl Fn(&mut Block) + 'static) {
+    b.on_block.push((b.sb.history_root, Box::new(change)));
+}
+
+/// Gives the volume a hint in free blocks.
+fn hint(b: &mut Builder, change: fn(&mut SpanHint)) -> BlockNo {
+    let start = b.data(1);
+    b.used.pop();
+    let span = HintSpan { root: InodeNo::ROOT, from: EventNo(2), to: EventNo(4) };
+    let mut hint = SpanHint {
+        uuid: UUID,
+        generation: GENERATION,
+        mount_id: b.sb.mount_id,
+        versions: 3,
+        sharing: vec![(InodeNo(LONG), Incarnation(1))],
+        sums: vec![HintSum { spans: vec![span], data: 1, nodes: 0 }],
+    };
+    change(&mut hint);
+    let bytes = hint.encode().unwrap();
+    b.after.push(Box::new(move |device| write(device, start.0, bytes[..].try_into().unwrap())));
+    on_roots_with(b, move |block: &mut Block| {
+        let counts = HistoryRoots::annals_counts(block);
+        let hint = Some(HintPlace { start, blocks: 1, generation: GENERATION });
+        HistoryRoots::set_annals_counts(block, AnnalsCounts { hint, ..counts });
+    });
+    start
+}
+
+/// Changes the bytes of a hint that was right.
+fn on_hint(b: &mut Builder, change: fn(&mut Block)) {
+    let start = hint(b, |_| ());
+    b.after.push(Box::new(move |device| {
+        let mut block = read(device, start.0);
+        change(&mut block);
+        write(device, start.0, &block);
+    }));
+}
+
+/// Of the hint of what snapshots hold.
+pub(super) const HINTS: &[Plant] = &[
+    ("a hint is right", &[], |b| drop(hint(b, |_| ()))),
+    ("a hint was withdrawn", &[], |b| on_hint(b, |block| block.fill(0))),
+    ("a hint is of another mount", &[], |b| drop(hint(b, |hint| hint.mount_id -= 1))),
+    ("a hint was left by an earlier generation", &[], |b| {
+        on_hint(b, |block| block[100] ^= 1);
+        superblock(b, |sb| sb.generation = Generation(GENERATION.0 + 1));
+    }),
+    ("a hint was left by a volume that is in use", &[], |b| {
+        on_hint(b, |block| block[100] ^= 1);
+        superblock(b, |sb| sb.state = VolumeState::InUse);
+    }),
+    ("a hint is damaged", &[Hint], |b| on_hint(b, |block| block[64] ^= 1)),
+    ("a hint is something else", &[Hint], |b| on_hint(b, |block| block.fill(7))),
+    ("a hint is another volume's", &[Hint], |b| drop(hint(b, |hint| hint.uuid[0] ^= 1))),
+    ("a hint has more references than there are", &[Hint], |b| {
+        drop(hint(b, |hint| hint.sums[0].data = 1 << 20))
+    }),
+    ("a hint has more nodes than there are", &[Hint], |b| drop(hint(b, |hint| hint.sums[0].nodes = 1 << 20))),
+    ("a hint has numbers that were not given yet", &[Hint], |b| {
+        drop(hint(b, |hint| hint.sums[0].spans[0].to = EventNo(1000)))
+    }),
+    ("a hint has incarnations that were not given yet", &[Hint], |b| {
+        drop(hint(b, |hint| hint.sharing[0].1 = Incarnation(1000)))
+    }),
+    ("a hint is where no data can be", &[Hint], |b| {
+        hint(b, |_| ());
+        on_roots(b, |block| {
+            let counts = HistoryRoots::annals_counts(block);
+            let hint = Some(HintPlace { start: BlockNo(1), blocks: 1, generation: GENERATION });
+            HistoryRoots::set_annals_counts(block, AnnalsCounts { hint, ..counts });
+        });
+    }),
+    ("a hint is in blocks that somebody has", &[Hint], |b| {
+        let start = ExtentValue::decode_inline(b.inode(EXTENTS)).unwrap()[0].1.start;
+        hint(b, |_| ());
+        on_roots_with(b, move |block: &mut Block| {
+            let counts = HistoryRoots::annals_counts(block);
+            let hint = Some(HintPlace { start, blocks: 1, generation: GENERATION });
+            HistoryRoots::set_annals_counts(block, AnnalsCounts { hint, ..counts });
+        });
+    }),
+];
+
 /// The rows about an inode.
 fn annals_of(inode: u64) -> HistoryTree {
     HistoryTree::Annals(version_shard(InodeNo(inode)))

@@ -4,7 +4,7 @@ use super::text::{entry_text, extent_text, root_text};
 use crate::output::{kind_name, printable, Clock, Precision};
 use yore_format::{
     key_parts, AnnalsCounts, AnnalsKey, AnnalsRow, Block, BlockKind, ContentKind, Corruption, EventNo,
-    EventRow, ExtentValue, Features, FileKind, HistoryRoots, HistorySpace, HistoryTree, Inode,
+    EventRow, ExtentValue, Features, FileKind, HintPlace, HistoryRoots, HistorySpace, HistoryTree, Inode,
     InodeIndexCell, InodeNo, NameIndexCell, OperationRow, PastName, PolicyRow, RowName, SpanCell, Version,
     HISTORY_SHARDS,
 };
@@ -42,18 +42,12 @@ pub fn roots(block: &Block) -> Vec<(String, String)> {
 
 /// What the roots say of the annals, if there are some.
 fn annals(block: &Block) -> Vec<(String, String)> {
-    let AnnalsCounts { annals_from, expunged, expunged_nodes, moved, references } =
-        HistoryRoots::annals_counts(block);
+    let AnnalsCounts { annals_from, hint, moved, references } = HistoryRoots::annals_counts(block);
     if annals_from == EventNo(0) {
         return Vec::new();
     }
-    let counts = [
-        ("annals from", annals_from.0),
-        ("expunged references", expunged),
-        ("expunged nodes", expunged_nodes),
-        ("last move of a class", moved.0),
-        ("references", references),
-    ];
+    let counts =
+        [("annals from", annals_from.0), ("last move of a class", moved.0), ("references", references)];
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     let counts = counts.map(|(name, count)| (name.to_string(), count.to_string()));
     let marks = (0..HISTORY_SHARDS).map(|shard| (shard, HistoryRoots::watermark(block, shard)));
@@ -61,7 +55,10 @@ fn annals(block: &Block) -> Vec<(String, String)> {
     let marks = marks.map(|(shard, AnnalsKey { end, sequence })| {
         (format!("watermark {shard}"), format!("end {end}, row {sequence}"))
     });
-    counts.chain(marks).collect()
+    let hint = hint.map(|HintPlace { start, blocks, generation }| {
+        ("hint".to_string(), format!("{blocks} blocks from {start}, of generation {generation}"))
+    });
+    counts.chain(hint).chain(marks).collect()
 }
 
 /// A cell in a leaf of a tree of this kind; `None` for trees that are not of the past.

@@ -84,7 +84,14 @@ impl Alloc {
         Ok(None)
     }
 
-    fn take_whole_in(&self, meta: &Meta, no: GroupNo, from: u32, want: u32) -> Result<Option<Run>> {
+    /// The same in one group, at or after this place in it. It spends no promise.
+    pub(super) fn take_whole_in(
+        &self,
+        meta: &Meta,
+        no: GroupNo,
+        from: u32,
+        want: u32,
+    ) -> Result<Option<Run>> {
         let summary = meta.group_summary(no)?;
         if !summary.initialised && !self.initialise(meta, no)? {
             return Ok(None);

@@ -36,8 +36,8 @@ pub fn device_of(bytes: u64) -> MemoryDevice {
 /// The same without all history of the many small files: what is left of the old trees has one level. Tests
 /// that compare everything again and again are much faster on it. The directory stays: what was expunged
 /// cannot be rolled back to, and a directory above counts the directories in it.
-pub fn without_many() -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(device());
+pub fn without_many() -> Arc<MemoryDevice> {
+    let device = Arc::new(device());
     let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
     let view = volume.view();
     let many = *volume.node("many").unwrap().attr();
@@ -60,7 +60,7 @@ pub fn without_many() -> Arc<dyn Device> {
 }
 
 /// Forgets what others than the root directory have seen: all events that are left are of that.
-pub fn of_root_alone(device: Arc<dyn Device>) -> Arc<dyn Device> {
+pub fn of_root_alone(device: Arc<MemoryDevice>) -> Arc<MemoryDevice> {
     let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
     let view = volume.view();
     let events = view.events().unwrap();

@@ -2,6 +2,7 @@
 //! the annals are indexed.
 
 use super::annals::AnnalsKey;
+use super::span_hint::HintPlace;
 use super::trees::{HistoryTree, ANNALS_ROOTS, FIRST_ROOTS, HISTORY_ROOTS, HISTORY_SHARDS, LATER_ROOTS};
 use crate::{
     Block, BlockHeader, Corruption, EventNo, Features, InodeNo, MetaAddr, StructLayout, Touched, BLOCK_SIZE,
@@ -39,8 +40,8 @@ struct RawWatermark {
 #[repr(C)]
 struct RawAnnals {
     annals_from: U64,
-    expunged: U64,
-    expunged_nodes: U64,
+    hint: U64,
+    hint_generation: U64,
     moved: U64,
     references: U64,
 }
@@ -121,10 +122,8 @@ pub struct AnnalsCounts {
     /// The least end of a row that a call appended; rows that ended earlier were converted from the trees of
     /// versions and past names. 0: nothing was appended yet, and everything is in those trees.
     pub annals_from: EventNo,
-    /// References to data blocks that expunging ended, and that the span table still has.
-    pub expunged: u64,
-    /// Nodes, the same.
-    pub expunged_nodes: u64,
+    /// Where it is written what each event held when the volume was closed. It may be of an earlier close.
+    pub hint: Option<HintPlace>,
     /// The number at which a directory last came into another class or was removed as one; 0: never.
     pub moved: EventNo,
     /// References to data blocks that the past has and no inode in use.
@@ -201,8 +200,7 @@ impl HistoryRoots {
         let raw = RawAnnals::ref_from_bytes(&block[ANNALS_AT..ANNALS_END]).expect("the sizes are equal");
         AnnalsCounts {
             annals_from: EventNo(raw.annals_from.get()),
-            expunged: raw.expunged.get(),
-            expunged_nodes: raw.expunged_nodes.get(),
+            hint: HintPlace::of(raw.hint.get(), raw.hint_generation.get()),
             moved: EventNo(raw.moved.get()),
             references: raw.references.get(),
         }
@@ -212,8 +210,8 @@ impl HistoryRoots {
     pub fn set_annals_counts(block: &mut Block, counts: AnnalsCounts) -> Touched {
         let raw = RawAnnals {
             annals_from: counts.annals_from.0.into(),
-            expunged: counts.expunged.into(),
-            expunged_nodes: counts.expunged_nodes.into(),
+            hint: counts.hint.map_or(0, HintPlace::packed).into(),
+            hint_generation: counts.hint.map_or(0, |hint| hint.generation.0).into(),
             moved: counts.moved.0.into(),
             references: counts.references.into(),
         };
@@ -308,6 +306,6 @@ pub(super) fn layouts() -> [StructLayout; 4] {
         crate::tables::layout!("History root", RawRoot: root, level, reserved),
         crate::tables::layout!("History space", RawSpace: data, nodes, trees),
         crate::tables::layout!("History watermark", RawWatermark: end, sequence, reserved),
-        crate::tables::layout!("History annals", RawAnnals: annals_from, expunged, expunged_nodes, moved, references),
+        crate::tables::layout!("History annals", RawAnnals: annals_from, hint, hint_generation, moved, references),
     ]
 }

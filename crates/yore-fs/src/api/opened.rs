@@ -66,7 +66,11 @@ impl Store {
             other => other?,
         };
         let store = Arc::new(Store::of(meta, options)?);
-        if let Some(recovered) = store.meta.take_recovered() {
+        let recovered = store.meta.take_recovered();
+        if recovered.is_none() {
+            spans::hint::load(&store);
+        }
+        if let Some(recovered) = recovered {
             file::restore(&*store, &recovered.files)?;
             if !store.read_only {
                 file::flush_all(&*store)?;
@@ -271,11 +275,11 @@ impl Store {
             Err(Error::NoSpace) => Ok(()),
             other => other,
         };
-        let closed = self.meta.close();
+        let closed = spans::hint::close(self);
         if closed.is_ok() {
             self.alloc.discard_freed(&self.meta, u64::MAX, &|| true);
         }
         freed.and(flushed).and(indexed)?;
-        Ok(closed?)
+        closed
     }
 }

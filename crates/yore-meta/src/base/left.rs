@@ -139,6 +139,11 @@ impl LeftNotes {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// Whether there is nothing that somebody who adds the notes up has not seen.
+    pub fn is_empty(&self) -> bool {
+        !self.is_lost() && self.count() == 0 && self.sharing.lock().is_empty()
+    }
+
     /// Takes all notes out.
     pub fn take(&self) -> Notes {
         let mut all = Notes::new();

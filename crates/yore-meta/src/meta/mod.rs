@@ -23,6 +23,7 @@ use crate::op::zones::EmptyZone;
 use crate::op::Op;
 use crate::rooms::Rooms;
 use crate::space::{self, GroupSummary, Reserved, ReservedInode, Room, Space};
+use crate::writer::beside::{Beside, Closing};
 use crate::writer::{Writer, Written};
 use crate::zones::zone::Frame;
 use parking_lot::Mutex;
@@ -442,7 +443,15 @@ impl Meta {
     /// # Errors
     /// The error that stopped writing, now or earlier; the volume is then left as its last generation says.
     pub fn close(&self) -> Result<()> {
-        self.writer.close(&self.rooms)
+        self.close_with(&mut |_| None)
+    }
+
+    /// As [`Meta::close`]. What `prepare` gives is written beside the last generation; it may make Ops.
+    ///
+    /// # Errors
+    /// As [`Meta::close`].
+    pub fn close_with<'b>(&self, prepare: &mut dyn FnMut(Closing) -> Option<Beside<'b>>) -> Result<()> {
+        self.writer.close(&self.rooms, prepare)
     }
 }
 

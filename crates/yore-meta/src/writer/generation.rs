@@ -1,5 +1,6 @@
 //! One generation: freezing it, and writing it.
 
+use super::beside::{Beside, FrozenBeside};
 use super::gather::Gather;
 use crate::base::freed::Runs;
 use crate::base::medium::now_seconds;
@@ -36,6 +37,8 @@ pub(super) struct Frozen {
     logged: Option<Lsn>,
     /// What must be forced in the log before its superblock is written.
     outstanding: Option<Lsn>,
+    /// What is written beside it.
+    beside: Option<FrozenBeside>,
 }
 
 /// Zones that a generation has changed and that no header says so of. Only engines that do not close each
@@ -63,7 +66,7 @@ impl Unclosed {
 pub(super) fn freeze(
     rooms: &Rooms,
     last: &Superblock,
-    state: VolumeState,
+    (state, beside): (VolumeState, Option<Beside<'_>>),
     leader: &mut Leader,
     unclosed: &mut Unclosed,
 ) -> (Frozen, Result<()>) {
@@ -87,6 +90,7 @@ pub(super) fn freeze(
     if is(Mutation::UnloggedInPlace) && strategy.logs_first() && follows {
         plan.blocks = Place::Same;
     }
+    let beside = beside.map(Beside::freeze);
     gate.advance();
     let mut zones = changes.freeze();
     unclosed.freeze(plan.closes, &mut zones);
@@ -140,7 +144,7 @@ pub(super) fn freeze(
         }
     }
     let mut frozen =
-        Frozen { generation, zones, superblock, freed, log: None, plan, logged, outstanding: None };
+        Frozen { generation, zones, superblock, freed, log: None, plan, logged, outstanding: None, beside };
     if let Some(outstanding) = outstanding {
         let head = rooms.log.continue_with(frozen.logged.is_some(), head);
         let position = rooms.log.position();
@@ -170,6 +174,9 @@ pub(super) fn freeze(
 pub(super) fn write(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
     let medium = &rooms.blocks.base.medium;
     let plan = frozen.plan;
+    if let Some(FrozenBeside { at, bytes }) = &frozen.beside {
+        medium.device().write_at(at.0 * BLOCK_SIZE as u64, bytes)?;
+    }
     let forced = frozen.logged;
     #[cfg(feature = "mutations")]
     let forced = forced.filter(|_| !is(Mutation::LastRecordDropped));

@@ -40,6 +40,7 @@
 //! readers (R16). A panic, which is a bug, has the same effect: whoever waits for the generation gets an
 //! error (`StopAtPanic`).
 
+pub(crate) mod beside;
 mod gather;
 mod generation;
 
@@ -51,6 +52,7 @@ use crate::log::place::{LogDevice, LogPlace};
 use crate::log::region::{position_of, set_position};
 use crate::rooms::Rooms;
 use crate::zones::zone::FrozenZone;
+use beside::{Beside, Closing};
 use generation::{freeze, write, Frozen, Unclosed};
 use parking_lot::{Mutex, MutexGuard};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -122,8 +124,12 @@ impl Writer {
     }
 
     /// Ends the thread, writes the last generation and marks the volume clean. Does nothing if no thread was
-    /// started.
-    pub(crate) fn close(&self, rooms: &Rooms) -> Result<()> {
+    /// started. `prepare` says what is written beside that generation.
+    pub(crate) fn close<'b>(
+        &self,
+        rooms: &Rooms,
+        prepare: &mut dyn FnMut(Closing) -> Option<Beside<'b>>,
+    ) -> Result<()> {
         let Some(thread) = self.thread.lock().take() else { return Ok(()) };
         let progress = &rooms.blocks.base.progress;
         progress.ask_to_stop();
@@ -131,7 +137,12 @@ impl Writer {
             progress.stop(MetaError::Refused("the commit thread panicked".into()));
         }
         let result = match progress.check_writable() {
-            Ok(()) => self.commit(rooms, VolumeState::Clean),
+            Ok(()) => {
+                // Nobody else advances the gate from here on.
+                let mount_id = self.superblock.lock().0.mount_id;
+                let beside = prepare(Closing { generation: rooms.blocks.base.gate.running(), mount_id });
+                self.commit(rooms, VolumeState::Clean, beside)
+            }
             Err(e) => Err(e),
         };
         progress.close();
@@ -236,12 +247,13 @@ impl Writer {
     }
 
     /// Freezes the running generation, writes it, completes it.
-    fn commit(&self, rooms: &Rooms, state: VolumeState) -> Result<()> {
+    fn commit(&self, rooms: &Rooms, state: VolumeState, beside: Option<Beside<'_>>) -> Result<()> {
         let base = &rooms.blocks.base;
         let _stop = base.progress.stop_at_panic("writing a generation");
         let mut held = self.superblock.lock();
         let (mut leader, served) = rooms.log.lead();
-        let (mut frozen, appended) = freeze(rooms, &held.0, state, &mut leader, &mut self.unclosed.lock());
+        let (mut frozen, appended) =
+            freeze(rooms, &held.0, (state, beside), &mut leader, &mut self.unclosed.lock());
         drop(leader);
         let slot = 1 - held.1;
         #[cfg(feature = "mutations")]
@@ -283,7 +295,7 @@ fn run(of: &Weak<impl Written>) {
             Task::Record => drop(rooms.log.record(&rooms.blocks)),
             Task::Write => {
                 // An error is kept in the progress and reported to whoever waits.
-                let _ = writer.commit(rooms, VolumeState::InUse);
+                let _ = writer.commit(rooms, VolumeState::InUse, None);
             }
         }
     }

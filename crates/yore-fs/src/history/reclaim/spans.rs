@@ -39,6 +39,9 @@
 //! it looks at with the inode locked, as the walk drops them, so that sums and shared parts are of one
 //! moment.
 //!
+//! **S6 Over a mount.** A volume that is closed while there are sums gets them as a hint, and the next mount
+//! begins with them ([`hint`]).
+//!
 //! **How long they are kept up.** Looking a note up costs about what a version costs the walk. So sums that
 //! nobody asks for are given up when more was noted than a new walk would look at.
 
@@ -52,6 +55,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{EventNo, Incarnation};
 use yore_meta::{Left, LeftBlocks, Notes};
+
+pub(crate) mod hint;
 
 /// How many versions are looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;

@@ -2,8 +2,8 @@
 
 use super::past::Past;
 use std::sync::atomic::Ordering;
-use yore_format::{EventNo, HistoryRoots, HistorySpace, WriteFeatures};
-use yore_meta::Meta;
+use yore_format::{AnnalsCounts, EventNo, HintPlace, HistoryRoots, HistorySpace, WriteFeatures};
+use yore_meta::{Meta, Op};
 
 impl Past {
     /// Versions were given up, by a caller that holds `forgetting`.
@@ -32,6 +32,26 @@ impl Past {
             (EventNo(0), false) => Some(HistoryRoots::space(&page).data),
             (_, _) => Some(counts.references),
         }
+    }
+
+    /// Whether there are annals; without, the block of roots has no place for what comes with them.
+    pub(crate) fn has_annals(&self) -> bool {
+        self.annals_from.load(Ordering::Acquire) > 0
+    }
+
+    /// Where it is written what each event held when the volume was closed, perhaps long ago.
+    pub(crate) fn hint(&self) -> Option<HintPlace> {
+        self.roots.get().and_then(|frame| HistoryRoots::annals_counts(&frame.read()).hint)
+    }
+
+    /// Inside an Op: says where that is. The past has annals.
+    pub(crate) fn set_hint(&self, op: &mut Op<'_>, hint: Option<HintPlace>) {
+        op.change(self.roots(), |page| {
+            page.apply(|b| {
+                let counts = HistoryRoots::annals_counts(b);
+                HistoryRoots::set_annals_counts(b, AnnalsCounts { hint, ..counts })
+            });
+        });
     }
 
     /// What the past alone holds. O(1).

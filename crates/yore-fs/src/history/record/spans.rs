@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use yore_format::{EventNo, Incarnation};
+use yore_format::{EventNo, HintSpan, HintSum, Incarnation, SpanHint};
 use yore_meta::{LeftBlocks, Sharing};
 
 /// How many sums there are at most: some 16 MiB.
@@ -152,6 +152,33 @@ impl SpanTable {
         });
         self.cells = cells.collect();
         self.merge_at = (2 * self.cells.len()).max(CELLS_FEW);
+    }
+
+    /// The sums, for a hint: as few as there can be, in ascending order.
+    pub(crate) fn for_hint(&mut self, kept: &Kept) -> Vec<HintSum> {
+        self.merge_by(kept);
+        let mut sums: Vec<HintSum> = Vec::with_capacity(self.cells.len());
+        for (spans, blocks) in &self.cells {
+            let spans =
+                spans.iter().map(|Span { root, from, to }| HintSpan { root: *root, from: *from, to: *to });
+            sums.push(HintSum { spans: spans.collect(), data: blocks.data, nodes: blocks.nodes });
+        }
+        sums.sort_unstable_by(|a, b| a.spans.cmp(&b.spans));
+        sums
+    }
+
+    /// The sums of a hint. `None`: there are more of them than there is room for.
+    pub(crate) fn of_hint(hint: SpanHint) -> Option<SpanTable> {
+        let SpanHint { versions, sharing, sums, .. } = hint;
+        let mut table =
+            SpanTable { versions, sharing: sharing.into_iter().collect(), ..SpanTable::default() };
+        for HintSum { spans, data, nodes } in sums {
+            let spans =
+                spans.iter().map(|HintSpan { root, from, to }| Span { root: *root, from: *from, to: *to });
+            *table.cells.entry(spans.collect()).or_default() += LeftBlocks { data, nodes };
+        }
+        table.merge_at = (2 * table.cells.len()).max(CELLS_FEW);
+        (table.cells.len() <= CELLS_MOST && table.sharing.len() <= SHARING_MOST).then_some(table)
     }
 
     /// What is seen by which of these events, the kept ones. What none of them sees is left out.
