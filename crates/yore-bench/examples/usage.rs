@@ -7,9 +7,10 @@
 //! - `shared=0` files that are restored from the first snapshot, so that they share blocks with the past.
 //!
 //! The volume is in memory. It is opened anew, with nothing in its caches, before the first question, which
-//! walks through the versions. The second one does not. Then 1,000 blocks change before the third one.
-//! Instructions of the questions: `valgrind --tool=callgrind --collect-atstart=no
-//! --toggle-collect='*ask_known*'`.
+//! walks through the versions. The second one does not. Then 1,000 blocks change before the third one. The
+//! volume is closed, which leaves what it knows as a hint, and opened, asked and closed once more. How long
+//! it takes to close and to open it before anything is known is there for comparison. Instructions of the
+//! questions: `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*ask_known*'`.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,7 +115,21 @@ fn main() -> anyhow::Result<()> {
     let device: Arc<dyn Device> = device;
     View::mkfs(&device, &MkfsOptions::default())?;
     fill(&device, &o)?;
+    let timed = |what: &str, work: &mut dyn FnMut() -> anyhow::Result<()>| -> anyhow::Result<()> {
+        let (before, began) = (reads.hook.0.load(Ordering::Relaxed), Instant::now());
+        work()?;
+        let read = reads.hook.0.load(Ordering::Relaxed) - before;
+        println!("{what}: {} us, {read} reads", began.elapsed().as_micros());
+        Ok(())
+    };
     let volume = open(&device)?;
+    timed("closing, with nothing known", &mut || Ok(volume.close()?))?;
+    let mut opened = None;
+    timed("opening, with nothing known", &mut || {
+        opened = Some(open(&device)?);
+        Ok(())
+    })?;
+    let volume = opened.take().ok_or_else(|| anyhow::anyhow!("it was opened"))?;
     let measured = |what: &str, ask: fn(&Volume) -> anyhow::Result<usize>| -> anyhow::Result<()> {
         let (before, began) = (reads.hook.0.load(Ordering::Relaxed), Instant::now());
         let events = ask(&volume)?;
@@ -132,6 +147,14 @@ fn main() -> anyhow::Result<()> {
     }
     volume.sync()?;
     measured("after 1,000 changes", ask_known)?;
-    volume.close()?;
+    timed("closing, with what is known and 1,000 changes", &mut || Ok(volume.close()?))?;
+    let mut opened = None;
+    timed("opening, with what is known", &mut || {
+        opened = Some(open(&device)?);
+        Ok(())
+    })?;
+    let volume = opened.take().ok_or_else(|| anyhow::anyhow!("it was opened"))?;
+    timed("first question of this mount", &mut || ask_known(&volume).map(drop))?;
+    timed("closing, with what is known", &mut || Ok(volume.close()?))?;
     Ok(())
 }

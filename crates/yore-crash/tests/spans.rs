@@ -10,6 +10,8 @@
 mod old_trees;
 #[path = "../../yore-fs/tests/common/seeds.rs"]
 mod seeds;
+#[path = "common/steps.rs"]
+mod steps;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,16 +19,12 @@ use seeds::seeds;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
+use steps::{expunge, forget, snapshot, Steps, BLOCK, PLAIN};
+use yore_device::simulated::{CrashPlan, SimulatedDevice};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    EventNo, EventUsage, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Policy,
-    SetXattrMode, UsageTotals, Versioning, View, Volume, WouldFree, WriteMode,
+    Engine, EventUsage, FallocateMode, File, MkfsOptions, MountOptions, UsageTotals, View, Volume, WouldFree,
 };
-
-const BLOCK: u64 = 4096;
-const PLAIN: WriteMode = WriteMode { append: false, kill_set_id: false };
-const HOUR: u64 = 3_600_000_000_000;
 
 /// A volume with room to spare: how much of what the tests overwrite is still pinned when they write again
 /// depends on how far the threads of the background have come.
@@ -37,30 +35,9 @@ fn device() -> Arc<MemoryDevice> {
     device
 }
 
-fn open(device: &Arc<MemoryDevice>) -> Volume {
+fn open(device: &Arc<impl Device + 'static>) -> Volume {
     let options = MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() };
     Volume::open(device.clone(), &options).unwrap()
-}
-
-fn snapshot(volume: &Volume, path: &str) -> EventNo {
-    let view = volume.view();
-    view.take_snapshot(volume.node(path).unwrap().inode(), &NewSnapshot::default()).unwrap().number
-}
-
-fn finish(volume: &Volume) {
-    volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
-}
-
-fn forget(volume: &Volume, event: EventNo) {
-    volume.view().forget(&[event]).unwrap();
-    finish(volume);
-}
-
-fn expunge(volume: &Volume, path: &str) {
-    let node = volume.node(path).unwrap();
-    let attr = volume.view().getattr(node.inode()).unwrap();
-    volume.view().expunge(&[(attr.inode, attr.incarnation)]).unwrap();
-    finish(volume);
 }
 
 type Answer = (Vec<EventUsage>, UsageTotals, WouldFree);
@@ -104,197 +81,6 @@ fn short((events, totals, would_free): &Answer) -> String {
     format!("{totals:?} {would_free:?} {:?}", events.iter().map(one).collect::<Vec<_>>())
 }
 
-/// Restores a file from an event: it has the same blocks.
-fn restore(volume: &Volume, path: &str, event: EventNo) {
-    let past = Volume::from_view(volume.view().as_of(event));
-    let Ok(source) = File::open(&past, path) else { return };
-    let size = source.metadata().unwrap().len();
-    let to = OpenOptions::new().write(true).create(true).truncate(true).open(volume, path);
-    // Its directory may have been moved away.
-    let Ok(to) = to else { return };
-    to.copy_from(&source, 0, size).unwrap();
-}
-
-struct Steps {
-    rng: Xoshiro256PlusPlus,
-    events: Vec<EventNo>,
-    /// Whether policies leave files out.
-    excludes: bool,
-    /// Whether files come to share blocks.
-    shares: bool,
-    /// Whether other directories than the root, and files, have events, too.
-    many_roots: bool,
-}
-
-impl Steps {
-    fn file(&mut self) -> String {
-        let directories = ["", "d0/", "d1/", "d0/e/"];
-        let ending = if self.rng.random_bool(0.3) { ".swp" } else { "" };
-        format!("{}f{}{ending}", directories[self.rng.random_range(0..4)], self.rng.random_range(0..3))
-    }
-
-    fn step(&mut self, volume: &Volume, n: usize) -> &'static str {
-        let (file, other) = (self.file(), self.file());
-        let view = volume.view();
-        let at = self.rng.random_range(0..40) * BLOCK;
-        let inode = volume.node(&file).map(|node| node.inode());
-        if self.many_roots && self.rng.random_bool(0.25) {
-            return self.step_of_roots(volume, &file);
-        }
-        match self.rng.random_range(0..24) {
-            0..=2 => {
-                self.events.push(snapshot(volume, "/"));
-                "snapshot"
-            }
-            3 if self.excludes => {
-                let policy = Policy {
-                    exclude: Some(vec!["*.swp".into()]),
-                    versioning: Some(Versioning::Interval(HOUR)),
-                    ..Policy::default()
-                };
-                view.set_policy(view.root(), &Policy::default()).unwrap();
-                view.set_policy(view.root(), &policy).unwrap();
-                let last = view.events().unwrap().last().unwrap().number;
-                if !self.events.contains(&last) {
-                    self.events.push(last);
-                }
-                "interval"
-            }
-            4 | 5 if !self.events.is_empty() => {
-                let event = self.events.swap_remove(self.rng.random_range(0..self.events.len()));
-                // The events of a file that was expunged are gone.
-                if view.events().unwrap().iter().any(|kept| kept.number == event) {
-                    forget(volume, event);
-                }
-                "forget"
-            }
-            6 if inode.is_ok() => {
-                expunge(volume, &file);
-                "expunge"
-            }
-            7 => {
-                drop(volume.remove_file(&file));
-                "unlink"
-            }
-            8 => {
-                drop(volume.rename(&file, &other));
-                "rename"
-            }
-            9 => {
-                drop(volume.hard_link(&file, &other));
-                "link"
-            }
-            10 if inode.is_ok() => {
-                volume.truncate(&file, at).unwrap();
-                "truncate"
-            }
-            11 if inode.is_ok() => {
-                view.fallocate(inode.unwrap(), at, 3 * BLOCK, FallocateMode::PunchHole).unwrap();
-                "punch"
-            }
-            12 if inode.is_ok() => {
-                // Many large ones make a tree of several levels, whose nodes go unread.
-                let most = if self.rng.random_bool(0.3) { 60_000 } else { 5000 };
-                let value = vec![1; self.rng.random_range(0..most)];
-                let name = format!("user.{}", self.rng.random_range(0..9));
-                view.setxattr(inode.unwrap(), name.as_bytes(), &value, SetXattrMode::Any).unwrap();
-                "attribute"
-            }
-            13 => {
-                let link = format!("d1/l{}", self.rng.random_range(0..2));
-                drop(volume.remove_file(&link));
-                volume.symlink("x".repeat(self.rng.random_range(1..4000)), &link).unwrap();
-                "symbolic link"
-            }
-            14 if self.shares && !self.events.is_empty() => {
-                let event = self.events[self.rng.random_range(0..self.events.len())];
-                restore(volume, &file, event);
-                "restore"
-            }
-            15 if inode.is_ok() && self.shares => {
-                drop(volume.copy(&file, &other));
-                "copy"
-            }
-            16 if self.shares && !self.events.is_empty() => {
-                let event = self.events[self.rng.random_range(0..self.events.len())];
-                rollback(volume, event);
-                "rollback"
-            }
-            17 => {
-                volume.sync().unwrap();
-                "sync"
-            }
-            18 if inode.is_ok() => {
-                let open = File::open(volume, &file).unwrap();
-                volume.remove_file(&file).unwrap();
-                self.events.push(snapshot(volume, "/"));
-                drop(open);
-                "unlink while in use"
-            }
-            _ => {
-                if inode.is_err() {
-                    drop(volume.write(&file, ""));
-                }
-                for i in 0..self.rng.random_range(1..20) {
-                    let Ok(node) = volume.node(&file) else { break };
-                    node.write(at + 2 * i * BLOCK, &[n as u8; 4096], PLAIN).unwrap();
-                }
-                "write"
-            }
-        }
-    }
-}
-
-impl Steps {
-    /// What makes a difference where not only the root directory has events.
-    fn step_of_roots(&mut self, volume: &Volume, file: &str) -> &'static str {
-        let view = volume.view();
-        // What has been moved away may be missing.
-        let directories: Vec<&str> = ["d0", "d1", "d0/e", "d1/e", "d1/d0", "e"]
-            .into_iter()
-            .filter(|d| volume.node(d).is_ok())
-            .collect();
-        let directory = directories[self.rng.random_range(0..directories.len())];
-        match self.rng.random_range(0..8) {
-            0..=2 => {
-                self.events.push(snapshot(volume, directory));
-                "snapshot of a directory"
-            }
-            3 | 4 => {
-                let (from, to) =
-                    [("d0/e", "d1/e"), ("d1/e", "e"), ("e", "d0/e"), ("d0", "d1/d0"), ("d1/d0", "d0")]
-                        [self.rng.random_range(0..5)];
-                if volume.node(to).is_err() {
-                    drop(volume.rename(from, to));
-                }
-                "move of a directory"
-            }
-            _ => {
-                if volume.node(file).is_err() {
-                    drop(volume.write(file, "new"));
-                }
-                let Ok(node) = volume.node(file) else { return "nothing" };
-                let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
-                view.set_policy(node.inode(), &close).unwrap();
-                node.write(self.rng.random_range(0..8) * BLOCK, &[7; 4096], PLAIN).unwrap();
-                self.events.extend(view.closed(node.inode()).unwrap().map(|event| event.number));
-                "close"
-            }
-        }
-    }
-}
-
-/// Rolls the root directory back to an event of it, which takes events of its own.
-fn rollback(volume: &Volume, target: EventNo) {
-    let root = volume.view().root();
-    if !volume.view().events().unwrap().iter().any(|event| event.number == target && event.row.root == root) {
-        return;
-    }
-    let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
-    volume.view().rollback(&Rights::All, volume.view().root(), &plan, &mut |_| ()).unwrap();
-}
-
-/// Runs random sequences. Returns how many answers were known, and how many of these while history had some
 /// block twice.
 fn sequences(seeds: impl Iterator<Item = u64>, many_roots: bool) -> Result<(u64, u64), String> {
     let (mut known, mut shared) = (0, 0);
@@ -566,6 +352,53 @@ fn volumes_are_closed_beside_others() {
     let _alone = mutated::ALONE.lock();
     let known = closes(16).unwrap_or_else(|wrong| panic!("{wrong}"));
     println!("known after {known} closes");
+}
+
+/// The power fails while a volume is closed that knows what snapshots hold, or while it is opened and closed
+/// again. Whatever is left is sound, and what the next mount knows is right.
+#[test]
+fn a_crash_while_closing_leaves_no_wrong_answer() {
+    #[cfg(feature = "mutations")]
+    let _alone = mutated::ALONE.lock();
+    for engine in [Engine::Snapshot, Engine::Journal] {
+        let image = Arc::new(MemoryDevice::new(64 << 20));
+        let made: Arc<dyn Device> = image.clone();
+        View::mkfs(&made, &MkfsOptions { engine, ..MkfsOptions::default() }).unwrap();
+        let device = Arc::new(SimulatedDevice::new(image.snapshot()));
+        let volume = open(&device);
+        volume.write("file", vec![1; 20 * 4096]).unwrap();
+        for n in 0..20 {
+            snapshot(&volume, "/");
+            volume.write(format!("file{}", n % 7), vec![n; 5000]).unwrap();
+            volume.truncate("file", (20 - u64::from(n)) * BLOCK).unwrap();
+        }
+        volume.sync().unwrap();
+        ask(&volume);
+        device.restart_trace();
+        volume.remove_file("file").unwrap();
+        volume.close().unwrap();
+        let volume = open(&device);
+        assert!(volume.view().knows_usage());
+        volume.remove_file("file3").unwrap();
+        volume.sync().unwrap();
+        volume.remove_file("file4").unwrap();
+        volume.close().unwrap();
+        let (mut states, mut known) = (0, 0);
+        let plan = CrashPlan { exhaustive_max: 16, samples: 8, ..CrashPlan::default() };
+        for case in device.trace().crash_states(&plan) {
+            let image = Arc::new(case.materialise());
+            let report = yore_check::check(&*image, &yore_check::CheckOptions::default()).unwrap();
+            assert!(report.findings.is_empty(), "{engine:?} {}: {:?}", case.state(), report.findings);
+            let volume = open(&image);
+            states += 1;
+            known += u64::from(volume.view().knows_usage());
+            compare(&volume, &format!("{engine:?} {}", case.state()))
+                .unwrap_or_else(|wrong| panic!("{wrong}"));
+            volume.close().unwrap();
+        }
+        println!("{engine:?}: {states} states, {known} of them with what was known");
+        assert!(known > 0 && known < states);
+    }
 }
 
 #[test]
