@@ -165,8 +165,10 @@ LAYERS = {
         engine/strategy error mutation
         engine/journal engine/none engine/snapshot
         engine
-        base/late base/order
+        base/late base/units
+        base/order
         base/recorder
+        base/orders
         base/medium base/ledger base/features base/freed base/left base/gate base/limits base/progress
         base cache
         zones/slots zones/header zones/zone

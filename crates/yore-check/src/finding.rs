@@ -273,7 +273,8 @@ problems! {
 impl Problem {
     /// Whether a crash may leave it under an engine that orders changes, `sync` or `soft-updates`: it is a
     /// hint, or is recounted (docs/EDGES.md, "What an ordered engine may leave"). [`Problem::TreeBounds`] may
-    /// be left above the bounds of a node: [`Finding::is_tolerated`] knows.
+    /// be left above the bounds of a node, and [`Problem::SharedCount`] where the count is too high:
+    /// [`Finding::is_tolerated`] knows.
     pub fn tolerated(self) -> bool {
         self.is_leak()
             || self.class() == Class::Total
@@ -288,6 +289,7 @@ impl Problem {
                     | Problem::XattrFlags
                     | Problem::InodeFree
                     | Problem::ZoneCounts
+                    | Problem::HistorySpace
             )
     }
 
@@ -363,9 +365,10 @@ pub struct Finding {
     pub class: Class,
     /// How bad it is.
     pub severity: Severity,
-    /// Readers pass over what is wrong: keys above the bounds of a node.
+    /// Readers pass over what is wrong, keys above the bounds of a node; or it is recounted, a count of
+    /// references that is too high.
     #[serde(skip)]
-    passed_over: bool,
+    may_be_left: bool,
     /// The rule.
     pub problem: Problem,
     /// The metadata block, where one is concerned. Serialised as `zone:index`.
@@ -392,7 +395,7 @@ impl Finding {
         Finding {
             class: problem.class(),
             severity: problem.severity(),
-            passed_over: false,
+            may_be_left: false,
             problem,
             addr: None,
             block: None,
@@ -414,15 +417,15 @@ impl Finding {
         finding.of(c.owner.unwrap_or(InodeNo::NONE))
     }
 
-    /// Readers pass over it.
-    pub(crate) fn passed_over(mut self) -> Finding {
-        self.passed_over = true;
+    /// An engine that orders changes may leave it, though not all that its problem means.
+    pub(crate) fn may_be_left(mut self) -> Finding {
+        self.may_be_left = true;
         self
     }
 
     /// Whether a crash may leave this under an engine that orders changes.
     pub fn is_tolerated(&self) -> bool {
-        self.problem.tolerated() || self.passed_over
+        self.problem.tolerated() || self.may_be_left
     }
 
     pub(crate) fn at(mut self, addr: MetaAddr) -> Finding {

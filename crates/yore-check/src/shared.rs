@@ -110,7 +110,8 @@ impl Checker<'_> {
                 let expected = format!("{references} references, {in_use} in use");
                 let found = format!("{} references, {} in use", count.references, count.in_use);
                 let block = self.geometry.block_of(no.group(), bit);
-                self.add(Finding::new(Problem::SharedCount, expected, found).at(table.addr).on(block));
+                let finding = Finding::new(Problem::SharedCount, expected, found).at(table.addr).on(block);
+                self.add(if is_less { finding.may_be_left() } else { finding });
             }
         }
     }

@@ -104,7 +104,7 @@ impl Tree {
             let expected = format!("keys from {} to below {high}", shown(step.low));
             let found = format!("keys from {} to {}", shown(first), shown(last));
             let finding = Finding::new(Problem::TreeBounds, expected, found);
-            let finding = if first < step.low { finding } else { finding.passed_over() };
+            let finding = if first < step.low { finding } else { finding.may_be_left() };
             checker.add(finding.at(step.addr).of(self.owner));
         }
     }

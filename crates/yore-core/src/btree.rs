@@ -50,6 +50,7 @@ mod read;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod together;
 mod tree;
 
 pub use append::LastLeaf;

@@ -86,7 +86,7 @@ impl<'a> BitmapMut<'a> {
     /// medium.
     pub fn set(&mut self, bit: u32, len: u32, used: bool) -> Touched {
         if len == 0 {
-            return (BITMAP_OFFSET..BITMAP_OFFSET).into();
+            return Touched::derived(0..0);
         }
         let mut at = bit;
         while at < bit + len {
@@ -107,7 +107,7 @@ impl<'a> BitmapMut<'a> {
         let count = if used { count + len } else { count - len };
         self.0[USED..USED + 4].copy_from_slice(&count.to_le_bytes());
         let end = bit + len - 1;
-        Touched::from(BITMAP_OFFSET + bit as usize / 8..BITMAP_OFFSET + end as usize / 8 + 1)
-            .and(USED..USED + 4)
+        let bytes = BITMAP_OFFSET + bit as usize / 8..BITMAP_OFFSET + end as usize / 8 + 1;
+        Touched { meaning: bit as usize..end as usize + 1, ..Touched::derived(bytes) }.and(USED..USED + 4)
     }
 }

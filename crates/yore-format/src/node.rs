@@ -68,6 +68,15 @@ pub struct NodeRef<'a> {
 }
 
 impl<'a> NodeRef<'a> {
+    /// The key of the cell whose bytes begin at `at`, and its value if it was not removed. For bytes that
+    /// [`Touched::meaning`] names.
+    pub fn cell_from(self, at: usize) -> (&'a [u8], Option<&'a [u8]>) {
+        let value = at + CELL_HEADER + self.key_width();
+        let is_live = self.block[at + 2] & LIVE != 0;
+        let end = at + get16(self.block, at);
+        (&self.block[at + CELL_HEADER..value], is_live.then(|| &self.block[value..end]))
+    }
+
     /// `block` as a node.
     pub fn new(block: &'a Block) -> NodeRef<'a> {
         NodeRef { block }
@@ -445,7 +454,7 @@ impl<'a> NodeMut<'a> {
             }
             at += size;
         }
-        Touched::whole(NODE_HEADER_BYTES..BLOCK_SIZE)
+        Touched::whole(0..0)
     }
 
     /// Moves cells `from..` to the end of the empty or preceding node `right`.

@@ -1,9 +1,9 @@
 //! Which bytes of a block a change touched.
 //!
-//! A change *means* a range of bytes (a cell, an inode's slot, some bits) and may also move data that is
-//! derived from others (a node's index and counters, a bitmap's count). Engines that order changes ask for
-//! the meaning; a log that repeats changes needs every byte. So a change carries both: the range, and a set
-//! of 64-byte *chunks* that covers all that it touched.
+//! A change *means* a unit or some (a cell, an inode's slot, bits, an entry, a root) and may also move data
+//! that is derived from others (a node's index and counters, a bitmap's count). Engines that order changes
+//! ask for the meaning; a log that repeats changes needs every byte. So a change carries both: where its
+//! units are now, and a set of 64-byte *chunks* that covers all that it touched.
 
 use crate::BLOCK_SIZE;
 use std::ops::Range;
@@ -14,7 +14,8 @@ pub const CHUNK_BYTES: usize = BLOCK_SIZE / 64;
 /// The bytes of a block that a change touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {
-    /// What the change means.
+    /// What the change means: the bits of a bitmap, the bytes of anything else. Of a node that is one cell,
+    /// which has its key still if it was removed, or the body of a new node; nothing, if no unit is another.
     pub meaning: Range<usize>,
     /// Bit i: something in chunk i may have changed.
     pub chunks: u64,
@@ -24,6 +25,11 @@ impl Touched {
     /// All of the block, meaning `meaning`.
     pub fn whole(meaning: Range<usize>) -> Touched {
         Touched { meaning, chunks: u64::MAX }
+    }
+
+    /// Bytes that are derived from others, or recounted.
+    pub fn derived(range: Range<usize>) -> Touched {
+        Touched { meaning: 0..0, chunks: chunks_of(range) }
     }
 
     /// Also touches `range`.

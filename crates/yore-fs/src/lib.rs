@@ -60,4 +60,4 @@ pub use yore_format::{
 };
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;
-pub use yore_meta::{Durability, EdgeKind, LogDevice, LogPlace, LogStatus, Place, Recording};
+pub use yore_meta::{Durability, EdgeKind, LogDevice, LogPlace, LogStatus, Piece, Place, Recording};

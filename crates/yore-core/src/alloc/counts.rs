@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use yore_format::{table_of, BlockNo, Corruption, CountTableRef, GroupNo, TableNo, TABLE_ENTRIES};
+use yore_format::{table_of, BlockNo, Corruption, CountTableRef, GroupNo, MetaAddr, TableNo, TABLE_ENTRIES};
 use yore_meta::{Change, Frame};
 
 /// Who lets go of blocks.
@@ -46,11 +46,13 @@ impl Gone {
 pub(super) struct Sole {
     pub(super) group: GroupNo,
     pub(super) runs: Vec<(u32, u32)>,
+    /// The tables of these blocks: they had further references once, and what ended these comes first.
+    pub(super) tables: Vec<MetaAddr>,
 }
 
 impl Default for Sole {
     fn default() -> Sole {
-        Sole { group: GroupNo(u32::MAX), runs: Vec::new() }
+        Sole { group: GroupNo(u32::MAX), runs: Vec::new(), tables: Vec::new() }
     }
 }
 

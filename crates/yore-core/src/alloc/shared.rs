@@ -166,8 +166,8 @@ impl Alloc {
     }
 
     /// Inside an Op, after [`Alloc::prepare_gain`]: an inode in use gains blocks that another chain has, or
-    /// another place of the same. `in_use`: a block with one reference is in use already. Returns by how
-    /// many blocks what only the past holds has grown, which is 0 or less.
+    /// another place of the same. `in_use`: a block with one reference is in use already. Returns by how many
+    /// blocks what only the past holds has grown, which is 0 or less, and the last change, behind all others.
     pub fn gain(&self, op: &mut Op<'_>, run: Run, in_use: bool) -> (i64, Option<Change>) {
         let (no, bit) = self.group_and_bit(run).expect("prepared blocks are data blocks");
         let (mut retained, mut last) = (0, None);
@@ -187,6 +187,9 @@ impl Alloc {
                     })
                 })
             });
+            if let Some(earlier) = last {
+                op.edge(EdgeKind::Taken, earlier, change);
+            }
             last = Some(change);
         }
         (retained, last)
@@ -248,7 +251,12 @@ impl Alloc {
                 };
                 match is_counted {
                     true => self.lower(op, &frame, (no, at + i), (first, len), how, gone),
-                    false => sole.let_go((at + i, len), how, gone),
+                    false => {
+                        sole.let_go((at + i, len), how, gone);
+                        if op.wants_order() && sole.tables.last() != Some(&frame.addr()) {
+                            sole.tables.push(frame.addr());
+                        }
+                    }
                 }
                 i += len;
             }
@@ -260,12 +268,15 @@ impl Alloc {
     /// Frees what was noted of a group.
     fn end_sole(&self, op: &mut Op<'_>, sole: &mut Sole, gone: &mut Gone) {
         let runs = std::mem::take(&mut sole.runs);
+        let tables = std::mem::take(&mut sole.tables);
         if runs.is_empty() {
             return;
         }
         let freed: u64 = runs.iter().map(|(_, len)| u64::from(*len)).sum();
         let change = self.free(op, sole.group, &runs);
         op.edge(EdgeKind::Returned, gone.behind, change);
+        // The last owner is gone, and so must be those before.
+        tables.into_iter().for_each(|table| op.all_before(EdgeKind::Returned, table, change));
         gone.freed += freed;
     }
 

@@ -237,7 +237,7 @@ impl Rest {
             let had = with_node(&node.frame, |n| n.count());
             let ((), change) = op.change(&node.frame, |page| {
                 if let Some(lower) = &node.lower {
-                    page.apply(|b| NodeMut::new(b).set_key(0, lower));
+                    page.set_key(0, lower);
                 }
                 for i in (node.stay..had).rev() {
                     page.apply(|b| NodeMut::new(b).remove(i));

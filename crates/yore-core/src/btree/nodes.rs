@@ -179,7 +179,7 @@ impl Tree {
                 trim(op, &frame, sound);
             }
             if low {
-                op.change(&frame, |page| page.apply(|b| NodeMut::new(b).set_key(0, &position.lower)));
+                op.change(&frame, |page| page.set_key(0, &position.lower));
             }
             let (index, next) = {
                 let page = frame.read();

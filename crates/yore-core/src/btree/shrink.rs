@@ -201,7 +201,7 @@ impl Tree {
         let ((), gone) = op.change(parent, |page| {
             page.apply(|b| NodeMut::new(b).remove(index));
             if index == 0 {
-                page.apply(|b| NodeMut::new(b).set_key(0, &lower));
+                page.set_key(0, &lower);
             }
         });
         self.left_takes_over(op, parent, index, level, gone);
@@ -211,8 +211,7 @@ impl Tree {
             for _ in 0..level {
                 let branch = self.cached(op, with_node(&above, first_child));
                 let branch = self.own(op, branch, Some((&above, 0)), links);
-                let ((), lowered) =
-                    op.change(&branch, |page| page.apply(|b| NodeMut::new(b).set_key(0, &lower)));
+                let ((), lowered) = op.change(&branch, |page| page.set_key(0, &lower));
                 op.edge(EdgeKind::Lowered, earlier, lowered);
                 earlier = lowered;
                 above = branch;

@@ -412,6 +412,25 @@ impl Edit {
         tree.free_all(op)
     }
 
+    /// Whether blocks go from the cell of one key to that of another: a crash between the two would lose
+    /// them, or name them twice.
+    fn separates(&self) -> bool {
+        self.after.iter().filter(|new| self.find_before(new.0) != Some(&new.1)).any(|new| {
+            let from = self.before.partition_point(|old| end(old) <= new.0);
+            self.before[from..].iter().take_while(|old| old.0 < end(new)).any(|old| old.0 != new.0)
+        })
+    }
+
+    /// The cells that change, by key; `None`: it goes.
+    fn changed_cells(&self) -> Vec<([u8; 8], Option<Vec<u8>>)> {
+        let gone = self.before.iter().filter(|old| self.after.binary_search_by_key(&old.0, |a| a.0).is_err());
+        let new = self.after.iter().filter(|new| self.find_before(new.0) != Some(&new.1));
+        let mut cells: Vec<_> = gone.map(|old| (old.0.to_be_bytes(), None)).collect();
+        cells.extend(new.map(|(key, value)| (key.to_be_bytes(), Some(value.encode()[..].to_vec()))));
+        cells.sort_unstable_by_key(|cell| cell.0);
+        cells
+    }
+
     fn change_tree(
         &self,
         op: &mut Op<'_>,
@@ -425,10 +444,27 @@ impl Edit {
             if let Some(allocated) = allocated {
                 op.edge(EdgeKind::Taken, allocated, change);
             }
+            if !(self.taken.is_empty() && self.gained.is_empty()) {
+                op.occupied(self.no, change);
+            }
+            if self.lost > 0 {
+                op.vacated(self.no, change);
+            }
             cells.push(change);
             Some(delta.after(all))
         };
-        if self.in_tree {
+        let mut is_done = false;
+        if self.in_tree && self.separates() {
+            let (delta, together) = tree.change_together(op, &self.changed_cells());
+            if together {
+                all = entered(op, delta, None);
+            } else {
+                op.be_whole();
+                all = Some(delta);
+            }
+            is_done = together;
+        }
+        if self.in_tree && !is_done {
             for (key, _) in &self.before {
                 if self.after.binary_search_by_key(key, |e| e.0).is_err() {
                     let delta = tree.remove(op, &key.to_be_bytes());
@@ -436,7 +472,7 @@ impl Edit {
                 }
             }
         }
-        for (key, value) in &self.after {
+        for (key, value) in self.after.iter().filter(|_| !is_done) {
             let (key_bytes, bytes) = (key.to_be_bytes(), value.encode());
             let delta = match self.find_before(*key).filter(|_| self.in_tree) {
                 Some(old) if old == value => continue,

@@ -22,6 +22,15 @@ pub(super) enum Call {
     /// Nothing is in use any more.
     Release,
     SetXattr(&'static str, &'static str, usize),
+    RemoveXattr(&'static str, &'static str),
+    /// Makes a hole of so many blocks, from this block on.
+    Punch(&'static str, u64, u64),
+    /// Nothing is late.
+    Sync,
+    /// Copies all of a file over another one. Both share the blocks then.
+    Copy(&'static str, &'static str),
+    /// Removes so many names, in the order of their cells.
+    UnlinkFirst(&'static str, usize),
 }
 
 use Call::*;
@@ -175,11 +184,88 @@ pub(super) fn all() -> Vec<Sequence> {
                 unlink("a"),
             ],
         ),
+        s(
+            "attributes of several cells",
+            vec![create("a"), SetXattr("a", "user.a", 10), SetXattr("a", "user.b", 500)],
+            vec![
+                SetXattr("a", "user.c", 1500),
+                SetXattr("a", "user.c", 1100),
+                SetXattr("a", "user.b", 3500),
+                SetXattr("a", "user.c", 60),
+                RemoveXattr("a", "user.b"),
+                SetXattr("a", "user.a", 4000),
+            ],
+        ),
+        s(
+            "holes in extents of a tree",
+            {
+                let mut before = vec![create("a")];
+                before.extend(pieces("a", 7));
+                before.push(Write("a", 40, 12, 60));
+                before
+            },
+            vec![
+                Punch("a", 43, 2),
+                Punch("a", 40, 1),
+                Punch("a", 2, 40),
+                Punch("a", 48, 9),
+                Write("a", 43, 2, 61),
+            ],
+        ),
+        s(
+            "a file that is freed in steps",
+            {
+                let mut before = vec![create("a")];
+                before.extend(pieces("a", 120));
+                before
+            },
+            vec![Truncate("a", 100 * 4096), Truncate("a", 4 * 4096), unlink("a")],
+        ),
+        s(
+            "blocks that files share",
+            vec![create("a"), Write("a", 0, 6, 1), Sync, create("b"), Copy("a", "b")],
+            vec![
+                create("c"),
+                Copy("a", "c"),
+                Write("c", 2, 2, 2),
+                Truncate("a", 4 * 4096),
+                unlink("a"),
+                unlink("b"),
+                unlink("c"),
+            ],
+        ),
+        s(
+            "blocks that files with trees share",
+            {
+                let mut before = vec![create("a")];
+                before.extend(pieces("a", 9));
+                before.extend([Sync, create("b"), Copy("a", "b"), create("c")]);
+                before
+            },
+            vec![
+                Copy("a", "c"),
+                Write("a", 2, 3, 60),
+                Punch("b", 4, 8),
+                unlink("b"),
+                Truncate("c", 4096),
+                unlink("a"),
+            ],
+        ),
+        s(
+            "the first keys of a tree of three levels go",
+            {
+                let mut before = in_tree(many(3, 3400));
+                before.push(UnlinkFirst("d", 1775));
+                before
+            },
+            // The first of the two branches loses its last names.
+            vec![UnlinkFirst("d", 25)],
+        ),
     ]
 }
 
 /// Kinds of edges that no sequence demands yet.
-pub(super) const NOT_DEMANDED: &[EdgeKind] = &[EdgeKind::Lowered, EdgeKind::Recorded];
+pub(super) const NOT_DEMANDED: &[EdgeKind] = &[EdgeKind::Recorded];
 
 /// Carries calls out.
 pub(super) struct Carrier<'a> {
@@ -224,6 +310,23 @@ impl<'a> Carrier<'a> {
             Release => {
                 self.held.clear();
                 Ok(())
+            }
+            RemoveXattr(path, name) => volume.remove_xattr(path, name),
+            Sync => volume.sync(),
+            Copy(from, to) => {
+                let from = File::open(volume, from)?;
+                let to = yore_fs::OpenOptions::new().write(true).open(volume, to)?;
+                let len = from.metadata()?.len();
+                volume.view().copy_file_range(from.inode(), 0, to.inode(), 0, len).map(|_| ())
+            }
+            Punch(path, first, blocks) => {
+                let file = yore_fs::OpenOptions::new().write(true).open(volume, path)?;
+                let mode = yore_fs::FallocateMode::PunchHole;
+                volume.view().fallocate(file.inode(), first * BLOCK, blocks * BLOCK, mode)
+            }
+            UnlinkFirst(path, n) => {
+                let first = volume.read_dir(path)?.take(*n).collect::<yore_fs::Result<Vec<_>>>()?;
+                first.iter().try_for_each(|entry| volume.remove_file(entry.path()))
             }
             SetXattr(path, name, len) => {
                 volume.set_xattr(path, name, vec![7; *len], yore_fs::SetXattrMode::Any)

@@ -47,8 +47,8 @@ impl Order {
         let mut last: HashMap<(u64, Vec<u8>), usize> = HashMap::new();
         for (number, (_, place)) in recording.changes.iter().enumerate() {
             let names: Vec<(u64, Vec<u8>)> = match place {
-                Place::Block { addr, before, after } => {
-                    units::changed(before, after).into_keys().map(|unit| (addr.0, unit)).collect()
+                Place::Block { addr, pieces, .. } => {
+                    units::changed(pieces).into_keys().map(|unit| (addr.0, unit)).collect()
                 }
                 Place::Made { addr, .. } | Place::Freed { addr } => vec![(addr.0, b"index".to_vec())],
                 Place::Orphans { .. } => vec![(0, b"orphans".to_vec())],

@@ -92,15 +92,19 @@ impl Ground {
         for (number, (_, place)) in recording.changes.iter().enumerate() {
             let is_in = set[number];
             match place {
-                Place::Block { addr, before, after } => {
+                Place::Block { addr, after, pieces } => {
                     let made = blocks.entry(*addr).or_insert_with(|| Made::of(self.block(*addr)));
                     if units::has_form(after) {
                         // A new block is an empty one until something is put into it.
                         made.form = Some(after.clone());
                     }
                     if is_in {
-                        made.units.extend(units::changed(before, after));
+                        made.units.extend(units::changed(pieces));
                     }
+                }
+                Place::Made { block, .. } if units::is_table(block) => {
+                    let came = "a table of counts came while changes were recorded";
+                    return Err(NoMedium::Wrong(wrong(came)));
                 }
                 Place::Made { addr, block } if is_in => {
                     blocks.insert(*addr, Made::of(Some(block.clone())));
@@ -241,9 +245,9 @@ fn write_zone(
 /// What a change changed, in words.
 pub(super) fn show(place: &Place) -> String {
     match place {
-        Place::Block { addr, before, after } => {
+        Place::Block { addr, after, pieces } => {
             let kind = BlockKind::from_repr(BlockHeader::of(after).kind).map_or("block", BlockKind::name);
-            let changed = units::changed(before, after);
+            let changed = units::changed(pieces);
             let units: Vec<String> = changed
                 .iter()
                 .take(4)

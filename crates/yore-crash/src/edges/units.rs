@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use yore_format::{
-    BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, Inode, NodeMut, NodeRef, BITS_PER_GROUP,
-    HEADER_BYTES, INODES_PER_BLOCK,
+    BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, HistoryRoots, Inode, NodeMut, NodeRef,
+    BITS_PER_GROUP, HEADER_BYTES, INODES_PER_BLOCK,
 };
+use yore_fs::Piece;
 
 /// What a unit has; `None`: nothing.
 pub(super) type Value = Option<Vec<u8>>;
@@ -49,22 +50,39 @@ fn units(block: &Block) -> Units {
     }
 }
 
-/// The units that differ between two states of a block, with what they have in the second.
-pub(super) fn changed(before: &Block, after: &Block) -> Units {
-    let (old, mut new) = (units(before), units(after));
-    for (unit, value) in old {
-        match new.get(&unit) {
-            None => drop(new.insert(unit, None)),
-            Some(same) if *same == value => drop(new.remove(&unit)),
-            Some(_) => {}
+/// The units that a change says it changed, with what they have behind it.
+pub(super) fn changed(pieces: &[Piece]) -> Units {
+    let mut units = Units::new();
+    for piece in pieces {
+        match piece {
+            Piece::Cell { key, value } => {
+                units.insert(key.to_vec(), value.as_ref().map(|value| value.to_vec()));
+            }
+            Piece::Slot { slot, bytes } => drop(units.insert(number((*slot).into()), Some(bytes.to_vec()))),
+            Piece::Bits { word, mask, to } => units.extend(
+                (0..64)
+                    .filter(|bit| mask & 1 << bit != 0)
+                    .map(|bit| (number(usize::from(*word) * 64 + bit), (to & 1 << bit != 0).then(Vec::new))),
+            ),
+            Piece::Word { word, bytes } => drop(units.insert(number((*word).into()), Some(bytes.to_vec()))),
         }
     }
-    new
+    units
 }
 
-/// Whether a node has a form already: a width of its keys.
+/// Whether it is the block of the roots of the history, whose counts are recounted.
+fn is_roots(block: &Block) -> bool {
+    kind(block) == Some(BlockKind::HistoryRoots)
+}
+
+/// Whether a block has what is not of its units: the width of a node's keys, or counts.
 pub(super) fn has_form(block: &Block) -> bool {
-    is_node(block) && NodeRef::new(block).key_width() > 0
+    is_roots(block) || is_node(block) && NodeRef::new(block).key_width() > 0
+}
+
+/// Whether it is a table of counts. Which tables a group has is said in its zone.
+pub(super) fn is_table(block: &Block) -> bool {
+    kind(block) == Some(BlockKind::CountTable)
 }
 
 /// Whether it is a branch without children.
@@ -104,6 +122,9 @@ pub(super) fn compose(base: &Block, form: &Block, change: &Units) -> Option<Box<
         return Some(block);
     }
     let mut block = Box::new(*base);
+    for at in (HEADER_BYTES..block.len()).filter(|at| is_roots(form) && HistoryRoots::is_counted(*at)) {
+        block[at] = form[at];
+    }
     for (unit, value) in change {
         let i = u32::from_be_bytes(unit[..].try_into().ok()?) as usize;
         match (kind(base), value) {

@@ -164,13 +164,19 @@ impl HistoryRoots {
             trees: space.trees.saturating_add_signed(growth.trees).into(),
         };
         block[ROOTS_END..SPACE_END].copy_from_slice(raw.as_bytes());
-        let touched: Touched = (ROOTS_END..SPACE_END).into();
+        let touched = Touched::derived(ROOTS_END..SPACE_END);
         let counts = Self::annals_counts(block);
         if growth.references == 0 || counts.annals_from == EventNo(0) {
             return touched;
         }
         let references = counts.references.saturating_add_signed(growth.references);
         touched.and(Self::set_annals_counts(block, AnnalsCounts { references, ..counts }).meaning)
+    }
+
+    /// Whether the byte at `at` is of a count that is recounted.
+    pub fn is_counted(at: usize) -> bool {
+        let references = ANNALS_AT + std::mem::offset_of!(RawAnnals, references);
+        (ROOTS_END..SPACE_END).contains(&at) || (references..references + 8).contains(&at)
     }
 
     /// Up to which row the indexes have the keys of a shard's rows. The least key there is: of none.

@@ -11,6 +11,7 @@ use yore_core::btree::Pins;
 use yore_core::extent::{self, Edit};
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::Core;
+use yore_format::ContentKind;
 use yore_meta::{EdgeKind, Reserved};
 
 /// Beyond every block of a file.
@@ -88,7 +89,13 @@ pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u
     let mut guard = cell.state.write();
     let state = &mut *guard;
     let mut op = store.meta.begin(reserved);
+    // The size that an earlier step has stored comes before the extents beyond it go.
+    let is_tree = state.inode.content_kind == ContentKind::Tree;
+    let sized = (is_tree && op.wants_order()).then(|| store_inode(&mut op, cell, state));
     let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+    if let Some(sized) = sized {
+        applied.behind(&mut op, sized);
+    }
     let stored = store_inode(&mut op, cell, state);
     applied.stored(&mut op, stored);
     if let Some((orphans, position)) = orphans.as_ref().zip(position) {

@@ -3,6 +3,7 @@
 
 use super::name::Name;
 use crate::{Error, Result, SetXattrMode};
+use std::collections::BTreeMap;
 use yore_core::btree::{Pins, Tree, TreeDelta, Unstored};
 use yore_format::{
     BlockKind, Corruption, EventNo, Inode, InodeFlags, InodeNo, XattrCell, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
@@ -166,6 +167,18 @@ impl Plan {
         if let ([key], [cell]) = (&old[..], &new[..]) {
             let delta = tree.replace(op, &key.to_be_bytes(), cell);
             return store_tree(inode, &tree, delta);
+        }
+        if !tree.is_empty() && old.len() + new.len() > 1 {
+            // A crash between them would leave a part of the attribute.
+            let mut cells: BTreeMap<u64, Option<&[u8]>> = old.iter().map(|key| (*key, None)).collect();
+            cells.extend(new.iter().enumerate().map(|(i, cell)| (slot + i as u64, Some(&cell[..]))));
+            let cells: Vec<_> = cells.into_iter().map(|(key, value)| (key.to_be_bytes(), value)).collect();
+            let (delta, together) = tree.change_together(op, &cells);
+            if together {
+                return store_tree(inode, &tree, delta);
+            }
+            op.be_whole();
+            all = Some(delta);
         }
         for key in old {
             let delta = tree.remove(op, &key.to_be_bytes());

@@ -15,8 +15,10 @@ pub(crate) mod left;
 pub(crate) mod limits;
 pub(crate) mod medium;
 pub(crate) mod order;
+pub(crate) mod orders;
 pub(crate) mod progress;
 pub(crate) mod recorder;
+pub(crate) mod units;
 
 use features::Features;
 use freed::Freed;
@@ -24,8 +26,8 @@ use gate::Gate;
 use ledger::Ledger;
 use left::LeftNotes;
 use medium::Medium;
+use orders::Orders;
 use progress::Progress;
-use recorder::Order;
 use yore_format::{Generation, WriteFeatures};
 
 /// The rooms that all others stand on.
@@ -36,7 +38,7 @@ pub(crate) struct Base {
     pub(crate) freed: Freed,
     pub(crate) left: LeftNotes,
     pub(crate) gate: Gate,
-    pub(crate) order: Order,
+    pub(crate) order: Orders,
     pub(crate) progress: Progress,
 }
 
@@ -50,7 +52,7 @@ impl Base {
             freed: Freed::default(),
             left: LeftNotes::default(),
             gate: Gate::new(first),
-            order: Order::default(),
+            order: Orders::default(),
             progress: Progress::new(first, read_only),
             medium,
         }

@@ -1,7 +1,10 @@
 //! The order of changes (docs/EDGES.md): what a change is, and which change waits for which.
 //!
 //! Engines that write metadata where it is need the order. Those of today do not, and get none: an Op asks
-//! once, when it opens, whether anybody wants it. A recorder wants it: `recorder.rs`.
+//! once, when it opens, whether anybody wants it: `orders.rs`.
+
+use super::units::Piece;
+use yore_format::{Block, InodeNo, MetaAddr};
 
 /// One change: what one call of [`crate::Op::change`], [`crate::Op::allocate`], [`crate::Op::free`] or
 /// [`crate::Op::set_orphan_root`] did. Its number is greater than those of all changes before it: of the
@@ -68,8 +71,50 @@ kinds! {
     /// Extents are in a tree before the size and the count are in the inode; and a lower size is there before
     /// the extents beyond it go.
     Entered,
+    /// An extent goes before another one comes in its place.
+    Vacated,
     /// The extent goes before the bits are cleared.
     Returned,
     /// A row of the past is there before the present changes what it keeps.
     Recorded,
+}
+
+/// What one change did.
+pub(crate) enum Did<'a> {
+    /// It changed these units of a block, in this order.
+    Block { addr: MetaAddr, after: &'a Block, pieces: Vec<Piece> },
+    /// It took an index into use. The block is this one, until something is put into it.
+    Made { addr: MetaAddr, block: &'a Block },
+    /// It freed an index.
+    Freed { addr: MetaAddr },
+    /// It changed the root of the orphans.
+    Orphans { root: MetaAddr, level: u8 },
+}
+
+/// Keeps the order of changes. See [`crate::Op`] for what each call says.
+pub(crate) trait KeepsOrder: Sync {
+    /// An Op opens; returns its number.
+    fn begin(&self, alone: bool) -> u64;
+    /// What this Op does is done as a whole and by itself.
+    fn be_whole(&self, op: u64);
+    /// Everything so far reaches the medium before what follows.
+    fn drain(&self);
+    /// A change was made. Of a block: with its lock held, so that numbers ascend as its changes do.
+    fn change(&self, op: u64, did: Did<'_>) -> Change;
+    /// `first` comes before `then`.
+    fn edge(&self, kind: EdgeKind, first: Change, then: Change);
+    /// All later changes of this Op come behind `row`.
+    fn recorded(&self, op: u64, row: Change);
+    /// All changes of a block so far come before `by`.
+    fn all_before(&self, kind: EdgeKind, block: MetaAddr, by: Change);
+    /// What a block has counts from the change `by` on.
+    fn linked(&self, block: MetaAddr, by: Change);
+    /// A name of an inode counts from `by` on.
+    fn named(&self, inode: InodeNo, by: Change);
+    /// A name of an inode goes with the change `gone`.
+    fn unnamed(&self, inode: InodeNo, gone: Change);
+    /// Extents of an inode go with the change `gone`.
+    fn vacated(&self, inode: InodeNo, gone: Change);
+    /// Blocks come to an inode with the change `by`.
+    fn occupied(&self, inode: InodeNo, by: Change);
 }

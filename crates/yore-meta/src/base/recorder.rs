@@ -5,6 +5,7 @@
 //! ordered engine would keep them.
 
 use super::order::{Change, EdgeKind};
+use super::units::Piece;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::OnceLock;
@@ -17,10 +18,10 @@ pub enum Place {
     Block {
         /// Where it is.
         addr: MetaAddr,
-        /// What it was.
-        before: Box<Block>,
         /// What it became.
         after: Box<Block>,
+        /// The units of it that are others now, in the order in which they changed.
+        pieces: Vec<Piece>,
     },
     /// An index is in use from now on. The block is this one, until something is put into it.
     Made {
@@ -78,8 +79,12 @@ struct State {
     below: HashMap<MetaAddr, Vec<MetaAddr>>,
     /// The change that made a block, if that was recorded.
     made: HashMap<MetaAddr, usize>,
+    /// The rows of the past that an Op has entered.
+    rows: HashMap<u64, Vec<usize>>,
     /// From which changes on names of an inode count.
     names: HashMap<InodeNo, Vec<usize>>,
+    /// The changes with which extents of an inode went.
+    vacated: HashMap<InodeNo, Vec<usize>>,
 }
 
 /// Where the recorder of the order of changes is, once somebody wants one.
@@ -140,6 +145,11 @@ impl Recorder {
         state.edge(kind, first.0 as usize, then.0 as usize);
     }
 
+    /// All later changes of this Op come behind `row`.
+    pub(crate) fn recorded(&self, op: u64, row: Change) {
+        self.0.lock().rows.entry(op).or_default().push(row.0 as usize);
+    }
+
     /// All changes of a block so far come before `by`.
     pub(crate) fn all_before(&self, kind: EdgeKind, block: MetaAddr, by: Change) {
         self.0.lock().all_before(kind, block, by.0 as usize);
@@ -162,6 +172,19 @@ impl Recorder {
             if name < gone.0 as usize {
                 state.edge(EdgeKind::Kept, name, gone.0 as usize);
             }
+        }
+    }
+
+    /// Extents of an inode go with the change `gone`.
+    pub(crate) fn vacated(&self, inode: InodeNo, gone: Change) {
+        self.0.lock().vacated.entry(inode).or_default().push(gone.0 as usize);
+    }
+
+    /// Blocks come to an inode with the change `by`.
+    pub(crate) fn occupied(&self, inode: InodeNo, by: Change) {
+        let mut state = self.0.lock();
+        for gone in state.vacated.get(&inode).cloned().unwrap_or_default() {
+            state.edge(EdgeKind::Vacated, gone, by.0 as usize);
         }
     }
 
@@ -190,6 +213,9 @@ impl State {
                 self.by_block.entry(addr).or_default().push(number);
             }
             Place::Freed { .. } | Place::Orphans { .. } => {}
+        }
+        for row in self.rows.get(&op).cloned().unwrap_or_default() {
+            self.edge(EdgeKind::Recorded, row, number);
         }
         self.recording.changes.push((op, place));
         Change(number as u64)

@@ -15,8 +15,8 @@ pub(crate) mod zones;
 
 use crate::base::gate::{op_closed, op_opened, GateGuard};
 use crate::base::left::LeftNotes;
-use crate::base::order::{Change, EdgeKind};
-use crate::base::recorder::{Place, Recorder};
+use crate::base::order::{Change, Did, EdgeKind, KeepsOrder};
+use crate::base::units::{self, Piece};
 use crate::cache::{new_frame, News};
 use crate::rooms::Rooms;
 use crate::space::{Reserved, ReservedInode};
@@ -24,7 +24,7 @@ use crate::zones::zone::{Frame, Zone};
 use std::sync::Arc;
 use yore_format::{
     Block, BlockHeader, BlockKind, BlockNo, EventNo, Generation, GroupNo, Incarnation, InodeNo, IntentNote,
-    MetaAddr, Touched, WriteFeatures,
+    MetaAddr, NodeMut, Touched, WriteFeatures,
 };
 
 /// A block under change.
@@ -32,6 +32,8 @@ pub struct Page<'a> {
     block: &'a mut Block,
     /// The chunks that were touched: what the intent log has to repeat.
     chunks: u64,
+    /// The units that were changed, where somebody wants the order of changes.
+    told: Option<&'a mut Vec<Piece>>,
 }
 
 impl Page<'_> {
@@ -40,9 +42,9 @@ impl Page<'_> {
         self.block
     }
 
-    /// Changes the block; `f` returns what it touched, with the range of bytes that the change *means* (a
-    /// cell, an inode's slot, some bits). Debug builds compare: a replay of the log would lose a byte that
-    /// changes outside.
+    /// Changes the block; `f` returns what it touched, with the units that the change *means* (a cell, an
+    /// inode's slot, some bits). Debug builds compare: a replay of the log would lose a byte that changes
+    /// outside.
     pub fn apply<T: Into<Touched>>(&mut self, f: impl FnOnce(&mut Block) -> T) {
         #[cfg(debug_assertions)]
         let before = *self.block;
@@ -52,8 +54,18 @@ impl Page<'_> {
             let chunk = i * yore_format::CHUNK_BYTES..(i + 1) * yore_format::CHUNK_BYTES;
             assert_eq!(self.block[chunk.clone()], before[chunk], "chunk {i} changed and was not reported");
         }
-        debug_assert!(touched.meaning.end <= yore_format::BLOCK_SIZE);
+        if let Some(pieces) = self.told.as_deref_mut() {
+            units::tell(self.block, &touched.meaning, pieces);
+        }
         self.chunks |= touched.chunks;
+    }
+
+    /// Gives a cell of a node another key of the same width. The caller keeps the order.
+    pub fn set_key(&mut self, cell: usize, key: &[u8]) {
+        if let Some(pieces) = self.told.as_deref_mut() {
+            units::tell_gone(self.block, cell, pieces);
+        }
+        self.apply(|block| NodeMut::new(block).set_key(cell, key));
     }
 }
 
@@ -79,8 +91,8 @@ pub struct Op<'m> {
     reserved: Reserved,
     /// The number of the last change. It counts by itself as long as nobody wants the order of changes.
     changes: u64,
-    /// The recorder of the order of changes, if there is one, and the number that it gave this Op.
-    order: Option<(&'m Recorder, u64)>,
+    /// Who keeps the order of changes, if somebody does, and the number that it gave this Op.
+    order: Option<(&'m dyn KeepsOrder, u64)>,
     gate: GateGuard<'m>,
 }
 
@@ -120,7 +132,7 @@ impl<'m> Op<'m> {
 
     /// What this Op does has no order in which a crash may stop anywhere: it is done as a whole and by
     /// itself.
-    pub(super) fn be_whole(&self) {
+    pub fn be_whole(&self) {
         if let Some((order, op)) = self.order {
             order.be_whole(op);
         }
@@ -162,7 +174,7 @@ impl<'m> Op<'m> {
             return self.change_ordered(frame, f, order, op);
         }
         let (result, news) = frame.modify(self.generation, |block| {
-            let mut page = Page { block, chunks: 0 };
+            let mut page = Page { block, chunks: 0, told: None };
             let result = f(&mut page);
             (result, page.chunks)
         });
@@ -179,16 +191,20 @@ impl<'m> Op<'m> {
         &mut self,
         frame: &Frame,
         f: impl FnOnce(&mut Page<'_>) -> R,
-        order: &Recorder,
+        order: &dyn KeepsOrder,
         op: u64,
     ) -> (R, Change) {
         let ((result, change), news) = frame.modify(self.generation, |block| {
-            let before = Box::new(*block);
-            let mut page = Page { block, chunks: 0 };
+            #[cfg(debug_assertions)]
+            let before = *block;
+            let mut pieces = Vec::new();
+            let mut page = Page { block, chunks: 0, told: Some(&mut pieces) };
             let result = f(&mut page);
             let chunks = page.chunks;
-            let (addr, after) = (frame.addr(), Box::new(*block));
-            let change = order.change(op, Place::Block { addr, before, after });
+            #[cfg(debug_assertions)]
+            assert!(units::is_all(&before, block, &pieces), "a change of {} tells {pieces:?}", frame.addr());
+            let did = Did::Block { addr: frame.addr(), after: block, pieces };
+            let change = order.change(op, did);
             ((result, change), chunks)
         });
         if news != News::None {
@@ -241,6 +257,30 @@ impl<'m> Op<'m> {
         }
     }
 
+    /// Extents of an inode go with the change `gone`, or get shorter: others come into their place later.
+    #[inline]
+    pub fn vacated(&mut self, inode: InodeNo, gone: Change) {
+        if let Some((order, _)) = self.order {
+            order.vacated(inode, gone);
+        }
+    }
+
+    /// Blocks come to a place in an inode with the change `by`, behind what was there before.
+    #[inline]
+    pub fn occupied(&mut self, inode: InodeNo, by: Change) {
+        if let Some((order, _)) = self.order {
+            order.occupied(inode, by);
+        }
+    }
+
+    /// The past has a row from the change `row` on. All that this Op changes later comes behind that.
+    #[inline]
+    pub fn recorded(&mut self, row: Change) {
+        if let Some((order, op)) = self.order {
+            order.recorded(op, row);
+        }
+    }
+
     /// Whether somebody wants the order of changes. If not, changes that only make a crash between two others
     /// harmless can be left out.
     #[inline]
@@ -273,7 +313,7 @@ impl<'m> Op<'m> {
         BlockHeader::init(&mut block, new.kind, new.level, addr, new.owner, new.incarnation, tag, new.birth);
         let frame = new_frame(addr, zone.clone(), block, self.generation);
         let change = match self.order {
-            Some((order, op)) => order.change(op, Place::Made { addr, block: Box::new(block) }),
+            Some((order, op)) => order.change(op, Did::Made { addr, block: &frame.read() }),
             None => self.next_change(),
         };
         self.rooms.blocks.insert_new(zone, self.generation, &frame);
@@ -287,7 +327,7 @@ impl<'m> Op<'m> {
         let addr = frame.addr();
         frame.kill(self.generation);
         let change = match self.order {
-            Some((order, op)) => order.change(op, Place::Freed { addr }),
+            Some((order, op)) => order.change(op, Did::Freed { addr }),
             None => self.next_change(),
         };
         self.rooms.blocks.remove(frame.home(), self.generation, addr);
@@ -378,7 +418,7 @@ impl<'m> Op<'m> {
     pub fn set_orphan_root(&mut self, root: MetaAddr, level: u8) -> Change {
         self.rooms.blocks.base.ledger.set_orphan_root(root, level);
         match self.order {
-            Some((order, op)) => order.change(op, Place::Orphans { root, level }),
+            Some((order, op)) => order.change(op, Did::Orphans { root, level }),
             None => self.next_change(),
         }
     }
@@ -390,9 +430,9 @@ impl<'m> Op<'m> {
     }
 }
 
-/// The recorder of the order of changes, if there is one, and the number that it gives an Op that opens.
+/// Who keeps the order of changes, if somebody does, and the number that it gives an Op that opens.
 #[inline]
-fn ordered(rooms: &Rooms, alone: bool) -> Option<(&Recorder, u64)> {
+fn ordered(rooms: &Rooms, alone: bool) -> Option<(&dyn KeepsOrder, u64)> {
     match rooms.blocks.base.order.wanted() {
         None => None,
         Some(order) => begin_ordered(order, alone),
@@ -400,6 +440,6 @@ fn ordered(rooms: &Rooms, alone: bool) -> Option<(&Recorder, u64)> {
 }
 
 #[cold]
-fn begin_ordered(order: &Recorder, alone: bool) -> Option<(&Recorder, u64)> {
+fn begin_ordered(order: &dyn KeepsOrder, alone: bool) -> Option<(&dyn KeepsOrder, u64)> {
     Some((order, order.begin(alone)))
 }

@@ -60,7 +60,7 @@ impl Op<'_> {
         self.change(&frame, |page| {
             page.apply(|b| {
                 yore_format::BitmapMut::init(b, usable).set(0, taken, true);
-                0..yore_format::BLOCK_SIZE
+                yore_format::Touched::whole(0..yore_format::BITS_PER_GROUP as usize)
             })
         });
         let totals = blocks.base.ledger.totals();

@@ -143,6 +143,7 @@ impl<'p> AnnalsRecording<'p> {
                         past.store_cell(op, which, &tree, delta)
                     }
                 });
+                row.appended.iter().for_each(|appended| op.recorded(*appended));
                 guard.greatest = Some(row.key);
                 let unindexed = guard.unindexed.as_mut().expect("learnt when it was prepared");
                 let fresh = FreshRow { key: row.key, state: row.state, name: row.name };
