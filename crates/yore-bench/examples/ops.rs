@@ -9,10 +9,14 @@
 //! - `files=20000`, `directories=100`, `rounds=5`,
 //! - `snapshots=rename,unlink` a snapshot is taken before each of these phases (library only),
 //! - `every=1` and, while these phases go on, each so many seconds,
-//! - `only=create,stat,rename,unlink,pairs,write,postmark` (with one of the first four, files are created
-//!   and removed in any case; `pairs` is create and unlink in turn; `write`
-//!   creates files of 2 KiB; `postmark` is PostMark's mix: 20,000 files of 500 bytes to 16 KiB in 400
-//!   directories, 100,000 transactions; `transactions=` sets another count).
+//! - `asked=1` there is a snapshot, and somebody has asked before what each holds, which is kept up from then
+//!   on (`asked=0`: there is, and nobody has),
+//! - `only=create,stat,rename,unlink,pairs,write,postmark` (with one of the first four, files are created and
+//!   removed in any case; `pairs` is create and unlink in turn; `write` creates files of 2 KiB; `postmark` is
+//!   PostMark's mix: 20,000 files of 500 bytes to 16 KiB in 400 directories, 100,000 transactions;
+//!   `transactions=` sets another count); and, of the library alone, `overwrite` and `remove`: a block of
+//!   each of the files, which have two and which a snapshot has seen, is written over, with write-back and a
+//!   generation at the end, and then, behind another snapshot, they are removed.
 //!
 //! For each workload it prints the median over the rounds in thousand calls a second, and the processor time
 //! that this thread spent on a call, which other work on the machine disturbs less. Each phase is a function
@@ -22,6 +26,7 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rustix::fs::{AtFlags, Mode, OFlags};
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +50,16 @@ trait Fs {
     fn append(&mut self, dir: usize, name: &str, data: &[u8]) -> Done;
     fn read(&mut self, dir: usize, name: &str, buffer: &mut [u8]) -> Done;
     fn snapshot(&mut self) -> Done;
+    /// Asks what each snapshot holds, and has that kept up from then on.
+    fn ask(&mut self) -> Done {
+        Ok(())
+    }
+    fn overwrite(&mut self, _dir: usize, _name: &str, _data: &[u8]) -> Done {
+        anyhow::bail!("only the library is measured here")
+    }
+    fn sync(&mut self) -> Done {
+        anyhow::bail!("only the library is measured here")
+    }
 }
 
 struct Library {
@@ -95,6 +110,22 @@ impl Library {
 }
 
 impl Fs for Library {
+    fn ask(&mut self) -> Done {
+        self.view.usage(self.view.root(), &mut |_| ControlFlow::Continue(()))?;
+        anyhow::ensure!(self.view.knows_usage(), "it is not known");
+        Ok(())
+    }
+
+    fn overwrite(&mut self, dir: usize, name: &str, data: &[u8]) -> Done {
+        let mode = WriteMode { append: false, kill_set_id: false };
+        self.view.lookup(self.at(dir), name.as_bytes())?.write(0, data, mode)?;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Done {
+        Ok(self.view.sync()?)
+    }
+
     fn mkdirs(&mut self, count: usize) -> Done {
         for i in 0..count {
             let name = format!("directory {i}");
@@ -297,6 +328,20 @@ fn phase_write(fs: &mut dyn Fs, names: &Names) -> Done {
     names.old.iter().enumerate().try_for_each(|(i, name)| fs.write_new(i % names.directories, name, &data))
 }
 
+/// With write-back and a generation at the end.
+#[inline(never)]
+fn phase_overwrite(fs: &mut dyn Fs, names: &Names) -> Done {
+    let data = [0xa5; 4096];
+    let all = || names.old.iter().enumerate();
+    all().try_for_each(|(i, name)| fs.overwrite(i % names.directories, name, &data))?;
+    fs.sync()
+}
+
+#[inline(never)]
+fn phase_remove(fs: &mut dyn Fs, names: &Names) -> Done {
+    names.old.iter().enumerate().try_for_each(|(i, name)| fs.unlink(i % names.directories, name))
+}
+
 const POSTMARK_DIRECTORIES: usize = 400;
 const POSTMARK_FILES: usize = 20_000;
 
@@ -373,7 +418,10 @@ fn timed(f: impl FnOnce() -> Done) -> anyhow::Result<(Duration, Duration)> {
     Ok((wall.elapsed(), thread() - before))
 }
 
-const WORKLOADS: [&str; 7] = ["create", "stat", "rename", "unlink", "pairs", "write", "postmark"];
+const WORKLOADS: [&str; 9] =
+    ["create", "stat", "rename", "unlink", "pairs", "write", "postmark", "overwrite", "remove"];
+/// Those that take files with data and a snapshot.
+const PAST: [&str; 2] = ["overwrite", "remove"];
 
 struct Options {
     volume: Option<String>,
@@ -388,6 +436,7 @@ struct Options {
     metadata_cache: u64,
     snapshots: Vec<String>,
     every: Duration,
+    asked: Option<bool>,
 }
 
 fn options() -> anyhow::Result<Options> {
@@ -399,11 +448,12 @@ fn options() -> anyhow::Result<Options> {
         directories: 100,
         rounds: 5,
         transactions: 100_000,
-        only: WORKLOADS.map(String::from).to_vec(),
+        only: WORKLOADS.iter().filter(|w| !PAST.contains(w)).map(|w| w.to_string()).collect(),
         data_cache: 256,
         metadata_cache: 256,
         snapshots: Vec::new(),
         every: Duration::MAX,
+        asked: None,
     };
     let list = |value: &str| value.split(',').map(String::from).collect();
     for argument in std::env::args().skip(1) {
@@ -418,6 +468,7 @@ fn options() -> anyhow::Result<Options> {
             Some(("data_cache", v)) => o.data_cache = v.parse()?,
             Some(("metadata_cache", v)) => o.metadata_cache = v.parse()?,
             Some(("only", v)) => o.only = list(v),
+            Some(("asked", v)) => o.asked = Some(v == "1"),
             Some(("snapshots", v)) => o.snapshots = list(v),
             Some(("every", v)) => o.every = Duration::from_secs_f64(v.parse()?),
             _ => anyhow::bail!("{argument:?}: see the head of ops.rs"),
@@ -445,6 +496,22 @@ fn round(fs: &mut dyn Fs, o: &Options, round: usize) -> anyhow::Result<Vec<Optio
     };
     let every = |phase: &str| o.snapshots.iter().any(|at| at == phase).then_some(o.every);
     fs.mkdirs(o.directories)?;
+    if o.asked.is_some() {
+        fs.snapshot()?;
+    }
+    if o.asked == Some(true) {
+        fs.ask()?;
+    }
+    if PAST.iter().any(|w| wants(w)) {
+        for (i, name) in names.old.iter().enumerate() {
+            fs.write_new(i % o.directories, name, &[0x5a; 8192])?;
+        }
+        fs.sync()?;
+        fs.snapshot()?;
+        note("overwrite", o.files, timed(|| phase_overwrite(fs, &names))?);
+        fs.snapshot()?;
+        note("remove", o.files, timed(|| phase_remove(fs, &names))?);
+    }
     if ["create", "stat", "rename", "unlink"].iter().any(|w| wants(w)) {
         names.every = every("create");
         note("create", o.files, timed(|| phase_create(fs, &names))?);

@@ -168,6 +168,12 @@ impl View {
         store.past.index_some(store, most)
     }
 
+    /// How many rows of the history are known to have no keys: for tests.
+    #[doc(hidden)]
+    pub fn rows_without_keys(&self) -> u64 {
+        self.store().past.backlog()
+    }
+
     /// How far forgetting is, in the background or in another call: how much is done, and how much there is
     /// to do. `None`: nothing is left.
     pub fn forgetting(&self) -> Option<(u64, u64)> {
