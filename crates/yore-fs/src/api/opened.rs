@@ -109,7 +109,7 @@ impl Store {
             drop(stop);
             let Some(store) = Weak::upgrade(&weak) else { return };
             store.index_in_background();
-            if let Err(e) = spans::keep_up(&store) {
+            if let Err(e) = spans::keep_up(&store, store.idle.lasts() >= SUMS_AFTER) {
                 tracing::warn!("what each snapshot holds is not known any more: {e}");
             }
             pause = store.tidy_in_background(&mut tidying).min(store.sum_in_background());

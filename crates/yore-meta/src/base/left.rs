@@ -1,6 +1,8 @@
 //! What inodes in use have left to their versions lately, for whoever sums up what each event holds. Notes
 //! are made only while somebody wants them, and are lost with the process.
 
+use hashbrown::hash_map::Entry;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,6 +47,44 @@ pub type Notes = BTreeMap<Left, LeftBlocks>;
 /// Inodes whose versions may have blocks alone, as far as their own chain goes, that another chain has, too.
 pub type Sharing = BTreeSet<(InodeNo, Incarnation)>;
 
+/// When the newest version ended, and when the blocks were born.
+type EndAndBirth = (EventNo, EventNo);
+
+/// The notes about one inode. Most have one or two.
+struct OfOne {
+    first: (EndAndBirth, LeftBlocks),
+    more: BTreeMap<EndAndBirth, LeftBlocks>,
+}
+
+impl OfOne {
+    /// Adds blocks. False: that would be a further note, and there is no room for one.
+    fn add(&mut self, key: EndAndBirth, blocks: LeftBlocks, count: &AtomicUsize) -> bool {
+        if self.first.0 == key {
+            self.first.1 += blocks;
+            return true;
+        }
+        match self.more.get_mut(&key) {
+            Some(sum) => *sum += blocks,
+            None if !has_room(count) => return false,
+            None => drop(self.more.insert(key, blocks)),
+        }
+        true
+    }
+
+    fn all(&self) -> impl Iterator<Item = (EndAndBirth, LeftBlocks)> + '_ {
+        std::iter::once(self.first).chain(self.more.iter().map(|(key, blocks)| (*key, *blocks)))
+    }
+}
+
+/// Counts one more note, if there is room for it.
+fn has_room(count: &AtomicUsize) -> bool {
+    let has_room = count.load(Ordering::Relaxed) < NOTES_MOST;
+    count.fetch_add(usize::from(has_room), Ordering::Relaxed);
+    has_room
+}
+
+type Part = HashMap<(InodeNo, Incarnation), OfOne>;
+
 /// The notes. All locks are leaves.
 #[derive(Default)]
 pub struct LeftNotes {
@@ -52,7 +92,7 @@ pub struct LeftNotes {
     /// Something was not noted.
     is_lost: AtomicBool,
     count: AtomicUsize,
-    parts: [Mutex<Notes>; PARTS],
+    parts: [Mutex<Part>; PARTS],
     sharing: Mutex<Sharing>,
 }
 
@@ -92,13 +132,17 @@ impl LeftNotes {
             return;
         }
         let mut part = self.parts[part_of(left.inode)].lock();
-        match part.get_mut(&left) {
-            Some(sum) => *sum += blocks,
-            None if self.count.load(Ordering::Relaxed) >= NOTES_MOST => self.lose(),
-            None => {
-                self.count.fetch_add(1, Ordering::Relaxed);
-                part.insert(left, blocks);
+        let key = (left.end, left.birth);
+        let is_noted = match part.entry((left.inode, left.incarnation)) {
+            Entry::Occupied(mut of_one) => of_one.get_mut().add(key, blocks, &self.count),
+            Entry::Vacant(_) if !has_room(&self.count) => false,
+            Entry::Vacant(place) => {
+                place.insert(OfOne { first: (key, blocks), more: BTreeMap::new() });
+                true
             }
+        };
+        if !is_noted {
+            self.lose();
         }
     }
 
@@ -148,9 +192,15 @@ impl LeftNotes {
     pub fn take(&self) -> Notes {
         let mut all = Notes::new();
         for part in &self.parts {
-            let mut part = part.lock();
-            self.count.fetch_sub(part.len(), Ordering::Relaxed);
-            all.append(&mut part);
+            let part = std::mem::take(&mut *part.lock());
+            let before = all.len();
+            for ((inode, incarnation), of_one) in &part {
+                let notes = of_one.all().map(|((end, birth), blocks)| {
+                    (Left { inode: *inode, incarnation: *incarnation, end, birth }, blocks)
+                });
+                all.extend(notes);
+            }
+            self.count.fetch_sub(all.len() - before, Ordering::Relaxed);
         }
         all
     }
@@ -169,14 +219,25 @@ impl LeftNotes {
         if from >= to {
             return Notes::new();
         }
-        let at = |end: EventNo| Left { inode, incarnation, end, birth: EventNo(0) };
         let mut part = self.parts[part_of(inode)].lock();
-        let found: Notes = part.range(at(from)..at(to)).map(|(left, blocks)| (*left, *blocks)).collect();
-        self.count.fetch_sub(found.len(), Ordering::Relaxed);
-        found.keys().for_each(|left| {
-            part.remove(left);
+        let Some(of_one) = part.get_mut(&(inode, incarnation)) else { return Notes::new() };
+        let at = |end: EventNo| (end, EventNo(0));
+        let is_found = |(end, _): EndAndBirth| (from..to).contains(&end);
+        let mut found: Vec<_> = of_one.more.range(at(from)..at(to)).map(|(key, sum)| (*key, *sum)).collect();
+        found.iter().for_each(|(key, _)| {
+            of_one.more.remove(key);
         });
-        found
+        if is_found(of_one.first.0) {
+            found.push(of_one.first);
+            match of_one.more.pop_first() {
+                Some(next) => of_one.first = next,
+                None => drop(part.remove(&(inode, incarnation))),
+            }
+        }
+        drop(part);
+        self.count.fetch_sub(found.len(), Ordering::Relaxed);
+        let left = |(end, birth)| Left { inode, incarnation, end, birth };
+        found.into_iter().map(|(key, blocks)| (left(key), blocks)).collect()
     }
 }
 

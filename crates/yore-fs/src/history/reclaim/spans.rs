@@ -42,8 +42,10 @@
 //! **S6 Over a mount.** A volume that is closed while there are sums gets them as a hint, and the next mount
 //! begins with them ([`hint`]).
 //!
-//! **How long they are kept up.** Looking a note up costs about what a version costs the walk. So sums that
-//! nobody asks for are given up when more was noted than a new walk would look at.
+//! **How long they are kept up.** Looking a note up costs about what a version costs the walk, and gets in
+//! the way of calls that record. So notes wait until nobody asks the volume for anything, or somebody asks
+//! for the sums. Sums that nobody asks for are given up when more was noted than there is room for meanwhile,
+//! or than a new walk would look at; and made again when the volume is idle.
 
 use crate::history::reclaim::alone::{let_go_by_birth, LetGoBlocks};
 use crate::history::reclaim::seers;
@@ -64,6 +66,8 @@ const BATCH: usize = 64;
 const UNASKED: Duration = Duration::from_secs(600);
 /// So many notes are looked up between two questions at least.
 const NOTES_FEW: u64 = 1 << 16;
+/// So many notes wait for a moment in which nobody asks the volume for anything.
+const NOTES_MANY: usize = 1 << 15;
 /// So many notes are looked up for a caller that does not wait.
 const QUICK: usize = 4096;
 /// When a walk had no result that is no use trying again soon: for so long nobody makes one in the
@@ -250,15 +254,20 @@ pub(crate) fn is_known(store: &Store) -> bool {
     is_known && !store.spans.is_to_drop() && !store.meta.left().is_lost()
 }
 
-/// Looks up what was noted, before there is too much of it.
+/// Looks up what was noted: while nobody asks the volume for anything, or before there is too much of it for
+/// who asks for the sums.
 ///
 /// # Errors
 /// Damage and device errors; then there are no sums any more.
-pub(crate) fn keep_up(store: &Arc<Store>) -> Result<()> {
+pub(crate) fn keep_up(store: &Arc<Store>, is_idle: bool) -> Result<()> {
     let Some(mut table) = store.spans.table.try_lock() else { return Ok(()) };
     drop_if_wrong(store, &mut table);
     let Table::Known(sums) = &mut *table else { return Ok(()) };
-    let is_worth = sums.asked.elapsed() < UNASKED || sums.added <= sums.versions.max(NOTES_FEW);
+    let is_asked = sums.asked.is_some_and(|asked| asked.elapsed() < UNASKED);
+    if !is_idle && (!is_asked || store.meta.left().count() < NOTES_MANY) {
+        return Ok(());
+    }
+    let is_worth = is_asked || sums.added <= sums.versions.max(NOTES_FEW);
     let is_sound = match (is_worth, store.past.forgetting.try_lock()) {
         (true, Some(_still)) => add_noted(store, sums),
         (true, None) => Ok(true),

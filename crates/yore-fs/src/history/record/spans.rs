@@ -97,8 +97,8 @@ pub(crate) struct SpanTable {
     pub sharing: Sharing,
     /// At how many sums those that say the same become one.
     merge_at: usize,
-    /// When somebody asked last, or they were made.
-    pub asked: Instant,
+    /// When somebody asked last.
+    pub asked: Option<Instant>,
     /// How many notes were added since.
     pub added: u64,
     /// How many versions the walk has looked at.
@@ -111,7 +111,7 @@ impl Default for SpanTable {
             cells: HashMap::new(),
             sharing: Sharing::new(),
             merge_at: CELLS_FEW,
-            asked: Instant::now(),
+            asked: None,
             added: 0,
             versions: 0,
         }
@@ -121,7 +121,7 @@ impl Default for SpanTable {
 impl SpanTable {
     /// Somebody asks.
     pub(crate) fn note_asked(&mut self) {
-        (self.asked, self.added) = (Instant::now(), 0);
+        (self.asked, self.added) = (Some(Instant::now()), 0);
     }
 
     /// Adds blocks that events see in these spans, in any order. What nobody sees is left out: it is about to
