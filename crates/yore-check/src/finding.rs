@@ -273,8 +273,9 @@ problems! {
 impl Problem {
     /// Whether a crash may leave it under an engine that orders changes, `sync` or `soft-updates`: it is a
     /// hint, or is recounted (docs/EDGES.md, "What an ordered engine may leave"). [`Problem::TreeBounds`] may
-    /// be left above the bounds of a node, and [`Problem::SharedCount`] where the count is too high:
-    /// [`Finding::is_tolerated`] knows.
+    /// be left above the bounds of a node, [`Problem::SharedCount`] where the count is too high, and
+    /// [`Problem::VersionOrder`] and [`Problem::PastNameOrder`] where the present has not ended yet what a
+    /// row says: [`Finding::is_tolerated`] knows.
     pub fn tolerated(self) -> bool {
         self.is_leak()
             || self.class() == Class::Total
@@ -365,8 +366,8 @@ pub struct Finding {
     pub class: Class,
     /// How bad it is.
     pub severity: Severity,
-    /// Readers pass over what is wrong, keys above the bounds of a node; or it is recounted, a count of
-    /// references that is too high.
+    /// Readers pass over what is wrong, keys above the bounds of a node, or a row of the past for an end that
+    /// has not come; or it is recounted, a count of references that is too high.
     #[serde(skip)]
     may_be_left: bool,
     /// The rule.

@@ -137,8 +137,8 @@ impl History {
 /// When past names ended last.
 #[derive(Default)]
 pub(crate) struct Deaths {
-    pub(crate) by_name: BTreeMap<Vec<u8>, EventNo>,
-    pub(crate) by_cookie: BTreeMap<u64, EventNo>,
+    pub(crate) by_name: BTreeMap<Vec<u8>, (EventNo, EventNo)>,
+    pub(crate) by_cookie: BTreeMap<u64, (EventNo, EventNo)>,
 }
 
 /// A count table of a group, and what was found of each block that it describes: references, and those in

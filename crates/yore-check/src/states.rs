@@ -126,7 +126,11 @@ impl Checker<'_> {
             let expected = format!("incarnation {was} or later, born at {end} or later");
             let found = format!("incarnation {}, born at {}", newer.incarnation(), newer.inode.born);
             let finding = Finding::new(Problem::VersionOrder, expected, found);
-            self.add(finding.at(newer.addr).of(number));
+            let finding = finding.at(newer.addr).of(number);
+            // The row came, and the change of the present that it was made for did not.
+            let has_not_ended =
+                newer.end.is_none() && was == newer.incarnation() && older.inode.born == newer.inode.born;
+            self.add(if has_not_ended { finding.may_be_left() } else { finding });
         }
         if was == newer.incarnation() && older.kind() != newer.kind() {
             let text =

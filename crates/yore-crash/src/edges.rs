@@ -26,7 +26,7 @@ use state::{Ground, NoMedium};
 use std::sync::Arc;
 use yore_check::{check, CheckOptions, Finding, Problem};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{EdgeKind, Engine, MountOptions, Recording, View, Volume};
+use yore_fs::{EdgeKind, Engine, EventNo, MountOptions, Recording, View, Volume};
 
 /// A sequence that was carried out, with its changes.
 pub struct Recorded {
@@ -37,6 +37,11 @@ pub struct Recorded {
     /// The tree before the first call and behind each.
     moments: Vec<Tree>,
     exchanges: bool,
+    /// What each snapshot has seen, in ascending order.
+    past: Vec<(EventNo, Tree)>,
+    /// How many of them there were before the first call.
+    snapshots: usize,
+    forgets: bool,
 }
 
 /// The names of all sequences.
@@ -82,11 +87,15 @@ pub fn record(name: &str) -> Result<Recorded, Wrong> {
     let volume = Volume::open(raw, &options(Some(Engine::None), false)).map_err(opened)?;
     let view = volume.view().clone();
     let mut moments = vec![see(&view)?];
+    let mut past = Vec::new();
+    see_past(&view, &mut past)?;
+    let snapshots = past.len();
     view.record_order().map_err(opened)?;
     let mut carrier = Carrier::new(&volume);
     for call in &sequence.calls {
         carrier.carry_out(call)?;
         moments.push(see(&view)?);
+        see_past(&view, &mut past)?;
     }
     let recording = view.recorded_order().map_err(opened)?;
     let with_data = device.snapshot();
@@ -94,8 +103,9 @@ pub fn record(name: &str) -> Result<Recorded, Wrong> {
     volume.close().map_err(opened)?;
     let ground = Ground::load(base, with_data)?;
     let order = Order::of(&recording);
-    let exchanges = sequence.exchanges();
-    Ok(Recorded { name: sequence.name, ground, recording, order, moments, exchanges })
+    let (exchanges, forgets) = (sequence.exchanges(), sequence.forgets());
+    let name = sequence.name;
+    Ok(Recorded { name, ground, recording, order, moments, exchanges, past, snapshots, forgets })
 }
 
 fn prepare(device: &Arc<dyn Device>, sequence: &Sequence) -> Result<(), Wrong> {
@@ -109,6 +119,17 @@ fn prepare(device: &Arc<dyn Device>, sequence: &Sequence) -> Result<(), Wrong> {
 
 fn see(view: &View) -> Result<Tree, Wrong> {
     observe(view, view.root()).map_err(|error| Wrong::new("walk", error))
+}
+
+/// Adds what each kept snapshot has seen that is not there yet.
+fn see_past(view: &View, past: &mut Vec<(EventNo, Tree)>) -> Result<(), Wrong> {
+    let last = past.last().map(|(number, _)| *number);
+    for event in view.events().map_err(|error| Wrong::new("events", error))? {
+        if last.is_none_or(|last| event.number > last) {
+            past.push((event.number, see(&view.as_of(event.number))?));
+        }
+    }
+    Ok(())
 }
 
 impl Recorded {
@@ -197,8 +218,31 @@ impl Recorded {
             return Err(Wrong::new("check", finding));
         }
         let view = View::open(Arc::new(medium), &options(None, true));
-        let tree = see(&view.map_err(|error| Wrong::new("open", error))?)?;
-        effect::judge(&tree, &self.moments, self.exchanges).map_err(|error| Wrong::new("effect", error))
+        let view = view.map_err(|error| Wrong::new("open", error))?;
+        let tree = see(&view)?;
+        let effect = effect::judge(&tree, &self.moments, self.exchanges);
+        effect.map_err(|error| Wrong::new("effect", error))?;
+        self.examine_past(&view)
+    }
+
+    /// What a kept snapshot sees is what it has always seen.
+    fn examine_past(&self, view: &View) -> Result<(), Wrong> {
+        let wrong = |what: String| Wrong::new("past", what);
+        let kept = view.events().map_err(|error| wrong(error.to_string()))?;
+        for (number, _) in self.past[..self.snapshots].iter().filter(|_| !self.forgets) {
+            if !kept.iter().any(|event| event.number == *number) {
+                return Err(wrong(format!("the snapshot {number} is gone")));
+            }
+        }
+        for event in kept {
+            let number = event.number;
+            let Some((_, tree)) = self.past.iter().find(|(of, _)| *of == number) else {
+                return Err(wrong(format!("nobody has taken the snapshot {number}")));
+            };
+            let sees = see(&view.as_of(number))?;
+            effect::compare(&sees, tree).map_err(|error| wrong(format!("snapshot {number}: {error}")))?;
+        }
+        Ok(())
     }
 
     /// A wrong state, in words.

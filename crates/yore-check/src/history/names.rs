@@ -120,9 +120,9 @@ impl Checker<'_> {
             }
             let deaths = self.history.deaths.entry(run.directory).or_default();
             let by_cookie = deaths.by_cookie.entry(cookie).or_default();
-            *by_cookie = death.max(*by_cookie);
+            *by_cookie = (death, birth).max(*by_cookie);
             let by_name = deaths.by_name.entry(name.clone()).or_default();
-            *by_name = death.max(*by_name);
+            *by_name = (death, birth).max(*by_name);
             before = Some((name, cookie, death));
         }
     }
@@ -139,11 +139,13 @@ impl Checker<'_> {
         let death = deaths.and_then(|deaths| {
             deaths.by_name.get(entry.name).copied().max(deaths.by_cookie.get(&cookie).copied())
         });
-        if let Some(death) = death.filter(|death| *death > entry.birth) {
+        if let Some((death, birth)) = death.filter(|(death, _)| *death > entry.birth) {
             let shown = String::from_utf8_lossy(entry.name);
             let expected = format!("{shown:?} born at {death} or later");
             let finding = Finding::new(Problem::PastNameOrder, expected, entry.birth.0);
-            self.add(finding.at(addr).of(directory));
+            let finding = finding.at(addr).of(directory);
+            // The row came, and the change of the entry that it was made for did not.
+            self.add(if birth == entry.birth { finding.may_be_left() } else { finding });
         }
     }
 }

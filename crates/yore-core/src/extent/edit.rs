@@ -412,6 +412,17 @@ impl Edit {
         tree.free_all(op)
     }
 
+    /// A cell of the tree has changed: what it may do to the places of other extents.
+    #[cold]
+    fn tell_places(&self, op: &mut Op<'_>, change: Change) {
+        if !(self.taken.is_empty() && self.gained.is_empty()) {
+            op.occupied(self.no, change);
+        }
+        if self.lost > 0 {
+            op.vacated(self.no, change);
+        }
+    }
+
     /// Whether blocks go from the cell of one key to that of another: a crash between the two would lose
     /// them, or name them twice.
     fn separates(&self) -> bool {
@@ -444,17 +455,14 @@ impl Edit {
             if let Some(allocated) = allocated {
                 op.edge(EdgeKind::Taken, allocated, change);
             }
-            if !(self.taken.is_empty() && self.gained.is_empty()) {
-                op.occupied(self.no, change);
-            }
-            if self.lost > 0 {
-                op.vacated(self.no, change);
+            if op.wants_order() {
+                self.tell_places(op, change);
             }
             cells.push(change);
             Some(delta.after(all))
         };
         let mut is_done = false;
-        if self.in_tree && self.separates() {
+        if self.in_tree && op.wants_order() && self.separates() {
             let (delta, together) = tree.change_together(op, &self.changed_cells());
             if together {
                 all = entered(op, delta, None);

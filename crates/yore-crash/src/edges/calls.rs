@@ -29,6 +29,14 @@ pub(super) enum Call {
     Sync,
     /// Copies all of a file over another one. Both share the blocks then.
     Copy(&'static str, &'static str),
+    /// Takes a snapshot of everything.
+    Snapshot(&'static str),
+    /// Forgets the kept snapshot at this place in the order of all.
+    Forget(usize),
+    /// Gives up what only forgotten snapshots have seen.
+    GiveUp,
+    /// Gives rows of the past their keys.
+    Index,
     /// Removes so many names, in the order of their cells.
     UnlinkFirst(&'static str, usize),
 }
@@ -43,6 +51,11 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
+    /// Whether snapshots are forgotten.
+    pub(super) fn forgets(&self) -> bool {
+        self.calls.iter().any(|call| matches!(call, Forget(_)))
+    }
+
     /// Whether names change places.
     pub(super) fn exchanges(&self) -> bool {
         self.calls.iter().any(|call| matches!(call, Exchange(..)))
@@ -69,6 +82,31 @@ fn in_tree(mut rest: Vec<Call>) -> Vec<Call> {
 
 fn pieces(file: &'static str, n: u64) -> Vec<Call> {
     (0..n).map(|i| Write(file, 2 * i, 1, i as u8 + 1)).collect()
+}
+
+/// Names and a file with blocks, of which there is a snapshot.
+fn seen() -> Vec<Call> {
+    in_tree(vec![
+        Create("d/a".into()),
+        Write("d/a", 0, 3, 1),
+        Create("d/b".into()),
+        Link("d/b", "d/l"),
+        Mkdir("d/s".into()),
+        Snapshot("one"),
+    ])
+}
+
+/// Their first changes after that.
+fn changed() -> Vec<Call> {
+    vec![
+        Write("d/a", 1, 1, 2),
+        Rename("d/b".into(), "d/c".into()),
+        Unlink("d/l".into()),
+        Create("d/n".into()),
+        Rmdir("d/s"),
+        Truncate("d/a", 4096),
+        Unlink("d/a".into()),
+    ]
 }
 
 /// All sequences.
@@ -251,6 +289,59 @@ pub(super) fn all() -> Vec<Sequence> {
                 unlink("a"),
             ],
         ),
+        s("names and files that a snapshot has seen", seen(), {
+            let mut calls = changed();
+            calls.extend([rename("d/c", "d/n"), unlink("d/n")]);
+            calls
+        }),
+        s(
+            "snapshots between changes",
+            vec![Mkdir("d".into()), create("d/a"), Write("d/a", 0, 2, 1), Snapshot("one")],
+            vec![
+                Write("d/a", 0, 1, 2),
+                create("d/b"),
+                Snapshot("two"),
+                Write("d/b", 0, 1, 3),
+                rename("d/b", "d/c"),
+                Snapshot("three"),
+                unlink("d/a"),
+                Truncate("d/c", 0),
+                rename("d/c", "d/a"),
+            ],
+        ),
+        s(
+            "trees that the past has, too",
+            {
+                let mut before =
+                    vec![create("a"), SetXattr("a", "user.a", 10), SetXattr("a", "user.b", 3000)];
+                before.extend(pieces("a", 9));
+                before.push(Snapshot("one"));
+                before
+            },
+            vec![
+                Write("a", 4, 1, 70),
+                Write("a", 40, 1, 71),
+                Punch("a", 2, 4),
+                SetXattr("a", "user.b", 2000),
+                Truncate("a", 4096),
+                unlink("a"),
+            ],
+        ),
+        s("rows that get their keys", seen(), {
+            let mut calls = changed();
+            calls.extend([Index, Snapshot("two"), unlink("d/c"), create("d/c"), Index, unlink("d/c")]);
+            calls
+        }),
+        s(
+            "a snapshot that is forgotten",
+            {
+                let mut before = seen();
+                before.extend(changed());
+                before.extend([Snapshot("two"), Write("d/n", 0, 2, 8), rename("d/c", "d/d")]);
+                before
+            },
+            vec![Truncate("d/n", 4096), Forget(0), GiveUp, unlink("d/d"), Forget(0), GiveUp],
+        ),
         s(
             "the first keys of a tree of three levels go",
             {
@@ -264,8 +355,8 @@ pub(super) fn all() -> Vec<Sequence> {
     ]
 }
 
-/// Kinds of edges that no sequence demands yet.
-pub(super) const NOT_DEMANDED: &[EdgeKind] = &[EdgeKind::Recorded];
+/// Kinds of edges that no sequence demands.
+pub(super) const NOT_DEMANDED: &[EdgeKind] = &[];
 
 /// Carries calls out.
 pub(super) struct Carrier<'a> {
@@ -312,6 +403,16 @@ impl<'a> Carrier<'a> {
                 Ok(())
             }
             RemoveXattr(path, name) => volume.remove_xattr(path, name),
+            Snapshot(name) => {
+                let view = volume.view();
+                view.take_snapshot(view.root(), &yore_fs::NewSnapshot::named(name)).map(|_| ())
+            }
+            Forget(which) => volume.view().forget(&[volume.view().events()?[*which].number]),
+            GiveUp => {
+                let go_on = &mut |_: &_| std::ops::ControlFlow::Continue(());
+                volume.view().finish_forgetting(go_on).map(|_| ())
+            }
+            Index => volume.view().index_history(u64::MAX).map(|_| ()),
             Sync => volume.sync(),
             Copy(from, to) => {
                 let from = File::open(volume, from)?;

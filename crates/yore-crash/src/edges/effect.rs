@@ -39,6 +39,27 @@ pub(super) fn judge(state: &Tree, moments: &[Tree], exchanges: bool) -> Result<(
     contents(state, moments)
 }
 
+/// Compares what a snapshot sees with what it has always seen.
+///
+/// # Errors
+/// Where they differ.
+pub(super) fn compare(sees: &Tree, has_seen: &Tree) -> Result<(), String> {
+    if let Some(contradiction) = sees.contradictions.first() {
+        return Err(contradiction.clone());
+    }
+    for (number, node) in &has_seen.nodes {
+        if sees.nodes.get(number) != Some(node) {
+            let now = sees.nodes.get(number).map(|node| node.facts);
+            let path = has_seen.path_of(*number);
+            return Err(format!("{path} was {:?}, and is {now:?} or has other content", node.facts));
+        }
+    }
+    match sees.nodes.keys().find(|number| !has_seen.nodes.contains_key(number)) {
+        Some(number) => Err(format!("{} was not there", sees.path_of(*number))),
+        None => Ok(()),
+    }
+}
+
 fn contents(state: &Tree, moments: &[Tree]) -> Result<(), String> {
     for (number, node) in &state.nodes {
         let Inside::File { size, blocks } = &node.inside else { continue };

@@ -145,6 +145,7 @@ impl Ground {
         superblock.engine = Engine::Snapshot;
         // Ceilings that were taken ahead.
         superblock.next_incarnation += 1 << 20;
+        superblock.next_number.0 += 1 << 10;
         for (slot, at) in SUPERBLOCKS.iter().enumerate() {
             superblock.generation = Generation(generation.0 + slot as u64);
             write(&medium, at.0, &superblock.encode(slot as u32));

@@ -168,7 +168,7 @@ impl Plan {
             let delta = tree.replace(op, &key.to_be_bytes(), cell);
             return store_tree(inode, &tree, delta);
         }
-        if !tree.is_empty() && old.len() + new.len() > 1 {
+        if op.wants_order() && !tree.is_empty() && old.len() + new.len() > 1 {
             // A crash between them would leave a part of the attribute.
             let mut cells: BTreeMap<u64, Option<&[u8]>> = old.iter().map(|key| (*key, None)).collect();
             cells.extend(new.iter().enumerate().map(|(i, cell)| (slot + i as u64, Some(&cell[..]))));

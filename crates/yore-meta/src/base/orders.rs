@@ -73,4 +73,11 @@ impl Orders {
     pub(crate) fn wanted(&self) -> Option<&dyn KeepsOrder> {
         self.recorder.wanted().map(|recorder| recorder as &dyn KeepsOrder)
     }
+
+    /// All changes so far are durable, and those that follow rely on it.
+    pub(crate) fn all_durable(&self) {
+        if let Some(recorder) = self.recorder.wanted() {
+            recorder.drain();
+        }
+    }
 }

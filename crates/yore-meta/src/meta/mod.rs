@@ -408,6 +408,17 @@ impl Meta {
         self.rooms.log.force(&self.rooms.blocks)
     }
 
+    /// As [`Meta::force`], for a caller whose later changes rely on it: under an engine that orders changes
+    /// all so far come before all that follow.
+    ///
+    /// # Errors
+    /// The error that stopped writing, if one did.
+    pub fn force_all(&self) -> Result<()> {
+        self.force()?;
+        self.base().order.all_durable();
+        Ok(())
+    }
+
     /// A call that changed metadata has ended, and holds no lock. Returns when its change is as durable as
     /// the volume's [`Durability`] says. Without a wait for any other than those of an engine that logs
     /// first.

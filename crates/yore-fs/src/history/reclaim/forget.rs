@@ -57,7 +57,7 @@ fn force(store: &Store) -> Result<()> {
     if crate::mutation::is(crate::mutation::Mutation::ForgottenUnforced) {
         return Ok(());
     }
-    store.force()
+    Ok(store.meta.force_all()?)
 }
 
 /// Gives up what only dying events have seen, until nothing is left or `ask` breaks. One caller at a time;

@@ -54,6 +54,7 @@ impl Past {
         events.prepare(meta, &key, &key, &mut pins)?;
         index.prepare(meta, &by_root, &by_root, &mut pins)?;
         let mut op = meta.begin(reserved);
+        op.be_whole();
         let delta = events.remove(&mut op, &key);
         self.store(&mut op, HistoryTree::Events, &events, delta);
         let delta = index.remove(&mut op, &by_root);

@@ -163,6 +163,7 @@ impl Past {
             index.prepare(meta, key, key, &mut pins)?;
         }
         let mut op = meta.begin(reserved);
+        op.be_whole();
         let delta = events.replace(&mut op, &key, &row);
         self.store(&mut op, HistoryTree::Events, &events, delta);
         if let Some(key) = &by_name {
@@ -195,6 +196,7 @@ impl Past {
             let forgotten = self.slot(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS)?;
             let row = EventRow { state: EventState::Forgotten, held: false, ..event.row };
             let mut op = meta.begin(reserved);
+            op.be_whole();
             let entered = forgotten.insert(self, &mut op, &key, &row.encode_with(row_features(meta)), number);
             let delta = events.remove(&mut op, &key);
             op.edge(EdgeKind::Replaced, entered, delta.change());

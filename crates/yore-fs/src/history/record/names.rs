@@ -206,6 +206,7 @@ impl Past {
             check_there(meta, &index, key)?;
         }
         let mut op = meta.begin(reserved);
+        op.be_whole();
         let delta = events.replace(&mut op, &key, &row.encode_with(row_features(meta)));
         self.store(&mut op, HistoryTree::Events, &events, delta);
         // Names with the same hash have the same key.

@@ -138,6 +138,7 @@ impl Past {
         let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone(), excluding_since };
         let bytes = row.encode();
         let mut op = meta.begin(reserved);
+        op.be_whole();
         self.make_roots(&mut op, meta.has_features(WriteFeatures::ANNALS));
         let delta = match (is_one, is_there) {
             (true, true) => Some(tree.replace(&mut op, &key, &bytes)),
@@ -192,6 +193,7 @@ impl Past {
         let mut pins = Pins::new();
         tree.prepare(meta, &key, &key, &mut pins)?;
         let mut op = meta.begin(reserved);
+        op.be_whole();
         let delta = tree.remove(&mut op, &key);
         self.store(&mut op, HistoryTree::Policies, &tree, delta);
         self.any_policy.store(!tree.is_empty(), Ordering::Release);

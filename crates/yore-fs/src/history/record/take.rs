@@ -45,6 +45,7 @@ fn begin(meta: &Meta, kind: EventKind, reserved: Reserved) -> (Op<'_>, EventNo) 
         true => op.take_number_beside_others(),
         false => op.take_number(),
     };
+    op.be_whole();
     (op, number)
 }
 

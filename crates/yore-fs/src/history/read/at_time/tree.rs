@@ -363,6 +363,8 @@ fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, event: EventNo
     drop(state);
     debug_assert!(in_use <= BATCH && batch.len() <= in_use + BATCH);
     batch.sort_by_key(|entry| entry.cookie);
+    // A crash may have left the row of a name without the end of its entry (docs/EDGES.md): they are one.
+    batch.dedup_by_key(|entry| entry.cookie);
     batch.truncate(BATCH);
     Ok(batch)
 }

@@ -84,6 +84,7 @@ impl Past {
             {
                 let (_states, _names) = (self.inode_index.write(), self.name_index.write());
                 let mut op = meta.begin(reserved);
+                op.be_whole();
                 by_inode.carry_out(self, &mut op, batch.last);
                 by_name.carry_out(self, &mut op, batch.last);
                 op.change(self.roots(), |page| {

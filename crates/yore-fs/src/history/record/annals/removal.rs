@@ -248,6 +248,7 @@ impl AnnalsRemoval<'_> {
     /// Changes the row and its key, inside an Op that needs no blocks. What the fact held may be freed after
     /// the change that is returned.
     pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Change {
+        op.be_whole();
         let (row, left) = self.row;
         let of_row = match &left {
             Some(value) => self.tree.replace(op, &row.encode(), value),

@@ -148,6 +148,7 @@ impl RowsRemoval<'_> {
     /// Changes the rows and their keys, inside an Op that needs no blocks. Returns the change of each row,
     /// after which what it held may be freed.
     pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Vec<Change> {
+        op.be_whole();
         let which = HistoryTree::Annals(self.shard);
         let mut changes = Vec::with_capacity(self.rows.len());
         for (key, left) in &self.rows {

@@ -83,6 +83,7 @@ impl<'p> First<'p> {
         slot.tree.prepare(meta, &new, &new, &mut pins)?;
         let entry = DirEntry { inode, incarnation, birth: number, kind, name: &name.name };
         let mut op = meta.begin(reserved);
+        op.be_whole();
         let entered = slot.insert(past, &mut op, &new, &PastName { death, entry }.encode(), death);
         let mut tree = past.tree(which);
         let gone = tree.remove(&mut op, &old);
@@ -95,6 +96,7 @@ impl<'p> First<'p> {
 impl FirstRemoval<'_> {
     /// Removes it, inside an Op. What it held may be freed after the change that is returned.
     pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Change {
+        op.be_whole();
         let gone = self.tree.remove(op, &self.key);
         let gone = self.past.store_cell(op, self.which, &self.tree, gone);
         let delta = self.ends.remove(op, &self.end);
