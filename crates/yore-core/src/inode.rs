@@ -389,6 +389,12 @@ impl InodeTable {
         }
     }
 
+    /// As [`InodeTable::get`], if memory has the inode.
+    pub(crate) fn in_memory(&self, meta: &Meta, no: InodeNo) -> Option<Result<Arc<InodeCell>>> {
+        let is_there = self.shard(no).lock().cells.contains_key(&no) || meta.is_in_memory(no.addr());
+        is_there.then(|| self.get(meta, no))
+    }
+
     /// As `InodeTable::get`, for an entry that says which incarnation it means.
     ///
     /// # Errors

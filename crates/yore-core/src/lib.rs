@@ -155,6 +155,11 @@ impl Core {
         self.inodes.get(&self.meta, no)
     }
 
+    /// The inode's cell, if memory has the inode. `None`: the device would have to be asked.
+    pub fn cell_in_memory(&self, no: InodeNo) -> Option<Result<Arc<InodeCell>>> {
+        self.inodes.in_memory(&self.meta, no)
+    }
+
     /// Notes that a cell's times have changed in memory; they are written some time. Called once per cell
     /// until then.
     pub fn note_aged(&self, cell: &Arc<InodeCell>) {

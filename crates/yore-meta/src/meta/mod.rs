@@ -172,6 +172,11 @@ impl Meta {
         self.rooms.blocks.read_any(addr)
     }
 
+    /// Whether the cache has the block at `addr` at this moment, so that reading it takes no request.
+    pub fn is_in_memory(&self, addr: MetaAddr) -> bool {
+        !self.rooms.blocks.cache.lacks(addr, || true)
+    }
+
     /// Sets `blocks` metadata blocks aside, in a zone of group `near` or wherever those of that group went
     /// last. Slows the caller down while too much is dirty. Not to be called with an Op open.
     ///

@@ -28,6 +28,11 @@
 //! least end above the number of both. A row goes from one to the other in this order: it may be met twice,
 //! and then it is the same.
 //!
+//! **A7b What the index says was there at a number was there.** States of an inode do not overlap, nor do the
+//! lives of a name, so a key whose birth is at the number or before and whose end is behind it needs no look
+//! at the map: no row without keys can say otherwise. So a look far back does not read the rows that have no
+//! keys, to find out which these are. What the index does not have is looked for by A7, from the beginning.
+//!
 //! **Locks.** *Annals work* before all of an inode. Shards, in ascending order, then the index by inode, then
 //! the index by name. Who looks for a state knows its shard, and holds it together with the index. Who looks
 //! for a name learns the shard from the index, and lets go of that before. So the row may be gone by then;

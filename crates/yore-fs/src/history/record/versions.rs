@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use yore_core::inode::InodeCell;
 use yore_core::Core;
-use yore_format::{EventNo, Inode};
+use yore_format::{EventNo, Inode, Version};
 
 /// How many versions are kept in memory per shard, unless more are in use.
 const CELLS_PER_SHARD: usize = 256;
@@ -62,18 +62,40 @@ impl Versions {
         no: InodeNo,
         event: EventNo,
     ) -> Result<Option<Arc<InodeCell>>> {
-        let is_there = |inode: &Inode| !past.expunging.has(no, inode.incarnation, event);
         let version = past.version(&core.meta, no, event)?;
-        let Some(version) = version.filter(|v| event < v.end && is_there(&v.inode)) else {
-            return Ok(None);
-        };
+        Ok(self.enter(past, no, event, version))
+    }
+
+    /// As [`Versions::get`], if the index of the annals leads to it. `None` tells nothing.
+    pub(crate) fn indexed(
+        &self,
+        core: &Core,
+        past: &Past,
+        no: InodeNo,
+        event: EventNo,
+    ) -> Result<Option<Arc<InodeCell>>> {
+        let version =
+            past.annals().map(|annals| annals.indexed_version(&core.meta, no, event)).transpose()?;
+        Ok(self.enter(past, no, event, version.flatten()))
+    }
+
+    /// The cell of a version, if that is what the inode was as of the event.
+    fn enter(
+        &self,
+        past: &Past,
+        no: InodeNo,
+        event: EventNo,
+        version: Option<Version>,
+    ) -> Option<Arc<InodeCell>> {
+        let is_there = |inode: &Inode| !past.expunging.has(no, inode.incarnation, event);
+        let version = version.filter(|v| event < v.end && is_there(&v.inode))?;
         let key = (no, version.inode.born);
         let mut shard = self.shard(no).lock();
         shard.make_room();
         let new = || Arc::new(InodeCell::of_version(no, version.inode));
         let cell = shard.cells.entry(key).or_insert_with(new).clone();
         shard.seen.insert((no, event), cell.clone());
-        Ok(Some(cell))
+        Some(cell)
     }
 
     /// Drops all versions of an inode number. Later look-ups search for them again, also for callers that

@@ -27,7 +27,17 @@ pub(crate) fn with<R>(
         let state = cell.state.read();
         return f(&cell, &state);
     }
-    match store.cell(no) {
+    let in_use = match store.cell_in_memory(no) {
+        Some(found) => found,
+        None => {
+            if let Some(cell) = indexed(store, no, event) {
+                let state = cell.state.read();
+                return f(&cell, &state);
+            }
+            store.cell(no)
+        }
+    };
+    match in_use {
         Ok(cell) => {
             let state = cell.state.read();
             if is_as_of(&state, event) {
@@ -40,6 +50,16 @@ pub(crate) fn with<R>(
     let cell = store.versions.get(store, &store.past, no, event)?.ok_or(Error::NotFound)?;
     let state = cell.state.read();
     f(&cell, &state)
+}
+
+/// The version of an inode that is on the medium alone, if the index says that it was that as of the event.
+/// Then the inode in use, which became something else, need not be read.
+fn indexed(store: &Store, no: InodeNo, event: EventNo) -> Option<Arc<InodeCell>> {
+    let found =
+        if event == PRESENT { Ok(None) } else { store.versions.indexed(store, &store.past, no, event) };
+    // Where the past is damaged, the inode in use may still be as it was. If not, who looks for its version
+    // meets the damage again, and tells of it.
+    found.unwrap_or_default()
 }
 
 /// Whether an inode in use is still as it was as of the event.

@@ -144,6 +144,26 @@ impl Annals<'_> {
         Ok(found.min_by_key(|cell| cell.death))
     }
 
+    /// In the index alone: the first cell of a directory from this cookie and what ended after `after` on, up
+    /// to the second cookie.
+    pub(super) fn indexed_name_from(
+        self,
+        meta: &Meta,
+        directory: InodeNo,
+        (cookie, last): (u64, u64),
+        after: EventNo,
+    ) -> Result<Option<NameIndexCell>> {
+        if directory.0 >= INODE_LIMIT || after >= LAST {
+            return Ok(None);
+        }
+        let _index = self.past.name_index.read();
+        let first = NameIndexCell::key(directory, cookie, EventNo(after.0 + 1));
+        let last = NameIndexCell::key(directory, last, LAST);
+        let tree = self.past.tree(HistoryTree::NameIndex);
+        let found = tree.find(meta, &first, &last, |key, value| Some(NameIndexCell::decode(key, value)))?;
+        Ok(found.transpose()?)
+    }
+
     /// The cells of all lives of names in a directory, from the one with this cookie and this end on, at most
     /// `most`, by cookie and end.
     pub(super) fn names_from(

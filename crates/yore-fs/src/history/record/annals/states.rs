@@ -11,6 +11,12 @@ use yore_meta::Meta;
 impl Annals<'_> {
     /// The state of an inode with the greatest birth up to `most`.
     pub(crate) fn version(self, meta: &Meta, no: InodeNo, most: EventNo) -> Result<Option<Version>> {
+        if !self.past.backlog.has_entered(version_shard(no)) {
+            // The index alone may have the answer. Then nobody reads the rows that have no keys.
+            if let Some(found) = self.indexed_version(meta, no, most)? {
+                return Ok(Some(found));
+            }
+        }
         self.version_with(meta, no, |rows| {
             // Of states that do not overlap, the one that was then, or the last that had ended by then.
             let next = EventNo(most.0.saturating_add(1));
@@ -19,6 +25,15 @@ impl Annals<'_> {
                 None => self.state_ending_by(meta, rows, no, most),
             }
         })
+    }
+
+    /// The state of an inode as of a number, if the index leads to it (A7b).
+    pub(crate) fn indexed_version(self, meta: &Meta, no: InodeNo, as_of: EventNo) -> Result<Option<Version>> {
+        let Some(next) = as_of.0.checked_add(1).map(EventNo) else { return Ok(None) };
+        let _shard = self.past.shards[version_shard(no)].read();
+        let _index = self.past.inode_index.read();
+        let found = self.state_ending_from(meta, &Unindexed::default(), no, next)?;
+        found.filter(|cell| cell.born <= as_of).map(|cell| self.version_of(meta, cell)).transpose()
     }
 
     /// The state of an inode that ended last, up to this number.
@@ -88,19 +103,22 @@ impl Annals<'_> {
         no: InodeNo,
         find: impl FnOnce(&Unindexed) -> Result<Option<InodeIndexCell>>,
     ) -> Result<Option<Version>> {
-        let shard = version_shard(no);
-        let locked = self.read_shard(meta, shard)?;
+        let locked = self.read_shard(meta, version_shard(no))?;
         let _index = self.past.inode_index.read();
-        let Some(InodeIndexCell { end, sequence, born, .. }) = find(locked.unindexed())? else {
-            return Ok(None);
-        };
+        find(locked.unindexed())?.map(|cell| self.version_of(meta, cell)).transpose()
+    }
+
+    /// The state to which a cell leads. The caller holds the locks of its shard and of the index.
+    fn version_of(self, meta: &Meta, cell: InodeIndexCell) -> Result<Version> {
+        let InodeIndexCell { inode: no, end, sequence, born } = cell;
+        let shard = version_shard(no);
         let key = AnnalsKey { end, sequence };
         let inode = self.row(meta, shard, key, |row| match row.version {
             Some(inode) if row.inode == no && inode.born == born => Some(inode.into_owned()),
             _ => None,
         })?;
         match inode.flatten() {
-            Some(inode) => Ok(Some(Version { end, inode })),
+            Some(inode) => Ok(Version { end, inode }),
             None => Err(astray(HistoryTree::InodeIndex, shard, key)),
         }
     }
