@@ -26,7 +26,7 @@ use state::{Ground, NoMedium};
 use std::sync::Arc;
 use yore_check::{check, CheckOptions, Finding, Problem};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{EdgeKind, Engine, EventNo, MountOptions, Recording, View, Volume};
+use yore_fs::{EdgeKind, Engine, EventNo, InodeNo, MountOptions, Recording, View, Volume};
 
 /// A sequence that was carried out, with its changes.
 pub struct Recorded {
@@ -132,6 +132,32 @@ fn see_past(view: &View, past: &mut Vec<(EventNo, Tree)>) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Half an exchange has left these inodes without a name. Each has the hint by which a recount gives it one:
+/// it leads to an entry that means another inode, which has a name at its own hint.
+fn examine_hints(medium: &MemoryDevice, view: &View, nameless: &[u64]) -> Result<(), Wrong> {
+    if nameless.is_empty() {
+        return Ok(());
+    }
+    let ground = Ground::load(medium.snapshot(), medium.snapshot())?;
+    let at_hint = |no: InodeNo| {
+        let (inode, mut found) = (ground.inode(no)?, None);
+        let cookie = inode.parent_cookie;
+        let listed = view.readdir(inode.parent, cookie.saturating_sub(1), &mut |item| {
+            found = (item.cookie == cookie).then_some(item.inode);
+            false
+        });
+        listed.map_err(|error| Wrong::new("hint", format!("{no} hints at {}: {error}", inode.parent)))?;
+        found.ok_or_else(|| Wrong::new("hint", format!("the hint of inode {no} leads to no entry")))
+    };
+    for no in nameless.iter().map(|number| InodeNo(*number)) {
+        let other = at_hint(no)?;
+        if other == no || at_hint(other)? != other {
+            return Err(Wrong::new("hint", format!("inode {no} has no name and hints at {other}")));
+        }
+    }
+    Ok(())
+}
+
 impl Recorded {
     /// How many changes there are.
     pub fn changes(&self) -> usize {
@@ -217,11 +243,13 @@ impl Recorded {
         if let Some(finding) = report.findings.iter().find(is_wrong) {
             return Err(Wrong::new("check", finding));
         }
-        let view = View::open(Arc::new(medium), &options(None, true));
+        let medium = Arc::new(medium);
+        let view = View::open(medium.clone(), &options(None, true));
         let view = view.map_err(|error| Wrong::new("open", error))?;
         let tree = see(&view)?;
         let effect = effect::judge(&tree, &self.moments, self.exchanges);
-        effect.map_err(|error| Wrong::new("effect", error))?;
+        let nameless = effect.map_err(|error| Wrong::new("effect", error))?;
+        examine_hints(&medium, &view, &nameless)?;
         self.examine_past(&view)
     }
 

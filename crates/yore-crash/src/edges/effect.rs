@@ -5,12 +5,13 @@ use crate::model::BLOCK;
 use crate::tree::{Inside, Tree};
 
 /// Compares a state with the moments between calls. `exchanges`: names change places in the sequence, so an
-/// inode may be without one for a moment.
+/// inode may be without one for a moment. Returns the numbers of these inodes.
 ///
 /// # Errors
 /// What is missing.
-pub(super) fn judge(state: &Tree, moments: &[Tree], exchanges: bool) -> Result<(), String> {
-    let Some((first, later)) = moments.split_first() else { return Ok(()) };
+pub(super) fn judge(state: &Tree, moments: &[Tree], exchanges: bool) -> Result<Vec<u64>, String> {
+    let mut nameless = Vec::new();
+    let Some((first, later)) = moments.split_first() else { return Ok(nameless) };
     for (number, node) in &first.nodes {
         let is = |tree: &Tree| {
             tree.nodes.get(number).is_some_and(|other| other.facts.incarnation == node.facts.incarnation)
@@ -20,6 +21,7 @@ pub(super) fn judge(state: &Tree, moments: &[Tree], exchanges: bool) -> Result<(
         }
         if !is(state) {
             if exchanges {
+                nameless.push(*number);
                 continue;
             }
             return Err(format!("{} had a name throughout and has none", first.path_of(*number)));
@@ -36,7 +38,8 @@ pub(super) fn judge(state: &Tree, moments: &[Tree], exchanges: bool) -> Result<(
             }
         }
     }
-    contents(state, moments)
+    contents(state, moments)?;
+    Ok(nameless)
 }
 
 /// Compares what a snapshot sees with what it has always seen.

@@ -9,8 +9,8 @@ use yore_format::layout::{
     FIRST_SLOT, HEADER_SLOTS, SUPERBLOCKS, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES,
 };
 use yore_format::{
-    decode_slots, seal, BitmapRef, Block, BlockHeader, BlockKind, Engine, Generation, Inode, MetaAddr,
-    Superblock, VolumeState, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, ZoneTableRef,
+    decode_slots, seal, BitmapRef, Block, BlockHeader, BlockKind, Engine, Generation, Inode, InodeNo,
+    MetaAddr, Superblock, VolumeState, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, ZoneTableRef,
     INODES_PER_BLOCK, NOT_INODES, ZERO_BLOCK,
 };
 use yore_fs::{Place, Recording};
@@ -76,6 +76,12 @@ impl Ground {
             }
         }
         Ok(Ground { superblock, zones, root: root_header, base, with_data })
+    }
+
+    /// An inode as it was before.
+    pub(super) fn inode(&self, no: InodeNo) -> Result<Inode, Wrong> {
+        let block = self.block(no.addr()).ok_or_else(|| wrong(format!("inode {no} has no block")))?;
+        Inode::decode(Inode::slot(&block, no.slot())).map_err(wrong)
     }
 
     /// A block as it was before.
