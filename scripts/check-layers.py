@@ -120,6 +120,14 @@ LAYERS = {
         states paths
         proof
         estimate
+        whole
+        repair/overlay
+        repair/undo repair/volume
+        repair/round repair/tree
+        repair/facts
+        repair/names repair/zones
+        repair/rules
+        repair
         lib
     """,
     "yore-core": """

@@ -57,4 +57,39 @@ pub enum CheckError {
         /// The greatest generation in either slot.
         generation: u64,
     },
+    /// The log has what the last superblock does not.
+    #[error(
+        "the log of {device} holds {records} records that are not in place yet; mount the volume once, which puts them \
+         there, and repair it then"
+    )]
+    LogNotReplayed {
+        /// The device, for people.
+        device: String,
+        /// How many.
+        records: u64,
+    },
+    /// The undo file cannot be used.
+    #[error("the undo file {path} cannot be used: {reason}")]
+    UndoFile {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// There is more to repair than can be repaired.
+    #[error("{device} was left as it is: {findings} findings have no repair yet; copy what can be read to another volume")]
+    NotRepairable {
+        /// The device, for people.
+        device: String,
+        /// How many findings would remain.
+        findings: u64,
+    },
+    /// The volume is not as the repair left it.
+    #[error("{device} was left as it is: {reason}")]
+    UndoRefused {
+        /// The device, for people.
+        device: String,
+        /// Why.
+        reason: String,
+    },
 }

@@ -32,7 +32,8 @@
 //! metadata; findings are kept up to a limit. If something cannot be read, that is reported. What would only
 //! follow from its absence (leaks, missing names, totals) is not: that is noise until the cause is repaired.
 //!
-//! Nothing is ever written by [`check`]; the only writer here is [`mark_checked`].
+//! Nothing is ever written by [`check`]. The writers here are [`mark_checked`], and [`Plan::apply`] and
+//! [`undo_repair`], which repair a volume and take a repair back (`repair.rs`).
 
 mod chain;
 mod checker;
@@ -54,6 +55,7 @@ mod pace;
 mod paths;
 mod proof;
 mod redo;
+mod repair;
 mod report;
 mod scan;
 mod shared;
@@ -64,6 +66,7 @@ mod superblock;
 mod tree;
 mod unreached;
 mod walk;
+mod whole;
 mod words;
 mod xattrs;
 mod zones;
@@ -72,12 +75,14 @@ pub use error::CheckError;
 pub use estimate::Estimate;
 pub use finding::{Class, Finding, Problem, Severity, Value};
 pub use pace::{Part, Progress, Watcher};
+pub use repair::{plan_repair, repair_of, undo_repair, Done, Loss, Plan};
 pub use report::{CheckOptions, Counts, Lost, Report};
 pub use scan::Reading;
 
 use checker::Checker;
 use report::state_name;
 use superblock::read_superblock;
+use whole::Way;
 use yore_device::Device;
 use yore_format::layout::SUPERBLOCKS;
 use yore_format::{Engine, Generation, VolumeState, BLOCK_SIZE};
@@ -127,49 +132,7 @@ fn run<'a>(
     options: &CheckOptions,
     watcher: Option<Watcher<'a>>,
 ) -> Result<Report, CheckError> {
-    let found = read_superblock(device)?;
-    let mut checker = Checker::new(device, &found, options, watcher);
-    checker.superblock(&found);
-    checker.log(&options.log)?;
-    let mut outcome = (false, "");
-    if found.superblock.metadata_blocks >= options.scan_from {
-        outcome = match checker.prove()? {
-            Ok(()) => (true, ""),
-            Err(doubt) => (false, doubt.0),
-        };
-        if !outcome.0 {
-            checker.scan();
-        }
-    }
-    let lost = match outcome.0 {
-        true => Lost::default(),
-        false => {
-            compare(&mut checker)?;
-            checker.paths()?
-        }
-    };
-    checker.pace.end();
-    let counted = (checker.counts, checker.reading);
-    Ok(checker.findings.into_report(lost, counted, outcome, &found.superblock, found.slot))
-}
-
-/// Compares all metadata with each other, from inode to inode and from node to node.
-fn compare(checker: &mut Checker<'_>) -> Result<(), CheckError> {
-    checker.pace.begin_compare();
-    checker.load_zones()?;
-    checker.redo()?;
-    checker.claim_fixed();
-    checker.load_tables()?;
-    checker.census()?;
-    checker.history()?;
-    checker.contents()?;
-    checker.orphans()?;
-    checker.unreached()?;
-    checker.links();
-    checker.shared_counts();
-    checker.bitmaps()?;
-    checker.totals();
-    Ok(())
+    Ok(whole::run(device, options, watcher, Way::Quick)?.0)
 }
 
 /// Checks a volume that its engine left in need of a check and, if nothing at all is found, marks it clean:

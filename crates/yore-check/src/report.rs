@@ -231,7 +231,7 @@ fn engine_name<S: serde::Serializer>(engine: &yore_format::Engine, s: S) -> Resu
 
 /// The findings so far. Beyond its limit they are counted and dropped: a volume of nothing but damage must
 /// not exhaust memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Findings {
     kept: Vec<Finding>,
     limit: usize,

@@ -84,7 +84,7 @@ impl Checker<'_> {
     /// Compares each bitmap with the owners that were found.
     pub(crate) fn bitmaps(&mut self) -> Result<(), CheckError> {
         for group in (0..self.geometry.groups()).map(GroupNo) {
-            let Some(mut owned) = self.owned[group.0 as usize].take() else { continue };
+            let Some(mut owned) = self.owned[group.0 as usize].clone() else { continue };
             let addr = MetaAddr::new(ZoneNo::primary(group), 0);
             if self.locate(addr).is_none() || self.damaged_bitmaps.contains(&addr) {
                 // Reported by the census.

@@ -17,6 +17,19 @@ fn every_code_is_listed() {
     assert_eq!(rows, Problem::ALL.len(), "rows of codes that there are not");
 }
 
+/// Promises that the page says what a repair does about each code, in the words of the rule.
+#[test]
+fn every_repair_is_listed() {
+    let page = include_str!("../../../docs/CHECK.md");
+    for problem in Problem::ALL {
+        let code = serde_json::to_value(problem).unwrap();
+        let start = format!("| `{}` |", code.as_str().unwrap());
+        let end = format!("| {} |", yore_check::repair_of(*problem).unwrap_or("none yet"));
+        let row = page.lines().find(|line| line.starts_with(&start)).unwrap();
+        assert!(row.ends_with(&end), "{row}: {end}");
+    }
+}
+
 /// Promises that the page argues for each problem why it cannot be there if the fast pass has no doubt.
 #[test]
 fn the_fast_pass_is_argued_for_each_problem() {

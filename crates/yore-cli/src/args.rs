@@ -339,11 +339,25 @@ pub struct Inspect {
     pub raw: bool,
 }
 
+/// What `check --repair` may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Repair {
+    /// Everything that is found
+    All,
+    /// The same, after a question
+    Ask,
+    /// The state of a volume in which nothing is found
+    #[value(skip)]
+    Mark,
+}
+
 /// `check`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The check changes nothing. --repair so far repairs the volume's state only: a volume that must be checked \
-                  after a crash, and in which nothing at all is found, is marked clean. Damage is reported, not repaired."
+    after_help = "The check changes nothing. With --repair all findings are repaired, or none: a volume with a finding that has no \
+                  repair yet is left as it is. What a repair overwrites is kept in an undo file, from which --undo takes \
+                  it back, until the volume is mounted for writing. A volume that must be checked after a crash, and in \
+                  which nothing is found, is marked clean."
 )]
 pub struct Check {
     /// The image file or block device
@@ -352,9 +366,15 @@ pub struct Check {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Mark the volume clean if nothing is found (see below)
-    #[arg(long)]
-    pub repair: bool,
+    /// Repair what is found, or with =ask show first what would be done
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub repair: Option<Repair>,
+    /// Where a repair keeps what it overwrites. Default: beside an image file, with .undo behind its name
+    #[arg(long, value_name = "PATH")]
+    pub undo_file: Option<PathBuf>,
+    /// Take the last repair back, from its undo file
+    #[arg(long, conflicts_with_all = ["repair", "estimate"])]
+    pub undo: bool,
     /// Where the log is, if it has a device of its own. Default: where the volume says
     #[arg(long, value_name = "PATH")]
     pub journal: Option<PathBuf>,

@@ -2,8 +2,9 @@
 //! has.
 //!
 //! At boot (`-a`, `-p`) a volume that was closed in order is checked only with `-f`: like other checkers,
-//! this one then believes the superblock. It repairs nothing but the state: with `-a`, `-p` or `-y` a sound
-//! volume that was not closed in order is marked clean.
+//! this one then believes the superblock. With `-a`, `-p` or `-y` a sound volume that was not closed in order
+//! is marked clean. What is found is repaired with `-y` only, and only in an image file: the undo file is
+//! beside it. For block devices `yore check --repair` asks for a place.
 
 use crate::args;
 use crate::command::check;
@@ -16,6 +17,8 @@ use yore_format::VolumeState;
 
 /// Nothing is wrong.
 const SOUND: u8 = 0;
+/// What was wrong is repaired.
+const CORRECTED: u8 = 1;
 /// Something is wrong, and stays so.
 const UNCORRECTED: u8 = 4;
 /// The volume could not be checked.
@@ -28,12 +31,12 @@ Usage: fsck.yore [-a|-p|-y|-n] [-f] [-v] VOL...
 
 Checks Yore volumes that are not mounted, as `yore check` does.
   -a, -p   at boot: what was closed in order is not gone through; a sound volume is marked clean
-  -y       a sound volume is marked clean
+  -y       repair what is found, in an image file, with an undo file beside it; a sound volume is marked clean
   -n, -r   change nothing (as without options)
   -f       go through it, also if it was closed in order
   -v, -C[FD], -s, -T  accepted
   -V       print the version
-Exit status: 0 nothing is wrong, 4 something is, 8 a volume could not be checked, 16 usage";
+Exit status: 0 nothing is wrong, 1 something was and is repaired, 4 something is, 8 a volume could not be checked, 16 usage";
 
 /// Whether the program was called by a name that fsck(8) looks for.
 pub fn is_called_by(name: &OsStr) -> bool {
@@ -118,7 +121,13 @@ fn one(volume: &Path, wanted: &Wanted) -> u8 {
     let args = args::Check {
         volume: volume.into(),
         json: false,
-        repair: wanted.mark,
+        repair: match (wanted.mark, wanted.at_boot || !check::is_image(volume)) {
+            (false, _) => None,
+            (true, true) => Some(args::Repair::Mark),
+            (true, false) => Some(args::Repair::All),
+        },
+        undo_file: None,
+        undo: false,
         journal: None,
         without_journal: false,
         max_findings: 1000,
@@ -126,7 +135,19 @@ fn one(volume: &Path, wanted: &Wanted) -> u8 {
         estimate: false,
         progress: args::Progress { quiet: true, ..args::Progress::default() },
     };
-    meaning(status::report(check::run(&args)))
+    let mut ended = check::Ending::Sound;
+    let status = status::report(check::ending(&args).map(|ending| {
+        ended = ending;
+        if ending == check::Ending::Findings {
+            status::FINDINGS
+        } else {
+            status::OK
+        }
+    }));
+    match ended {
+        check::Ending::Repaired => CORRECTED,
+        _ => meaning(status),
+    }
 }
 
 /// Whether a volume was closed in order.

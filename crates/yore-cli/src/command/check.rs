@@ -1,16 +1,50 @@
-//! `check`.
+//! `check`: says what is wrong with a volume, repairs it, and takes a repair back.
+//!
+//! A repair is planned in memory, shown, and written only if nothing would be found after it. What it
+//! overwrites goes to the undo file first.
 
-use crate::args;
+use crate::args::{self, Repair};
 use crate::output::{print_json, Out};
 use crate::progress::Progress;
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
-use yore_check::CheckOptions;
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, Write as _};
+use std::path::{Path, PathBuf};
+use yore_check::{CheckOptions, Plan, Report};
+use yore_device::Device;
 use yore_fs::LogPlace;
 
-/// Checks a volume, and with `--repair` marks a sound one clean.
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing was found, or only an estimate was asked for.
+    Sound,
+    /// What was found is repaired.
+    Repaired,
+    /// Something is wrong, and stays so.
+    Findings,
+}
+
+/// Checks a volume, repairs it, or takes a repair back.
 pub fn run(args: &args::Check) -> Outcome {
-    let device = volume::open_device(&args.volume, Access::of(args.repair))?;
+    Ok(match ending(args)? {
+        Ending::Sound | Ending::Repaired => status::OK,
+        Ending::Findings => status::FINDINGS,
+    })
+}
+
+/// As [`run`], and says how it ended.
+///
+/// # Errors
+/// The volume cannot be checked, or written.
+pub fn ending(args: &args::Check) -> anyhow::Result<Ending> {
+    let device = volume::open_device(&args.volume, Access::of(args.repair.is_some() || args.undo))?;
+    let device = device.as_ref();
+    if args.undo {
+        return undo(args, device);
+    }
     let log = match args.without_journal {
         true => LogPlace::Without,
         false => volume::log_place(args.journal.as_deref(), Access::Read)?,
@@ -18,26 +52,26 @@ pub fn run(args: &args::Check) -> Outcome {
     let options =
         CheckOptions { findings_max: args.max_findings, log, memory: args.memory, ..CheckOptions::default() };
     if args.estimate {
-        return estimate(args, device.as_ref(), &options);
+        return estimate(args, device, &options);
     }
     let mut shown = Progress::of_check(args.progress)?;
     let report = match shown.is_shown() {
-        true => yore_check::check_watched(device.as_ref(), &options, &mut |at| shown.check(at)),
-        false => yore_check::check(device.as_ref(), &options),
+        true => yore_check::check_watched(device, &options, &mut |at| shown.check(at)),
+        false => yore_check::check(device, &options),
     };
     shown.clear();
     let report = report?;
-    let clean = report.is_clean();
+    if let (false, Some(how @ (Repair::All | Repair::Ask))) = (report.is_clean(), args.repair) {
+        return repair(args, how, &report, device, &options);
+    }
     let mut marked = false;
-    if args.repair && clean && report.state != yore_format::VolumeState::Clean {
-        yore_check::mark_checked(device.as_ref())?;
+    if args.repair.is_some() && report.is_clean() && report.state != yore_format::VolumeState::Clean {
+        yore_check::mark_checked(device)?;
         marked = true;
     }
     if args.json {
-        let mut value = serde_json::to_value(&report)?;
-        value["volume"] = serde_json::json!(args.volume.to_string_lossy());
-        value["clean"] = serde_json::json!(clean);
-        value["marked_clean"] = serde_json::json!(marked);
+        let mut value = as_json(args, &report)?;
+        value["marked_clean"] = json!(marked);
         print_json(&value)?;
     } else {
         let mut out = Out::new();
@@ -45,30 +79,154 @@ pub fn run(args: &args::Check) -> Outcome {
         if marked {
             out.line(format_args!("{}: marked clean", args.volume.display()))?;
         }
-        if args.repair && !clean {
-            out.line(
-                "nothing was repaired: only the volume's state can be repaired so far; copy what can be read \
-                 (yore get -r) to another volume",
-            )?;
-        }
         out.done()?;
     }
-    Ok(if clean { status::OK } else { status::FINDINGS })
+    Ok(if report.is_clean() { Ending::Sound } else { Ending::Findings })
+}
+
+/// A report, and what a repair does about each finding.
+fn as_json(args: &args::Check, report: &Report) -> anyhow::Result<Value> {
+    let mut value = serde_json::to_value(report)?;
+    value["volume"] = json!(args.volume.to_string_lossy());
+    value["clean"] = json!(report.is_clean());
+    value["marked_clean"] = json!(false);
+    for (i, finding) in report.findings.iter().enumerate() {
+        value["findings"][i]["repair"] = json!(yore_check::repair_of(finding.problem));
+    }
+    Ok(value)
+}
+
+/// Where the undo file is.
+fn undo_file(args: &args::Check) -> anyhow::Result<PathBuf> {
+    if let Some(path) = &args.undo_file {
+        return Ok(path.clone());
+    }
+    if !is_image(&args.volume) {
+        let volume = args.volume.display();
+        return Err(status::usage(format!(
+            "{volume} is no image file; say where the undo file is with --undo-file PATH"
+        )));
+    }
+    let mut name = args.volume.clone().into_os_string();
+    name.push(".undo");
+    Ok(name.into())
+}
+
+/// Whether a volume is in an image file, so that there is a place beside it.
+pub fn is_image(volume: &Path) -> bool {
+    volume.metadata().is_ok_and(|found| found.is_file())
+}
+
+/// Repairs what was found, if all of it can be.
+fn repair(
+    args: &args::Check,
+    how: Repair,
+    report: &Report,
+    device: &dyn Device,
+    options: &CheckOptions,
+) -> anyhow::Result<Ending> {
+    let undo_file = undo_file(args)?;
+    let plan = yore_check::plan_repair(device, options)?;
+    if !args.json {
+        let mut out = Out::new();
+        out.line(format_args!("{}: {report}", args.volume.display()))?;
+        show(&plan, &mut out)?;
+        out.done()?;
+    }
+    let is_wanted = plan.is_complete() && (how == Repair::All || is_agreed(&undo_file)?);
+    let written = match is_wanted {
+        true => Some(plan.apply(&undo_file)?),
+        false => None,
+    };
+    if args.json {
+        let mut value = as_json(args, report)?;
+        value["repair"] = json!({
+            "complete": plan.is_complete(),
+            "done": plan.done,
+            "lost": plan.lost,
+            "remaining": plan.after.findings,
+            "blocks_written": written.unwrap_or(0),
+            "undo_file": written.map(|_| undo_file.to_string_lossy()),
+        });
+        print_json(&value)?;
+    } else if let Some(blocks) = written {
+        let (volume, path) = (args.volume.display(), undo_file.display());
+        let mut out = Out::new();
+        out.line(format_args!(
+            "{volume}: repaired, {blocks} blocks written; until it is mounted for writing, \
+             `yore check --undo --undo-file {path} {volume}` takes that back"
+        ))?;
+        out.done()?;
+    }
+    Ok(if written.is_some() { Ending::Repaired } else { Ending::Findings })
+}
+
+/// Says what a repair does, what is lost, and what it cannot do.
+fn show(plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()> {
+    let mut done: BTreeMap<(yore_check::Problem, &str), u64> = BTreeMap::new();
+    for step in &plan.done {
+        *done.entry((step.finding.problem, step.repair)).or_default() += 1;
+    }
+    for ((problem, words), count) in done {
+        out.line(format_args!("repair: {count} times {}: {words}", problem.text()))?;
+    }
+    for lost in &plan.lost {
+        out.line(format_args!("lost: {}: {}", lost.path, lost.what))?;
+    }
+    if plan.is_complete() {
+        return Ok(());
+    }
+    for finding in &plan.after.findings {
+        let why = match yore_check::repair_of(finding.problem) {
+            None => "this finding has no repair yet",
+            Some(_) => "this finding cannot be repaired here",
+        };
+        out.line(format_args!("{why}: {finding}"))?;
+    }
+    out.line("nothing was written; copy what can be read (yore get -r) to another volume")?;
+    Ok(())
+}
+
+/// Asks whether to write.
+fn is_agreed(undo_file: &Path) -> anyhow::Result<bool> {
+    eprint!("Write the repair, and what it overwrites to {}? [y/N] ", undo_file.display());
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Takes a repair back.
+fn undo(args: &args::Check, device: &dyn Device) -> anyhow::Result<Ending> {
+    let undo_file = undo_file(args)?;
+    let blocks = yore_check::undo_repair(device, &undo_file)?;
+    if args.json {
+        print_json(&json!({
+            "volume": args.volume.to_string_lossy(),
+            "undo_file": undo_file.to_string_lossy(),
+            "blocks_written": blocks,
+        }))?;
+        return Ok(Ending::Sound);
+    }
+    let mut out = Out::new();
+    out.line(format_args!("{}: as before the repair, {blocks} blocks written", args.volume.display()))?;
+    out.done()?;
+    Ok(Ending::Sound)
 }
 
 /// Says how long a check would take.
-fn estimate(args: &args::Check, device: &dyn yore_device::Device, options: &CheckOptions) -> Outcome {
+fn estimate(args: &args::Check, device: &dyn Device, options: &CheckOptions) -> anyhow::Result<Ending> {
     let estimate = yore_check::estimate(device, options)?;
     if args.json {
         let mut value = serde_json::to_value(estimate)?;
-        value["volume"] = serde_json::json!(args.volume.to_string_lossy());
+        value["volume"] = json!(args.volume.to_string_lossy());
         print_json(&value)?;
-        return Ok(status::OK);
+        return Ok(Ending::Sound);
     }
     let mut out = Out::new();
     let (seconds, blocks, zones) = (estimate.time.as_secs_f64(), estimate.blocks, estimate.zones);
     let volume = args.volume.display();
     out.line(format_args!("{volume}: about {seconds:.1} s for {blocks} metadata blocks in {zones} zones"))?;
     out.done()?;
-    Ok(status::OK)
+    Ok(Ending::Sound)
 }

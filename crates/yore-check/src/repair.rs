@@ -1,0 +1,206 @@
+//! Repair: rules that put right what a check found, tried in memory first.
+//!
+//! A repair is a [`Plan`]. It changes blocks in front of the device ([`overlay`]), in rounds: the whole check
+//! reads what the last round would leave, and the rule of each finding ([`rules`]) changes what it must. So
+//! whatever a rule brings about is judged by the same check as the volume itself, and a rule may leave what
+//! follows from it (a total, a count of blocks) to the round after it. The rounds end when nothing is found,
+//! when no rule changes anything, or after [`ROUNDS_MAX`].
+//!
+//! # All or nothing
+//!
+//! A plan is applied only if its last check found nothing. A volume with a finding that has no rule is left
+//! as it is: half a repair could destroy what somebody might still read. Before the first block is written,
+//! what the repair overwrites is on stable storage in the undo file ([`undo`]).
+//!
+//! # Where changes go
+//!
+//! Metadata is written as a generation writes it: a changed block into a slot of its zone that nothing used
+//! before, then the zone's other header slot, the table, and last the superblock slot that did not count
+//! ([`volume`]). A crash while a plan is applied leaves the volume as it was, but for blocks that found no
+//! free slot; and the undo file makes those whole, too.
+//!
+//! # What is not touched
+//!
+//! A log with records that no mount has put in place is newer than everything a check reads. Such a volume is
+//! refused: mounting it comes first.
+
+mod facts;
+mod names;
+mod overlay;
+mod round;
+mod rules;
+mod tree;
+mod undo;
+mod volume;
+mod zones;
+
+pub use round::Loss;
+
+use crate::superblock::read_superblock;
+use crate::whole::{self, Way};
+use crate::{CheckError, CheckOptions, Finding, Problem, Report};
+use overlay::Overlay;
+use round::Round;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+use volume::Volume;
+use yore_device::Device;
+use yore_format::{Engine, Superblock, VolumeState};
+
+/// Most rounds of a repair.
+const ROUNDS_MAX: u32 = 40;
+/// Findings that one round looks at; the round after it sees the others.
+const FINDINGS_OF_A_ROUND: usize = 100_000;
+
+/// A finding that a rule put right.
+#[derive(Clone, Debug, Serialize)]
+pub struct Done {
+    /// What was found.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// What the repair does about it.
+    pub repair: &'static str,
+    /// In which round; what is found in later rounds mostly follows from earlier ones.
+    pub round: u32,
+}
+
+/// What a repair would do, and how the volume would be after it.
+pub struct Plan<'a> {
+    device: &'a dyn Device,
+    overlay: Overlay<'a>,
+    /// The superblock before, and the slot that the repair writes.
+    superblock: Superblock,
+    slot: u32,
+    /// What was found on the volume.
+    pub before: Report,
+    /// What would be found after the repair.
+    pub after: Report,
+    /// What was done, in this order.
+    pub done: Vec<Done>,
+    /// What is lost.
+    pub lost: Vec<Loss>,
+}
+
+impl std::fmt::Debug for Plan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (done, lost) = (&self.done, &self.lost);
+        f.debug_struct("Plan").field("done", done).field("lost", lost).finish_non_exhaustive()
+    }
+}
+
+/// What the repair of a finding does, in words; `None` if it has no repair yet.
+pub fn repair_of(problem: Problem) -> Option<&'static str> {
+    rules::of(problem).map(|rule| rule.words)
+}
+
+/// Finds out what a repair would do. Writes nothing.
+///
+/// Takes a check for each round: two at least, and mostly three or four. Memory: as a check, and the blocks
+/// that change.
+///
+/// # Errors
+/// As [`crate::check`]; [`CheckError::LogNotReplayed`] if a mount has to come first;
+/// [`CheckError::GenerationsUsedUp`].
+pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result<Plan<'a>, CheckError> {
+    let found = read_superblock(device)?;
+    let overlay = Overlay::new(device);
+    let options = CheckOptions { findings_max: FINDINGS_OF_A_ROUND, ..options.clone() };
+    let (mut before, mut done, mut lost): (Option<Report>, Vec<Done>, Vec<Loss>) =
+        (None, Vec::new(), Vec::new());
+    let mut slot = 1 - found.slot;
+    let mut round = 0;
+    let after = loop {
+        let (report, seen) = whole::run(&overlay, &options, None, Way::Walk)?;
+        if report.counts.log_records > 0 {
+            let (device, records) = (device.describe(), report.counts.log_records);
+            return Err(CheckError::LogNotReplayed { device, records });
+        }
+        before.get_or_insert_with(|| report.clone());
+        if report.is_clean() || round == ROUNDS_MAX {
+            break report;
+        }
+        round += 1;
+        let volume = Volume::open(&overlay)?;
+        slot = volume.superblock_slot();
+        let mut now = Round { volume, seen, once: BTreeSet::new(), lost: Vec::new() };
+        let changed = now.all(&report.findings, round, &mut done)?;
+        lost.append(&mut now.lost);
+        if !changed || !now.volume.flush()? {
+            break report;
+        }
+    };
+    if after.is_clean() {
+        let mut volume = Volume::open(&overlay)?;
+        if !done.is_empty() && is_ended_by_check(&volume.sb) {
+            volume.sb.state = VolumeState::Clean;
+        }
+        volume.flush()?;
+    }
+    let before = before.unwrap_or_else(|| after.clone());
+    Ok(Plan { device, overlay, superblock: found.superblock, slot, before, after, done, lost })
+}
+
+/// Whether a volume in this state is clean once nothing is found, without a mount.
+fn is_ended_by_check(sb: &Superblock) -> bool {
+    match sb.state {
+        VolumeState::Clean | VolumeState::MustBeChecked | VolumeState::LeaksPending => true,
+        VolumeState::InUse => matches!(sb.engine, Engine::None | Engine::Sync | Engine::SoftUpdates),
+    }
+}
+
+impl Round<'_> {
+    /// Applies the rule of each finding. True if anything changed.
+    fn all(&mut self, findings: &[Finding], round: u32, done: &mut Vec<Done>) -> Result<bool, CheckError> {
+        let mut changed = false;
+        if !self.volume.is_whole() {
+            return Ok(false);
+        }
+        for finding in findings {
+            let Some(rule) = rules::of(finding.problem) else { continue };
+            if (rule.mend)(self, finding)? {
+                changed = true;
+                done.push(Done { finding: finding.clone(), repair: rule.words, round });
+            }
+        }
+        Ok(changed)
+    }
+}
+
+impl Plan<'_> {
+    /// Whether nothing would be found after the repair. Only then can it be applied.
+    pub fn is_complete(&self) -> bool {
+        self.after.is_clean()
+    }
+
+    /// Whether the repair changes anything.
+    pub fn is_empty(&self) -> bool {
+        self.overlay.len() == 0
+    }
+
+    /// Carries the repair out: writes the undo file, which must not exist yet, then the volume. Returns how
+    /// many blocks of the volume were written.
+    ///
+    /// # Errors
+    /// [`CheckError::NotRepairable`] if findings would remain, and [`CheckError::UndoFile`] if the undo file
+    /// cannot be written: then the volume is as it was. [`CheckError::Device`]: then some blocks may be
+    /// written, and [`undo_repair`] takes that back.
+    pub fn apply(&self, undo_file: &Path) -> Result<u64, CheckError> {
+        if !self.is_complete() {
+            let (device, findings) = (self.device.describe(), self.after.findings_count);
+            return Err(CheckError::NotRepairable { device, findings });
+        }
+        undo::apply(self.device, &self.overlay, &self.superblock, self.slot, undo_file)
+    }
+}
+
+/// Takes a repair back, or what an interrupted one has written: the volume is then byte for byte as it was
+/// before. Returns how many blocks were written. Can be interrupted and repeated.
+///
+/// # Errors
+/// [`CheckError::UndoFile`] if the file cannot be used, [`CheckError::UndoRefused`] if the volume was written
+/// to since, by a mount or another repair, or is another one; then nothing was written.
+/// [`CheckError::Device`].
+pub fn undo_repair(device: &dyn Device, undo_file: &Path) -> Result<u64, CheckError> {
+    undo::take_back(device, undo_file)
+}

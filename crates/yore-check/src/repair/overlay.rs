@@ -1,0 +1,118 @@
+//! The device as a repair would leave it: what the repair writes stays in memory, in front of the volume.
+//!
+//! The checker reads an [`Overlay`] like any other device, so each round of a repair is judged by the same
+//! check as the volume itself. Nothing reaches the volume before all rounds are done ([`super::undo`]).
+//!
+//! Memory: the blocks that change, and for each zone that does, which of its slots were in use before.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use yore_device::{Device, DeviceError};
+use yore_format::{Block, BlockNo, BLOCK_SIZE, ZERO_BLOCK};
+
+/// Words of a bit set over the blocks of a zone.
+pub(super) type Slots = [u64; 16];
+
+/// Blocks in front of a device.
+#[derive(Debug)]
+pub(crate) struct Overlay<'a> {
+    below: &'a dyn Device,
+    changed: RwLock<BTreeMap<u64, Arc<Block>>>,
+    /// By the first block of a zone: which slots its header named before the repair.
+    kept: Mutex<BTreeMap<u64, Slots>>,
+}
+
+impl<'a> Overlay<'a> {
+    pub(super) fn new(below: &'a dyn Device) -> Overlay<'a> {
+        Overlay { below, changed: RwLock::default(), kept: Mutex::default() }
+    }
+
+    fn changes(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Arc<Block>>> {
+        // A panic between two accesses leaves a map of whole blocks.
+        self.changed.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the repair wrote this block.
+    pub(super) fn is_changed(&self, block: BlockNo) -> bool {
+        self.changes().contains_key(&block.0)
+    }
+
+    /// How many blocks the repair wrote.
+    pub(super) fn len(&self) -> usize {
+        self.changes().len()
+    }
+
+    /// What the repair wrote, in ascending order, without what is on the device already.
+    pub(super) fn differences(&self) -> Result<Vec<(BlockNo, Arc<Block>)>, DeviceError> {
+        let mut differing = Vec::new();
+        let mut old = Box::new(ZERO_BLOCK);
+        for (number, block) in self.changes().iter() {
+            self.below.read_at(number * BLOCK_SIZE as u64, &mut old[..])?;
+            if old[..] != block[..] {
+                differing.push((BlockNo(*number), block.clone()));
+            }
+        }
+        Ok(differing)
+    }
+
+    /// One block.
+    pub(super) fn read(&self, block: BlockNo) -> Result<Box<Block>, DeviceError> {
+        let mut bytes = Box::new(ZERO_BLOCK);
+        self.read_at(block.0 * BLOCK_SIZE as u64, &mut bytes[..])?;
+        Ok(bytes)
+    }
+
+    pub(super) fn write(&self, block: BlockNo, bytes: &Block) {
+        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+        changed.insert(block.0, Arc::new(*bytes));
+    }
+
+    /// Which slots of the zone at `start` were in use when the repair first came to it. `now` are those in
+    /// use at present.
+    pub(super) fn keep(&self, start: BlockNo, now: Slots) -> Slots {
+        let mut kept: MutexGuard<'_, _> = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept.entry(start.0).or_insert(now)
+    }
+}
+
+impl Device for Overlay<'_> {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        self.below.describe()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.below.read_at(offset, buf)?;
+        let first = offset / BLOCK_SIZE as u64;
+        let end = first + (buf.len() / BLOCK_SIZE) as u64;
+        for (number, block) in self.changes().range(first..end) {
+            let at = (number - first) as usize * BLOCK_SIZE;
+            buf[at..at + BLOCK_SIZE].copy_from_slice(&block[..]);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        for (i, bytes) in buf.chunks_exact(BLOCK_SIZE).enumerate() {
+            let mut block = ZERO_BLOCK;
+            block.copy_from_slice(bytes);
+            self.write(BlockNo(offset / BLOCK_SIZE as u64 + i as u64), &block);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn discard(&self, _offset: u64, _len: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! One round of a repair: what a check learned, and the volume that the rules change.
+
+use super::volume::Volume;
+use crate::checker::Checker;
+use crate::finding::Value;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use yore_format::{GroupNo, InodeNo};
+
+/// Something that a repair cannot keep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// The file, by its path if it has one that could be read, else by its number.
+    pub path: String,
+    /// What of it is lost.
+    pub what: String,
+}
+
+/// One round: what a check learned, and the volume that the rules change.
+pub(super) struct Round<'r> {
+    pub(super) volume: Volume<'r>,
+    pub(super) seen: Checker<'r>,
+    /// Steps that are done once for all findings of a round.
+    pub(super) once: BTreeSet<Once>,
+    pub(super) lost: Vec<Loss>,
+}
+
+/// A step that is done once in a round, whichever finding calls for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Once {
+    Orphans,
+    Rescue,
+    ZoneLists,
+    Bitmap(GroupNo),
+    Directory(InodeNo),
+}
+
+impl Round<'_> {
+    /// Whether a step is still to be done; from now on it is not.
+    pub(super) fn is_first(&mut self, step: Once) -> bool {
+        self.once.insert(step)
+    }
+}
+
+/// The number that a value is or begins with.
+pub(super) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::EventNo(n) => Some(*n),
+        Value::Text(text) => {
+            let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+            text[..end].parse().ok()
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The rules: what a repair does about each finding, in words and as a function.
+//!
+//! A rule changes the volume in memory and says whether it did. It may rely on what the check found to be
+//! complete: what would follow only from something unreadable is not reported. It returns false where it
+//! cannot help, and the finding remains. Problems that are not in the table have no repair yet.
+
+use super::round::Round;
+use crate::{CheckError, Finding, Problem};
+
+type Mend = fn(&mut Round<'_>, &Finding) -> Result<bool, CheckError>;
+
+/// What is done about a problem.
+pub(super) struct Rule {
+    pub(super) problem: Problem,
+    pub(super) words: &'static str,
+    pub(super) mend: Mend,
+}
+
+macro_rules! rules {
+    ($($problem:ident: $words:literal, $mend:ident;)*) => {
+        const RULES: &[Rule] = &[$(Rule {
+            problem: Problem::$problem,
+            words: $words,
+            mend: |round, finding| round.$mend(finding),
+        },)*];
+    };
+}
+
+/// The rule of a problem.
+pub(super) fn of(problem: Problem) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| rule.problem == problem)
+}
+
+rules! {
+    OtherSuperblock: "the slot gets the superblock of the repair", new_superblock;
+    ReservedRoot: "the root is set to none", clear_reserved;
+    ZoneHeaderStale: "a header that is as new as recorded, or newer, is recorded as it is", record_header;
+    ZoneHeaderField: "the field is set to what the zone's place and the superblock say", mend_header;
+    ZoneListing: "the lists of further zones are made anew", mend_zone_lists;
+    ZoneExtras: "the lists of further zones are made anew", mend_zone_lists;
+    ZoneCounts: "the counts are set to what the zone holds", recount_zone;
+    InodeFree: "the count is set to what the block holds", recount_inodes;
+    BitmapMissing: "the bitmap is made anew from the owners of the blocks", new_bitmap;
+    BlockDamaged: "a bitmap is made anew; other blocks cannot be repaired yet", mend_block;
+    BlockStale: "a bitmap is made anew; other blocks cannot be repaired yet", mend_block;
+    BlockWrong: "a bitmap is made anew, and a header is told which blocks have inodes", mend_block;
+    FutureGeneration: "the superblock gets a generation that is not earlier", raise_generation;
+    BlockUnreachable: "the block is freed", free_unreachable;
+    FutureNumber: "the number to give next is raised", raise_number;
+    FutureIncarnation: "the incarnation to give next is raised", raise_incarnation;
+    InodeSize: "the size is set to what is in the inode", mend_size;
+    InodeBlocks: "the count is set to the blocks that the inode has", mend_blocks;
+    DeviceNumber: "the number is removed", mend_device_number;
+    XattrFlags: "the flags are set to what the attributes say", mend_xattr_flags;
+    ChosenFlags: "the flags are removed", mend_chosen_flags;
+    EntryInline: "entries that can be read are kept, in order", mend_directory;
+    EntryKey: "the entry is put under its name's key", mend_directory;
+    EntryDuplicate: "the second entry is removed, or renamed if it names another inode", mend_directory;
+    EntryDangling: "the entry is removed", mend_directory;
+    EntryIncarnation: "the entry is corrected if the inode says that its name is there, and removed if not", mend_directory;
+    EntryKind: "the entry's type is set to the inode's", mend_directory;
+    DirectorySize: "the size is set to the number of entries", mend_directory_size;
+    DirectoryNamedTwice: "the name that the directory remembers is kept, the others are removed", mend_named_twice;
+    DirectoryCycle: "the directory's name is removed, and it goes to lost+found", break_cycle;
+    InodeUnnamed: "the inode gets a name in lost+found", rescue;
+    LinksTooFew: "the links are set to the number of names", mend_links;
+    LinksTooMany: "the links are set to the number of names", mend_links;
+    Parent: "the parent is set to the directory that has the name", mend_parent;
+    OrphanEntry: "the tree of orphans is made anew", new_orphans;
+    OrphanUnlisted: "the tree of orphans is made anew", new_orphans;
+    OrphanNotEmpty: "the directory gets a name in lost+found", keep_removed_directory;
+    SpaceMarkedFree: "the blocks are marked used", mend_bitmap;
+    SpaceLeaked: "the blocks are marked free", mend_bitmap;
+    Policy: "the inode is told whether it has one", mend_policy;
+    Feature: "the superblock gets the feature, if it is of inode flags or shared blocks", mend_feature;
+    Hint: "the generation of the repair voids the hint", new_superblock;
+    TotalFreeBlocks: "the total is set to what was counted", mend_total;
+    TotalInodes: "the total is set to what was counted", mend_total;
+    TotalMetadataBlocks: "the total is set to what was counted", mend_total;
+    TotalZones: "the total is set to what was counted", mend_total;
+    ZoneNumberLimit: "the limit is raised", mend_total;
+}

@@ -1,0 +1,267 @@
+//! Trees that a repair reads as far as they go, and writes anew.
+//!
+//! [`Volume::gather`] takes every cell that a reader finds, in nodes that are sound and that say that they
+//! are of this tree. If a branch is lost, its leaves are looked for: every block says which tree it belongs
+//! to, so the leaves that nothing led to are found among all blocks in use, the newest first. A cell that was
+//! met already counts. So what a tree has lost is what stood in lost leaves, and nothing else.
+//!
+//! [`Volume::write_tree`] makes a tree of cells from the leaves up. The old nodes are freed before, but for
+//! volumes with a past, whose versions may name them: what nothing names then is freed by a later round.
+
+use super::volume::{Leaves, Volume};
+use crate::CheckError;
+use std::collections::{BTreeMap, BTreeSet};
+use yore_format::{
+    Block, BlockHeader, BlockKind, EventNo, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, ZoneNo,
+    NODE_PAYLOAD_BYTES,
+};
+
+/// The highest level at which a root is believed.
+const LEVEL_MAX: u8 = 12;
+/// Bytes that are left free in a new node, so that it does not have to be split at once.
+const SLACK: usize = NODE_PAYLOAD_BYTES / 8;
+
+/// Which tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Which {
+    pub(super) kind: BlockKind,
+    pub(super) owner: InodeNo,
+    pub(super) incarnation: Incarnation,
+}
+
+impl Which {
+    /// The key of its leaves among those of all trees.
+    fn key(&self) -> (u8, u64, u32) {
+        (self.kind as u8, self.owner.0, self.incarnation.0)
+    }
+}
+
+/// The cells of a tree with keys of eight bytes.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) cells: BTreeMap<u64, Vec<u8>>,
+    /// The nodes that were read.
+    pub(super) nodes: BTreeSet<MetaAddr>,
+    /// Nodes could not be used, lie out of their bounds, or are empty.
+    pub(super) is_ragged: bool,
+    /// A node could not be used, so cells may be lost.
+    pub(super) is_lossy: bool,
+}
+
+/// A new tree.
+#[derive(Clone, Copy)]
+pub(super) struct NewTree {
+    pub(super) root: MetaAddr,
+    pub(super) level: u8,
+}
+
+/// A node to read: its address, level, and bounds.
+struct Step {
+    addr: MetaAddr,
+    level: Option<u8>,
+    low: u64,
+    high: Option<u64>,
+}
+
+impl Volume<'_> {
+    /// A node of a tree, if it is sound and of this tree.
+    fn node(
+        &self,
+        which: Which,
+        addr: MetaAddr,
+        level: Option<u8>,
+    ) -> Result<Option<Box<Block>>, CheckError> {
+        let Some(block) = self.read_kind(addr, which.kind)? else { return Ok(None) };
+        let header = BlockHeader::of(&block);
+        let is_it = header.owner.get() == which.owner.0
+            && header.owner_incarnation.get() == which.incarnation.0
+            && level.is_none_or(|level| level == header.level)
+            && header.level <= LEVEL_MAX
+            && NodeRef::new(&block).key_width() == 8;
+        Ok(is_it.then_some(block))
+    }
+
+    /// The value under a key, if the way to it can be read.
+    pub(super) fn value_under(
+        &self,
+        which: Which,
+        root: MetaAddr,
+        level: u8,
+        key: u64,
+    ) -> Result<Option<Vec<u8>>, CheckError> {
+        let (mut addr, mut level) = (root, level);
+        loop {
+            let Some(block) = self.node(which, addr, Some(level))? else { return Ok(None) };
+            let node = NodeRef::new(&block);
+            if level == 0 {
+                return Ok(node.search(&key.to_be_bytes()).ok().map(|i| node.value(i).to_vec()));
+            }
+            if node.count() == 0 {
+                return Ok(None);
+            }
+            let Ok(child) = node.child(node.child_for(&key.to_be_bytes())) else { return Ok(None) };
+            (addr, level) = (child, level - 1);
+        }
+    }
+
+    /// All cells of a tree that can be had.
+    pub(super) fn gather(
+        &mut self,
+        which: Which,
+        root: MetaAddr,
+        level: Option<u8>,
+    ) -> Result<Gathered, CheckError> {
+        let mut got = Gathered::default();
+        let mut stack = vec![Step { addr: root, level, low: 0, high: None }];
+        while let Some(step) = stack.pop() {
+            let block = match got.nodes.contains(&step.addr) {
+                true => None,
+                false => self.node(which, step.addr, step.level)?,
+            };
+            let Some(block) = block else {
+                (got.is_ragged, got.is_lossy) = (true, true);
+                continue;
+            };
+            got.nodes.insert(step.addr);
+            let node = NodeRef::new(&block);
+            got.is_ragged |= node.count() == 0 && step.addr != root;
+            stack.extend(take(&mut got, &step, node));
+        }
+        if got.is_lossy {
+            for addr in self.leaves_of(which)? {
+                if got.nodes.contains(&addr) {
+                    continue;
+                }
+                let Some(block) = self.node(which, addr, Some(0))? else { continue };
+                got.nodes.insert(addr);
+                take(&mut got, &Step { addr, level: None, low: 0, high: None }, NodeRef::new(&block));
+            }
+        }
+        Ok(got)
+    }
+
+    /// All leaves that say that they are of this tree, the newest first.
+    fn leaves_of(&mut self, which: Which) -> Result<Vec<MetaAddr>, CheckError> {
+        if self.leaves.is_none() {
+            let mut all = Leaves::new();
+            let zones: Vec<ZoneNo> = self.zones.keys().copied().filter(|zone| !zone.is_root()).collect();
+            for zone in zones {
+                for index in 0..yore_format::layout::ZONE_INDEXES as u16 {
+                    let addr = MetaAddr::new(zone, index);
+                    let Some(block) = self.read(addr)? else { continue };
+                    let header = BlockHeader::of(&block);
+                    let Some(kind) = BlockKind::from_repr(header.kind).filter(|kind| kind.is_tree()) else {
+                        continue;
+                    };
+                    if header.level == 0 {
+                        let which = Which {
+                            kind,
+                            owner: InodeNo(header.owner.get()),
+                            incarnation: Incarnation(header.owner_incarnation.get()),
+                        };
+                        all.entry(which.key()).or_default().push((header.generation.get(), addr));
+                    }
+                }
+            }
+            self.leaves = Some(all);
+        }
+        let found = self.leaves.as_ref().and_then(|all| all.get(&which.key()));
+        let mut found = found.cloned().unwrap_or_default();
+        found.sort_by_key(|(generation, addr)| (std::cmp::Reverse(*generation), *addr));
+        Ok(found.into_iter().map(|(_, addr)| addr).collect())
+    }
+
+    /// Writes a tree of these cells in place of `old`, near `zone`. `None` if there is no room; then nothing
+    /// is lost but the old nodes.
+    pub(super) fn write_tree(
+        &mut self,
+        which: Which,
+        zone: ZoneNo,
+        old: &Gathered,
+        cells: &BTreeMap<u64, Vec<u8>>,
+    ) -> Result<Option<NewTree>, CheckError> {
+        let is_of_present = which.owner == InodeNo::ORPHANS || self.sb.history_root.is_none();
+        if is_of_present {
+            for addr in &old.nodes {
+                self.remove(*addr);
+            }
+        }
+        let mut level = 0;
+        let mut row: Vec<(u64, Vec<u8>)> = cells.iter().map(|(key, value)| (*key, value.clone())).collect();
+        loop {
+            let mut above = Vec::new();
+            for cells in pack(&row) {
+                let Some(addr) = self.free_address(zone) else { return Ok(None) };
+                let birth = match which.owner.is_file() {
+                    true => self.sb.next_number,
+                    false => EventNo(0),
+                };
+                let birth = if which.owner == InodeNo::ORPHANS { EventNo(birth.0.max(1)) } else { birth };
+                let owner = (which.owner, which.incarnation);
+                let mut block = self.empty(which.kind, level, addr, owner, birth);
+                let mut node = NodeMut::init(&mut block, 8);
+                for (i, (key, value)) in cells.iter().enumerate() {
+                    node.insert(i, &key.to_be_bytes(), value);
+                }
+                if !self.put(addr, block) {
+                    return Ok(None);
+                }
+                above.push((cells.first().map_or(0, |cell| cell.0), addr.0.to_le_bytes().to_vec()));
+            }
+            if let [(_, root)] = &above[..] {
+                let mut bytes = [0; 8];
+                bytes.copy_from_slice(root);
+                return Ok(Some(NewTree { root: MetaAddr(u64::from_le_bytes(bytes)), level }));
+            }
+            (row, level) = (above, level + 1);
+        }
+    }
+}
+
+/// Takes the cells of a leaf, or the steps to the children of a branch. What lies at a node's upper bound or
+/// beyond it does not count: the node after it has that.
+fn take(got: &mut Gathered, step: &Step, node: NodeRef<'_>) -> Vec<Step> {
+    let key = |i: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(node.key(i));
+        u64::from_be_bytes(bytes)
+    };
+    let count = (0..node.count()).take_while(|i| step.high.is_none_or(|high| key(*i) < high)).count();
+    got.is_ragged |= count < node.count() || (count > 0 && key(0) < step.low);
+    if node.level() == 0 {
+        for i in 0..count {
+            got.cells.entry(key(i)).or_insert_with(|| node.value(i).to_vec());
+        }
+        return Vec::new();
+    }
+    let mut steps = Vec::with_capacity(count);
+    for i in (0..count).rev() {
+        match node.child(i) {
+            Ok(addr) => steps.push(Step {
+                addr,
+                level: Some(node.level() - 1),
+                low: if i == 0 { step.low } else { key(i) },
+                high: if i + 1 < count { Some(key(i + 1)) } else { step.high },
+            }),
+            Err(_) => (got.is_ragged, got.is_lossy) = (true, true),
+        }
+    }
+    steps
+}
+
+/// Splits cells into those of one node each; at least one node, which may be empty.
+fn pack(cells: &[(u64, Vec<u8>)]) -> Vec<&[(u64, Vec<u8>)]> {
+    let mut nodes = Vec::new();
+    let (mut first, mut bytes) = (0, 0);
+    for (i, (_, value)) in cells.iter().enumerate() {
+        // Two bytes of the index come with each cell.
+        let more = NodeRef::cell_bytes(8, value.len()) + 2;
+        if i > first && bytes + more > NODE_PAYLOAD_BYTES - SLACK {
+            nodes.push(&cells[first..i]);
+            (first, bytes) = (i, 0);
+        }
+        bytes += more;
+    }
+    nodes.push(&cells[first..]);
+    nodes
+}

@@ -1,0 +1,426 @@
+//! A volume that a repair changes: its blocks by their addresses, and the headers, the table and the
+//! superblock that say where they are.
+//!
+//! # Where things are written
+//!
+//! A changed block goes to a slot of its zone that no header named before the repair, and the header to the
+//! header slot that is not in use, as a generation does it. So the state before stays whole until the new
+//! superblock is written, as far as it was whole. A slot that the repair itself wrote is written again.
+//!
+//! All rounds of a repair write one generation. Counts that follow from a zone's blocks (free indexes, free
+//! inodes, free blocks) are made anew whenever its header is written.
+
+use super::overlay::{Overlay, Slots};
+use crate::superblock::{read_superblock, Found};
+use crate::CheckError;
+use std::collections::BTreeMap;
+use yore_device::Device as _;
+use yore_format::layout::{Geometry, FIRST_SLOT, HEADER_SLOTS, SUPERBLOCKS, ZONE_BLOCKS, ZONE_INDEXES};
+use yore_format::{
+    seal, verify_header, verify_version, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, EventNo,
+    Generation, Incarnation, Inode, InodeNo, MetaAddr, Superblock, ZoneHeader, ZoneNo, ZoneTableEntry,
+    ZoneTableMut, ZoneTableRef, BITS_PER_GROUP, BLOCK_SIZE, INODES_PER_BLOCK, NOT_INODES, ZERO_BLOCK,
+};
+
+/// A zone whose header can be used.
+pub(super) struct Zone {
+    pub(super) header: ZoneHeader,
+    /// Not of root zones.
+    pub(super) entry: ZoneTableEntry,
+    /// The header slot in use.
+    slot: u8,
+    pub(super) is_dirty: bool,
+}
+
+/// For each tree, by kind, owner and incarnation: its leaves, with their generations.
+pub(super) type Leaves = BTreeMap<(u8, u64, u32), Vec<(u64, MetaAddr)>>;
+
+/// A volume to change.
+pub(crate) struct Volume<'a> {
+    pub(super) disk: &'a Overlay<'a>,
+    pub(super) sb: Superblock,
+    before: Superblock,
+    slot: u32,
+    /// A superblock is written in any case.
+    is_forced: bool,
+    /// The generation that is written.
+    pub(super) generation: Generation,
+    pub(super) geometry: Geometry,
+    pub(super) zones: BTreeMap<ZoneNo, Zone>,
+    /// The header of some zone cannot be used.
+    is_zone_lost: bool,
+    /// Blocks of the zone table that cannot be used.
+    is_table_lost: bool,
+    /// The leaves of all trees, once they were looked for.
+    pub(super) leaves: Option<Leaves>,
+}
+
+fn slots_of(header: &ZoneHeader) -> Slots {
+    let mut slots = [0; 16];
+    for slot in header.map.iter().filter(|slot| **slot != 0) {
+        slots[usize::from(*slot) / 64] |= 1 << (slot % 64);
+    }
+    slots
+}
+
+impl<'a> Volume<'a> {
+    /// Whether all zones are known. Without that nothing is changed: a table or a header that is written must
+    /// not forget what it could not read.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.is_zone_lost && !self.is_table_lost && self.zones.contains_key(&ZoneNo::root(0))
+    }
+
+    /// Reads superblock, zone table and headers, as far as they can be used.
+    pub(super) fn open(disk: &'a Overlay<'a>) -> Result<Volume<'a>, CheckError> {
+        let Found { superblock, slot, newest, .. } = read_superblock(disk)?;
+        let is_ours = disk.is_changed(SUPERBLOCKS[slot as usize]);
+        if newest.0 > u64::MAX / 2 {
+            return Err(CheckError::GenerationsUsedUp { device: disk.describe(), generation: newest.0 });
+        }
+        let generation = if is_ours { superblock.generation } else { Generation(newest.0 + 1) };
+        let mut volume = Volume {
+            disk,
+            before: superblock.clone(),
+            geometry: superblock.geometry(),
+            sb: superblock,
+            slot: if is_ours { slot } else { 1 - slot },
+            generation,
+            is_forced: false,
+            zones: BTreeMap::new(),
+            is_zone_lost: false,
+            is_table_lost: false,
+            leaves: None,
+        };
+        for n in 0..volume.sb.root_zones.len() as u32 {
+            let Some(root) = volume.sb.root_zones[n as usize] else { continue };
+            volume.load(ZoneNo::root(n), root.start, root.header_slot, ZoneTableEntry::ABSENT)?;
+            volume.load_table(n)?;
+        }
+        Ok(volume)
+    }
+
+    fn load_table(&mut self, n: u32) -> Result<(), CheckError> {
+        let root = ZoneNo::root(n);
+        for index in 0..ZONE_INDEXES as u16 {
+            let addr = MetaAddr::new(root, index);
+            if self.place(addr).is_none() {
+                continue;
+            }
+            let Some(block) = self.read_kind(addr, BlockKind::ZoneTable)? else {
+                self.is_table_lost = true;
+                continue;
+            };
+            let first =
+                (n * ZONE_INDEXES + u32::from(index)) * yore_format::layout::ZONE_TABLE_ENTRIES as u32;
+            for i in 0..yore_format::layout::ZONE_TABLE_ENTRIES {
+                let entry = ZoneTableRef::new(&block).entry(i);
+                if entry.is_present() {
+                    self.load(
+                        ZoneNo(first + i as u32),
+                        BlockNo(entry.start.get()),
+                        entry.header_slot,
+                        entry,
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn load(
+        &mut self,
+        number: ZoneNo,
+        start: BlockNo,
+        slot: u8,
+        entry: ZoneTableEntry,
+    ) -> Result<(), CheckError> {
+        match self.header_at(number, start, slot)? {
+            Some(header) => {
+                self.zones.insert(number, Zone { header, entry, slot, is_dirty: false });
+            }
+            None => self.is_zone_lost = true,
+        }
+        Ok(())
+    }
+
+    /// The header of this zone in one of the header slots at this place.
+    pub(super) fn header_at(
+        &self,
+        number: ZoneNo,
+        start: BlockNo,
+        slot: u8,
+    ) -> Result<Option<ZoneHeader>, CheckError> {
+        let is_start = number == ZoneNo::root(0) && start.0 == 0;
+        if !is_start && !self.geometry.is_zone_start(start) {
+            return Ok(None);
+        }
+        let at = BlockNo(start.0 + HEADER_SLOTS[usize::from(slot & 1)]);
+        let Some(block) = self.bytes(at)? else { return Ok(None) };
+        let addr = ZoneHeader::addr(number);
+        if verify_header(&block, addr, self.sb.volume_tag(), at).is_err() {
+            return Ok(None);
+        }
+        let is_it = |header: &ZoneHeader| header.start == start && header.zone == number;
+        Ok(ZoneHeader::decode(&block).ok().filter(is_it))
+    }
+
+    /// Any block; `None` beyond the device.
+    pub(super) fn bytes(&self, block: BlockNo) -> Result<Option<Box<Block>>, CheckError> {
+        if block.0 >= self.disk.size() / BLOCK_SIZE as u64 {
+            return Ok(None);
+        }
+        Ok(Some(self.disk.read(block)?))
+    }
+
+    /// Where the block of this address is.
+    pub(super) fn place(&self, addr: MetaAddr) -> Option<BlockNo> {
+        let header = &self.zones.get(&addr.zone())?.header;
+        let slot = *header.map.get(usize::from(addr.index()))?;
+        (slot != 0).then(|| BlockNo(header.start.0 + u64::from(slot)))
+    }
+
+    /// The block, if it is sound and the one that its zone's header records.
+    pub(super) fn read(&self, addr: MetaAddr) -> Result<Option<Box<Block>>, CheckError> {
+        let Some(place) = self.place(addr) else { return Ok(None) };
+        let Some(block) = self.bytes(place)? else { return Ok(None) };
+        let check = self.zones[&addr.zone()].header.checks[usize::from(addr.index())];
+        let is_sound = verify_header(&block, addr, self.sb.volume_tag(), place).is_ok()
+            && verify_version(&block, check, addr, place).is_ok();
+        Ok(is_sound.then_some(block))
+    }
+
+    /// The same, if it is of this kind.
+    pub(super) fn read_kind(
+        &self,
+        addr: MetaAddr,
+        kind: BlockKind,
+    ) -> Result<Option<Box<Block>>, CheckError> {
+        let block = self.read(addr)?;
+        Ok(block.filter(|block| BlockHeader::of(block).kind == kind as u8))
+    }
+
+    /// A block of this kind without content, for [`Volume::put`].
+    pub(super) fn empty(
+        &self,
+        kind: BlockKind,
+        level: u8,
+        addr: MetaAddr,
+        (owner, incarnation): (InodeNo, Incarnation),
+        birth: EventNo,
+    ) -> Box<Block> {
+        let mut block = Box::new(ZERO_BLOCK);
+        BlockHeader::init(&mut block, kind, level, addr, owner, incarnation, self.sb.volume_tag(), birth);
+        block
+    }
+
+    /// Makes this the contents of the block at an address, which may be new. False if its zone cannot be
+    /// used or has no room.
+    pub(super) fn put(&mut self, addr: MetaAddr, mut block: Box<Block>) -> bool {
+        let crc = seal(&mut block, self.generation);
+        let disk = self.disk;
+        let Some(zone) = self.zones.get_mut(&addr.zone()) else { return false };
+        let index = usize::from(addr.index());
+        let Some(old) = zone.header.map.get(index).copied() else { return false };
+        let start = zone.header.start;
+        let is_ours = old != 0 && disk.is_changed(BlockNo(start.0 + u64::from(old)));
+        let slot = match is_ours {
+            true => Some(old),
+            false => free_slot(disk, &zone.header),
+        };
+        let Some(slot) = slot else { return false };
+        disk.write(BlockNo(start.0 + u64::from(slot)), &block);
+        zone.header.map[index] = slot;
+        zone.header.checks[index] = crc;
+        zone.header.exists[index / 64] |= 1 << (index % 64);
+        zone.header.inode_free[index] = match BlockHeader::of(&block).kind == BlockKind::Inodes as u8 {
+            true => (0..INODES_PER_BLOCK).filter(|slot| Inode::slot_is_free(&block, *slot)).count() as u8,
+            false => NOT_INODES,
+        };
+        zone.is_dirty = true;
+        true
+    }
+
+    /// Frees an address.
+    pub(super) fn remove(&mut self, addr: MetaAddr) {
+        let Some(zone) = self.zones.get_mut(&addr.zone()) else { return };
+        let index = usize::from(addr.index());
+        if index >= ZONE_INDEXES as usize {
+            return;
+        }
+        disk_keep(self.disk, &zone.header);
+        zone.header.exists[index / 64] &= !(1 << (index % 64));
+        zone.header.map[index] = 0;
+        zone.header.checks[index] = 0;
+        zone.header.inode_free[index] = NOT_INODES;
+        zone.is_dirty = true;
+    }
+
+    /// An address at which nothing is yet, in the zone of `near` if that has one.
+    pub(super) fn free_address(&self, near: ZoneNo) -> Option<MetaAddr> {
+        let mut zones: Vec<ZoneNo> = self.zones.keys().copied().filter(|zone| !zone.is_root()).collect();
+        zones.sort_by_key(|zone| *zone != near);
+        zones.into_iter().find_map(|number| {
+            let header = &self.zones[&number].header;
+            let free = (1..ZONE_INDEXES as u16).find(|index| !header.has(*index))?;
+            free_slot(self.disk, header)?;
+            Some(MetaAddr::new(number, free))
+        })
+    }
+
+    /// Asks for a new superblock, whether anything else changes or not.
+    pub(super) fn write_superblock(&mut self) -> bool {
+        self.is_forced = true;
+        true
+    }
+
+    /// Whether the superblock is another than before.
+    pub(super) fn is_superblock_changed(&self) -> bool {
+        self.sb != self.before
+    }
+
+    /// Whether the current copy of a block is one that the repair wrote.
+    pub(super) fn is_written(&self, addr: MetaAddr) -> bool {
+        self.place(addr).is_some_and(|place| self.disk.is_changed(place))
+    }
+
+    /// The generation of a zone's header, as the table or the superblock records it.
+    pub(super) fn recorded_generation(&self, number: ZoneNo) -> Generation {
+        if let (true, Some(zone)) = (!number.is_root(), self.zones.get(&number)) {
+            return Generation(zone.entry.generation.get());
+        }
+        let n = (number.0 & !ZoneNo::ROOT_FLAG) as usize;
+        self.sb.root_zones.get(n).copied().flatten().map_or(Generation(0), |root| root.generation)
+    }
+
+    /// Marks a zone's header, and with it its counts, as to be written anew.
+    pub(super) fn touch(&mut self, zone: ZoneNo) {
+        if let Some(zone) = self.zones.get_mut(&zone) {
+            zone.is_dirty = true;
+        }
+    }
+
+    /// An inode in use.
+    pub(super) fn inode(&self, number: InodeNo) -> Result<Option<Inode>, CheckError> {
+        let block = self.read_kind(number.addr(), BlockKind::Inodes)?;
+        Ok(block
+            .and_then(|block| Inode::decode(Inode::slot(&block, number.slot())).ok())
+            .filter(|i| i.mode != 0))
+    }
+
+    /// Writes an inode, or frees it.
+    pub(super) fn set_inode(&mut self, number: InodeNo, inode: Option<&Inode>) -> Result<bool, CheckError> {
+        let Some(mut block) = self.read_kind(number.addr(), BlockKind::Inodes)? else { return Ok(false) };
+        let incarnation = Inode::slot_incarnation(&block, number.slot());
+        let (slot, _) = Inode::slot_mut(&mut block, number.slot());
+        match inode {
+            Some(inode) => inode.encode(slot),
+            None => Inode::encode_free(incarnation, slot),
+        }
+        Ok(self.put(number.addr(), block))
+    }
+
+    /// Writes headers, table and superblock, if anything changed. False if nothing did.
+    pub(super) fn flush(&mut self) -> Result<bool, CheckError> {
+        let dirty: Vec<ZoneNo> = self
+            .zones
+            .iter()
+            .filter(|(number, zone)| zone.is_dirty && !number.is_root())
+            .map(|(n, _)| *n)
+            .collect();
+        if dirty.is_empty()
+            && !self.zones.values().any(|zone| zone.is_dirty)
+            && self.sb == self.before
+            && !self.is_forced
+        {
+            return Ok(false);
+        }
+        for number in dirty {
+            let entry = self.write_header(number)?;
+            self.set_entry(number, entry)?;
+        }
+        let roots: Vec<ZoneNo> =
+            self.zones.iter().filter(|(n, zone)| zone.is_dirty && n.is_root()).map(|(n, _)| *n).collect();
+        for number in roots {
+            let entry = self.write_header(number)?;
+            let n = (number.0 & !ZoneNo::ROOT_FLAG) as usize;
+            if let Some(root) = self.sb.root_zones.get_mut(n).and_then(Option::as_mut) {
+                root.start = BlockNo(entry.start.get());
+                root.generation = Generation(entry.generation.get());
+                (root.crc, root.header_slot) = (entry.crc.get(), entry.header_slot);
+            }
+        }
+        self.sb.generation = self.generation;
+        self.disk.write(SUPERBLOCKS[self.slot as usize], &self.sb.encode(self.slot));
+        Ok(true)
+    }
+
+    /// The slot that the superblock is written to.
+    pub(super) fn superblock_slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Writes a zone's header. Returns what its table entry must say.
+    fn write_header(&mut self, number: ZoneNo) -> Result<ZoneTableEntry, CheckError> {
+        let bitmap = match number.is_primary() {
+            true => self.read_kind(MetaAddr::new(number, 0), BlockKind::Bitmap)?,
+            false => None,
+        };
+        let (disk, generation) = (self.disk, self.generation);
+        let Some(zone) = self.zones.get_mut(&number) else { return Ok(ZoneTableEntry::ABSENT) };
+        let header = &zone.header;
+        let current = BlockNo(header.start.0 + HEADER_SLOTS[usize::from(zone.slot & 1)]);
+        if !disk.is_changed(current) {
+            zone.slot = 1 - (zone.slot & 1);
+        }
+        let (block, crc) = header.encode(generation);
+        disk.write(BlockNo(header.start.0 + HEADER_SLOTS[usize::from(zone.slot)]), &block);
+        let used: u32 = header.exists.iter().map(|word| word.count_ones()).sum();
+        let inodes = header.inode_free.iter().filter(|free| **free != NOT_INODES);
+        let inodes: u32 = inodes.map(|free| u32::from(*free)).sum();
+        let free = bitmap.map(|block| BITS_PER_GROUP - BitmapRef::new(&block).used());
+        let free_blocks = match number.is_primary() {
+            true => free.map_or(zone.entry.free_blocks.get(), |free| free as u16),
+            false => 0,
+        };
+        zone.entry = ZoneTableEntry {
+            start: header.start.0.into(),
+            generation: generation.0.into(),
+            crc: crc.into(),
+            header_slot: zone.slot,
+            present: 1,
+            free_blocks: free_blocks.into(),
+            free_indexes: ((ZONE_INDEXES - used) as u16).into(),
+            free_inodes: (inodes as u16).into(),
+        };
+        zone.is_dirty = false;
+        Ok(zone.entry)
+    }
+
+    /// Puts a zone's entry into the table.
+    pub(super) fn set_entry(&mut self, number: ZoneNo, entry: ZoneTableEntry) -> Result<bool, CheckError> {
+        let (table, position) = self.geometry.table_position(number);
+        let (root, index) = self.geometry.table_home(table);
+        let addr = MetaAddr::new(ZoneNo::root(root), index);
+        let mut block = match self.read_kind(addr, BlockKind::ZoneTable)? {
+            Some(block) => block,
+            None => self.empty(BlockKind::ZoneTable, 0, addr, (InodeNo::NONE, Incarnation(0)), EventNo(0)),
+        };
+        ZoneTableMut::new(&mut block).set(position, entry);
+        Ok(self.put(addr, block))
+    }
+}
+
+/// Remembers which slots were in use before the zone changes.
+fn disk_keep(disk: &Overlay<'_>, header: &ZoneHeader) -> Slots {
+    disk.keep(header.start, slots_of(header))
+}
+
+/// A slot that neither the header names nor did before the repair; or, if there is none, one that it does not
+/// name.
+fn free_slot(disk: &Overlay<'_>, header: &ZoneHeader) -> Option<u16> {
+    let (now, before) = (slots_of(header), disk_keep(disk, header));
+    let is_set = |slots: &Slots, slot: u16| slots[usize::from(slot) / 64] & 1 << (slot % 64) != 0;
+    let free = |slot: &u16| !is_set(&now, *slot);
+    let all = FIRST_SLOT as u16..ZONE_BLOCKS as u16;
+    all.clone().find(|slot| free(slot) && !is_set(&before, *slot)).or_else(|| all.clone().find(free))
+}

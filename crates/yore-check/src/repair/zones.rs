@@ -1,0 +1,201 @@
+//! Superblock, headers and the zone table: what they repeat of each other, and the numbers that are given
+//! next.
+//!
+//! A zone's counts (free indexes, inodes, blocks) are made anew whenever its header is written, so most rules
+//! only say that it must be.
+
+use super::round::{number, Once, Round};
+use crate::{CheckError, Finding, Problem};
+use std::collections::BTreeMap;
+use yore_format::layout::EXTRA_ZONES_PER_GROUP;
+use yore_format::{
+    BlockHeader, BlockKind, EventNo, Generation, GroupNo, Inode, InodeFlags, MetaAddr, WriteFeatures, ZoneNo,
+    INODES_PER_BLOCK, NOT_INODES,
+};
+
+/// Numbers of this size have no story but damage.
+const NUMBER_MAX: u64 = 1 << 48;
+
+impl Round<'_> {
+    /// The repair writes the slot that did not count.
+    pub(super) fn new_superblock(&mut self, _: &Finding) -> Result<bool, CheckError> {
+        Ok(self.volume.write_superblock())
+    }
+
+    pub(super) fn clear_reserved(&mut self, _: &Finding) -> Result<bool, CheckError> {
+        let sb = &mut self.volume.sb;
+        sb.events_root = MetaAddr::NONE;
+        if sb.orphan_root.is_none() {
+            sb.orphan_level = 0;
+        }
+        Ok(self.volume.is_superblock_changed())
+    }
+
+    /// Records a header as it is, unless it is older than what is recorded: then newer changes were lost.
+    pub(super) fn record_header(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let Some(number) = finding.addr.map(MetaAddr::zone) else { return Ok(false) };
+        let Some(zone) = self.volume.zones.get(&number) else { return Ok(false) };
+        if zone.header.generation < self.volume.recorded_generation(number) {
+            return Ok(false);
+        }
+        self.volume.touch(number);
+        Ok(true)
+    }
+
+    pub(super) fn mend_header(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let Some(number) = finding.addr.map(MetaAddr::zone) else { return Ok(false) };
+        let (uuid, blocks, geometry) =
+            (self.volume.sb.uuid, self.volume.sb.volume_blocks, self.volume.geometry);
+        let Some(zone) = self.volume.zones.get_mut(&number) else { return Ok(false) };
+        let header = &mut zone.header;
+        (header.uuid, header.volume_blocks) = (uuid, blocks);
+        if number.is_primary() {
+            header.group = GroupNo(number.0 / 2);
+        } else if !number.is_root() {
+            header.group = geometry.group_of(header.start);
+        }
+        self.volume.touch(number);
+        Ok(true)
+    }
+
+    /// Makes the lists of further zones from the groups that the zones' headers name.
+    pub(super) fn mend_zone_lists(&mut self, _: &Finding) -> Result<bool, CheckError> {
+        if !self.is_first(Once::ZoneLists) {
+            return Ok(true);
+        }
+        let mut further: BTreeMap<GroupNo, Vec<u32>> = BTreeMap::new();
+        for (number, zone) in &self.volume.zones {
+            if !number.is_primary() && !number.is_root() {
+                further.entry(zone.header.group).or_default().push(number.0);
+            }
+        }
+        let mut changed = false;
+        for (number, zone) in &mut self.volume.zones {
+            let own = further.get(&zone.header.group).filter(|_| number.is_primary() && !number.is_root());
+            let list = own.map_or(&[][..], |list| list);
+            let mut extras = [0; EXTRA_ZONES_PER_GROUP];
+            let Some(place) = extras.get_mut(..list.len()) else { continue };
+            place.copy_from_slice(list);
+            if zone.header.extras != extras {
+                zone.header.extras = extras;
+                zone.is_dirty = true;
+                changed = true;
+            }
+        }
+        Ok(changed)
+    }
+
+    pub(super) fn recount_zone(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let Some(number) = finding.addr.map(MetaAddr::zone) else { return Ok(false) };
+        self.volume.touch(number);
+        Ok(self.volume.zones.contains_key(&number))
+    }
+
+    /// Sets a header's count of free inodes to what its block holds.
+    pub(super) fn recount_inodes(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let Some(addr) = finding.addr else { return Ok(false) };
+        let (number, index) = (addr.zone(), usize::from(addr.index()));
+        let exists = self.volume.place(addr).is_some();
+        let block = self.volume.read(addr)?;
+        let is_never = number.is_root() || (number.is_primary() && index == 0);
+        let free = match block {
+            _ if is_never || !exists => NOT_INODES,
+            Some(block) if BlockHeader::of(&block).kind == BlockKind::Inodes as u8 => {
+                (0..INODES_PER_BLOCK).filter(|slot| Inode::slot_is_free(&block, *slot)).count() as u8
+            }
+            Some(_) => NOT_INODES,
+            None => return Ok(false),
+        };
+        let Some(zone) = self.volume.zones.get_mut(&number) else { return Ok(false) };
+        let Some(count) = zone.header.inode_free.get_mut(index) else { return Ok(false) };
+        let changed = *count != free;
+        *count = free;
+        zone.is_dirty |= changed;
+        Ok(changed)
+    }
+
+    /// A block that cannot be used: bitmaps can be made anew, for they say nothing of their own.
+    pub(super) fn mend_block(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let Some(addr) = finding.addr else { return Ok(false) };
+        if addr.zone().is_primary() && !addr.zone().is_root() && addr.index() == 0 {
+            return self.new_bitmap(finding);
+        }
+        if finding.problem == Problem::BlockWrong && self.is_taken_for_inodes(addr)? {
+            return self.recount_inodes(finding);
+        }
+        Ok(false)
+    }
+
+    /// Whether a sound block that is no inode block is said to be one.
+    fn is_taken_for_inodes(&self, addr: MetaAddr) -> Result<bool, CheckError> {
+        let Some(zone) = self.volume.zones.get(&addr.zone()) else { return Ok(false) };
+        let is_said =
+            zone.header.inode_free.get(usize::from(addr.index())).is_some_and(|free| *free != NOT_INODES);
+        let block = self.volume.read(addr)?;
+        Ok(is_said && block.is_some_and(|block| BlockHeader::of(&block).kind != BlockKind::Inodes as u8))
+    }
+
+    pub(super) fn raise_generation(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let Some(found) = number(&finding.found).filter(|found| *found < NUMBER_MAX) else {
+            return Ok(false);
+        };
+        self.volume.generation = Generation(self.volume.generation.0.max(found));
+        Ok(self.volume.write_superblock())
+    }
+
+    pub(super) fn raise_number(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let Some(found) = number(&finding.found).filter(|found| *found < NUMBER_MAX) else {
+            return Ok(false);
+        };
+        let next = &mut self.volume.sb.next_number;
+        let is_raised = found > next.0;
+        *next = EventNo(next.0.max(found));
+        // Another finding may have raised it as far.
+        Ok(is_raised || self.volume.is_superblock_changed())
+    }
+
+    pub(super) fn raise_incarnation(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let most = u64::from(u32::MAX / 2);
+        let Some(found) = number(&finding.found).filter(|found| *found < most) else { return Ok(false) };
+        let next = &mut self.volume.sb.next_incarnation;
+        *next = (*next).max(found + 1);
+        Ok(self.volume.is_superblock_changed())
+    }
+
+    /// Names a feature that something on the volume needs.
+    pub(super) fn mend_feature(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let mut needed = WriteFeatures::empty();
+        if let Some(number) = finding.inode {
+            let inode = self.volume.inode(number)?;
+            if inode.is_some_and(|inode| inode.flags.intersects(InodeFlags::CHOSEN)) {
+                needed |= WriteFeatures::INODE_FLAGS;
+            }
+        } else if let Some(zone) = finding.addr.and_then(|addr| self.volume.zones.get(&addr.zone())) {
+            let tables = 0..yore_format::TABLES_PER_GROUP as u8;
+            if tables.clone().any(|n| zone.header.table(BlockKind::CountTable, n).is_some()) {
+                needed |= WriteFeatures::TABLES;
+            }
+        }
+        self.volume.sb.features |= needed;
+        Ok(!needed.is_empty())
+    }
+
+    pub(super) fn mend_total(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let Some(counted) = number(&finding.expected).or_else(|| number(&finding.found)) else {
+            return Ok(false);
+        };
+        let sb = &mut self.volume.sb;
+        match finding.problem {
+            Problem::TotalFreeBlocks => sb.free_blocks = counted,
+            Problem::TotalInodes => sb.inodes = counted,
+            Problem::TotalMetadataBlocks => sb.metadata_blocks = counted,
+            Problem::TotalZones => sb.zones = counted as u32,
+            Problem::ZoneNumberLimit => {
+                let numbers = self.volume.zones.keys().filter(|number| !number.is_root());
+                sb.zone_number_limit = numbers.max().map_or(0, |last: &ZoneNo| last.0 + 1);
+            }
+            _ => return Ok(false),
+        }
+        Ok(self.volume.is_superblock_changed())
+    }
+}

@@ -1,0 +1,77 @@
+//! A check from its first step to its last.
+//!
+//! Whoever repairs needs more than the findings: which inodes there are, and who owns which data block. So
+//! what the check learned on the way comes back with the report, and the fast pass, which learns less, is
+//! left out.
+
+use crate::checker::Checker;
+use crate::pace::Watcher;
+use crate::report::{CheckOptions, Lost, Report};
+use crate::superblock::read_superblock;
+use crate::CheckError;
+use yore_device::Device;
+
+/// Which way a check goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// First the fast pass, and the walk if that has a doubt.
+    Quick,
+    /// The walk at once.
+    Walk,
+}
+
+/// Checks a volume. Returns what was found, and what was learned on the way.
+pub(crate) fn run<'a>(
+    device: &'a dyn Device,
+    options: &CheckOptions,
+    watcher: Option<Watcher<'a>>,
+    way: Way,
+) -> Result<(Report, Checker<'a>), CheckError> {
+    let found = read_superblock(device)?;
+    let mut checker = Checker::new(device, &found, options, watcher);
+    checker.superblock(&found);
+    checker.log(&options.log)?;
+    let mut outcome = (false, "");
+    if found.superblock.metadata_blocks >= options.scan_from {
+        outcome = match way {
+            Way::Walk => (false, "a repair"),
+            Way::Quick => match checker.prove()? {
+                Ok(()) => (true, ""),
+                Err(doubt) => (false, doubt.0),
+            },
+        };
+        if !outcome.0 {
+            checker.scan();
+        }
+    }
+    let lost = match outcome.0 {
+        true => Lost::default(),
+        false => {
+            compare(&mut checker)?;
+            checker.paths()?
+        }
+    };
+    checker.pace.end();
+    let counted = (checker.counts, checker.reading);
+    let findings = std::mem::take(&mut checker.findings);
+    Ok((findings.into_report(lost, counted, outcome, &found.superblock, found.slot), checker))
+}
+
+/// Compares all metadata with each other, from inode to inode and from node to node.
+fn compare(checker: &mut Checker<'_>) -> Result<(), CheckError> {
+    checker.pace.begin_compare();
+    checker.load_zones()?;
+    checker.redo()?;
+    checker.claim_fixed();
+    checker.load_tables()?;
+    checker.census()?;
+    checker.history()?;
+    checker.contents()?;
+    checker.orphans()?;
+    checker.unreached()?;
+    checker.links();
+    checker.shared_counts();
+    checker.bitmaps()?;
+    checker.totals();
+    Ok(())
+}

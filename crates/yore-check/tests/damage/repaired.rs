@@ -1,0 +1,328 @@
+//! Promises of repair, for each damage there is: either nothing is found afterwards, files that the damage
+//! did not concern are as they were, and taking the repair back leaves the medium as it was, byte for byte;
+//! or the volume is refused and left alone.
+
+use super::*;
+use std::path::PathBuf;
+use yore_check::{plan_repair, repair_of, undo_repair, CheckError, Plan};
+use yore_device::{Device, DeviceError};
+
+/// A path for an undo file that goes with the test.
+struct UndoFile(PathBuf);
+
+impl UndoFile {
+    fn new(name: &str) -> UndoFile {
+        let path = std::env::temp_dir().join(format!("yore-undo-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        UndoFile(path)
+    }
+}
+
+impl Drop for UndoFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn plan(device: &MemoryDevice) -> Plan<'_> {
+    plan_repair(device, &CheckOptions::default()).expect("the volume can be checked")
+}
+
+/// An inode by way of superblock, table and header.
+fn inode_of(device: &MemoryDevice, number: InodeNo) -> Option<Inode> {
+    let (sb, _, _) = decode_slots([&read(device, 0), &read(device, 1)]).ok()?;
+    let root = sb.root_zones[0]?;
+    let header = |start: u64, slot: u8| {
+        ZoneHeader::decode(&read(device, start + HEADER_SLOTS[usize::from(slot)])).ok()
+    };
+    let table = read(device, u64::from(header(root.start.0, root.header_slot)?.map[0]));
+    let entry = ZoneTableRef::new(&table).entry(number.addr().zone().0 as usize);
+    let zone = header(entry.start.get(), entry.header_slot)?;
+    let block = read(device, zone.start.0 + u64::from(zone.map[usize::from(number.addr().index())]));
+    Inode::decode(Inode::slot(&block, number.slot())).ok()
+}
+
+/// What this does, or that it panicked.
+fn caught<T>(this: impl FnOnce() -> T) -> std::thread::Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(this))
+}
+
+/// Repairs a volume and takes that back. Returns what would remain, if it is refused.
+fn repaired(device: &MemoryDevice, undo_file: &UndoFile) -> Result<(), String> {
+    let before = device.snapshot();
+    let plan = plan(device);
+    assert_eq!(device.first_difference(&before), None, "a plan writes nothing");
+    if !plan.is_complete() {
+        let e = plan.apply(&undo_file.0).unwrap_err();
+        assert!(matches!(e, CheckError::NotRepairable { .. }), "{e}");
+        assert!(device.first_difference(&before).is_none() && !undo_file.0.exists());
+        let left: BTreeSet<Problem> = plan.after.findings.iter().map(|f| f.problem).collect();
+        return Err(format!("{left:?}"));
+    }
+    plan.apply(&undo_file.0).expect("the repair is written");
+    let report = checked(device);
+    assert!(report.is_clean(), "after the repair: {report}");
+    let is_in_use = plan.before.state == VolumeState::InUse;
+    assert_eq!(report.state, if is_in_use { VolumeState::InUse } else { VolumeState::Clean });
+    let harmed: BTreeSet<InodeNo> = plan.done.iter().filter_map(|done| done.finding.inode).collect();
+    for number in [ROOT, INLINE, EXTENTS, BIG, SHORT, LONG, DEVICE, FIFO, ATTRS, SHRINKING, FAR].map(InodeNo)
+    {
+        let is_changed = inode_of(&before, number) != inode_of(device, number);
+        assert!(!is_changed || harmed.contains(&number) || number.0 == ROOT, "inode {number} has changed");
+    }
+    if plan.is_empty() {
+        assert!(!undo_file.0.exists(), "nothing to take back");
+        return Ok(());
+    }
+    undo_repair(device, &undo_file.0).expect("the repair is taken back");
+    assert_eq!(device.first_difference(&before), None, "as before, byte for byte");
+    Ok(())
+}
+
+/// Promises for each damage what the head of this file says. Those that are refused are printed, and so are
+/// the problems without a repair.
+#[test]
+fn every_damage_is_repaired_or_refused() {
+    let undo_file = UndoFile::new("each");
+    let (mut refused, mut count) = (Vec::new(), 0);
+    for (volume, plants) in volumes() {
+        for (story, problems, plant) in plants {
+            let mut b = volume();
+            plant(&mut b);
+            let device = b.finish();
+            let _ = std::fs::remove_file(&undo_file.0);
+            count += 1;
+            let outcome = caught(|| repaired(&device, &undo_file));
+            match outcome {
+                Ok(Ok(())) => {}
+                Ok(Err(left)) => refused.push((*story, *problems, left)),
+                Err(_) => panic!("{story} ({problems:?})"),
+            }
+        }
+    }
+    println!("{} of {count} damages are refused:", refused.len());
+    for (story, problems, left) in &refused {
+        println!("  {story}: {problems:?}, left {left}");
+    }
+    let without: Vec<_> = Problem::ALL.iter().filter(|problem| repair_of(**problem).is_none()).collect();
+    println!("{} problems have no repair yet: {without:?}", without.len());
+    for (story, problems, left) in &refused {
+        let is_in_part = |p: &Problem| repair_of(*p).is_none() || REPAIRED_IN_PART.contains(p);
+        let excused = problems.iter().any(is_in_part) || OF_THE_PAST.contains(story);
+        assert!(excused, "{story} has rules for all of {problems:?}, and is refused: {left}");
+    }
+}
+
+/// Damages of the past that have problems for which the present has a rule.
+const OF_THE_PAST: &[&str] = &[
+    "a version's count of blocks",
+    "the count of blocks of a version that shares nodes",
+    "a version's flags",
+    "the flags of a version with other attributes",
+    "a device number on a version of a file",
+    "a past name under another's cookie",
+    "what only a lost version had is left",
+];
+
+/// Problems whose rule helps some of those that have them.
+const REPAIRED_IN_PART: &[Problem] =
+    &[BlockDamaged, BlockStale, BlockWrong, InodeSize, ZoneHeaderField, Policy, Feature, RootMissing];
+
+/// Promises that names are kept that lead to what another rule of the same repair brings back.
+#[test]
+fn names_of_what_comes_back_are_kept() {
+    let mut b = sound();
+    header(&mut b, 2, |h| h.inode_free[1] = NOT_INODES);
+    let device = b.finish();
+    let plan = plan(&device);
+    assert!(plan.is_complete() && plan.lost.is_empty(), "{plan:?}");
+    assert!(
+        plan.before.has(EntryDangling) && plan.done.iter().all(|done| done.finding.problem != InodeUnnamed)
+    );
+}
+
+/// Promises that inodes without a name get one in lost+found, and that nothing of them changes but where they
+/// are.
+#[test]
+fn what_has_no_name_goes_to_lost_and_found() {
+    let undo_file = UndoFile::new("unnamed");
+    let mut b = sound();
+    new_root(&mut b, |cells| cells.retain(|c| !c.1.ends_with(b"far") && !c.1.ends_with(b"directory")));
+    let device = b.finish();
+    let before = inode_of(&device, InodeNo(FAR)).unwrap();
+    let plan = plan(&device);
+    assert!(plan.is_complete(), "{}", plan.after);
+    plan.apply(&undo_file.0).unwrap();
+    let after = inode_of(&device, InodeNo(FAR)).unwrap();
+    assert_eq!(after.content, before.content);
+    assert_eq!((after.size, after.links, after.mode), (before.size, 1, before.mode));
+    let place = inode_of(&device, after.parent).unwrap();
+    assert_eq!((place.size, place.links, place.parent), (2, 3, InodeNo::ROOT));
+    assert_eq!(inode_of(&device, InodeNo(DIRECTORY)).unwrap().parent, after.parent);
+    let rest = &place.inline()[8..];
+    let (entry, _) = DirEntry::decode_prefix(rest).unwrap();
+    assert!(entry.name.starts_with(b"#"), "{entry:?}");
+}
+
+/// Promises that a sound volume needs no repair.
+#[test]
+fn a_sound_volume_is_left_alone() {
+    for volume in [sound, common::past::past, common::past::annals] {
+        let device = volume().finish();
+        let plan = plan(&device);
+        assert!(plan.is_complete() && plan.is_empty() && plan.done.is_empty(), "{plan:?}");
+    }
+}
+
+/// Promises that a repair is not taken back once somebody else has written to the volume, nor on another
+/// volume, nor from a file that is damaged; and that the volume is then left alone.
+#[test]
+fn undo_refuses_what_is_not_its_own() {
+    let undo_file = UndoFile::new("refused");
+    let mut b = sound();
+    b.data(1);
+    let device = b.finish();
+    plan(&device).apply(&undo_file.0).unwrap();
+    let SlotState::Valid(sb) = Superblock::decode(&read(&device, 0), 0) else { panic!() };
+    let mounted = device.snapshot();
+    write(&mounted, 1, &Superblock { generation: Generation(sb.generation.0 + 1), ..*sb.clone() }.encode(1));
+    let again = device.snapshot();
+    write(&again, 0, &Superblock { mount_id: 77, ..*sb }.encode(0));
+    for other in [mounted, again, sound().finish()] {
+        let before = other.snapshot();
+        let e = undo_repair(&other, &undo_file.0).unwrap_err();
+        assert!(matches!(e, CheckError::UndoRefused { .. }), "{e}");
+        assert_eq!(other.first_difference(&before), None);
+    }
+    let whole = std::fs::read(&undo_file.0).unwrap();
+    let before = device.snapshot();
+    for at in [0, 20, 70, 4096 + 3, whole.len() - 9] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&undo_file.0, &bytes).unwrap();
+        let e = undo_repair(&device, &undo_file.0).unwrap_err();
+        assert!(matches!(e, CheckError::UndoFile { .. }), "{at}: {e}");
+    }
+    std::fs::write(&undo_file.0, &whole[..whole.len() - 1]).unwrap();
+    assert!(matches!(undo_repair(&device, &undo_file.0), Err(CheckError::UndoFile { .. })));
+    assert_eq!(device.first_difference(&before), None);
+    std::fs::write(&undo_file.0, &whole).unwrap();
+    undo_repair(&device, &undo_file.0).unwrap();
+}
+
+/// A device that fails at its n-th write, half of which reaches the medium.
+#[derive(Debug)]
+struct Failing<'a>(&'a MemoryDevice, std::sync::atomic::AtomicUsize);
+
+impl Device for Failing<'_> {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        "a device that fails".into()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.0.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        if self.1.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+            let mut torn = read(self.0, offset / 4096);
+            torn[..2048].copy_from_slice(&buf[..2048]);
+            self.0.write_at(offset, &torn[..])?;
+            let (operation, len) = (yore_device::Operation::Write, 4096);
+            return Err(DeviceError::NoSpace { operation, offset, len, device: self.describe() });
+        }
+        self.0.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// Promises that a repair that breaks off at any write can be taken back, and made once more instead.
+#[test]
+fn a_repair_that_breaks_off_is_taken_back_or_made_again() {
+    let volume = || {
+        let mut b = sound();
+        b.data(3);
+        (b.inode(INLINE).links, b.inode(BIG).blocks) = (1, 0);
+        b.finish()
+    };
+    let (first, second) = (UndoFile::new("first"), UndoFile::new("second"));
+    let mut write = 1;
+    loop {
+        let device = volume();
+        let before = device.snapshot();
+        let (_, _) = (std::fs::remove_file(&first.0), std::fs::remove_file(&second.0));
+        let failing = Failing(&device, write.into());
+        let plan = plan_repair(&failing, &CheckOptions::default()).unwrap();
+        if plan.apply(&first.0).is_ok() {
+            break;
+        }
+        let broken_off = device.snapshot();
+        undo_repair(&device, &first.0).unwrap();
+        assert_eq!(device.first_difference(&before), None, "taken back at write {write}");
+        let again = plan_repair(&broken_off, &CheckOptions::default()).unwrap();
+        assert!(again.is_complete(), "write {write}: {}", again.after);
+        again.apply(&second.0).unwrap();
+        assert!(checked(&broken_off).is_clean(), "made again after write {write}");
+        write += 1;
+    }
+    assert!(write > 5, "only {write} writes");
+}
+
+/// Promises for damages planted together that a repair ends, and leaves a volume in which nothing is found,
+/// or none of its changes.
+fn several_at_once(seeds: std::ops::Range<u64>) {
+    let undo_file = UndoFile::new(&format!("several-{}", seeds.start));
+    let mut complete = 0;
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        // SplitMix64: a seed says all.
+        let mut state = seed;
+        let mut random = |below: usize| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) % below as u64) as usize
+        };
+        let all = volumes();
+        let (volume, plants) = &all[random(all.len())];
+        let mut b = volume();
+        let chosen: Vec<usize> = (0..2 + random(3)).map(|_| random(plants.len())).collect();
+        let stories: Vec<&str> = chosen.iter().map(|i| plants[*i].0).collect();
+        // Some damages cannot be planted on others.
+        let planted = caught(|| {
+            chosen.iter().for_each(|i| plants[*i].2(&mut b));
+            b.finish()
+        });
+        let Ok(device) = planted else { continue };
+        let _ = std::fs::remove_file(&undo_file.0);
+        if plan_repair(&device, &CheckOptions::default()).is_err() {
+            continue;
+        }
+        match caught(|| repaired(&device, &undo_file)) {
+            Ok(outcome) => complete += u64::from(outcome.is_ok()),
+            Err(_) => panic!("seed {seed}: {stories:?}"),
+        }
+    }
+    println!("{complete} of {count} were repaired");
+}
+
+#[test]
+fn several_damages_at_once() {
+    several_at_once(0..150);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn many_damages_at_once() {
+    several_at_once(1000..20_000);
+}

@@ -1,0 +1,105 @@
+//! `check --repair` and `check --undo`, as people call them.
+
+mod common;
+
+use common::{error_text, fails, ok, put, run, text, yore, Scratch};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{symlink, FileExt as _};
+use std::path::PathBuf;
+use std::process::Stdio;
+use yore_format::{SlotState, Superblock, BLOCK_SIZE};
+
+/// Makes a total of the newest superblock wrong.
+fn damage(scratch: &Scratch) {
+    let image = fs::File::options().read(true).write(true).open(&scratch.volume).unwrap();
+    let superblocks = (0..2u32).filter_map(|slot| {
+        let mut block = [0; BLOCK_SIZE];
+        image.read_exact_at(&mut block, u64::from(slot) * BLOCK_SIZE as u64).unwrap();
+        match Superblock::decode(&block, slot) {
+            SlotState::Valid(sb) => Some((slot, sb)),
+            _ => None,
+        }
+    });
+    let (slot, mut sb) = superblocks.max_by_key(|(_, sb)| sb.generation).unwrap();
+    sb.free_blocks += 1;
+    image.write_all_at(&sb.encode(slot)[..], u64::from(slot) * BLOCK_SIZE as u64).unwrap();
+}
+
+fn undo_file(scratch: &Scratch) -> PathBuf {
+    PathBuf::from(format!("{}.undo", text(&scratch.volume)))
+}
+
+/// Promises that a repair is shown, written, told as JSON, and taken back byte for byte; that a second one
+/// does not write over the undo file of the first; and that nothing is taken back from under a later change.
+#[test]
+fn a_repair_is_made_and_taken_back() {
+    let scratch = Scratch::new();
+    let volume = text(&scratch.volume);
+    put(&scratch, "/f", "content");
+    damage(&scratch);
+    let before = fs::read(&scratch.volume).unwrap();
+    assert_eq!(run(["check", volume]).status.code(), Some(1));
+    let asked = yore().args(["check", "--repair=ask", volume]).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(asked.status.code(), Some(1), "{}", error_text(&asked));
+    assert!(String::from_utf8_lossy(&asked.stdout)
+        .contains("repair: 1 times the superblock's count of free blocks"));
+    assert!(fs::read(&scratch.volume).unwrap() == before && !undo_file(&scratch).exists());
+
+    let report: Value = serde_json::from_str(&ok(["check", "--repair", "--json", volume])).unwrap();
+    assert_eq!(report["findings"][0]["problem"], "total-free-blocks");
+    assert_eq!(report["findings"][0]["repair"], "the total is set to what was counted");
+    let repair = &report["repair"];
+    assert_eq!(
+        (&repair["complete"], &repair["done"][0]["problem"]),
+        (&true.into(), &"total-free-blocks".into())
+    );
+    assert_eq!(repair["undo_file"], text(&undo_file(&scratch)));
+    ok(["check", volume]);
+    ok(["check", "--repair", volume]);
+    assert_eq!(ok(["cat", &scratch.on("/f")]), "content");
+    ok(["check", "--undo", volume]);
+    assert!(fs::read(&scratch.volume).unwrap() == before, "as before, byte for byte");
+
+    assert!(fails(3, ["check", "--repair", volume]).contains("it exists, of another repair"));
+    let other = scratch.path("other.undo");
+    ok(["check", "--repair", "--undo-file", text(&other), volume]);
+    put(&scratch, "/g", "a later change");
+    assert!(fails(3, ["check", "--undo", "--undo-file", text(&other), volume]).contains("since the repair"));
+    ok(["check", volume]);
+}
+
+/// Promises that a volume with something that has no repair is left as it is, though other findings have one.
+#[test]
+fn what_cannot_be_repaired_is_left_alone() {
+    let scratch = Scratch::new();
+    let volume = text(&scratch.volume);
+    put(&scratch, "/f", "content");
+    let shown = ok(["inspect", volume, "inode", "16"]);
+    let block: u64 = shown.split(" at ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    let image = fs::File::options().write(true).open(&scratch.volume).unwrap();
+    image.write_all_at(&[0xff; 8], block * 4096 + 2000).unwrap();
+    let before = fs::read(&scratch.volume).unwrap();
+    let output = run(["check", "--repair", volume]);
+    assert_eq!(output.status.code(), Some(1), "{}", error_text(&output));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("cannot be repaired") && said.contains("nothing was written"), "{said}");
+    assert!(fs::read(&scratch.volume).unwrap() == before && !undo_file(&scratch).exists());
+}
+
+/// Promises fsck(8)'s codes: at boot damage is reported, with -y it is repaired.
+#[test]
+fn fsck_repairs_with_y() {
+    let scratch = Scratch::new();
+    let volume = text(&scratch.volume);
+    put(&scratch, "/f", "content");
+    damage(&scratch);
+    let fsck = scratch.path("fsck.yore");
+    symlink(yore().get_program(), &fsck).unwrap();
+    let status = |options: &[&str]| {
+        std::process::Command::new(&fsck).args(options).arg(volume).output().unwrap().status.code()
+    };
+    assert_eq!(status(&["-a", "-f"]), Some(4));
+    assert_eq!(status(&["-y"]), Some(1));
+    assert_eq!(status(&["-f", "-a"]), Some(0));
+}
