@@ -97,7 +97,7 @@ LAYERS = {
         lib
     """,
     "yore-check": """
-        error finding key known pace words proof/doubt proof/keyed
+        error finding inline key known pace words proof/doubt proof/keyed
         chain held superblock proof/ground proof/node
         proof/digest
         proof/leaves proof/trees

@@ -1,10 +1,11 @@
 //! Entries of directories, and what they say about the inodes that they name.
 
 use crate::checker::Checker;
+use crate::inline::{InlineEntries, InlineEntry};
 use crate::state::State;
 use crate::walk::Walk;
 use crate::{CheckError, Finding, Problem};
-use yore_format::{name_cookie, BlockKind, ContentKind, Corruption, DirEntry, Inode, InodeNo, MetaAddr};
+use yore_format::{name_cookie, BlockKind, ContentKind, DirEntry, Inode, InodeNo, MetaAddr};
 
 /// Cookies that one hash of a name can have.
 const COLLISIONS: u64 = 256;
@@ -64,17 +65,10 @@ impl Checker<'_> {
     /// be read.
     fn inline_entries(&mut self, listing: &mut Listing, inode: &Inode) -> bool {
         let addr = listing.number.addr();
-        let mut rest = inode.inline();
         let mut after: Option<u64> = None;
-        while !rest.is_empty() {
-            let split = match rest.split_first_chunk::<8>() {
-                Some((cookie, tail)) => {
-                    DirEntry::decode_prefix(tail).map(|(e, n)| (u64::from_be_bytes(*cookie), e, n))
-                }
-                None => Err(Corruption::new("directory entry", "cookie", "8 bytes", rest.len())),
-            };
-            let (cookie, entry, used) = match split {
-                Ok(split) => split,
+        for item in InlineEntries::new(inode.inline()) {
+            let InlineEntry { cookie, entry, .. } = match item {
+                Ok(item) => item,
                 Err(c) => {
                     let c = c.at(addr).of(listing.number);
                     self.add_incomplete(Finding::corruption(Problem::EntryInline, &c));
@@ -88,7 +82,6 @@ impl Checker<'_> {
             }
             after = Some(cookie);
             self.check_entry(listing, addr, cookie, &entry);
-            rest = &rest[8 + used..];
         }
         true
     }

@@ -46,6 +46,7 @@ mod finding;
 mod follow;
 mod held;
 mod history;
+mod inline;
 mod inodes;
 mod jobs;
 mod key;
@@ -81,11 +82,11 @@ pub use scan::Reading;
 
 use checker::Checker;
 use report::state_name;
-use superblock::read_superblock;
+use superblock::{is_ended_by_check, read_superblock};
 use whole::Way;
 use yore_device::Device;
 use yore_format::layout::SUPERBLOCKS;
-use yore_format::{Engine, Generation, VolumeState, BLOCK_SIZE};
+use yore_format::{Generation, VolumeState, BLOCK_SIZE};
 
 /// Checks a whole volume. Changes nothing; the device may be open for reading only. Nobody may write to the
 /// volume meanwhile, or findings will be about moments that never existed.
@@ -146,12 +147,10 @@ fn run<'a>(
 pub fn mark_checked(device: &dyn Device) -> Result<(), CheckError> {
     let found = read_superblock(device)?;
     let sb = &found.superblock;
-    let markable = match sb.state {
-        VolumeState::Clean => return Ok(()),
-        VolumeState::MustBeChecked | VolumeState::LeaksPending => true,
-        VolumeState::InUse => matches!(sb.engine, Engine::None | Engine::Sync | Engine::SoftUpdates),
-    };
-    if !markable {
+    if sb.state == VolumeState::Clean {
+        return Ok(());
+    }
+    if !is_ended_by_check(sb) {
         let (state, engine) = (state_name(sb.state), sb.engine.name());
         return Err(CheckError::NotMarkable { device: device.describe(), state, engine });
     }

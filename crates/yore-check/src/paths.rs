@@ -9,6 +9,7 @@
 //! parent's, so it ends; a path that meets itself has no beginning and is none.
 
 use crate::checker::Checker;
+use crate::inline::{InlineEntries, InlineEntry};
 use crate::report::{Findings, Lost};
 use crate::CheckError;
 use std::collections::btree_map::Entry;
@@ -192,11 +193,8 @@ impl Checker<'_> {
         match of.inode.content_kind {
             ContentKind::Empty | ContentKind::Extents => Ok(()),
             ContentKind::Inline => {
-                let mut rest = of.inode.inline();
-                while let Some((cookie, tail)) = rest.split_first_chunk::<8>() {
-                    let Ok((entry, used)) = DirEntry::decode_prefix(tail) else { break };
-                    each(self, u64::from_be_bytes(*cookie), &entry);
-                    rest = &tail[used..];
+                for InlineEntry { cookie, entry, .. } in InlineEntries::readable(of.inode.inline()) {
+                    each(self, cookie, &entry);
                 }
                 Ok(())
             }

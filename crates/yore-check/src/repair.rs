@@ -36,7 +36,7 @@ mod zones;
 
 pub use round::Loss;
 
-use crate::superblock::read_superblock;
+use crate::superblock::{is_ended_by_check, read_superblock};
 use crate::whole::{self, Way};
 use crate::{CheckError, CheckOptions, Finding, Problem, Report};
 use overlay::Overlay;
@@ -46,7 +46,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use volume::Volume;
 use yore_device::Device;
-use yore_format::{Engine, Superblock, VolumeState};
+use yore_format::{Superblock, VolumeState};
 
 /// Most rounds of a repair.
 const ROUNDS_MAX: u32 = 40;
@@ -139,14 +139,6 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
     }
     let before = before.unwrap_or_else(|| after.clone());
     Ok(Plan { device, overlay, superblock: found.superblock, slot, before, after, done, lost })
-}
-
-/// Whether a volume in this state is clean once nothing is found, without a mount.
-fn is_ended_by_check(sb: &Superblock) -> bool {
-    match sb.state {
-        VolumeState::Clean | VolumeState::MustBeChecked | VolumeState::LeaksPending => true,
-        VolumeState::InUse => matches!(sb.engine, Engine::None | Engine::Sync | Engine::SoftUpdates),
-    }
 }
 
 impl Round<'_> {

@@ -3,7 +3,7 @@
 use crate::CheckError;
 use yore_device::Device;
 use yore_format::layout::SUPERBLOCKS;
-use yore_format::{Block, Corruption, Generation, SlotState, Superblock, BLOCK_SIZE};
+use yore_format::{Block, Corruption, Engine, Generation, SlotState, Superblock, VolumeState, BLOCK_SIZE};
 
 /// The superblock that counts, and what stands beside it.
 pub(crate) struct Found {
@@ -40,4 +40,12 @@ pub(crate) fn read_superblock(device: &dyn Device) -> Result<Found, CheckError> 
         other: Superblock::decode(&bytes[other_slot], other_slot as u32),
         other_is_zero: bytes[other_slot].iter().all(|b| *b == 0),
     })
+}
+
+/// Whether a volume in this state is clean once nothing is found, without a mount.
+pub(crate) fn is_ended_by_check(sb: &Superblock) -> bool {
+    match sb.state {
+        VolumeState::Clean | VolumeState::MustBeChecked | VolumeState::LeaksPending => true,
+        VolumeState::InUse => matches!(sb.engine, Engine::None | Engine::Sync | Engine::SoftUpdates),
+    }
 }

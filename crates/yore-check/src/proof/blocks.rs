@@ -3,9 +3,10 @@
 use super::digest::{check_listing, Digest};
 use super::doubt::{ensure, sound, Certain, Doubt};
 use super::node::InodeWithTrees;
+use crate::inline::{InlineEntries, InlineEntry};
 use yore_format::{
-    Block, BlockHeader, BlockKind, ContentKind, DirEntry, EventNo, Expect, ExtentValue, FileKind, Inode,
-    InodeFlags, InodeNo, MetaAddr, WriteFeatures, ZoneHeader, INODES_PER_BLOCK, NOT_INODES,
+    Block, BlockHeader, BlockKind, ContentKind, EventNo, Expect, ExtentValue, FileKind, Inode, InodeFlags,
+    InodeNo, MetaAddr, WriteFeatures, ZoneHeader, INODES_PER_BLOCK, NOT_INODES,
 };
 
 /// What was found of an inode's content.
@@ -166,19 +167,15 @@ impl Digest<'_> {
     fn inline_entries(&mut self, number: InodeNo, inode: &Inode) -> Certain<Listed> {
         let mut listed = Listed { entries: 0, subdirectories: 0 };
         let (mut after, mut base_before) = (None, None);
-        let mut rest = inode.inline();
-        while !rest.is_empty() {
-            let short = Doubt("entries in an inode that cannot be decoded");
-            let (cookie, tail) = rest.split_first_chunk::<8>().ok_or(short)?;
-            let cookie = u64::from_be_bytes(*cookie);
-            let (entry, used) = DirEntry::decode_prefix(tail).map_err(|_| short)?;
+        for item in InlineEntries::new(inode.inline()) {
+            let InlineEntry { cookie, entry, .. } =
+                item.map_err(|_| Doubt("entries in an inode that cannot be decoded"))?;
             ensure(after.is_none_or(|after| cookie > after), "entries in an inode out of order")?;
             let (base, is_directory) = self.entry((number, inode.incarnation), cookie, &entry)?;
             ensure(base_before != Some(base), "names of one hash")?;
             (after, base_before) = (Some(cookie), Some(base));
             listed.entries += 1;
             listed.subdirectories += u64::from(is_directory);
-            rest = &tail[used..];
         }
         Ok(listed)
     }

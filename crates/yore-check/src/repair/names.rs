@@ -5,6 +5,7 @@
 
 use super::round::{Loss, Once, Round};
 use super::tree::{Gathered, Which};
+use crate::inline::{InlineEntries, InlineEntry};
 use crate::known::Known;
 use crate::{CheckError, Finding};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,13 +62,12 @@ impl Round<'_> {
             ContentKind::Empty => {}
             ContentKind::Extents => found.is_lossy = true,
             ContentKind::Inline => {
-                let mut rest = inode.inline();
-                while let Some((cookie, tail)) = rest.split_first_chunk::<8>() {
-                    let Ok((_, used)) = DirEntry::decode_prefix(tail) else { break };
-                    found.cells.push((u64::from_be_bytes(*cookie), tail[..used].to_vec()));
-                    rest = &tail[used..];
+                for item in InlineEntries::new(inode.inline()) {
+                    match item {
+                        Ok(InlineEntry { cookie, bytes, .. }) => found.cells.push((cookie, bytes.to_vec())),
+                        Err(_) => found.is_lossy = true,
+                    }
                 }
-                found.is_lossy = !rest.is_empty();
             }
             ContentKind::Tree => {
                 let which = directory_tree(number, &inode);
@@ -188,15 +188,8 @@ impl Round<'_> {
         let Some(inode) = self.volume.inode(directory)?.filter(Inode::is_directory) else { return Ok(None) };
         match inode.content_kind {
             ContentKind::Inline => {
-                let mut rest = inode.inline();
-                while let Some((key, tail)) = rest.split_first_chunk::<8>() {
-                    let Ok((_, used)) = DirEntry::decode_prefix(tail) else { break };
-                    if u64::from_be_bytes(*key) == cookie {
-                        return Ok(Some(tail[..used].to_vec()));
-                    }
-                    rest = &tail[used..];
-                }
-                Ok(None)
+                let found = InlineEntries::readable(inode.inline()).find(|found| found.cookie == cookie);
+                Ok(found.map(|found| found.bytes.to_vec()))
             }
             ContentKind::Tree => self.volume.value_under(
                 directory_tree(directory, &inode),
