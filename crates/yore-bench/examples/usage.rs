@@ -124,12 +124,15 @@ fn main() -> anyhow::Result<()> {
     };
     let volume = open(&device)?;
     timed("closing, with nothing known", &mut || Ok(volume.close()?))?;
-    let mut opened = None;
-    timed("opening, with nothing known", &mut || {
-        opened = Some(open(&device)?);
-        Ok(())
-    })?;
-    let volume = opened.take().ok_or_else(|| anyhow::anyhow!("it was opened"))?;
+    let reopened = |what: &str| -> anyhow::Result<Volume> {
+        let mut opened = None;
+        timed(what, &mut || {
+            opened = Some(open(&device)?);
+            Ok(())
+        })?;
+        opened.ok_or_else(|| anyhow::anyhow!("it was opened"))
+    };
+    let volume = reopened("opening, with nothing known")?;
     let measured = |what: &str, ask: fn(&Volume) -> anyhow::Result<usize>| -> anyhow::Result<()> {
         let (before, began) = (reads.hook.0.load(Ordering::Relaxed), Instant::now());
         let events = ask(&volume)?;
@@ -148,12 +151,7 @@ fn main() -> anyhow::Result<()> {
     volume.sync()?;
     measured("after 1,000 changes", ask_known)?;
     timed("closing, with what is known and 1,000 changes", &mut || Ok(volume.close()?))?;
-    let mut opened = None;
-    timed("opening, with what is known", &mut || {
-        opened = Some(open(&device)?);
-        Ok(())
-    })?;
-    let volume = opened.take().ok_or_else(|| anyhow::anyhow!("it was opened"))?;
+    let volume = reopened("opening, with what is known")?;
     timed("first question of this mount", &mut || ask_known(&volume).map(drop))?;
     timed("closing, with what is known", &mut || Ok(volume.close()?))?;
     Ok(())

@@ -1,5 +1,5 @@
-//! Who keeps the order of changes: nobody, under engines that do not need it, or a recorder, for tests that
-//! prove the order. An engine that writes in this order will keep it here, too.
+//! The order of changes of a volume. Most engines need none, and nothing keeps it. In tests that prove the
+//! order a recorder keeps it. An engine that writes in this order will keep it here, too.
 
 use super::order::{Change, Did, EdgeKind, KeepsOrder};
 use super::recorder::{Order, Place, Recorder};
@@ -61,14 +61,14 @@ impl KeepsOrder for Recorder {
     }
 }
 
-/// Who keeps the order of a volume.
+/// What may keep the order of a volume's changes.
 #[derive(Default)]
 pub(crate) struct Orders {
     pub(crate) recorder: Order,
 }
 
 impl Orders {
-    /// Who wants to know the order, if anybody does.
+    /// What keeps the order, if anything does.
     #[inline]
     pub(crate) fn wanted(&self) -> Option<&dyn KeepsOrder> {
         self.recorder.wanted().map(|recorder| recorder as &dyn KeepsOrder)

@@ -91,7 +91,7 @@ pub struct Op<'m> {
     reserved: Reserved,
     /// The number of the last change. It counts by itself as long as nobody wants the order of changes.
     changes: u64,
-    /// Who keeps the order of changes, if somebody does, and the number that it gave this Op.
+    /// What keeps the order of changes, if anything does, and the number that it gave this Op.
     order: Option<(&'m dyn KeepsOrder, u64)>,
     gate: GateGuard<'m>,
 }
@@ -430,7 +430,7 @@ impl<'m> Op<'m> {
     }
 }
 
-/// Who keeps the order of changes, if somebody does, and the number that it gives an Op that opens.
+/// What keeps the order of changes, if anything does, and the number that it gives an Op that opens.
 #[inline]
 fn ordered(rooms: &Rooms, alone: bool) -> Option<(&dyn KeepsOrder, u64)> {
     match rooms.blocks.base.order.wanted() {

@@ -96,7 +96,7 @@ fn is_of(generation: Generation, mount_id: u64, found: (Generation, u64, VolumeS
 /// # Errors
 /// Those of writing a generation.
 pub(crate) fn close(store: &Arc<Store>) -> Result<()> {
-    // Who has it is in the middle of a walk.
+    // If another thread holds the lock, it is in the middle of a walk.
     let mut table = store.spans.table.try_lock();
     let prepare = &mut |closing: Closing| {
         let prepared = match table.as_deref_mut().map(|table| prepare(store, table, closing)) {
