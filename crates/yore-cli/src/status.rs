@@ -2,7 +2,7 @@
 
 use crate::nearest::{self, Known};
 use crate::output::{now, OutputClosed};
-use crate::timed_path::{absent_path, of_library, path_in, times_in};
+use crate::timed_path::{absent_path, bare_time_in, of_library, path_in, times_in};
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -107,6 +107,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         return Some(absent.hint(path_in(error)?.0, known));
     }
     match path_in(error)? {
+        (path, yore_fs::Error::NotFound) => bare_time_in(path).map(|name| {
+            format!("`{name}` is the name of a file; a directory as of that time is its name and `{name}`, or `.{name}` in it")
+        }),
         (path, yore_fs::Error::ReadOnly) if times_in(path).next().is_some() => Some(
             "the past cannot be changed: copy what was to a name without a time, and change that".to_string(),
         ),
@@ -188,8 +191,8 @@ pub fn unreadable(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyh
 /// The error for a path that leads nowhere: what is wrong with what follows an `@`, or what `otherwise` says.
 pub fn absent(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::Error {
     match Absent::of(path, None) {
-        None | Some(Absent::At(_)) => otherwise(),
-        Some(_) => yore_fs::Error::NotFound.on_path("cannot find", path.as_bytes()).into(),
+        None | Some(Absent::At(_)) if bare_time_in(path).is_none() => otherwise(),
+        _ => yore_fs::Error::NotFound.on_path("cannot find", path.as_bytes()).into(),
     }
 }
 
@@ -330,7 +333,8 @@ mod tests {
         assert!(absent("/a@last").unwrap().contains("the last snapshot does not have it"));
         assert!(absent("/a@-3/b").unwrap().contains("3 from the last"));
         assert_eq!(absent("/a/b"), None);
-        assert_eq!(absent("/@5m/b@"), None);
+        assert!(absent("/@5m/b@").unwrap().contains("or `.@5m` in it"));
+        assert_eq!(absent("/@"), None);
         assert!(hint_of(Error::ReadOnly, "/a@yesterday/b").unwrap().contains("past"));
         assert_eq!(hint_of(Error::ReadOnly, "/a"), None);
         assert_eq!(hint_of(Error::NoSpace, "/a@yesterday"), None);

@@ -42,3 +42,9 @@ pub fn times_in(path: &str) -> impl Iterator<Item = &str> {
         Some(&name[if two { at } else { at + 1 }..])
     })
 }
+
+/// The first name of a path that has an `@` and nothing before it. That is a name like any other, and not
+/// its directory as of a time.
+pub fn bare_time_in(path: &str) -> Option<&str> {
+    path.split('/').find(|name| name.len() > 1 && name.starts_with('@'))
+}

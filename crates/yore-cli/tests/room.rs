@@ -36,8 +36,8 @@ fn directory(volume: &Volume, name: &str, files: usize) {
     (0..files).for_each(|n| volume.write(format!("{name}/{n}"), small(n)).unwrap());
 }
 
-/// 64 MiB with 1 MiB free. A snapshot with a name has a large file, and two directories of small ones, which
-/// are gone now; six may go, with a MiB each.
+/// 64 MiB with 1 MiB free. A snapshot with a name has a large file, two directories of small ones, which are
+/// gone now, and one that is empty now; six may go, with a MiB each.
 fn nearly_full() -> Scratch {
     let scratch = Scratch::new();
     let volume = open(&scratch);
@@ -46,6 +46,7 @@ fn nearly_full() -> Scratch {
     volume.write("thesis", vec![9; 6 * MIB as usize]).unwrap();
     directory(&volume, "few", FEW);
     directory(&volume, "many", MANY);
+    directory(&volume, "emptied", FEW);
     let take = |name: &str| {
         view.take_snapshot(view.root(), &NewSnapshot { wait: true, ..NewSnapshot::named(name) }).unwrap()
     };
@@ -53,6 +54,7 @@ fn nearly_full() -> Scratch {
     volume.remove_file("thesis").unwrap();
     volume.remove_dir_all("few").unwrap();
     volume.remove_dir_all("many").unwrap();
+    (0..FEW).for_each(|n| volume.remove_file(format!("emptied/{n}")).unwrap());
     for n in 0..MAY_GO {
         volume.write("file", vec![n; MIB as usize]).unwrap();
         take("");
@@ -92,6 +94,7 @@ fn commands_that_giving_up_would_not_help_change_nothing() {
         vec!["put".to_string(), text(&large).to_string(), on("/large")],
         vec!["restore".to_string(), on("/many@keep")],
         vec!["undelete".to_string(), on("/many")],
+        vec!["rollback".to_string(), on("/.@keep")],
     ] {
         let said = fails(3, &command);
         assert!(said.contains("missing"), "{command:?}: {said}");
@@ -105,7 +108,7 @@ fn commands_that_giving_up_would_not_help_change_nothing() {
 /// What fits when some of it goes.
 #[test]
 fn commands_that_giving_up_helps_are_done_with_little() {
-    for what in ["put", "cp", "restore", "undelete"] {
+    for what in ["put", "cp", "restore", "undelete", "rollback"] {
         let scratch = nearly_full();
         let before = state(&scratch);
         let on = |path: &str| scratch.on(path);
@@ -116,6 +119,7 @@ fn commands_that_giving_up_helps_are_done_with_little() {
             }
             "cp" => drop(ok(["cp", "-r", &on("/few@keep"), &on("/copies")])),
             "restore" => drop(ok(["restore", &on("/few@keep")])),
+            "rollback" => drop(ok(["rollback", &on("/emptied@keep")])),
             _ => drop(ok(["undelete", &on("/few")])),
         }
         let (left, ..) = state(&scratch);
@@ -125,6 +129,7 @@ fn commands_that_giving_up_helps_are_done_with_little() {
         let of = |n: usize| match what {
             "put" => None,
             "cp" => Some(format!("copies/{n}")),
+            "rollback" => Some(format!("emptied/{n}")),
             _ => Some(format!("few/{n}")),
         };
         for n in 0..FEW {
