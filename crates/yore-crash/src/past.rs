@@ -21,9 +21,9 @@ use crate::subject::{observe, Own};
 use crate::tree::{Node, Tree};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use yore_fs::time::When;
-use yore_fs::{EventKind, EventNo, View};
+use yore_fs::{EventKind, EventNo, InodeNo, View};
 
 /// Puts snapshots between operations: before one in `one_in`, and after the last. Every second one has a
 /// name, which begins with `prefix`; a third are waited for. A fourth of them are replaced by forgetting one,
@@ -213,7 +213,35 @@ pub fn observe_all(view: &View) -> Result<Vec<Seen>, String> {
     let (intervals, others): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|event| event.row.kind == EventKind::Interval);
     intervals.into_iter().try_for_each(|event| list_interval(view, event))?;
-    others.into_iter().map(|event| observe_one(view, event)).collect()
+    let seen: Vec<Seen> =
+        others.into_iter().map(|event| observe_one(view, event)).collect::<Result<_, _>>()?;
+    seen.iter().try_for_each(|then| query_others(view, then, &seen))?;
+    Ok(seen)
+}
+
+/// How many names that a directory lacks are looked up in it.
+const OTHERS: usize = 3;
+
+/// Names that other snapshots show in a directory, and this one does not, must not be found in it as of this
+/// one.
+fn query_others(view: &View, then: &Seen, all: &[Seen]) -> Result<(), String> {
+    let at = view.as_of(then.number);
+    for (inode, entries) in then.tree.directories() {
+        let others = all.iter().filter_map(|other| other.tree.entries(inode));
+        let absent: BTreeSet<&Name> =
+            others.flat_map(BTreeMap::keys).filter(|name| !entries.contains_key(*name)).collect();
+        for name in absent.into_iter().take(OTHERS) {
+            match at.lookup(InodeNo(inode), name) {
+                Err(yore_fs::Error::NotFound) => {}
+                found => {
+                    let (number, name) = (then.number, crate::op::show_name(name));
+                    let found = found.map(|node| node.attr().inode);
+                    return Err(format!("snapshot {number}: {name} in directory {inode}: {found:?}"));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A snapshot that the policy of new volumes has taken can be listed. The first one is from before the first

@@ -107,6 +107,19 @@ impl Tree {
         tree
     }
 
+    /// The directories, with their entries.
+    pub fn directories(&self) -> impl Iterator<Item = (u64, &BTreeMap<Name, (u64, FileKind)>)> {
+        self.nodes.keys().filter_map(|inode| Some((*inode, self.entries(*inode)?)))
+    }
+
+    /// The entries of a directory; `None` if there is no such directory.
+    pub fn entries(&self, inode: u64) -> Option<&BTreeMap<Name, (u64, FileKind)>> {
+        match &self.nodes.get(&inode)?.inside {
+            Inside::Directory { entries, .. } => Some(entries),
+            _ => None,
+        }
+    }
+
     /// A path that leads to an inode, for people.
     pub fn path_of(&self, inode: u64) -> String {
         let mut path = String::new();

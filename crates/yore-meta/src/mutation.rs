@@ -68,6 +68,8 @@ pub enum Mutation {
     BothForgotten,
     /// A look-up asks the index alone (A7).
     IndexAlone,
+    /// What a name means next, as the index has it, is the answer, though it began later (A7b).
+    LaterNameAccepted,
     /// Some of what files leave to their versions is not noted for the sums of what snapshots hold.
     SpanLeftOut,
     /// What a walk has just counted for these sums is counted again from the notes.

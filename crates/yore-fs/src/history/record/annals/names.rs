@@ -54,6 +54,10 @@ impl Annals<'_> {
         while let Some(cookie) = at.filter(|cookie| *cookie <= first | RUN) {
             let found = self.indexed_name_from(meta, directory, (cookie, first | RUN), as_of)?;
             let Some(cell) = found else { return Ok(None) };
+            #[cfg(feature = "mutations")]
+            if crate::mutation::is(crate::mutation::Mutation::LaterNameAccepted) {
+                return self.entry(meta, cell);
+            }
             at = match (cell.birth <= as_of, cell.death <= as_of) {
                 // The next cookie, with what ended up to then: what ended later is looked for.
                 (_, true) => Some(cell.cookie),
