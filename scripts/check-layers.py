@@ -125,7 +125,9 @@ LAYERS = {
         repair/undo repair/volume
         repair/round repair/tree
         repair/facts
-        repair/names repair/zones
+        repair/names
+        repair/content
+        repair/zones
         repair/rules
         repair
         lib

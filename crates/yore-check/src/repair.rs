@@ -24,6 +24,7 @@
 //! A log with records that no mount has put in place is newer than everything a check reads. Such a volume is
 //! refused: mounting it comes first.
 
+mod content;
 mod facts;
 mod names;
 mod overlay;
@@ -118,10 +119,13 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         }
         before.get_or_insert_with(|| report.clone());
         if report.is_clean() || round == ROUNDS_MAX {
+            let volume = Volume::open(&overlay)?;
+            Round { volume, seen, once: BTreeSet::new(), lost: Vec::new() }.name(&mut lost)?;
             break report;
         }
         round += 1;
-        let volume = Volume::open(&overlay)?;
+        let mut volume = Volume::open(&overlay)?;
+        volume.reached = seen.zones.iter().map(|zone| (zone.number, zone.reached)).collect();
         slot = volume.superblock_slot();
         let mut now = Round { volume, seen, once: BTreeSet::new(), lost: Vec::new() };
         let changed = now.all(&report.findings, round, &mut done)?;

@@ -14,6 +14,9 @@ pub struct Loss {
     pub path: String,
     /// What of it is lost.
     pub what: String,
+    /// The file, if it had no path when the loss was found.
+    #[serde(skip)]
+    pub(super) unnamed: Option<InodeNo>,
 }
 
 /// One round: what a check learned, and the volume that the rules change.
@@ -33,6 +36,7 @@ pub(super) enum Once {
     ZoneLists,
     Bitmap(GroupNo),
     Directory(InodeNo),
+    Content(InodeNo),
 }
 
 impl Round<'_> {

@@ -53,6 +53,8 @@ pub(crate) struct Volume<'a> {
     is_table_lost: bool,
     /// The leaves of all trees, once they were looked for.
     pub(super) leaves: Option<Leaves>,
+    /// Which indexes of each zone the last check came to.
+    pub(super) reached: BTreeMap<ZoneNo, [u64; 8]>,
 }
 
 fn slots_of(header: &ZoneHeader) -> Slots {
@@ -90,6 +92,7 @@ impl<'a> Volume<'a> {
             is_zone_lost: false,
             is_table_lost: false,
             leaves: None,
+            reached: BTreeMap::new(),
         };
         for n in 0..volume.sb.root_zones.len() as u32 {
             let Some(root) = volume.sb.root_zones[n as usize] else { continue };

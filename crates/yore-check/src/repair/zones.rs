@@ -123,7 +123,20 @@ impl Round<'_> {
         if finding.problem == Problem::BlockWrong && self.is_taken_for_inodes(addr)? {
             return self.recount_inodes(finding);
         }
-        Ok(false)
+        let is_read = self.volume.read(addr)?.is_some();
+        let is_inodes =
+            self.seen.locate(addr).is_some_and(|(zone, _)| self.seen.is_inode_block(zone, addr.index()));
+        if is_inodes && !is_read {
+            return self.remake_inodes(addr);
+        }
+        let reached = self.volume.reached.get(&addr.zone());
+        let (word, bit) = (usize::from(addr.index()) / 64, 1u64 << (addr.index() % 64));
+        if !is_read && reached.is_some_and(|reached| reached[word] & bit == 0) {
+            // Nothing names it, and nobody can read it.
+            self.volume.remove(addr);
+            return Ok(true);
+        }
+        self.mend_content(finding)
     }
 
     /// Whether a sound block that is no inode block is said to be one.

@@ -1,0 +1,79 @@
+//! Promises about what is kept and what is named when blocks are given up.
+
+use super::repaired::*;
+use super::*;
+use std::path::Path;
+
+/// Repairs a volume, which must succeed, and returns what was lost.
+fn lost_by_repair(device: &MemoryDevice, name: &str) -> Vec<(String, String)> {
+    let undo_file = UndoFile::new(name);
+    let plan = plan(device);
+    assert!(plan.is_complete(), "{}", plan.after);
+    let lost = plan.lost.iter().map(|loss| (loss.path.clone(), loss.what.clone())).collect();
+    plan.apply(Path::new(&undo_file.0)).expect("the repair is written");
+    assert!(checked(device).is_clean());
+    lost
+}
+
+/// The extents of a file by way of the tree's leaves.
+fn extents_of(device: &MemoryDevice, number: u64) -> Vec<(u64, ExtentValue)> {
+    let inode = inode_of(device, InodeNo(number)).expect("the inode is there");
+    ExtentValue::decode_inline(&inode).expect("extents in the inode")
+}
+
+/// Promises that a file keeps what its sound leaf names, and that the bytes of the damaged one are named.
+#[test]
+fn a_leaf_that_is_lost_takes_its_bytes_alone() {
+    let mut b = sound();
+    let leaf = child_of(&b, tree_of(&b, BIG), 1);
+    on_block(&mut b, leaf, |n| BlockHeader::of_mut(n).addr = 77.into());
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "leaf");
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert_eq!(lost[0].0, "/big");
+    assert!(lost[0].1.contains(&format!("bytes {} to {}", 210 * 4096, 420 * 4096)), "{lost:?}");
+    let keys: Vec<u64> = extents_of(&device, BIG).iter().map(|(key, _)| *key).collect();
+    assert_eq!(keys, [0, 70, 140]);
+    assert_eq!(inode_of(&device, InodeNo(BIG)).unwrap().size, 420 * 4096);
+}
+
+/// Promises that a file whose branch is lost loses nothing: its leaves say whose they are.
+#[test]
+fn a_branch_that_is_lost_takes_nothing() {
+    let mut b = sound();
+    let branch = tree_of(&b, BIG);
+    on_block(&mut b, branch, |n| BlockHeader::of_mut(n).addr = 77.into());
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "branch");
+    assert!(lost.iter().all(|(path, _)| path == "/big"), "{lost:?}");
+    let report = checked(&device);
+    assert!(report.is_clean() && inode_of(&device, InodeNo(BIG)).unwrap().blocks >= 6 * 65, "{report}");
+}
+
+/// Promises that inodes of a damaged block that can be decoded are kept with their blocks, and are named.
+#[test]
+fn inodes_of_a_damaged_block_are_kept_and_named() {
+    let mut b = sound();
+    raw(&mut b, GROUP_BLOCKS + 6, |block| block[500] ^= 1);
+    let device = b.finish();
+    let before = extents_of(&device, FAR);
+    let lost = lost_by_repair(&device, "inodes");
+    assert_eq!(extents_of(&device, FAR), before);
+    assert!(lost.iter().any(|(path, what)| path == "/far" && what.contains("may be wrong")), "{lost:?}");
+}
+
+/// Promises that, where no inode of a block can be decoded, a file is made of its tree, keeps its name, and
+/// names go whose files have nothing else.
+#[test]
+fn a_file_is_made_of_its_tree() {
+    let mut b = sound();
+    raw(&mut b, ZONE_BLOCKS + 6, |block| block[..64].fill(0xff));
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "made");
+    let big = inode_of(&device, InodeNo(BIG)).expect("the file is there");
+    assert_eq!((big.size, big.links), (415 * 4096, 1));
+    assert_eq!(big.parent, InodeNo::ROOT);
+    assert!(lost.iter().any(|(path, _)| path == "/big"), "{lost:?}");
+    let is_named = |name: &str| lost.iter().any(|(_, what)| what.contains(name));
+    assert!(is_named("inline") || is_named("extents"), "{lost:?}");
+}
