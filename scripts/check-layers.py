@@ -123,7 +123,7 @@ LAYERS = {
         whole
         repair/overlay
         repair/undo repair/volume
-        repair/round repair/tree
+        repair/found repair/round repair/tree
         repair/facts
         repair/names
         repair/content

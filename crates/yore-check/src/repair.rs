@@ -26,6 +26,7 @@
 
 mod content;
 mod facts;
+mod found;
 mod names;
 mod overlay;
 mod round;
@@ -39,7 +40,7 @@ pub use round::Loss;
 
 use crate::superblock::{is_ended_by_check, read_superblock};
 use crate::whole::{self, Way};
-use crate::{CheckError, CheckOptions, Finding, Problem, Report};
+use crate::{CheckError, CheckOptions, Class, Finding, Problem, Report};
 use overlay::Overlay;
 use round::Round;
 use serde::Serialize;
@@ -150,7 +151,7 @@ impl Round<'_> {
     fn all(&mut self, findings: &[Finding], round: u32, done: &mut Vec<Done>) -> Result<bool, CheckError> {
         let mut changed = false;
         if !self.volume.is_whole() {
-            return Ok(false);
+            return self.find_zones(findings, round, done);
         }
         for finding in findings {
             let Some(rule) = rules::of(finding.problem) else { continue };
@@ -160,6 +161,40 @@ impl Round<'_> {
             }
         }
         Ok(changed)
+    }
+}
+
+impl Round<'_> {
+    /// Brings back zones that table and headers do not lead to. Everything else waits for the round after it:
+    /// what cannot be read is not judged.
+    fn find_zones(
+        &mut self,
+        findings: &[Finding],
+        round: u32,
+        done: &mut Vec<Done>,
+    ) -> Result<bool, CheckError> {
+        let found = self.volume.find_zones()?;
+        if found.is_empty() || !self.volume.is_whole() {
+            return Ok(false);
+        }
+        for (number, what) in found.iter().filter(|(_, what)| !what.is_empty()) {
+            let path = format!("zone {number}");
+            self.lost.push(Loss { path, what: (*what).into(), unnamed: None });
+        }
+        for finding in findings {
+            let is_of_zones = |addr: yore_format::MetaAddr| {
+                addr.zone().is_root() || found.iter().any(|(number, _)| *number == addr.zone())
+            };
+            let is_done = finding.problem == Problem::RootZoneZero
+                || (finding.addr.is_some_and(is_of_zones) && finding.problem.class() == Class::Zone)
+                || (finding.addr.is_some_and(|addr| addr.zone().is_root())
+                    && finding.problem == Problem::BlockStale);
+            let rule = rules::of(finding.problem).filter(|_| is_done);
+            if let Some(rule) = rule {
+                done.push(Done { finding: finding.clone(), repair: rule.words, round });
+            }
+        }
+        Ok(true)
     }
 }
 

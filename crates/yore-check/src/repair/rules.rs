@@ -34,6 +34,10 @@ pub(super) fn of(problem: Problem) -> Option<&'static Rule> {
 rules! {
     OtherSuperblock: "the slot gets the superblock of the repair", new_superblock;
     ReservedRoot: "the root is set to none", clear_reserved;
+    RootZoneZero: "the zone is found at the start of the volume", wait_for_zones;
+    ZonePlace: "the zone is found by its header, or the entry removed if no group lists it", wait_for_zones;
+    ZoneHeaderDamaged: "the header is made of the zone's blocks and its older header", wait_for_zones;
+    ZoneTableDamaged: "the entries are made of the headers of the zones", wait_for_zones;
     ZoneHeaderStale: "a header that is as new as recorded, or newer, is recorded as it is", record_header;
     ZoneHeaderField: "the field is set to what the zone's place and the superblock say", mend_header;
     ZoneListing: "the lists of further zones are made anew", mend_zone_lists;

@@ -31,6 +31,12 @@ impl Round<'_> {
         Ok(self.volume.is_superblock_changed())
     }
 
+    /// Zones are found before all other rules ([`super::found`]): if the volume is whole, nothing is left to
+    /// do.
+    pub(super) fn wait_for_zones(&mut self, _: &Finding) -> Result<bool, CheckError> {
+        Ok(false)
+    }
+
     /// Records a header as it is, unless it is older than what is recorded: then newer changes were lost.
     pub(super) fn record_header(&mut self, finding: &Finding) -> Result<bool, CheckError> {
         let Some(number) = finding.addr.map(MetaAddr::zone) else { return Ok(false) };

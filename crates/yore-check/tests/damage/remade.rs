@@ -77,3 +77,41 @@ fn a_file_is_made_of_its_tree() {
     let is_named = |name: &str| lost.iter().any(|(_, what)| what.contains(name));
     assert!(is_named("inline") || is_named("extents"), "{lost:?}");
 }
+
+/// Promises that a zone whose header was lost has the same header again, and that nothing is named: the
+/// checksum of what was made is the recorded one.
+#[test]
+fn a_header_is_made_of_its_blocks() {
+    for zone in [GROUP_BLOCKS, ZONE_BLOCKS, 3 * ZONE_BLOCKS, 0] {
+        let mut b = sound();
+        b.after.push(Box::new(move |device| {
+            // The first zone of a group lists further zones, which its blocks do not say.
+            for slot in HEADER_SLOTS {
+                write(device, zone + slot, &Box::new(ZERO_BLOCK));
+            }
+        }));
+        let lost = lost_by_repair(&b.finish(), &format!("header-{zone}"));
+        assert!(lost.len() <= usize::from(zone == ZONE_BLOCKS), "zone at {zone}: {lost:?}");
+    }
+}
+
+/// Promises that copies of a block that are older than the one in use, and one that is newer than what is
+/// recorded of its zone, do not come back with a header.
+#[test]
+fn a_header_names_the_last_copies() {
+    let mut b = sound();
+    b.after.push(Box::new(|device| {
+        let inodes = read(device, GROUP_BLOCKS + 6);
+        for (slot, generation) in [(700, 6), (701, 8)] {
+            let mut other = inodes.clone();
+            Inode::slot_mut(&mut other, 0).0[8] ^= 1;
+            seal(&mut other, Generation(generation));
+            write(device, GROUP_BLOCKS + slot, &other);
+        }
+        write(device, GROUP_BLOCKS + 3, &Box::new(ZERO_BLOCK));
+    }));
+    let device = b.finish();
+    let before = sound().finish();
+    assert_eq!(lost_by_repair(&device, "copies"), []);
+    assert_eq!(inode_of(&device, InodeNo(FAR)), inode_of(&before, InodeNo(FAR)));
+}

@@ -32,13 +32,20 @@ pub(super) fn plan(device: &MemoryDevice) -> Plan<'_> {
 pub(super) fn inode_of(device: &MemoryDevice, number: InodeNo) -> Option<Inode> {
     let (sb, _, _) = decode_slots([&read(device, 0), &read(device, 1)]).ok()?;
     let root = sb.root_zones[0]?;
-    let header = |start: u64, slot: u8| {
-        ZoneHeader::decode(&read(device, start + HEADER_SLOTS[usize::from(slot)])).ok()
+    let sound = |block: u64, kind: BlockKind| {
+        let bytes = read(device, block);
+        let is_it = BlockHeader::of(&bytes).kind == kind as u8 && verify_checksum(&bytes).is_ok();
+        is_it.then_some(bytes)
     };
-    let table = read(device, u64::from(header(root.start.0, root.header_slot)?.map[0]));
+    let header = |start: u64, slot: u8| {
+        let block = sound(start + HEADER_SLOTS[usize::from(slot)], BlockKind::ZoneHeader)?;
+        ZoneHeader::decode(&block).ok()
+    };
+    let table = u64::from(header(root.start.0, root.header_slot)?.map[0]);
+    let table = sound(table, BlockKind::ZoneTable)?;
     let entry = ZoneTableRef::new(&table).entry(number.addr().zone().0 as usize);
     let zone = header(entry.start.get(), entry.header_slot)?;
-    let block = read(device, zone.start.0 + u64::from(zone.map[usize::from(number.addr().index())]));
+    let block = read(device, entry.start.get() + u64::from(zone.map[usize::from(number.addr().index())]));
     Inode::decode(Inode::slot(&block, number.slot())).ok()
 }
 
@@ -47,8 +54,9 @@ fn caught<T>(this: impl FnOnce() -> T) -> std::thread::Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(this))
 }
 
-/// Repairs a volume and takes that back. Returns what would remain, if it is refused.
-fn repaired(device: &MemoryDevice, undo_file: &UndoFile) -> Result<(), String> {
+/// Repairs a volume, which was `whole` before the damage, and takes that back. Returns what would remain, if
+/// it is refused.
+fn repaired(device: &MemoryDevice, whole: &MemoryDevice, undo_file: &UndoFile) -> Result<(), String> {
     let before = device.snapshot();
     let plan = plan(device);
     assert_eq!(device.first_difference(&before), None, "a plan writes nothing");
@@ -75,7 +83,9 @@ fn repaired(device: &MemoryDevice, undo_file: &UndoFile) -> Result<(), String> {
         .collect();
     for number in [ROOT, INLINE, EXTENTS, BIG, SHORT, LONG, DEVICE, FIFO, ATTRS, SHRINKING, FAR].map(InodeNo)
     {
-        let is_changed = inode_of(&before, number) != inode_of(device, number);
+        // What damage to zones hides is as it was before the damage.
+        let old = inode_of(&before, number).or_else(|| inode_of(whole, number));
+        let is_changed = old != inode_of(device, number);
         let is_harmed = harmed.contains(&number) || blocks.contains(&number.addr());
         assert!(!is_changed || is_harmed || number.0 == ROOT, "inode {number} has changed");
     }
@@ -101,7 +111,7 @@ fn every_damage_is_repaired_or_refused() {
             let device = b.finish();
             let _ = std::fs::remove_file(&undo_file.0);
             count += 1;
-            let outcome = caught(|| repaired(&device, &undo_file));
+            let outcome = caught(|| repaired(&device, &volume().finish(), &undo_file));
             match outcome {
                 Ok(Ok(())) => {}
                 Ok(Err(left)) => refused.push((of, *story, *problems, left)),
@@ -135,7 +145,7 @@ const OF_THE_PAST: &[&str] = &[
 ];
 
 /// Problems whose rule helps some of those that have them.
-const REPAIRED_IN_PART: &[Problem] = &[ZoneHeaderField, BlockStale, BlockWrong];
+const REPAIRED_IN_PART: &[Problem] = &[BlockWrong];
 
 /// Problems whose rule concerns the present, and does not help where the past has them.
 const OF_THE_PRESENT: &[Problem] = &[
@@ -335,7 +345,7 @@ fn several_at_once(seeds: std::ops::Range<u64>) {
         if plan_repair(&device, &CheckOptions::default()).is_err() {
             continue;
         }
-        match caught(|| repaired(&device, &undo_file)) {
+        match caught(|| repaired(&device, &volume().finish(), &undo_file)) {
             Ok(outcome) => complete += u64::from(outcome.is_ok()),
             Err(_) => panic!("seed {seed}: {stories:?}"),
         }
