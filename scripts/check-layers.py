@@ -127,6 +127,7 @@ LAYERS = {
         repair/facts
         repair/names
         repair/content
+        repair/owners
         repair/zones
         repair/rules
         repair

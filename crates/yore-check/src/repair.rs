@@ -29,6 +29,7 @@ mod facts;
 mod found;
 mod names;
 mod overlay;
+mod owners;
 mod round;
 mod rules;
 mod tree;

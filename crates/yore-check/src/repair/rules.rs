@@ -88,6 +88,8 @@ rules! {
     OrphanEntry: "the tree of orphans is made anew", new_orphans;
     OrphanUnlisted: "the tree of orphans is made anew", new_orphans;
     OrphanNotEmpty: "the directory gets a name in lost+found", keep_removed_directory;
+    SpaceOwnedTwice: "the second file gets copies of the blocks, or loses them, and is named", share_out;
+    SharedCount: "the count is set to the references that were found", mend_shared_count;
     SpaceMarkedFree: "the blocks are marked used", mend_bitmap;
     SpaceLeaked: "the blocks are marked free", mend_bitmap;
     Policy: "the inode is told whether it has one", mend_policy;

@@ -115,3 +115,35 @@ fn a_header_names_the_last_copies() {
     assert_eq!(lost_by_repair(&device, "copies"), []);
     assert_eq!(inode_of(&device, InodeNo(FAR)), inode_of(&before, InodeNo(FAR)));
 }
+
+/// Promises that both files have the data of a block that two had, each in blocks of its own, and that the
+/// second one is named.
+#[test]
+fn two_owners_of_a_block_both_have_it() {
+    let mut b = sound();
+    let (_, first) = ExtentValue::decode_inline(b.inode(EXTENTS)).unwrap()[0];
+    ExtentValue::encode_inline(b.inode(FAR), &[(0, ExtentValue { len: 5, ..first })]);
+    (b.inode(FAR).size, b.inode(FAR).blocks) = (5 * 4096, 5);
+    b.after.push(Box::new(move |device| {
+        for n in 0..5u8 {
+            write(device, first.start.0 + u64::from(n), &Box::new([n + 1; 4096]));
+        }
+    }));
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "owners");
+    assert!(lost.iter().any(|(path, what)| path == "/far" && what.contains("bytes 0 to 20480")), "{lost:?}");
+    assert_eq!(extents_of(&device, EXTENTS)[0].1, first);
+    let blocks = |number| {
+        extents_of(&device, number)
+            .into_iter()
+            .filter(|(_, extent)| !extent.unwritten)
+            .flat_map(|(_, extent)| extent.start.0..extent.start.0 + u64::from(extent.len))
+            .collect::<Vec<u64>>()
+    };
+    let (one, other) = (blocks(EXTENTS), blocks(FAR));
+    assert!(other.len() == 5 && one.iter().all(|block| !other.contains(block)));
+    for n in 0..5 {
+        assert_eq!(read(&device, one[n])[..], [n as u8 + 1; 4096]);
+        assert_eq!(read(&device, other[n])[..], [n as u8 + 1; 4096]);
+    }
+}

@@ -145,7 +145,7 @@ const OF_THE_PAST: &[&str] = &[
 ];
 
 /// Problems whose rule helps some of those that have them.
-const REPAIRED_IN_PART: &[Problem] = &[BlockWrong];
+const REPAIRED_IN_PART: &[Problem] = &[BlockWrong, SpaceOwnedTwice];
 
 /// Problems whose rule concerns the present, and does not help where the past has them.
 const OF_THE_PRESENT: &[Problem] = &[
@@ -161,6 +161,8 @@ const OF_THE_PRESENT: &[Problem] = &[
     InodeSize,
     ExtentOrder,
     SpacePlace,
+    SpaceOwnedTwice,
+    SharedCount,
     Policy,
     Feature,
 ];
