@@ -12,6 +12,9 @@
 //! as it is: half a repair could destroy what somebody might still read. Before the first block is written,
 //! what the repair overwrites is on stable storage in the undo file ([`undo`]).
 //!
+//! The past comes after the present: if a repair cannot be made otherwise, and [`CheckOptions::give_up_past`]
+//! says so, all of the past is given up, and the rounds go on.
+//!
 //! # Where changes go
 //!
 //! Metadata is written as a generation writes it: a changed block into a slot of its zone that nothing used
@@ -132,7 +135,13 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         let mut now = Round { volume, seen, once: BTreeSet::new(), lost: Vec::new() };
         let changed = now.all(&report.findings, round, &mut done)?;
         lost.append(&mut now.lost);
-        if !changed || !now.volume.flush()? {
+        let mut is_changed = changed && now.volume.flush()?;
+        if !is_changed && options.give_up_past && now.volume.give_up_past() {
+            let what = "everything that snapshots and other events of the past have seen is given up";
+            lost.push(Loss { path: "the past".into(), what: what.into(), unnamed: None });
+            is_changed = now.volume.flush()?;
+        }
+        if !is_changed {
             break report;
         }
     };

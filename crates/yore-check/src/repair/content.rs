@@ -6,7 +6,7 @@
 
 use super::round::{Once, Round};
 use super::tree::{Gathered, Which};
-use crate::{CheckError, Finding};
+use crate::{CheckError, Finding, Problem};
 use std::collections::{BTreeMap, BTreeSet};
 use yore_format::{
     decode_symlink_chunk, xattr_key, BitmapRef, BlockHeader, BlockKind, BlockNo, ContentKind, EventNo,
@@ -29,7 +29,8 @@ impl Round<'_> {
     /// Makes anew what the inode of a finding holds.
     pub(super) fn mend_content(&mut self, finding: &Finding) -> Result<bool, CheckError> {
         let block = finding.addr.map_or(Ok(None), |addr| self.volume.read(addr))?;
-        if block.is_some_and(|block| BlockHeader::of(&block).kind == BlockKind::Orphans as u8) {
+        let is_cell = finding.problem == Problem::CellDamaged;
+        if is_cell && block.is_some_and(|block| BlockHeader::of(&block).kind == BlockKind::Orphans as u8) {
             return self.new_orphans(finding);
         }
         match finding.inode {

@@ -307,6 +307,16 @@ impl<'a> Volume<'a> {
         })
     }
 
+    /// Forgets the past: what it had is freed by the rules for blocks without an owner. False if there is
+    /// none, or not all zones are known.
+    pub(super) fn give_up_past(&mut self) -> bool {
+        let has_past = self.is_whole() && !self.sb.history_root.is_none();
+        if has_past {
+            self.sb.history_root = MetaAddr::NONE;
+        }
+        has_past
+    }
+
     /// Asks for a new superblock, whether anything else changes or not.
     pub(super) fn write_superblock(&mut self) -> bool {
         self.is_forced = true;

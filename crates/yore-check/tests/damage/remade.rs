@@ -3,6 +3,7 @@
 use super::repaired::*;
 use super::*;
 use std::path::Path;
+use yore_check::{plan_repair, undo_repair};
 
 /// Repairs a volume, which must succeed, and returns what was lost.
 fn lost_by_repair(device: &MemoryDevice, name: &str) -> Vec<(String, String)> {
@@ -146,4 +147,40 @@ fn two_owners_of_a_block_both_have_it() {
         assert_eq!(read(&device, one[n])[..], [n as u8 + 1; 4096]);
         assert_eq!(read(&device, other[n])[..], [n as u8 + 1; 4096]);
     }
+}
+
+/// Promises that each damage of the past can be repaired by giving up the past, that this is said, that files
+/// in use keep what they are, and that it is taken back byte for byte.
+#[test]
+fn the_past_is_given_up_before_the_present() {
+    let undo_file = UndoFile::new("past");
+    let (mut refused, mut given_up) = (Vec::new(), 0);
+    for (volume, plants) in volumes().into_iter().skip(1) {
+        for (story, problems, plant) in plants {
+            let mut b = volume();
+            plant(&mut b);
+            let device = b.finish();
+            let before = device.snapshot();
+            let _ = std::fs::remove_file(&undo_file.0);
+            let options = CheckOptions { give_up_past: true, ..CheckOptions::default() };
+            let plan = plan_repair(&device, &options).expect("the volume can be checked");
+            if !plan.is_complete() {
+                refused.push(format!("{story} ({problems:?}): {}", plan.after));
+                continue;
+            }
+            given_up += u32::from(plan.lost.iter().any(|loss| loss.path == "the past"));
+            plan.apply(&undo_file.0).expect("the repair is written");
+            assert!(checked(&device).is_clean(), "{story}");
+            let harmed: BTreeSet<InodeNo> = plan.done.iter().filter_map(|done| done.finding.inode).collect();
+            for number in (16..48).map(InodeNo).filter(|number| !harmed.contains(number)) {
+                assert_eq!(inode_of(&device, number), inode_of(&before, number), "{story}: inode {number}");
+            }
+            if !plan.is_empty() {
+                undo_repair(&device, &undo_file.0).expect("the repair is taken back");
+            }
+            assert_eq!(device.first_difference(&before), None, "{story}");
+        }
+    }
+    println!("the past was given up {given_up} times");
+    assert!(refused.is_empty(), "{} are refused:\n{}", refused.len(), refused.join("\n"));
 }

@@ -25,7 +25,12 @@ impl Drop for UndoFile {
 }
 
 pub(super) fn plan(device: &MemoryDevice) -> Plan<'_> {
-    plan_repair(device, &CheckOptions::default()).expect("the volume can be checked")
+    plan_with(device, false)
+}
+
+fn plan_with(device: &MemoryDevice, give_up_past: bool) -> Plan<'_> {
+    let options = CheckOptions { give_up_past, ..CheckOptions::default() };
+    plan_repair(device, &options).expect("the volume can be checked")
 }
 
 /// An inode by way of superblock, table and header.
@@ -54,11 +59,16 @@ fn caught<T>(this: impl FnOnce() -> T) -> std::thread::Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(this))
 }
 
-/// Repairs a volume, which was `whole` before the damage, and takes that back. Returns what would remain, if
-/// it is refused.
-fn repaired(device: &MemoryDevice, whole: &MemoryDevice, undo_file: &UndoFile) -> Result<(), String> {
+/// Repairs a volume, which was `whole` before the damage if that is known, and takes that back. Returns what
+/// would remain, if it is refused.
+fn repaired(
+    device: &MemoryDevice,
+    whole: Option<&MemoryDevice>,
+    undo_file: &UndoFile,
+    give_up_past: bool,
+) -> Result<(), String> {
     let before = device.snapshot();
-    let plan = plan(device);
+    let plan = plan_with(device, give_up_past);
     assert_eq!(device.first_difference(&before), None, "a plan writes nothing");
     if !plan.is_complete() {
         let e = plan.apply(&undo_file.0).unwrap_err();
@@ -84,8 +94,9 @@ fn repaired(device: &MemoryDevice, whole: &MemoryDevice, undo_file: &UndoFile) -
     for number in [ROOT, INLINE, EXTENTS, BIG, SHORT, LONG, DEVICE, FIFO, ATTRS, SHRINKING, FAR].map(InodeNo)
     {
         // What damage to zones hides is as it was before the damage.
-        let old = inode_of(&before, number).or_else(|| inode_of(whole, number));
-        let is_changed = old != inode_of(device, number);
+        let old = inode_of(&before, number).or_else(|| inode_of(whole?, number));
+        let is_hidden = old.is_none() && whole.is_none();
+        let is_changed = !is_hidden && old != inode_of(device, number);
         let is_harmed = harmed.contains(&number) || blocks.contains(&number.addr());
         assert!(!is_changed || is_harmed || number.0 == ROOT, "inode {number} has changed");
     }
@@ -111,7 +122,7 @@ fn every_damage_is_repaired_or_refused() {
             let device = b.finish();
             let _ = std::fs::remove_file(&undo_file.0);
             count += 1;
-            let outcome = caught(|| repaired(&device, &volume().finish(), &undo_file));
+            let outcome = caught(|| repaired(&device, Some(&volume().finish()), &undo_file, false));
             match outcome {
                 Ok(Ok(())) => {}
                 Ok(Err(left)) => refused.push((of, *story, *problems, left)),
@@ -320,7 +331,7 @@ fn a_repair_that_breaks_off_is_taken_back_or_made_again() {
 /// or none of its changes.
 fn several_at_once(seeds: std::ops::Range<u64>) {
     let undo_file = UndoFile::new(&format!("several-{}", seeds.start));
-    let mut complete = 0;
+    let mut complete = [0, 0];
     let count = seeds.end - seeds.start;
     for seed in seeds {
         // SplitMix64: a seed says all.
@@ -347,12 +358,15 @@ fn several_at_once(seeds: std::ops::Range<u64>) {
         if plan_repair(&device, &CheckOptions::default()).is_err() {
             continue;
         }
-        match caught(|| repaired(&device, &volume().finish(), &undo_file)) {
-            Ok(outcome) => complete += u64::from(outcome.is_ok()),
-            Err(_) => panic!("seed {seed}: {stories:?}"),
+        for give_up_past in [false, true] {
+            let _ = std::fs::remove_file(&undo_file.0);
+            match caught(|| repaired(&device, None, &undo_file, give_up_past)) {
+                Ok(outcome) => complete[usize::from(give_up_past)] += u64::from(outcome.is_ok()),
+                Err(_) => panic!("seed {seed}: {stories:?}"),
+            }
         }
     }
-    println!("{complete} of {count} were repaired");
+    println!("{} of {count} were repaired, {} if the past may be given up", complete[0], complete[1]);
 }
 
 #[test]
