@@ -126,6 +126,7 @@ LAYERS = {
         repair/found repair/round repair/tree
         repair/facts
         repair/names
+        repair/past
         repair/content
         repair/owners
         repair/zones

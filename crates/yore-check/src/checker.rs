@@ -125,7 +125,8 @@ impl<'a> Checker<'a> {
         self.owned.iter_mut().for_each(|owned| *owned = None);
         self.tables.clear();
         self.inodes.clear();
-        self.history = History::default();
+        let keeps_indexes = self.history.keeps_indexes;
+        self.history = History { keeps_indexes, ..History::default() };
         self.damaged_bitmaps.clear();
         (self.incomplete, self.zones_lost) = (false, false);
         self.redone.clear();

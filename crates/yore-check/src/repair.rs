@@ -33,6 +33,7 @@ mod found;
 mod names;
 mod overlay;
 mod owners;
+mod past;
 mod round;
 mod rules;
 mod tree;
@@ -115,7 +116,7 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
     let (mut before, mut done, mut lost): (Option<Report>, Vec<Done>, Vec<Loss>) =
         (None, Vec::new(), Vec::new());
     let mut slot = 1 - found.slot;
-    let mut round = 0;
+    let (mut round, mut has_new_indexes) = (0, false);
     let after = loop {
         let (report, seen) = whole::run(&overlay, &options, None, Way::Walk)?;
         if report.counts.log_records > 0 {
@@ -125,16 +126,19 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         before.get_or_insert_with(|| report.clone());
         if report.is_clean() || round == ROUNDS_MAX {
             let volume = Volume::open(&overlay)?;
-            Round { volume, seen, once: BTreeSet::new(), lost: Vec::new() }.name(&mut lost)?;
+            let once = BTreeSet::new();
+            Round { volume, seen, once, lost: Vec::new(), has_new_indexes }.name(&mut lost)?;
             break report;
         }
         round += 1;
         let mut volume = Volume::open(&overlay)?;
         volume.reached = seen.zones.iter().map(|zone| (zone.number, zone.reached)).collect();
         slot = volume.superblock_slot();
-        let mut now = Round { volume, seen, once: BTreeSet::new(), lost: Vec::new() };
+        let once = BTreeSet::new();
+        let mut now = Round { volume, seen, once, lost: Vec::new(), has_new_indexes };
         let changed = now.all(&report.findings, round, &mut done)?;
         lost.append(&mut now.lost);
+        has_new_indexes = now.has_new_indexes;
         let mut is_changed = changed && now.volume.flush()?;
         if !is_changed && options.give_up_past && now.volume.give_up_past() {
             let what = "everything that snapshots and other events of the past have seen is given up";

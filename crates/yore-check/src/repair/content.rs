@@ -36,7 +36,7 @@ impl Round<'_> {
         match finding.inode {
             Some(InodeNo::ORPHANS) => self.new_orphans(finding),
             Some(number) if number.is_file() => self.remake(number),
-            _ => Ok(false),
+            _ => self.mend_index_nodes(finding),
         }
     }
 

@@ -103,7 +103,10 @@ impl Round<'_> {
     }
 
     pub(super) fn mend_policy(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        self.change(finding, |inode| inode.has_policy = !inode.has_policy)
+        // The finding may be about the policy, which is elsewhere.
+        let Some(number) = finding.inode else { return Ok(false) };
+        let finding = finding.clone().at(number.addr());
+        self.change(&finding, |inode| inode.has_policy = !inode.has_policy)
     }
 
     pub(super) fn mend_links(&mut self, finding: &Finding) -> Result<bool, CheckError> {

@@ -26,6 +26,8 @@ pub(super) struct Round<'r> {
     /// Steps that are done once for all findings of a round.
     pub(super) once: BTreeSet<Once>,
     pub(super) lost: Vec<Loss>,
+    /// Indexes of the past were made anew because of a node that does not say of which it is.
+    pub(super) has_new_indexes: bool,
 }
 
 /// A step that is done once in a round, whichever finding calls for it.
@@ -37,6 +39,8 @@ pub(super) enum Once {
     Bitmap(GroupNo),
     Directory(InodeNo),
     Content(InodeNo),
+    /// By the place of the root.
+    Index(usize),
 }
 
 impl Round<'_> {

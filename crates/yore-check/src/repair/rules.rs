@@ -92,8 +92,14 @@ rules! {
     SharedCount: "the count is set to the references that were found", mend_shared_count;
     SpaceMarkedFree: "the blocks are marked used", mend_bitmap;
     SpaceLeaked: "the blocks are marked free", mend_bitmap;
+    EventIndex: "the index is made anew from the events", mend_index;
+    ChangeIndex: "the index is made anew from the versions and past names", mend_index;
+    InodeIndex: "the index is made anew from the rows", mend_index;
+    NameIndex: "the index is made anew from the rows", mend_index;
+    Watermark: "the watermark is set back, and the next mount gives the rows keys", mend_watermark;
+    HistorySpace: "the count is set to what was counted", mend_history_space;
     Policy: "the inode is told whether it has one", mend_policy;
-    Feature: "the superblock gets the feature, if it is of inode flags or shared blocks", mend_feature;
+    Feature: "the superblock gets the feature", mend_feature;
     Hint: "the generation of the repair voids the hint", new_superblock;
     TotalFreeBlocks: "the total is set to what was counted", mend_total;
     TotalInodes: "the total is set to what was counted", mend_total;

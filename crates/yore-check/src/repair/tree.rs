@@ -12,8 +12,8 @@ use super::volume::{Leaves, Volume};
 use crate::CheckError;
 use std::collections::{BTreeMap, BTreeSet};
 use yore_format::{
-    Block, BlockHeader, BlockKind, EventNo, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, ZoneNo,
-    NODE_PAYLOAD_BYTES,
+    Block, BlockHeader, BlockKind, EventNo, HistoryTree, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef,
+    ZoneNo, NODE_PAYLOAD_BYTES,
 };
 
 /// The highest level at which a root is believed.
@@ -261,6 +261,45 @@ impl Volume<'_> {
     }
 }
 
+impl Volume<'_> {
+    /// Writes a tree of the past of these cells. `None` if there is no room.
+    pub(super) fn write_past_tree(
+        &mut self,
+        tree: HistoryTree,
+        near: ZoneNo,
+        cells: BTreeMap<Vec<u8>, Vec<u8>>,
+    ) -> Result<Option<NewTree>, CheckError> {
+        if cells.is_empty() {
+            return Ok(Some(NewTree { root: MetaAddr::NONE, level: 0 }));
+        }
+        let (kind, owner, width) = (tree.kind(), (tree.owner(), Incarnation(0)), tree.key_width());
+        let mut level = 0;
+        let mut row: Vec<(Vec<u8>, Vec<u8>)> = cells.into_iter().collect();
+        loop {
+            let mut above = Vec::new();
+            for cells in pack_by(&row, width) {
+                let Some(addr) = self.free_address(near) else { return Ok(None) };
+                let birth = EventNo(1);
+                let mut block = self.empty(kind, level, addr, owner, birth);
+                let mut node = NodeMut::init(&mut block, width);
+                for (i, (key, value)) in cells.iter().enumerate() {
+                    node.insert(i, key, value);
+                }
+                if !self.put(addr, block) {
+                    return Ok(None);
+                }
+                let first = cells.first().map_or_else(Vec::new, |cell| cell.0.clone());
+                above.push((first, addr));
+            }
+            if let [(_, root)] = above[..] {
+                return Ok(Some(NewTree { root, level }));
+            }
+            row = above.into_iter().map(|(key, addr)| (key, addr.0.to_le_bytes().to_vec())).collect();
+            level += 1;
+        }
+    }
+}
+
 /// Takes the cells of a leaf, or the steps to the children of a branch. What lies at a node's upper bound or
 /// beyond it does not count: the node after it has that.
 fn take(got: &mut Gathered, step: &Step, node: NodeRef<'_>) -> Vec<Step> {
@@ -294,11 +333,16 @@ fn take(got: &mut Gathered, step: &Step, node: NodeRef<'_>) -> Vec<Step> {
 
 /// Splits cells into those of one node each; at least one node, which may be empty.
 fn pack(cells: &[(u64, Vec<u8>)]) -> Vec<&[(u64, Vec<u8>)]> {
+    pack_by(cells, 8)
+}
+
+/// The same for keys of any width.
+fn pack_by<K>(cells: &[(K, Vec<u8>)], key_width: usize) -> Vec<&[(K, Vec<u8>)]> {
     let mut nodes = Vec::new();
     let (mut first, mut bytes) = (0, 0);
     for (i, (_, value)) in cells.iter().enumerate() {
         // Two bytes of the index come with each cell.
-        let more = NodeRef::cell_bytes(8, value.len()) + 2;
+        let more = NodeRef::cell_bytes(key_width, value.len()) + 2;
         if i > first && bytes + more > NODE_PAYLOAD_BYTES - SLACK {
             nodes.push(&cells[first..i]);
             (first, bytes) = (i, 0);

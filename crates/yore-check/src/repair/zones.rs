@@ -5,11 +5,11 @@
 //! only say that it must be.
 
 use super::round::{number, Once, Round};
-use crate::{CheckError, Finding, Problem};
+use crate::{CheckError, Finding, Problem, Value};
 use std::collections::BTreeMap;
 use yore_format::layout::EXTRA_ZONES_PER_GROUP;
 use yore_format::{
-    BlockHeader, BlockKind, EventNo, Generation, GroupNo, Inode, InodeFlags, MetaAddr, WriteFeatures, ZoneNo,
+    BlockHeader, BlockKind, EventNo, Generation, GroupNo, Inode, MetaAddr, WriteFeatures, ZoneNo,
     INODES_PER_BLOCK, NOT_INODES,
 };
 
@@ -183,18 +183,9 @@ impl Round<'_> {
 
     /// Names a feature that something on the volume needs.
     pub(super) fn mend_feature(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        let mut needed = WriteFeatures::empty();
-        if let Some(number) = finding.inode {
-            let inode = self.volume.inode(number)?;
-            if inode.is_some_and(|inode| inode.flags.intersects(InodeFlags::CHOSEN)) {
-                needed |= WriteFeatures::INODE_FLAGS;
-            }
-        } else if let Some(zone) = finding.addr.and_then(|addr| self.volume.zones.get(&addr.zone())) {
-            let tables = 0..yore_format::TABLES_PER_GROUP as u8;
-            if tables.clone().any(|n| zone.header.table(BlockKind::CountTable, n).is_some()) {
-                needed |= WriteFeatures::TABLES;
-            }
-        }
+        let Value::Text(text) = &finding.expected else { return Ok(false) };
+        let bits = text.split(|c: char| !c.is_ascii_digit()).find_map(|part| part.parse().ok());
+        let needed = bits.and_then(WriteFeatures::from_bits).unwrap_or_default();
         self.volume.sb.features |= needed;
         Ok(!needed.is_empty())
     }
