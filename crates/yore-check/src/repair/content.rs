@@ -29,9 +29,15 @@ impl Round<'_> {
     /// Makes anew what the inode of a finding holds.
     pub(super) fn mend_content(&mut self, finding: &Finding) -> Result<bool, CheckError> {
         let block = finding.addr.map_or(Ok(None), |addr| self.volume.read(addr))?;
-        let is_cell = finding.problem == Problem::CellDamaged;
-        if is_cell && block.is_some_and(|block| BlockHeader::of(&block).kind == BlockKind::Orphans as u8) {
+        let header = block.filter(|_| finding.problem == Problem::CellDamaged);
+        let header = header.map(|block| *BlockHeader::of(&block));
+        if header.is_some_and(|header| header.kind == BlockKind::Orphans as u8) {
             return self.new_orphans(finding);
+        }
+        let is_past = |owner: u64| owner == InodeNo::EVENTS.0 || owner == InodeNo::HISTORY.0;
+        if header.is_some_and(|header| is_past(header.owner.get())) {
+            // A row may be of a file, and is not in it.
+            return self.mend_index_nodes(finding);
         }
         match finding.inode {
             Some(InodeNo::ORPHANS) => self.new_orphans(finding),

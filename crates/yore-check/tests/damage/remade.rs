@@ -184,3 +184,29 @@ fn the_past_is_given_up_before_the_present() {
     println!("the past was given up {given_up} times");
     assert!(refused.is_empty(), "{} are refused:\n{}", refused.len(), refused.join("\n"));
 }
+
+/// Promises that rows of the past that cannot be read are given up alone, and named, and that the roots of a
+/// tree of the past are not: that takes the option.
+#[test]
+fn rows_of_the_past_are_given_up_alone() {
+    let of = |story: &str| {
+        let all = volumes().into_iter().flat_map(|(of, plants)| plants.into_iter().map(move |p| (of, p)));
+        let (volume, (_, _, plant)) = all.into_iter().find(|(_, p)| p.0 == story).expect("a story");
+        let mut b = volume();
+        plant(&mut b);
+        b.finish()
+    };
+    let device = of("a version is short");
+    let before = checked(&device).counts;
+    let lost = lost_by_repair(&device, "row");
+    let after = checked(&device).counts;
+    assert!(
+        lost.iter().any(|(path, what)| path.contains("Versions") && what.starts_with("7 rows")),
+        "{lost:?}"
+    );
+    assert_eq!(after.versions + 7, before.versions);
+    assert_eq!(after.events, before.events);
+    let device = of("a root of the past does not exist");
+    let plan = plan(&device);
+    assert!(plan.lost.iter().all(|loss| !loss.path.contains("the past, Ver")), "{:?}", plan.lost);
+}
