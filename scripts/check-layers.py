@@ -123,9 +123,13 @@ LAYERS = {
         whole
         repair/overlay
         repair/undo repair/volume
-        repair/round repair/tree
+        repair/found repair/round repair/tree
         repair/facts
-        repair/names repair/zones
+        repair/names
+        repair/past
+        repair/content
+        repair/owners
+        repair/zones
         repair/rules
         repair
         lib

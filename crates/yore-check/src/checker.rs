@@ -125,7 +125,8 @@ impl<'a> Checker<'a> {
         self.owned.iter_mut().for_each(|owned| *owned = None);
         self.tables.clear();
         self.inodes.clear();
-        self.history = History::default();
+        let keeps_indexes = self.history.keeps_indexes;
+        self.history = History { keeps_indexes, ..History::default() };
         self.damaged_bitmaps.clear();
         (self.incomplete, self.zones_lost) = (false, false);
         self.redone.clear();
@@ -183,17 +184,18 @@ impl<'a> Checker<'a> {
         Ok(Some(bytes))
     }
 
-    /// Reads and verifies the current copy of a block, which must be the one of `addr`. Reports `problem` if
-    /// it is not sound. As this is the first reading of the block, also reports numbers in its header that
-    /// were not given yet.
+    /// Reads and verifies the current copy of a block, which must be the one of `addr`. Reports `problem` of
+    /// `owner` if it is not sound. As this is the first reading of the block, also reports numbers in its
+    /// header that were not given yet.
     pub(crate) fn read_at(
         &mut self,
         addr: MetaAddr,
         copy: CurrentCopy,
         problem: Problem,
+        owner: InodeNo,
     ) -> Result<Option<Arc<Block>>, CheckError> {
         self.pace.compared();
-        let block = self.read_quietly(addr, copy, problem)?;
+        let block = self.read_quietly(addr, copy, problem, owner)?;
         if let Some(block) = &block {
             let header = BlockHeader::of(block);
             let (generation, birth) = (header.generation.get(), header.birth.get());
@@ -213,11 +215,12 @@ impl<'a> Checker<'a> {
         addr: MetaAddr,
         copy: CurrentCopy,
         problem: Problem,
+        owner: InodeNo,
     ) -> Result<Option<Arc<Block>>, CheckError> {
         let block_no = copy.block;
         if let Some(block) = self.redone.get(&addr) {
             if let Err(c) = verify_header(block, addr, self.scan.volume_tag, block_no) {
-                self.add_incomplete(Finding::corruption(problem, &c));
+                self.add_incomplete(Finding::corruption(problem, &c).of(owner));
                 return Ok(None);
             }
             return Ok(Some(block.clone()));
@@ -228,15 +231,15 @@ impl<'a> Checker<'a> {
         let Some(block) = self.read(block_no)? else {
             let limit = format!("a block below {}", self.scan.device_blocks);
             let finding = Finding::new(Problem::BlockBeyondDevice, limit, block_no.0).at(addr).on(block_no);
-            self.add_incomplete(finding);
+            self.add_incomplete(finding.of(owner));
             return Ok(None);
         };
         if let Err(c) = verify_header(&block, addr, self.scan.volume_tag, block_no) {
-            self.add_incomplete(Finding::corruption(problem, &c));
+            self.add_incomplete(Finding::corruption(problem, &c).of(owner));
             return Ok(None);
         }
         if let Some(Err(c)) = copy.check.map(|check| verify_version(&block, check, addr, block_no)) {
-            self.add_incomplete(Finding::corruption(Problem::BlockStale, &c));
+            self.add_incomplete(Finding::corruption(Problem::BlockStale, &c).of(owner));
             return Ok(None);
         }
         Ok(Some(block))
@@ -281,12 +284,14 @@ impl<'a> Checker<'a> {
             return Ok(Reading::Unusable);
         };
         let block = match first {
-            true => self.read_at(addr, copy, Problem::BlockDamaged)?,
-            false => self.read_quietly(addr, copy, Problem::BlockDamaged)?,
+            true => self.read_at(addr, copy, Problem::BlockDamaged, expect.owner)?,
+            false => self.read_quietly(addr, copy, Problem::BlockDamaged, expect.owner)?,
         };
         let Some(block) = block else { return Ok(Reading::Unusable) };
         if let Err(c) = expect.check(&block) {
-            self.add_incomplete(Finding::corruption(Problem::BlockWrong, &c.at(addr).on(copy.block)));
+            self.add_incomplete(
+                Finding::corruption(Problem::BlockWrong, &c.at(addr).on(copy.block)).of(expect.owner),
+            );
             return Ok(Reading::SomebodyElses);
         }
         Ok(Reading::Sound(block))

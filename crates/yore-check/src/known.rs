@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{
-    Block, BlockCount, BlockNo, CountTableRef, EventNo, FileKind, HistorySpace, Incarnation, Inode, InodeNo,
-    MetaAddr, TableNo, ZoneHeader, ZoneNo, ZoneTableEntry,
+    Block, BlockCount, BlockNo, CountTableRef, EventNo, FileKind, HistorySpace, HistoryTree, Incarnation,
+    Inode, InodeNo, MetaAddr, TableNo, ZoneHeader, ZoneNo, ZoneTableEntry,
 };
 
 /// Where a zone's header has a block: the physical block, and the checksum of the current copy.
@@ -120,6 +120,16 @@ pub(crate) struct History {
     pub(crate) references: Option<u64>,
     /// How many were found.
     pub(crate) past_references: u64,
+    /// Whether the cells that indexes should have are kept, for a repair.
+    pub(crate) keeps_indexes: bool,
+    /// The cells of each index, if all that it is an index of could be read.
+    pub(crate) indexes: Vec<IndexCells>,
+}
+
+/// What a tree of the past should hold.
+pub(crate) struct IndexCells {
+    pub(crate) tree: HistoryTree,
+    pub(crate) cells: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl History {

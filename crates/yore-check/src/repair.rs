@@ -12,6 +12,9 @@
 //! as it is: half a repair could destroy what somebody might still read. Before the first block is written,
 //! what the repair overwrites is on stable storage in the undo file ([`undo`]).
 //!
+//! The past comes after the present: if a repair cannot be made otherwise, and [`CheckOptions::give_up_past`]
+//! says so, all of the past is given up, and the rounds go on.
+//!
 //! # Where changes go
 //!
 //! Metadata is written as a generation writes it: a changed block into a slot of its zone that nothing used
@@ -24,9 +27,13 @@
 //! A log with records that no mount has put in place is newer than everything a check reads. Such a volume is
 //! refused: mounting it comes first.
 
+mod content;
 mod facts;
+mod found;
 mod names;
 mod overlay;
+mod owners;
+mod past;
 mod round;
 mod rules;
 mod tree;
@@ -38,7 +45,7 @@ pub use round::Loss;
 
 use crate::superblock::{is_ended_by_check, read_superblock};
 use crate::whole::{self, Way};
-use crate::{CheckError, CheckOptions, Finding, Problem, Report};
+use crate::{CheckError, CheckOptions, Class, Finding, Problem, Report};
 use overlay::Overlay;
 use round::Round;
 use serde::Serialize;
@@ -109,7 +116,7 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
     let (mut before, mut done, mut lost): (Option<Report>, Vec<Done>, Vec<Loss>) =
         (None, Vec::new(), Vec::new());
     let mut slot = 1 - found.slot;
-    let mut round = 0;
+    let (mut round, mut has_new_indexes) = (0, false);
     let after = loop {
         let (report, seen) = whole::run(&overlay, &options, None, Way::Walk)?;
         if report.counts.log_records > 0 {
@@ -118,15 +125,27 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         }
         before.get_or_insert_with(|| report.clone());
         if report.is_clean() || round == ROUNDS_MAX {
+            let volume = Volume::open(&overlay)?;
+            let once = BTreeSet::new();
+            Round { volume, seen, once, lost: Vec::new(), has_new_indexes }.name(&mut lost)?;
             break report;
         }
         round += 1;
-        let volume = Volume::open(&overlay)?;
+        let mut volume = Volume::open(&overlay)?;
+        volume.reached = seen.zones.iter().map(|zone| (zone.number, zone.reached)).collect();
         slot = volume.superblock_slot();
-        let mut now = Round { volume, seen, once: BTreeSet::new(), lost: Vec::new() };
+        let once = BTreeSet::new();
+        let mut now = Round { volume, seen, once, lost: Vec::new(), has_new_indexes };
         let changed = now.all(&report.findings, round, &mut done)?;
         lost.append(&mut now.lost);
-        if !changed || !now.volume.flush()? {
+        has_new_indexes = now.has_new_indexes;
+        let mut is_changed = changed && now.volume.flush()?;
+        if !is_changed && options.give_up_past && now.volume.give_up_past() {
+            let what = "everything that snapshots and other events of the past have seen is given up";
+            lost.push(Loss { path: "the past".into(), what: what.into(), unnamed: None });
+            is_changed = now.volume.flush()?;
+        }
+        if !is_changed {
             break report;
         }
     };
@@ -146,7 +165,7 @@ impl Round<'_> {
     fn all(&mut self, findings: &[Finding], round: u32, done: &mut Vec<Done>) -> Result<bool, CheckError> {
         let mut changed = false;
         if !self.volume.is_whole() {
-            return Ok(false);
+            return self.find_zones(findings, round, done);
         }
         for finding in findings {
             let Some(rule) = rules::of(finding.problem) else { continue };
@@ -156,6 +175,40 @@ impl Round<'_> {
             }
         }
         Ok(changed)
+    }
+}
+
+impl Round<'_> {
+    /// Brings back zones that table and headers do not lead to. Everything else waits for the round after it:
+    /// what cannot be read is not judged.
+    fn find_zones(
+        &mut self,
+        findings: &[Finding],
+        round: u32,
+        done: &mut Vec<Done>,
+    ) -> Result<bool, CheckError> {
+        let found = self.volume.find_zones()?;
+        if found.is_empty() || !self.volume.is_whole() {
+            return Ok(false);
+        }
+        for (number, what) in found.iter().filter(|(_, what)| !what.is_empty()) {
+            let path = format!("zone {number}");
+            self.lost.push(Loss { path, what: (*what).into(), unnamed: None });
+        }
+        for finding in findings {
+            let is_of_zones = |addr: yore_format::MetaAddr| {
+                addr.zone().is_root() || found.iter().any(|(number, _)| *number == addr.zone())
+            };
+            let is_done = finding.problem == Problem::RootZoneZero
+                || (finding.addr.is_some_and(is_of_zones) && finding.problem.class() == Class::Zone)
+                || (finding.addr.is_some_and(|addr| addr.zone().is_root())
+                    && finding.problem == Problem::BlockStale);
+            let rule = rules::of(finding.problem).filter(|_| is_done);
+            if let Some(rule) = rule {
+                done.push(Done { finding: finding.clone(), repair: rule.words, round });
+            }
+        }
+        Ok(true)
     }
 }
 

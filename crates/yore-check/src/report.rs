@@ -23,6 +23,9 @@ pub struct CheckOptions {
     /// From how many metadata blocks on they are read in the order of the disk, 128 unless set. Fewer are
     /// read one by one when a walk comes to them: then threads and large requests cost more than they save.
     pub scan_from: u64,
+    /// Only for a repair: if it cannot be made otherwise, all of the past is given up, and the present
+    /// repaired.
+    pub give_up_past: bool,
 }
 
 /// From how many blocks on a check scans unless it is told.
@@ -32,7 +35,13 @@ const MEMORY: u64 = 1 << 30;
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { findings_max: 1000, log: LogPlace::Recorded, memory: MEMORY, scan_from: SCAN_FROM }
+        CheckOptions {
+            findings_max: 1000,
+            log: LogPlace::Recorded,
+            memory: MEMORY,
+            scan_from: SCAN_FROM,
+            give_up_past: false,
+        }
     }
 }
 

@@ -15,7 +15,9 @@ impl Checker<'_> {
                 }
                 let addr = MetaAddr::new(number, index);
                 let Some((_, copy)) = self.locate(addr) else { continue };
-                let Some(block) = self.read_at(addr, copy, Problem::BlockDamaged)? else { continue };
+                let Some(block) = self.read_at(addr, copy, Problem::BlockDamaged, InodeNo::NONE)? else {
+                    continue;
+                };
                 let header = yore_format::BlockHeader::of(&block);
                 let kind = BlockKind::from_repr(header.kind).map_or("unknown kind", BlockKind::name);
                 let owner = InodeNo(header.owner.get());

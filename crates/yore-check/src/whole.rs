@@ -29,6 +29,7 @@ pub(crate) fn run<'a>(
 ) -> Result<(Report, Checker<'a>), CheckError> {
     let found = read_superblock(device)?;
     let mut checker = Checker::new(device, &found, options, watcher);
+    checker.history.keeps_indexes = way == Way::Walk;
     checker.superblock(&found);
     checker.log(&options.log)?;
     let mut outcome = (false, "");

@@ -12,8 +12,8 @@ use yore_format::layout::{
     ZONE_TABLE_ENTRIES,
 };
 use yore_format::{
-    BlockHeader, BlockKind, BlockNo, Expect, Generation, GroupNo, MetaAddr, WriteFeatures, ZoneHeader,
-    ZoneNo, ZoneTableEntry, ZoneTableRef, NOT_INODES,
+    BlockHeader, BlockKind, BlockNo, Expect, Generation, GroupNo, InodeNo, MetaAddr, WriteFeatures,
+    ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableRef, NOT_INODES,
 };
 use yore_meta::{LogPlace, MetaError};
 
@@ -71,7 +71,9 @@ impl Checker<'_> {
                 self.add(Finding::new(Problem::InodeFree, expected, found).at(addr));
             }
             let Some(copy) = CurrentCopy::of(header, index) else { continue };
-            let Some(block) = self.read_at(addr, copy, Problem::ZoneTableDamaged)? else { continue };
+            let Some(block) = self.read_at(addr, copy, Problem::ZoneTableDamaged, InodeNo::NONE)? else {
+                continue;
+            };
             if let Err(c) = Expect::volume(BlockKind::ZoneTable).check(&block) {
                 self.add_incomplete(Finding::corruption(
                     Problem::ZoneTableDamaged,
@@ -137,7 +139,7 @@ impl Checker<'_> {
         }
         let block_no = BlockNo(start.0 + HEADER_SLOTS[usize::from(recorded.slot & 1)]);
         let here = CurrentCopy { block: block_no, check: None };
-        let Some(block) = self.read_at(addr, here, Problem::ZoneHeaderDamaged)? else {
+        let Some(block) = self.read_at(addr, here, Problem::ZoneHeaderDamaged, InodeNo::NONE)? else {
             return Ok(None);
         };
         let decoded =

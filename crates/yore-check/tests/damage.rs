@@ -9,6 +9,8 @@ mod common;
 mod past_damage;
 #[path = "damage/present.rs"]
 mod present_damage;
+#[path = "damage/remade.rs"]
+mod remade;
 #[path = "damage/repaired.rs"]
 mod repaired;
 #[path = "damage/shared.rs"]

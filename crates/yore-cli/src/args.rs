@@ -372,6 +372,10 @@ pub struct Check {
     /// Where a repair keeps what it overwrites. Default: beside an image file, with .undo behind its name
     #[arg(long, value_name = "PATH")]
     pub undo_file: Option<PathBuf>,
+    /// If the repair cannot be made otherwise, give up all of the past (snapshots, versions, policies) for
+    /// the present
+    #[arg(long, requires = "repair")]
+    pub give_up_past: bool,
     /// Take the last repair back, from its undo file
     #[arg(long, conflicts_with_all = ["repair", "estimate"])]
     pub undo: bool,

@@ -127,6 +127,7 @@ fn one(volume: &Path, wanted: &Wanted) -> u8 {
             (true, false) => Some(args::Repair::All),
         },
         undo_file: None,
+        give_up_past: false,
         undo: false,
         journal: None,
         without_journal: false,

@@ -12,6 +12,10 @@ use yore_format::{SlotState, Superblock, BLOCK_SIZE};
 
 /// Makes a total of the newest superblock wrong.
 fn damage(scratch: &Scratch) {
+    change(scratch, |sb| sb.free_blocks += 1);
+}
+
+fn change(scratch: &Scratch, change: fn(&mut Superblock)) {
     let image = fs::File::options().read(true).write(true).open(&scratch.volume).unwrap();
     let superblocks = (0..2u32).filter_map(|slot| {
         let mut block = [0; BLOCK_SIZE];
@@ -22,7 +26,7 @@ fn damage(scratch: &Scratch) {
         }
     });
     let (slot, mut sb) = superblocks.max_by_key(|(_, sb)| sb.generation).unwrap();
-    sb.free_blocks += 1;
+    change(&mut sb);
     image.write_all_at(&sb.encode(slot)[..], u64::from(slot) * BLOCK_SIZE as u64).unwrap();
 }
 
@@ -75,16 +79,33 @@ fn what_cannot_be_repaired_is_left_alone() {
     let scratch = Scratch::new();
     let volume = text(&scratch.volume);
     put(&scratch, "/f", "content");
-    let shown = ok(["inspect", volume, "inode", "16"]);
-    let block: u64 = shown.split(" at ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
-    let image = fs::File::options().write(true).open(&scratch.volume).unwrap();
-    image.write_all_at(&[0xff; 8], block * 4096 + 2000).unwrap();
+    change(&scratch, |sb| {
+        sb.free_blocks += 1;
+        sb.log_blocks = u64::MAX / 2;
+    });
     let before = fs::read(&scratch.volume).unwrap();
     let output = run(["check", "--repair", volume]);
     assert_eq!(output.status.code(), Some(1), "{}", error_text(&output));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("cannot be repaired") && said.contains("nothing was written"), "{said}");
+    assert!(said.contains("has no repair yet") && said.contains("nothing was written"), "{said}");
     assert!(fs::read(&scratch.volume).unwrap() == before && !undo_file(&scratch).exists());
+}
+
+/// Promises that a damaged block of inodes is repaired, and what may be lost is said.
+#[test]
+fn a_damaged_block_of_inodes_is_repaired() {
+    let scratch = Scratch::new();
+    let volume = text(&scratch.volume);
+    put(&scratch, "/f", "content");
+    let shown = ok(["inspect", volume, "inode", "16"]);
+    let block: u64 = shown.split(" at ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    let image = fs::File::options().write(true).open(&scratch.volume).unwrap();
+    image.write_all_at(&[0xff; 8], block * 4096 + 4000).unwrap();
+    assert_eq!(run(["check", volume]).status.code(), Some(1));
+    let said = ok(["check", "--repair", volume]);
+    assert!(said.contains("lost: /f:") && said.contains("may be wrong"), "{said}");
+    ok(["check", volume]);
+    assert_eq!(ok(["cat", &scratch.on("/f")]), "content");
 }
 
 /// Promises fsck(8)'s codes: at boot damage is reported, with -y it is repaired.

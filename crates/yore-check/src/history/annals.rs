@@ -5,13 +5,13 @@
 
 use super::names::Run;
 use crate::checker::Checker;
-use crate::known::Past;
-use crate::walk::Walk;
+use crate::known::{IndexCells, Past};
 use crate::{CheckError, Finding, Problem};
+use std::collections::BTreeMap;
 use yore_format::{
     version_shard, AnnalsKey, AnnalsRow, Block, Corruption, DirEntry, EventNo, FileKind, HistoryRoots,
     HistoryTree, Incarnation, InodeIndexCell, InodeNo, MetaAddr, NameIndexCell, PastName, WriteFeatures,
-    HISTORY_SHARDS,
+    EVENT_LIMIT, HISTORY_SHARDS, INODE_LIMIT,
 };
 
 /// A past name of a row.
@@ -38,6 +38,8 @@ struct Rows {
     incomplete: bool,
 }
 
+/// Key and value of a cell.
+type Cell = (Vec<u8>, Vec<u8>);
 /// Decodes a cell of an index.
 type Decode<C> = fn(&[u8], &[u8]) -> Result<C, Box<Corruption>>;
 
@@ -48,6 +50,8 @@ struct Index<C> {
     complete: bool,
     problem: Problem,
     decode: Decode<C>,
+    /// Encodes a cell; `None` for numbers that no key has room for.
+    encode: fn(&C) -> Option<Cell>,
     shown: fn(&C) -> String,
 }
 
@@ -73,23 +77,37 @@ impl Checker<'_> {
             complete,
             problem: Problem::InodeIndex,
             decode: InodeIndexCell::decode,
+            encode: |cell| {
+                let is_possible =
+                    cell.inode.0 < INODE_LIMIT && cell.end.0 < EVENT_LIMIT && cell.born < cell.end;
+                is_possible
+                    .then(|| (InodeIndexCell::key(cell.inode, cell.end).to_vec(), cell.value().to_vec()))
+            },
             shown: |InodeIndexCell { inode, end, born, sequence }| {
                 format!("inode {inode} from {born} to before {end}, row {sequence}")
             },
         };
-        self.compare_cells(Self::past_walk(roots, HistoryTree::InodeIndex), by_inode)?;
+        self.compare_cells((HistoryTree::InodeIndex, roots), by_inode)?;
         let by_name = Index {
             cells: rows.by_name,
             complete,
             problem: Problem::NameIndex,
             decode: NameIndexCell::decode,
+            encode: |cell| {
+                let NameIndexCell { directory, cookie, death, birth, .. } = *cell;
+                let is_possible = directory.0 < INODE_LIMIT && death.0 < EVENT_LIMIT && birth < death;
+                is_possible.then(|| {
+                    let key = NameIndexCell::key(directory, cookie, death).to_vec();
+                    (key, cell.value().to_vec())
+                })
+            },
             shown: |NameIndexCell { directory, cookie, death, birth, sequence, shard }| {
                 format!(
                     "{cookie:#x} of inode {directory} from {birth} to before {death}, row {sequence} of shard {shard}"
                 )
             },
         };
-        self.compare_cells(Self::past_walk(roots, HistoryTree::NameIndex), by_name)
+        self.compare_cells((HistoryTree::NameIndex, roots), by_name)
     }
 
     /// Gathers what the rows of a shard say, and the cells that the indexes should have of them.
@@ -183,9 +201,20 @@ impl Checker<'_> {
     }
 
     /// Compares an index with what it should have.
-    fn compare_cells<C: Ord>(&mut self, mut walk: Option<Walk>, index: Index<C>) -> Result<(), CheckError> {
-        let Index { mut cells, complete, problem, decode, shown } = index;
+    fn compare_cells<C: Ord>(
+        &mut self,
+        (tree, roots): (HistoryTree, &Block),
+        index: Index<C>,
+    ) -> Result<(), CheckError> {
+        let mut walk = Self::past_walk(roots, tree);
+        let Index { mut cells, complete, problem, decode, encode, shown } = index;
         cells.sort_unstable();
+        if self.history.keeps_indexes && complete {
+            let encoded: Option<BTreeMap<_, _>> = cells.iter().map(encode).collect();
+            // Two cells of one key mean that rows contradict each other.
+            let whole = encoded.filter(|encoded| encoded.len() == cells.len());
+            self.history.indexes.extend(whole.map(|cells| IndexCells { tree, cells }));
+        }
         let mut wanted = cells.into_iter().peekable();
         let (mut missing, mut addr) = (Vec::new(), MetaAddr::NONE);
         let mut readable = true;

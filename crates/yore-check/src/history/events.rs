@@ -61,7 +61,7 @@ impl Checker<'_> {
                 Err(c) => c.to_string(),
             },
         };
-        self.compare_index(Self::past_walk(roots, HistoryTree::EventIndex), None, index)
+        self.compare_index((HistoryTree::EventIndex, roots), None, index)
     }
 
     /// Gathers the events in one of their trees. Returns whether all of them could be read.

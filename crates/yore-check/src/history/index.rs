@@ -1,9 +1,9 @@
 //! Trees whose cells are keys alone, and the shards of the past.
 
 use crate::checker::Checker;
-use crate::walk::Walk;
+use crate::known::IndexCells;
 use crate::{CheckError, Finding, Problem};
-use yore_format::{key_parts, name_shard, version_shard, Corruption, InodeNo, MetaAddr};
+use yore_format::{key_parts, name_shard, version_shard, Block, Corruption, HistoryTree, InodeNo, MetaAddr};
 
 /// What a tree whose cells are keys alone should hold.
 pub(super) struct Index<const BYTES: usize> {
@@ -19,13 +19,18 @@ impl Checker<'_> {
     /// are changes, of inodes and directories of that shard.
     pub(super) fn compare_index<const BYTES: usize>(
         &mut self,
-        mut walk: Option<Walk>,
+        (tree, roots): (HistoryTree, &Block),
         shard: Option<usize>,
         index: Index<BYTES>,
     ) -> Result<(), CheckError> {
+        let mut walk = Self::past_walk(roots, tree);
         let Index { mut keys, complete, problem, shown } = index;
         keys.sort_unstable();
         keys.dedup();
+        if self.history.keeps_indexes && complete {
+            let cells = keys.iter().map(|key| (key.to_vec(), Vec::new())).collect();
+            self.history.indexes.push(IndexCells { tree, cells });
+        }
         let mut wanted = keys.into_iter().peekable();
         let mut missing = Vec::new();
         let mut addr = MetaAddr::NONE;

@@ -80,7 +80,7 @@ impl Checker<'_> {
                     Err(c) => c.to_string(),
                 },
             };
-            self.compare_index(Self::past_walk(roots, HistoryTree::Changes(shard)), Some(shard), index)?;
+            self.compare_index((HistoryTree::Changes(shard), roots), Some(shard), index)?;
         }
         Ok(())
     }

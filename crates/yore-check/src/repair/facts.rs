@@ -72,6 +72,8 @@ impl Round<'_> {
         self.change(finding, |inode| {
             if inode.content_kind == ContentKind::Inline {
                 inode.size = inode.inline().len() as u64;
+            } else if let (true, Some(total)) = (inode.is_symlink(), number(&finding.expected)) {
+                inode.size = total;
             }
         })
     }
@@ -101,7 +103,10 @@ impl Round<'_> {
     }
 
     pub(super) fn mend_policy(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        self.change(finding, |inode| inode.has_policy = !inode.has_policy)
+        // The finding may be about the policy, which is elsewhere.
+        let Some(number) = finding.inode else { return Ok(false) };
+        let finding = finding.clone().at(number.addr());
+        self.change(&finding, |inode| inode.has_policy = !inode.has_policy)
     }
 
     pub(super) fn mend_links(&mut self, finding: &Finding) -> Result<bool, CheckError> {

@@ -87,7 +87,7 @@ impl Round<'_> {
         }
     }
 
-    fn mend_entries(&mut self, number: InodeNo) -> Result<bool, CheckError> {
+    pub(super) fn mend_entries(&mut self, number: InodeNo) -> Result<bool, CheckError> {
         if !self.is_first(Once::Directory(number)) {
             // Other findings of the same directory are put right with the first one.
             return Ok(true);
@@ -119,7 +119,10 @@ impl Round<'_> {
                 None => self.lose(number, format!("no key is left for {}", shown(&entry.name)))?,
             }
         }
-        if !entries.is_lossy && kept.iter().eq(entries.cells.iter().map(|(key, value)| (key, value))) {
+        if !entries.is_lossy
+            && !entries.old.is_ragged
+            && kept.iter().eq(entries.cells.iter().map(|(key, value)| (key, value)))
+        {
             return Ok(false);
         }
         self.set_entries(number, &mut inode, &entries.old, &kept)
@@ -388,9 +391,20 @@ impl Round<'_> {
     /// Remembers that something of a file is lost.
     pub(super) fn lose(&mut self, number: InodeNo, what: impl Into<String>) -> Result<(), CheckError> {
         let path = self.path_of(number)?;
-        let lost = Loss { path, what: what.into() };
+        let unnamed = (!path.starts_with('/')).then_some(number);
+        let lost = Loss { path, what: what.into(), unnamed };
         if !self.lost.contains(&lost) {
             self.lost.push(lost);
+        }
+        Ok(())
+    }
+
+    /// Says what was lost by the paths that there are after the repair, where there was none before.
+    pub(super) fn name(&self, lost: &mut [Loss]) -> Result<(), CheckError> {
+        for loss in lost {
+            if let Some(number) = loss.unnamed {
+                loss.path = self.path_of(number)?;
+            }
         }
         Ok(())
     }

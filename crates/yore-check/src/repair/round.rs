@@ -14,6 +14,9 @@ pub struct Loss {
     pub path: String,
     /// What of it is lost.
     pub what: String,
+    /// The file, if it had no path when the loss was found.
+    #[serde(skip)]
+    pub(super) unnamed: Option<InodeNo>,
 }
 
 /// One round: what a check learned, and the volume that the rules change.
@@ -23,6 +26,8 @@ pub(super) struct Round<'r> {
     /// Steps that are done once for all findings of a round.
     pub(super) once: BTreeSet<Once>,
     pub(super) lost: Vec<Loss>,
+    /// Indexes of the past were made anew because of a node that does not say of which it is.
+    pub(super) has_new_indexes: bool,
 }
 
 /// A step that is done once in a round, whichever finding calls for it.
@@ -33,6 +38,9 @@ pub(super) enum Once {
     ZoneLists,
     Bitmap(GroupNo),
     Directory(InodeNo),
+    Content(InodeNo),
+    /// By the place of the root.
+    Index(usize),
 }
 
 impl Round<'_> {

@@ -12,8 +12,8 @@ use super::volume::{Leaves, Volume};
 use crate::CheckError;
 use std::collections::{BTreeMap, BTreeSet};
 use yore_format::{
-    Block, BlockHeader, BlockKind, EventNo, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, ZoneNo,
-    NODE_PAYLOAD_BYTES,
+    Block, BlockHeader, BlockKind, EventNo, HistoryTree, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef,
+    ZoneNo, NODE_PAYLOAD_BYTES,
 };
 
 /// The highest level at which a root is believed.
@@ -46,6 +46,8 @@ pub(super) struct Gathered {
     pub(super) is_ragged: bool,
     /// A node could not be used, so cells may be lost.
     pub(super) is_lossy: bool,
+    /// The bounds of the keys in nodes that could not be used.
+    pub(super) lost: Vec<(u64, Option<u64>)>,
 }
 
 /// A new tree.
@@ -120,6 +122,7 @@ impl Volume<'_> {
             };
             let Some(block) = block else {
                 (got.is_ragged, got.is_lossy) = (true, true);
+                got.lost.push((step.low, step.high));
                 continue;
             };
             got.nodes.insert(step.addr);
@@ -129,7 +132,9 @@ impl Volume<'_> {
         }
         if got.is_lossy {
             for addr in self.leaves_of(which)? {
-                if got.nodes.contains(&addr) {
+                // With a past, a leaf that something led to may be one of a version, and hold what was then.
+                let is_elsewhere = which.kind != BlockKind::Directory && self.is_of_past(addr);
+                if is_elsewhere || got.nodes.contains(&addr) {
                     continue;
                 }
                 let Some(block) = self.node(which, addr, Some(0))? else { continue };
@@ -140,8 +145,49 @@ impl Volume<'_> {
         Ok(got)
     }
 
+    /// Whether the volume has a past, and the check came to this block.
+    fn is_of_past(&self, addr: MetaAddr) -> bool {
+        let reached = self.reached.get(&addr.zone());
+        let index = usize::from(addr.index());
+        !self.sb.history_root.is_none()
+            && reached.is_some_and(|reached| reached[index / 64] & 1 << (index % 64) != 0)
+    }
+
+    /// The kind of an inode's content and its last incarnation, as the leaves say that are of it.
+    pub(super) fn last_content_of(
+        &mut self,
+        number: InodeNo,
+    ) -> Result<Option<(BlockKind, Incarnation)>, CheckError> {
+        let mut last = None;
+        for kind in [BlockKind::Directory, BlockKind::Symlink, BlockKind::Extents] {
+            self.find_leaves()?;
+            let range = (kind as u8, number.0, 0)..=(kind as u8, number.0, u32::MAX);
+            for ((_, _, incarnation), leaves) in self.leaves.iter().flat_map(|all| all.range(range.clone())) {
+                let newest = leaves
+                    .iter()
+                    .filter(|(_, addr)| kind == BlockKind::Directory || !self.is_of_past(*addr))
+                    .map(|(generation, _)| *generation)
+                    .max();
+                let found = newest.map(|newest| (Incarnation(*incarnation), newest, kind as u8));
+                last = last.max(found.map(|found| (found.0 .0, found.1, found.2)));
+            }
+        }
+        Ok(last.and_then(|(incarnation, _, kind)| {
+            BlockKind::from_repr(kind).map(|kind| (kind, Incarnation(incarnation)))
+        }))
+    }
+
     /// All leaves that say that they are of this tree, the newest first.
     fn leaves_of(&mut self, which: Which) -> Result<Vec<MetaAddr>, CheckError> {
+        self.find_leaves()?;
+        let found = self.leaves.as_ref().and_then(|all| all.get(&which.key()));
+        let mut found = found.cloned().unwrap_or_default();
+        found.sort_by_key(|(generation, addr)| (std::cmp::Reverse(*generation), *addr));
+        Ok(found.into_iter().map(|(_, addr)| addr).collect())
+    }
+
+    /// Finds the leaves of all trees, once.
+    fn find_leaves(&mut self) -> Result<(), CheckError> {
         if self.leaves.is_none() {
             let mut all = Leaves::new();
             let zones: Vec<ZoneNo> = self.zones.keys().copied().filter(|zone| !zone.is_root()).collect();
@@ -165,10 +211,7 @@ impl Volume<'_> {
             }
             self.leaves = Some(all);
         }
-        let found = self.leaves.as_ref().and_then(|all| all.get(&which.key()));
-        let mut found = found.cloned().unwrap_or_default();
-        found.sort_by_key(|(generation, addr)| (std::cmp::Reverse(*generation), *addr));
-        Ok(found.into_iter().map(|(_, addr)| addr).collect())
+        Ok(())
     }
 
     /// Writes a tree of these cells in place of `old`, near `zone`. `None` if there is no room; then nothing
@@ -218,6 +261,45 @@ impl Volume<'_> {
     }
 }
 
+impl Volume<'_> {
+    /// Writes a tree of the past of these cells. `None` if there is no room.
+    pub(super) fn write_past_tree(
+        &mut self,
+        tree: HistoryTree,
+        near: ZoneNo,
+        cells: BTreeMap<Vec<u8>, Vec<u8>>,
+    ) -> Result<Option<NewTree>, CheckError> {
+        if cells.is_empty() {
+            return Ok(Some(NewTree { root: MetaAddr::NONE, level: 0 }));
+        }
+        let (kind, owner, width) = (tree.kind(), (tree.owner(), Incarnation(0)), tree.key_width());
+        let mut level = 0;
+        let mut row: Vec<(Vec<u8>, Vec<u8>)> = cells.into_iter().collect();
+        loop {
+            let mut above = Vec::new();
+            for cells in pack_by(&row, width) {
+                let Some(addr) = self.free_address(near) else { return Ok(None) };
+                let birth = EventNo(1);
+                let mut block = self.empty(kind, level, addr, owner, birth);
+                let mut node = NodeMut::init(&mut block, width);
+                for (i, (key, value)) in cells.iter().enumerate() {
+                    node.insert(i, key, value);
+                }
+                if !self.put(addr, block) {
+                    return Ok(None);
+                }
+                let first = cells.first().map_or_else(Vec::new, |cell| cell.0.clone());
+                above.push((first, addr));
+            }
+            if let [(_, root)] = above[..] {
+                return Ok(Some(NewTree { root, level }));
+            }
+            row = above.into_iter().map(|(key, addr)| (key, addr.0.to_le_bytes().to_vec())).collect();
+            level += 1;
+        }
+    }
+}
+
 /// Takes the cells of a leaf, or the steps to the children of a branch. What lies at a node's upper bound or
 /// beyond it does not count: the node after it has that.
 fn take(got: &mut Gathered, step: &Step, node: NodeRef<'_>) -> Vec<Step> {
@@ -251,11 +333,16 @@ fn take(got: &mut Gathered, step: &Step, node: NodeRef<'_>) -> Vec<Step> {
 
 /// Splits cells into those of one node each; at least one node, which may be empty.
 fn pack(cells: &[(u64, Vec<u8>)]) -> Vec<&[(u64, Vec<u8>)]> {
+    pack_by(cells, 8)
+}
+
+/// The same for keys of any width.
+fn pack_by<K>(cells: &[(K, Vec<u8>)], key_width: usize) -> Vec<&[(K, Vec<u8>)]> {
     let mut nodes = Vec::new();
     let (mut first, mut bytes) = (0, 0);
     for (i, (_, value)) in cells.iter().enumerate() {
         // Two bytes of the index come with each cell.
-        let more = NodeRef::cell_bytes(8, value.len()) + 2;
+        let more = NodeRef::cell_bytes(key_width, value.len()) + 2;
         if i > first && bytes + more > NODE_PAYLOAD_BYTES - SLACK {
             nodes.push(&cells[first..i]);
             (first, bytes) = (i, 0);

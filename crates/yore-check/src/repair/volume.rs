@@ -15,7 +15,9 @@ use crate::superblock::{read_superblock, Found};
 use crate::CheckError;
 use std::collections::BTreeMap;
 use yore_device::Device as _;
-use yore_format::layout::{Geometry, FIRST_SLOT, HEADER_SLOTS, SUPERBLOCKS, ZONE_BLOCKS, ZONE_INDEXES};
+use yore_format::layout::{
+    Geometry, FIRST_SLOT, HEADER_SLOTS, SUPERBLOCKS, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES,
+};
 use yore_format::{
     seal, verify_header, verify_version, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, EventNo,
     Generation, Incarnation, Inode, InodeNo, MetaAddr, Superblock, ZoneHeader, ZoneNo, ZoneTableEntry,
@@ -30,6 +32,22 @@ pub(super) struct Zone {
     /// The header slot in use.
     slot: u8,
     pub(super) is_dirty: bool,
+}
+
+/// What the table or the superblock says of a zone whose header cannot be used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LostZone {
+    pub(super) number: ZoneNo,
+    pub(super) start: BlockNo,
+    pub(super) generation: Generation,
+    pub(super) crc: u32,
+}
+
+impl Zone {
+    /// A zone whose header was found, and is written anew.
+    pub(super) fn found(header: ZoneHeader, slot: u8) -> Zone {
+        Zone { header, entry: ZoneTableEntry::ABSENT, slot, is_dirty: true }
+    }
 }
 
 /// For each tree, by kind, owner and incarnation: its leaves, with their generations.
@@ -47,12 +65,14 @@ pub(crate) struct Volume<'a> {
     pub(super) generation: Generation,
     pub(super) geometry: Geometry,
     pub(super) zones: BTreeMap<ZoneNo, Zone>,
-    /// The header of some zone cannot be used.
-    is_zone_lost: bool,
-    /// Blocks of the zone table that cannot be used.
-    is_table_lost: bool,
+    /// The zones whose headers cannot be used.
+    pub(super) lost_zones: Vec<LostZone>,
+    /// Blocks of the zone table that cannot be used: root zone and index.
+    pub(super) lost_tables: Vec<(u32, u16)>,
     /// The leaves of all trees, once they were looked for.
     pub(super) leaves: Option<Leaves>,
+    /// Which indexes of each zone the last check came to.
+    pub(super) reached: BTreeMap<ZoneNo, [u64; 8]>,
 }
 
 fn slots_of(header: &ZoneHeader) -> Slots {
@@ -67,7 +87,11 @@ impl<'a> Volume<'a> {
     /// Whether all zones are known. Without that nothing is changed: a table or a header that is written must
     /// not forget what it could not read.
     pub(super) fn is_whole(&self) -> bool {
-        !self.is_zone_lost && !self.is_table_lost && self.zones.contains_key(&ZoneNo::root(0))
+        let mut roots = (0..).zip(&self.sb.root_zones).filter(|(_, root)| root.is_some());
+        roots.all(|(n, _)| self.zones.contains_key(&ZoneNo::root(n)))
+            && self.lost_zones.is_empty()
+            && self.lost_tables.is_empty()
+            && self.zones.contains_key(&ZoneNo::root(0))
     }
 
     /// Reads superblock, zone table and headers, as far as they can be used.
@@ -87,9 +111,10 @@ impl<'a> Volume<'a> {
             generation,
             is_forced: false,
             zones: BTreeMap::new(),
-            is_zone_lost: false,
-            is_table_lost: false,
+            lost_zones: Vec::new(),
+            lost_tables: Vec::new(),
             leaves: None,
+            reached: BTreeMap::new(),
         };
         for n in 0..volume.sb.root_zones.len() as u32 {
             let Some(root) = volume.sb.root_zones[n as usize] else { continue };
@@ -99,7 +124,7 @@ impl<'a> Volume<'a> {
         Ok(volume)
     }
 
-    fn load_table(&mut self, n: u32) -> Result<(), CheckError> {
+    pub(super) fn load_table(&mut self, n: u32) -> Result<(), CheckError> {
         let root = ZoneNo::root(n);
         for index in 0..ZONE_INDEXES as u16 {
             let addr = MetaAddr::new(root, index);
@@ -107,12 +132,11 @@ impl<'a> Volume<'a> {
                 continue;
             }
             let Some(block) = self.read_kind(addr, BlockKind::ZoneTable)? else {
-                self.is_table_lost = true;
+                self.lost_tables.push((n, index));
                 continue;
             };
-            let first =
-                (n * ZONE_INDEXES + u32::from(index)) * yore_format::layout::ZONE_TABLE_ENTRIES as u32;
-            for i in 0..yore_format::layout::ZONE_TABLE_ENTRIES {
+            let first = (n * ZONE_INDEXES + u32::from(index)) * ZONE_TABLE_ENTRIES as u32;
+            for i in 0..ZONE_TABLE_ENTRIES {
                 let entry = ZoneTableRef::new(&block).entry(i);
                 if entry.is_present() {
                     self.load(
@@ -138,7 +162,12 @@ impl<'a> Volume<'a> {
             Some(header) => {
                 self.zones.insert(number, Zone { header, entry, slot, is_dirty: false });
             }
-            None => self.is_zone_lost = true,
+            // A root zone that is lost is missing among the zones.
+            None if number.is_root() => {}
+            None => {
+                let (generation, crc) = (Generation(entry.generation.get()), entry.crc.get());
+                self.lost_zones.push(LostZone { number, start, generation, crc });
+            }
         }
         Ok(())
     }
@@ -162,6 +191,17 @@ impl<'a> Volume<'a> {
         }
         let is_it = |header: &ZoneHeader| header.start == start && header.zone == number;
         Ok(ZoneHeader::decode(&block).ok().filter(is_it))
+    }
+
+    /// Gives up a block of the zone table: the entries of the zones that are found make another one.
+    pub(super) fn forget_table(&mut self, root: u32, index: u16) {
+        let addr = MetaAddr::new(ZoneNo::root(root), index);
+        self.remove(addr);
+        let end = ZONE_TABLE_ENTRIES as u32;
+        let table = root * ZONE_INDEXES + u32::from(index);
+        for (number, zone) in self.zones.range_mut(ZoneNo(table * end)..ZoneNo((table + 1) * end)) {
+            zone.is_dirty |= !number.is_root();
+        }
     }
 
     /// Any block; `None` beyond the device.
@@ -265,6 +305,16 @@ impl<'a> Volume<'a> {
             free_slot(self.disk, header)?;
             Some(MetaAddr::new(number, free))
         })
+    }
+
+    /// Forgets the past: what it had is freed by the rules for blocks without an owner. False if there is
+    /// none, or not all zones are known.
+    pub(super) fn give_up_past(&mut self) -> bool {
+        let has_past = self.is_whole() && !self.sb.history_root.is_none();
+        if has_past {
+            self.sb.history_root = MetaAddr::NONE;
+        }
+        has_past
     }
 
     /// Asks for a new superblock, whether anything else changes or not.

@@ -5,11 +5,11 @@
 //! only say that it must be.
 
 use super::round::{number, Once, Round};
-use crate::{CheckError, Finding, Problem};
+use crate::{CheckError, Finding, Problem, Value};
 use std::collections::BTreeMap;
 use yore_format::layout::EXTRA_ZONES_PER_GROUP;
 use yore_format::{
-    BlockHeader, BlockKind, EventNo, Generation, GroupNo, Inode, InodeFlags, MetaAddr, WriteFeatures, ZoneNo,
+    BlockHeader, BlockKind, EventNo, Generation, GroupNo, Inode, MetaAddr, WriteFeatures, ZoneNo,
     INODES_PER_BLOCK, NOT_INODES,
 };
 
@@ -29,6 +29,12 @@ impl Round<'_> {
             sb.orphan_level = 0;
         }
         Ok(self.volume.is_superblock_changed())
+    }
+
+    /// Zones are found before all other rules ([`super::found`]): if the volume is whole, nothing is left to
+    /// do.
+    pub(super) fn wait_for_zones(&mut self, _: &Finding) -> Result<bool, CheckError> {
+        Ok(false)
     }
 
     /// Records a header as it is, unless it is older than what is recorded: then newer changes were lost.
@@ -123,7 +129,20 @@ impl Round<'_> {
         if finding.problem == Problem::BlockWrong && self.is_taken_for_inodes(addr)? {
             return self.recount_inodes(finding);
         }
-        Ok(false)
+        let is_read = self.volume.read(addr)?.is_some();
+        let is_inodes =
+            self.seen.locate(addr).is_some_and(|(zone, _)| self.seen.is_inode_block(zone, addr.index()));
+        if is_inodes && !is_read {
+            return self.remake_inodes(addr);
+        }
+        let reached = self.volume.reached.get(&addr.zone());
+        let (word, bit) = (usize::from(addr.index()) / 64, 1u64 << (addr.index() % 64));
+        if !is_read && reached.is_some_and(|reached| reached[word] & bit == 0) {
+            // Nothing names it, and nobody can read it.
+            self.volume.remove(addr);
+            return Ok(true);
+        }
+        self.mend_content(finding)
     }
 
     /// Whether a sound block that is no inode block is said to be one.
@@ -164,18 +183,9 @@ impl Round<'_> {
 
     /// Names a feature that something on the volume needs.
     pub(super) fn mend_feature(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        let mut needed = WriteFeatures::empty();
-        if let Some(number) = finding.inode {
-            let inode = self.volume.inode(number)?;
-            if inode.is_some_and(|inode| inode.flags.intersects(InodeFlags::CHOSEN)) {
-                needed |= WriteFeatures::INODE_FLAGS;
-            }
-        } else if let Some(zone) = finding.addr.and_then(|addr| self.volume.zones.get(&addr.zone())) {
-            let tables = 0..yore_format::TABLES_PER_GROUP as u8;
-            if tables.clone().any(|n| zone.header.table(BlockKind::CountTable, n).is_some()) {
-                needed |= WriteFeatures::TABLES;
-            }
-        }
+        let Value::Text(text) = &finding.expected else { return Ok(false) };
+        let bits = text.split(|c: char| !c.is_ascii_digit()).find_map(|part| part.parse().ok());
+        let needed = bits.and_then(WriteFeatures::from_bits).unwrap_or_default();
         self.volume.sb.features |= needed;
         Ok(!needed.is_empty())
     }

@@ -49,8 +49,13 @@ pub fn ending(args: &args::Check) -> anyhow::Result<Ending> {
         true => LogPlace::Without,
         false => volume::log_place(args.journal.as_deref(), Access::Read)?,
     };
-    let options =
-        CheckOptions { findings_max: args.max_findings, log, memory: args.memory, ..CheckOptions::default() };
+    let options = CheckOptions {
+        findings_max: args.max_findings,
+        log,
+        memory: args.memory,
+        give_up_past: args.give_up_past,
+        ..CheckOptions::default()
+    };
     if args.estimate {
         return estimate(args, device, &options);
     }
@@ -130,7 +135,7 @@ fn repair(
     if !args.json {
         let mut out = Out::new();
         out.line(format_args!("{}: {report}", args.volume.display()))?;
-        show(&plan, &mut out)?;
+        show(args, &plan, &mut out)?;
         out.done()?;
     }
     let is_wanted = plan.is_complete() && (how == Repair::All || is_agreed(&undo_file)?);
@@ -162,7 +167,7 @@ fn repair(
 }
 
 /// Says what a repair does, what is lost, and what it cannot do.
-fn show(plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()> {
+fn show(args: &args::Check, plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()> {
     let mut done: BTreeMap<(yore_check::Problem, &str), u64> = BTreeMap::new();
     for step in &plan.done {
         *done.entry((step.finding.problem, step.repair)).or_default() += 1;
@@ -182,6 +187,10 @@ fn show(plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()> {
             Some(_) => "this finding cannot be repaired here",
         };
         out.line(format_args!("{why}: {finding}"))?;
+    }
+    let is_of_past = |finding: &yore_check::Finding| finding.problem.class() == yore_check::Class::History;
+    if !args.give_up_past && plan.after.findings.iter().any(is_of_past) {
+        out.line("with --give-up-past the past is given up, and the present can be repaired")?;
     }
     out.line("nothing was written; copy what can be read (yore get -r) to another volume")?;
     Ok(())

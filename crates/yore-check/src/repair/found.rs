@@ -1,0 +1,330 @@
+//! Zones that table or headers no longer lead to, found by what their blocks say of themselves.
+//!
+//! A zone's header can be made again: every block in a slot says its address and its generation, so the
+//! newest copy of each index, up to the generation that is recorded of the zone, is the one that counts. The
+//! other header slot, if it is whole, says which indexes there were before, so that what had been freed by
+//! then stays freed. If the checksum of what is made is the recorded one, it is the lost header itself.
+//! Otherwise it is the most likely one, and this is said: a generation that was never complete may have left
+//! a newer copy of a block, and what was freed last may be there again.
+//!
+//! A table block can be made again: first zones lie where their groups begin, further zones are listed by
+//! them and lie in their group, and each has a header that says its number.
+
+use super::volume::{LostZone, Volume, Zone};
+use crate::CheckError;
+use std::collections::BTreeMap;
+use yore_format::layout::{
+    FIRST_SLOT, GROUP_BLOCKS, HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES,
+};
+use yore_format::{
+    verify_header, Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Inode, MetaAddr, RootZone,
+    ZoneHeader, ZoneNo, ZoneTableEntry, INODES_PER_BLOCK, NOT_INODES,
+};
+
+/// A header that was found or made.
+struct FoundHeader {
+    header: ZoneHeader,
+    /// The header slot not to write to first.
+    slot: u8,
+    /// It is the recorded one, or the newest that there is.
+    is_sure: bool,
+}
+
+impl Volume<'_> {
+    /// Finds the zones that table and headers do not lead to. Returns for each that came back, or whose entry
+    /// is removed, what was done; empty if nothing can be.
+    pub(super) fn find_zones(&mut self) -> Result<Vec<(ZoneNo, &'static str)>, CheckError> {
+        let mut done = Vec::new();
+        self.find_root_zones(&mut done)?;
+        let lost = std::mem::take(&mut self.lost_zones);
+        let (first, further): (Vec<_>, Vec<_>) = lost.into_iter().partition(|lost| lost.number.is_primary());
+        for lost in first {
+            self.find_first_zone(lost, &mut done)?;
+        }
+        let tables = std::mem::take(&mut self.lost_tables);
+        for (root, index) in &tables {
+            if !self.zones.contains_key(&ZoneNo::root(*root)) {
+                self.lost_tables.push((*root, *index));
+                continue;
+            }
+            let table = *root * ZONE_INDEXES + u32::from(*index);
+            let first = table * ZONE_TABLE_ENTRIES as u32;
+            self.forget_table(*root, *index);
+            for number in (first..first + ZONE_TABLE_ENTRIES as u32).map(ZoneNo) {
+                let group = GroupNo(number.0 / 2);
+                if !number.is_primary()
+                    || group.0 >= self.geometry.groups()
+                    || self.zones.contains_key(&number)
+                {
+                    continue;
+                }
+                let start = self.geometry.primary_zone_start(group);
+                if let Some(found) = self.header_of(number, start, None)? {
+                    done.push((number, self.enter(number, found)));
+                }
+            }
+        }
+        for lost in further {
+            self.find_further_zone(lost, &mut done)?;
+        }
+        if !tables.is_empty() {
+            self.find_listed(&mut done)?;
+        }
+        Ok(done)
+    }
+
+    fn enter(&mut self, number: ZoneNo, found: FoundHeader) -> &'static str {
+        let FoundHeader { header, slot, is_sure } = found;
+        self.zones.insert(number, Zone::found(header, slot));
+        match is_sure {
+            true => "",
+            false => "its header is the most likely one, and not surely the last: look at what is in it",
+        }
+    }
+
+    fn find_root_zones(&mut self, done: &mut Vec<(ZoneNo, &'static str)>) -> Result<(), CheckError> {
+        let is_zero_right = self.sb.root_zones.first().copied().flatten().is_some_and(|r| r.start.0 == 0);
+        if !is_zero_right {
+            let root = RootZone { start: BlockNo(0), generation: Generation(0), crc: 0, header_slot: 0 };
+            match self.sb.root_zones.first_mut() {
+                Some(first) => *first = Some(root),
+                None => self.sb.root_zones.push(Some(root)),
+            }
+        }
+        for n in 0..self.sb.root_zones.len() as u32 {
+            let number = ZoneNo::root(n);
+            let Some(root) = self.sb.root_zones[n as usize].filter(|_| !self.zones.contains_key(&number))
+            else {
+                continue;
+            };
+            let RootZone { start, generation, crc, .. } = root;
+            let lost = LostZone { number, start, generation, crc };
+            let is_place = n == 0 || self.geometry.is_zone_start(start);
+            let found = if is_place { self.header_of(number, start, Some(&lost))? } else { None };
+            if let Some(found) = found {
+                done.push((number, self.enter(number, found)));
+                self.load_table(n)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn find_first_zone(
+        &mut self,
+        lost: LostZone,
+        done: &mut Vec<(ZoneNo, &'static str)>,
+    ) -> Result<(), CheckError> {
+        let group = GroupNo(lost.number.0 / 2);
+        if group.0 >= self.geometry.groups() {
+            self.set_entry(lost.number, ZoneTableEntry::ABSENT)?;
+            done.push((lost.number, "the table named a zone beyond the volume"));
+            return Ok(());
+        }
+        let start = self.geometry.primary_zone_start(group);
+        match self.header_of(lost.number, start, Some(&lost))? {
+            Some(found) => done.push((lost.number, self.enter(lost.number, found))),
+            None => self.lost_zones.push(lost),
+        }
+        Ok(())
+    }
+
+    fn find_further_zone(
+        &mut self,
+        lost: LostZone,
+        done: &mut Vec<(ZoneNo, &'static str)>,
+    ) -> Result<(), CheckError> {
+        let number = lost.number;
+        let lists = |zone: &&Zone| zone.header.extras.contains(&number.0);
+        let listed = self.zones.values().find(lists).map(|zone| zone.header.group);
+        let are_lists_known = !self.lost_zones.iter().any(|lost| lost.number.is_primary());
+        let Some(group) = listed else {
+            if are_lists_known {
+                self.set_entry(number, ZoneTableEntry::ABSENT)?;
+                done.push((number, "the table named a zone that no group lists"));
+            } else {
+                self.lost_zones.push(lost);
+            }
+            return Ok(());
+        };
+        let is_taken = self.zones.values().any(|zone| zone.header.start == lost.start);
+        let is_place = self.geometry.is_zone_start(lost.start)
+            && self.geometry.group_of(lost.start) == group
+            && !is_taken;
+        let mut found = match is_place {
+            true => self.header_of(number, lost.start, Some(&lost))?,
+            false => None,
+        };
+        if found.is_none() {
+            found = self.header_in_group(number, group)?;
+        }
+        match found {
+            Some(found) => done.push((number, self.enter(number, found))),
+            None => self.lost_zones.push(lost),
+        }
+        Ok(())
+    }
+
+    /// The further zones that are listed and not known.
+    fn find_listed(&mut self, done: &mut Vec<(ZoneNo, &'static str)>) -> Result<(), CheckError> {
+        let listed: BTreeMap<ZoneNo, GroupNo> = self
+            .zones
+            .iter()
+            .filter(|(number, _)| number.is_primary() && !number.is_root())
+            .flat_map(|(_, zone)| {
+                let group = zone.header.group;
+                zone.header.extras.iter().filter(|n| **n & 1 != 0).map(move |n| (ZoneNo(*n), group))
+            })
+            .collect();
+        for (number, group) in listed {
+            if self.zones.contains_key(&number) || self.lost_zones.iter().any(|lost| lost.number == number) {
+                continue;
+            }
+            if let Some(found) = self.header_in_group(number, group)? {
+                done.push((number, self.enter(number, found)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A further zone's header at any place of a group.
+    fn header_in_group(&mut self, number: ZoneNo, group: GroupNo) -> Result<Option<FoundHeader>, CheckError> {
+        let begin = u64::from(group.0) * GROUP_BLOCKS;
+        for start in (begin..begin + GROUP_BLOCKS).step_by(ZONE_BLOCKS as usize).map(BlockNo) {
+            let is_taken = self.zones.values().any(|zone| zone.header.start == start);
+            if is_taken || !self.geometry.is_zone_start(start) {
+                continue;
+            }
+            if self.whole_header(number, start, 0)?.is_some()
+                || self.whole_header(number, start, 1)?.is_some()
+            {
+                return self.header_of(number, start, None);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A header of this zone in one of its header slots. Its place may be said wrong, but only if there is
+    /// one place where the zone can be.
+    fn whole_header(
+        &self,
+        number: ZoneNo,
+        start: BlockNo,
+        slot: u8,
+    ) -> Result<Option<ZoneHeader>, CheckError> {
+        let at = BlockNo(start.0 + HEADER_SLOTS[usize::from(slot)]);
+        let Some(block) = self.bytes(at)? else { return Ok(None) };
+        if verify_header(&block, ZoneHeader::addr(number), self.sb.volume_tag(), at).is_err() {
+            return Ok(None);
+        }
+        let is_known_place = number == ZoneNo::root(0) || (number.is_primary() && !number.is_root());
+        let is_it = |header: &ZoneHeader| {
+            (header.start == start || is_known_place)
+                && header.zone == number
+                && header.generation <= self.sb.generation
+        };
+        let header = ZoneHeader::decode(&block).ok().filter(is_it);
+        Ok(header.map(|header| ZoneHeader { start, ..header }))
+    }
+
+    /// The header of a zone at a place: one that is whole and the recorded one, or one made of its blocks.
+    fn header_of(
+        &self,
+        number: ZoneNo,
+        start: BlockNo,
+        recorded: Option<&LostZone>,
+    ) -> Result<Option<FoundHeader>, CheckError> {
+        // What is newer than recorded was written by a generation that was never complete.
+        let recorded = recorded.filter(|recorded| recorded.generation.0 > 0);
+        let newest = recorded.map_or(self.sb.generation, |recorded| recorded.generation);
+        let mut whole = Vec::new();
+        for slot in [0, 1] {
+            let header = self.whole_header(number, start, slot)?;
+            whole.extend(header.filter(|header| header.generation <= newest).map(|header| (header, slot)));
+        }
+        whole.sort_by_key(|(header, _)| header.generation);
+        let is_alone = whole.len() < 2;
+        let before = whole.pop();
+        if let Some((header, slot)) = &before {
+            let is_recorded = recorded.is_some_and(|recorded| recorded.generation == header.generation);
+            if recorded.is_none() || is_recorded {
+                let is_sure = is_recorded || is_alone;
+                return Ok(Some(FoundHeader { header: header.clone(), slot: *slot, is_sure }));
+            }
+        }
+        let older = before.as_ref().map(|(header, _)| header);
+        let Some(header) = self.header_of_blocks(number, start, older, newest)? else { return Ok(None) };
+        let is_sure = recorded.is_some_and(|recorded| header.encode(recorded.generation).1 == recorded.crc);
+        let slot = before.map_or(0, |(_, slot)| slot);
+        Ok(Some(FoundHeader { header, slot, is_sure }))
+    }
+
+    /// A header made of the blocks in a zone's slots, and of an older header. `None` if there is nothing.
+    fn header_of_blocks(
+        &self,
+        number: ZoneNo,
+        start: BlockNo,
+        before: Option<&ZoneHeader>,
+        last: Generation,
+    ) -> Result<Option<ZoneHeader>, CheckError> {
+        let mut newest: BTreeMap<u16, (Generation, u16, Box<Block>)> = BTreeMap::new();
+        for slot in FIRST_SLOT..ZONE_BLOCKS {
+            let at = BlockNo(start.0 + slot);
+            let Some(block) = self.bytes(at)? else { continue };
+            let addr = MetaAddr(BlockHeader::of(&block).addr.get());
+            let generation = Generation(BlockHeader::of(&block).generation.get());
+            let is_it = addr.zone() == number
+                && u32::from(addr.index()) < ZONE_INDEXES
+                && generation <= last
+                && verify_header(&block, addr, self.sb.volume_tag(), at).is_ok();
+            let is_newer = newest.get(&addr.index()).is_none_or(|(than, ..)| generation > *than);
+            if is_it && is_newer {
+                newest.insert(addr.index(), (generation, slot as u16, block));
+            }
+        }
+        if newest.is_empty() && before.is_none() {
+            return Ok(None);
+        }
+        let group = if number.is_primary() && !number.is_root() {
+            GroupNo(number.0 / 2)
+        } else {
+            self.geometry.group_of(start)
+        };
+        let mut header = match before {
+            Some(before) => before.clone(),
+            None => ZoneHeader::empty(self.sb.uuid, self.sb.volume_blocks, start, number, group),
+        };
+        for (index, (generation, slot, block)) in newest {
+            let at = usize::from(index);
+            let was_free = before.is_some_and(|before| !before.has(index) && generation <= before.generation);
+            // The copy that the older header names counts until there is a newer one.
+            let is_as_before =
+                before.is_some_and(|before| before.has(index) && generation <= before.generation);
+            if was_free || is_as_before {
+                continue;
+            }
+            header.exists[at / 64] |= 1 << (at % 64);
+            header.map[at] = slot;
+            header.checks[at] = BlockHeader::of(&block).crc.get();
+            header.inode_free[at] = match BlockHeader::of(&block).kind == BlockKind::Inodes as u8 {
+                true => (0..INODES_PER_BLOCK).filter(|slot| Inode::slot_is_free(&block, *slot)).count() as u8,
+                false => NOT_INODES,
+            };
+        }
+        // A slot that now has a newer block is no longer that of an index that the older header put there.
+        let mut taken: BTreeMap<u16, usize> = BTreeMap::new();
+        for at in 0..ZONE_INDEXES as usize {
+            let slot = header.map[at];
+            if slot == 0 {
+                continue;
+            }
+            if let Some(other) = taken.insert(slot, at) {
+                let is_old = |at: usize| before.is_some_and(|before| before.map[at] == slot);
+                let gone = if is_old(other) { other } else { at };
+                header.exists[gone / 64] &= !(1 << (gone % 64));
+                (header.map[gone], header.checks[gone], header.inode_free[gone]) = (0, 0, NOT_INODES);
+                taken.insert(slot, if gone == at { other } else { at });
+            }
+        }
+        Ok(Some(header))
+    }
+}

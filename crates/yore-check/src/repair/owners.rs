@@ -1,0 +1,129 @@
+//! Blocks that two files have, and counts of blocks that several files share.
+//!
+//! Which of two owners a block belongs to is not known in general. So the file that was met second gets
+//! copies of the blocks, if there is room, and both have the data; it is named, for it may have the other's.
+//! Blocks of zones and of the log are never a file's.
+
+use super::content::Extents;
+use super::round::Round;
+use crate::{CheckError, Finding, Value};
+use yore_format::layout::ZONE_BLOCKS;
+use yore_format::{
+    BlockCount, BlockHeader, BlockKind, BlockNo, CountTableMut, ExtentValue, FileKind, InodeNo, TableNo,
+    BLOCK_SIZE, TABLE_ENTRIES,
+};
+
+impl Round<'_> {
+    /// Gives the second owner of blocks copies of them.
+    pub(super) fn share_out(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let (Some(number), Some(first)) = (finding.inode, finding.block) else { return Ok(false) };
+        // Blocks that are taken here have an owner from now on, but those of unread inodes have none.
+        if self.seen.incomplete || !number.is_file() {
+            return Ok(false);
+        }
+        let Some(mut inode) = self.volume.inode(number)? else { return Ok(false) };
+        if FileKind::from_mode(inode.mode) != Some(FileKind::Regular) {
+            return Ok(false);
+        }
+        let (extents, old, is_lossy) = self.extents(number, &inode)?;
+        if is_lossy || old.is_ragged {
+            return Ok(false);
+        }
+        let end = |extent: &ExtentValue| extent.start.0 + u64::from(extent.len);
+        let has_first = |extent: &ExtentValue| extent.start <= first && first.0 < end(extent);
+        let Some(at) = extents.iter().position(|(_, extent)| has_first(extent)) else { return Ok(false) };
+        let (key, extent) = extents[at];
+        let mut changed: Extents = extents[..at].to_vec();
+        let kept = (first.0 - extent.start.0) as u32;
+        if kept > 0 {
+            changed.push((key, ExtentValue { len: kept, ..extent }));
+        }
+        let rest = ExtentValue { start: first, len: extent.len - kept, ..extent };
+        let copied = self.copied(key + u64::from(kept), rest)?;
+        let bytes = |blocks: u64| (key + u64::from(kept) + blocks) * BLOCK_SIZE as u64;
+        let (from, to) = (bytes(0), bytes(u64::from(rest.len)));
+        let had: u64 = copied.iter().map(|(_, extent)| u64::from(extent.len)).sum();
+        let what = match had == u64::from(rest.len) {
+            true => format!("bytes {from} to {to} were another's blocks too, and may not be this file's"),
+            false => format!("of bytes {from} to {to}, what was in another's blocks is lost in part"),
+        };
+        self.lose(number, what)?;
+        changed.extend(copied);
+        changed.extend_from_slice(&extents[at + 1..]);
+        self.set_extents(number, &mut inode, &old, &changed)
+    }
+
+    /// Copies of the blocks of an extent, but for those of zones and of the log, and as far as there is room.
+    fn copied(&mut self, key: u64, extent: ExtentValue) -> Result<Extents, CheckError> {
+        let mut copied = Extents::new();
+        let born = self.volume.sb.next_number;
+        for n in 0..extent.len {
+            let from = BlockNo(extent.start.0 + u64::from(n));
+            let Some(to) = (!self.is_of_volume(from)).then(|| self.free_block()).flatten() else { continue };
+            if !extent.unwritten {
+                let Some(bytes) = self.volume.bytes(from)? else { continue };
+                self.volume.disk.write(to, &bytes);
+            }
+            let key = key + u64::from(n);
+            match copied.last_mut() {
+                Some((at, last))
+                    if *at + u64::from(last.len) == key && last.start.0 + u64::from(last.len) == to.0 =>
+                {
+                    last.len += 1;
+                }
+                _ => copied.push((key, ExtentValue { start: to, len: 1, birth: born, ..extent })),
+            }
+        }
+        Ok(copied)
+    }
+
+    /// Whether a block is of a zone or of the log.
+    fn is_of_volume(&self, block: BlockNo) -> bool {
+        let sb = &self.volume.sb;
+        let is_in_log = block >= sb.log_start && block.0 - sb.log_start.0 < sb.log_blocks;
+        let is_in = |start: BlockNo| (start.0..start.0 + ZONE_BLOCKS).contains(&block.0);
+        is_in_log || self.volume.zones.values().any(|zone| is_in(zone.header.start))
+    }
+
+    /// A data block that nobody has, which now has an owner.
+    fn free_block(&mut self) -> Option<BlockNo> {
+        for group in (0..self.volume.geometry.groups()).map(yore_format::GroupNo) {
+            let end = self.volume.geometry.data_blocks(group) as u32;
+            let Some(owned) = self.seen.owned.get_mut(group.0 as usize).and_then(Option::as_mut) else {
+                continue;
+            };
+            let word = owned.iter().position(|word| *word != u64::MAX);
+            let bit = word.map(|word| word as u32 * 64 + owned[word].trailing_ones());
+            if let Some(bit) = bit.filter(|bit| *bit < end) {
+                owned[bit as usize / 64] |= 1 << (bit % 64);
+                return Some(self.volume.geometry.block_of(group, bit));
+            }
+        }
+        None
+    }
+
+    /// Sets the count of a shared block to the references that were found.
+    pub(super) fn mend_shared_count(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let (Some(addr), Some(block_no), Value::Text(text)) =
+            (finding.addr, finding.block, &finding.expected)
+        else {
+            return Ok(false);
+        };
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok());
+        let (Some(references), Some(in_use)) = (numbers.next(), numbers.next()) else { return Ok(false) };
+        let Some(mut block) = self.volume.read_kind(addr, BlockKind::CountTable)? else { return Ok(false) };
+        let table = TableNo::from_owner(InodeNo(BlockHeader::of(&block).owner.get()));
+        let place = self.volume.geometry.bit_of(block_no);
+        let Some(((_, bit), table)) = place.zip(table) else { return Ok(false) };
+        let Some(entry) = (bit as usize).checked_sub(usize::from(table.number()) * TABLE_ENTRIES) else {
+            return Ok(false);
+        };
+        if entry >= TABLE_ENTRIES {
+            return Ok(false);
+        }
+        // One reference needs no count.
+        let count = BlockCount { references, in_use };
+        CountTableMut::new(&mut block).set(entry, (references > 1).then_some(count));
+        Ok(self.volume.put(addr, block))
+    }
+}

@@ -1,0 +1,212 @@
+//! Promises about what is kept and what is named when blocks are given up.
+
+use super::repaired::*;
+use super::*;
+use std::path::Path;
+use yore_check::{plan_repair, undo_repair};
+
+/// Repairs a volume, which must succeed, and returns what was lost.
+fn lost_by_repair(device: &MemoryDevice, name: &str) -> Vec<(String, String)> {
+    let undo_file = UndoFile::new(name);
+    let plan = plan(device);
+    assert!(plan.is_complete(), "{}", plan.after);
+    let lost = plan.lost.iter().map(|loss| (loss.path.clone(), loss.what.clone())).collect();
+    plan.apply(Path::new(&undo_file.0)).expect("the repair is written");
+    assert!(checked(device).is_clean());
+    lost
+}
+
+/// The extents of a file by way of the tree's leaves.
+fn extents_of(device: &MemoryDevice, number: u64) -> Vec<(u64, ExtentValue)> {
+    let inode = inode_of(device, InodeNo(number)).expect("the inode is there");
+    ExtentValue::decode_inline(&inode).expect("extents in the inode")
+}
+
+/// Promises that a file keeps what its sound leaf names, and that the bytes of the damaged one are named.
+#[test]
+fn a_leaf_that_is_lost_takes_its_bytes_alone() {
+    let mut b = sound();
+    let leaf = child_of(&b, tree_of(&b, BIG), 1);
+    on_block(&mut b, leaf, |n| BlockHeader::of_mut(n).addr = 77.into());
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "leaf");
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert_eq!(lost[0].0, "/big");
+    assert!(lost[0].1.contains(&format!("bytes {} to {}", 210 * 4096, 420 * 4096)), "{lost:?}");
+    let keys: Vec<u64> = extents_of(&device, BIG).iter().map(|(key, _)| *key).collect();
+    assert_eq!(keys, [0, 70, 140]);
+    assert_eq!(inode_of(&device, InodeNo(BIG)).unwrap().size, 420 * 4096);
+}
+
+/// Promises that a file whose branch is lost loses nothing: its leaves say whose they are.
+#[test]
+fn a_branch_that_is_lost_takes_nothing() {
+    let mut b = sound();
+    let branch = tree_of(&b, BIG);
+    on_block(&mut b, branch, |n| BlockHeader::of_mut(n).addr = 77.into());
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "branch");
+    assert!(lost.iter().all(|(path, _)| path == "/big"), "{lost:?}");
+    let report = checked(&device);
+    assert!(report.is_clean() && inode_of(&device, InodeNo(BIG)).unwrap().blocks >= 6 * 65, "{report}");
+}
+
+/// Promises that inodes of a damaged block that can be decoded are kept with their blocks, and are named.
+#[test]
+fn inodes_of_a_damaged_block_are_kept_and_named() {
+    let mut b = sound();
+    raw(&mut b, GROUP_BLOCKS + 6, |block| block[500] ^= 1);
+    let device = b.finish();
+    let before = extents_of(&device, FAR);
+    let lost = lost_by_repair(&device, "inodes");
+    assert_eq!(extents_of(&device, FAR), before);
+    assert!(lost.iter().any(|(path, what)| path == "/far" && what.contains("may be wrong")), "{lost:?}");
+}
+
+/// Promises that, where no inode of a block can be decoded, a file is made of its tree, keeps its name, and
+/// names go whose files have nothing else.
+#[test]
+fn a_file_is_made_of_its_tree() {
+    let mut b = sound();
+    raw(&mut b, ZONE_BLOCKS + 6, |block| block[..64].fill(0xff));
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "made");
+    let big = inode_of(&device, InodeNo(BIG)).expect("the file is there");
+    assert_eq!((big.size, big.links), (415 * 4096, 1));
+    assert_eq!(big.parent, InodeNo::ROOT);
+    assert!(lost.iter().any(|(path, _)| path == "/big"), "{lost:?}");
+    let is_named = |name: &str| lost.iter().any(|(_, what)| what.contains(name));
+    assert!(is_named("inline") || is_named("extents"), "{lost:?}");
+}
+
+/// Promises that a zone whose header was lost has the same header again, and that nothing is named: the
+/// checksum of what was made is the recorded one.
+#[test]
+fn a_header_is_made_of_its_blocks() {
+    for zone in [GROUP_BLOCKS, ZONE_BLOCKS, 3 * ZONE_BLOCKS, 0] {
+        let mut b = sound();
+        b.after.push(Box::new(move |device| {
+            // The first zone of a group lists further zones, which its blocks do not say.
+            for slot in HEADER_SLOTS {
+                write(device, zone + slot, &Box::new(ZERO_BLOCK));
+            }
+        }));
+        let lost = lost_by_repair(&b.finish(), &format!("header-{zone}"));
+        assert!(lost.len() <= usize::from(zone == ZONE_BLOCKS), "zone at {zone}: {lost:?}");
+    }
+}
+
+/// Promises that copies of a block that are older than the one in use, and one that is newer than what is
+/// recorded of its zone, do not come back with a header.
+#[test]
+fn a_header_names_the_last_copies() {
+    let mut b = sound();
+    b.after.push(Box::new(|device| {
+        let inodes = read(device, GROUP_BLOCKS + 6);
+        for (slot, generation) in [(700, 6), (701, 8)] {
+            let mut other = inodes.clone();
+            Inode::slot_mut(&mut other, 0).0[8] ^= 1;
+            seal(&mut other, Generation(generation));
+            write(device, GROUP_BLOCKS + slot, &other);
+        }
+        write(device, GROUP_BLOCKS + 3, &Box::new(ZERO_BLOCK));
+    }));
+    let device = b.finish();
+    let before = sound().finish();
+    assert_eq!(lost_by_repair(&device, "copies"), []);
+    assert_eq!(inode_of(&device, InodeNo(FAR)), inode_of(&before, InodeNo(FAR)));
+}
+
+/// Promises that both files have the data of a block that two had, each in blocks of its own, and that the
+/// second one is named.
+#[test]
+fn two_owners_of_a_block_both_have_it() {
+    let mut b = sound();
+    let (_, first) = ExtentValue::decode_inline(b.inode(EXTENTS)).unwrap()[0];
+    ExtentValue::encode_inline(b.inode(FAR), &[(0, ExtentValue { len: 5, ..first })]);
+    (b.inode(FAR).size, b.inode(FAR).blocks) = (5 * 4096, 5);
+    b.after.push(Box::new(move |device| {
+        for n in 0..5u8 {
+            write(device, first.start.0 + u64::from(n), &Box::new([n + 1; 4096]));
+        }
+    }));
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "owners");
+    assert!(lost.iter().any(|(path, what)| path == "/far" && what.contains("bytes 0 to 20480")), "{lost:?}");
+    assert_eq!(extents_of(&device, EXTENTS)[0].1, first);
+    let blocks = |number| {
+        extents_of(&device, number)
+            .into_iter()
+            .filter(|(_, extent)| !extent.unwritten)
+            .flat_map(|(_, extent)| extent.start.0..extent.start.0 + u64::from(extent.len))
+            .collect::<Vec<u64>>()
+    };
+    let (one, other) = (blocks(EXTENTS), blocks(FAR));
+    assert!(other.len() == 5 && one.iter().all(|block| !other.contains(block)));
+    for n in 0..5 {
+        assert_eq!(read(&device, one[n])[..], [n as u8 + 1; 4096]);
+        assert_eq!(read(&device, other[n])[..], [n as u8 + 1; 4096]);
+    }
+}
+
+/// Promises that each damage of the past can be repaired by giving up the past, that this is said, that files
+/// in use keep what they are, and that it is taken back byte for byte.
+#[test]
+fn the_past_is_given_up_before_the_present() {
+    let undo_file = UndoFile::new("past");
+    let (mut refused, mut given_up) = (Vec::new(), 0);
+    for (volume, plants) in volumes().into_iter().skip(1) {
+        for (story, problems, plant) in plants {
+            let mut b = volume();
+            plant(&mut b);
+            let device = b.finish();
+            let before = device.snapshot();
+            let _ = std::fs::remove_file(&undo_file.0);
+            let options = CheckOptions { give_up_past: true, ..CheckOptions::default() };
+            let plan = plan_repair(&device, &options).expect("the volume can be checked");
+            if !plan.is_complete() {
+                refused.push(format!("{story} ({problems:?}): {}", plan.after));
+                continue;
+            }
+            given_up += u32::from(plan.lost.iter().any(|loss| loss.path == "the past"));
+            plan.apply(&undo_file.0).expect("the repair is written");
+            assert!(checked(&device).is_clean(), "{story}");
+            let harmed: BTreeSet<InodeNo> = plan.done.iter().filter_map(|done| done.finding.inode).collect();
+            for number in (16..48).map(InodeNo).filter(|number| !harmed.contains(number)) {
+                assert_eq!(inode_of(&device, number), inode_of(&before, number), "{story}: inode {number}");
+            }
+            if !plan.is_empty() {
+                undo_repair(&device, &undo_file.0).expect("the repair is taken back");
+            }
+            assert_eq!(device.first_difference(&before), None, "{story}");
+        }
+    }
+    println!("the past was given up {given_up} times");
+    assert!(refused.is_empty(), "{} are refused:\n{}", refused.len(), refused.join("\n"));
+}
+
+/// Promises that rows of the past that cannot be read are given up alone, and named, and that the roots of a
+/// tree of the past are not: that takes the option.
+#[test]
+fn rows_of_the_past_are_given_up_alone() {
+    let of = |story: &str| {
+        let all = volumes().into_iter().flat_map(|(of, plants)| plants.into_iter().map(move |p| (of, p)));
+        let (volume, (_, _, plant)) = all.into_iter().find(|(_, p)| p.0 == story).expect("a story");
+        let mut b = volume();
+        plant(&mut b);
+        b.finish()
+    };
+    let device = of("a version is short");
+    let before = checked(&device).counts;
+    let lost = lost_by_repair(&device, "row");
+    let after = checked(&device).counts;
+    assert!(
+        lost.iter().any(|(path, what)| path.contains("Versions") && what.starts_with("7 rows")),
+        "{lost:?}"
+    );
+    assert_eq!(after.versions + 7, before.versions);
+    assert_eq!(after.events, before.events);
+    let device = of("a root of the past does not exist");
+    let plan = plan(&device);
+    assert!(plan.lost.iter().all(|loss| !loss.path.contains("the past, Ver")), "{:?}", plan.lost);
+}
