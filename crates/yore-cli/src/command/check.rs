@@ -190,7 +190,7 @@ fn show(args: &args::Check, plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()
     }
     let is_of_past = |finding: &yore_check::Finding| finding.problem.class() == yore_check::Class::History;
     if !args.give_up_past && plan.after.findings.iter().any(is_of_past) {
-        out.line("with --give-up-past the past is given up, and the present can be repaired")?;
+        out.line("perhaps --give-up-past helps: it gives up the past, and repairs the present")?;
     }
     out.line("nothing was written; copy what can be read (yore get -r) to another volume")?;
     Ok(())
