@@ -49,7 +49,6 @@ use crate::{CheckError, CheckOptions, Class, Finding, Problem, Report};
 use overlay::Overlay;
 use round::Round;
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::path::Path;
 use volume::Volume;
 use yore_device::Device;
@@ -125,17 +124,14 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         }
         before.get_or_insert_with(|| report.clone());
         if report.is_clean() || round == ROUNDS_MAX {
-            let volume = Volume::open(&overlay)?;
-            let once = BTreeSet::new();
-            Round { volume, seen, once, lost: Vec::new(), has_new_indexes }.name(&mut lost)?;
+            Round::new(Volume::open(&overlay)?, seen).name(&mut lost)?;
             break report;
         }
         round += 1;
         let mut volume = Volume::open(&overlay)?;
         volume.reached = seen.zones.iter().map(|zone| (zone.number, zone.reached)).collect();
         slot = volume.superblock_slot();
-        let once = BTreeSet::new();
-        let mut now = Round { volume, seen, once, lost: Vec::new(), has_new_indexes };
+        let mut now = Round { has_new_indexes, ..Round::new(volume, seen) };
         let changed = now.all(&report.findings, round, &mut done)?;
         lost.append(&mut now.lost);
         has_new_indexes = now.has_new_indexes;
@@ -176,9 +172,7 @@ impl Round<'_> {
         }
         Ok(changed)
     }
-}
 
-impl Round<'_> {
     /// Brings back zones that table and headers do not lead to. Everything else waits for the round after it:
     /// what cannot be read is not judged.
     fn find_zones(

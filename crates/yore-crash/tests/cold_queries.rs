@@ -2,18 +2,13 @@
 //! then: by the index alone (A7b), by rows that have no keys, and by the entry in use. A walk does not show
 //! that, for it brings the rows into memory first.
 
-#[path = "common/steps.rs"]
-#[allow(dead_code)] // Other tests use the rest.
-mod steps;
-
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use steps::snapshot;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Error, EventNo, MkfsOptions, MountOptions, View, Volume};
+use yore_fs::{Error, EventNo, MkfsOptions, MountOptions, NewSnapshot, View, Volume};
 
 const NAMES: u8 = 6;
 const SNAPSHOTS: u8 = 24;
@@ -55,7 +50,9 @@ fn query(seed: u64) -> Result<(), String> {
                 }
             }
         }
-        past.push((snapshot(&volume, "/"), now.clone()));
+        let root = volume.view().root();
+        let taken = volume.view().take_snapshot(root, &NewSnapshot::default()).unwrap();
+        past.push((taken.number, now.clone()));
         if random.random_range(0..3) == 0 {
             volume.view().index_history(random.random_range(1..16)).unwrap();
         }

@@ -59,6 +59,11 @@ impl Round<'_> {
         let Some(number) = finding.inode.filter(|number| finding.addr == Some(number.addr())) else {
             return Ok(false);
         };
+        self.change_inode(number, change)
+    }
+
+    /// Changes an inode in use. False if nothing changes.
+    fn change_inode(&mut self, number: InodeNo, change: impl FnOnce(&mut Inode)) -> Result<bool, CheckError> {
         let Some(before) = self.volume.inode(number)? else { return Ok(false) };
         let mut inode = before.clone();
         change(&mut inode);
@@ -105,8 +110,7 @@ impl Round<'_> {
     pub(super) fn mend_policy(&mut self, finding: &Finding) -> Result<bool, CheckError> {
         // The finding may be about the policy, which is elsewhere.
         let Some(number) = finding.inode else { return Ok(false) };
-        let finding = finding.clone().at(number.addr());
-        self.change(&finding, |inode| inode.has_policy = !inode.has_policy)
+        self.change_inode(number, |inode| inode.has_policy = !inode.has_policy)
     }
 
     pub(super) fn mend_links(&mut self, finding: &Finding) -> Result<bool, CheckError> {

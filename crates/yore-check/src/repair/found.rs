@@ -21,6 +21,9 @@ use yore_format::{
     ZoneHeader, ZoneNo, ZoneTableEntry, INODES_PER_BLOCK, NOT_INODES,
 };
 
+/// Zones that came back, or whose entry is removed, each with what must be said of it.
+type FoundZones = Vec<(ZoneNo, &'static str)>;
+
 /// A header that was found or made.
 struct FoundHeader {
     header: ZoneHeader,
@@ -33,8 +36,8 @@ struct FoundHeader {
 impl Volume<'_> {
     /// Finds the zones that table and headers do not lead to. Returns for each that came back, or whose entry
     /// is removed, what was done; empty if nothing can be.
-    pub(super) fn find_zones(&mut self) -> Result<Vec<(ZoneNo, &'static str)>, CheckError> {
-        let mut done = Vec::new();
+    pub(super) fn find_zones(&mut self) -> Result<FoundZones, CheckError> {
+        let mut done = FoundZones::new();
         self.find_root_zones(&mut done)?;
         let lost = std::mem::take(&mut self.lost_zones);
         let (first, further): (Vec<_>, Vec<_>) = lost.into_iter().partition(|lost| lost.number.is_primary());
@@ -59,9 +62,8 @@ impl Volume<'_> {
                     continue;
                 }
                 let start = self.geometry.primary_zone_start(group);
-                if let Some(found) = self.header_of(number, start, None)? {
-                    done.push((number, self.enter(number, found)));
-                }
+                let found = self.header_of(number, start, None)?;
+                self.enter(number, found, &mut done);
             }
         }
         for lost in further {
@@ -73,16 +75,39 @@ impl Volume<'_> {
         Ok(done)
     }
 
-    fn enter(&mut self, number: ZoneNo, found: FoundHeader) -> &'static str {
-        let FoundHeader { header, slot, is_sure } = found;
+    /// Enters a zone if its header was found. Returns whether it was.
+    fn enter(&mut self, number: ZoneNo, found: Option<FoundHeader>, done: &mut FoundZones) -> bool {
+        let Some(FoundHeader { header, slot, is_sure }) = found else { return false };
         self.zones.insert(number, Zone::found(header, slot));
-        match is_sure {
-            true => "",
-            false => "its header is the most likely one, and not surely the last: look at what is in it",
+        done.push(match is_sure {
+            true => (number, ""),
+            false => {
+                (number, "its header is the most likely one, and not surely the last: look at what is in it")
+            }
+        });
+        true
+    }
+
+    /// As [`Volume::enter`]; a zone that was not found stays lost.
+    fn enter_lost(&mut self, lost: LostZone, found: Option<FoundHeader>, done: &mut FoundZones) {
+        if !self.enter(lost.number, found, done) {
+            self.lost_zones.push(lost);
         }
     }
 
-    fn find_root_zones(&mut self, done: &mut Vec<(ZoneNo, &'static str)>) -> Result<(), CheckError> {
+    /// Removes the entry of a zone that cannot be.
+    fn remove_entry(
+        &mut self,
+        number: ZoneNo,
+        why: &'static str,
+        done: &mut FoundZones,
+    ) -> Result<(), CheckError> {
+        self.set_entry(number, ZoneTableEntry::ABSENT)?;
+        done.push((number, why));
+        Ok(())
+    }
+
+    fn find_root_zones(&mut self, done: &mut FoundZones) -> Result<(), CheckError> {
         let is_zero_right = self.sb.root_zones.first().copied().flatten().is_some_and(|r| r.start.0 == 0);
         if !is_zero_right {
             let root = RootZone { start: BlockNo(0), generation: Generation(0), crc: 0, header_slot: 0 };
@@ -101,49 +126,34 @@ impl Volume<'_> {
             let lost = LostZone { number, start, generation, crc };
             let is_place = n == 0 || self.geometry.is_zone_start(start);
             let found = if is_place { self.header_of(number, start, Some(&lost))? } else { None };
-            if let Some(found) = found {
-                done.push((number, self.enter(number, found)));
+            if self.enter(number, found, done) {
                 self.load_table(n)?;
             }
         }
         Ok(())
     }
 
-    fn find_first_zone(
-        &mut self,
-        lost: LostZone,
-        done: &mut Vec<(ZoneNo, &'static str)>,
-    ) -> Result<(), CheckError> {
+    fn find_first_zone(&mut self, lost: LostZone, done: &mut FoundZones) -> Result<(), CheckError> {
         let group = GroupNo(lost.number.0 / 2);
         if group.0 >= self.geometry.groups() {
-            self.set_entry(lost.number, ZoneTableEntry::ABSENT)?;
-            done.push((lost.number, "the table named a zone beyond the volume"));
-            return Ok(());
+            return self.remove_entry(lost.number, "the table named a zone beyond the volume", done);
         }
         let start = self.geometry.primary_zone_start(group);
-        match self.header_of(lost.number, start, Some(&lost))? {
-            Some(found) => done.push((lost.number, self.enter(lost.number, found))),
-            None => self.lost_zones.push(lost),
-        }
+        let found = self.header_of(lost.number, start, Some(&lost))?;
+        self.enter_lost(lost, found, done);
         Ok(())
     }
 
-    fn find_further_zone(
-        &mut self,
-        lost: LostZone,
-        done: &mut Vec<(ZoneNo, &'static str)>,
-    ) -> Result<(), CheckError> {
+    fn find_further_zone(&mut self, lost: LostZone, done: &mut FoundZones) -> Result<(), CheckError> {
         let number = lost.number;
         let lists = |zone: &&Zone| zone.header.extras.contains(&number.0);
         let listed = self.zones.values().find(lists).map(|zone| zone.header.group);
         let are_lists_known = !self.lost_zones.iter().any(|lost| lost.number.is_primary());
         let Some(group) = listed else {
             if are_lists_known {
-                self.set_entry(number, ZoneTableEntry::ABSENT)?;
-                done.push((number, "the table named a zone that no group lists"));
-            } else {
-                self.lost_zones.push(lost);
+                return self.remove_entry(number, "the table named a zone that no group lists", done);
             }
+            self.lost_zones.push(lost);
             return Ok(());
         };
         let is_taken = self.zones.values().any(|zone| zone.header.start == lost.start);
@@ -157,15 +167,12 @@ impl Volume<'_> {
         if found.is_none() {
             found = self.header_in_group(number, group)?;
         }
-        match found {
-            Some(found) => done.push((number, self.enter(number, found))),
-            None => self.lost_zones.push(lost),
-        }
+        self.enter_lost(lost, found, done);
         Ok(())
     }
 
     /// The further zones that are listed and not known.
-    fn find_listed(&mut self, done: &mut Vec<(ZoneNo, &'static str)>) -> Result<(), CheckError> {
+    fn find_listed(&mut self, done: &mut FoundZones) -> Result<(), CheckError> {
         let listed: BTreeMap<ZoneNo, GroupNo> = self
             .zones
             .iter()
@@ -179,9 +186,8 @@ impl Volume<'_> {
             if self.zones.contains_key(&number) || self.lost_zones.iter().any(|lost| lost.number == number) {
                 continue;
             }
-            if let Some(found) = self.header_in_group(number, group)? {
-                done.push((number, self.enter(number, found)));
-            }
+            let found = self.header_in_group(number, group)?;
+            self.enter(number, found, done);
         }
         Ok(())
     }

@@ -5,8 +5,8 @@
 //! Blocks of zones and of the log are never a file's.
 
 use super::content::Extents;
-use super::round::Round;
-use crate::{CheckError, Finding, Value};
+use super::round::{numbers, Round};
+use crate::{CheckError, Finding};
 use yore_format::layout::ZONE_BLOCKS;
 use yore_format::{
     BlockCount, BlockHeader, BlockKind, BlockNo, CountTableMut, ExtentValue, FileKind, InodeNo, TableNo,
@@ -104,13 +104,11 @@ impl Round<'_> {
 
     /// Sets the count of a shared block to the references that were found.
     pub(super) fn mend_shared_count(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        let (Some(addr), Some(block_no), Value::Text(text)) =
-            (finding.addr, finding.block, &finding.expected)
-        else {
+        let (Some(addr), Some(block_no)) = (finding.addr, finding.block) else { return Ok(false) };
+        let mut counts = numbers(&finding.expected).map(|count| count.try_into().ok());
+        let (Some(Some(references)), Some(Some(in_use))) = (counts.next(), counts.next()) else {
             return Ok(false);
         };
-        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok());
-        let (Some(references), Some(in_use)) = (numbers.next(), numbers.next()) else { return Ok(false) };
         let Some(mut block) = self.volume.read_kind(addr, BlockKind::CountTable)? else { return Ok(false) };
         let table = TableNo::from_owner(InodeNo(BlockHeader::of(&block).owner.get()));
         let place = self.volume.geometry.bit_of(block_no);

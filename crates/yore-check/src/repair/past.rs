@@ -3,7 +3,7 @@
 //! The check knows what each index should hold, if it could read all that it is an index of. Rows are the
 //! past itself: those that can be read are kept as they are, and the others are given up and named.
 
-use super::round::{Loss, Once, Round};
+use super::round::{numbers, Loss, Once, Round};
 use crate::{CheckError, Finding, Problem, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use yore_format::{
@@ -104,8 +104,7 @@ impl Round<'_> {
 
     /// Sets a watermark back: the indexes then have no keys of this shard, and a mount gives its rows keys.
     pub(super) fn mend_watermark(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        let Value::Text(text) = &finding.found else { return Ok(false) };
-        let shard = text.rsplit(' ').next().and_then(|shard| shard.parse::<usize>().ok());
+        let shard = numbers(&finding.found).last().map(|shard| shard as usize);
         let (Some(shard), Some(mut roots)) = (shard.filter(|s| *s < HISTORY_SHARDS), self.roots()?) else {
             return Ok(false);
         };

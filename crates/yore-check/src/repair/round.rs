@@ -43,11 +43,25 @@ pub(super) enum Once {
     Index(usize),
 }
 
-impl Round<'_> {
+impl<'r> Round<'r> {
+    /// A round of which nothing was done yet.
+    pub(super) fn new(volume: Volume<'r>, seen: Checker<'r>) -> Self {
+        Round { volume, seen, once: BTreeSet::new(), lost: Vec::new(), has_new_indexes: false }
+    }
+
     /// Whether a step is still to be done; from now on it is not.
     pub(super) fn is_first(&mut self, step: Once) -> bool {
         self.once.insert(step)
     }
+}
+
+/// The numbers in a text; none in a value that is no text.
+pub(super) fn numbers(value: &Value) -> impl Iterator<Item = u64> + '_ {
+    let text = match value {
+        Value::Text(text) => &text[..],
+        Value::EventNo(_) => "",
+    };
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok())
 }
 
 /// The number that a value is or begins with.

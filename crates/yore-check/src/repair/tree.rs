@@ -21,6 +21,9 @@ const LEVEL_MAX: u8 = 12;
 /// Bytes that are left free in a new node, so that it does not have to be split at once.
 const SLACK: usize = NODE_PAYLOAD_BYTES / 8;
 
+/// The kinds of nodes that an inode's content may have.
+const CONTENT: [BlockKind; 3] = [BlockKind::Directory, BlockKind::Symlink, BlockKind::Extents];
+
 /// Which tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Which {
@@ -48,6 +51,18 @@ pub(super) struct Gathered {
     pub(super) is_lossy: bool,
     /// The bounds of the keys in nodes that could not be used.
     pub(super) lost: Vec<(u64, Option<u64>)>,
+}
+
+/// Key and value of a cell.
+type Cell = (Vec<u8>, Vec<u8>);
+
+/// What all nodes of a tree have in common.
+struct Form {
+    kind: BlockKind,
+    owner: (InodeNo, Incarnation),
+    birth: EventNo,
+    /// Of the keys.
+    width: usize,
 }
 
 /// A new tree.
@@ -147,10 +162,7 @@ impl Volume<'_> {
 
     /// Whether the volume has a past, and the check came to this block.
     fn is_of_past(&self, addr: MetaAddr) -> bool {
-        let reached = self.reached.get(&addr.zone());
-        let index = usize::from(addr.index());
-        !self.sb.history_root.is_none()
-            && reached.is_some_and(|reached| reached[index / 64] & 1 << (index % 64) != 0)
+        !self.sb.history_root.is_none() && self.was_reached(addr) == Some(true)
     }
 
     /// The kind of an inode's content and its last incarnation, as the leaves say that are of it.
@@ -158,23 +170,20 @@ impl Volume<'_> {
         &mut self,
         number: InodeNo,
     ) -> Result<Option<(BlockKind, Incarnation)>, CheckError> {
-        let mut last = None;
-        for kind in [BlockKind::Directory, BlockKind::Symlink, BlockKind::Extents] {
-            self.find_leaves()?;
-            let range = (kind as u8, number.0, 0)..=(kind as u8, number.0, u32::MAX);
-            for ((_, _, incarnation), leaves) in self.leaves.iter().flat_map(|all| all.range(range.clone())) {
-                let newest = leaves
-                    .iter()
-                    .filter(|(_, addr)| kind == BlockKind::Directory || !self.is_of_past(*addr))
-                    .map(|(generation, _)| *generation)
-                    .max();
-                let found = newest.map(|newest| (Incarnation(*incarnation), newest, kind as u8));
-                last = last.max(found.map(|found| (found.0 .0, found.1, found.2)));
-            }
-        }
-        Ok(last.and_then(|(incarnation, _, kind)| {
-            BlockKind::from_repr(kind).map(|kind| (kind, Incarnation(incarnation)))
-        }))
+        self.find_leaves()?;
+        let Some(all) = &self.leaves else { return Ok(None) };
+        let of_number = |kind: BlockKind| {
+            let (first, last) = ((kind as u8, number.0, 0), (kind as u8, number.0, u32::MAX));
+            all.range(first..=last).map(move |((.., incarnation), leaves)| (kind, *incarnation, leaves))
+        };
+        let newest = CONTENT.into_iter().flat_map(of_number).filter_map(|(kind, incarnation, leaves)| {
+            let counts = |addr: MetaAddr| kind == BlockKind::Directory || !self.is_of_past(addr);
+            let newest =
+                leaves.iter().filter(|(_, addr)| counts(*addr)).map(|(generation, _)| *generation).max()?;
+            Some((incarnation, newest, kind))
+        });
+        let last = newest.max_by_key(|(incarnation, newest, kind)| (*incarnation, *newest, *kind as u8));
+        Ok(last.map(|(incarnation, _, kind)| (kind, Incarnation(incarnation))))
     }
 
     /// All leaves that say that they are of this tree, the newest first.
@@ -229,39 +238,16 @@ impl Volume<'_> {
                 self.remove(*addr);
             }
         }
-        let mut level = 0;
-        let mut row: Vec<(u64, Vec<u8>)> = cells.iter().map(|(key, value)| (*key, value.clone())).collect();
-        loop {
-            let mut above = Vec::new();
-            for cells in pack(&row) {
-                let Some(addr) = self.free_address(zone) else { return Ok(None) };
-                let birth = match which.owner.is_file() {
-                    true => self.sb.next_number,
-                    false => EventNo(0),
-                };
-                let birth = if which.owner == InodeNo::ORPHANS { EventNo(birth.0.max(1)) } else { birth };
-                let owner = (which.owner, which.incarnation);
-                let mut block = self.empty(which.kind, level, addr, owner, birth);
-                let mut node = NodeMut::init(&mut block, 8);
-                for (i, (key, value)) in cells.iter().enumerate() {
-                    node.insert(i, &key.to_be_bytes(), value);
-                }
-                if !self.put(addr, block) {
-                    return Ok(None);
-                }
-                above.push((cells.first().map_or(0, |cell| cell.0), addr.0.to_le_bytes().to_vec()));
-            }
-            if let [(_, root)] = &above[..] {
-                let mut bytes = [0; 8];
-                bytes.copy_from_slice(root);
-                return Ok(Some(NewTree { root: MetaAddr(u64::from_le_bytes(bytes)), level }));
-            }
-            (row, level) = (above, level + 1);
-        }
+        let birth = match which.owner {
+            InodeNo::ORPHANS => EventNo(1),
+            owner if owner.is_file() => self.sb.next_number,
+            _ => EventNo(0),
+        };
+        let row = cells.iter().map(|(key, value)| (key.to_be_bytes().to_vec(), value.clone())).collect();
+        let form = Form { kind: which.kind, owner: (which.owner, which.incarnation), birth, width: 8 };
+        self.write_levels(form, zone, row)
     }
-}
 
-impl Volume<'_> {
     /// Writes a tree of the past of these cells. `None` if there is no room.
     pub(super) fn write_past_tree(
         &mut self,
@@ -272,14 +258,24 @@ impl Volume<'_> {
         if cells.is_empty() {
             return Ok(Some(NewTree { root: MetaAddr::NONE, level: 0 }));
         }
-        let (kind, owner, width) = (tree.kind(), (tree.owner(), Incarnation(0)), tree.key_width());
+        let (owner, width) = ((tree.owner(), Incarnation(0)), tree.key_width());
+        let form = Form { kind: tree.kind(), owner, birth: EventNo(1), width };
+        self.write_levels(form, near, cells.into_iter().collect())
+    }
+
+    /// Writes a tree of the cells in `row`, which are in order, from its leaves up. `None` if there is no
+    /// room.
+    fn write_levels(
+        &mut self,
+        Form { kind, owner, birth, width }: Form,
+        near: ZoneNo,
+        mut row: Vec<Cell>,
+    ) -> Result<Option<NewTree>, CheckError> {
         let mut level = 0;
-        let mut row: Vec<(Vec<u8>, Vec<u8>)> = cells.into_iter().collect();
         loop {
             let mut above = Vec::new();
-            for cells in pack_by(&row, width) {
+            for cells in pack(&row, width) {
                 let Some(addr) = self.free_address(near) else { return Ok(None) };
-                let birth = EventNo(1);
                 let mut block = self.empty(kind, level, addr, owner, birth);
                 let mut node = NodeMut::init(&mut block, width);
                 for (i, (key, value)) in cells.iter().enumerate() {
@@ -332,12 +328,7 @@ fn take(got: &mut Gathered, step: &Step, node: NodeRef<'_>) -> Vec<Step> {
 }
 
 /// Splits cells into those of one node each; at least one node, which may be empty.
-fn pack(cells: &[(u64, Vec<u8>)]) -> Vec<&[(u64, Vec<u8>)]> {
-    pack_by(cells, 8)
-}
-
-/// The same for keys of any width.
-fn pack_by<K>(cells: &[(K, Vec<u8>)], key_width: usize) -> Vec<&[(K, Vec<u8>)]> {
+fn pack(cells: &[Cell], key_width: usize) -> Vec<&[Cell]> {
     let mut nodes = Vec::new();
     let (mut first, mut bytes) = (0, 0);
     for (i, (_, value)) in cells.iter().enumerate() {

@@ -204,6 +204,12 @@ impl<'a> Volume<'a> {
         }
     }
 
+    /// Whether the last check came to a block; `None` if it does not know the zone.
+    pub(super) fn was_reached(&self, addr: MetaAddr) -> Option<bool> {
+        let index = usize::from(addr.index());
+        self.reached.get(&addr.zone()).map(|reached| reached[index / 64] & 1 << (index % 64) != 0)
+    }
+
     /// Any block; `None` beyond the device.
     pub(super) fn bytes(&self, block: BlockNo) -> Result<Option<Box<Block>>, CheckError> {
         if block.0 >= self.disk.size() / BLOCK_SIZE as u64 {

@@ -4,8 +4,8 @@
 //! A zone's counts (free indexes, inodes, blocks) are made anew whenever its header is written, so most rules
 //! only say that it must be.
 
-use super::round::{number, Once, Round};
-use crate::{CheckError, Finding, Problem, Value};
+use super::round::{number, numbers, Once, Round};
+use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::layout::EXTRA_ZONES_PER_GROUP;
 use yore_format::{
@@ -135,9 +135,7 @@ impl Round<'_> {
         if is_inodes && !is_read {
             return self.remake_inodes(addr);
         }
-        let reached = self.volume.reached.get(&addr.zone());
-        let (word, bit) = (usize::from(addr.index()) / 64, 1u64 << (addr.index() % 64));
-        if !is_read && reached.is_some_and(|reached| reached[word] & bit == 0) {
+        if !is_read && self.volume.was_reached(addr) == Some(false) {
             // Nothing names it, and nobody can read it.
             self.volume.remove(addr);
             return Ok(true);
@@ -183,8 +181,7 @@ impl Round<'_> {
 
     /// Names a feature that something on the volume needs.
     pub(super) fn mend_feature(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        let Value::Text(text) = &finding.expected else { return Ok(false) };
-        let bits = text.split(|c: char| !c.is_ascii_digit()).find_map(|part| part.parse().ok());
+        let bits = numbers(&finding.expected).next();
         let needed = bits.and_then(WriteFeatures::from_bits).unwrap_or_default();
         self.volume.sb.features |= needed;
         Ok(!needed.is_empty())
