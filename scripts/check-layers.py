@@ -98,7 +98,8 @@ LAYERS = {
     """,
     "yore-check": """
         error finding inline key known pace words proof/doubt proof/keyed
-        chain held superblock proof/ground proof/node
+        chain held overlay superblock proof/ground proof/node
+        settle
         proof/digest
         proof/leaves proof/trees
         proof/blocks
@@ -121,7 +122,6 @@ LAYERS = {
         proof
         estimate
         whole
-        repair/overlay
         repair/undo repair/volume
         repair/found repair/round repair/tree
         repair/facts
@@ -175,16 +175,17 @@ LAYERS = {
     """,
     "yore-meta": """
         engine/strategy error mutation
-        engine/journal engine/none engine/snapshot
+        engine/journal engine/none engine/ordered engine/snapshot
         engine
         base/late base/units
         base/order
-        base/recorder
+        base/waits
+        base/pending base/recorder
         base/orders
         base/medium base/ledger base/features base/freed base/left base/gate base/limits base/progress
         base cache
         zones/slots zones/header zones/zone
-        zones/reserve zones/table zones/tables
+        zones/reserve zones/settle zones/table zones/tables
         zones
         blocks
         log/region log/notes log/opened space
@@ -194,6 +195,7 @@ LAYERS = {
         mkfs
         log rooms
         op/* writer/gather writer/beside
+        writer/rounds
         writer/generation
         writer
         meta/*
@@ -264,7 +266,7 @@ LAYERS = {
         case recorded threads
         compare edges/calls edges/effect together
         edges record
-        crash
+        crash edges/crashes
         campaign
         totals
         lib

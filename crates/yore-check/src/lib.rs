@@ -52,6 +52,7 @@ mod jobs;
 mod key;
 mod known;
 mod links;
+mod overlay;
 mod pace;
 mod paths;
 mod proof;
@@ -59,6 +60,7 @@ mod redo;
 mod repair;
 mod report;
 mod scan;
+mod settle;
 mod shared;
 mod space;
 mod state;
@@ -81,7 +83,9 @@ pub use report::{CheckOptions, Counts, Lost, Report};
 pub use scan::Reading;
 
 use checker::Checker;
+use overlay::Overlay;
 use report::state_name;
+use settle::settle;
 use superblock::{is_ended_by_check, read_superblock};
 use whole::Way;
 use yore_device::Device;
@@ -128,12 +132,26 @@ pub fn estimate(device: &dyn Device, options: &CheckOptions) -> Result<Estimate,
     Ok(checker.estimate())
 }
 
-fn run<'a>(
+/// Checks a volume whose chain of checksums is whole.
+fn closed<'a>(
     device: &'a dyn Device,
     options: &CheckOptions,
-    watcher: Option<Watcher<'a>>,
+    watcher: Option<&'a mut (dyn FnMut(&Progress) + Send + '_)>,
 ) -> Result<Report, CheckError> {
+    let watcher = watcher.map(|watcher| watcher as Watcher<'a>);
     Ok(whole::run(device, options, watcher, Way::Quick)?.0)
+}
+
+fn run(
+    device: &dyn Device,
+    options: &CheckOptions,
+    watcher: Option<Watcher<'_>>,
+) -> Result<Report, CheckError> {
+    let overlay = Overlay::new(device);
+    match settle(&overlay, &read_superblock(device)?)? {
+        true => closed(&overlay, options, watcher),
+        false => closed(device, options, watcher),
+    }
 }
 
 /// Checks a volume that its engine left in need of a check and, if nothing at all is found, marks it clean:

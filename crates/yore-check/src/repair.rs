@@ -31,7 +31,6 @@ mod content;
 mod facts;
 mod found;
 mod names;
-mod overlay;
 mod owners;
 mod past;
 mod round;
@@ -43,10 +42,11 @@ mod zones;
 
 pub use round::Loss;
 
+use crate::overlay::Overlay;
+use crate::settle::settle;
 use crate::superblock::{is_ended_by_check, read_superblock};
 use crate::whole::{self, Way};
 use crate::{CheckError, CheckOptions, Class, Finding, Problem, Report};
-use overlay::Overlay;
 use round::Round;
 use serde::Serialize;
 use std::path::Path;
@@ -111,6 +111,7 @@ pub fn repair_of(problem: Problem) -> Option<&'static str> {
 pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result<Plan<'a>, CheckError> {
     let found = read_superblock(device)?;
     let overlay = Overlay::new(device);
+    settle(&overlay, &found)?;
     let options = CheckOptions { findings_max: FINDINGS_OF_A_ROUND, ..options.clone() };
     let (mut before, mut done, mut lost): (Option<Report>, Vec<Done>, Vec<Loss>) =
         (None, Vec::new(), Vec::new());

@@ -5,10 +5,13 @@
 //! tolerances that such an engine has, mounted, and walked. With a kind of edge left out, some sequence must
 //! show a state that is wrong; a kind that nobody misses would not be needed, or the judge would be blind.
 //!
+//! The same sequences are carried out under the engines themselves (`crashes.rs`).
+//!
 //! `calls.rs` has the sequences, `units.rs` what a change means, `sets.rs` the sets, `state.rs` puts one on a
 //! medium, `effect.rs` says what it must have.
 
 mod calls;
+pub mod crashes;
 mod effect;
 mod sets;
 mod state;
@@ -227,50 +230,19 @@ impl Recorded {
                 }
             }
         };
-        self.examine(medium).map_err(|wrong| self.tell(&set, wrong))
+        let expected = Expected {
+            moments: &self.moments,
+            exchanges: self.exchanges,
+            past: &self.past,
+            snapshots: self.snapshots,
+            forgets: self.forgets,
+        };
+        examine(&medium, &expected).map(|_| ()).map_err(|wrong| self.tell(&set, wrong))
     }
 
     fn last_of(&self, addr: yore_format::MetaAddr, of: impl Fn(usize) -> bool) -> Option<usize> {
         (0..self.changes())
             .rfind(|change| of(*change) && self.recording.changes[*change].1.addr() == Some(addr))
-    }
-
-    fn examine(&self, medium: MemoryDevice) -> Result<(), Wrong> {
-        let report = check(&medium, &CheckOptions::default()).map_err(|error| Wrong::new("check", error))?;
-        // The volume was sound before, so an orphan is unlisted only behind a second crash.
-        let is_wrong =
-            |finding: &&Finding| !finding.is_tolerated() || finding.problem == Problem::OrphanUnlisted;
-        if let Some(finding) = report.findings.iter().find(is_wrong) {
-            return Err(Wrong::new("check", finding));
-        }
-        let medium = Arc::new(medium);
-        let view = View::open(medium.clone(), &options(None, true));
-        let view = view.map_err(|error| Wrong::new("open", error))?;
-        let tree = see(&view)?;
-        let effect = effect::judge(&tree, &self.moments, self.exchanges);
-        let nameless = effect.map_err(|error| Wrong::new("effect", error))?;
-        examine_hints(&medium, &view, &nameless)?;
-        self.examine_past(&view)
-    }
-
-    /// What a kept snapshot sees is what it has always seen.
-    fn examine_past(&self, view: &View) -> Result<(), Wrong> {
-        let wrong = |what: String| Wrong::new("past", what);
-        let kept = view.events().map_err(|error| wrong(error.to_string()))?;
-        for (number, _) in self.past[..self.snapshots].iter().filter(|_| !self.forgets) {
-            if !kept.iter().any(|event| event.number == *number) {
-                return Err(wrong(format!("the snapshot {number} is gone")));
-            }
-        }
-        for event in kept {
-            let number = event.number;
-            let Some((_, tree)) = self.past.iter().find(|(of, _)| *of == number) else {
-                return Err(wrong(format!("nobody has taken the snapshot {number}")));
-            };
-            let sees = see(&view.as_of(number))?;
-            effect::compare(&sees, tree).map_err(|error| wrong(format!("snapshot {number}: {error}")))?;
-        }
-        Ok(())
     }
 
     /// A wrong state, in words.
@@ -294,4 +266,55 @@ impl Recorded {
         );
         Wrong::new(wrong.class, message)
     }
+}
+
+/// What a state of a sequence must have.
+struct Expected<'a> {
+    /// The trees between which it must lie.
+    moments: &'a [Tree],
+    exchanges: bool,
+    /// What each snapshot has seen, in ascending order.
+    past: &'a [(EventNo, Tree)],
+    /// How many of them there were before the first call.
+    snapshots: usize,
+    forgets: bool,
+}
+
+/// Examines a state: checks it, mounts it and walks it. Returns how much the checker found that may be left,
+/// and what stands for all names and attributes.
+fn examine(medium: &MemoryDevice, expected: &Expected<'_>) -> Result<(usize, u64), Wrong> {
+    let report = check(medium, &CheckOptions::default()).map_err(|error| Wrong::new("check", error))?;
+    // The volume was sound before, so an orphan is unlisted only behind a second crash.
+    let is_wrong = |finding: &&Finding| !finding.is_tolerated() || finding.problem == Problem::OrphanUnlisted;
+    if let Some(finding) = report.findings.iter().find(is_wrong) {
+        return Err(Wrong::new("check", finding));
+    }
+    let view = View::open(Arc::new(medium.snapshot()), &options(None, true));
+    let view = view.map_err(|error| Wrong::new("open", error))?;
+    let tree = see(&view)?;
+    let effect = effect::judge(&tree, expected.moments, expected.exchanges);
+    let nameless = effect.map_err(|error| Wrong::new("effect", error))?;
+    examine_hints(medium, &view, &nameless)?;
+    examine_past(&view, expected)?;
+    Ok((report.findings.len(), tree.names_hash()))
+}
+
+/// What a kept snapshot sees is what it has always seen.
+fn examine_past(view: &View, expected: &Expected<'_>) -> Result<(), Wrong> {
+    let wrong = |what: String| Wrong::new("past", what);
+    let kept = view.events().map_err(|error| wrong(error.to_string()))?;
+    for (number, _) in expected.past[..expected.snapshots].iter().filter(|_| !expected.forgets) {
+        if !kept.iter().any(|event| event.number == *number) {
+            return Err(wrong(format!("the snapshot {number} is gone")));
+        }
+    }
+    for event in kept {
+        let number = event.number;
+        let Some((_, tree)) = expected.past.iter().find(|(of, _)| *of == number) else {
+            return Err(wrong(format!("nobody has taken the snapshot {number}")));
+        };
+        let sees = see(&view.as_of(number))?;
+        effect::compare(&sees, tree).map_err(|error| wrong(format!("snapshot {number}: {error}")))?;
+    }
+    Ok(())
 }

@@ -19,10 +19,18 @@ fn sequences_agree_with_the_model_under_none() {
     Campaign::comparisons(10_001, 100, 200, Engine::None).run().must_be_good();
 }
 
+/// And so it does with an engine that writes each change behind those that it waits for.
+#[test]
+fn sequences_agree_with_the_model_under_soft_updates() {
+    Campaign::comparisons(30_001, 60, 200, Engine::SoftUpdates).run().must_be_good();
+}
+
 /// On a volume that is too small, a call that fails changes nothing, and everything can be removed.
 #[test]
 fn full_volumes_agree_with_the_model() {
     let campaign = Campaign::comparisons(20_001, 40, 250, Engine::Snapshot);
+    Campaign { profile: Profile::Full, ..campaign }.run().must_be_good();
+    let campaign = Campaign::comparisons(40_001, 20, 250, Engine::SoftUpdates);
     Campaign { profile: Profile::Full, ..campaign }.run().must_be_good();
 }
 

@@ -32,7 +32,7 @@ struct RawZoneHeader {
     group: U32,
     exists: [U64; 8],
     inode_free: [u8; INDEXES],
-    reserved0: [u8; 2],
+    round: U16,
     extras: [U32; EXTRA_ZONES_PER_GROUP],
     map: [U16; INDEXES],
     checks: [U32; INDEXES],
@@ -57,6 +57,9 @@ pub struct ZoneHeader {
     pub group: GroupNo,
     /// Generation of this copy.
     pub generation: Generation,
+    /// The round of a pass in which an engine that orders changes wrote this copy. No table entry names it:
+    /// it counts if it is later than what the table names. 0: a table entry names it, or it never counted.
+    pub round: u16,
     /// Logical: bit i set if index i is in use.
     pub exists: [u64; 8],
     /// Logical: free inodes in the inode block at each index, or [`NOT_INODES`].
@@ -91,6 +94,7 @@ impl ZoneHeader {
             zone,
             group,
             generation: Generation(0),
+            round: 0,
             exists: [0; 8],
             inode_free: Box::new([NOT_INODES; INDEXES]),
             extras: [0; EXTRA_ZONES_PER_GROUP],
@@ -118,7 +122,7 @@ impl ZoneHeader {
             group: self.group.0.into(),
             exists: self.exists.map(Into::into),
             inode_free: *self.inode_free,
-            reserved0: [0; 2],
+            round: self.round.into(),
             extras: self.extras.map(Into::into),
             map: self.map.map(Into::into),
             checks: self.checks.map(Into::into),
@@ -141,6 +145,24 @@ impl ZoneHeader {
         (block, crc)
     }
 
+    /// Whether this header counts in place of one of generation `than`, which a table entry names, or of
+    /// another one that does: an engine that orders changes wrote it later. `since` is the superblock's
+    /// `in_place_since`.
+    pub fn replaces(&self, than: (Generation, u16), since: Generation) -> bool {
+        self.round != 0 && since.0 != 0 && self.generation >= since && (self.generation, self.round) > than
+    }
+
+    /// Whether a block counts that was read from the slot of an index of this zone and verifies as the block
+    /// with that address: it is the copy that the header means, or, under an engine that orders changes, one
+    /// that was written over it since. `since` is the superblock's `in_place_since`; 0: nothing is written
+    /// over.
+    pub fn means(&self, index: u16, block: &Block, since: Generation) -> bool {
+        let header = BlockHeader::of(block);
+        let generation = header.generation.get();
+        header.crc.get() == self.checks[usize::from(index)]
+            || (since.0 != 0 && generation >= self.generation.0.max(since.0))
+    }
+
     /// Decodes and verifies the content: reserved bytes, counts, and that existing indexes have distinct
     /// slots. A header in which an index exists without a slot, or the reverse, is never written; nor is a
     /// checksum without a slot. The caller verifies the block header.
@@ -160,7 +182,9 @@ impl ZoneHeader {
         let bad = |field, expected: &str, found: String| {
             Err(Corruption::new("zone header", field, expected, found))
         };
-        if raw.reserved0 != [0; 2] || raw.reserved1.iter().any(|b| *b != 0) {
+        if raw.reserved1.iter().any(|b| *b != 0)
+            || (raw.round.get() != 0 && !features.contains(Features::IN_PLACE))
+        {
             return bad("reserved bytes", "zero", "something else".into());
         }
         let header = ZoneHeader {
@@ -170,6 +194,7 @@ impl ZoneHeader {
             zone: ZoneNo(raw.zone.get()),
             group: GroupNo(raw.group.get()),
             generation: Generation(BlockHeader::of(block).generation.get()),
+            round: raw.round.get(),
             exists: raw.exists.map(|w| w.get()),
             inode_free: Box::new(raw.inode_free),
             extras: raw.extras.map(|e| e.get()),
@@ -277,7 +302,7 @@ impl ZoneHeader {
 
 /// The layout of a zone header, the block header included.
 pub(crate) fn header_layout() -> crate::StructLayout {
-    crate::tables::layout!("Zone header", RawZoneHeader: header, uuid, volume_blocks, start, zone, group, exists, inode_free, reserved0, extras, map, checks, tables, reserved1)
+    crate::tables::layout!("Zone header", RawZoneHeader: header, uuid, volume_blocks, start, zone, group, exists, inode_free, round, extras, map, checks, tables, reserved1)
 }
 
 /// The layout of an entry of the zone table.

@@ -247,6 +247,7 @@ fn superblock() -> Superblock {
         features: WriteFeatures::empty(),
         space_rules: None,
         in_place_since: Generation(0),
+        step: 0,
         findings_root: MetaAddr::NONE,
         findings_level: 0,
         scrub: Scrub::default(),

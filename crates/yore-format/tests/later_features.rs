@@ -49,6 +49,7 @@ fn superblock(features: Features) -> Superblock {
         features: WriteFeatures::of(features).stored(),
         space_rules: None,
         in_place_since: Generation(0),
+        step: 0,
         findings_root: MetaAddr::NONE,
         findings_level: 0,
         scrub: Scrub::default(),
@@ -72,7 +73,8 @@ fn corruption(state: SlotState) -> Box<Corruption> {
 /// names it.
 #[test]
 fn volumes_with_later_features_are_refused_by_name() {
-    let supported = [Features::RESIZED, Features::ANNALS, Features::TABLES, Features::EXTERNAL_LOG];
+    let supported =
+        [Features::RESIZED, Features::ANNALS, Features::TABLES, Features::IN_PLACE, Features::EXTERNAL_LOG];
     assert_eq!(Features::SUPPORTED, supported.into_iter().collect());
     for feature in later() {
         let sb = superblock(feature);
@@ -241,6 +243,10 @@ fn reserved_bytes_of_a_zone_header_are_verified() {
         block[at] = 1;
         let decoded = ZoneHeader::decode_with(&block, Features::RESIZED);
         assert_eq!(decoded.unwrap_err().field, "reserved bytes", "byte {at}");
+        if at == 678 {
+            assert_eq!(ZoneHeader::decode(&block).unwrap().round, 1);
+            continue;
+        }
         let is_counts = (3864..3928).contains(&at);
         let field = if is_counts { "tables" } else { "reserved bytes" };
         assert_eq!(ZoneHeader::decode(&block).unwrap_err().field, field, "byte {at}");

@@ -61,6 +61,7 @@ prop_compose! {
             features: WriteFeatures::EXTENDED_PAST,
             space_rules: Some(SpaceRules { floor_seconds: 86_400, share_percent: 50 }),
             in_place_since: Generation(0),
+            step: 0,
             findings_root: MetaAddr::NONE,
             findings_level: 0,
             scrub: Scrub::default(),

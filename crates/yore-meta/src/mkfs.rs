@@ -3,7 +3,6 @@
 //! being when it is first used.
 
 use crate::base::medium::now_seconds;
-use crate::engine;
 use crate::error::{MetaError, Result};
 use crate::log::elsewhere;
 use crate::log::moving;
@@ -69,13 +68,6 @@ pub fn mkfs(device: &dyn Device, options: &MkfsOptions) -> Result<Superblock> {
     }
     if options.label.len() > 64 || options.label.contains('\0') {
         return Err(MetaError::Refused("a label has at most 64 bytes and no NUL".into()));
-    }
-    if engine::strategy(options.engine).is_none() {
-        return Err(MetaError::Refused(format!(
-            "the engine `{}` is not available in this version; use {}",
-            options.engine.name(),
-            engine::AVAILABLE
-        )));
     }
     if let Some(on) = &options.log_device {
         elsewhere::check(on, options.uuid, options.force)?;
@@ -223,6 +215,7 @@ impl Maker<'_> {
             features: WriteFeatures::empty(),
             space_rules: None,
             in_place_since: Generation(0),
+            step: 0,
             findings_root: MetaAddr::NONE,
             findings_level: 0,
             scrub: Scrub::default(),

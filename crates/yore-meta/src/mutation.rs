@@ -26,6 +26,16 @@ pub enum Mutation {
     HomeTooEarly,
     /// A batch of the log is believed by its header alone (R10).
     TornRecordAccepted,
+    /// Changes are written without the order between them, each block as it was frozen.
+    EdgesDropped,
+    /// The rounds of a pass are written without a flush between them.
+    RoundsUnflushed,
+    /// Indexes and inodes that were freed are used again in the same generation (U2).
+    HeldReusedEarly,
+    /// A new block is written in the same round as the header that names it.
+    NamedAtOnce,
+    /// A mount after a crash believes the header that the table names, although there is a newer one.
+    OlderBelieved,
     /// A rename over a file does not write the new file's data first (R12).
     RenameBeforeData,
     /// What versions name is written over and freed as if it belonged to the present alone (P3).

@@ -13,7 +13,7 @@
 //! writing changes it first. In the first two cases the old contents are written back, the superblock last,
 //! and that may be interrupted and repeated as often as it takes.
 
-use super::overlay::Overlay;
+use crate::overlay::Overlay;
 use crate::CheckError;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};

@@ -10,7 +10,7 @@
 //! All rounds of a repair write one generation. Counts that follow from a zone's blocks (free indexes, free
 //! inodes, free blocks) are made anew whenever its header is written.
 
-use super::overlay::{Overlay, Slots};
+use crate::overlay::{Overlay, Slots};
 use crate::superblock::{read_superblock, Found};
 use crate::CheckError;
 use std::collections::BTreeMap;

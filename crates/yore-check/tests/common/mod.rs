@@ -130,6 +130,7 @@ impl Builder {
             features: WriteFeatures::empty(),
             space_rules: None,
             in_place_since: Generation(0),
+            step: 0,
             findings_root: MetaAddr::NONE,
             findings_level: 0,
             scrub: Scrub::default(),

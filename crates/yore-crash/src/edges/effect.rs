@@ -39,7 +39,29 @@ pub(super) fn judge(state: &Tree, moments: &[Tree], exchanges: bool) -> Result<V
         }
     }
     contents(state, moments)?;
+    names(state, moments)?;
     Ok(nameless)
+}
+
+/// No directory has a name that it had at no moment.
+fn names(state: &Tree, moments: &[Tree]) -> Result<(), String> {
+    for (number, node) in &state.nodes {
+        let Inside::Directory { entries, .. } = &node.inside else { continue };
+        let had: Vec<_> = moments
+            .iter()
+            .filter_map(|tree| tree.nodes.get(number))
+            .filter(|other| other.facts.incarnation == node.facts.incarnation)
+            .filter_map(|other| match &other.inside {
+                Inside::Directory { entries, .. } => Some(entries),
+                _ => None,
+            })
+            .collect();
+        if let Some(name) = entries.keys().find(|name| !had.iter().any(|had| had.contains_key(*name))) {
+            let name = crate::op::show_name(name);
+            return Err(format!("{name} is in {} and was not at any moment", state.path_of(*number)));
+        }
+    }
+    Ok(())
 }
 
 /// Compares what a snapshot sees with what it has always seen.

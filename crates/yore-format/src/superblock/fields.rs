@@ -232,6 +232,9 @@ pub struct Superblock {
     /// The first generation of this run of mounts under an engine that writes in place; 0 without one. Blocks
     /// of this generation and later ones may be newer than what their zone's header says of them.
     pub in_place_since: Generation,
+    /// 1: this copy counts over that of the same generation in the other slot. Only volumes that have
+    /// `in_place_since` have such copies.
+    pub step: u8,
     /// Root of the tree of findings, or none.
     pub findings_root: MetaAddr,
     /// Level of that root.

@@ -70,7 +70,8 @@ pub(super) struct RawSuperblock {
     scrub_ended: I64,
     log_session: U64,
     log_begins: u8,
-    reserved2: [u8; 125],
+    step: u8,
+    reserved2: [u8; 124],
 }
 
 const _: () = assert!(size_of::<RawSuperblock>() == STAMP);
@@ -158,7 +159,8 @@ impl RawSuperblock {
             scrub_ended: sb.scrub.ended.into(),
             log_session: external.map_or(0, |log| log.session).into(),
             log_begins: external.is_some_and(|log| log.begins).into(),
-            reserved2: [0; 125],
+            step: sb.step,
+            reserved2: [0; 124],
         }
     }
 
@@ -218,6 +220,7 @@ impl RawSuperblock {
             features: features.stored(),
             space_rules: self.space_rules(features)?,
             in_place_since,
+            step: if in_place_since.0 == 0 { 0 } else { self.step },
             findings_root,
             findings_level,
             scrub,
@@ -300,7 +303,7 @@ impl RawSuperblock {
 
     /// The volume's geometry, if its length is possible. The reserved bytes come before it.
     fn geometry(&self) -> Result<Geometry, Box<Corruption>> {
-        if self.reserved1 != [0; 3] || self.reserved2 != [0; 125] {
+        if self.reserved1 != [0; 3] || self.reserved2 != [0; 124] {
             return bad("reserved bytes", "zero", "something else");
         }
         let blocks = self.volume_blocks.get();
@@ -363,6 +366,9 @@ impl RawSuperblock {
         // Both keep the chain of checksums: what it names counts, and nothing newer.
         if matches!(engine, Engine::Snapshot | Engine::Journal) && since != 0 {
             return bad("first generation in place", "0 under this engine", since);
+        }
+        if self.step > 1 || (self.step == 1 && since == 0) {
+            return bad("step", "0, or 1 with a first generation in place", self.step);
         }
         Ok(Generation(since))
     }
@@ -456,7 +462,7 @@ impl RawRootZone {
 
 /// The layout of a slot's first sector.
 pub(crate) fn layout() -> StructLayout {
-    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, events_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, history_floor, history_share, in_place_since, findings_root, findings_level, scrub_position, scrub_began, scrub_ended, log_session, log_begins, reserved2)
+    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, events_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, history_floor, history_share, in_place_since, findings_root, findings_level, scrub_position, scrub_began, scrub_ended, log_session, log_begins, step, reserved2)
 }
 
 /// The layout of a root zone's entry.

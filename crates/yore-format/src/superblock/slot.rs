@@ -134,7 +134,8 @@ fn decode_root_zones(
         .collect()
 }
 
-/// Chooses between the two slots: the newer valid one; the older only if the newer is torn.
+/// Chooses between the two slots: the newer valid one; the older only if the newer is torn. Of two valid ones
+/// of the same generation the later [`Superblock::step`] counts.
 ///
 /// Returns the superblock, the slot it is in, and the greatest generation stamped anywhere in either.
 ///
@@ -148,7 +149,12 @@ pub fn decode_slots(slots: [&Block; 2]) -> Result<(Superblock, u32, Generation),
         SlotState::Foreign => Generation(0),
     };
     let newest = states.iter().map(stamp).max().unwrap_or_default();
-    let order = if stamp(&states[1]) > stamp(&states[0]) { [1, 0] } else { [0, 1] };
+    let step = |s: &SlotState| match s {
+        SlotState::Valid(sb) => sb.step,
+        _ => 0,
+    };
+    let rank = |s: &SlotState| (stamp(s), step(s));
+    let order = if rank(&states[1]) > rank(&states[0]) { [1, 0] } else { [0, 1] };
     for slot in order {
         match &states[slot] {
             SlotState::Valid(sb) => return Ok(((**sb).clone(), slot as u32, newest)),

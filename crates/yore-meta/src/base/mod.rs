@@ -16,9 +16,11 @@ pub(crate) mod limits;
 pub(crate) mod medium;
 pub(crate) mod order;
 pub(crate) mod orders;
+pub(crate) mod pending;
 pub(crate) mod progress;
 pub(crate) mod recorder;
 pub(crate) mod units;
+pub(crate) mod waits;
 
 use features::Features;
 use freed::Freed;

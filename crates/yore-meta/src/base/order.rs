@@ -99,6 +99,8 @@ pub(crate) trait KeepsOrder: Sync {
     fn be_whole(&self, op: u64);
     /// Everything so far reaches the medium before what follows.
     fn drain(&self);
+    /// A block is about to be changed, with its lock held.
+    fn before(&self, addr: MetaAddr, block: &Block);
     /// A change was made. Of a block: with its lock held, so that numbers ascend as its changes do.
     fn change(&self, op: u64, did: Did<'_>) -> Change;
     /// `first` comes before `then`.

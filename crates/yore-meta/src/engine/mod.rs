@@ -5,16 +5,17 @@
 //! the same for all engines: the cache, the zones, the writer of generations, the log. So two engines differ
 //! by what they decide, and by nothing else.
 //!
-//! | | `snapshot` | `journal` | `none` |
-//! |---|---|---|---|
-//! | a block goes | to a free slot | where it is, if the log has it | where it is |
-//! | before the blocks | – | the log is forced | – |
-//! | headers, table, superblock | with each generation, aside | with each generation, aside | when somebody asks |
-//! | what fsync waits for | a record in the log | a record in the log | a generation |
-//! | after a crash | the log is replayed | the log is replayed | the volume must be checked |
+//! | | `snapshot` | `journal` | `soft-updates`, `sync` | `none` |
+//! |---|---|---|---|---|
+//! | a block goes | to a free slot | where it is, if the log has it | where it is, in rounds | where it is |
+//! | before the blocks | – | the log is forced | those that its changes wait for | – |
+//! | headers, table, superblock | with each generation, aside | with each generation, aside | a superblock with each generation; headers as blocks come and go | when somebody asks |
+//! | what fsync waits for | a record in the log | a record in the log | a generation | its data |
+//! | after a crash | the log is replayed | the log is replayed | leaks remain, and counts that are too high | the volume must be checked |
 
 mod journal;
 mod none;
+mod ordered;
 mod snapshot;
 mod strategy;
 
@@ -22,15 +23,13 @@ pub use strategy::Durability;
 pub(crate) use strategy::{Backlog, Due, Pass, Place, Plan, Strategy};
 use yore_format::Engine;
 
-/// The strategy of an engine; `None` if this version has none.
-pub(crate) fn strategy(engine: Engine) -> Option<&'static dyn Strategy> {
+/// The strategy of an engine.
+pub(crate) fn strategy(engine: Engine) -> &'static dyn Strategy {
     match engine {
-        Engine::Snapshot => Some(&snapshot::Snapshot),
-        Engine::Journal => Some(&journal::Journal),
-        Engine::None => Some(&none::None),
-        Engine::Sync | Engine::SoftUpdates => None,
+        Engine::Snapshot => &snapshot::Snapshot,
+        Engine::Journal => &journal::Journal,
+        Engine::SoftUpdates => &ordered::SoftUpdates,
+        Engine::Sync => &ordered::Sync,
+        Engine::None => &none::None,
     }
 }
-
-/// The engines that this version has, as a message lists them.
-pub(crate) const AVAILABLE: &str = "`snapshot`, `journal` or `none`";

@@ -35,6 +35,9 @@ pub(crate) enum Place {
     Aside,
     /// To the slots that they have; a new block gets a free one.
     Same,
+    /// To the slots that they have, in rounds, each change behind those that it waits for; a new block gets a
+    /// free slot.
+    InOrder,
 }
 
 /// What the writer knows of a generation that it is about to write.
@@ -44,6 +47,8 @@ pub(crate) struct Pass {
     pub(crate) is_logged: bool,
     /// Somebody waits for it, or it is the last one.
     pub(crate) is_wanted: bool,
+    /// It is there or not as a whole: something in it has no order, or it is the last one.
+    pub(crate) is_whole: bool,
 }
 
 /// How a generation is written.
@@ -57,6 +62,13 @@ pub(crate) struct Plan {
     pub(crate) closes: bool,
     /// Whether the device is flushed, before the superblock and behind it.
     pub(crate) flushes: bool,
+}
+
+impl Plan {
+    /// Whether the generation is durable when it has been written.
+    pub(crate) fn is_durable(self) -> bool {
+        self.closes || self.blocks == Place::InOrder
+    }
 }
 
 /// What there is to write, for deciding whether it is time.
@@ -101,6 +113,16 @@ pub(crate) trait Strategy: Send + Sync + std::fmt::Debug {
 
     /// Whether a volume that was not unmounted must be checked before anybody believes it.
     fn must_be_checked(&self) -> bool;
+
+    /// Whether changes are kept with the order between them, for the writer.
+    fn orders(&self) -> bool {
+        false
+    }
+
+    /// Whether a call that changes names or attributes returns when that is durable, without anybody asking.
+    fn calls_wait(&self) -> bool {
+        false
+    }
 
     /// How a generation is written.
     fn plan(&self, pass: Pass) -> Plan;

@@ -42,9 +42,9 @@ pub fn default_log_blocks(blocks: u64) -> u64 {
 /// The usual length, in blocks, of the log of a volume of `blocks` blocks under an engine. Where all changes
 /// go through the log it is about a hundredth of the volume, from 4 to 48 MiB, and never more than an eighth.
 pub fn usual_log_blocks(engine: Engine, blocks: u64) -> u64 {
-    match strategy(engine) {
-        Some(strategy) if strategy.logs_first() => (blocks / 100).clamp(1024, 12_288).min(blocks / 8),
-        _ => default_log_blocks(blocks),
+    match strategy(engine).logs_first() {
+        true => (blocks / 100).clamp(1024, 12_288).min(blocks / 8),
+        false => default_log_blocks(blocks),
     }
 }
 

@@ -32,14 +32,13 @@ use crate::blocks::Blocks;
 use crate::cache::new_frame;
 use crate::engine::strategy;
 use crate::error::Result;
-use crate::zones::zone::{count_free_inodes, Counted, Zone};
+use crate::zones::zone::{Counted, Zone};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_device::{AlignedBuf, Device, ReadRequest};
 use yore_format::{
-    seal, verify_header, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Corruption, Generation,
-    Incarnation, InodeNo, Intent, IntentHead, IntentNote, MetaAddr, Superblock, VolumeState, ZoneNo,
-    BITS_PER_GROUP, BLOCK_SIZE, NOT_INODES, ZERO_BLOCK,
+    seal, verify_header, Block, BlockNo, Corruption, Generation, Incarnation, InodeNo, Intent, IntentHead,
+    IntentNote, MetaAddr, Superblock, VolumeState, ZoneNo, BLOCK_SIZE, ZERO_BLOCK,
 };
 use yore_log::End;
 
@@ -173,7 +172,7 @@ impl Replay<'_> {
     /// Reads the blocks that the records start from.
     fn read_bases(&self, intents: &[Intent<'_>], staged: &mut Staged) -> Result<()> {
         let medium = &self.blocks.base.medium;
-        let overwrites = strategy(medium.found().engine).is_some_and(|recorded| recorded.logs_first());
+        let overwrites = strategy(medium.found().engine).logs_first();
         let mut first: BTreeMap<MetaAddr, u64> = BTreeMap::new();
         for block in intents.iter().flat_map(|i| &i.blocks) {
             first.entry(block.addr).or_insert(block.chunks);
@@ -269,15 +268,7 @@ impl Replay<'_> {
 
     /// What a zone counts of one of its blocks.
     fn count(&self, zone: &Zone, block: &Block) -> Counted {
-        match BlockKind::from_repr(BlockHeader::of(block).kind) {
-            Some(BlockKind::Inodes) => Counted { inode_free: count_free_inodes(block), free_blocks: None },
-            Some(BlockKind::Bitmap) => {
-                let usable = self.blocks.base.medium.geometry().data_blocks(zone.group) as u32;
-                let used = BitmapRef::new(block).used().saturating_sub(BITS_PER_GROUP - usable);
-                Counted { inode_free: NOT_INODES, free_blocks: Some(usable.saturating_sub(used)) }
-            }
-            _ => Counted { inode_free: NOT_INODES, free_blocks: None },
-        }
+        Counted::of(block, self.blocks.base.medium.geometry().data_blocks(zone.group) as u32)
     }
 }
 

@@ -332,7 +332,9 @@ impl Meta {
 impl Meta {
     /// Whether blocks were freed that become available only with the next generation.
     pub fn has_pending_frees(&self) -> bool {
-        !self.base().freed.is_empty() || self.base().progress.is_writing()
+        !self.base().freed.is_empty()
+            || self.rooms.blocks.zones.changes.has_held()
+            || self.base().progress.is_writing()
     }
 
     /// Fails if nothing may be changed (any more).

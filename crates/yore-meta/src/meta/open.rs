@@ -67,6 +67,9 @@ impl Meta {
     pub fn open(device: Arc<dyn Device>, options: MetaOptions) -> Result<Arc<Meta>> {
         let (found, slot, newest) = read_superblock(&*device)?;
         let Engines { recorded, strategy } = check_openable(&*device, &found, &options)?;
+        if found.in_place_since.0 != 0 && !strategy.orders() && !options.read_only {
+            return Err(MetaError::RecoverFirst { recorded: recorded.engine() });
+        }
         if !options.read_only {
             check_mounts(&found, newest)?;
             check_counts(&found)?;
@@ -165,17 +168,19 @@ impl Meta {
         let first = Generation(newest.0.saturating_add(2));
         let writer = Writer::new(found.clone(), slot, options.commit_interval);
         let base = Base::new(Medium::new(late.clone(), found, strategy), first, options.read_only);
+        if strategy.orders() && !options.read_only {
+            base.order.pending.start();
+        }
+        let durability = match strategy.calls_wait() {
+            true => Durability::Group,
+            false => options.durability,
+        };
         let totals = base.ledger.totals().clone();
         let rooms = Rooms { blocks: Blocks::new(base, options.cache_bytes), log: Intent::default() };
-        Meta {
-            rooms,
-            space: Space::new(),
-            writer,
-            late,
-            durability: options.durability,
-            totals,
-            recovered: Mutex::default(),
+        if strategy.orders() {
+            rooms.blocks.zones.changes.start_holding();
         }
+        Meta { rooms, space: Space::new(), writer, late, durability, totals, recovered: Mutex::default() }
     }
 }
 
@@ -211,21 +216,14 @@ fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions
         )));
     }
     let left_open = matches!(found.state, VolumeState::InUse | VolumeState::MustBeChecked);
-    let available = |engine: Engine| {
-        let refused = || {
-            let (name, choices) = (engine.name(), engine::AVAILABLE);
-            MetaError::Refused(format!("the engine `{name}` is not available in this version; use {choices}"))
-        };
-        engine::strategy(engine).ok_or_else(refused)
-    };
-    let recorded = available(found.engine)?;
+    let recorded = engine::strategy(found.engine);
     if recorded.must_be_checked() && left_open {
         return Err(MetaError::Refused(format!(
             "{name} was in use under the engine `{}`, which promises nothing, and was not unmounted; run `yore check --repair {name}` before mounting it",
             found.engine.name()
         )));
     }
-    let strategy = options.engine.map_or(Ok(recorded), available)?;
+    let strategy = options.engine.map_or(recorded, engine::strategy);
     if options.durability != Durability::Async && !strategy.logs_first() {
         return Err(MetaError::Refused(format!(
             "durability={} is for the engine `journal`, and {name} would be opened with `{}`; add engine=journal, or leave it out",

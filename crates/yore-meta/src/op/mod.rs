@@ -197,6 +197,7 @@ impl<'m> Op<'m> {
         let ((result, change), news) = frame.modify(self.generation, |block| {
             #[cfg(debug_assertions)]
             let before = *block;
+            order.before(frame.addr(), block);
             let mut pieces = Vec::new();
             let mut page = Page { block, chunks: 0, told: Some(&mut pieces) };
             let result = f(&mut page);
@@ -349,7 +350,7 @@ impl<'m> Op<'m> {
         assert_eq!(inode.addr(), frame.addr());
         self.rooms.blocks.base.ledger.totals().inodes.add(-1);
         let changes = &self.rooms.blocks.zones.changes;
-        if frame.home().free_inode(changes, self.generation, inode.addr().index()) {
+        if frame.home().free_inode(changes, self.generation, inode) {
             let addr = frame.addr();
             let freed = self.free(frame);
             self.all_before(EdgeKind::Freed, addr, freed);

@@ -2,8 +2,10 @@
 
 use super::beside::{Beside, FrozenBeside};
 use super::gather::Gather;
+use super::rounds::Schedule;
 use crate::base::freed::Runs;
 use crate::base::medium::now_seconds;
+use crate::base::pending::Taken;
 use crate::engine::{Pass, Place, Plan};
 use crate::error::Result;
 use crate::log::intent::Leader;
@@ -19,7 +21,8 @@ use std::sync::Arc;
 use yore_device::AlignedBuf;
 use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
-    BlockNo, Generation, Superblock, VolumeState, ZoneHeader, ZoneNo, ZoneTableEntry, BLOCK_SIZE,
+    BlockNo, Generation, Superblock, VolumeState, WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry,
+    BLOCK_SIZE,
 };
 use yore_log::{Lsn, Position};
 
@@ -39,6 +42,11 @@ pub(super) struct Frozen {
     outstanding: Option<Lsn>,
     /// What is written beside it.
     beside: Option<FrozenBeside>,
+    /// Its changes, under an engine that orders them.
+    taken: Option<Taken>,
+    /// Zones that earlier generations have changed and no table says so of, if this one may close although it
+    /// was not to.
+    unclosed: Vec<FrozenZone>,
 }
 
 /// Zones that a generation has changed and that no header says so of. Only engines that do not close each
@@ -47,17 +55,29 @@ pub(super) struct Frozen {
 pub(super) struct Unclosed(BTreeMap<ZoneNo, Arc<Zone>>);
 
 impl Unclosed {
-    /// Keeps what a generation that does not close has changed in mind, and adds it to one that closes. With
-    /// the gate held alone.
-    fn freeze(&mut self, closes: bool, zones: &mut Vec<FrozenZone>) {
-        if !closes {
-            self.0.extend(zones.iter().map(|z| (z.zone.no, z.zone.clone())));
-            return;
-        }
+    /// Keeps what a generation that does not close has changed in mind, and adds it to one that closes.
+    /// Returns what is to be added to one that closes after all. With the gate held alone.
+    fn freeze(&mut self, plan: Plan, ahead: Vec<Arc<Zone>>, zones: &mut Vec<FrozenZone>) -> Vec<FrozenZone> {
+        self.0.extend(ahead.into_iter().map(|zone| (zone.no, zone)));
         for z in zones.iter() {
             self.0.remove(&z.zone.no);
         }
-        zones.extend(std::mem::take(&mut self.0).into_values().map(|zone| zone.freeze()));
+        let others = match plan.closes || plan.blocks == Place::InOrder {
+            true => self.0.values().map(|zone| zone.freeze()).collect(),
+            false => Vec::new(),
+        };
+        if plan.closes {
+            self.0.clear();
+            zones.extend(others);
+            return Vec::new();
+        }
+        self.0.extend(zones.iter().map(|z| (z.zone.no, z.zone.clone())));
+        others
+    }
+
+    /// The generation has closed after all.
+    fn forget(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -84,7 +104,10 @@ pub(super) fn freeze(
         false => None,
     };
     let is_wanted = state == VolumeState::Clean || base.progress.is_awaited(generation);
-    let mut pass = Pass { is_logged: last_record.is_some(), is_wanted };
+    // What the order of changes is, is known with all Ops at an end.
+    let taken = base.order.pending.take();
+    let is_whole = state == VolumeState::Clean || taken.as_ref().is_some_and(|taken| taken.whole);
+    let mut pass = Pass { is_logged: last_record.is_some(), is_wanted, is_whole };
     let mut plan = strategy.plan(pass);
     #[cfg(feature = "mutations")]
     if is(Mutation::UnloggedInPlace) && strategy.logs_first() && follows {
@@ -93,7 +116,7 @@ pub(super) fn freeze(
     let beside = beside.map(Beside::freeze);
     gate.advance();
     let mut zones = changes.freeze();
-    unclosed.freeze(plan.closes, &mut zones);
+    let others = unclosed.freeze(plan, blocks.zones.take_ahead(), &mut zones);
     let mut freed = base.freed.take();
     let captured: usize = zones.iter().map(|z| z.dirty.len()).sum();
     let moved = rooms.log.switch(blocks);
@@ -102,7 +125,7 @@ pub(super) fn freeze(
     let mut superblock = Superblock {
         generation,
         engine: base.medium.engine(),
-        state,
+        state: medium_state(base.medium.found(), strategy.orders(), state),
         features: base.features.wanted(),
         space_rules: base.features.space_rules(),
         volume_blocks: base.medium.geometry().blocks,
@@ -113,6 +136,11 @@ pub(super) fn freeze(
         moving::enter(at, &mut superblock, gate.running());
     }
     base.ledger.freeze(&mut superblock);
+    if state == VolumeState::Clean {
+        superblock.in_place_since = Generation(0);
+    }
+    superblock.step = 0;
+    superblock.features.set(WriteFeatures::IN_PLACE, superblock.in_place_since.0 != 0);
     changes.hand_over(captured);
     drop(gate);
     zones.sort_by_key(|z| z.zone.start);
@@ -143,8 +171,19 @@ pub(super) fn freeze(
             Err(e) => appended = Err(e),
         }
     }
-    let mut frozen =
-        Frozen { generation, zones, superblock, freed, log: None, plan, logged, outstanding: None, beside };
+    let mut frozen = Frozen {
+        generation,
+        zones,
+        superblock,
+        freed,
+        log: None,
+        plan,
+        logged,
+        outstanding: None,
+        beside,
+        taken,
+        unclosed: others,
+    };
     if let Some(outstanding) = outstanding {
         let head = rooms.log.continue_with(frozen.logged.is_some(), head);
         let position = rooms.log.position();
@@ -170,8 +209,45 @@ pub(super) fn freeze(
     (frozen, appended)
 }
 
-/// Writes a frozen generation, its superblock last, into `slot`.
-pub(super) fn write(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
+/// What the superblock says of the volume's state. Leaks that a crash has left stay until somebody counts.
+pub(super) fn medium_state(found: &Superblock, orders: bool, state: VolumeState) -> VolumeState {
+    let crashed = found.state == VolumeState::InUse && found.in_place_since.0 != 0;
+    let has_leaks = found.state == VolumeState::LeaksPending || crashed;
+    match state {
+        VolumeState::Clean if has_leaks => VolumeState::LeaksPending,
+        VolumeState::InUse if has_leaks && orders => VolumeState::LeaksPending,
+        state => state,
+    }
+}
+
+/// Writes a frozen generation; if it closes, its superblock comes last, into `slot`. `last` is the superblock
+/// before it. Returns the slot of the last superblock that was written.
+pub(super) fn write(
+    rooms: &Rooms,
+    frozen: &mut Frozen,
+    (last, slot): (&Superblock, u32),
+    unclosed: &mut Unclosed,
+) -> Result<u32> {
+    if frozen.plan.blocks == Place::InOrder {
+        let taken = frozen.taken.take().expect("who writes in order keeps it");
+        if let Some(schedule) = Schedule::of(&taken) {
+            let (slot, superblock) =
+                schedule.carry_out(rooms, &frozen.zones, &frozen.superblock, last, slot)?;
+            frozen.superblock = superblock;
+            return Ok(slot);
+        }
+        let pass = Pass { is_logged: false, is_wanted: false, is_whole: true };
+        frozen.plan = rooms.blocks.base.medium.strategy().plan(pass);
+        frozen.zones.append(&mut frozen.unclosed);
+        frozen.zones.sort_by_key(|z| z.zone.start);
+        unclosed.forget();
+    }
+    write_together(rooms, frozen, slot)?;
+    Ok(slot)
+}
+
+/// Writes a frozen generation in one go.
+fn write_together(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
     let medium = &rooms.blocks.base.medium;
     let plan = frozen.plan;
     if let Some(FrozenBeside { at, bytes }) = &frozen.beside {
@@ -238,6 +314,7 @@ fn write_zone(
         zone: z.zone.no,
         group: z.zone.group,
         generation,
+        round: 0,
         exists: z.exists,
         inode_free: z.inode_free.clone(),
         extras: z.extras,

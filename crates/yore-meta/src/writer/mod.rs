@@ -43,6 +43,7 @@
 pub(crate) mod beside;
 mod gather;
 mod generation;
+mod rounds;
 
 use crate::base::medium::now_seconds;
 use crate::base::progress::Task;
@@ -53,14 +54,14 @@ use crate::log::region::{position_of, set_position};
 use crate::rooms::Rooms;
 use crate::zones::zone::FrozenZone;
 use beside::{Beside, Closing};
-use generation::{freeze, write, Frozen, Unclosed};
+use generation::{freeze, medium_state, write, Frozen, Unclosed};
 use parking_lot::{Mutex, MutexGuard};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Weak;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use yore_format::layout::SUPERBLOCKS;
-use yore_format::{ExternalLog, Generation, Superblock, VolumeState, BLOCK_SIZE};
+use yore_format::{ExternalLog, Generation, Superblock, VolumeState, WriteFeatures, BLOCK_SIZE};
 use yore_log::{KeptLog, Position};
 
 /// The writer of an open volume.
@@ -140,8 +141,10 @@ impl Writer {
             Ok(()) => {
                 // Nobody else advances the gate from here on.
                 let mount_id = self.superblock.lock().0.mount_id;
+                // What a crash has left in places that nobody has read since is to be in the headers, too.
+                let settled = rooms.blocks.zones.settle_all(&rooms.blocks.base);
                 let beside = prepare(Closing { generation: rooms.blocks.base.gate.running(), mount_id });
-                self.commit(rooms, VolumeState::Clean, beside)
+                settled.and_then(|()| self.commit(rooms, VolumeState::Clean, beside))
             }
             Err(e) => Err(e),
         };
@@ -200,7 +203,13 @@ impl Writer {
         }
         superblock.mount_id += 1;
         superblock.generation = Generation(newest.0 + 1);
-        superblock.state = VolumeState::InUse;
+        let strategy = medium.strategy();
+        superblock.state = medium_state(medium.found(), strategy.orders(), VolumeState::InUse);
+        superblock.step = 0;
+        if strategy.orders() && superblock.in_place_since.0 == 0 {
+            superblock.in_place_since = Generation(newest.0 + 2);
+        }
+        superblock.features.set(WriteFeatures::IN_PLACE, superblock.in_place_since.0 != 0);
         if log_is_empty {
             // Else the next mount must still believe the records there.
             let position = empty_from.unwrap_or_else(|| position_of(superblock));
@@ -210,7 +219,8 @@ impl Writer {
         superblock.engine = medium.engine();
         superblock.written_seconds = now_seconds();
         // An in-place engine must be known from either slot before it overwrites anything.
-        let writes = if changes_engine && medium.strategy().in_place() { 2 } else { 1 };
+        let begins = medium.found().in_place_since != superblock.in_place_since;
+        let writes = if (changes_engine && strategy.in_place()) || begins { 2 } else { 1 };
         for _ in 0..writes {
             *slot = 1 - *slot;
             let at = SUPERBLOCKS[*slot as usize].0 * BLOCK_SIZE as u64;
@@ -252,21 +262,21 @@ impl Writer {
         let _stop = base.progress.stop_at_panic("writing a generation");
         let mut held = self.superblock.lock();
         let (mut leader, served) = rooms.log.lead();
-        let (mut frozen, appended) =
-            freeze(rooms, &held.0, (state, beside), &mut leader, &mut self.unclosed.lock());
+        let mut unclosed = self.unclosed.lock();
+        let (mut frozen, appended) = freeze(rooms, &held.0, (state, beside), &mut leader, &mut unclosed);
         drop(leader);
         let slot = 1 - held.1;
         #[cfg(feature = "mutations")]
         wrong_before_writing(rooms, &mut frozen)?;
-        let write = || appended.and_then(|()| write(rooms, &mut frozen, slot));
+        let write = || appended.and_then(|()| write(rooms, &mut frozen, (&held.0, slot), &mut unclosed));
         let result = catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| {
             // Maps name slots that were not written: what belongs there stays in memory.
             self.unwritten.lock().append(&mut frozen.zones);
             resume_unwind(panic)
         });
         match result {
-            Ok(()) => {
-                if frozen.plan.closes {
+            Ok(slot) => {
+                if frozen.plan.is_durable() {
                     *held = (frozen.superblock.clone(), slot);
                 }
                 drop(held);
@@ -325,12 +335,15 @@ fn complete(rooms: &Rooms, frozen: &Frozen, served: u64) -> Result<()> {
     let (blocks, base) = (&rooms.blocks, &rooms.blocks.base);
     // Before anybody is told: who finds no generation being written may append at once.
     let released = rooms.log.complete(frozen.log, served);
+    for zone in &frozen.zones {
+        zone.zone.release(&blocks.zones.changes);
+    }
     for zone in frozen.zones.iter().filter(|z| z.removed && frozen.plan.closes) {
         blocks.zones.forget(zone.zone.no);
     }
     if !frozen.freed.is_empty() {
         base.freed.reclaim(&frozen.freed);
     }
-    base.progress.complete(frozen.generation, frozen.plan.closes, || blocks.has_changes());
+    base.progress.complete(frozen.generation, frozen.plan.is_durable(), || blocks.has_changes());
     released
 }

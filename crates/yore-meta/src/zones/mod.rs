@@ -3,6 +3,7 @@
 
 mod header;
 pub(crate) mod reserve;
+mod settle;
 pub(crate) mod slots;
 pub(crate) mod table;
 mod tables;
@@ -11,7 +12,6 @@ pub(crate) mod zone;
 use crate::base::Base;
 use crate::error::Result;
 use hashbrown::HashMap;
-use header::read_header;
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -30,6 +30,9 @@ pub(crate) struct Zones {
     /// Zones may have numbers below this; it never falls.
     limit: AtomicU32,
     pub(crate) table: Table,
+    /// Zones that were read, and that the table does not say all of: a crash came before the volume was
+    /// closed.
+    ahead: Mutex<Vec<Arc<Zone>>>,
     /// What the running generation has changed.
     pub(crate) changes: Changes,
 }
@@ -42,6 +45,7 @@ impl Zones {
             next_number: Mutex::new(1),
             limit: AtomicU32::new(found.zone_number_limit),
             table: Table::new(found),
+            ahead: Mutex::default(),
             changes: Changes::default(),
         }
     }
@@ -60,9 +64,33 @@ impl Zones {
         if !entry.is_present() {
             return Ok(None);
         }
-        let header = read_header(base, no, &entry)?;
-        let zone = Zone::new(&header, u32::from(entry.free_blocks.get()), entry.header_slot);
-        Ok(Some(self.map.write().entry(no).or_insert(zone).clone()))
+        let found = settle::read_zone(base, no, &entry)?;
+        let zone = Zone::new(&found.header, found.free_blocks, found.header_slot);
+        let mut map = self.map.write();
+        if let Some(there) = map.get(&no) {
+            return Ok(Some(there.clone()));
+        }
+        map.insert(no, zone.clone());
+        if found.is_ahead {
+            self.ahead.lock().push(zone.clone());
+        }
+        Ok(Some(zone))
+    }
+
+    /// Zones that were read since, and that the table does not say all of.
+    pub(crate) fn take_ahead(&self) -> Vec<Arc<Zone>> {
+        std::mem::take(&mut *self.ahead.lock())
+    }
+
+    /// Reads all zones, if a crash has left any of which the table does not say all.
+    pub(crate) fn settle_all(&self, base: &Base) -> Result<()> {
+        if base.medium.found().in_place_since.0 == 0 {
+            return Ok(());
+        }
+        for no in (0..self.limit()).map(ZoneNo) {
+            self.get(base, no)?;
+        }
+        Ok(())
     }
 
     /// The first zone of a group and those that were added to it.

@@ -25,7 +25,7 @@ impl State {
         }
         for index in (self.inode_hint..INDEXES).chain(0..self.inode_hint) {
             let free = self.free_inode_count(index);
-            if free > 0 && free > self.taken.get(&(index as u16)).map_or(0, |m| m.count_ones()) {
+            if free > 0 && free > self.unavailable(index as u16).count_ones() {
                 self.inode_hint = index;
                 return Some(index as u16);
             }
@@ -71,7 +71,7 @@ impl Zone {
         if s.inode_blocks_changed != state {
             return Marked::Again;
         }
-        let taken = s.taken.get(&index).copied().unwrap_or(0);
+        let taken = s.unavailable(index);
         let free = s.inode_free[usize::from(index)];
         if free == NOT_INODES || u32::from(free) <= taken.count_ones() {
             return Marked::Again; // Taken by somebody else meanwhile.

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use yore_format::layout::{EXTRA_ZONES_PER_GROUP, ZONE_INDEXES};
 use yore_format::{
-    Block, BlockNo, Generation, GroupNo, Inode, InodeNo, ZoneHeader, ZoneNo, INODES_PER_BLOCK, NOT_INODES,
-    TABLE_PLACES,
+    BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Inode, InodeNo, ZoneHeader,
+    ZoneNo, BITS_PER_GROUP, INODES_PER_BLOCK, NOT_INODES, TABLE_PLACES,
 };
 
 const INDEXES: usize = ZONE_INDEXES as usize;
@@ -49,6 +49,10 @@ pub(super) struct State {
     pub(super) reserved: u32,
     pub(super) taken: HashMap<u16, u16>,
     pub(super) inode_hint: usize,
+    /// What the running generation has freed, and what the frozen one has, where nobody may have it again
+    /// before the removal is durable.
+    pub(super) held: Held,
+    pub(super) held_before: Held,
     /// Counts inode blocks gained and lost: who looked at one without the lock sees whether it may be another
     /// now.
     pub(super) inode_blocks_changed: u64,
@@ -60,6 +64,22 @@ pub(super) struct State {
     is_unlogged: bool,
     // Physical: changed by the writer when a generation is complete.
     copies: Copies,
+}
+
+/// Indexes and inodes that were freed and are not available yet.
+#[derive(Default)]
+pub(super) struct Held {
+    indexes: [u64; 8],
+    /// Slots of inode blocks, by index.
+    inodes: HashMap<u16, u16>,
+}
+
+impl Held {
+    fn count(&self) -> usize {
+        let indexes: u32 = self.indexes.iter().map(|word| word.count_ones()).sum();
+        let inodes: u32 = self.inodes.values().map(|slots| slots.count_ones()).sum();
+        (indexes + inodes) as usize
+    }
 }
 
 /// Where a zone's blocks are on the medium.
@@ -106,6 +126,10 @@ pub(crate) struct Changes {
     /// Zones with something that the log does not have.
     unlogged_zones: Mutex<Vec<Arc<Zone>>>,
     unlogged_frames: AtomicUsize,
+    /// Whether what is freed is held until that is durable.
+    holds: AtomicBool,
+    /// Indexes and inodes that are held.
+    held: AtomicUsize,
     /// The log can no longer say what the running generation has changed.
     lost: AtomicBool,
 }
@@ -114,6 +138,25 @@ impl Changes {
     /// There is a log: it learns of all changes from now on. Nothing has been changed yet.
     pub(crate) fn start_logging(&self) {
         self.logged.store(true, Ordering::Relaxed);
+    }
+
+    /// What is freed is not available again before a generation with that is complete.
+    pub(crate) fn start_holding(&self) {
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::HeldReusedEarly) {
+            return;
+        }
+        self.holds.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn holds(&self) -> bool {
+        self.holds.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was freed that will be available with a generation.
+    pub(crate) fn has_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0
     }
 
     #[inline]
@@ -204,6 +247,8 @@ impl State {
             reserved: 0,
             taken: HashMap::new(),
             inode_hint: 0,
+            held: Held::default(),
+            held_before: Held::default(),
             inode_blocks_changed: 0,
             dirty: Vec::new(),
             dirty_generation: 0,
@@ -254,6 +299,17 @@ impl State {
         }
     }
 
+    /// The inodes of a block that are reserved, or held.
+    pub(super) fn unavailable(&self, index: u16) -> u16 {
+        let of = |slots: &HashMap<u16, u16>| slots.get(&index).copied().unwrap_or(0);
+        of(&self.taken) | of(&self.held.inodes) | of(&self.held_before.inodes)
+    }
+
+    /// Indexes in use.
+    fn used(&self) -> u32 {
+        self.exists.iter().map(|word| word.count_ones()).sum()
+    }
+
     pub(super) fn free_inode_count(&self, index: usize) -> u32 {
         match self.inode_free[index] {
             NOT_INODES => 0,
@@ -278,6 +334,20 @@ pub(crate) struct Counted {
     pub(crate) inode_free: u8,
     /// Free blocks, of a bitmap.
     pub(crate) free_blocks: Option<u32>,
+}
+
+impl Counted {
+    /// Of a block, in a group with so many blocks of data.
+    pub(crate) fn of(block: &Block, usable: u32) -> Counted {
+        match BlockKind::from_repr(BlockHeader::of(block).kind) {
+            Some(BlockKind::Inodes) => Counted { inode_free: count_free_inodes(block), free_blocks: None },
+            Some(BlockKind::Bitmap) => {
+                let used = BitmapRef::new(block).used().saturating_sub(BITS_PER_GROUP - usable);
+                Counted { inode_free: NOT_INODES, free_blocks: Some(usable.saturating_sub(used)) }
+            }
+            _ => Counted { inode_free: NOT_INODES, free_blocks: None },
+        }
+    }
 }
 
 /// Free inodes in a block of inodes.
@@ -353,6 +423,7 @@ impl Zone {
         // The log's part in this generation is over: frames forget what is unlogged with their next change.
         s.is_unlogged = false;
         s.unlogged.clear();
+        s.held_before = std::mem::take(&mut s.held);
         FrozenZone {
             zone: self.clone(),
             dirty: std::mem::take(&mut s.dirty),
@@ -361,9 +432,33 @@ impl Zone {
             extras: s.extras,
             tables: s.tables.clone(),
             free_blocks: s.free_blocks,
-            free_indexes: s.free_indexes,
+            free_indexes: ZONE_INDEXES - s.used(),
             free_inodes: s.free_inodes,
             removed: s.removed,
+        }
+    }
+}
+
+/// What is held.
+impl Zone {
+    /// The frozen generation is complete: what it freed is available again.
+    pub(crate) fn release(&self, changes: &Changes) {
+        if !changes.holds() {
+            return;
+        }
+        let mut s = self.state.lock();
+        let held = std::mem::take(&mut s.held_before);
+        let count = held.count();
+        if count == 0 {
+            return;
+        }
+        s.free_indexes += held.indexes.iter().map(|word| word.count_ones()).sum::<u32>();
+        s.inode_blocks_changed += 1;
+        let is_empty = !self.no.is_primary() && s.holds_nothing().is_some();
+        drop(s);
+        changes.held.fetch_sub(count, Ordering::Relaxed);
+        if is_empty {
+            changes.empty.lock().push(self.no);
         }
     }
 }
@@ -414,8 +509,9 @@ impl Zone {
     /// Takes one reserved index.
     pub(crate) fn allocate_index(self: &Arc<Self>, changes: &Changes, generation: Generation) -> u16 {
         self.touch(changes, generation, |s| {
-            let word = s.exists.iter().position(|w| *w != u64::MAX).expect("a reserved index is free");
-            let index = word * 64 + s.exists[word].trailing_ones() as usize;
+            let taken = |word: usize| s.exists[word] | s.held.indexes[word] | s.held_before.indexes[word];
+            let word = (0..8).find(|word| taken(*word) != u64::MAX).expect("a reserved index is free");
+            let index = word * 64 + taken(word).trailing_ones() as usize;
             assert!(index < INDEXES && s.free_indexes > 0, "zone {} has no free index", self.no);
             s.exists[word] |= 1 << (index % 64);
             s.free_indexes -= 1;
@@ -439,8 +535,17 @@ impl Zone {
         s.mark_dirty(self, changes, generation);
         assert!(s.has(index), "index {index} of zone {} freed twice", self.no);
         s.exists[usize::from(index) / 64] &= !(1 << (index % 64));
-        s.free_indexes += 1;
         s.inode_free[usize::from(index)] = NOT_INODES;
+        if changes.holds() {
+            // Its inodes go with it.
+            let of_block = [s.held.inodes.remove(&index), s.held_before.inodes.remove(&index)];
+            let inodes: u32 = of_block.into_iter().flatten().map(u16::count_ones).sum();
+            s.held.indexes[usize::from(index) / 64] |= 1 << (index % 64);
+            changes.held.fetch_add(1, Ordering::Relaxed);
+            changes.held.fetch_sub(inodes as usize, Ordering::Relaxed);
+            return;
+        }
+        s.free_indexes += 1;
         if !self.no.is_primary() && s.holds_nothing().is_some() {
             changes.empty.lock().push(self.no);
         }
@@ -462,14 +567,19 @@ impl Zone {
         self: &Arc<Self>,
         changes: &Changes,
         generation: Generation,
-        index: u16,
+        inode: InodeNo,
     ) -> bool {
         let mut s = self.state.lock();
         s.mark_dirty(self, changes, generation);
+        let index = inode.addr().index();
         let i = usize::from(index);
         assert!(s.inode_free[i] != NOT_INODES && u32::from(s.inode_free[i]) < FULL);
         s.inode_free[i] += 1;
         s.free_inodes += 1;
+        if changes.holds() {
+            *s.held.inodes.entry(index).or_insert(0) |= 1 << inode.slot();
+            changes.held.fetch_add(1, Ordering::Relaxed);
+        }
         if u32::from(s.inode_free[i]) < FULL || s.taken.contains_key(&index) {
             return false;
         }
@@ -574,7 +684,7 @@ impl Zone {
     /// The zone holds nothing any more, and goes.
     pub(crate) fn remove(self: &Arc<Self>, changes: &Changes, generation: Generation) {
         self.touch(changes, generation, |s| {
-            assert!(s.closed && s.free_indexes == ZONE_INDEXES, "zone {} is not empty", self.no);
+            assert!(s.closed && s.used() == 0, "zone {} is not empty", self.no);
             s.removed = true;
         });
     }

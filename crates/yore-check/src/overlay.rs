@@ -1,7 +1,8 @@
-//! The device as a repair would leave it: what the repair writes stays in memory, in front of the volume.
+//! The device as a repair would leave it: what the repair writes stays in memory, in front of the volume. So
+//! does what closing a volume would write that a crash met (`settle.rs`).
 //!
 //! The checker reads an [`Overlay`] like any other device, so each round of a repair is judged by the same
-//! check as the volume itself. Nothing reaches the volume before all rounds are done ([`super::undo`]).
+//! check as the volume itself. Nothing reaches the volume before all rounds are done (`repair/undo.rs`).
 //!
 //! Memory: the blocks that change, and for each zone that does, which of its slots were in use before.
 
@@ -11,7 +12,7 @@ use yore_device::{Device, DeviceError};
 use yore_format::{Block, BlockNo, BLOCK_SIZE, ZERO_BLOCK};
 
 /// Words of a bit set over the blocks of a zone.
-pub(super) type Slots = [u64; 16];
+pub(crate) type Slots = [u64; 16];
 
 /// Blocks in front of a device.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct Overlay<'a> {
 }
 
 impl<'a> Overlay<'a> {
-    pub(super) fn new(below: &'a dyn Device) -> Overlay<'a> {
+    pub(crate) fn new(below: &'a dyn Device) -> Overlay<'a> {
         Overlay { below, changed: RwLock::default(), kept: Mutex::default() }
     }
 
@@ -33,17 +34,17 @@ impl<'a> Overlay<'a> {
     }
 
     /// Whether the repair wrote this block.
-    pub(super) fn is_changed(&self, block: BlockNo) -> bool {
+    pub(crate) fn is_changed(&self, block: BlockNo) -> bool {
         self.changes().contains_key(&block.0)
     }
 
     /// How many blocks the repair wrote.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.changes().len()
     }
 
     /// What the repair wrote, in ascending order, without what is on the device already.
-    pub(super) fn differences(&self) -> Result<Vec<(BlockNo, Arc<Block>)>, DeviceError> {
+    pub(crate) fn differences(&self) -> Result<Vec<(BlockNo, Arc<Block>)>, DeviceError> {
         let mut differing = Vec::new();
         let mut old = Box::new(ZERO_BLOCK);
         for (number, block) in self.changes().iter() {
@@ -56,20 +57,20 @@ impl<'a> Overlay<'a> {
     }
 
     /// One block.
-    pub(super) fn read(&self, block: BlockNo) -> Result<Box<Block>, DeviceError> {
+    pub(crate) fn read(&self, block: BlockNo) -> Result<Box<Block>, DeviceError> {
         let mut bytes = Box::new(ZERO_BLOCK);
         self.read_at(block.0 * BLOCK_SIZE as u64, &mut bytes[..])?;
         Ok(bytes)
     }
 
-    pub(super) fn write(&self, block: BlockNo, bytes: &Block) {
+    pub(crate) fn write(&self, block: BlockNo, bytes: &Block) {
         let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
         changed.insert(block.0, Arc::new(*bytes));
     }
 
     /// Which slots of the zone at `start` were in use when the repair first came to it. `now` are those in
     /// use at present.
-    pub(super) fn keep(&self, start: BlockNo, now: Slots) -> Slots {
+    pub(crate) fn keep(&self, start: BlockNo, now: Slots) -> Slots {
         let mut kept: MutexGuard<'_, _> = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         *kept.entry(start.0).or_insert(now)
     }

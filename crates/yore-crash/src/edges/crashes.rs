@@ -1,0 +1,168 @@
+//! The sequences of the judge, carried out under an engine that orders changes, with a crash between any two
+//! of its writes.
+//!
+//! What such an engine leaves must be what the judge of the order accepts, and more: what was durable when
+//! the power failed is there. Syncs between the calls, drawn by a seed, say what was. Blocks are torn as
+//! wholes: an engine that writes in place relies on that (docs/ENGINES.md).
+//!
+//! Each state is looked at as the crash left it. Then it is mounted for writing, by the same engine or by
+//! another one, and closed; and it must still be sound, and have the same names.
+
+use super::calls::Carrier;
+use super::{calls, examine, options, prepare, see, see_past, Expected};
+use crate::tree::Tree;
+use crate::volume::{make, used_device, Wrong};
+use rand::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::sync::Arc;
+use yore_check::{check, CheckOptions, Problem};
+use yore_device::simulated::{CrashPlan, CrashState, SimulatedDevice, Tearing, Trace};
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{Engine, EventNo, Volume};
+
+/// A sequence that was carried out under an engine, with all that reached the device.
+pub struct Run {
+    name: &'static str,
+    engine: Engine,
+    trace: Trace,
+    /// The tree before the first call and behind each.
+    moments: Vec<Tree>,
+    /// After how many entries each call began.
+    began: Vec<usize>,
+    /// From how many entries on which moment is durable, ascending.
+    durable: Vec<(usize, usize)>,
+    exchanges: bool,
+    forgets: bool,
+    past: Vec<(EventNo, Tree)>,
+    snapshots: usize,
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tried {
+    /// States.
+    pub states: usize,
+    /// Findings of the checker in them, all of which such an engine may leave.
+    pub tolerated: usize,
+}
+
+/// Carries a sequence out under an engine; `seed` says behind which calls everything is synced.
+///
+/// # Errors
+/// If a call fails, or there is no such sequence.
+pub fn run(name: &str, engine: Engine, seed: u64) -> Result<Run, Wrong> {
+    let sequence = calls::all().into_iter().find(|sequence| sequence.name == name);
+    let Some(sequence) = sequence else {
+        return Err(Wrong::new("sequence", format!("no sequence {name:?}")));
+    };
+    let opened = |error: yore_fs::Error| Wrong::new("open", error);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let device: Arc<dyn Device> = Arc::new(used_device());
+    make(&device, Engine::Snapshot, 1)?;
+    prepare(&device, &sequence)?;
+    let mut copy = vec![0; device.size() as usize];
+    device.read_at(0, &mut copy).map_err(|error| Wrong::new("device", error))?;
+    let medium = MemoryDevice::new(device.size());
+    medium.write_at(0, &copy).map_err(|error| Wrong::new("device", error))?;
+    let device = Arc::new(SimulatedDevice::new(medium));
+    let volume = Volume::open(device.clone(), &options(Some(engine), false)).map_err(opened)?;
+    let view = volume.view().clone();
+    let (mut moments, mut past) = (vec![see(&view)?], Vec::new());
+    see_past(&view, &mut past)?;
+    let snapshots = past.len();
+    device.restart_trace();
+    let (mut began, mut durable) = (Vec::new(), vec![(0, 0)]);
+    let mut carrier = Carrier::new(&volume);
+    for (number, call) in sequence.calls.iter().enumerate() {
+        began.push(device.entries());
+        carrier.carry_out(call)?;
+        moments.push(see(&view)?);
+        see_past(&view, &mut past)?;
+        let syncs = engine != Engine::Sync && random.random_range(0..3) == 0;
+        if syncs {
+            view.sync().map_err(opened)?;
+        }
+        if syncs || engine == Engine::Sync {
+            durable.push((device.entries(), number + 1));
+        }
+    }
+    began.push(device.entries());
+    drop(carrier);
+    volume.close().map_err(opened)?;
+    let (exchanges, forgets) = (sequence.exchanges(), sequence.forgets());
+    let (name, trace) = (sequence.name, device.trace());
+    Ok(Run { name, engine, trace, moments, began, durable, exchanges, forgets, past, snapshots })
+}
+
+impl Run {
+    /// Tries about so many states, drawn by a seed.
+    ///
+    /// # Errors
+    /// What is wrong with a state.
+    pub fn try_states(&self, states: usize, seed: u64) -> Result<Tried, Wrong> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut tried = Tried::default();
+        while tried.states < states {
+            let after_entry = random.random_range(0..=self.trace.len());
+            let point = self.trace.crash_point(after_entry).map_err(|error| Wrong::new("replay", error))?;
+            let plan = CrashPlan {
+                exhaustive_max: 8,
+                samples: 3,
+                seed: random.random_range(0..1 << 32),
+                tearing: Tearing::Blocks,
+                ..CrashPlan::default()
+            };
+            for choice in point.choices(&plan) {
+                let medium = point
+                    .materialise(choice, Tearing::Blocks)
+                    .map_err(|error| Wrong::new("replay", error))?;
+                let next = match random.random_range(0..4) {
+                    0 => Engine::Snapshot,
+                    _ => self.engine,
+                };
+                let state = CrashState { after_entry, choice, tearing: Tearing::Blocks };
+                tried.tolerated += self.try_state(&medium, after_entry, next).map_err(|wrong| {
+                    let (name, engine) = (self.name, self.engine.name());
+                    let line = format!("{name} under {engine}, {state}, then {}: ", next.name());
+                    Wrong::new(wrong.class, format!("{line}{}", wrong.message))
+                })?;
+                tried.states += 1;
+            }
+        }
+        Ok(tried)
+    }
+
+    fn try_state(&self, medium: &MemoryDevice, after_entry: usize, next: Engine) -> Result<usize, Wrong> {
+        let durable = self.durable.iter().rev().find(|(entries, _)| *entries <= after_entry);
+        let first = durable.map_or(0, |(_, moment)| *moment);
+        // A call may have changed the medium from the entry on before which it began.
+        let last = self.began.iter().filter(|entries| **entries <= after_entry).count();
+        let last = last.clamp(first, self.moments.len() - 1);
+        let expected = Expected {
+            moments: &self.moments[first..=last],
+            exchanges: self.exchanges,
+            past: &self.past,
+            snapshots: self.snapshots,
+            forgets: self.forgets,
+        };
+        let (tolerated, names) = examine(&medium.snapshot(), &expected)?;
+        let device = Arc::new(medium.snapshot());
+        let opened = |error: yore_fs::Error| Wrong::new("open", error);
+        let volume = Volume::open(device.clone(), &options(Some(next), false)).map_err(opened)?;
+        let tree = see(volume.view())?;
+        volume.close().map_err(opened)?;
+        let report = check(&*device, &CheckOptions::default()).map_err(|error| Wrong::new("check", error))?;
+        let wrong =
+            report.findings.iter().find(|f| !f.is_tolerated() || f.problem == Problem::OrphanUnlisted);
+        if let Some(finding) = wrong {
+            return Err(Wrong::new("check", format!("after the mount: {finding}")));
+        }
+        let volume = Volume::open(device, &options(Some(Engine::Snapshot), false)).map_err(opened)?;
+        let again = see(volume.view())?;
+        volume.close().map_err(opened)?;
+        match tree.names_hash() == again.names_hash() && names == again.names_hash() {
+            true => Ok(tolerated),
+            false => Err(Wrong::new("again", "the next mount found other names and attributes")),
+        }
+    }
+}

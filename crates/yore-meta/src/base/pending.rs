@@ -1,0 +1,143 @@
+//! The changes of the running generation, under an engine that writes them in order: with the units that they
+//! mean, and what each waits for. The writer takes them when it freezes the generation
+//! (`writer/rounds.rs`).
+
+use super::order::{Change, Did, EdgeKind, KeepsOrder};
+use super::units::Piece;
+use super::waits::{HasPlace, Waits, Where};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::sync::OnceLock;
+use yore_format::{Block, InodeNo, MetaAddr};
+
+/// What is kept of a change.
+pub(crate) enum Kept {
+    /// It changed these units of a block.
+    Block { addr: MetaAddr, pieces: Vec<Piece> },
+    /// It made a block, which was this one until something was put into it.
+    Made { addr: MetaAddr, block: Box<Block> },
+    /// It freed one.
+    Freed { addr: MetaAddr },
+    /// The superblock has this root and level of the orphans.
+    Orphans { root: MetaAddr, level: u8 },
+}
+
+impl HasPlace for Kept {
+    fn place(&self) -> Where {
+        match self {
+            Kept::Block { addr, .. } => Where::Block(*addr),
+            Kept::Made { addr, .. } => Where::Made(*addr),
+            Kept::Freed { addr } => Where::Freed(*addr),
+            Kept::Orphans { .. } => Where::Superblock,
+        }
+    }
+}
+
+/// Blocks as the generation before left them, of those that this one has changed.
+pub(crate) type Bases = HashMap<MetaAddr, Box<Block>>;
+
+#[derive(Default)]
+struct State {
+    waits: Waits<Kept>,
+    bases: Bases,
+    whole: bool,
+}
+
+/// What a generation has changed.
+pub(crate) struct Taken {
+    pub(crate) waits: Waits<Kept>,
+    pub(crate) bases: Bases,
+    /// Something in it has no order in which a crash may stop anywhere: all of it is there, or nothing.
+    pub(crate) whole: bool,
+}
+
+/// Keeps them, once an engine wants that.
+#[derive(Default)]
+pub(crate) struct Pending(OnceLock<Mutex<State>>);
+
+impl Pending {
+    /// Keeps all changes from now on, with no Op open.
+    pub(crate) fn start(&self) {
+        self.0.get_or_init(Mutex::default);
+    }
+
+    /// What keeps them, if an engine wants that.
+    #[inline]
+    pub(crate) fn wanted(&self) -> Option<&dyn KeepsOrder> {
+        self.0.get().map(|state| state as &dyn KeepsOrder)
+    }
+
+    /// What the generation has changed that is being frozen, with the gate held alone.
+    pub(crate) fn take(&self) -> Option<Taken> {
+        let mut state = self.0.get()?.lock();
+        let whole = std::mem::take(&mut state.whole);
+        let bases = std::mem::take(&mut state.bases);
+        Some(Taken { waits: state.waits.take(), bases, whole })
+    }
+}
+
+impl KeepsOrder for Mutex<State> {
+    fn begin(&self, alone: bool) -> u64 {
+        let mut state = self.lock();
+        state.whole |= alone;
+        state.waits.begin()
+    }
+
+    fn be_whole(&self, _op: u64) {
+        self.lock().whole = true;
+    }
+
+    fn drain(&self) {
+        // What came before is then there or not together with what follows.
+        self.lock().whole = true;
+    }
+
+    fn before(&self, addr: MetaAddr, block: &Block) {
+        let mut state = self.lock();
+        if !state.waits.has_made(addr) {
+            state.bases.entry(addr).or_insert_with(|| Box::new(*block));
+        }
+    }
+
+    fn change(&self, op: u64, did: Did<'_>) -> Change {
+        let kept = match did {
+            Did::Block { addr, pieces, .. } => Kept::Block { addr, pieces },
+            Did::Made { addr, block } => Kept::Made { addr, block: Box::new(*block) },
+            Did::Freed { addr } => Kept::Freed { addr },
+            Did::Orphans { root, level } => Kept::Orphans { root, level },
+        };
+        self.lock().waits.change(op, kept)
+    }
+
+    fn edge(&self, kind: EdgeKind, first: Change, then: Change) {
+        self.lock().waits.edge(kind, first, then);
+    }
+
+    fn recorded(&self, op: u64, row: Change) {
+        self.lock().waits.recorded(op, row);
+    }
+
+    fn all_before(&self, kind: EdgeKind, block: MetaAddr, by: Change) {
+        self.lock().waits.all_before(kind, block, by);
+    }
+
+    fn linked(&self, block: MetaAddr, by: Change) {
+        self.lock().waits.linked(block, by);
+    }
+
+    fn named(&self, inode: InodeNo, by: Change) {
+        self.lock().waits.named(inode, by);
+    }
+
+    fn unnamed(&self, inode: InodeNo, gone: Change) {
+        self.lock().waits.unnamed(inode, gone);
+    }
+
+    fn vacated(&self, inode: InodeNo, gone: Change) {
+        self.lock().waits.vacated(inode, gone);
+    }
+
+    fn occupied(&self, inode: InodeNo, by: Change) {
+        self.lock().waits.occupied(inode, by);
+    }
+}

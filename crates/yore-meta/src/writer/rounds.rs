@@ -1,0 +1,702 @@
+//! How a generation is written in place: in rounds, each change behind those that it waits for.
+//!
+//! **A pass.** The generation is frozen, and its changes are known with their units and the edges between
+//! them (`base/pending.rs`). Let D be the changes that are durable. A round takes from each block the changes
+//! of which all predecessors are in D, or are taken from the same block: in ascending order, none before an
+//! earlier one of the same unit (U1), and no insert that would take the room of one that was left out (U3).
+//! The blocks are written and the device is flushed; then D has these changes, too, and the next round
+//! begins. The least change that waits can always be taken, so rounds end (docs/EDGES.md, "Why it never
+//! deadlocks").
+//!
+//! **What is written of a block.** If all of its changes are in D or taken, the block as it was frozen. Else
+//! a *rollback*: what the generation before left of the block, with those changes that are in D or taken. A
+//! round writes blocks of the second kind only if there is none of the first, because others may be of the
+//! first kind a round later.
+//!
+//! **New and freed blocks.** The header of a zone says which indexes exist. A new block is written in one
+//! round, to a slot that the zone did not use when the pass began; the header that names it follows in a
+//! later round, and with it the block's changes are in D. Until then its slot means nothing. An index that is
+//! freed goes out of the header when what its removal waits for is in D. A header names only what was durable
+//! before its round, and goes to the slot of the zone's two that does not count, so each instant has one that
+//! is whole. Slots and indexes that are freed are not used again in the same pass.
+//!
+//! **The superblock** comes first, and says that blocks of this generation may be on the medium (R5), and
+//! which numbers are used up. It has the root of the orphans as the generation before left it; when that
+//! changes, a second one follows as a part of some round, in the other slot.
+//!
+//! **All rounds are found out before the first one is written** (`Schedule`). If they are more than
+//! [`ROUNDS_MOST`], or the root of the orphans must change twice, the generation goes aside as a whole.
+
+use super::gather::Gather;
+use crate::base::medium::now_seconds;
+use crate::base::pending::{Kept, Taken};
+use crate::base::units::{self, Piece};
+use crate::error::Result;
+#[cfg(feature = "mutations")]
+use crate::mutation::{is, Mutation};
+use crate::rooms::Rooms;
+use crate::zones::slots::Slots;
+use crate::zones::zone::{Copies, FrozenZone};
+use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use yore_device::AlignedBuf;
+use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS, ZONE_INDEXES};
+use yore_format::{
+    Block, BlockNo, Generation, MetaAddr, NodeRef, Superblock, ZoneHeader, ZoneNo, BLOCK_SIZE,
+    NODE_PAYLOAD_BYTES, NOT_INODES,
+};
+
+/// Rounds of a pass beyond which it costs less to write the generation aside.
+const ROUNDS_MOST: usize = 24;
+
+/// What is written of a block in a round.
+enum What {
+    /// The block as it was frozen.
+    Whole,
+    /// The block with some changes undone.
+    Undone(Box<Block>),
+}
+
+/// What is written between two flushes.
+#[derive(Default)]
+struct Round {
+    blocks: Vec<(MetaAddr, What)>,
+    /// Indexes that the headers of zones name from this round on, or no longer name.
+    headers: BTreeMap<ZoneNo, Vec<(u16, bool)>>,
+    /// Root and level of the orphans, if a superblock says so from this round on.
+    orphans: Option<(MetaAddr, u8)>,
+}
+
+/// The rounds of a pass.
+pub(super) struct Schedule(Vec<Round>);
+
+/// Where a block of the pass is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Its zone's header does not name it, and nothing of it was written.
+    Nowhere,
+    /// It was written, and no header names it yet.
+    Written,
+    /// The header names it.
+    Named,
+    /// It was freed, and the header does not name it any more.
+    Gone,
+}
+
+/// A block that the pass changes.
+struct InPass<'t> {
+    /// What it was before, or when it was made.
+    base: &'t Block,
+    stage: Stage,
+    made: Option<usize>,
+    freed: Option<usize>,
+    /// All of its changes, ascending.
+    changes: Vec<usize>,
+    /// How many of them are not durable.
+    left: usize,
+    /// Of a block that was written and is not named: the changes that it has.
+    written: Vec<usize>,
+}
+
+/// What may be taken of a block in a round.
+struct Choice {
+    changes: Vec<usize>,
+    what: What,
+}
+
+struct Planner<'t> {
+    taken: &'t Taken,
+    /// Which changes each waits for: a range of `firsts`.
+    starts: Vec<usize>,
+    firsts: Vec<usize>,
+    is_durable: Vec<bool>,
+    /// Whether a change was taken from the block that is looked at.
+    is_chosen: Vec<bool>,
+    blocks: BTreeMap<MetaAddr, InPass<'t>>,
+    /// Blocks with something that is not durable.
+    open: Vec<MetaAddr>,
+    /// Changes of the orphans' root that are not durable, ascending.
+    orphans: Vec<usize>,
+    superblocks: usize,
+}
+
+impl Schedule {
+    /// The rounds that write what a generation has changed; `None`: it cannot be written in as few as it may
+    /// take. Takes time in proportion to changes and edges, for each round.
+    pub(super) fn of(taken: &Taken) -> Option<Schedule> {
+        let mut planner = Planner::new(taken);
+        let mut rounds = Vec::new();
+        while planner.has_more() {
+            if rounds.len() == ROUNDS_MOST {
+                return None;
+            }
+            rounds.push(planner.round()?);
+        }
+        Some(Schedule(rounds))
+    }
+}
+
+impl<'t> Planner<'t> {
+    fn new(taken: &'t Taken) -> Planner<'t> {
+        let changes = &taken.waits.changes;
+        let count = changes.len();
+        let mut starts = vec![0; count + 1];
+        let edges = || {
+            let edges = taken.waits.edges.iter();
+            #[cfg(feature = "mutations")]
+            let edges = edges.filter(|_| !is(Mutation::EdgesDropped));
+            edges.map(|(_, first, then)| (*first, *then))
+        };
+        edges().for_each(|(_, then)| starts[then + 1] += 1);
+        for i in 0..count {
+            starts[i + 1] += starts[i];
+        }
+        let mut next = starts.clone();
+        let mut firsts = vec![0; starts[count]];
+        for (first, then) in edges() {
+            firsts[next[then]] = first;
+            next[then] += 1;
+        }
+        let mut planner = Planner {
+            taken,
+            starts,
+            firsts,
+            is_durable: vec![false; count],
+            is_chosen: vec![false; count],
+            blocks: BTreeMap::new(),
+            open: Vec::new(),
+            orphans: Vec::new(),
+            superblocks: 0,
+        };
+        for (number, (_, kept)) in changes.iter().enumerate() {
+            planner.enter(number, kept);
+        }
+        planner.open = planner.blocks.keys().copied().collect();
+        planner
+    }
+
+    fn enter(&mut self, number: usize, kept: &'t Kept) {
+        let taken = self.taken;
+        let of = |base, stage| InPass {
+            base,
+            stage,
+            made: None,
+            freed: None,
+            changes: Vec::new(),
+            left: 0,
+            written: Vec::new(),
+        };
+        match kept {
+            Kept::Made { addr, block } => {
+                let made = InPass { made: Some(number), ..of(&**block, Stage::Nowhere) };
+                let before = self.blocks.insert(*addr, made);
+                assert!(before.is_none(), "the index of {addr} was used twice in a generation");
+            }
+            Kept::Block { addr, .. } => {
+                let block = self.blocks.entry(*addr).or_insert_with(|| of(&taken.bases[addr], Stage::Named));
+                block.changes.push(number);
+                block.left += 1;
+            }
+            Kept::Freed { addr } => {
+                // Nothing of a block that was not changed needs to be known.
+                let nothing = &yore_format::ZERO_BLOCK;
+                let block = self.blocks.entry(*addr).or_insert_with(|| of(nothing, Stage::Named));
+                block.freed = Some(number);
+            }
+            Kept::Orphans { .. } => self.orphans.push(number),
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        !self.open.is_empty() || !self.orphans.is_empty()
+    }
+
+    /// Whether all that a change waits for is durable, or was taken from the same block.
+    fn may_go(&self, change: usize) -> bool {
+        let firsts = &self.firsts[self.starts[change]..self.starts[change + 1]];
+        firsts.iter().all(|first| self.is_durable[*first] || self.is_chosen[*first])
+    }
+
+    fn pieces(&self, change: usize) -> &'t [Piece] {
+        match &self.taken.waits.changes[change].1 {
+            Kept::Block { pieces, .. } => pieces,
+            Kept::Made { .. } | Kept::Freed { .. } | Kept::Orphans { .. } => &[],
+        }
+    }
+
+    /// What of a block's changes can be written now; `None`: nothing.
+    fn choose(&mut self, addr: MetaAddr) -> Option<Choice> {
+        let block = &self.blocks[&addr];
+        // A block that no header names yet counts only from the header on that does, and so do its changes.
+        let made = block.made.filter(|_| block.stage == Stage::Nowhere);
+        made.into_iter().for_each(|made| self.is_chosen[made] = true);
+        let waiting: Vec<usize> = block.changes.iter().copied().filter(|c| !self.is_durable[*c]).collect();
+        let mut chosen = Vec::with_capacity(waiting.len());
+        let mut left_out = None;
+        for (i, change) in waiting.iter().enumerate() {
+            if !self.may_go(*change) {
+                left_out = Some(i);
+                break;
+            }
+            self.is_chosen[*change] = true;
+            chosen.push(*change);
+        }
+        if let Some(first) = left_out {
+            self.choose_some(addr, &waiting[first..], &mut chosen);
+        }
+        chosen.iter().chain(&made).for_each(|change| self.is_chosen[*change] = false);
+        let block = &self.blocks[&addr];
+        if chosen.len() == block.left && block.freed.is_none() {
+            return Some(Choice { changes: chosen, what: What::Whole });
+        }
+        if chosen.is_empty() && block.stage == Stage::Named {
+            return None;
+        }
+        let undone = self.compose(block, &chosen);
+        let is_bare = units::is_node(&undone) && {
+            let node = NodeRef::new(&undone);
+            node.level() > 0 && node.count() == 0
+        };
+        match is_bare && block.stage == Stage::Nowhere && chosen.len() < block.left {
+            // A branch is not written before it has children.
+            true => None,
+            false => Some(Choice { changes: chosen, what: What::Undone(undone) }),
+        }
+    }
+
+    /// Goes on with changes of which the first one cannot be taken.
+    fn choose_some(&mut self, addr: MetaAddr, waiting: &[usize], chosen: &mut Vec<usize>) {
+        let block = &self.blocks[&addr];
+        let width = self.width(block);
+        let mut left = LeftOut::default();
+        // Bytes of cells as all changes up to here leave the node, and the most that there would be if what
+        // was left out came later.
+        let mut cells = Cells::of(block.base, width);
+        let known: HashSet<usize> = chosen.iter().copied().collect();
+        let before = block.changes.iter().filter(|c| self.is_durable[**c] || known.contains(*c));
+        before.filter(|c| **c < waiting[0]).for_each(|c| cells.put_all(self.pieces(*c)));
+        let mut most = cells.bytes;
+        // Changes behind the first one that was left out, durable ones of an earlier round included.
+        let start = block.changes.partition_point(|c| *c < waiting[0]);
+        for change in &block.changes[start..] {
+            let pieces = self.pieces(*change);
+            let bytes = cells.bytes;
+            cells.put_all(pieces);
+            let grows = cells.bytes.saturating_sub(bytes);
+            let is_taken = self.is_durable[*change]
+                || (self.may_go(*change) && !left.has_any(pieces) && most + grows <= NODE_PAYLOAD_BYTES);
+            if is_taken {
+                most += grows;
+                if !self.is_durable[*change] {
+                    self.is_chosen[*change] = true;
+                    chosen.push(*change);
+                }
+            } else {
+                left.add_all(pieces);
+            }
+            most = most.max(cells.bytes);
+        }
+    }
+
+    fn width(&self, block: &InPass<'_>) -> usize {
+        let of_base = units::key_width(block.base);
+        if of_base != 0 {
+            return of_base;
+        }
+        let pieces = block.changes.iter().flat_map(|change| self.pieces(*change));
+        pieces
+            .filter_map(|piece| match piece {
+                Piece::Cell { key, .. } => Some(key.len()),
+                _ => None,
+            })
+            .next()
+            .unwrap_or(0)
+    }
+
+    /// A block with what is durable of its changes, and these.
+    fn compose(&self, block: &InPass<'_>, chosen: &[usize]) -> Box<Block> {
+        let is_in = |change: &&usize| self.is_durable[**change] || chosen.binary_search(change).is_ok();
+        let pieces = block.changes.iter().filter(is_in).flat_map(|change| self.pieces(*change));
+        let composed = units::compose(block.base, self.width(block), pieces);
+        composed.expect("what is taken of a node fits beside what was left out")
+    }
+
+    /// The next round; `None` if there is none that a pass may have.
+    fn round(&mut self) -> Option<Round> {
+        let (mut round, mut chosen, mut partly) = (Round::default(), Vec::new(), Vec::new());
+        for addr in std::mem::take(&mut self.open) {
+            let block = &self.blocks[&addr];
+            if block.stage == Stage::Written {
+                round.headers.entry(addr.zone()).or_default().push((addr.index(), true));
+            } else if block.stage == Stage::Named && block.freed.is_some_and(|freed| self.may_go(freed)) {
+                round.headers.entry(addr.zone()).or_default().push((addr.index(), false));
+            } else if block.stage == Stage::Nowhere || block.left > 0 {
+                let left = block.left;
+                match self.choose(addr) {
+                    Some(choice) if choice.changes.len() == left => chosen.push((addr, choice)),
+                    Some(choice) => partly.push((addr, choice)),
+                    None => {}
+                }
+            }
+            self.open.push(addr);
+        }
+        let ready = self.orphans.iter().take_while(|change| self.may_go(**change)).count();
+        let is_all = ready == self.orphans.len();
+        if chosen.is_empty() && round.headers.is_empty() && (ready == 0 || !is_all) {
+            chosen = partly;
+        } else {
+            partly.clear();
+        }
+        if ready > 0 && (is_all || (chosen.is_empty() && round.headers.is_empty())) {
+            round.orphans = self.change_orphans(ready)?;
+        }
+        let named = round.headers.iter();
+        let named: Vec<(MetaAddr, bool)> = named
+            .flat_map(|(zone, indexes)| indexes.iter().map(|(i, exists)| (MetaAddr::new(*zone, *i), *exists)))
+            .collect();
+        if chosen.is_empty() && named.is_empty() && round.orphans.is_none() {
+            debug_assert!(false, "no change of a generation can be written");
+            tracing::error!(
+                "changes wait for each other, which is a bug; the generation is written as a whole"
+            );
+            return None;
+        }
+        // All of it becomes durable together, behind the round.
+        named.into_iter().for_each(|(addr, exists)| self.name(addr, exists));
+        for (addr, choice) in chosen {
+            self.write(addr, &choice.changes);
+            round.blocks.push((addr, choice.what));
+        }
+        #[cfg(feature = "mutations")]
+        if is(Mutation::NamedAtOnce) {
+            let written: Vec<MetaAddr> = round.blocks.iter().map(|(addr, _)| *addr).collect();
+            for addr in written {
+                if self.blocks[&addr].stage == Stage::Written {
+                    round.headers.entry(addr.zone()).or_default().push((addr.index(), true));
+                    self.name(addr, true);
+                }
+            }
+        }
+        self.close_done();
+        Some(round)
+    }
+
+    fn change_orphans(&mut self, ready: usize) -> Option<Option<(MetaAddr, u8)>> {
+        self.superblocks += 1;
+        if self.superblocks > 1 {
+            return None;
+        }
+        let mut last = None;
+        for change in self.orphans.drain(..ready) {
+            self.is_durable[change] = true;
+            if let Kept::Orphans { root, level } = self.taken.waits.changes[change].1 {
+                last = Some((root, level));
+            }
+        }
+        Some(last)
+    }
+
+    fn name(&mut self, addr: MetaAddr, exists: bool) {
+        let block = self.blocks.get_mut(&addr).expect("a block of the pass");
+        let (durable, stage) = match exists {
+            true => (std::mem::take(&mut block.written), Stage::Named),
+            // What still waited in it is void (U2).
+            false => (block.changes.clone(), Stage::Gone),
+        };
+        block.stage = stage;
+        let index = if exists { block.made } else { block.freed };
+        block.left -= durable.iter().filter(|change| !self.is_durable[**change]).count();
+        durable.into_iter().chain(index).for_each(|change| self.is_durable[change] = true);
+    }
+
+    fn write(&mut self, addr: MetaAddr, changes: &[usize]) {
+        let block = self.blocks.get_mut(&addr).expect("a block of the pass");
+        if block.stage == Stage::Nowhere {
+            block.stage = Stage::Written;
+            block.written = changes.to_vec();
+            return;
+        }
+        block.left -= changes.len();
+        changes.iter().for_each(|change| self.is_durable[*change] = true);
+    }
+
+    fn close_done(&mut self) {
+        let blocks = &self.blocks;
+        self.open.retain(|addr| {
+            let block = &blocks[addr];
+            match block.stage {
+                Stage::Gone => false,
+                Stage::Named => block.left > 0 || block.freed.is_some(),
+                Stage::Nowhere | Stage::Written => true,
+            }
+        });
+    }
+}
+
+/// Units of changes that were left out.
+#[derive(Default)]
+struct LeftOut<'t> {
+    keys: HashSet<&'t [u8]>,
+    slots: HashSet<u16>,
+    bits: HashMap<u16, u64>,
+    words: HashSet<u16>,
+}
+
+impl<'t> LeftOut<'t> {
+    fn has_any(&self, pieces: &[Piece]) -> bool {
+        pieces.iter().any(|piece| match piece {
+            Piece::Cell { key, .. } => self.keys.contains(&key[..]),
+            Piece::Slot { slot, .. } => self.slots.contains(slot),
+            Piece::Bits { word, mask, .. } => self.bits.get(word).is_some_and(|left| left & mask != 0),
+            Piece::Word { word, .. } => self.words.contains(word),
+        })
+    }
+
+    fn add_all(&mut self, pieces: &'t [Piece]) {
+        for piece in pieces {
+            match piece {
+                Piece::Cell { key, .. } => drop(self.keys.insert(key)),
+                Piece::Slot { slot, .. } => drop(self.slots.insert(*slot)),
+                Piece::Bits { word, mask, .. } => *self.bits.entry(*word).or_insert(0) |= mask,
+                Piece::Word { word, .. } => drop(self.words.insert(*word)),
+            }
+        }
+    }
+}
+
+/// The cells of a node, as far as the room that they take goes.
+struct Cells<'t> {
+    width: usize,
+    bytes: usize,
+    of: HashMap<&'t [u8], usize>,
+}
+
+impl<'t> Cells<'t> {
+    fn of(block: &'t Block, width: usize) -> Cells<'t> {
+        let mut cells = Cells { width, bytes: 0, of: HashMap::new() };
+        if units::key_width(block) != 0 {
+            let node = NodeRef::new(block);
+            for i in 0..node.count() {
+                cells.put(node.key(i), Some(node.value(i).len()));
+            }
+        }
+        cells
+    }
+
+    fn put(&mut self, key: &'t [u8], value: Option<usize>) {
+        let before = match value {
+            Some(len) => {
+                let bytes = NodeRef::cell_bytes(self.width, len);
+                self.bytes += bytes;
+                self.of.insert(key, bytes)
+            }
+            None => self.of.remove(key),
+        };
+        self.bytes -= before.unwrap_or(0);
+    }
+
+    fn put_all(&mut self, pieces: &'t [Piece]) {
+        for piece in pieces {
+            if let Piece::Cell { key, value } = piece {
+                self.put(key, value.as_ref().map(|value| value.len()));
+            }
+        }
+    }
+}
+
+/// A zone while a pass is written.
+struct Working<'z> {
+    zone: &'z FrozenZone,
+    copies: Copies,
+    /// Indexes that the header names.
+    named: [u64; 8],
+    /// Slots that were in use when the pass began, or are since.
+    used: Slots,
+    /// Written in this round: index, and checksum.
+    written: Vec<(usize, u32)>,
+}
+
+/// Writes a pass.
+struct Passing<'w> {
+    rooms: &'w Rooms,
+    generation: Generation,
+    zones: HashMap<ZoneNo, Working<'w>>,
+    images: HashMap<MetaAddr, Arc<Block>>,
+    superblock: Superblock,
+    slot: u32,
+}
+
+impl Schedule {
+    /// Writes what a frozen generation has of these zones, and its superblock. `last` is the superblock
+    /// before it, and `slot` where its own goes; returns the slot of the last one that was written, and that
+    /// one.
+    pub(super) fn carry_out(
+        self,
+        rooms: &Rooms,
+        zones: &[FrozenZone],
+        superblock: &Superblock,
+        last: &Superblock,
+        slot: u32,
+    ) -> Result<(u32, Superblock)> {
+        let mut passing = Passing::new(rooms, zones, superblock, slot);
+        let device = rooms.blocks.base.medium.device();
+        let (root, level) = (superblock.orphan_root, superblock.orphan_level);
+        passing.superblock.orphan_root = last.orphan_root;
+        passing.superblock.orphan_level = last.orphan_level;
+        passing.write_superblock()?;
+        // Of file data, too, that is named in this generation.
+        device.flush()?;
+        // What changed without any change that has an order goes with the first round.
+        let mut rounds = self.0;
+        let ordered: HashSet<MetaAddr> =
+            rounds.iter().flat_map(|round| round.blocks.iter().map(|(addr, _)| *addr)).collect();
+        let others: Vec<MetaAddr> =
+            passing.images.keys().copied().filter(|addr| !ordered.contains(addr)).collect();
+        if !others.is_empty() {
+            if rounds.is_empty() {
+                rounds.push(Round::default());
+            }
+            rounds[0].blocks.extend(others.into_iter().map(|addr| (addr, What::Whole)));
+        }
+        for (number, round) in rounds.into_iter().enumerate() {
+            passing.write_round(number as u16 + 1, round)?;
+            #[cfg(feature = "mutations")]
+            if is(Mutation::RoundsUnflushed) {
+                continue;
+            }
+            device.flush()?;
+        }
+        debug_assert_eq!((passing.superblock.orphan_root, passing.superblock.orphan_level), (root, level));
+        for working in passing.zones.into_values() {
+            debug_assert!((0..ZONE_INDEXES as usize)
+                .all(|index| working.zone.has(index) == (working.copies.map[index] != 0)));
+            working.zone.zone.set_copies(working.copies);
+        }
+        Ok((passing.slot, passing.superblock))
+    }
+}
+
+impl<'w> Passing<'w> {
+    fn new(rooms: &'w Rooms, frozen: &'w [FrozenZone], superblock: &Superblock, slot: u32) -> Passing<'w> {
+        let (mut zones, mut images) = (HashMap::new(), HashMap::new());
+        let generation = superblock.generation;
+        for zone in frozen {
+            for frame in &zone.dirty {
+                let Some((block, _)) = frame.capture(generation) else { continue };
+                if zone.has(usize::from(frame.addr().index())) {
+                    images.insert(frame.addr(), block);
+                }
+            }
+            let copies = zone.zone.copies();
+            let used = Slots::of(&copies.map[..]);
+            let mut named = [0; 8];
+            for index in (0..ZONE_INDEXES as usize).filter(|index| copies.map[*index] != 0) {
+                named[index / 64] |= 1 << (index % 64);
+            }
+            zones.insert(zone.zone.no, Working { zone, copies, named, used, written: Vec::new() });
+        }
+        let superblock = superblock.clone();
+        Passing { rooms, generation, zones, images, superblock, slot: 1 - slot }
+    }
+
+    fn write_superblock(&mut self) -> Result<()> {
+        self.slot = 1 - self.slot;
+        self.superblock.written_seconds = now_seconds();
+        let mut bytes = AlignedBuf::zeroed(1);
+        bytes.copy_from_slice(&self.superblock.encode(self.slot)[..]);
+        let at = SUPERBLOCKS[self.slot as usize].0 * BLOCK_SIZE as u64;
+        Ok(self.rooms.blocks.base.medium.device().write_at(at, &bytes)?)
+    }
+
+    fn write_round(&mut self, number: u16, round: Round) -> Result<()> {
+        let medium = &self.rooms.blocks.base.medium;
+        let mut gather = Gather::new(medium, round.blocks.len() + round.headers.len());
+        let mut blocks = round.blocks;
+        // In the order of the disk.
+        blocks.sort_by_key(|(addr, _)| (self.zones[&addr.zone()].zone.zone.start, addr.index()));
+        for (addr, what) in &blocks {
+            let block = match what {
+                What::Whole => self.images.get(addr).expect("a block that was frozen"),
+                What::Undone(block) => &**block,
+            };
+            let working = self.zones.get_mut(&addr.zone()).expect("a zone that the generation has changed");
+            let index = usize::from(addr.index());
+            if working.copies.map[index] == 0 {
+                working.copies.map[index] = working.used.take_first();
+            }
+            let at = BlockNo(working.zone.zone.start.0 + u64::from(working.copies.map[index]));
+            let crc = gather.push(at, block, self.generation)?;
+            working.written.push((index, crc));
+        }
+        for (zone, indexes) in &round.headers {
+            let working = self.zones.get_mut(zone).expect("a zone that the generation has changed");
+            working.change_header(self.rooms, &mut gather, self.generation, number, indexes)?;
+        }
+        gather.submit()?;
+        if let Some((root, level)) = round.orphans {
+            (self.superblock.orphan_root, self.superblock.orphan_level) = (root, level);
+            self.superblock.step = 1;
+            self.write_superblock()?;
+        }
+        for working in self.zones.values_mut() {
+            for (index, crc) in working.written.drain(..) {
+                working.copies.checks[index] = crc;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Working<'_> {
+    /// Writes a header that names these indexes, or names them no longer, to the slot that does not count.
+    fn change_header(
+        &mut self,
+        rooms: &Rooms,
+        gather: &mut Gather<'_>,
+        generation: Generation,
+        round: u16,
+        indexes: &[(u16, bool)],
+    ) -> Result<()> {
+        let medium = &rooms.blocks.base.medium;
+        let mut header = ZoneHeader::empty(
+            medium.uuid(),
+            medium.geometry().blocks,
+            self.zone.zone.start,
+            self.zone.zone.no,
+            self.zone.zone.group,
+        );
+        for (index, exists) in indexes {
+            let index = usize::from(*index);
+            match exists {
+                true => self.named[index / 64] |= 1 << (index % 64),
+                false => {
+                    self.named[index / 64] &= !(1 << (index % 64));
+                    self.copies.map[index] = 0;
+                    self.copies.checks[index] = 0;
+                }
+            }
+        }
+        header.round = round;
+        header.exists = self.named;
+        header.extras = self.zone.extras;
+        header.tables = *self.zone.tables;
+        for index in (0..ZONE_INDEXES as usize).filter(|index| self.copies.map[*index] != 0) {
+            if !header.has(index as u16) {
+                // It is written in this round, or was in an earlier one, and is named later.
+                continue;
+            }
+            header.map[index] = self.copies.map[index];
+            // What this round writes is not durable before its flush.
+            header.checks[index] = self.copies.checks[index];
+            header.inode_free[index] = match self.zone.has(index) {
+                true => self.zone.inode_free[index],
+                false => NOT_INODES,
+            };
+        }
+        self.copies.header_slot = 1 - self.copies.header_slot;
+        let (block, _) = header.encode(generation);
+        let slot = HEADER_SLOTS[usize::from(self.copies.header_slot)];
+        gather.push_sealed(BlockNo(self.zone.zone.start.0 + slot), &block)
+    }
+}

@@ -1,0 +1,137 @@
+//! What a zone has after a crash under an engine that orders changes: its latest header, and blocks that were
+//! written over since. The rules are in docs/FORMAT.md ("Under an engine that orders changes").
+//!
+//! A zone is settled when it is read for the first time: its blocks are read in ascending order of their
+//! slots, checksums and counts in memory become those of the blocks. So everything behind it verifies a block
+//! by its checksum, as on a volume that was closed; and headers that are written later vouch for what is
+//! there. A block that does not verify keeps the checksum that the header has, and whoever reads it is told.
+
+use super::header::{read_copy, read_header, Place};
+use super::zone::Counted;
+use crate::base::Base;
+use crate::error::Result;
+use yore_device::AlignedBuf;
+use yore_format::layout::ZONE_INDEXES;
+use yore_format::{
+    verify_header, Block, BlockHeader, BlockNo, Generation, MetaAddr, ZoneHeader, ZoneNo, ZoneTableEntry,
+    BLOCK_SIZE, NOT_INODES,
+};
+
+/// Slots between two of a zone's blocks that are read with them, rather than with another request.
+const GAP: u64 = 16;
+/// Most blocks of a request.
+const REQUEST: u64 = 256;
+
+/// A zone as it is read.
+pub(super) struct Found {
+    pub(super) header: ZoneHeader,
+    pub(super) free_blocks: u32,
+    pub(super) header_slot: u8,
+    /// The table and the header on the medium do not say all of this: they are to be written when the volume
+    /// closes.
+    pub(super) is_ahead: bool,
+}
+
+/// Reads a zone that the table names.
+pub(super) fn read_zone(base: &Base, no: ZoneNo, entry: &ZoneTableEntry) -> Result<Found> {
+    let since = base.medium.found().in_place_since;
+    let free_blocks = u32::from(entry.free_blocks.get());
+    if since.0 == 0 {
+        let header = read_header(base, no, entry)?;
+        return Ok(Found { header, free_blocks, header_slot: entry.header_slot, is_ahead: false });
+    }
+    let (header, header_slot) = latest_header(base, no, entry, since)?;
+    let is_ahead = header.round != 0;
+    let mut found = Found { header, free_blocks, header_slot, is_ahead };
+    settle(base, since, &mut found)?;
+    Ok(found)
+}
+
+/// The header that counts, and its slot.
+fn latest_header(
+    base: &Base,
+    no: ZoneNo,
+    entry: &ZoneTableEntry,
+    since: Generation,
+) -> Result<(ZoneHeader, u8)> {
+    let named = read_header(base, no, entry);
+    let mut rank = (Generation(entry.generation.get()), 0);
+    let mut latest = None;
+    let place = Place::of(base, no, entry)?;
+    for slot in 0..2 {
+        // What does not verify is torn, or was never written: the other copy counts.
+        let Ok(header) = read_copy(base, &place, slot)? else { continue };
+        #[cfg(feature = "mutations")]
+        if named.is_ok() && crate::mutation::is(crate::mutation::Mutation::OlderBelieved) {
+            continue;
+        }
+        if header.replaces(rank, since) {
+            rank = (header.generation, header.round);
+            latest = Some((header, slot));
+        }
+    }
+    match latest {
+        Some(latest) => Ok(latest),
+        None => named.map(|header| (header, entry.header_slot)),
+    }
+}
+
+/// Takes over what the blocks of the zone say.
+fn settle(base: &Base, since: Generation, found: &mut Found) -> Result<()> {
+    let header = &found.header;
+    let mut places: Vec<(u64, u16)> = (0..ZONE_INDEXES as u16)
+        .filter(|index| header.has(*index))
+        .map(|index| (u64::from(header.map[usize::from(index)]), index))
+        .collect();
+    places.sort_unstable();
+    let mut rest = &places[..];
+    while let Some((first, _)) = rest.first().copied() {
+        let mut count = 1;
+        while rest
+            .get(count)
+            .is_some_and(|(slot, _)| slot - rest[count - 1].0 <= GAP && slot - first < REQUEST)
+        {
+            count += 1;
+        }
+        let (together, later) = rest.split_at(count);
+        let blocks = together[count - 1].0 - first + 1;
+        let mut bytes = AlignedBuf::zeroed(blocks as usize);
+        let start = found.header.start.0 + first;
+        base.medium.device().read_at(start * BLOCK_SIZE as u64, &mut bytes)?;
+        for (slot, index) in together {
+            let from = (slot - first) as usize * BLOCK_SIZE;
+            let block: &Block = bytes[from..from + BLOCK_SIZE].try_into().expect("one block");
+            settle_block(base, since, found, *index, block);
+        }
+        rest = later;
+    }
+    Ok(())
+}
+
+fn settle_block(base: &Base, since: Generation, found: &mut Found, index: u16, block: &Block) {
+    let addr = MetaAddr::new(found.header.zone, index);
+    let at = usize::from(index);
+    let place = BlockNo(found.header.start.0 + u64::from(found.header.map[at]));
+    let is_whole = verify_header(block, addr, base.medium.volume_tag(), place).is_ok();
+    if !is_whole || !found.header.means(index, block, since) {
+        return;
+    }
+    let crc = BlockHeader::of(block).crc.get();
+    if found.header.checks[at] != crc {
+        found.header.checks[at] = crc;
+        found.is_ahead = true;
+    }
+    let usable = base.medium.geometry().data_blocks(found.header.group) as u32;
+    let counted = Counted::of(block, usable);
+    if found.header.inode_free[at] != counted.inode_free {
+        found.header.inode_free[at] = counted.inode_free;
+        found.is_ahead = true;
+    }
+    debug_assert!(counted.inode_free == NOT_INODES || counted.free_blocks.is_none());
+    if let Some(free) = counted.free_blocks.filter(|_| index == 0 && found.header.zone.is_primary()) {
+        if found.free_blocks != free {
+            found.free_blocks = free;
+            found.is_ahead = true;
+        }
+    }
+}
