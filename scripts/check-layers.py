@@ -177,7 +177,7 @@ LAYERS = {
         engine/strategy error mutation
         engine/journal engine/none engine/snapshot
         engine
-        base/late base/units
+        base/late base/shadow base/units
         base/order
         base/recorder
         base/orders

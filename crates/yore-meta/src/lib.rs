@@ -40,6 +40,7 @@ pub use base::medium::holds_volume;
 pub use base::order::{Change, EdgeKind};
 pub use base::progress::StopAtPanic;
 pub use base::recorder::{Place, Recording};
+pub use base::shadow::{Saved, Shadow};
 pub use base::units::Piece;
 pub use cache::FrameGuard;
 pub use engine::Durability;

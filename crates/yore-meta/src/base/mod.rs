@@ -18,6 +18,7 @@ pub(crate) mod order;
 pub(crate) mod orders;
 pub(crate) mod progress;
 pub(crate) mod recorder;
+pub(crate) mod shadow;
 pub(crate) mod units;
 
 use features::Features;

@@ -47,6 +47,10 @@ pub(super) struct Frozen {
 pub(super) struct Unclosed(BTreeMap<ZoneNo, Arc<Zone>>);
 
 impl Unclosed {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Keeps what a generation that does not close has changed in mind, and adds it to one that closes. With
     /// the gate held alone.
     fn freeze(&mut self, closes: bool, zones: &mut Vec<FrozenZone>) {
@@ -221,6 +225,8 @@ fn write_zone(
     plan: Plan,
     logged: Option<Lsn>,
 ) -> Result<ZoneTableEntry> {
+    let shadows = rooms.blocks.base.medium.shadows();
+    shadows.zone_is_written(z.zone.start.0, || (!z.removed).then(|| z.zone.copies().blocks()));
     if z.removed {
         return Ok(ZoneTableEntry::ABSENT);
     }
