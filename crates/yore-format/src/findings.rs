@@ -139,7 +139,9 @@ impl RecordedFinding {
             addr: number(4).map(MetaAddr),
             block: number(12).map(BlockNo),
             inode: number(20).map(InodeNo),
-            path: (path_len > 0).then(|| text(&texts[code_len..])).map_or(Some(None), |path| path.map(Some))?,
+            path: (path_len > 0)
+                .then(|| text(&texts[code_len..]))
+                .map_or(Some(None), |path| path.map(Some))?,
         };
         *bytes = &bytes[FIXED + code_len + path_len..];
         Some(found)

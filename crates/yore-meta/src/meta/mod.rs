@@ -2,6 +2,7 @@
 //! the one that it is for.
 
 mod extend;
+mod findings;
 pub(crate) mod give_up;
 mod logs;
 pub(crate) mod open;

@@ -23,7 +23,9 @@ impl Meta {
         let other =
             || MetaError::Refused("the volume is being checked already; wait until that is done".into());
         if self.read_only() {
-            return shadows.begin(Vec::new(), 0..0, blocks).ok_or_else(other);
+            let mut shadow = shadows.begin(Vec::new(), 0..0, blocks).ok_or_else(other)?;
+            shadow.log_is_elsewhere = self.found().external_log.is_some();
+            return Ok(shadow);
         }
         loop {
             self.sync()?;
@@ -36,7 +38,9 @@ impl Meta {
             let (_leader, _) = self.rooms.log.lead();
             let starts = self.zone_starts()?;
             let log = log_blocks(paused.superblock());
-            return shadows.begin(starts, log, blocks).ok_or_else(other);
+            let mut shadow = shadows.begin(starts, log, blocks).ok_or_else(other)?;
+            shadow.log_is_elsewhere = paused.superblock().external_log.is_some();
+            return Ok(shadow);
         }
     }
 
