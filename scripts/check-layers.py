@@ -19,7 +19,7 @@ import sys
 
 ALL = {
     "yore-format", "yore-device", "yore-log", "yore-meta", "yore-core", "yore-fs",
-    "yore-check", "yore-control", "yore-fuse", "yore-cli", "yore-bench", "yore-crash", "yore-faults",
+    "yore-check", "yore-online", "yore-control", "yore-fuse", "yore-cli", "yore-bench", "yore-crash", "yore-faults",
 }
 EDGES = {
     "yore-format": set(),
@@ -29,8 +29,10 @@ EDGES = {
     "yore-core": {"yore-meta", "yore-device", "yore-format"},
     "yore-fs": {"yore-core", "yore-meta", "yore-device", "yore-format"},
     "yore-check": {"yore-format", "yore-device", "yore-meta"},
+    # A check of a volume that is in use: the checker reads, and the file system puts right what it can meanwhile.
+    "yore-online": {"yore-fs", "yore-check", "yore-device"},
     # What commands ask of a volume. The daemon answers it, and commands ask the daemon or the library.
-    "yore-control": {"yore-fs"},
+    "yore-control": {"yore-fs", "yore-online", "yore-check"},
     "yore-fuse": {"yore-fs", "yore-control"},
     "yore-cli": ALL - {"yore-crash", "yore-faults"},
     "yore-bench": {"yore-fs", "yore-control", "yore-fuse", "yore-check", "yore-device"},
@@ -65,7 +67,7 @@ LAYERS = {
         history/short_event
         history superblock/slot
         superblock
-        intent verify
+        findings intent verify
         structures
         lib
     """,
@@ -164,7 +166,7 @@ LAYERS = {
         api/room
         history/policy
         api/copy
-        api/opened api/past api/present api/recorded
+        api/online api/opened api/past api/present api/recorded
         api history/read/listing history/read/usage/* history/rollback/*
         history history/read history/reclaim
         api/inodes
@@ -177,7 +179,7 @@ LAYERS = {
         engine/strategy error mutation
         engine/journal engine/none engine/ordered engine/snapshot
         engine
-        base/late base/units
+        base/late base/shadow base/units
         base/order
         base/waits
         base/pending base/recorder
@@ -192,7 +194,7 @@ LAYERS = {
         log/place
         log/elsewhere log/intent log/replay
         log/moving
-        mkfs
+        findings mkfs
         log rooms
         op/* writer/gather writer/beside
         writer/rounds
@@ -225,6 +227,9 @@ LAYERS = {
         workload/history/beside workload/history/cold workload/history/mixed workload/history/usual
         workload/history
         workload
+        lib
+    """,
+    "yore-online": """
         lib
     """,
     "yore-control": """

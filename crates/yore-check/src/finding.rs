@@ -271,6 +271,19 @@ problems! {
 }
 
 impl Problem {
+    /// Its code, as in `--json` and in docs/CHECK.md.
+    pub fn code(self) -> String {
+        let name = format!("{self:?}");
+        let mut code = String::with_capacity(name.len() + 4);
+        for (i, letter) in name.chars().enumerate() {
+            if letter.is_ascii_uppercase() && i > 0 {
+                code.push('-');
+            }
+            code.push(letter.to_ascii_lowercase());
+        }
+        code
+    }
+
     /// Whether a crash may leave it under an engine that orders changes, `sync` or `soft-updates`: it is a
     /// hint, or is recounted (docs/EDGES.md, "What an ordered engine may leave"). [`Problem::TreeBounds`] may
     /// be left above the bounds of a node, [`Problem::SharedCount`] where the count is too high, and
@@ -381,6 +394,9 @@ pub struct Finding {
     /// The inode that is concerned, or to which the blocks belong. Serialised as a number.
     #[serde(serialize_with = "inode_number", skip_serializing_if = "Option::is_none")]
     pub inode: Option<InodeNo>,
+    /// How many blocks, where it is of several from `block` on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<u32>,
     /// A path of that inode, where names lead to it. What is not UTF-8 in it is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -401,6 +417,7 @@ impl Finding {
             addr: None,
             block: None,
             inode: None,
+            blocks: None,
             path: None,
             expected: expected.into(),
             found: found.into(),
@@ -424,6 +441,22 @@ impl Finding {
         self
     }
 
+    /// The blocks that a [`Problem::SpaceLeaked`] is of: the first one, and how many there are.
+    pub fn leaked_blocks(&self) -> Option<(BlockNo, u32)> {
+        (self.problem == Problem::SpaceLeaked).then_some(())?;
+        self.block.zip(self.blocks)
+    }
+
+    /// By how many a [`Problem::LinksTooMany`] has more links than names.
+    pub fn links_too_many(&self) -> Option<u32> {
+        match (self.problem, &self.expected, &self.found) {
+            (Problem::LinksTooMany, Value::EventNo(names), Value::EventNo(links)) => {
+                u32::try_from(links.checked_sub(*names)?).ok()
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a crash may leave this under an engine that orders changes.
     pub fn is_tolerated(&self) -> bool {
         self.problem.tolerated() || self.may_be_left
@@ -436,6 +469,11 @@ impl Finding {
 
     pub(crate) fn on(mut self, block: BlockNo) -> Finding {
         self.block = Some(block);
+        self
+    }
+
+    pub(crate) fn blocks(mut self, len: u32) -> Finding {
+        self.blocks = Some(len);
         self
     }
 

@@ -52,7 +52,7 @@ use serde::Serialize;
 use std::path::Path;
 use volume::Volume;
 use yore_device::Device;
-use yore_format::{Superblock, VolumeState};
+use yore_format::{FindingsRecord, Superblock, VolumeState};
 
 /// Most rounds of a repair.
 const ROUNDS_MAX: u32 = 40;
@@ -152,6 +152,17 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
             volume.sb.state = VolumeState::Clean;
         }
         volume.flush()?;
+        // Nothing would be found any more, so nothing is recorded.
+        let none = FindingsRecord {
+            generation: volume.sb.generation,
+            seconds: std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            ..FindingsRecord::default()
+        };
+        if let Some((at, block)) = yore_meta::next_findings(&overlay, volume.sb.uuid, &none)? {
+            overlay.write(at, &block);
+        }
     }
     let before = before.unwrap_or_else(|| after.clone());
     Ok(Plan { device, overlay, superblock: found.superblock, slot, before, after, done, lost })

@@ -187,6 +187,6 @@ impl Runs<'_, '_> {
                 Finding::new(Problem::SpaceMarkedFree, "marked used", format!("{len} blocks marked free"))
             }
         };
-        self.checker.add(finding.at(self.addr).on(block));
+        self.checker.add(finding.at(self.addr).on(block).blocks(len));
     }
 }

@@ -28,7 +28,7 @@
 //! group; `zones.rs` the room for metadata; `blocks.rs` taking and freeing; `shared.rs` the blocks that
 //! several files have; `beside.rs` room for what is written beside a generation; `in_use.rs` how many blocks
 //! have data; `lay.rs` what laying files together needs; `discard.rs` what the device is told of freed
-//! blocks; `log.rs` moves the log.
+//! blocks; `log.rs` moves the log; `leaked.rs` frees what nobody has.
 //!
 //! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group, or a group's claims → block. A
 //! thread holds a group's mutex for moments only, and never while it waits for the device.
@@ -41,6 +41,7 @@ mod discard;
 mod groups;
 mod in_use;
 mod lay;
+mod leaked;
 mod log;
 mod promise;
 mod resize;

@@ -9,6 +9,7 @@ mod bitmap;
 mod cells;
 mod error;
 mod features;
+mod findings;
 mod group_tables;
 mod header;
 mod history;
@@ -37,6 +38,7 @@ pub use cells::{
 };
 pub use error::Corruption;
 pub use features::Features;
+pub use findings::{FindingsRecord, RecordedFinding, FINDINGS_BLOCKS, RECORDED_PATH_MAX};
 pub use group_tables::{
     table_entries, table_of, BlockCount, ChecksumTableMut, ChecksumTableRef, CountTableMut, CountTableRef,
     TablePlace, TABLES_PER_GROUP, TABLE_ENTRIES, TABLE_PLACES,

@@ -9,6 +9,7 @@ pub(crate) mod shrink;
 pub(crate) mod view;
 pub(crate) mod volume;
 
+mod online;
 mod open;
 mod past;
 mod present;

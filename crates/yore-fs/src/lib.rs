@@ -53,6 +53,7 @@ pub use yore_core::alloc::MoveLog;
 pub(crate) use yore_core::clock;
 pub use yore_core::{Error, Result};
 pub use yore_device::mounts;
+pub use yore_format::{BlockNo, FindingsRecord, Generation, MetaAddr, RecordedFinding};
 pub use yore_format::{
     Engine, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation,
     InodeFlags, InodeNo, OperationKind, OperationRow, Policy, PolicyRow, Retention, RetentionRules, RowClass,
@@ -60,4 +61,6 @@ pub use yore_format::{
 };
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;
-pub use yore_meta::{Durability, EdgeKind, LogDevice, LogPlace, LogStatus, Piece, Place, Recording};
+pub use yore_meta::{
+    Durability, EdgeKind, LogDevice, LogPlace, LogStatus, Piece, Place, Recording, Saved, Shadow,
+};

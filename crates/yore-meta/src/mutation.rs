@@ -118,6 +118,8 @@ pub enum Mutation {
     OldHintBelieved,
     /// Such a hint is written though something changed while it was.
     HintUnasked,
+    /// What a shadow needs is saved behind the write that goes over it (W1).
+    SavedBehindWrite,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

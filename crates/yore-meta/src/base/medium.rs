@@ -1,5 +1,6 @@
 //! The medium: the device, the identity of the volume on it, and reading blocks that can be verified.
 
+use crate::base::shadow::Shadows;
 use crate::engine::Strategy;
 use crate::error::Result;
 use parking_lot::RwLock;
@@ -16,6 +17,8 @@ use yore_format::{
 /// The device with the volume on it.
 pub(crate) struct Medium {
     device: Arc<dyn Device>,
+    /// The part of that device that keeps a generation readable.
+    shadows: Arc<Shadows>,
     /// The length of the volume. Only an Op that is alone changes it.
     volume_blocks: AtomicU64,
     volume_tag: u32,
@@ -27,10 +30,16 @@ pub(crate) struct Medium {
 }
 
 impl Medium {
-    pub(crate) fn new(device: Arc<dyn Device>, found: Superblock, strategy: &'static dyn Strategy) -> Medium {
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        shadows: Arc<Shadows>,
+        found: Superblock,
+        strategy: &'static dyn Strategy,
+    ) -> Medium {
         device.use_up_to(found.volume_blocks * BLOCK_SIZE as u64);
         Medium {
             device,
+            shadows,
             volume_blocks: AtomicU64::new(found.volume_blocks),
             volume_tag: found.volume_tag(),
             strategy,
@@ -42,6 +51,12 @@ impl Medium {
     #[inline]
     pub(crate) fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// What keeps a generation readable.
+    #[inline]
+    pub(crate) fn shadows(&self) -> &Arc<Shadows> {
+        &self.shadows
     }
 
     /// The engine in use.
@@ -123,7 +138,7 @@ impl Medium {
 }
 
 /// The blocks that a superblock says the log has within the volume.
-fn log_blocks(superblock: &Superblock) -> Range<u64> {
+pub(crate) fn log_blocks(superblock: &Superblock) -> Range<u64> {
     let (start, blocks) = (superblock.log_start.0, superblock.log_blocks);
     match superblock.external_log {
         Some(_) => 0..0,

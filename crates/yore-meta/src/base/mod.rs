@@ -19,6 +19,7 @@ pub(crate) mod orders;
 pub(crate) mod pending;
 pub(crate) mod progress;
 pub(crate) mod recorder;
+pub(crate) mod shadow;
 pub(crate) mod units;
 pub(crate) mod waits;
 

@@ -2,11 +2,13 @@
 //! the one that it is for.
 
 mod extend;
+mod findings;
 pub(crate) mod give_up;
 mod logs;
 pub(crate) mod open;
 mod recorded;
 mod resize;
+mod shadow;
 pub(crate) mod shred;
 
 use crate::base::freed::Reclaimer;

@@ -22,6 +22,7 @@ use super::Meta;
 use crate::base::late::Late;
 use crate::base::limits::{check_counts, check_mounts};
 use crate::base::medium::Medium;
+use crate::base::shadow::Shadows;
 use crate::base::Base;
 use crate::blocks::Blocks;
 use crate::engine::{self, Durability, Strategy};
@@ -83,8 +84,9 @@ impl Meta {
             log.as_ref().is_some_and(|log| log.kept.is_some()) && strategy.logs() && !options.read_only;
         // That a session of the log is about to begin takes a superblock of its own.
         let newest = if begins { Generation(newest.0 + 1) } else { newest };
-        let late = Arc::new(Late::new(device));
-        let meta = Arc::new(Meta::assemble(late, &options, strategy, found, slot, newest));
+        let shadows = Arc::new(Shadows::new(device));
+        let late = Arc::new(Late::new(shadows.clone()));
+        let meta = Arc::new(Meta::assemble((late, shadows), &options, strategy, found, slot, newest));
         let blocks = &meta.rooms.blocks;
         blocks.zones.table.load_roots(&blocks.base)?;
         let (recovered, end) = match &log {
@@ -158,7 +160,7 @@ impl Meta {
 
     /// `newest` is the newest generation found: the volume's own first one is two beyond (R5).
     fn assemble(
-        late: Arc<Late>,
+        (late, shadows): (Arc<Late>, Arc<Shadows>),
         options: &MetaOptions,
         strategy: &'static dyn Strategy,
         found: Superblock,
@@ -167,7 +169,7 @@ impl Meta {
     ) -> Meta {
         let first = Generation(newest.0.saturating_add(2));
         let writer = Writer::new(found.clone(), slot, options.commit_interval);
-        let base = Base::new(Medium::new(late.clone(), found, strategy), first, options.read_only);
+        let base = Base::new(Medium::new(late.clone(), shadows, found, strategy), first, options.read_only);
         if strategy.orders() && !options.read_only {
             base.order.pending.start();
         }

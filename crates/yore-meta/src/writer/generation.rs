@@ -55,6 +55,10 @@ pub(super) struct Frozen {
 pub(super) struct Unclosed(BTreeMap<ZoneNo, Arc<Zone>>);
 
 impl Unclosed {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Keeps what a generation that does not close has changed in mind, and adds it to one that closes.
     /// Returns what is to be added to one that closes after all. With the gate held alone.
     fn freeze(&mut self, plan: Plan, ahead: Vec<Arc<Zone>>, zones: &mut Vec<FrozenZone>) -> Vec<FrozenZone> {
@@ -297,6 +301,10 @@ fn write_zone(
     plan: Plan,
     logged: Option<Lsn>,
 ) -> Result<ZoneTableEntry> {
+    let medium = &rooms.blocks.base.medium;
+    let orders = medium.strategy().orders();
+    let used = || (!z.removed).then(|| z.zone.copies().blocks(orders));
+    medium.shadows().zone_is_written(z.zone.start.0, used);
     if z.removed {
         return Ok(ZoneTableEntry::ABSENT);
     }

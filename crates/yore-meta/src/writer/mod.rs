@@ -109,6 +109,12 @@ impl Writer {
         Pause(self.superblock.lock())
     }
 
+    /// Whether no header, table or superblock of some generation is missing on the medium. Asked while none is
+    /// being written.
+    pub(crate) fn is_closed(&self, _: &Pause<'_>) -> bool {
+        self.unclosed.lock().is_empty()
+    }
+
     /// Starts the thread that writes generations.
     pub(crate) fn start(&self, of: Weak<impl Written>) -> Result<()> {
         let thread = std::thread::Builder::new()

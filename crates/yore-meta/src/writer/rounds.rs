@@ -589,6 +589,8 @@ impl<'w> Passing<'w> {
                 }
             }
             let copies = zone.zone.copies();
+            let shadows = rooms.blocks.base.medium.shadows();
+            shadows.zone_is_written(zone.zone.start.0, || Some(copies.blocks(true)));
             let used = Slots::of(&copies.map[..]);
             let mut named = [0; 8];
             for index in (0..ZONE_INDEXES as usize).filter(|index| copies.map[*index] != 0) {

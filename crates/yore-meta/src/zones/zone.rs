@@ -2,13 +2,14 @@
 //! and which frames the running generation has changed. And the lists in which zones enter themselves when
 //! that happens.
 
+use crate::base::shadow::ZoneBlocks;
 use crate::cache::{self, News};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
-use yore_format::layout::{EXTRA_ZONES_PER_GROUP, ZONE_INDEXES};
+use yore_format::layout::{EXTRA_ZONES_PER_GROUP, HEADER_SLOTS, ZONE_INDEXES};
 use yore_format::{
     BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Inode, InodeNo, ZoneHeader,
     ZoneNo, BITS_PER_GROUP, INODES_PER_BLOCK, NOT_INODES, TABLE_PLACES,
@@ -90,6 +91,21 @@ pub(crate) struct Copies {
     /// The checksum of the copy in each index's slot. Read and changed together with `map`.
     pub(crate) checks: Box<[u32; INDEXES]>,
     pub(crate) header_slot: u8,
+}
+
+impl Copies {
+    /// The blocks of the zone that count: the header, and the slots in use. Under an engine that `orders`
+    /// changes whoever reads the zone looks at both headers.
+    pub(crate) fn blocks(&self, orders: bool) -> ZoneBlocks {
+        let mut blocks: ZoneBlocks = [0; 16];
+        let current = HEADER_SLOTS[usize::from(self.header_slot & 1)];
+        let headers = HEADER_SLOTS.into_iter().filter(|header| orders || *header == current);
+        let slots = self.map.iter().filter(|slot| **slot != 0).map(|slot| u64::from(*slot));
+        for at in slots.chain(headers) {
+            blocks[at as usize / 64] |= 1 << (at % 64);
+        }
+        blocks
+    }
 }
 
 /// What a frozen generation has of a zone.

@@ -1,0 +1,326 @@
+//! Promises: a check of a volume in use finds what the same check of the volume at rest finds, whatever is done
+//! meanwhile. What it finds is repaired at once if calls cannot change it, and recorded if not.
+
+mod common;
+
+use common::*;
+use rand::{Rng as _, SeedableRng as _};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+use yore_check::{CheckOptions, Problem, Report};
+use yore_device::{Device as _, MemoryDevice};
+use yore_format::*;
+use yore_fs::{MkfsOptions, MountOptions, NewSnapshot, Volume};
+use yore_online::{check, recount, OnlineError, OnlineOptions, OnlineReport};
+
+fn mount(device: &Arc<MemoryDevice>, engine: Engine) -> Volume {
+    let options = MountOptions {
+        engine: Some(engine),
+        commit_interval: Duration::from_millis(20),
+        ..MountOptions::default()
+    };
+    Volume::open(device.clone(), &options).unwrap()
+}
+
+fn made(bytes: u64) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+    device
+}
+
+/// A small volume that is closed again.
+fn sample() -> Arc<MemoryDevice> {
+    let device = made(64 << 20);
+    let volume = mount(&device, Engine::Snapshot);
+    volume.create_dir("d").unwrap();
+    for i in 0..40 {
+        volume.write(format!("d/file {i}"), vec![i as u8; 5000 + 3000 * i]).unwrap();
+    }
+    volume.close().unwrap();
+    assert!(at_rest(&device).is_clean());
+    device
+}
+
+fn at_rest(device: &MemoryDevice) -> Report {
+    yore_check::check(device, &CheckOptions::default()).unwrap()
+}
+
+fn online(volume: &Volume, options: &OnlineOptions) -> OnlineReport {
+    check(&volume.view(), options, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn codes(report: &Report) -> Vec<String> {
+    let mut codes: Vec<String> = report.findings.iter().map(|f| f.problem.code()).collect();
+    codes.sort();
+    codes
+}
+
+/// One thread's work until it is told to stop: files come, grow, move, and go, and now and then all is synced
+/// or a snapshot is taken.
+fn work(volume: &Volume, seed: u64, stop: &AtomicBool, steps: &AtomicU64) {
+    let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed);
+    let dir = format!("work {seed}");
+    volume.create_dir(&dir).unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        let path = format!("{dir}/{}", rng.random_range(0..60));
+        match rng.random_range(0..12) {
+            0..5 => volume.write(&path, vec![1; rng.random_range(0..60_000)]).unwrap(),
+            5..8 => drop(volume.remove_file(&path)),
+            8 => drop(volume.rename(&path, format!("{dir}/{}", rng.random_range(0..60)))),
+            9 => drop(volume.truncate(&path, rng.random_range(0..20_000))),
+            10 => volume.sync().unwrap(),
+            _ => {
+                let view = volume.view();
+                match rng.random_range(0..4) {
+                    0 => drop(view.take_snapshot(view.root(), &NewSnapshot::default())),
+                    _ => drop(volume.create_dir(format!("{path} directory"))),
+                }
+            }
+        }
+        steps.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Under each engine: whatever is done meanwhile, no check finds anything, with little memory and with much.
+#[test]
+fn work_goes_on_and_nothing_is_found() {
+    for (engine, seed) in
+        [(Engine::Snapshot, 1), (Engine::Journal, 11), (Engine::SoftUpdates, 31), (Engine::None, 21)]
+    {
+        let device = made(256 << 20);
+        let volume = mount(&device, engine);
+        let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (volume, stop, steps) = (&volume, &stop, &steps);
+                scope.spawn(move || work(volume, seed + thread, stop, steps));
+            }
+            for round in 0..12 {
+                let options = OnlineOptions {
+                    memory: if round % 2 == 0 { 0 } else { 64 << 20 },
+                    shadow_memory: if round % 3 == 0 { 0 } else { 1 << 20 },
+                    scan_from: if round % 4 == 0 { 0 } else { 128 },
+                    ..OnlineOptions::default()
+                };
+                let found = check(&volume.view(), &options, &mut |_| ControlFlow::Continue(()));
+                if !found.as_ref().is_ok_and(OnlineReport::is_clean) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                let found = found.unwrap();
+                assert!(found.is_clean(), "{engine:?}, seed {seed}, round {round}: {}", found.report);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(steps.load(Ordering::Relaxed) > 0);
+        volume.close().unwrap();
+        let report = at_rest(&device);
+        assert!(report.is_clean(), "{engine:?}: {report}");
+    }
+}
+
+/// What was there when the shadow began is what the check counts, though all of it is removed and its zones
+/// are written over and given back; what does not fit into memory comes from the file.
+#[test]
+fn the_generation_stays_as_it_was() {
+    for engine in [Engine::Snapshot, Engine::Journal, Engine::SoftUpdates, Engine::None] {
+        let device = made(128 << 20);
+        let volume = mount(&device, engine);
+        for i in 0..3000 {
+            volume.write(format!("{i}"), [7; 10]).unwrap();
+        }
+        volume.sync().unwrap();
+        let before = online(&volume, &OnlineOptions::default()).report.counts;
+        let shadow = volume.view().shadow(40 << 12).unwrap();
+        for i in 0..3000 {
+            volume.remove_file(format!("{i}")).unwrap();
+            if i % 500 == 0 {
+                volume.sync().unwrap();
+            }
+        }
+        volume.sync().unwrap();
+        let view = volume.view();
+        view.shred(&mut || ControlFlow::Continue(())).unwrap();
+        for i in 0..60 {
+            volume.write(format!("large {i}"), vec![1; 1 << 20]).unwrap();
+        }
+        volume.sync().unwrap();
+        let report = yore_check::check(&shadow, &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{engine:?}: {report}");
+        assert_eq!(report.counts.inodes, before.inodes, "{engine:?}");
+        assert_eq!(report.counts.entries, before.entries, "{engine:?}");
+        assert!(shadow.saved().in_file > 0, "{engine:?}: {shadow:?}");
+        drop(shadow);
+        assert_eq!(online(&volume, &OnlineOptions::default()).report.counts.inodes, 61);
+        volume.close().unwrap();
+    }
+}
+
+/// O1 and O2: leaks are repaired while the volume is in use, exactly they, and what is free then can be used.
+#[test]
+fn leaks_are_repaired_at_once() {
+    let device = sample();
+    let linked = {
+        let volume = mount(&device, Engine::Snapshot);
+        volume.hard_link("d/file 3", "d/other name").unwrap();
+        let inode = volume.node("d/file 3").unwrap().inode();
+        volume.close().unwrap();
+        inode
+    };
+    plant_leak(&device, 300);
+    plant_inode(&device, linked, |inode| inode.links += 5);
+    let found = at_rest(&device);
+    assert!(found.only_leaks() && found.has(Problem::SpaceLeaked) && found.has(Problem::LinksTooMany));
+    let volume = mount(&device, Engine::Snapshot);
+    let free = volume.info().free_blocks;
+    // Names come and go between the finding and the repair, as well.
+    let mut names = 0;
+    let view = volume.view();
+    let report = check(&view, &OnlineOptions::default(), &mut |_| {
+        names += 1;
+        volume.hard_link("d/file 3", format!("d/name {names}")).unwrap();
+        ControlFlow::Continue(())
+    });
+    let report = report.unwrap();
+    assert_eq!(codes(&report.report), codes(&found));
+    assert!(report.is_clean() && report.recorded && report.repaired.len() == found.findings.len());
+    assert_eq!(volume.info().free_blocks, free + 300);
+    assert_eq!(view.getattr(linked).unwrap().links, 2 + names);
+    assert_eq!(view.findings().unwrap(), None);
+    let again = recount(&view, &OnlineOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(again.report.is_clean(), "{}", again.report);
+    volume.close().unwrap();
+    let report = at_rest(&device);
+    assert!(report.is_clean(), "{report}");
+}
+
+/// Damage is found with the codes of a check at rest, recorded, and left; leaks beside it are left, too. The
+/// repair of a volume at rest empties the record, and taking that back brings it back.
+#[test]
+fn damage_is_recorded_and_left() {
+    let device = sample();
+    let volume = mount(&device, Engine::Snapshot);
+    let (file, dir) = (volume.node("d/file 7").unwrap().inode(), volume.node("d").unwrap().inode());
+    volume.close().unwrap();
+    plant_leak(&device, 10);
+    plant_inode(&device, file, |inode| inode.blocks += 3);
+    plant_inode(&device, dir, |inode| inode.size += 1);
+    let found = at_rest(&device);
+    assert_eq!(codes(&found), ["directory-size", "inode-blocks", "space-leaked"]);
+    let volume = mount(&device, Engine::Snapshot);
+    for round in 0..3 {
+        let report = online(&volume, &OnlineOptions::default());
+        assert_eq!(codes(&report.report), codes(&found));
+        assert!(report.repaired.is_empty() && report.left_count == 3 && report.recorded);
+        let record = volume.view().findings().unwrap().unwrap();
+        assert_eq!((record.count, record.sequence), (3, round + 1));
+        let of_file = record.findings.iter().find(|f| f.code == "inode-blocks").unwrap();
+        assert_eq!((of_file.inode, of_file.path.as_deref()), (Some(file), Some("/d/file 7")));
+        assert!(of_file.is_damage);
+        let leak = record.findings.iter().find(|f| f.code == "space-leaked").unwrap();
+        assert!(!leak.is_damage && leak.block.is_some());
+    }
+    volume.close().unwrap();
+    // It outlives the mount, and one for reading only shows it, checks, and leaves it.
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let volume = Volume::open(device.clone(), &options).unwrap();
+    let report = online(&volume, &OnlineOptions::default());
+    assert!(!report.recorded && report.left_count == 3);
+    assert_eq!(volume.view().findings().unwrap().unwrap().count, 3);
+    volume.close().unwrap();
+    let before = device.snapshot();
+    let undo = std::env::temp_dir().join(format!("yore-online-{}.undo", std::process::id()));
+    let plan = yore_check::plan_repair(&*device, &CheckOptions::default()).unwrap();
+    assert!(plan.is_complete());
+    plan.apply(&undo).unwrap();
+    let volume = Volume::open(device.clone(), &options).unwrap();
+    assert_eq!(volume.view().findings().unwrap(), None);
+    volume.close().unwrap();
+    yore_check::undo_repair(&*device, &undo).unwrap();
+    std::fs::remove_file(&undo).unwrap();
+    assert_eq!(device.first_difference(&before), None);
+    // A check of a volume in use that finds nothing empties it as well.
+    plan_again(&device, &undo);
+}
+
+/// Repairs what was planted without the record, and has a check in use empty that.
+fn plan_again(device: &Arc<MemoryDevice>, undo: &std::path::Path) {
+    let record = [0, 1].map(|i| read(device, FINDINGS_BLOCKS[i].0));
+    let plan = yore_check::plan_repair(&**device, &CheckOptions::default()).unwrap();
+    plan.apply(undo).unwrap();
+    std::fs::remove_file(undo).unwrap();
+    for (at, bytes) in FINDINGS_BLOCKS.iter().zip(&record) {
+        device.write_at(at.0 * BLOCK_SIZE as u64, &bytes[..]).unwrap();
+    }
+    let volume = mount(device, Engine::Snapshot);
+    assert_eq!(volume.view().findings().unwrap().unwrap().count, 3);
+    assert!(online(&volume, &OnlineOptions::default()).is_clean());
+    assert_eq!(volume.view().findings().unwrap(), None);
+    volume.close().unwrap();
+}
+
+/// Two checks at once: the second is refused. One that is told to stop ends without a result, and leaves
+/// nothing. None can be begun when the volume is closed.
+#[test]
+fn one_check_at_a_time() {
+    let device = sample();
+    let volume = mount(&device, Engine::Snapshot);
+    let view = volume.view();
+    let mut refused = 0;
+    let report = check(&view, &OnlineOptions { scan_from: 0, ..OnlineOptions::default() }, &mut |_| {
+        let other = check(&volume.view(), &OnlineOptions::default(), &mut |_| ControlFlow::Continue(()));
+        assert!(matches!(other, Err(OnlineError::Volume(yore_fs::Error::Refused(_)))), "{other:?}");
+        refused += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(report.unwrap().is_clean() && refused > 0);
+    let broken_off = check(&view, &OnlineOptions::default(), &mut |_| ControlFlow::Break(()));
+    assert!(matches!(broken_off, Err(OnlineError::BrokenOff)), "{broken_off:?}");
+    assert!(online(&volume, &OnlineOptions::default()).is_clean());
+    volume.close().unwrap();
+    let closed = check(&view, &OnlineOptions::default(), &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(closed, Err(OnlineError::Volume(_))), "{closed:?}");
+}
+
+/// A full volume has room for what is found on it.
+#[test]
+fn a_full_volume_keeps_its_findings() {
+    let device = sample();
+    let volume = mount(&device, Engine::Snapshot);
+    let file = volume.node("d/file 7").unwrap().inode();
+    volume.close().unwrap();
+    plant_inode(&device, file, |inode| inode.blocks += 3);
+    let volume = mount(&device, Engine::Snapshot);
+    for (i, len) in [1 << 20, 1 << 14, 4096].into_iter().enumerate() {
+        let mut n = 0;
+        while volume.write(format!("fills {i} {n}"), vec![1; len]).is_ok() {
+            n += 1;
+        }
+    }
+    assert_eq!(online(&volume, &OnlineOptions::default()).left_count, 1);
+    assert_eq!(volume.view().findings().unwrap().unwrap().count, 1);
+    volume.close().unwrap();
+}
+
+/// A shadow writes nothing to the medium: a crash in its middle is a crash like any other.
+#[test]
+fn a_crash_during_a_check() {
+    let device = sample();
+    let volume = mount(&device, Engine::Snapshot);
+    let shadow = volume.view().shadow(0).unwrap();
+    for i in 0..20 {
+        volume.write(format!("d/file {i}"), vec![9; 9000]).unwrap();
+        volume.remove_file(format!("d/file {}", 20 + i)).unwrap();
+        volume.sync().unwrap();
+        let crashed = Arc::new(device.snapshot());
+        let report = at_rest(&crashed);
+        assert!(report.is_clean(), "{report}");
+        let again = mount(&crashed, Engine::Snapshot);
+        assert_eq!(again.read(format!("d/file {i}")).unwrap(), vec![9; 9000]);
+        assert!(online(&again, &OnlineOptions::default()).is_clean());
+    }
+    assert!(yore_check::check(&shadow, &CheckOptions::default()).unwrap().is_clean());
+    drop(shadow);
+    volume.close().unwrap();
+}
