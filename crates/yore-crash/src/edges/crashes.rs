@@ -6,7 +6,7 @@
 //! wholes: an engine that writes in place relies on that (docs/ENGINES.md).
 //!
 //! Each state is looked at as the crash left it. Then it is mounted for writing, by the same engine or by
-//! another one, and closed; and it must still be sound, and have the same names.
+//! another one, and closed; and it must still be sound, and have the same names. Then it is used.
 
 use super::calls::Carrier;
 use super::{calls, examine, options, prepare, see, see_past, Expected};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use yore_check::{check, CheckOptions, Problem};
 use yore_device::simulated::{CrashPlan, CrashState, SimulatedDevice, Tearing, Trace};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Engine, EventNo, Volume};
+use yore_fs::{Engine, EventNo, File, Volume};
 
 /// A sequence that was carried out under an engine, with all that reached the device.
 pub struct Run {
@@ -94,6 +94,19 @@ pub fn run(name: &str, engine: Engine, seed: u64) -> Result<Run, Wrong> {
     Ok(Run { name, engine, trace, moments, began, durable, exchanges, forgets, past, snapshots })
 }
 
+/// Files come, lose their names while they are in use, and go. Among the orphans of the crash no inode may be
+/// that is free by now: its number is taken again, and then it is an orphan again.
+fn use_inodes(volume: &Volume) -> yore_fs::Result<()> {
+    for number in 0..12 {
+        let path = format!("made after the crash {number}");
+        File::create(volume, &path)?;
+        let held = volume.symlink_node(&path)?;
+        volume.remove_file(&path)?;
+        drop(held);
+    }
+    volume.sync()
+}
+
 impl Run {
     /// Tries about so many states, drawn by a seed.
     ///
@@ -159,6 +172,7 @@ impl Run {
         }
         let volume = Volume::open(device, &options(Some(Engine::Snapshot), false)).map_err(opened)?;
         let again = see(volume.view())?;
+        use_inodes(&volume).map_err(|error| Wrong::new("use", error))?;
         volume.close().map_err(opened)?;
         match tree.names_hash() == again.names_hash() && names == again.names_hash() {
             true => Ok(tolerated),

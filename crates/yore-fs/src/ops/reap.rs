@@ -153,13 +153,20 @@ pub(crate) fn reclaim_all(store: &Arc<Store>) -> Result<()> {
 }
 
 fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<()> {
+    // An engine that orders changes frees an inode before it goes off the list. If a crash came between, another
+    // inode may have its number by now.
+    let may_be_gone = store.meta.may_have_leaks();
     let cell = match store.cell(no) {
+        Err(Error::Stale) if may_be_gone => return unlist(store, no),
         Err(Error::Stale) => {
             return Err(Corruption::new("orphan", "inode", "one in use", "a free one").of(no).into());
         }
         other => other?,
     };
     if cell.incarnation != incarnation {
+        if may_be_gone {
+            return unlist(store, no);
+        }
         let found = format!("incarnation {}", cell.incarnation);
         return Err(Corruption::new("orphan", "incarnation", incarnation, found).of(no).into());
     }
@@ -168,6 +175,11 @@ fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> 
         return reclaim(store, &cell);
     }
     while !file::free_step(&**store, &cell)? {}
+    unlist(store, no)
+}
+
+/// Takes an inode off the list that need not be there.
+fn unlist(store: &Arc<Store>, no: InodeNo) -> Result<()> {
     let reserved = store.reserve_freely(store.near(no), 0)?;
     let orphans = store.orphans.lock();
     let mut pins = Pins::new();

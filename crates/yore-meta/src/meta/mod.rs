@@ -34,7 +34,7 @@ use yore_device::{Device, SharedBuf};
 use yore_format::layout::{Geometry, EXTRA_ZONES_PER_GROUP, ZONE_INDEXES};
 use yore_format::{
     BlockKind, BlockNo, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr,
-    Superblock, TableNo, ZoneNo,
+    Superblock, TableNo, VolumeState, ZoneNo,
 };
 
 /// The metadata of an open volume.
@@ -115,6 +115,12 @@ impl Meta {
     #[inline]
     pub fn found(&self) -> &Superblock {
         self.base().medium.found()
+    }
+
+    /// Whether the volume may have what a crash leaves under an engine that orders changes (docs/EDGES.md).
+    pub fn may_have_leaks(&self) -> bool {
+        let found = self.found();
+        found.state == VolumeState::LeaksPending || found.in_place_since.0 != 0
     }
 
     /// The superblock last written. Waits for a commit under way.

@@ -66,7 +66,12 @@ impl Meta {
     /// [`MetaError::Refused`] for a device that is no volume, is too short, must be checked first, or whose
     /// engine this version does not have; [`MetaError::Corruption`] and [`MetaError::Device`].
     pub fn open(device: Arc<dyn Device>, options: MetaOptions) -> Result<Arc<Meta>> {
-        let (found, slot, newest) = read_superblock(&*device)?;
+        let (mut found, slot, newest) = read_superblock(&*device)?;
+        if found.in_place_since.0 != 0 && !options.read_only {
+            // A crash may have left rows of the past whose end has not come: it would be this number. No row
+            // that is made from now on may have their keys (docs/EDGES.md, "The past").
+            found.next_number.0 += 1;
+        }
         let Engines { recorded, strategy } = check_openable(&*device, &found, &options)?;
         if found.in_place_since.0 != 0 && !strategy.orders() && !options.read_only {
             return Err(MetaError::RecoverFirst { recorded: recorded.engine() });
