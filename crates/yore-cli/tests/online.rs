@@ -43,7 +43,7 @@ fn info(target: &Path) -> Value {
 fn a_mounted_volume_is_checked() {
     let scratch = Scratch::new();
     let volume = text(&scratch.volume);
-    let error = fails(["check", "--online", volume]);
+    let error = fails(3, ["check", "--online", volume]);
     assert!(error.contains("is not mounted; check it without --online"), "{error}");
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
     let (directory, stop) = (text(&mount.directory), AtomicBool::new(false));
@@ -71,7 +71,7 @@ fn a_mounted_volume_is_checked() {
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(mount.info()["findings"], Value::Null);
-    let error = fails(["check", volume]);
+    let error = fails(3, ["check", volume]);
     assert!(error.contains("in use"), "{error}");
     mount.umount();
     ok(["check", volume]);
