@@ -60,7 +60,7 @@ crash mutations: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 
 # One release build serves both: mutations are in it, and each is off until a test asks for it.
 MUTATIONS := --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
-	--test engine_mutations --test journal_mutations --test ordered_mutations --test elsewhere_mutations --test mutations --test spans --test cold_queries --test intent --test late_data
+	--test engine_mutations --test journal_mutations --test ordered_mutations --test online_mutations --test elsewhere_mutations --test mutations --test spans --test cold_queries --test intent --test late_data
 
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
 CRASH_STATES ?= 80000

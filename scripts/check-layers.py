@@ -238,7 +238,7 @@ LAYERS = {
         client/watched wire
         client/methods ongoing server/rows
         client/mounted server/who
-        server/expunge server/query server/policies server/rollback server/snapshots
+        server/check server/expunge server/query server/policies server/rollback server/snapshots
         server
         client/here
         client
@@ -298,7 +298,7 @@ LAYERS = {
         volume
         ground
         inspect/* command/check command/copy command/resize command/stopped command/target
-        command/bench command/df command/files command/info command/journal command/log_service command/man fsck
+        command/bench command/df command/files command/info command/journal command/log_service command/man command/online fsck
         command/find command/list command/snapshot mount/*
         command/operand
         command/defrag command/forget command/history command/operations command/policy complete

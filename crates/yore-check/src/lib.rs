@@ -88,9 +88,9 @@ use report::state_name;
 use settle::settle;
 use superblock::{is_ended_by_check, read_superblock};
 use whole::Way;
-use yore_device::Device;
+use yore_device::{AlignedBuf, Device};
 use yore_format::layout::SUPERBLOCKS;
-use yore_format::{Generation, VolumeState, BLOCK_SIZE};
+use yore_format::{FindingsRecord, Generation, VolumeState, BLOCK_SIZE};
 
 /// Checks a whole volume. Changes nothing; the device may be open for reading only. Nobody may write to the
 /// volume meanwhile, or findings will be about moments that never existed.
@@ -152,6 +152,31 @@ fn run(
         true => closed(&overlay, options, watcher),
         false => closed(device, options, watcher),
     }
+}
+
+/// Empties the record of findings, after a check of the whole volume that found nothing. Returns whether
+/// anything was recorded.
+///
+/// # Errors
+/// [`CheckError::NotAVolume`], [`CheckError::Superblock`], [`CheckError::Device`].
+pub fn forget_findings(device: &dyn Device) -> Result<bool, CheckError> {
+    let superblock = read_superblock(device)?.superblock;
+    let none = FindingsRecord { generation: superblock.generation, ..FindingsRecord::default() };
+    let Some((at, block)) = yore_meta::next_findings(device, superblock.uuid, &none)? else {
+        return Ok(false);
+    };
+    device.write_at(at.0 * BLOCK_SIZE as u64, &AlignedBuf::from_slice(&block[..]))?;
+    device.flush()?;
+    Ok(true)
+}
+
+/// What a check of the volume in use has recorded; `None` if nothing is.
+///
+/// # Errors
+/// As [`forget_findings`].
+pub fn recorded_findings(device: &dyn Device) -> Result<Option<FindingsRecord>, CheckError> {
+    let superblock = read_superblock(device)?.superblock;
+    Ok(yore_meta::read_findings(device, superblock.uuid)?.filter(|record| record.count > 0))
 }
 
 /// Checks a volume that its engine left in need of a check and, if nothing at all is found, marks it clean:

@@ -153,13 +153,7 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         }
         volume.flush()?;
         // Nothing would be found any more, so nothing is recorded.
-        let none = FindingsRecord {
-            generation: volume.sb.generation,
-            seconds: std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
-            ..FindingsRecord::default()
-        };
+        let none = FindingsRecord { generation: volume.sb.generation, ..FindingsRecord::default() };
         if let Some((at, block)) = yore_meta::next_findings(&overlay, volume.sb.uuid, &none)? {
             overlay.write(at, &block);
         }

@@ -10,6 +10,7 @@ fn every_code_is_listed() {
         let code = text(serde_json::to_value(problem).unwrap());
         let class = text(serde_json::to_value(problem.class()).unwrap());
         let severity = if problem.is_leak() { "leak" } else { "damage" };
+        assert_eq!(problem.code(), code);
         let row = format!("| `{code}` | {class} | {severity} | ");
         assert_eq!(page.matches(&row).count(), 1, "{row}");
     }

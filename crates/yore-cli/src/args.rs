@@ -354,13 +354,13 @@ pub enum Repair {
 /// `check`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The check changes nothing. With --repair all findings are repaired, or none: a volume with a finding that has no \
+    after_help = "The check changes nothing, but --online repairs leaks at once, and records the rest (yore info shows it). With --repair all findings are repaired, or none: a volume with a finding that has no \
                   repair yet is left as it is. What a repair overwrites is kept in an undo file, from which --undo takes \
                   it back, until the volume is mounted for writing. A volume that must be checked after a crash, and in \
                   which nothing is found, is marked clean."
 )]
 pub struct Check {
-    /// The image file or block device
+    /// The image file or block device; with --online also the mount point
     #[arg(value_name = "VOL")]
     pub volume: PathBuf,
     /// Print the report as JSON
@@ -394,6 +394,10 @@ pub struct Check {
     /// Say how long a check would take, and do not check
     #[arg(long, conflicts_with = "repair")]
     pub estimate: bool,
+    /// Check a mounted volume while it is in use: VOL is the volume or its mount point. Leaks are repaired at
+    /// once; other findings are recorded on the volume
+    #[arg(long, conflicts_with_all = ["repair", "undo", "estimate", "journal", "without_journal"])]
+    pub online: bool,
     #[command(flatten)]
     pub progress: Progress,
 }

@@ -17,6 +17,7 @@ mod list;
 mod log_service;
 mod man;
 mod mkfs;
+mod online;
 pub mod operand;
 mod operations;
 mod policy;
@@ -75,6 +76,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Undo(args) => put_back::undo(&args),
         Command::Redo(args) => put_back::redo(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Check(args) if args.online => online::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Journal(args) => journal::run(&args),
         Command::LogService(args) => log_service::run(args.which),

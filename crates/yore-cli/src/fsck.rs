@@ -131,6 +131,7 @@ fn one(volume: &Path, wanted: &Wanted) -> u8 {
         undo: false,
         journal: None,
         without_journal: false,
+        online: false,
         max_findings: 1000,
         memory: yore_check::CheckOptions::default().memory,
         estimate: false,

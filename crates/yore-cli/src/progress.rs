@@ -103,6 +103,20 @@ impl Progress {
         }
     }
 
+    /// Shows how far the check of a volume in use is: milliseconds that it has taken, and that it takes in all.
+    pub fn online(&mut self, done: u64, total: u64) {
+        let (elapsed, left) = (done as f64 / 1e3, total.saturating_sub(done) as f64 / 1e3);
+        if let Some(bar) = &self.bar {
+            bar.set_position((done * CHECK_PARTS).checked_div(total).unwrap_or(0));
+            bar.set_message(format!("checking, {} s left", left.ceil()));
+        }
+        if self.last.is_none_or(|last| last.elapsed() >= EVERY) {
+            self.write(&json!({
+                "part": "online", "done": done, "total": total, "elapsed": elapsed, "left": left,
+            }));
+        }
+    }
+
     fn styled(wanted: args::Progress, style: &str, total: Option<u64>) -> anyhow::Result<Progress> {
         let lines = match wanted.progress_fd {
             None => None,

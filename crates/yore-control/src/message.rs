@@ -11,8 +11,8 @@ pub use query::{HistoryBytes, Identity, Query, QueryResult};
 use serde::{Deserialize, Serialize};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
-    Defragmented, EventNo, ListedEvent, MissedVersions, NewSnapshot, OperationRow, Policy, SpaceRules,
-    Timestamp, WouldFree,
+    Defragmented, EventNo, FindingsRecord, ListedEvent, MissedVersions, NewSnapshot, OperationRow, Policy,
+    SpaceRules, Timestamp, WouldFree,
 };
 
 /// Most snapshots that one [`Request::Forget`] names.
@@ -163,6 +163,19 @@ pub enum Request {
         /// A name for [`Request::HowFar`]; 0 for none.
         question: u64,
     },
+    /// Checks the whole volume while it is in use, repairs what can be repaired at once, and records the rest.
+    /// [`Request::HowFar`] has milliseconds. For root and the daemon's user. Other requests go on meanwhile,
+    /// but for another check. [`Answer::Checked`].
+    Check {
+        /// How many findings the answer has at most.
+        findings_max: u64,
+        /// Bytes of metadata that the check holds at most.
+        memory: u64,
+        /// A name for [`Request::HowFar`]; 0 for none.
+        question: u64,
+    },
+    /// What the last check found and left. For root and the daemon's user. [`Answer::Findings`].
+    Findings,
 }
 
 impl Request {
@@ -187,7 +200,7 @@ impl Request {
 
     /// Whether it waits for other requests, or for long, so that no thread that serves others may answer it.
     pub fn waits(&self) -> bool {
-        self.needs_what_was_written() || matches!(self, Request::Defragment { .. })
+        self.needs_what_was_written() || matches!(self, Request::Defragment { .. } | Request::Check { .. })
     }
 
     /// Whether it works on files, too, and not only on directories.
@@ -331,6 +344,21 @@ pub enum Answer {
     Stopped(Option<Stopped>),
     /// How files lay, and how they lie now. Nothing has moved if it was only to be told.
     Defragmented(Defragmented),
+    /// The volume was checked.
+    Checked(Checked),
+    /// What the last check found and left; `None` if nothing is recorded.
+    Findings(Option<FindingsRecord>),
+}
+
+/// The result of a check of a volume in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// Nothing that was found is left.
+    pub is_clean: bool,
+    /// The report as JSON, as `yore check --json` has it.
+    pub json: String,
+    /// The same for people.
+    pub text: String,
 }
 
 /// An error has stopped all writing to a volume.

@@ -1,5 +1,6 @@
 //! The answering half: what a request does to a volume, and on whose behalf.
 
+mod check;
 mod expunge;
 mod names;
 mod policies;
@@ -77,6 +78,13 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         Request::HistoryOf { of, from } => expunge::history_of(view, directory, who, (of, *from)),
         Request::Expunge(of) => expunge::expunge(view, directory, who, of),
         Request::Stopped => Ok(stopped(view)),
+        Request::Check { findings_max, memory, question } => {
+            check::check(view, who, (*findings_max, *memory), *question)
+        }
+        Request::Findings => {
+            who.check_everything()?;
+            view.findings().map(Answer::Findings)
+        }
         Request::Defragment { dry_run, question } => defragment(view, directory, who, (*dry_run, *question)),
     }
 }

@@ -7,6 +7,7 @@
 //! It is advice for people, and nothing relies on it. A block that does not verify counts as none.
 
 use crate::{checksum_except, Block, BlockNo, Generation, InodeNo, MetaAddr, ZERO_BLOCK};
+use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 8] = *b"YORE\x89FN\n";
 const VERSION: u32 = 1;
@@ -23,7 +24,7 @@ pub const FINDINGS_BLOCKS: [BlockNo; 2] =
     [BlockNo(crate::layout::ZONE_BLOCKS), BlockNo(crate::layout::ZONE_BLOCKS + 1)];
 
 /// A finding as it is recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedFinding {
     /// The code, 1 to 255 bytes.
     pub code: String,
@@ -40,7 +41,7 @@ pub struct RecordedFinding {
 }
 
 /// What a check found and left as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingsRecord {
     /// Counts the records of the volume; the greater one counts.
     pub sequence: u64,

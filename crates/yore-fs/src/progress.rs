@@ -16,6 +16,12 @@ impl Progress {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
 
+    /// Says how much is done, and how much there is to do in all.
+    pub fn set(&self, done: u64, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+        self.done.store(done, Ordering::Relaxed);
+    }
+
     /// Adds work to be done.
     pub(crate) fn expect(&self, more: u64) {
         self.total.fetch_add(more, Ordering::Relaxed);

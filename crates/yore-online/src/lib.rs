@@ -1,16 +1,16 @@
 //! Checks a volume that is in use.
 //!
-//! The checker reads one generation of the volume as a whole, through a [`yore_fs::Shadow`], while calls go on
-//! and later generations are written. It is the same check as that of a volume that nobody uses, and finds the
-//! same.
+//! The checker reads one generation of the volume as a whole, through a [`yore_fs::Shadow`], while calls go
+//! on and later generations are written. It is the same check as that of a volume that nobody uses, and finds
+//! the same.
 //!
 //! # What is repaired at once
 //!
 //! What was found is of the past when the check ends. So only that is repaired which no call can have changed
 //! since, and where a repair takes nothing away from anybody:
 //!
-//! - **O1** *Blocks that are marked used and belong to nobody* stay so, because calls take what is free, and free
-//!   what somebody has. They are freed, if their bits are still set.
+//! - **O1** *Blocks that are marked used and belong to nobody* stay so, because calls take what is free, and
+//!   free what somebody has. They are freed, if their bits are still set.
 //! - **O2** *Links beyond the names* of an inode: calls change links and names together, so the difference
 //!   stays. The links are lowered by it, if one is left.
 //!
@@ -19,9 +19,9 @@
 //!
 //! # What is recorded
 //!
-//! Whatever is found and left goes into the volume's record of findings ([`yore_fs::FindingsRecord`]), in place
-//! of what was there. A check that leaves nothing empties the record. On a mount for reading only, nothing is
-//! repaired and nothing recorded.
+//! Whatever is found and left goes into the volume's record of findings ([`yore_fs::FindingsRecord`]), in
+//! place of what was there. A check that leaves nothing empties the record. On a mount for reading only,
+//! nothing is repaired and nothing recorded.
 //!
 //! [`recount`] is the part without the record. An engine that leaves leaks after a crash has it run in the
 //! background of a mount.
@@ -40,8 +40,8 @@ pub struct OnlineOptions {
     pub findings_max: usize,
     /// Bytes of metadata that the check holds at most, 256 MiB unless set.
     pub memory: u64,
-    /// Bytes of overwritten metadata that are kept in memory, 64 MiB unless set. More of it goes to a temporary
-    /// file.
+    /// Bytes of overwritten metadata that are kept in memory, 64 MiB unless set. More of it goes to a
+    /// temporary file.
     pub shadow_memory: u64,
     /// Whether what can be repaired at once is.
     pub repairs: bool,
@@ -113,7 +113,8 @@ struct Counted {
 }
 
 /// Checks a volume that is in use, repairs what can be repaired at once, and records the rest. `told` learns
-/// how far it is, and says whether to go on; it is called by any thread of the check, about ten times a second.
+/// how far it is, and says whether to go on; it is called by any thread of the check, about ten times a
+/// second.
 ///
 /// # Errors
 /// [`OnlineError::BrokenOff`] if `told` says so. [`yore_fs::Error::Refused`] if another check is under way.

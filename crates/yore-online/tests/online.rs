@@ -1,5 +1,5 @@
-//! Promises: a check of a volume in use finds what the same check of the volume at rest finds, whatever is done
-//! meanwhile. What it finds is repaired at once if calls cannot change it, and recorded if not.
+//! Promises: a check of a volume in use finds what the same check of the volume at rest finds, whatever is
+//! done meanwhile. What it finds is repaired at once if calls cannot change it, and recorded if not.
 
 mod common;
 

@@ -74,15 +74,31 @@ pub fn ending(args: &args::Check) -> anyhow::Result<Ending> {
         yore_check::mark_checked(device)?;
         marked = true;
     }
+    // What an earlier check of the volume in use has recorded does not hold any more.
+    let recorded = match report.is_clean() {
+        true => yore_check::recorded_findings(device)?,
+        false => None,
+    };
+    let is_emptied = recorded.is_some() && args.repair.is_some() && yore_check::forget_findings(device)?;
     if args.json {
         let mut value = as_json(args, &report)?;
         value["marked_clean"] = json!(marked);
+        value["record_emptied"] = json!(is_emptied);
         print_json(&value)?;
     } else {
         let mut out = Out::new();
         out.line(format_args!("{}: {report}", args.volume.display()))?;
         if marked {
             out.line(format_args!("{}: marked clean", args.volume.display()))?;
+        }
+        if let Some(record) = recorded {
+            let (volume, count) = (args.volume.display(), record.count);
+            match is_emptied {
+                true => out.line(format_args!("{volume}: {count} recorded findings do not hold any more"))?,
+                false => out.line(format_args!(
+                    "{volume}: {count} findings are recorded that do not hold any more; --repair empties the record"
+                ))?,
+            }
         }
         out.done()?;
     }
@@ -92,13 +108,18 @@ pub fn ending(args: &args::Check) -> anyhow::Result<Ending> {
 /// A report, and what a repair does about each finding.
 fn as_json(args: &args::Check, report: &Report) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(report)?;
-    value["volume"] = json!(args.volume.to_string_lossy());
-    value["clean"] = json!(report.is_clean());
-    value["marked_clean"] = json!(false);
+    as_found(&mut value, args, report.is_clean());
     for (i, finding) in report.findings.iter().enumerate() {
         value["findings"][i]["repair"] = json!(yore_check::repair_of(finding.problem));
     }
     Ok(value)
+}
+
+/// Adds what every report has as JSON.
+pub fn as_found(value: &mut Value, args: &args::Check, is_clean: bool) {
+    value["volume"] = json!(args.volume.to_string_lossy());
+    value["clean"] = json!(is_clean);
+    value["marked_clean"] = json!(false);
 }
 
 /// Where the undo file is.

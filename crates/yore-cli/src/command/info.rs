@@ -125,8 +125,52 @@ fn of_daemon(daemon: &Daemon, is_past: bool) -> Value {
 type Ask = fn(&dyn Client) -> yore_fs::Result<Value>;
 
 /// What `info` asks about history, of a mount and of a volume alike, by the keys in JSON.
-const HISTORY: [(&str, Ask); 3] =
-    [("snapshots", json_snapshots), ("unfinished", json_unfinished), ("when_full", json_when_full)];
+const HISTORY: [(&str, Ask); 4] = [
+    ("snapshots", json_snapshots),
+    ("unfinished", json_unfinished),
+    ("when_full", json_when_full),
+    ("findings", json_findings),
+];
+
+/// How many findings people are shown.
+const FINDINGS_SHOWN: usize = 3;
+
+/// What the last check found and left.
+fn json_findings(client: &dyn Client) -> yore_fs::Result<Value> {
+    let Some(record) = client.findings()? else { return Ok(Value::Null) };
+    let one = |found: &yore_fs::RecordedFinding| {
+        json!({
+            "problem": found.code, "severity": if found.is_damage { "damage" } else { "leak" },
+            "place": found.addr.map(|addr| addr.to_string()), "block": found.block.map(|block| block.0),
+            "inode": found.inode.map(|inode| inode.0), "path": found.path,
+        })
+    };
+    Ok(json!({
+        "count": record.count, "generation": record.generation.0, "time": json_seconds(record.seconds),
+        "findings": record.findings.iter().map(one).collect::<Vec<_>>(),
+    }))
+}
+
+/// The same for people.
+fn findings_text(of: &Value, clock: &Clock) -> Option<String> {
+    let count = of["count"].as_u64()?;
+    let one = |found: &Value| {
+        let code = text(&found["problem"]).unwrap_or_default();
+        match (text(&found["path"]), &found["block"]) {
+            (Some(path), _) => format!("{code} {path}"),
+            (None, Value::Number(block)) => format!("{code} at block {block}"),
+            _ => code,
+        }
+    };
+    let all = of["findings"].as_array().map_or(&[][..], Vec::as_slice);
+    let shown: Vec<String> = all.iter().take(FINDINGS_SHOWN).map(one).collect();
+    let more = if count > shown.len() as u64 { ", …" } else { "" };
+    let time = clock.of_json(&of["time"]).unwrap_or_default();
+    Some(format!(
+        "{count} of the check of {time}: {}{more}. `yore check --repair` repairs the volume when it is not mounted",
+        shown.join(", ")
+    ))
+}
 
 /// Rollbacks that are not finished, with the paths of their directories on the volume.
 fn json_unfinished(client: &dyn Client) -> yore_fs::Result<Value> {
@@ -312,6 +356,7 @@ fn identity_lines(value: &Value, clock: &Clock) -> Vec<Line> {
         ("Engine", text(&value["engine"])),
         ("State", text(&value["state"])),
         ("Stopped", stopped::text(&value["stopped"], clock)),
+        ("Findings", findings_text(&value["findings"], clock)),
         ("Left as", text(&value["state_found"])),
         ("As of", text(&value["at"])),
         ("Mounted on", text(&value["directory"])),

@@ -2,15 +2,16 @@
 
 use super::watched::{self, Watch};
 use crate::{
-    Answer, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult, Request,
-    Saying, Stopped, Take, FORGET_MAX,
+    Answer, Checked, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult,
+    Request, Saying, Stopped, Take, FORGET_MAX,
 };
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 #[cfg(doc)]
 use yore_fs::View;
 use yore_fs::{
-    Defragmented, Deleted, Difference, Error, EventNo, EventUsage, ListedEvent, Logged, MissedVersions,
-    OperationRow, Policy, Result, Scattered, SpaceRules, StateUsage, Timestamp, UsageTotals, WouldFree,
+    Defragmented, Deleted, Difference, Error, EventNo, EventUsage, FindingsRecord, ListedEvent, Logged,
+    MissedVersions, OperationRow, Policy, Result, Scattered, SpaceRules, StateUsage, Timestamp, UsageTotals,
+    WouldFree,
 };
 
 /// A directory of a volume that accepts requests. Each method is a [`Request`], which says who may send it.
@@ -359,6 +360,30 @@ pub trait Client: Sync {
         let request = |question| Request::Defragment { dry_run: false, question };
         match watched::ask(&|request| self.ask(request), watch, &request)? {
             Answer::Defragmented(done) => Ok(done),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Checks the whole volume while it is in use, and tells how far that is, in milliseconds, until it is
+    /// done.
+    ///
+    /// # Errors
+    /// As [`Request::Check`]; [`Error::Refused`] if it is being checked already, or cannot be.
+    fn check(&self, findings_max: u64, memory: u64, watch: Watch<'_>) -> Result<Checked> {
+        let request = |question| Request::Check { findings_max, memory, question };
+        match watched::ask(&|request| self.ask(request), watch, &request)? {
+            Answer::Checked(checked) => Ok(checked),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// What the last check found and left; `None` if nothing is recorded.
+    ///
+    /// # Errors
+    /// As [`Request::Findings`].
+    fn findings(&self) -> Result<Option<FindingsRecord>> {
+        match self.ask(&Request::Findings)? {
+            Answer::Findings(found) => Ok(found),
             _ => Err(misunderstood()),
         }
     }

@@ -49,8 +49,8 @@ impl View {
         Ok(self.store().meta.record_findings(record)?)
     }
 
-    /// Frees those of `len` blocks from `start` that are still marked used. A check has found that they belong
-    /// to nobody, and no call can have changed that. Returns how many were freed.
+    /// Frees those of `len` blocks from `start` that are still marked used. A check has found that they
+    /// belong to nobody, and no call can have changed that. Returns how many were freed.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; damage and device errors.

@@ -16,9 +16,9 @@ impl Meta {
         Ok(record.filter(|record| record.count > 0))
     }
 
-    /// Records what a check has found, in place of what was recorded; its `sequence` does not matter. Takes no
-    /// room. Durable when it returns. Only whoever has a [`crate::Shadow`] may call this, so there is one at a
-    /// time.
+    /// Records what a check has found, in place of what was recorded; its `sequence` does not matter. Takes
+    /// no room. Durable when it returns. Only whoever has a [`crate::Shadow`] may call this, so there is one
+    /// at a time.
     ///
     /// # Errors
     /// [`crate::MetaError::ReadOnly`], [`crate::MetaError::Stopped`]; those of the device, which stop all

@@ -3,17 +3,18 @@
 
 use crate::wire::ROWS;
 use crate::{
-    Answer, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult, Request,
-    Saying, Stopped, Take,
+    Answer, Checked, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult,
+    Request, Saying, Stopped, Take,
 };
 use std::path::PathBuf;
 use yore_device::{DeviceError, Holder, HostError, Operation};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback, Verb};
 use yore_fs::{
-    Change, Defragmented, Deleted, Difference, Error, Event, EventKind, EventMore, EventNo, EventRow,
-    EventState, EventUsage, Facts, FileKind, ForgottenFor, Gone, Incarnation, InodeNo, ListedEvent, Logged,
-    MissedVersions, OperationKind, OperationRow, Policy, Retained, Retention, RetentionRules, Scattered,
-    SeenBy, SpaceRules, StateUsage, Stays, Timestamp, UsageTotals, Versioning, What, WouldFree, EXCLUDE_MAX,
+    BlockNo, Change, Defragmented, Deleted, Difference, Error, Event, EventKind, EventMore, EventNo,
+    EventRow, EventState, EventUsage, Facts, FileKind, FindingsRecord, ForgottenFor, Generation, Gone,
+    Incarnation, InodeNo, ListedEvent, Logged, MetaAddr, MissedVersions, OperationKind, OperationRow, Policy,
+    RecordedFinding, Retained, Retention, RetentionRules, Scattered, SeenBy, SpaceRules, StateUsage, Stays,
+    Timestamp, UsageTotals, Versioning, What, WouldFree, EXCLUDE_MAX,
 };
 
 pub(super) fn device_errors() -> Vec<DeviceError> {
@@ -193,6 +194,8 @@ pub(super) fn requests() -> Vec<Request> {
         Request::Expunge(named()),
         Request::Stopped,
         Request::Defragment { dry_run: true, question: 7 },
+        Request::Check { findings_max: 8, memory: 1 << 30, question: 9 },
+        Request::Findings,
     ]
 }
 
@@ -281,6 +284,21 @@ pub(super) fn answers() -> Vec<Answer> {
             left: 7,
             moved: 8,
         }),
+        Answer::Checked(Checked { is_clean: false, json: "{}".into(), text: "1 finding".into() }),
+        Answer::Findings(Some(FindingsRecord {
+            sequence: 1,
+            generation: Generation(2),
+            seconds: 3,
+            count: 4,
+            findings: vec![RecordedFinding {
+                code: "space-leaked".into(),
+                is_damage: false,
+                addr: Some(MetaAddr(5)),
+                block: Some(BlockNo(6)),
+                inode: None,
+                path: Some("/f".into()),
+            }],
+        })),
     ]
 }
 

@@ -1,0 +1,118 @@
+//! `check --online`, as people call it: a mounted volume is checked while it is in use, what is found is
+//! recorded and shown by `info`, and repaired when the volume is not mounted.
+
+mod common;
+
+use common::{fails, ok, put, run, text, Mount, Scratch};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use yore_format::{SlotState, Superblock, BLOCK_SIZE};
+
+/// Makes a total of the newest superblock wrong.
+fn damage(scratch: &Scratch) {
+    let image = fs::File::options().read(true).write(true).open(&scratch.volume).unwrap();
+    let superblocks = (0..2u32).filter_map(|slot| {
+        let mut block = [0; BLOCK_SIZE];
+        image.read_exact_at(&mut block, u64::from(slot) * BLOCK_SIZE as u64).unwrap();
+        match Superblock::decode(&block, slot) {
+            SlotState::Valid(sb) => Some((slot, sb)),
+            _ => None,
+        }
+    });
+    let (slot, mut sb) = superblocks.max_by_key(|(_, sb)| sb.generation).unwrap();
+    sb.inodes += 3;
+    image.write_all_at(&sb.encode(slot)[..], u64::from(slot) * BLOCK_SIZE as u64).unwrap();
+}
+
+fn json(args: &[&str]) -> Value {
+    let out = run(args.iter().copied());
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{out:?}");
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+fn info(target: &Path) -> Value {
+    json(&["info", "--json", text(target)])
+}
+
+/// Promises that a mount is checked under its own name and that of its volume, while programs work on it, for
+/// people and as JSON, and that a volume which is not mounted is refused with what to do.
+#[test]
+fn a_mounted_volume_is_checked() {
+    let scratch = Scratch::new();
+    let volume = text(&scratch.volume);
+    let error = fails(3, ["check", "--online", volume]);
+    assert!(error.contains("is not mounted; check it without --online"), "{error}");
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let (directory, stop) = (text(&mount.directory), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let path = mount.directory.join(format!("{}", i % 50));
+                match i % 3 {
+                    0 => drop(fs::remove_file(path)),
+                    _ => fs::write(path, vec![1; i % 30_000]).unwrap(),
+                }
+            }
+        });
+        for target in [volume, directory] {
+            let report = json(&["check", "--online", "--json", target]);
+            assert_eq!((&report["clean"], &report["online"]), (&true.into(), &true.into()), "{report}");
+            assert_eq!(report["findings"].as_array().map(Vec::len), Some(0));
+            assert_eq!(report["recorded"], true);
+        }
+        let shown = ok(["check", "--online", directory]);
+        assert!(shown.contains("0 findings, 0 of them leaks"), "{shown}");
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(mount.info()["findings"], Value::Null);
+    let error = fails(3, ["check", volume]);
+    assert!(error.contains("in use"), "{error}");
+    mount.umount();
+    ok(["check", volume]);
+}
+
+/// Promises that damage is found with the code of a check at rest, exit code 1, recorded, shown by `info` on
+/// the mount and later of the volume, and gone after the repair; and that a mount for reading only is
+/// checked, and nothing recorded.
+#[test]
+fn findings_are_recorded_and_shown() {
+    let scratch = Scratch::new();
+    let volume = text(&scratch.volume);
+    put(&scratch, "/f", "content");
+    damage(&scratch);
+    let Some(mount) = Mount::new(&scratch, &["-o", "ro"]) else { return };
+    let directory = text(&mount.directory);
+    let report = json(&["check", "--online", "--json", directory]);
+    assert_eq!(report["findings"][0]["problem"], "total-inodes", "{report}");
+    assert_eq!((&report["recorded"], &report["left_count"]), (&false.into(), &1.into()));
+    assert_eq!(mount.info()["findings"], Value::Null);
+    mount.umount();
+    mount.again(&[]);
+    let out = run(["check", "--online", directory]);
+    let shown = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    assert!(shown.contains("1 findings are recorded on the volume"), "{shown}");
+    for _ in 0..2 {
+        let found =
+            info(if common::is_mounted(&mount.directory) { &mount.directory } else { &scratch.volume });
+        assert_eq!((&found["findings"]["count"], &found["mounted"]), (&1.into(), &found["mounted"]));
+        let first = &found["findings"]["findings"][0];
+        assert_eq!((&first["problem"], &first["severity"]), (&"total-inodes".into(), &"damage".into()));
+        if common::is_mounted(&mount.directory) {
+            mount.umount();
+        }
+    }
+    let shown = ok(["info", volume]);
+    assert!(shown.contains("Findings:   1 of the check of"), "{shown}");
+    assert_eq!(run(["check", volume]).status.code(), Some(1));
+    ok(["check", "--repair", volume]);
+    assert_eq!(info(&scratch.volume)["findings"], Value::Null);
+    ok(["check", "--undo", volume]);
+    assert_eq!(info(&scratch.volume)["findings"]["count"], 1);
+}
