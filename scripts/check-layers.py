@@ -128,6 +128,7 @@ LAYERS = {
         repair/names
         repair/past
         repair/content
+        repair/log
         repair/owners
         repair/zones
         repair/rules

@@ -22,14 +22,15 @@
 //! ([`volume`]). A crash while a plan is applied leaves the volume as it was, but for blocks that found no
 //! free slot; and the undo file makes those whole, too.
 //!
-//! # What is not touched
+//! # The log
 //!
-//! A log with records that no mount has put in place is newer than everything a check reads. Such a volume is
-//! refused: mounting it comes first.
+//! A log with records that no mount has put in place is newer than everything else. So its records are put in
+//! place first, as a mount would do it, and the superblock of the repair leaves the log empty ([`log`]).
 
 mod content;
 mod facts;
 mod found;
+mod log;
 mod names;
 mod overlay;
 mod owners;
@@ -46,6 +47,7 @@ pub use round::Loss;
 use crate::superblock::{is_ended_by_check, read_superblock};
 use crate::whole::{self, Way};
 use crate::{CheckError, CheckOptions, Class, Finding, Problem, Report};
+use log::Notes;
 use overlay::Overlay;
 use round::Round;
 use serde::Serialize;
@@ -86,6 +88,8 @@ pub struct Plan<'a> {
     pub done: Vec<Done>,
     /// What is lost.
     pub lost: Vec<Loss>,
+    /// Records of the log that were put in place, before anything else.
+    pub log_records: u64,
 }
 
 impl std::fmt::Debug for Plan<'_> {
@@ -106,7 +110,7 @@ pub fn repair_of(problem: Problem) -> Option<&'static str> {
 /// that change.
 ///
 /// # Errors
-/// As [`crate::check`]; [`CheckError::LogNotReplayed`] if a mount has to come first;
+/// As [`crate::check`]; [`CheckError::LogNotReplayed`] if the log has file data for which no block is free;
 /// [`CheckError::GenerationsUsedUp`].
 pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result<Plan<'a>, CheckError> {
     let found = read_superblock(device)?;
@@ -116,14 +120,19 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         (None, Vec::new(), Vec::new());
     let mut slot = 1 - found.slot;
     let (mut round, mut has_new_indexes) = (0, false);
+    let (mut log_records, mut is_log_read, mut notes) = (0, false, Notes::default());
     let after = loop {
         let (report, seen) = whole::run(&overlay, &options, None, Way::Walk)?;
-        if report.counts.log_records > 0 {
-            let (device, records) = (device.describe(), report.counts.log_records);
-            return Err(CheckError::LogNotReplayed { device, records });
-        }
         before.get_or_insert_with(|| report.clone());
-        if report.is_clean() || round == ROUNDS_MAX {
+        if report.is_clean() && !notes.is_empty() {
+            let mut now = Round::new(Volume::open(&overlay)?, seen);
+            now.restore(std::mem::take(&mut notes), log_records)?;
+            lost.append(&mut now.lost);
+            now.volume.flush()?;
+            round += 1;
+            continue;
+        }
+        if report.is_clean() || round >= ROUNDS_MAX {
             Round::new(Volume::open(&overlay)?, seen).name(&mut lost)?;
             break report;
         }
@@ -131,6 +140,19 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         let mut volume = Volume::open(&overlay)?;
         volume.reached = seen.zones.iter().map(|zone| (zone.number, zone.reached)).collect();
         slot = volume.superblock_slot();
+        let has_log = report.counts.log_records > 0 || seen.log_is_damaged;
+        if has_log && !is_log_read && volume.is_whole() {
+            // Once: the superblock says from now on that there is nothing in it.
+            is_log_read = true;
+            let contents = seen.log_contents(&options.log)?;
+            log_records = contents.records.len() as u64;
+            notes = volume.empty_log(&contents, &mut lost)?;
+            let of_log = report.findings.iter().filter(|finding| finding.problem == Problem::LogDamaged);
+            let words = repair_of(Problem::LogDamaged).unwrap_or_default();
+            done.extend(of_log.map(|finding| Done { finding: finding.clone(), repair: words, round }));
+            volume.flush()?;
+            continue;
+        }
         let mut now = Round { has_new_indexes, ..Round::new(volume, seen) };
         let changed = now.all(&report.findings, round, &mut done)?;
         lost.append(&mut now.lost);
@@ -153,7 +175,7 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         volume.flush()?;
     }
     let before = before.unwrap_or_else(|| after.clone());
-    Ok(Plan { device, overlay, superblock: found.superblock, slot, before, after, done, lost })
+    Ok(Plan { device, overlay, superblock: found.superblock, slot, before, after, done, lost, log_records })
 }
 
 impl Round<'_> {

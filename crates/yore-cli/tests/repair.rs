@@ -81,7 +81,8 @@ fn what_cannot_be_repaired_is_left_alone() {
     put(&scratch, "/f", "content");
     change(&scratch, |sb| {
         sb.free_blocks += 1;
-        sb.log_blocks = u64::MAX / 2;
+        // The device is too short for that.
+        sb.volume_blocks += 1;
     });
     let before = fs::read(&scratch.volume).unwrap();
     let output = run(["check", "--repair", volume]);

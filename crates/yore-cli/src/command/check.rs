@@ -149,6 +149,7 @@ fn repair(
             "complete": plan.is_complete(),
             "done": plan.done,
             "lost": plan.lost,
+            "log_records": plan.log_records,
             "remaining": plan.after.findings,
             "blocks_written": written.unwrap_or(0),
             "undo_file": written.map(|_| undo_file.to_string_lossy()),
@@ -168,6 +169,9 @@ fn repair(
 
 /// Says what a repair does, what is lost, and what it cannot do.
 fn show(args: &args::Check, plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()> {
+    if plan.log_records > 0 {
+        out.line(format_args!("repair: {} records of the log are put in place first", plan.log_records))?;
+    }
     let mut done: BTreeMap<(yore_check::Problem, &str), u64> = BTreeMap::new();
     for step in &plan.done {
         *done.entry((step.finding.problem, step.repair)).or_default() += 1;
