@@ -130,7 +130,7 @@ LAYERS = {
         repair/content
         repair/log
         repair/owners
-        repair/zones
+        repair/rows repair/zones
         repair/rules
         repair
         lib

@@ -7,7 +7,7 @@
 
 use serde::{Serialize, Serializer};
 use std::fmt;
-use yore_format::{BlockNo, Corruption, InodeNo, MetaAddr};
+use yore_format::{BlockNo, Corruption, EventNo, InodeNo, MetaAddr};
 
 /// Which part of the volume a problem concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -359,6 +359,29 @@ impl From<String> for Value {
     }
 }
 
+/// A row of the past that a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PastRow {
+    /// An event, in one of the two trees of them.
+    Event {
+        number: EventNo,
+        is_forgotten: bool,
+    },
+    Version {
+        inode: InodeNo,
+        born: EventNo,
+        end: EventNo,
+    },
+    /// The name or the cookie may be that of another one.
+    Name {
+        directory: InodeNo,
+        birth: EventNo,
+        death: EventNo,
+        cookie: u64,
+        name: Vec<u8>,
+    },
+}
+
 /// One broken rule, in one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -370,6 +393,9 @@ pub struct Finding {
     /// has not come; or it is recounted, a count of references that is too high.
     #[serde(skip)]
     may_be_left: bool,
+    /// The row of the past that cannot be right, where it is one.
+    #[serde(skip)]
+    pub(crate) row: Option<PastRow>,
     /// The rule.
     pub problem: Problem,
     /// The metadata block, where one is concerned. Serialised as `zone:index`.
@@ -397,6 +423,7 @@ impl Finding {
             class: problem.class(),
             severity: problem.severity(),
             may_be_left: false,
+            row: None,
             problem,
             addr: None,
             block: None,
@@ -427,6 +454,12 @@ impl Finding {
     /// Whether a crash may leave this under an engine that orders changes.
     pub fn is_tolerated(&self) -> bool {
         self.problem.tolerated() || self.may_be_left
+    }
+
+    /// Says which row of the past cannot be right.
+    pub(crate) fn of_row(mut self, row: Option<PastRow>) -> Finding {
+        self.row = self.row.or(row);
+        self
     }
 
     pub(crate) fn at(mut self, addr: MetaAddr) -> Finding {

@@ -36,6 +36,7 @@ mod overlay;
 mod owners;
 mod past;
 mod round;
+mod rows;
 mod rules;
 mod tree;
 mod undo;
@@ -44,6 +45,7 @@ mod zones;
 
 pub use round::Loss;
 
+use crate::finding::PastRow;
 use crate::superblock::{is_ended_by_check, read_superblock};
 use crate::whole::{self, Way};
 use crate::{CheckError, CheckOptions, Class, Finding, Problem, Report};
@@ -185,12 +187,29 @@ impl Round<'_> {
         if !self.volume.is_whole() {
             return self.find_zones(findings, round, done);
         }
+        let mut of_rows = Vec::new();
         for finding in findings {
+            // What the past has is put right in the past: other rules are about the present.
+            if let Some(repair) = self.mend_row(finding) {
+                of_rows.push(Done { finding: finding.clone(), repair, round });
+                continue;
+            }
+            let is_of_past = matches!(finding.row, Some(PastRow::Version { .. } | PastRow::Name { .. }));
+            if is_of_past
+                && finding.problem.class() != Class::History
+                && !rules::is_of_volume(finding.problem)
+            {
+                continue;
+            }
             let Some(rule) = rules::of(finding.problem) else { continue };
             if (rule.mend)(self, finding)? {
                 changed = true;
                 done.push(Done { finding: finding.clone(), repair: rule.words, round });
             }
+        }
+        if self.edit_rows()? || self.volume.is_superblock_changed() {
+            done.append(&mut of_rows);
+            changed = true;
         }
         Ok(changed)
     }

@@ -1,5 +1,6 @@
 //! What a check returns, and the list of findings that grows while it runs.
 
+use crate::finding::PastRow;
 use crate::scan::Reading;
 use crate::{Finding, Problem};
 use serde::ser::SerializeMap;
@@ -258,6 +259,18 @@ impl Findings {
         self.leaks += u64::from(finding.problem.is_leak());
         if self.kept.len() < self.limit {
             self.kept.push(finding);
+        }
+    }
+
+    /// How many are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Says of those that were kept since there were `from` which row of the past they are about.
+    pub(crate) fn set_row(&mut self, from: usize, row: &PastRow) {
+        for finding in self.kept.iter_mut().skip(from).filter(|finding| finding.row.is_none()) {
+            finding.row = Some(row.clone());
         }
     }
 
