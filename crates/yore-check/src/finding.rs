@@ -359,6 +359,19 @@ impl From<String> for Value {
     }
 }
 
+/// Whose the blocks are that somebody else has, too: the one that the check met first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FirstOwner {
+    /// What it is: a file, a zone, the log.
+    pub what: String,
+    /// The inode, if it is a file. Serialised as a number.
+    #[serde(serialize_with = "inode_number", skip_serializing_if = "Option::is_none")]
+    pub inode: Option<InodeNo>,
+    /// A path of that inode, where names lead to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
 /// A row of the past that a finding is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PastRow {
@@ -410,6 +423,9 @@ pub struct Finding {
     /// A path of that inode, where names lead to it. What is not UTF-8 in it is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Of blocks with two owners: the first one. The finding is about the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<FirstOwner>,
     /// What a sound volume would hold.
     pub expected: Value,
     /// What is there.
@@ -429,6 +445,7 @@ impl Finding {
             block: None,
             inode: None,
             path: None,
+            first: None,
             expected: expected.into(),
             found: found.into(),
         }
@@ -454,6 +471,12 @@ impl Finding {
     /// Whether a crash may leave this under an engine that orders changes.
     pub fn is_tolerated(&self) -> bool {
         self.problem.tolerated() || self.may_be_left
+    }
+
+    /// Whether another one is about the same: the same rule, broken in the same place.
+    pub(crate) fn is_same(&self, other: &Finding) -> bool {
+        let place = |f: &Finding| (f.problem, f.addr, f.block, f.inode);
+        place(self) == place(other) && self.row == other.row
     }
 
     /// Says which row of the past cannot be right.
@@ -493,7 +516,17 @@ impl fmt::Display for Finding {
         if let Some(block) = self.block {
             write!(f, ", block {block}")?;
         }
-        write!(f, ": expected {}, found {}", self.expected, self.found)
+        write!(f, ": expected {}, found {}", self.expected, self.found)?;
+        match &self.first {
+            None => Ok(()),
+            Some(FirstOwner { what, inode: None, .. }) => write!(f, "; the first owner is {what}"),
+            Some(FirstOwner { inode: Some(inode), path: None, .. }) => {
+                write!(f, "; the first owner is inode {inode}")
+            }
+            Some(FirstOwner { inode: Some(inode), path: Some(path), .. }) => {
+                write!(f, "; the first owner is inode {inode} ({path:?})")
+            }
+        }
     }
 }
 

@@ -46,9 +46,20 @@ impl Round<'_> {
         let bytes = |blocks: u64| (key + u64::from(kept) + blocks) * BLOCK_SIZE as u64;
         let (from, to) = (bytes(0), bytes(u64::from(rest.len)));
         let had: u64 = copied.iter().map(|(_, extent)| u64::from(extent.len)).sum();
+        let first = finding.first.as_ref();
+        let whose = match first.map(|first| (&first.path, first.inode, &first.what)) {
+            Some((Some(path), ..)) => format!("those of {path}"),
+            Some((None, Some(inode), _)) => format!("those of inode {inode}"),
+            Some((None, None, what)) => format!("those of {what}"),
+            None => "another's".to_string(),
+        };
         let what = match had == u64::from(rest.len) {
-            true => format!("bytes {from} to {to} were another's blocks too, and may not be this file's"),
-            false => format!("of bytes {from} to {to}, what was in another's blocks is lost in part"),
+            true => format!(
+                "bytes {from} to {to} were in blocks that are {whose}, too, and may not be this file's"
+            ),
+            false => {
+                format!("of bytes {from} to {to}, what was in blocks that are {whose}, too, is lost in part")
+            }
         };
         self.lose(number, what)?;
         changed.extend(copied);

@@ -30,6 +30,8 @@ pub(super) struct Round<'r> {
     pub(super) has_new_indexes: bool,
     /// What is to be done about rows of the past when the findings are through.
     pub(super) edits: BTreeMap<PastRow, Edit>,
+    /// What was lost with rows.
+    pub(super) lost_rows: BTreeMap<PastRow, Vec<Loss>>,
     /// What names rows of the past, once it was needed.
     pub(super) guide: Option<Guide>,
 }
@@ -127,6 +129,7 @@ impl<'r> Round<'r> {
             lost: Vec::new(),
             has_new_indexes: false,
             edits: BTreeMap::new(),
+            lost_rows: BTreeMap::new(),
             guide: None,
         }
     }

@@ -263,6 +263,7 @@ impl Round<'_> {
         edit: &Edit,
     ) -> Result<Option<Vec<u8>>, CheckError> {
         let is_work = event.kind.is_work();
+        let row = PastRow::Event { number, is_forgotten };
         if edit.is_dropped || (edit.is_of_tree && is_work) {
             let what = match is_work {
                 true => {
@@ -271,7 +272,7 @@ impl Round<'_> {
                 false => "an event cannot be, and is removed",
             };
             let path = self.named_event(event.root, number, &event)?;
-            self.lost.push(Loss { path, what: what.into(), unnamed: None });
+            self.lose_with(row.clone(), path, what.into());
             return Ok(None);
         }
         if edit.is_of_tree {
@@ -280,7 +281,7 @@ impl Round<'_> {
                 let path = self.named_event(event.root, number, &event)?;
                 let what =
                     "it was said to be forgotten, and is: what only it has seen goes with the next mount";
-                self.lost.push(Loss { path, what: what.into(), unnamed: None });
+                self.lose_with(row.clone(), path, what.into());
             }
         }
         if edit.is_renamed {
@@ -293,14 +294,14 @@ impl Round<'_> {
                 false => format!("another snapshot has the name {:?}: this one has none now", event.name),
             };
             event.name = if name.len() <= EVENT_NAME_MAX { name } else { String::new() };
-            self.lost.push(Loss { path, what, unnamed: None });
+            self.lose_with(row.clone(), path, what);
         }
         if let Some(time) = edit.time {
             let path = self.named_event(event.root, number, &event)?;
             event.time = time;
             let what =
                 format!("its time cannot be; it is now one between those around it: {}", text_of(time));
-            self.lost.push(Loss { path, what, unnamed: None });
+            self.lose_with(row.clone(), path, what);
         }
         Ok(Some(event.encode_with(self.features())))
     }
@@ -454,11 +455,16 @@ impl Round<'_> {
             }
             PastRow::Event { number, .. } => (format!("event {number}"), "it is given up"),
         };
-        let lost = Loss { path, what: what.into(), unnamed: None };
+        self.lose_with(row.clone(), path, what.into());
+        Ok(())
+    }
+
+    fn lose_with(&mut self, row: PastRow, path: String, what: String) {
+        let lost = Loss { path, what, unnamed: None };
+        self.lost_rows.entry(row).or_default().push(lost.clone());
         if !self.lost.contains(&lost) {
             self.lost.push(lost);
         }
-        Ok(())
     }
 
     /// An event as users call it: the path of what it is of, and its name or time.
