@@ -166,7 +166,7 @@ impl Volume<'_> {
         self.sb.next_incarnation = head.next_incarnation;
         self.sb.zone_number_limit = head.zone_number_limit;
         intents.iter().flat_map(|intent| &intent.notes).for_each(|note| notes.add(note));
-        self.keep_meant(&mut notes)?;
+        self.keep_notes_of_files(&mut notes)?;
         Ok((notes, misfits))
     }
 
@@ -190,7 +190,7 @@ impl Volume<'_> {
 
     /// Leaves out notes of files that are gone: a name no longer leads to them, or their number has another
     /// use. What cannot be read may come back.
-    fn keep_meant(&self, notes: &mut Notes) -> Result<(), CheckError> {
+    fn keep_notes_of_files(&self, notes: &mut Notes) -> Result<(), CheckError> {
         let mut gone = Vec::new();
         for file in notes.0.keys() {
             let (number, incarnation) = *file;
@@ -267,7 +267,7 @@ impl Round<'_> {
         }
         let (mut extents, old, _) = self.extents(number, &inode)?;
         if size > before {
-            self.cut(&mut extents, before, &mut pages)?;
+            self.truncate_to(&mut extents, before, &mut pages)?;
         }
         for (page, bytes) in pages {
             let Some(to) = self.free_block() else {
@@ -284,7 +284,7 @@ impl Round<'_> {
     }
 
     /// Takes away what a file of this size that gets longer has beyond its end.
-    fn cut(
+    fn truncate_to(
         &mut self,
         extents: &mut Extents,
         size: u64,
