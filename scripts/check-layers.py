@@ -130,8 +130,9 @@ LAYERS = {
         repair/names
         repair/past
         repair/content
+        repair/log
         repair/owners
-        repair/zones
+        repair/rows repair/zones
         repair/rules
         repair
         lib

@@ -16,6 +16,7 @@
 //!
 //! Memory grows with the nodes and extents of one chain, and is given back after each.
 
+use crate::finding::PastRow;
 use crate::{Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{BlockKind, BlockNo, EventNo, InodeFlags, InodeNo, MetaAddr};
@@ -93,8 +94,8 @@ type Line = (u64, EventNo);
 
 /// One state: the inode in use, or a version.
 struct State {
-    /// When a version ended.
-    end: Option<EventNo>,
+    /// Of a version.
+    row: Option<PastRow>,
     /// Whether all that it names could be read. Known after its walk.
     complete: bool,
 }
@@ -118,8 +119,8 @@ pub(crate) struct Chain {
     states: Vec<State>,
     /// Which of them is under way.
     pub(crate) state: usize,
-    /// The end of the version before the oldest one, of another incarnation.
-    before: Option<EventNo>,
+    /// The version before the oldest one, of another incarnation.
+    before: Option<PastRow>,
     pub(crate) nodes: BTreeMap<MetaAddr, NamedNode>,
     /// Those of a line by their first blocks; they do not overlap.
     pieces: BTreeMap<Line, BTreeMap<u64, Piece>>,
@@ -128,11 +129,11 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// A chain of states with these ends, from the newest to the oldest. The version before the oldest one
-    /// ended at `before`.
-    pub(crate) fn new(ends: impl Iterator<Item = Option<EventNo>>, before: Option<EventNo>) -> Chain {
+    /// A chain of states, from the newest to the oldest: the rows of versions, and none of the inode in use.
+    /// `before` is the version before the oldest one.
+    pub(crate) fn new(rows: impl Iterator<Item = Option<PastRow>>, before: Option<PastRow>) -> Chain {
         Chain {
-            states: ends.map(|end| State { end, complete: false }).collect(),
+            states: rows.map(|row| State { row, complete: false }).collect(),
             state: 0,
             before,
             nodes: BTreeMap::new(),
@@ -154,7 +155,12 @@ impl Chain {
 
     /// When the state under way ended; `None` if it is the one in use.
     pub(crate) fn end(&self) -> Option<EventNo> {
-        self.states[self.state].end
+        self.states[self.state].row.as_ref().and_then(end_of)
+    }
+
+    /// The version between the state under way and the newer one next to it, or the newer one itself.
+    pub(crate) fn newer(&self) -> Option<PastRow> {
+        self.states.get(self.state.wrapping_sub(1)).and_then(|state| state.row.clone())
     }
 
     /// The oldest state so far that comes to something through `holder`. Takes as many steps as a tree has
@@ -253,43 +259,53 @@ impl Chain {
             let finding = Finding::new(Problem::SpaceOwnedTwice, text(old_start, old), text(new_start, new));
             return Some(finding.on(BlockNo(from)));
         }
-        self.is_gap(last).then(|| gap(format!("{len} blocks"), new.birth).on(BlockNo(from)))
+        let found = || gap(format!("{len} blocks"), new.birth).on(BlockNo(from)).of_row(self.newer());
+        self.is_gap(last).then(found)
     }
 
     /// Reports what a version should name and does not: for each node and piece, this looks at the oldest
     /// state that names it.
     pub(crate) fn lacking(&self, owner: InodeNo) -> Vec<Finding> {
         let lacks = |last: usize, birth: EventNo| {
-            let (end, complete) = match self.states.get(last + 1) {
-                Some(older) => (older.end, older.complete),
-                None => (self.before, true),
+            let (row, complete) = match self.states.get(last + 1) {
+                Some(older) => (&older.row, older.complete),
+                None => (&self.before, true),
             };
-            end.filter(|end| complete && birth < *end)
+            row.as_ref().filter(|row| complete && end_of(row).is_some_and(|end| birth < end))
         };
         // If the holder is lacking too, reporting that is enough.
         let holder_lacks = |last: usize, holder: Holder| match holder {
             Holder::State(_) => false,
             Holder::Node(addr) => lacks(last, self.birth(addr)).is_some(),
         };
-        let finding = |what: String, birth: EventNo, end: EventNo| {
-            let expected = format!("named by the version that ended at {end}");
-            Finding::new(Problem::VersionGap, expected, format!("{what}, born at {birth}")).of(owner)
+        let finding = |what: String, birth: EventNo, row: &PastRow| {
+            let expected = format!("named by the version that ended at {}", end_of(row).unwrap_or_default());
+            let finding = Finding::new(Problem::VersionGap, expected, format!("{what}, born at {birth}"));
+            finding.of(owner).of_row(Some(row.clone()))
         };
         let mut findings = Vec::new();
         for (addr, held) in self.nodes.iter().filter(|(_, held)| held.usable) {
             let last = self.last(held.holder);
-            if let Some(end) = lacks(last, held.birth).filter(|_| !holder_lacks(last, held.holder)) {
-                findings.push(finding(held.kind.name().to_string(), held.birth, end).at(*addr));
+            if let Some(row) = lacks(last, held.birth).filter(|_| !holder_lacks(last, held.holder)) {
+                findings.push(finding(held.kind.name().to_string(), held.birth, row).at(*addr));
             }
         }
         let pieces = self.pieces.values().flatten();
         for (start, piece) in pieces.filter(|(_, piece)| !piece.unwritten) {
             let last = self.last(piece.holder);
-            if let Some(end) = lacks(last, piece.birth).filter(|_| !holder_lacks(last, piece.holder)) {
-                findings.push(finding(format!("{} blocks", piece.len), piece.birth, end).on(BlockNo(*start)));
+            if let Some(row) = lacks(last, piece.birth).filter(|_| !holder_lacks(last, piece.holder)) {
+                findings.push(finding(format!("{} blocks", piece.len), piece.birth, row).on(BlockNo(*start)));
             }
         }
         findings
+    }
+}
+
+/// When a version ended.
+fn end_of(row: &PastRow) -> Option<EventNo> {
+    match row {
+        PastRow::Version { end, .. } => Some(*end),
+        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@
 //! zone's header records. An older copy is of no more use than a damaged block: what it names may long belong
 //! to others.
 
+use crate::finding::FirstOwner;
 use crate::held::Held;
 use crate::known::{CountTables, CurrentCopy, History, Known, Zone};
 use crate::pace::{Pace, Watcher};
@@ -12,7 +13,7 @@ use crate::report::Findings;
 use crate::scan::{Reading as HowMuch, Scan};
 use crate::superblock::Found;
 use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use yore_device::Device;
 use yore_format::layout::Geometry;
@@ -55,6 +56,9 @@ pub(crate) struct Checker<'a> {
     pub(crate) zones: Vec<Zone>,
     /// For each group in use: which of its data blocks have been found to have an owner.
     pub(crate) owned: Vec<Option<Box<Owned>>>,
+    /// Blocks of which it is asked who had them first, and the answers.
+    pub(crate) asked: BTreeSet<u64>,
+    pub(crate) first_owners: BTreeMap<u64, FirstOwner>,
     /// The tables of shared blocks.
     pub(crate) tables: CountTables,
     /// All inodes in use, in ascending order of their numbers.
@@ -96,6 +100,8 @@ impl<'a> Checker<'a> {
             counts: Counts::default(),
             zones: Vec::new(),
             owned: vec![None; geometry.groups() as usize],
+            asked: BTreeSet::new(),
+            first_owners: BTreeMap::new(),
             tables: CountTables::new(),
             inodes: Vec::new(),
             history: History::default(),

@@ -57,10 +57,10 @@ pub enum CheckError {
         /// The greatest generation in either slot.
         generation: u64,
     },
-    /// The log has what the last superblock does not.
+    /// The log has what the last superblock does not, and a repair has no room for it.
     #[error(
-        "the log of {device} holds {records} records that are not in place yet; mount the volume once, which puts them \
-         there, and repair it then"
+        "{device} was left as it is: the log holds {records} records with file data, and no block is free for that in the \
+         groups in use; mount the volume once, which finds room, and repair it then"
     )]
     LogNotReplayed {
         /// The device, for people.

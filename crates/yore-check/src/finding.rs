@@ -7,7 +7,7 @@
 
 use serde::{Serialize, Serializer};
 use std::fmt;
-use yore_format::{BlockNo, Corruption, InodeNo, MetaAddr};
+use yore_format::{BlockNo, Corruption, EventNo, InodeNo, MetaAddr};
 
 /// Which part of the volume a problem concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -372,6 +372,42 @@ impl From<String> for Value {
     }
 }
 
+/// Whose the blocks are that somebody else has, too: the one that the check met first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FirstOwner {
+    /// What it is: a file, a zone, the log.
+    pub what: String,
+    /// The inode, if it is a file. Serialised as a number.
+    #[serde(serialize_with = "inode_number", skip_serializing_if = "Option::is_none")]
+    pub inode: Option<InodeNo>,
+    /// A path of that inode, where names lead to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// A row of the past that a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PastRow {
+    /// An event, in one of the two trees of them.
+    Event {
+        number: EventNo,
+        is_forgotten: bool,
+    },
+    Version {
+        inode: InodeNo,
+        born: EventNo,
+        end: EventNo,
+    },
+    /// The name or the cookie may be that of another one.
+    Name {
+        directory: InodeNo,
+        birth: EventNo,
+        death: EventNo,
+        cookie: u64,
+        name: Vec<u8>,
+    },
+}
+
 /// One broken rule, in one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -383,6 +419,9 @@ pub struct Finding {
     /// has not come; or it is recounted, a count of references that is too high.
     #[serde(skip)]
     may_be_left: bool,
+    /// The row of the past that cannot be right, where it is one.
+    #[serde(skip)]
+    pub(crate) row: Option<PastRow>,
     /// The rule.
     pub problem: Problem,
     /// The metadata block, where one is concerned. Serialised as `zone:index`.
@@ -400,6 +439,9 @@ pub struct Finding {
     /// A path of that inode, where names lead to it. What is not UTF-8 in it is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Of blocks with two owners: the first one. The finding is about the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<FirstOwner>,
     /// What a sound volume would hold.
     pub expected: Value,
     /// What is there.
@@ -413,12 +455,14 @@ impl Finding {
             class: problem.class(),
             severity: problem.severity(),
             may_be_left: false,
+            row: None,
             problem,
             addr: None,
             block: None,
             inode: None,
             blocks: None,
             path: None,
+            first: None,
             expected: expected.into(),
             found: found.into(),
         }
@@ -462,6 +506,18 @@ impl Finding {
         self.problem.tolerated() || self.may_be_left
     }
 
+    /// Whether another one is about the same: the same rule, broken in the same place.
+    pub(crate) fn is_same(&self, other: &Finding) -> bool {
+        let place = |f: &Finding| (f.problem, f.addr, f.block, f.inode);
+        place(self) == place(other) && self.row == other.row
+    }
+
+    /// Says which row of the past cannot be right.
+    pub(crate) fn of_row(mut self, row: Option<PastRow>) -> Finding {
+        self.row = self.row.or(row);
+        self
+    }
+
     pub(crate) fn at(mut self, addr: MetaAddr) -> Finding {
         self.addr = Some(addr);
         self
@@ -498,7 +554,17 @@ impl fmt::Display for Finding {
         if let Some(block) = self.block {
             write!(f, ", block {block}")?;
         }
-        write!(f, ": expected {}, found {}", self.expected, self.found)
+        write!(f, ": expected {}, found {}", self.expected, self.found)?;
+        match &self.first {
+            None => Ok(()),
+            Some(FirstOwner { what, inode: None, .. }) => write!(f, "; the first owner is {what}"),
+            Some(FirstOwner { inode: Some(inode), path: None, .. }) => {
+                write!(f, "; the first owner is inode {inode}")
+            }
+            Some(FirstOwner { inode: Some(inode), path: Some(path), .. }) => {
+                write!(f, "; the first owner is inode {inode} ({path:?})")
+            }
+        }
     }
 }
 

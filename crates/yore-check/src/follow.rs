@@ -67,6 +67,7 @@ impl Checker<'_> {
         let (last, end) = (chain.last(Holder::Node(step.addr)), chain.end());
         // If the parent was walked again, what is below it is where it was, and was checked with it.
         let is_gap = !step.again && chain.is_gap(last);
+        let newer = chain.newer();
         let Some(held) = chain.nodes.get_mut(&step.addr).filter(|held| held.usable) else {
             return Followed::Nothing;
         };
@@ -86,7 +87,8 @@ impl Checker<'_> {
         (held.holder, held.passed) = (step.holder(chain.state), chain.state);
         let (below, birth) = (held.below, held.birth);
         if is_gap {
-            self.add(gap(tree.kind.name().to_string(), birth).at(step.addr).of(tree.owner));
+            let finding = gap(tree.kind.name().to_string(), birth).at(step.addr).of(tree.owner);
+            self.add(finding.of_row(newer));
         }
         self.check_birth(end, below.latest, step.addr, tree.owner);
         Followed::Known(below)

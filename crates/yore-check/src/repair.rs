@@ -22,18 +22,20 @@
 //! ([`volume`]). A crash while a plan is applied leaves the volume as it was, but for blocks that found no
 //! free slot; and the undo file makes those whole, too.
 //!
-//! # What is not touched
+//! # The log
 //!
-//! A log with records that no mount has put in place is newer than everything a check reads. Such a volume is
-//! refused: mounting it comes first.
+//! A log with records that no mount has put in place is newer than everything else. So its records are put in
+//! place first, as a mount would do it, and the superblock of the repair leaves the log empty ([`log`]).
 
 mod content;
 mod facts;
 mod found;
+mod log;
 mod names;
 mod owners;
 mod past;
 mod round;
+mod rows;
 mod rules;
 mod tree;
 mod undo;
@@ -42,11 +44,13 @@ mod zones;
 
 pub use round::Loss;
 
+use crate::finding::PastRow;
 use crate::overlay::Overlay;
 use crate::settle::settle;
 use crate::superblock::{is_ended_by_check, read_superblock};
 use crate::whole::{self, Way};
 use crate::{CheckError, CheckOptions, Class, Finding, Problem, Report};
+use log::Notes;
 use round::Round;
 use serde::Serialize;
 use std::path::Path;
@@ -67,6 +71,8 @@ pub struct Done {
     pub finding: Finding,
     /// What the repair does about it.
     pub repair: &'static str,
+    /// What is lost by that.
+    pub lost: Vec<Loss>,
     /// In which round; what is found in later rounds mostly follows from earlier ones.
     pub round: u32,
 }
@@ -86,6 +92,10 @@ pub struct Plan<'a> {
     pub done: Vec<Done>,
     /// What is lost.
     pub lost: Vec<Loss>,
+    /// Records of the log that were put in place, before anything else.
+    pub log_records: u64,
+    /// What is to be left as it is.
+    left: Vec<Finding>,
 }
 
 impl std::fmt::Debug for Plan<'_> {
@@ -106,9 +116,26 @@ pub fn repair_of(problem: Problem) -> Option<&'static str> {
 /// that change.
 ///
 /// # Errors
-/// As [`crate::check`]; [`CheckError::LogNotReplayed`] if a mount has to come first;
+/// As [`crate::check`]; [`CheckError::LogNotReplayed`] if the log has file data for which no block is free;
 /// [`CheckError::GenerationsUsedUp`].
 pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result<Plan<'a>, CheckError> {
+    plan_repair_leaving(device, options, &[])
+}
+
+/// As [`plan_repair`], of all but these findings, which stay as they are. The plan is complete if nothing
+/// else would be found.
+///
+/// # Errors
+/// As [`plan_repair`].
+pub fn plan_repair_leaving<'a>(
+    device: &'a dyn Device,
+    options: &CheckOptions,
+    left: &[Finding],
+) -> Result<Plan<'a>, CheckError> {
+    let is_left = |finding: &Finding| left.iter().any(|left| left.is_same(finding));
+    let is_done = |report: &Report| {
+        report.findings_count == report.findings.len() as u64 && report.findings.iter().all(is_left)
+    };
     let found = read_superblock(device)?;
     let overlay = Overlay::new(device);
     settle(&overlay, &found)?;
@@ -117,14 +144,19 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         (None, Vec::new(), Vec::new());
     let mut slot = 1 - found.slot;
     let (mut round, mut has_new_indexes) = (0, false);
+    let (mut log_records, mut is_log_read, mut notes) = (0, false, Notes::default());
     let after = loop {
         let (report, seen) = whole::run(&overlay, &options, None, Way::Walk)?;
-        if report.counts.log_records > 0 {
-            let (device, records) = (device.describe(), report.counts.log_records);
-            return Err(CheckError::LogNotReplayed { device, records });
-        }
         before.get_or_insert_with(|| report.clone());
-        if report.is_clean() || round == ROUNDS_MAX {
+        if is_done(&report) && !notes.is_empty() {
+            let mut now = Round::new(Volume::open(&overlay)?, seen);
+            now.restore(std::mem::take(&mut notes), log_records)?;
+            lost.append(&mut now.lost);
+            now.volume.flush()?;
+            round += 1;
+            continue;
+        }
+        if is_done(&report) || round >= ROUNDS_MAX {
             Round::new(Volume::open(&overlay)?, seen).name(&mut lost)?;
             break report;
         }
@@ -132,8 +164,34 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
         let mut volume = Volume::open(&overlay)?;
         volume.reached = seen.zones.iter().map(|zone| (zone.number, zone.reached)).collect();
         slot = volume.superblock_slot();
+        let findings: Vec<Finding> = report.findings.iter().filter(|f| !is_left(f)).cloned().collect();
+        // Zones and the log come first, or nothing does.
+        let is_first = |f: &&Finding| f.problem.class() == Class::Zone || f.problem == Problem::LogDamaged;
+        let is_first_left = report.findings.iter().filter(is_first).any(is_left);
+        if is_first_left && (seen.log_is_damaged || !volume.is_whole()) {
+            break report;
+        }
+        let has_log = report.counts.log_records > 0 || seen.log_is_damaged;
+        if has_log && !is_log_read && volume.is_whole() {
+            // Once: the superblock says from now on that there is nothing in it.
+            is_log_read = true;
+            let contents = seen.log_contents(&options.log)?;
+            log_records = contents.records.len() as u64;
+            notes = volume.empty_log(&contents, &mut lost)?;
+            let of_log = report.findings.iter().filter(|finding| finding.problem == Problem::LogDamaged);
+            let words = repair_of(Problem::LogDamaged).unwrap_or_default();
+            let of_log: Vec<&Finding> = of_log.collect();
+            done.extend(of_log.into_iter().map(|finding| Done {
+                finding: finding.clone(),
+                repair: words,
+                lost: lost.clone(),
+                round,
+            }));
+            volume.flush()?;
+            continue;
+        }
         let mut now = Round { has_new_indexes, ..Round::new(volume, seen) };
-        let changed = now.all(&report.findings, round, &mut done)?;
+        let changed = now.all(&findings, round, &mut done)?;
         lost.append(&mut now.lost);
         has_new_indexes = now.has_new_indexes;
         let mut is_changed = changed && now.volume.flush()?;
@@ -152,14 +210,27 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
             volume.sb.state = VolumeState::Clean;
         }
         volume.flush()?;
-        // Nothing would be found any more, so nothing is recorded.
         let none = FindingsRecord { generation: volume.sb.generation, ..FindingsRecord::default() };
-        if let Some((at, block)) = yore_meta::next_findings(&overlay, volume.sb.uuid, &none)? {
+        if let Some((at, block)) =
+            yore_meta::next_findings(&overlay, volume.sb.uuid, &none)?.filter(|_| left.is_empty())
+        {
+            // Nothing would be found any more, so nothing is recorded.
             overlay.write(at, &block);
         }
     }
     let before = before.unwrap_or_else(|| after.clone());
-    Ok(Plan { device, overlay, superblock: found.superblock, slot, before, after, done, lost })
+    Ok(Plan {
+        device,
+        overlay,
+        superblock: found.superblock,
+        slot,
+        before,
+        after,
+        done,
+        lost,
+        log_records,
+        left: left.to_vec(),
+    })
 }
 
 impl Round<'_> {
@@ -169,12 +240,35 @@ impl Round<'_> {
         if !self.volume.is_whole() {
             return self.find_zones(findings, round, done);
         }
+        let mut of_rows = Vec::new();
         for finding in findings {
+            // What the past has is put right in the past: other rules are about the present.
+            if let Some(repair) = self.mend_row(finding) {
+                of_rows.push(Done { finding: finding.clone(), repair, lost: Vec::new(), round });
+                continue;
+            }
+            let is_of_past = matches!(finding.row, Some(PastRow::Version { .. } | PastRow::Name { .. }));
+            if is_of_past
+                && finding.problem.class() != Class::History
+                && !rules::is_of_volume(finding.problem)
+            {
+                continue;
+            }
             let Some(rule) = rules::of(finding.problem) else { continue };
+            let before = self.lost.len();
             if (rule.mend)(self, finding)? {
                 changed = true;
-                done.push(Done { finding: finding.clone(), repair: rule.words, round });
+                let lost = self.lost.get(before..).unwrap_or_default().to_vec();
+                done.push(Done { finding: finding.clone(), repair: rule.words, lost, round });
             }
+        }
+        if self.edit_rows()? || self.volume.is_superblock_changed() {
+            for step in &mut of_rows {
+                let lost = step.finding.row.as_ref().and_then(|row| self.lost_rows.get(row));
+                step.lost.extend(lost.into_iter().flatten().cloned());
+            }
+            done.append(&mut of_rows);
+            changed = true;
         }
         Ok(changed)
     }
@@ -205,7 +299,10 @@ impl Round<'_> {
                     && finding.problem == Problem::BlockStale);
             let rule = rules::of(finding.problem).filter(|_| is_done);
             if let Some(rule) = rule {
-                done.push(Done { finding: finding.clone(), repair: rule.words, round });
+                let path = finding.addr.map(|addr| format!("zone {}", addr.zone()));
+                let lost =
+                    self.lost.iter().filter(|loss| Some(&loss.path) == path.as_ref()).cloned().collect();
+                done.push(Done { finding: finding.clone(), repair: rule.words, lost, round });
             }
         }
         Ok(true)
@@ -213,9 +310,20 @@ impl Round<'_> {
 }
 
 impl Plan<'_> {
-    /// Whether nothing would be found after the repair. Only then can it be applied.
+    /// Whether nothing would be found after the repair but what is to be left. Only then can it be applied.
     pub fn is_complete(&self) -> bool {
-        self.after.is_clean()
+        self.after.findings_count == self.after.findings.len() as u64 && self.remaining().next().is_none()
+    }
+
+    /// What would still be found, and was not to be left.
+    pub fn remaining(&self) -> impl Iterator<Item = &Finding> {
+        let is_left = |finding: &Finding| self.left.iter().any(|left| left.is_same(finding));
+        self.after.findings.iter().filter(move |finding| !is_left(finding))
+    }
+
+    /// What is to be left as it is.
+    pub fn left(&self) -> &[Finding] {
+        &self.left
     }
 
     /// Whether the repair changes anything.
@@ -232,7 +340,8 @@ impl Plan<'_> {
     /// written, and [`undo_repair`] takes that back.
     pub fn apply(&self, undo_file: &Path) -> Result<u64, CheckError> {
         if !self.is_complete() {
-            let (device, findings) = (self.device.describe(), self.after.findings_count);
+            let findings = self.after.findings_count.saturating_sub(self.left.len() as u64).max(1);
+            let device = self.device.describe();
             return Err(CheckError::NotRepairable { device, findings });
         }
         undo::apply(self.device, &self.overlay, &self.superblock, self.slot, undo_file)

@@ -1,10 +1,11 @@
 //! What a check returns, and the list of findings that grows while it runs.
 
+use crate::finding::{FirstOwner, PastRow};
 use crate::scan::Reading;
 use crate::{Finding, Problem};
 use serde::ser::SerializeMap;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use yore_format::{Generation, InodeNo, Superblock};
 use yore_meta::LogPlace;
@@ -261,6 +262,18 @@ impl Findings {
         }
     }
 
+    /// How many are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Says of those that were kept since there were `from` which row of the past they are about.
+    pub(crate) fn set_row(&mut self, from: usize, row: &PastRow) {
+        for finding in self.kept.iter_mut().skip(from).filter(|finding| finding.row.is_none()) {
+            finding.row = Some(row.clone());
+        }
+    }
+
     /// Whether nothing was found.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
@@ -273,13 +286,30 @@ impl Findings {
 
     /// The inodes that those concern which are kept.
     pub(crate) fn inodes(&self) -> impl Iterator<Item = InodeNo> + '_ {
-        self.kept.iter().filter_map(|finding| finding.inode)
+        let first = |finding: &Finding| finding.first.as_ref().and_then(|first| first.inode);
+        self.kept.iter().flat_map(move |finding| finding.inode.into_iter().chain(first(finding)))
     }
 
     /// Gives each finding the path of its inode, if there is one.
     pub(crate) fn set_paths(&mut self, paths: &BTreeMap<InodeNo, String>) {
         for finding in &mut self.kept {
             finding.path = finding.inode.and_then(|inode| paths.get(&inode).cloned());
+            if let Some(first) = &mut finding.first {
+                first.path = first.inode.and_then(|inode| paths.get(&inode).cloned());
+            }
+        }
+    }
+
+    /// The blocks that two have, as far as those findings are kept.
+    pub(crate) fn owned_twice(&self) -> BTreeSet<u64> {
+        let is_it = |finding: &&Finding| finding.problem == Problem::SpaceOwnedTwice;
+        self.kept.iter().filter(is_it).filter_map(|finding| finding.block).map(|block| block.0).collect()
+    }
+
+    /// Says who had such a block first.
+    pub(crate) fn set_first(&mut self, first: &BTreeMap<u64, FirstOwner>) {
+        for finding in self.kept.iter_mut().filter(|finding| finding.problem == Problem::SpaceOwnedTwice) {
+            finding.first = finding.block.and_then(|block| first.get(&block.0)).cloned();
         }
     }
 

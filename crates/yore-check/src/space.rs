@@ -1,6 +1,7 @@
 //! Data blocks: each has at most one owner, and the bitmaps mark those that have one and no others.
 
 use crate::checker::{Checker, GROUP_WORDS};
+use crate::finding::FirstOwner;
 use crate::words::for_words;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
@@ -52,6 +53,11 @@ impl Checker<'_> {
             }
             return 0;
         };
+        for block in self.asked.range(start.0..start.0 + len) {
+            let inode = Some(inode).filter(|inode| *inode != InodeNo::NONE);
+            let owner = || FirstOwner { what: what.into(), inode, path: None };
+            self.first_owners.entry(*block).or_insert_with(owner);
+        }
         let (mut first, mut count) = (None, 0u64);
         for_words(bit, bit + len as u32, |word, mask| {
             let both = owned[word] & mask;

@@ -2,6 +2,7 @@
 
 use crate::chain::Chain;
 use crate::checker::Checker;
+use crate::finding::PastRow;
 use crate::known::Past;
 use crate::state::State;
 use crate::{CheckError, Finding, Problem};
@@ -21,6 +22,11 @@ struct One<'a> {
 impl<'a> One<'a> {
     fn past(past: &'a Past) -> One<'a> {
         One { inode: &past.inode, addr: past.addr, end: Some(past.end), at: None }
+    }
+
+    /// The row of a version.
+    fn row(&self, inode: InodeNo) -> Option<PastRow> {
+        self.end.map(|end| PastRow::Version { inode, born: self.inode.born, end })
     }
 
     fn incarnation(&self) -> Incarnation {
@@ -76,7 +82,7 @@ impl Checker<'_> {
         while let Some(first) = left.first() {
             let same = left.iter().take_while(|one| one.incarnation() == first.incarnation()).count();
             let (chain, older) = left.split_at(same);
-            self.chain(number, chain, older.first().and_then(|one| one.end))?;
+            self.chain(number, chain, older.first().and_then(|one| one.row(number)))?;
             left = older;
         }
         Ok(())
@@ -87,13 +93,17 @@ impl Checker<'_> {
         &mut self,
         number: InodeNo,
         states: &[One<'_>],
-        before: Option<EventNo>,
+        before: Option<PastRow>,
     ) -> Result<(), CheckError> {
-        let mut chain = Chain::new(states.iter().map(|one| one.end), before);
+        let mut chain = Chain::new(states.iter().map(|one| one.row(number)), before);
         for one in states {
             let mut state = State::new(number, one.inode, one.addr, Some(&mut chain));
+            let found = self.findings.kept();
             self.one_state(*one, &mut state)?;
             let complete = state.complete;
+            if let Some(row) = one.row(number) {
+                self.findings.set_row(found, &row);
+            }
             chain.next(complete);
         }
         for finding in chain.lacking(number) {
@@ -126,7 +136,7 @@ impl Checker<'_> {
             let expected = format!("incarnation {was} or later, born at {end} or later");
             let found = format!("incarnation {}, born at {}", newer.incarnation(), newer.inode.born);
             let finding = Finding::new(Problem::VersionOrder, expected, found);
-            let finding = finding.at(newer.addr).of(number);
+            let finding = finding.at(newer.addr).of(number).of_row(older.row(number));
             // The row came, and the change of the present that it was made for did not.
             let has_not_ended =
                 newer.end.is_none() && was == newer.incarnation() && older.inode.born == newer.inode.born;
@@ -137,7 +147,7 @@ impl Checker<'_> {
                 |kind: Option<FileKind>| kind.map_or("no type".to_string(), |kind| format!("{kind:?}"));
             let (expected, found) = (text(newer.kind()), text(older.kind()));
             let finding = Finding::new(Problem::VersionKind, expected, found);
-            self.add(finding.at(older.addr).of(number));
+            self.add(finding.at(older.addr).of(number).of_row(older.row(number)));
         }
     }
 }

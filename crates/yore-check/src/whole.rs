@@ -7,7 +7,7 @@
 use crate::checker::Checker;
 use crate::pace::Watcher;
 use crate::report::{CheckOptions, Lost, Report};
-use crate::superblock::read_superblock;
+use crate::superblock::{read_superblock, Found};
 use crate::CheckError;
 use yore_device::Device;
 
@@ -49,6 +49,7 @@ pub(crate) fn run<'a>(
         true => Lost::default(),
         false => {
             compare(&mut checker)?;
+            first_owners(&mut checker, &found, options)?;
             checker.paths()?
         }
     };
@@ -56,6 +57,21 @@ pub(crate) fn run<'a>(
     let counted = (checker.counts, checker.reading);
     let findings = std::mem::take(&mut checker.findings);
     Ok((findings.into_report(lost, counted, outcome, &found.superblock, found.slot), checker))
+}
+
+/// Finds out who had the blocks first that two have. Which of them that is nobody remembers, so it takes
+/// another walk, which asks for just these blocks.
+fn first_owners(checker: &mut Checker<'_>, found: &Found, options: &CheckOptions) -> Result<(), CheckError> {
+    let asked = checker.findings.owned_twice();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let mut other = Checker::new(checker.device, found, options, None);
+    other.asked = asked;
+    other.log(&options.log)?;
+    compare(&mut other)?;
+    checker.findings.set_first(&other.first_owners);
+    Ok(())
 }
 
 /// Compares all metadata with each other, from inode to inode and from node to node.

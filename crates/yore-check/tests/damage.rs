@@ -13,6 +13,8 @@ mod present_damage;
 mod remade;
 #[path = "damage/repaired.rs"]
 mod repaired;
+#[path = "damage/rows.rs"]
+mod rows;
 #[path = "damage/shared.rs"]
 mod shared_damage;
 

@@ -344,7 +344,7 @@ pub struct Inspect {
 pub enum Repair {
     /// Everything that is found
     All,
-    /// The same, after a question
+    /// The same, after a question for each of it: y(es), n(o, it is left), a(ll that follow too), q(uit)
     Ask,
     /// The state of a volume in which nothing is found
     #[value(skip)]

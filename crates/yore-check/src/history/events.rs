@@ -2,6 +2,7 @@
 
 use super::index::Index;
 use crate::checker::Checker;
+use crate::finding::PastRow;
 use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{
@@ -40,6 +41,7 @@ struct Event {
     time: Timestamp,
     root: InodeNo,
     addr: MetaAddr,
+    is_forgotten: bool,
 }
 
 impl Checker<'_> {
@@ -111,7 +113,8 @@ impl Checker<'_> {
         if !more.is_empty() {
             self.needs(WriteFeatures::EXTENDED_PAST, "an event with further fields", addr, root);
         }
-        events.times.push(Event { number, time, root, addr });
+        let is_forgotten = tree == HistoryTree::Forgotten;
+        events.times.push(Event { number, time, root, addr, is_forgotten });
         if tree == HistoryTree::Forgotten {
             return true;
         }
@@ -140,7 +143,9 @@ impl Checker<'_> {
             let of = self.sb.features.contains(WriteFeatures::EXTENDED_PAST).then_some((root, incarnation));
             if let Some(other) = events.names.insert((of, name.clone()), number) {
                 let found = format!("{name:?} of the events {other} and {number}");
-                self.add(Finding::new(Problem::EventName, "one event of a name", found).at(addr).of(root));
+                let finding =
+                    Finding::new(Problem::EventName, "one event of a name", found).at(addr).of(root);
+                self.add(finding.of_row(Some(PastRow::Event { number, is_forgotten })));
             }
         }
         true
@@ -151,14 +156,15 @@ impl Checker<'_> {
     fn rollbacks(&mut self, all: &[Rollback], kept: &BTreeMap<EventNo, (InodeNo, EventKind)>) {
         for of in all {
             let Rollback { number, root, incarnation, stopped, intent, addr } = of;
+            let row = Some(PastRow::Event { number: *number, is_forgotten: false });
             let is_there = |event: &EventNo| event < number && kept.contains_key(event);
             if let Some(missing) = intent.needs().find(|event| !is_there(event)) {
                 let finding = Finding::new(Problem::RollbackEvent, "a kept event before it", missing.0);
-                self.add(finding.at(*addr).of(*root));
+                self.add(finding.at(*addr).of(*root).of_row(row.clone()));
             } else if kept.get(&intent.before) != Some(&(*root, EventKind::Undo)) {
                 let expected = "an event of the same directory, to undo it, before it";
                 let finding = Finding::new(Problem::RollbackEvent, expected, intent.before.0);
-                self.add(finding.at(*addr).of(*root));
+                self.add(finding.at(*addr).of(*root).of_row(row.clone()));
             }
             if *stopped || self.is_hidden(*root) {
                 continue;
@@ -169,16 +175,17 @@ impl Checker<'_> {
                 None => "no inode in use".to_string(),
             };
             let finding = Finding::new(Problem::RollbackRoot, format!("a directory of {incarnation}"), found);
-            self.add(finding.at(*addr).of(*root));
+            self.add(finding.at(*addr).of(*root).of_row(row));
         }
     }
 
     /// Checks an event by itself.
     fn check_event(&mut self, tree: HistoryTree, addr: MetaAddr, number: EventNo, event: &EventRow) {
         let next = self.sb.next_number;
+        let row = Some(PastRow::Event { number, is_forgotten: tree == HistoryTree::Forgotten });
         if number.0 == 0 || number >= next {
             let finding = Finding::new(Problem::EventNumber, format!("from 1 to below {next}"), number.0);
-            self.add(finding.at(addr).of(event.root));
+            self.add(finding.at(addr).of(event.root).of_row(row.clone()));
         }
         let (right, expected) = match (tree, event.kind) {
             // Nobody can look at it from the beginning, and nothing remembers it in the end.
@@ -190,7 +197,8 @@ impl Checker<'_> {
         };
         if !right {
             let found = format!("event {number}, {}", state_name(event.state));
-            self.add(Finding::new(Problem::EventState, expected, found).at(addr).of(event.root));
+            let finding = Finding::new(Problem::EventState, expected, found).at(addr).of(event.root);
+            self.add(finding.of_row(row));
         }
         self.check_incarnation(event.root_incarnation, event.root, addr);
     }
@@ -209,7 +217,9 @@ impl Checker<'_> {
             } else {
                 continue;
             };
-            self.add(finding.at(event.addr).of(event.root));
+            let (number, is_forgotten) = (event.number, event.is_forgotten);
+            let row = PastRow::Event { number, is_forgotten };
+            self.add(finding.at(event.addr).of(event.root).of_row(Some(row)));
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::versions::Ends;
 use super::walk::inode_of;
 use crate::checker::Checker;
+use crate::finding::PastRow;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
     key_parts, name_cookie, name_end_key, name_shard, Block, Corruption, DirEntry, EventNo, HistoryTree,
@@ -74,6 +75,13 @@ impl Checker<'_> {
         name: &PastName<'_>,
     ) {
         let PastName { death, entry } = name;
+        let row = Some(PastRow::Name {
+            directory,
+            birth: entry.birth,
+            death: *death,
+            cookie,
+            name: entry.name.to_vec(),
+        });
         self.check_number("death of a name", *death, addr, directory);
         self.check_incarnation(entry.incarnation, entry.inode, addr);
         let base = name_cookie(&self.sb.hash_seed, entry.name);
@@ -81,13 +89,13 @@ impl Checker<'_> {
             let shown = String::from_utf8_lossy(entry.name);
             let expected = format!("{base:#x} and up to 255 more for {shown:?}");
             let finding = Finding::new(Problem::EntryKey, expected, format!("{cookie:#x}"));
-            self.add(finding.at(addr).of(directory));
+            self.add(finding.at(addr).of(directory).of_row(row.clone()));
         }
         if (directory, base) != (run.directory, run.base) {
             self.end_of_run(run);
             (run.directory, run.base) = (directory, base);
         }
-        self.cookie_is_free(run, addr, (directory, cookie), entry.birth);
+        self.cookie_is_free(run, addr, (directory, cookie), entry.birth, row);
         run.before = (directory, cookie, *death);
         let name = entry.name.to_vec();
         run.lives.push(Life { name, birth: entry.birth, death: *death, cookie, addr });
@@ -95,12 +103,19 @@ impl Checker<'_> {
 
     /// Checks that a cookie stands for one name at a time. Cells of one cookie follow each other in the order
     /// of births.
-    fn cookie_is_free(&mut self, run: &Run, addr: MetaAddr, key: (InodeNo, u64), birth: EventNo) {
+    fn cookie_is_free(
+        &mut self,
+        run: &Run,
+        addr: MetaAddr,
+        key: (InodeNo, u64),
+        birth: EventNo,
+        row: Option<PastRow>,
+    ) {
         let (directory, cookie, end) = run.before;
         if (directory, cookie) == key && end > birth {
             let expected = format!("a name {cookie:#x} born at {end} or later");
             let finding = Finding::new(Problem::PastNameOrder, expected, birth.0);
-            self.add(finding.at(addr).of(directory));
+            self.add(finding.at(addr).of(directory).of_row(row));
         }
     }
 
@@ -116,7 +131,9 @@ impl Checker<'_> {
                 let shown = String::from_utf8_lossy(&name);
                 let (expected, found) = (format!("{shown:?} born at {end} or later"), birth.0);
                 let finding = Finding::new(Problem::PastNameOrder, expected, found);
-                self.add(finding.at(addr).of(run.directory));
+                let directory = run.directory;
+                let row = PastRow::Name { directory, birth, death, cookie, name: name.clone() };
+                self.add(finding.at(addr).of(directory).of_row(Some(row)));
             }
             let deaths = self.history.deaths.entry(run.directory).or_default();
             let by_cookie = deaths.by_cookie.entry(cookie).or_default();
@@ -143,7 +160,9 @@ impl Checker<'_> {
             let shown = String::from_utf8_lossy(entry.name);
             let expected = format!("{shown:?} born at {death} or later");
             let finding = Finding::new(Problem::PastNameOrder, expected, entry.birth.0);
-            let finding = finding.at(addr).of(directory);
+            // The entry may be in use. So the past name is the one that is given up.
+            let row = PastRow::Name { directory, birth, death, cookie, name: entry.name.to_vec() };
+            let finding = finding.at(addr).of(directory).of_row(Some(row));
             // The row came, and the change of the entry that it was made for did not.
             self.add(if birth == entry.birth { finding.may_be_left() } else { finding });
         }

@@ -147,6 +147,23 @@ impl Round<'_> {
             .is_some_and(|(group, _)| self.seen.owned.get(group.0 as usize).is_some_and(Option::is_some))
     }
 
+    /// A data block that nobody has, which now has an owner.
+    pub(super) fn free_block(&mut self) -> Option<BlockNo> {
+        for group in (0..self.volume.geometry.groups()).map(yore_format::GroupNo) {
+            let end = self.volume.geometry.data_blocks(group) as u32;
+            let Some(owned) = self.seen.owned.get_mut(group.0 as usize).and_then(Option::as_mut) else {
+                continue;
+            };
+            let word = owned.iter().position(|word| *word != u64::MAX);
+            let bit = word.map(|word| word as u32 * 64 + owned[word].trailing_ones());
+            if let Some(bit) = bit.filter(|bit| *bit < end) {
+                owned[bit as usize / 64] |= 1 << (bit % 64);
+                return Some(self.volume.geometry.block_of(group, bit));
+            }
+        }
+        None
+    }
+
     /// Gives a file these extents.
     pub(super) fn set_extents(
         &mut self,

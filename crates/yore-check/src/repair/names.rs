@@ -410,7 +410,7 @@ impl Round<'_> {
     }
 
     /// The path of a file by the names that the check met.
-    fn path_of(&self, number: InodeNo) -> Result<String, CheckError> {
+    pub(super) fn path_of(&self, number: InodeNo) -> Result<String, CheckError> {
         let (mut at, mut names) = (number, Vec::new());
         while at != InodeNo::ROOT && names.len() < DEPTH_MAX {
             let Some(known) =

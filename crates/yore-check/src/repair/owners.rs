@@ -16,6 +16,9 @@ use yore_format::{
 impl Round<'_> {
     /// Gives the second owner of blocks copies of them.
     pub(super) fn share_out(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        if finding.inode.is_none() && self.is_log_misplaced(finding) {
+            return self.forget_log(finding);
+        }
         let (Some(number), Some(first)) = (finding.inode, finding.block) else { return Ok(false) };
         // Blocks that are taken here have an owner from now on, but those of unread inodes have none.
         if self.seen.incomplete || !number.is_file() {
@@ -39,13 +42,24 @@ impl Round<'_> {
             changed.push((key, ExtentValue { len: kept, ..extent }));
         }
         let rest = ExtentValue { start: first, len: extent.len - kept, ..extent };
-        let copied = self.copied(key + u64::from(kept), rest)?;
+        let copied = self.copied(key + u64::from(kept), ExtentValue { birth: inode.born, ..rest })?;
         let bytes = |blocks: u64| (key + u64::from(kept) + blocks) * BLOCK_SIZE as u64;
         let (from, to) = (bytes(0), bytes(u64::from(rest.len)));
         let had: u64 = copied.iter().map(|(_, extent)| u64::from(extent.len)).sum();
+        let first = finding.first.as_ref();
+        let whose = match first.map(|first| (&first.path, first.inode, &first.what)) {
+            Some((Some(path), ..)) => format!("those of {path}"),
+            Some((None, Some(inode), _)) => format!("those of inode {inode}"),
+            Some((None, None, what)) => format!("those of {what}"),
+            None => "another's".to_string(),
+        };
         let what = match had == u64::from(rest.len) {
-            true => format!("bytes {from} to {to} were another's blocks too, and may not be this file's"),
-            false => format!("of bytes {from} to {to}, what was in another's blocks is lost in part"),
+            true => format!(
+                "bytes {from} to {to} were in blocks that are {whose}, too, and may not be this file's"
+            ),
+            false => {
+                format!("of bytes {from} to {to}, what was in blocks that are {whose}, too, is lost in part")
+            }
         };
         self.lose(number, what)?;
         changed.extend(copied);
@@ -53,10 +67,19 @@ impl Round<'_> {
         self.set_extents(number, &mut inode, &old, &changed)
     }
 
-    /// Copies of the blocks of an extent, but for those of zones and of the log, and as far as there is room.
+    /// Whether a finding is that the log lies where a zone is.
+    fn is_log_misplaced(&self, finding: &Finding) -> bool {
+        let sb = &self.volume.sb;
+        let is_in_log = |block: BlockNo| block >= sb.log_start && block.0 - sb.log_start.0 < sb.log_blocks;
+        let is_in = |start: BlockNo, block: BlockNo| (start.0..start.0 + ZONE_BLOCKS).contains(&block.0);
+        let is_zone = |block| self.volume.zones.values().any(|zone| is_in(zone.header.start, block));
+        finding.block.is_some_and(|block| is_in_log(block) && is_zone(block))
+    }
+
+    /// Copies of the blocks of an extent, of its birth, but for those of zones and of the log, and as far as
+    /// there is room.
     fn copied(&mut self, key: u64, extent: ExtentValue) -> Result<Extents, CheckError> {
         let mut copied = Extents::new();
-        let born = self.volume.sb.next_number;
         for n in 0..extent.len {
             let from = BlockNo(extent.start.0 + u64::from(n));
             let Some(to) = (!self.is_of_volume(from)).then(|| self.free_block()).flatten() else { continue };
@@ -71,7 +94,7 @@ impl Round<'_> {
                 {
                     last.len += 1;
                 }
-                _ => copied.push((key, ExtentValue { start: to, len: 1, birth: born, ..extent })),
+                _ => copied.push((key, ExtentValue { start: to, len: 1, ..extent })),
             }
         }
         Ok(copied)
@@ -83,23 +106,6 @@ impl Round<'_> {
         let is_in_log = block >= sb.log_start && block.0 - sb.log_start.0 < sb.log_blocks;
         let is_in = |start: BlockNo| (start.0..start.0 + ZONE_BLOCKS).contains(&block.0);
         is_in_log || self.volume.zones.values().any(|zone| is_in(zone.header.start))
-    }
-
-    /// A data block that nobody has, which now has an owner.
-    fn free_block(&mut self) -> Option<BlockNo> {
-        for group in (0..self.volume.geometry.groups()).map(yore_format::GroupNo) {
-            let end = self.volume.geometry.data_blocks(group) as u32;
-            let Some(owned) = self.seen.owned.get_mut(group.0 as usize).and_then(Option::as_mut) else {
-                continue;
-            };
-            let word = owned.iter().position(|word| *word != u64::MAX);
-            let bit = word.map(|word| word as u32 * 64 + owned[word].trailing_ones());
-            if let Some(bit) = bit.filter(|bit| *bit < end) {
-                owned[bit as usize / 64] |= 1 << (bit % 64);
-                return Some(self.volume.geometry.block_of(group, bit));
-            }
-        }
-        None
     }
 
     /// Sets the count of a shared block to the references that were found.

@@ -14,7 +14,7 @@ use yore_format::{
 
 impl Round<'_> {
     /// The block of the roots of the past.
-    fn roots(&self) -> Result<Option<Box<Block>>, CheckError> {
+    pub(super) fn roots(&self) -> Result<Option<Box<Block>>, CheckError> {
         let root = self.volume.sb.history_root;
         match root.is_none() {
             true => Ok(None),
@@ -56,7 +56,7 @@ impl Round<'_> {
 
     /// Makes those indexes anew for which this is true, as far as it is known what they should hold. Their
     /// old nodes are freed when nothing leads to them.
-    fn new_indexes(&mut self, which: impl Fn(HistoryTree) -> bool) -> Result<bool, CheckError> {
+    pub(super) fn new_indexes(&mut self, which: impl Fn(HistoryTree) -> bool) -> Result<bool, CheckError> {
         let mut changed = false;
         for i in 0..self.seen.history.indexes.len() {
             let index = &self.seen.history.indexes[i];
@@ -126,8 +126,8 @@ struct Step {
 
 /// What can be read of a tree of the past.
 #[derive(Default)]
-struct Rows {
-    cells: BTreeMap<Vec<u8>, Vec<u8>>,
+pub(super) struct Rows {
+    pub(super) cells: BTreeMap<Vec<u8>, Vec<u8>>,
     seen: BTreeSet<MetaAddr>,
     /// Nodes that could not be used.
     lost_nodes: u64,
@@ -137,6 +137,13 @@ struct Rows {
     is_ragged: bool,
     /// More than single leaves is lost.
     is_beyond_leaves: bool,
+}
+
+impl Rows {
+    /// Whether all of the tree could be read.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.is_ragged && self.lost_nodes == 0 && self.lost_rows == 0
+    }
 }
 
 impl Round<'_> {
@@ -159,8 +166,7 @@ impl Round<'_> {
             }
             let rows = self.rows_of(tree, root, level)?;
             // So much of the past is given up only if that is asked for.
-            let is_whole = !rows.is_ragged && rows.lost_nodes == 0 && rows.lost_rows == 0;
-            if is_whole || rows.is_beyond_leaves {
+            if rows.is_whole() || rows.is_beyond_leaves {
                 continue;
             }
             if rows.lost_nodes > 0 || rows.lost_rows > 0 {
@@ -181,7 +187,7 @@ impl Round<'_> {
     }
 
     /// The rows of a tree that can be read, in nodes that are where they should be.
-    fn rows_of(&self, tree: HistoryTree, root: MetaAddr, level: u8) -> Result<Rows, CheckError> {
+    pub(super) fn rows_of(&self, tree: HistoryTree, root: MetaAddr, level: u8) -> Result<Rows, CheckError> {
         let mut rows = Rows::default();
         let mut stack = vec![Step { addr: root, level, low: Vec::new(), high: None }];
         while let Some(step) = stack.pop() {

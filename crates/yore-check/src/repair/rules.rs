@@ -31,9 +31,23 @@ pub(super) fn of(problem: Problem) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.problem == problem)
 }
 
+/// Whether the rule of a problem is about the volume, whichever row of the past shows it.
+pub(super) fn is_of_volume(problem: Problem) -> bool {
+    matches!(
+        problem,
+        Problem::FutureGeneration
+            | Problem::FutureNumber
+            | Problem::FutureIncarnation
+            | Problem::Feature
+            | Problem::SharedCount
+    )
+}
+
 rules! {
     OtherSuperblock: "the slot gets the superblock of the repair", new_superblock;
     ReservedRoot: "the root is set to none", clear_reserved;
+    LogRange: "the volume has no log any more; what only the log had is lost", forget_log;
+    LogDamaged: "records before the damage are put in place, and the log is empty; what is behind it is lost", wait_for_log;
     RootZoneZero: "the zone is found at the start of the volume", wait_for_zones;
     ZonePlace: "the zone is found by its header, or the entry removed if no group lists it", wait_for_zones;
     ZoneHeaderDamaged: "the header is made of the zone's blocks and its older header", wait_for_zones;
@@ -92,6 +106,22 @@ rules! {
     SharedCount: "the count is set to the references that were found", mend_shared_count;
     SpaceMarkedFree: "the blocks are marked used", mend_bitmap;
     SpaceLeaked: "the blocks are marked free", mend_bitmap;
+    EventNumber: "the number to give next is raised; an event without a number is removed and named", wait_for_rows;
+    EventTwice: "the forgotten one is removed", wait_for_rows;
+    EventState: "the event gets the state of its tree; work under way that cannot be is given up and named", wait_for_rows;
+    EventTime: "an event whose time cannot be gets one between those around it, and is named", mend_event_times;
+    EventName: "the second event gets its number behind its name", wait_for_rows;
+    Expunged: "the expunge is given up, and named", give_up_expunge;
+    RollbackEvent: "the rollback is given up, and named", wait_for_rows;
+    RollbackRoot: "the rollback is given up, and named", wait_for_rows;
+    HistoryShard: "the cell is moved to its shard", move_rows;
+    VersionOrder: "the older version is given up, and named", wait_for_rows;
+    VersionKind: "the older version is given up, and named", wait_for_rows;
+    VersionBirth: "the version is given up, and named", wait_for_rows;
+    VersionGap: "the version that lacks it is given up, and named", wait_for_rows;
+    AnnalsRow: "the row is moved to its shard, and the number to give next raised", move_rows;
+    AnnalsBegin: "the begin of the annals is set behind it", begin_annals_later;
+    PastNameOrder: "the past name is given up, and named", wait_for_rows;
     EventIndex: "the index is made anew from the events", mend_index;
     ChangeIndex: "the index is made anew from the versions and past names", mend_index;
     InodeIndex: "the index is made anew from the rows", mend_index;

@@ -240,7 +240,10 @@ impl Volume<'_> {
         }
         let birth = match which.owner {
             InodeNo::ORPHANS => EventNo(1),
-            owner if owner.is_file() => self.sb.next_number,
+            // What an event has seen of the inode, a version will have.
+            owner if owner.is_file() => {
+                self.inode(owner)?.map_or(self.sb.next_number, |inode| inode.born.max(EventNo(1)))
+            }
             _ => EventNo(0),
         };
         let row = cells.iter().map(|(key, value)| (key.to_be_bytes().to_vec(), value.clone())).collect();

@@ -329,6 +329,11 @@ impl<'a> Volume<'a> {
         true
     }
 
+    /// The device, for people.
+    pub(super) fn disk_name(&self) -> String {
+        self.disk.describe()
+    }
+
     /// Whether the superblock is another than before.
     pub(super) fn is_superblock_changed(&self) -> bool {
         self.sb != self.before

@@ -131,6 +131,11 @@ fn two_owners_of_a_block_both_have_it() {
         }
     }));
     let device = b.finish();
+    let report = checked(&device);
+    let twice = report.findings.iter().find(|f| f.problem == SpaceOwnedTwice).expect("it is found");
+    let first_owner = twice.first.as_ref().expect("the first owner is named");
+    assert_eq!((twice.path.as_deref(), first_owner.path.as_deref()), (Some("/far"), Some("/extents")));
+    assert!(twice.to_string().ends_with("; the first owner is inode 18 (\"/extents\")"), "{twice}");
     let lost = lost_by_repair(&device, "owners");
     assert!(lost.iter().any(|(path, what)| path == "/far" && what.contains("bytes 0 to 20480")), "{lost:?}");
     assert_eq!(extents_of(&device, EXTENTS)[0].1, first);

@@ -12,7 +12,7 @@ use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
-use yore_check::{CheckOptions, Plan, Report};
+use yore_check::{CheckOptions, Finding, Plan, Problem, Report};
 use yore_device::Device;
 use yore_fs::LogPlace;
 
@@ -152,25 +152,42 @@ fn repair(
     options: &CheckOptions,
 ) -> anyhow::Result<Ending> {
     let undo_file = undo_file(args)?;
-    let plan = yore_check::plan_repair(device, options)?;
+    let mut plan = yore_check::plan_repair(device, options)?;
     if !args.json {
         let mut out = Out::new();
         out.line(format_args!("{}: {report}", args.volume.display()))?;
         show(args, &plan, &mut out)?;
         out.done()?;
     }
-    let is_wanted = plan.is_complete() && (how == Repair::All || is_agreed(&undo_file)?);
+    let mut is_wanted = plan.is_complete();
+    if is_wanted && how == Repair::Ask {
+        let left = ask(report, &plan, &undo_file)?;
+        is_wanted = left.as_ref().is_some_and(|left| left.len() < report.findings.len());
+        if let Some(left) = left.filter(|left| !left.is_empty() && is_wanted) {
+            plan = yore_check::plan_repair_leaving(device, options, &left)?;
+            is_wanted = plan.is_complete();
+            if !args.json {
+                let mut out = Out::new();
+                out.line("with what is left as it is:")?;
+                show(args, &plan, &mut out)?;
+                out.done()?;
+            }
+        }
+    }
     let written = match is_wanted {
         true => Some(plan.apply(&undo_file)?),
         false => None,
     };
     if args.json {
         let mut value = as_json(args, report)?;
+        add_effects(&mut value, report, &plan)?;
         value["repair"] = json!({
             "complete": plan.is_complete(),
             "done": plan.done,
             "lost": plan.lost,
-            "remaining": plan.after.findings,
+            "log_records": plan.log_records,
+            "remaining": plan.remaining().collect::<Vec<_>>(),
+            "left": plan.left(),
             "blocks_written": written.unwrap_or(0),
             "undo_file": written.map(|_| undo_file.to_string_lossy()),
         });
@@ -184,11 +201,14 @@ fn repair(
         ))?;
         out.done()?;
     }
-    Ok(if written.is_some() { Ending::Repaired } else { Ending::Findings })
+    Ok(if written.is_some() && plan.left().is_empty() { Ending::Repaired } else { Ending::Findings })
 }
 
 /// Says what a repair does, what is lost, and what it cannot do.
 fn show(args: &args::Check, plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()> {
+    if plan.log_records > 0 {
+        out.line(format_args!("repair: {} records of the log are put in place first", plan.log_records))?;
+    }
     let mut done: BTreeMap<(yore_check::Problem, &str), u64> = BTreeMap::new();
     for step in &plan.done {
         *done.entry((step.finding.problem, step.repair)).or_default() += 1;
@@ -202,28 +222,120 @@ fn show(args: &args::Check, plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()
     if plan.is_complete() {
         return Ok(());
     }
-    for finding in &plan.after.findings {
+    for finding in plan.remaining() {
         let why = match yore_check::repair_of(finding.problem) {
+            _ if !plan.left().is_empty() => "this cannot be repaired as long as what is left is there",
             None => "this finding has no repair yet",
             Some(_) => "this finding cannot be repaired here",
         };
         out.line(format_args!("{why}: {finding}"))?;
     }
     let is_of_past = |finding: &yore_check::Finding| finding.problem.class() == yore_check::Class::History;
-    if !args.give_up_past && plan.after.findings.iter().any(is_of_past) {
+    if !args.give_up_past && plan.remaining().any(is_of_past) {
         out.line("perhaps --give-up-past helps: it gives up the past, and repairs the present")?;
     }
     out.line("nothing was written; copy what can be read (yore get -r) to another volume")?;
     Ok(())
 }
 
-/// Asks whether to write.
-fn is_agreed(undo_file: &Path) -> anyhow::Result<bool> {
-    eprint!("Write the repair, and what it overwrites to {}? [y/N] ", undo_file.display());
-    std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+/// Adds to each finding what the repair does about it, and what is lost by that.
+fn add_effects(value: &mut Value, report: &Report, plan: &Plan<'_>) -> anyhow::Result<()> {
+    let mut effects: BTreeMap<String, Value> = BTreeMap::new();
+    for step in &plan.done {
+        let effect = json!({ "repair": step.repair, "round": step.round, "lost": step.lost });
+        effects.entry(serde_json::to_string(&step.finding)?).or_insert(effect);
+    }
+    for (i, finding) in report.findings.iter().enumerate() {
+        let effect = effects.get(&serde_json::to_string(finding)?);
+        value["findings"][i]["effect"] = effect.cloned().unwrap_or(Value::Null);
+    }
+    Ok(())
+}
+
+/// What findings are asked about together: those of an inode, or those of one kind in a zone.
+fn group_of(finding: &Finding) -> (Option<u64>, Option<Problem>, Option<u32>) {
+    match finding.inode {
+        Some(inode) => (Some(inode.0), None, None),
+        None => (None, Some(finding.problem), finding.addr.map(|addr| addr.zone().0)),
+    }
+}
+
+/// Findings of a group that are shown.
+const SHOWN_MAX: usize = 5;
+
+/// Asks about each group of findings whether to repair it. Returns those that are to be left; `None` if
+/// nothing is to be written.
+fn ask(report: &Report, plan: &Plan<'_>, undo_file: &Path) -> anyhow::Result<Option<Vec<Finding>>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    let mut places = BTreeMap::new();
+    for finding in &report.findings {
+        let at = *places.entry(group_of(finding)).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[at].push(finding);
+    }
+    eprintln!("What the repair overwrites goes to {}.", undo_file.display());
+    let (mut left, count) = (Vec::new(), groups.len());
+    for (n, group) in groups.into_iter().enumerate() {
+        for finding in group.iter().take(SHOWN_MAX) {
+            eprintln!("{finding}");
+        }
+        if group.len() > SHOWN_MAX {
+            eprintln!("and {} more of the same place", group.len() - SHOWN_MAX);
+        }
+        let of_group = plan.done.iter().filter(|step| group.contains(&&step.finding));
+        let (mut said, mut lost) = (Vec::new(), Vec::new());
+        for step in of_group {
+            if !said.contains(&step.repair) {
+                said.push(step.repair);
+            }
+            lost.extend(step.lost.iter().filter(|loss| !lost.contains(loss)).collect::<Vec<_>>());
+        }
+        match said.is_empty() {
+            true => eprintln!("  the repair of other findings puts that right"),
+            false => eprintln!("  repair: {}", said.join("; ")),
+        }
+        for loss in lost {
+            eprintln!("  lost: {}: {}", loss.path, loss.what);
+        }
+        match answer(&format!("Repair this ({} of {count})? [y/n/a/q] ", n + 1))? {
+            Answer::Yes => {}
+            Answer::No => left.extend(group.into_iter().cloned()),
+            Answer::All => break,
+            Answer::Quit => return Ok(None),
+        }
+    }
+    Ok(Some(left))
+}
+
+/// What people say.
+enum Answer {
+    Yes,
+    No,
+    All,
+    Quit,
+}
+
+/// Asks until there is an answer. The end of the input is one, too.
+fn answer(question: &str) -> anyhow::Result<Answer> {
+    loop {
+        eprint!("{question}");
+        std::io::stderr().flush()?;
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line)? == 0 {
+            return Ok(Answer::Quit);
+        }
+        match line.trim().to_lowercase().as_str() {
+            "y" | "yes" => return Ok(Answer::Yes),
+            "n" | "no" => return Ok(Answer::No),
+            "a" | "all" => return Ok(Answer::All),
+            "q" | "quit" => return Ok(Answer::Quit),
+            _ => eprintln!(
+                "y: repair it, n: leave it as it is, a: repair this and all that follow, q: write nothing"
+            ),
+        }
+    }
 }
 
 /// Takes a repair back.

@@ -26,6 +26,19 @@ pub(crate) fn set_position(superblock: &mut Superblock, position: Position, gene
     superblock.log_generation = generation;
 }
 
+/// Makes a superblock one of a volume without a log. Under `journal`, which needs one, the engine becomes
+/// `snapshot`.
+pub fn forget_log(superblock: &mut Superblock) {
+    superblock.external_log = None;
+    superblock.log_start = BlockNo(0);
+    (superblock.log_blocks, superblock.log_id, superblock.log_position) = (0, 0, 0);
+    (superblock.log_number, superblock.log_sequence, superblock.log_chain) = (0, 0, 0);
+    superblock.log_generation = Generation(0);
+    if superblock.engine == Engine::Journal {
+        superblock.engine = Engine::Snapshot;
+    }
+}
+
 /// The log's place in the volume; `None` if it has none there.
 pub(crate) fn region_of(superblock: &Superblock) -> Option<(Region, LogId)> {
     let region = Region { first_block: superblock.log_start.0, blocks: superblock.log_blocks };

@@ -26,12 +26,12 @@
 
 use super::notes::{NotedFile, NotedFiles};
 use super::place::{self, FoundLog, LogPlace};
-use super::region::position_of;
+use super::region::{forget_log, position_of, set_position};
 use crate::base::limits::check_counts;
 use crate::blocks::Blocks;
 use crate::cache::new_frame;
 use crate::engine::strategy;
-use crate::error::Result;
+use crate::error::{MetaError, Result};
 use crate::zones::zone::{Counted, Zone};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use yore_format::{
     seal, verify_header, Block, BlockNo, Corruption, Generation, Incarnation, InodeNo, Intent, IntentHead,
     IntentNote, MetaAddr, Superblock, VolumeState, ZoneNo, BLOCK_SIZE, ZERO_BLOCK,
 };
-use yore_log::End;
+use yore_log::{End, LogId, Position, REGION_BLOCKS_MAX, REGION_BLOCKS_MIN};
 
 /// Blocks read together.
 const BATCH: usize = 256;
@@ -111,17 +111,66 @@ fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent
 /// [`crate::MetaError::Refused`] for a log that is not where it should be, or another one; damage of the log
 /// or a record; errors of the device.
 pub fn log_records(device: &dyn Device, superblock: &Superblock, place: &LogPlace) -> Result<Vec<Vec<u8>>> {
-    let (mut records, mut is_over) = (Vec::new(), false);
-    let Some(found) = place::find(device, superblock, place, true)? else { return Ok(records) };
+    let found = log_contents(device, superblock, place)?;
+    found.damage.map_or(Ok(found.records), Err)
+}
+
+/// What a log has for the next mount, as far as it can be read.
+#[derive(Debug, Default)]
+pub struct LogContents {
+    /// The records up to the damage. All decode, and follow the superblock's generation.
+    pub records: Vec<Vec<u8>>,
+    /// Why what follows cannot be read, if it cannot.
+    pub damage: Option<MetaError>,
+    /// Where the log ends, unless it is damaged.
+    end: Option<Position>,
+}
+
+impl LogContents {
+    /// Makes a superblock of `generation` say that the log is empty: replay begins behind all that is there.
+    /// A damaged log becomes another one in the same place, whose identity nothing there has. Only if that
+    /// cannot be done the volume has no log any more: one on a device of its own, whose anchor says what it
+    /// is, and one of a length that no log has. Returns whether there is a log.
+    pub fn leave_empty(&self, superblock: &mut Superblock, generation: Generation) -> bool {
+        let running = Generation(generation.0.saturating_add(1));
+        if let (Some(end), None) = (self.end, &self.damage) {
+            set_position(superblock, end, running);
+            return true;
+        }
+        let is_possible = (REGION_BLOCKS_MIN..=REGION_BLOCKS_MAX).contains(&superblock.log_blocks);
+        if superblock.external_log.is_some() || !is_possible {
+            forget_log(superblock);
+            return false;
+        }
+        let id = LogId::random();
+        superblock.log_id = id.0;
+        set_position(superblock, Position::start(id), running);
+        true
+    }
+}
+
+/// As [`log_records`], of a log that may be damaged: gives what is before the damage.
+///
+/// # Errors
+/// [`crate::MetaError::Refused`] for a log that is not where it should be, or another one; errors of the
+/// device.
+pub fn log_contents(device: &dyn Device, superblock: &Superblock, place: &LogPlace) -> Result<LogContents> {
+    let (mut contents, mut is_over) = (LogContents::default(), false);
+    let Some(found) = place::find(device, superblock, place, true)? else { return Ok(contents) };
     let own = found.kept.as_ref().map(|kept| kept.device().clone());
-    read_records(own.as_deref().unwrap_or(device), &found, superblock, &mut |record| {
+    let read = read_records(own.as_deref().unwrap_or(device), &found, superblock, &mut |record| {
         is_over = is_over || decode(superblock, &record)?.is_none();
         if !is_over {
-            records.push(record);
+            contents.records.push(record);
         }
         Ok(())
-    })?;
-    Ok(records)
+    });
+    match read {
+        Ok(end) => contents.end = Some(end.position),
+        Err(e @ MetaError::Device(_)) => return Err(e),
+        Err(e) => contents.damage = Some(e),
+    }
+    Ok(contents)
 }
 
 /// Replays records into the blocks of a volume.

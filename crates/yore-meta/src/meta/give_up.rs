@@ -4,9 +4,10 @@ use super::open::read_superblock;
 use crate::base::limits::check_mounts;
 use crate::base::medium::now_seconds;
 use crate::error::{MetaError, Result};
+use crate::log::region::forget_log;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::SUPERBLOCKS;
-use yore_format::{BlockNo, Engine, Generation, Superblock, BLOCK_SIZE};
+use yore_format::{Generation, Superblock, BLOCK_SIZE};
 
 /// Has a volume forget the log that it has on a device of its own: it is then as its last superblock left it,
 /// and has no log. What only the log has is lost. Under `journal`, which needs a log, the engine becomes
@@ -26,14 +27,7 @@ pub fn give_up_log(device: &dyn Device) -> Result<Superblock> {
         return Err(MetaError::Refused(format!("{name} has no log on a device of its own")));
     }
     check_mounts(&superblock, newest)?;
-    superblock.external_log = None;
-    superblock.log_start = BlockNo(0);
-    (superblock.log_blocks, superblock.log_id, superblock.log_position) = (0, 0, 0);
-    (superblock.log_number, superblock.log_sequence, superblock.log_chain) = (0, 0, 0);
-    superblock.log_generation = Generation(0);
-    if superblock.engine == Engine::Journal {
-        superblock.engine = Engine::Snapshot;
-    }
+    forget_log(&mut superblock);
     superblock.written_seconds = now_seconds();
     // What is written over may be needed until the other one is durable.
     device.flush()?;
