@@ -168,7 +168,7 @@ LAYERS = {
         api history/read/listing history/read/usage/* history/rollback/*
         history history/read history/reclaim
         api/inodes
-        api/defrag api/shrink history/done
+        api/defrag api/scrub api/shrink history/done
         api/open
         api/volume/*
         lib

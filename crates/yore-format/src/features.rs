@@ -30,8 +30,11 @@ bitflags::bitflags! {
 
 impl Features {
     /// Those that this version of the program has all code for. It refuses volumes with any other.
-    pub const SUPPORTED: Features =
-        Features::RESIZED.union(Features::ANNALS).union(Features::TABLES).union(Features::EXTERNAL_LOG);
+    pub const SUPPORTED: Features = Features::RESIZED
+        .union(Features::ANNALS)
+        .union(Features::TABLES)
+        .union(Features::CHECKSUMS)
+        .union(Features::EXTERNAL_LOG);
 
     const NAMES: [(Features, &'static str); 7] = [
         (Features::RESIZED, "another length"),

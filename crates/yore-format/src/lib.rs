@@ -39,7 +39,7 @@ pub use error::Corruption;
 pub use features::Features;
 pub use group_tables::{
     table_entries, table_of, BlockCount, ChecksumTableMut, ChecksumTableRef, CountTableMut, CountTableRef,
-    TablePlace, TABLES_PER_GROUP, TABLE_ENTRIES, TABLE_PLACES,
+    DataChecksum, TablePlace, TABLES_PER_GROUP, TABLE_ENTRIES, TABLE_PLACES,
 };
 pub use header::{seal, verify_checksum, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES};
 pub use history::{

@@ -45,6 +45,8 @@ pub struct MkfsOptions {
     pub log_blocks: u64,
     /// The device that has the log, over its whole length, if that is not in the volume.
     pub log_device: Option<LogDevice>,
+    /// Keep checksums of file data.
+    pub data_checksums: bool,
     /// Overwrite what is on that device, even a volume or the log of another.
     pub force: bool,
 }
@@ -76,6 +78,13 @@ pub fn mkfs(device: &dyn Device, options: &MkfsOptions) -> Result<Superblock> {
             options.engine.name(),
             engine::AVAILABLE
         )));
+    }
+    if options.data_checksums && options.engine == Engine::None {
+        return Err(MetaError::Refused(
+            "the engine `none` keeps no order of writes, so a crash leaves data whose checksums are of other data: choose \
+             `snapshot` or `journal`, or leave out --data-checksums"
+                .into(),
+        ));
     }
     if let Some(on) = &options.log_device {
         elsewhere::check(on, options.uuid, options.force)?;
@@ -220,7 +229,10 @@ impl Maker<'_> {
             log_generation: Generation(0),
             external_log: None,
             label: self.options.label.clone(),
-            features: WriteFeatures::empty(),
+            features: match self.options.data_checksums {
+                true => WriteFeatures::CHECKSUMS,
+                false => WriteFeatures::empty(),
+            },
             space_rules: None,
             in_place_since: Generation(0),
             findings_root: MetaAddr::NONE,

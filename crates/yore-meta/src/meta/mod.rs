@@ -7,6 +7,7 @@ mod logs;
 pub(crate) mod open;
 mod recorded;
 mod resize;
+pub(crate) mod scrub;
 pub(crate) mod shred;
 
 use crate::base::freed::Reclaimer;
