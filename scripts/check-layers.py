@@ -171,7 +171,7 @@ LAYERS = {
         api history/read/listing history/read/usage/* history/rollback/*
         history history/read history/reclaim
         api/inodes
-        api/defrag api/shrink history/done
+        api/defrag api/scrub api/shrink history/done
         api/open
         api/volume/*
         lib
@@ -302,7 +302,7 @@ LAYERS = {
         command/bench command/df command/files command/info command/journal command/log_service command/man command/online fsck
         command/find command/list command/snapshot mount/*
         command/operand
-        command/defrag command/forget command/history command/operations command/policy complete
+        command/defrag command/scrub command/forget command/history command/operations command/policy complete
         command/describe command/expunge command/query/* command/mkfs
         command/put_back/*
         command

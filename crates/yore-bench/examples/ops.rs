@@ -88,6 +88,7 @@ impl Library {
             log_size: None,
             policy: Policy::default(),
             journal: None,
+            data_checksums: false,
             force: true,
         };
         View::mkfs(&device, &options)?;

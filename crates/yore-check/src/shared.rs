@@ -15,9 +15,14 @@ use yore_format::{
 };
 
 impl Checker<'_> {
-    /// Reads all count tables.
+    /// Reads all tables of groups, and keeps the count tables. What is in a sound checksum table contradicts
+    /// nothing else in the volume's metadata: an entry of a block that no file has means nothing.
     pub(crate) fn load_tables(&mut self) -> Result<(), CheckError> {
-        let kind = BlockKind::CountTable;
+        self.load_tables_of(BlockKind::CountTable, WriteFeatures::TABLES)?;
+        self.load_tables_of(BlockKind::ChecksumTable, WriteFeatures::CHECKSUMS)
+    }
+
+    fn load_tables_of(&mut self, kind: BlockKind, feature: WriteFeatures) -> Result<(), CheckError> {
         for i in 0..self.zones.len() {
             let (number, group) = (self.zones[i].number, self.zones[i].header.group);
             if !number.is_primary() {
@@ -25,11 +30,12 @@ impl Checker<'_> {
             }
             for n in 0..TABLES_PER_GROUP as u8 {
                 let Some(addr) = self.zones[i].header.table(kind, n) else { continue };
-                self.needs(WriteFeatures::TABLES, kind.name(), ZoneHeader::addr(number), InodeNo::NONE);
+                self.needs(feature, kind.name(), ZoneHeader::addr(number), InodeNo::NONE);
                 let table = TableNo::new(group, n);
                 let (owner, incarnation) = (table.owner(), Incarnation(0));
                 let expect = Expect { kind, owner, incarnation, level: Some(0) };
-                if let Some(block) = self.reach(addr, &expect)? {
+                let Some(block) = self.reach(addr, &expect)? else { continue };
+                if kind == BlockKind::CountTable {
                     self.tables.insert(table, CountTable { addr, block, found: vec![(0, 0); TABLE_ENTRIES] });
                 }
             }

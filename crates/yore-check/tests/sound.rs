@@ -336,6 +336,7 @@ fn a_volume_just_made_is_clean() {
             now: Timestamp { seconds: 1, nanos: 2 },
             log_blocks: yore_meta::default_log_blocks(4096),
             log_device: None,
+            data_checksums: false,
             force: false,
         };
         yore_meta::mkfs(&*device, &options).unwrap();

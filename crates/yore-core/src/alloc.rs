@@ -26,15 +26,17 @@
 //! `space.rs` has what is in memory; `promise.rs` the promises; `groups.rs` the groups in memory and how
 //! their bitmaps are made ready for Ops; `claims.rs` what is about to be freed; `runs.rs` the runs of one
 //! group; `zones.rs` the room for metadata; `blocks.rs` taking and freeing; `shared.rs` the blocks that
-//! several files have; `beside.rs` room for what is written beside a generation; `in_use.rs` how many blocks
-//! have data; `lay.rs` what laying files together needs; `discard.rs` what the device is told of freed
-//! blocks; `log.rs` moves the log; `leaked.rs` frees what nobody has.
+//! several files have; `checksums.rs` the checksums of data, `scrub.rs` reads it all; `beside.rs` room for
+//! what is written beside a generation; `in_use.rs` how many blocks have data; `lay.rs` what laying files
+//! together needs; `discard.rs` what the device is told of freed blocks; `log.rs` moves the log; `leaked.rs` frees
+//! what nobody has.
 //!
 //! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group, or a group's claims → block. A
 //! thread holds a group's mutex for moments only, and never while it waits for the device.
 
 mod beside;
 mod blocks;
+mod checksums;
 mod claims;
 mod counts;
 mod discard;
@@ -46,6 +48,7 @@ mod log;
 mod promise;
 mod resize;
 mod runs;
+mod scrub;
 mod segments;
 mod shared;
 mod shred;
@@ -56,6 +59,7 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
+pub use checksums::{Checksums, Mismatch};
 pub use counts::{Gone, LetGo};
 pub use groups::PinnedGroups;
 pub use lay::Others;

@@ -16,7 +16,7 @@
 mod readers;
 mod scattered;
 
-pub use readers::{read_run, Job};
+pub use readers::{damaged, read_run, Job};
 pub use scattered::{Noted, ScatteredFiles};
 
 use crate::inode::InodeCell;

@@ -19,6 +19,7 @@ pub fn format(device: &dyn Device, log_blocks: u64) {
         now: Timestamp::default(),
         log_blocks,
         log_device: None,
+        data_checksums: false,
         force: false,
     };
     yore_meta::mkfs(device, &options).unwrap();

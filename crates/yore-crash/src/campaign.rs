@@ -51,6 +51,8 @@ pub struct Campaign {
     pub profile: Profile,
     /// Whether all sequences that can expunge files from snapshots do so.
     pub expunges: bool,
+    /// Whether the volumes keep checksums of file data.
+    pub checksums: bool,
 }
 
 impl Campaign {
@@ -72,6 +74,7 @@ impl Campaign {
             shorten: true,
             profile: Profile::Crash,
             expunges: false,
+            checksums: false,
         }
     }
 
@@ -98,6 +101,7 @@ impl Campaign {
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
+        let plain = Case { checksums: self.checksums, ..plain };
         if self.profile != Profile::Crash {
             let past = match number % 6 {
                 _ if self.expunges => Past::Expunges,
@@ -148,8 +152,8 @@ impl Campaign {
         };
         // A call that waits for the writer would wait for ever behind a stalled sync.
         let stalled = case.stalled && self.durability == Durability::Async;
-        let (durability, elsewhere) = (self.durability, self.elsewhere);
-        (kind, past.of(Case { closes, usual, discard, stalled, durability, elsewhere, ..case }))
+        let Campaign { durability, elsewhere, checksums, .. } = *self;
+        (kind, past.of(Case { closes, usual, discard, stalled, durability, elsewhere, checksums, ..case }))
     }
 
     fn case_without_events(&self, number: u64, plain: Case) -> (Kind, Case) {

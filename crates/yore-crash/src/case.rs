@@ -28,6 +28,7 @@
 //! - `closes`: files are closed after each change, under a policy that makes versions then.
 //! - `usual`: the volume has the policy of volumes that `yore mkfs` makes, and with it a snapshot from before
 //!   the first operation.
+//! - `checksums`: the volume keeps checksums of file data.
 //! - `events`: snapshots are taken between the operations ([`crate::past`]); they count as operations.
 //! - `expunges`: also, files are expunged from the snapshots.
 
@@ -78,6 +79,8 @@ pub struct Case {
     /// Whether the volume is made with the usual policy: a snapshot from before the first operation, and
     /// another each minute.
     pub usual: bool,
+    /// Whether the volume keeps checksums of file data.
+    pub checksums: bool,
     /// The crash.
     pub crash: Option<CrashState>,
     /// What the trial does with the state that the crash left.
@@ -163,6 +166,7 @@ impl Case {
             expunges: false,
             closes: false,
             usual: false,
+            checksums: false,
             crash: None,
             trial: Trial::default(),
         }
@@ -170,7 +174,7 @@ impl Case {
 
     /// The words that stand for themselves, with what each switches on. (`use` is about the crash, and stands
     /// behind it.)
-    fn switches(&mut self) -> [(&'static str, &mut bool); 9] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 10] {
         [
             ("disturb", &mut self.disturb),
             ("elsewhere", &mut self.elsewhere),
@@ -179,6 +183,7 @@ impl Case {
             ("discard", &mut self.discard),
             ("closes", &mut self.closes),
             ("usual", &mut self.usual),
+            ("checksums", &mut self.checksums),
             ("events", &mut self.events),
             ("expunges", &mut self.expunges),
         ]
@@ -335,6 +340,7 @@ mod tests {
             "seed=7 ops=60 profile=fsync log=16 commits stalled crash=3:all",
             "seed=7 ops=4 profile=across stalled",
             "seed=7 ops=60 stalled discard events crash=3:all",
+            "seed=7 ops=60 checksums events crash=3:all",
             "seed=7 ops=60 engine=journal durability=group crash=3:all",
         ] {
             let case: Case = line.parse().expect("it is a line");

@@ -11,10 +11,10 @@ use crate::op::{EntryPath, Op, Target};
 use crate::past::{compare_all, Sequence};
 use crate::runner::Runner;
 use crate::subject::ViewSubject;
-use crate::volume::{make, must_be_clean, open, Wrong};
+use crate::volume::{make_with, must_be_clean, open, Wrong};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::FileKind;
+use yore_fs::{FileKind, Policy};
 
 /// Bytes of the volume: room for everything that a sequence can make.
 const SIZE: u64 = 128 << 20;
@@ -32,7 +32,7 @@ const COMPARE_EVERY: usize = 25;
 pub fn compare(case: &Case) -> Result<(), Wrong> {
     let full = case.profile == Profile::Full;
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(if full { SIZE_FULL } else { SIZE }));
-    make(&device, case.engine, case.seed)?;
+    make_with(&device, (case.engine, case.checksums), case.seed, None, Policy::default())?;
     let view = open(device.clone()).map_err(|error| Wrong::new("open", error))?;
     let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
     let mut runner = Runner::new(ViewSubject::new(view), &root);

@@ -56,7 +56,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         true => MkfsOptions::usual_policy(),
         false => Policy::default(),
     };
-    make_with(&raw, case.engine, case.seed, case.log, policy)?;
+    make_with(&raw, (case.engine, case.checksums), case.seed, case.log, policy)?;
     if case.profile == Profile::Shared {
         share_first(&raw)?;
     }

@@ -91,16 +91,17 @@ fn used(size: u64) -> MemoryDevice {
 /// # Errors
 /// If it cannot be made.
 pub fn make(device: &Arc<dyn Device>, engine: Engine, seed: u64) -> Result<(), Wrong> {
-    make_with(device, engine, seed, None, Policy::default())
+    make_with(device, (engine, false), seed, None, Policy::default())
 }
 
-/// The same with a log of this many blocks, and a policy from the beginning.
+/// The same with a log of this many blocks, perhaps with checksums of file data, and a policy from the
+/// beginning.
 ///
 /// # Errors
 /// As [`make`].
 pub fn make_with(
     device: &Arc<dyn Device>,
-    engine: Engine,
+    (engine, data_checksums): (Engine, bool),
     seed: u64,
     log: Option<u64>,
     policy: Policy,
@@ -127,6 +128,7 @@ pub fn make_with(
         log_size: log.map(|blocks| blocks * BLOCK_SIZE as u64),
         policy,
         journal,
+        data_checksums,
         force: true,
     };
     View::mkfs(&device, &options).map(|_| ()).map_err(|error| Wrong::new("mkfs", error))

@@ -50,6 +50,17 @@ fn every_crash_of_two_disks_leaves_what_was_promised() {
     }
 }
 
+/// And so they do on volumes that keep checksums of file data: each block of the present and of the past that
+/// is read has the bytes that its checksum is of.
+#[test]
+fn every_crash_with_checksums_leaves_what_was_promised() {
+    for (engine, states) in [(Engine::Snapshot, 6_000), (Engine::Journal, 2_000)] {
+        let summary = Campaign { engine, checksums: true, ..Campaign::crashes(3, states) }.run();
+        summary.must_be_good();
+        assert!(summary.states >= states, "only {} states were tried", summary.states);
+    }
+}
+
 /// The same holds while files are expunged from snapshots and the power may fail. No snapshot shows any file
 /// that a call had promised to expunge. If a call was under way, all snapshots show a file, or none does.
 /// Everything else in them is as it was.

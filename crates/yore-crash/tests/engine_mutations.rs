@@ -57,6 +57,9 @@ fn a_wrong_engine_is_found() {
         (Mutation::DiscardedLate, ""),
         // Files that are laid together.
         (Mutation::MovedUncopied, ""),
+        // Checksums of data.
+        (Mutation::ChecksumNotEntered, "file data"),
+        (Mutation::ChecksummedInPlace, "file data"),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

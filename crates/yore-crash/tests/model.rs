@@ -34,6 +34,15 @@ fn full_volumes_agree_with_the_model() {
     Campaign { profile: Profile::Full, ..campaign }.run().must_be_good();
 }
 
+/// Both hold on volumes that keep checksums of file data, where an overwrite takes other blocks.
+#[test]
+fn sequences_agree_with_the_model_with_checksums() {
+    let campaign = Campaign { checksums: true, ..Campaign::comparisons(30_001, 60, 200, Engine::Snapshot) };
+    campaign.run().must_be_good();
+    let campaign = Campaign { checksums: true, ..Campaign::comparisons(40_001, 30, 250, Engine::Journal) };
+    Campaign { profile: Profile::Full, ..campaign }.run().must_be_good();
+}
+
 /// Threads in directories of their own do not notice each other.
 #[test]
 fn threads_in_their_own_directories_agree_with_their_models() {

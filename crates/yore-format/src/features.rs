@@ -34,6 +34,7 @@ impl Features {
         .union(Features::ANNALS)
         .union(Features::TABLES)
         .union(Features::IN_PLACE)
+        .union(Features::CHECKSUMS)
         .union(Features::EXTERNAL_LOG);
 
     const NAMES: [(Features, &'static str); 7] = [

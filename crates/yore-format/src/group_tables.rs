@@ -7,7 +7,10 @@
 
 use crate::header::HEADER_BYTES;
 use crate::layout::{EXTRA_ZONES_PER_GROUP, GROUP_BLOCKS, ZONE_BLOCKS, ZONE_INDEXES};
-use crate::{Block, BlockHeader, BlockKind, Corruption, GroupNo, InodeNo, TableNo, Touched, BLOCK_SIZE};
+use crate::{
+    checksum, Block, BlockHeader, BlockKind, Corruption, GroupNo, InodeNo, TableNo, Touched, BLOCK_SIZE,
+};
+use std::num::NonZeroU32;
 
 /// Blocks that one table describes.
 pub const TABLE_ENTRIES: usize = (BLOCK_SIZE - HEADER_BYTES) / ENTRY;
@@ -185,6 +188,22 @@ impl<'a> CountTableMut<'a> {
     }
 }
 
+/// The checksum of a block of file data as a checksum table has it. It is never 0, which stands for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataChecksum(NonZeroU32);
+
+impl DataChecksum {
+    /// The checksum of these bytes: their crc32c, or all ones if that is 0.
+    pub fn of(bytes: &[u8]) -> DataChecksum {
+        DataChecksum(NonZeroU32::new(checksum(bytes)).unwrap_or(NonZeroU32::MAX))
+    }
+
+    /// The number that a table has for it.
+    pub fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
 /// A checksum table to read.
 #[derive(Clone, Copy)]
 pub struct ChecksumTableRef<'a>(&'a Block);
@@ -195,12 +214,9 @@ impl<'a> ChecksumTableRef<'a> {
         ChecksumTableRef(block)
     }
 
-    /// Whether the block that entry `i` describes should have this crc32c. `None`: nothing is known.
-    pub fn matches(self, i: usize, crc: u32) -> Option<bool> {
-        match entry(self.0, i) {
-            0 => None,
-            stored => Some(stored == stored_checksum(crc)),
-        }
+    /// The checksum of the block that entry `i` describes; `None` if none is known.
+    pub fn get(self, i: usize) -> Option<DataChecksum> {
+        NonZeroU32::new(entry(self.0, i)).map(DataChecksum)
     }
 
     /// Whether it says nothing, so that it need not be there.
@@ -214,15 +230,6 @@ impl<'a> ChecksumTableRef<'a> {
     /// [`Corruption`] naming the field or the entry.
     pub fn verify(self) -> Result<(), Box<Corruption>> {
         verify_place(self.0, "checksum table").map(|_| ())
-    }
-}
-
-/// What stands for a checksum: itself, and all ones for 0, which means that none is known.
-fn stored_checksum(crc: u32) -> u32 {
-    if crc == 0 {
-        u32::MAX
-    } else {
-        crc
     }
 }
 
@@ -241,9 +248,18 @@ impl<'a> ChecksumTableMut<'a> {
         ChecksumTableMut(block)
     }
 
-    /// Sets entry `i` to the crc32c of the block's bytes, or to nothing.
-    pub fn set(&mut self, i: usize, crc: Option<u32>) -> Touched {
-        set_entry(self.0, i, crc.map_or(0, stored_checksum))
+    /// Sets the entries from `first` on.
+    pub fn set(
+        &mut self,
+        first: usize,
+        checksums: impl IntoIterator<Item = Option<DataChecksum>>,
+    ) -> Touched {
+        let mut end = first;
+        for checksum in checksums {
+            set_entry(self.0, end, checksum.map_or(0, DataChecksum::get));
+            end += 1;
+        }
+        (HEADER_BYTES + first * ENTRY..HEADER_BYTES + end * ENTRY).into()
     }
 }
 

@@ -41,7 +41,7 @@ pub use features::Features;
 pub use findings::{FindingsRecord, RecordedFinding, FINDINGS_BLOCKS, RECORDED_PATH_MAX};
 pub use group_tables::{
     table_entries, table_of, BlockCount, ChecksumTableMut, ChecksumTableRef, CountTableMut, CountTableRef,
-    TablePlace, TABLES_PER_GROUP, TABLE_ENTRIES, TABLE_PLACES,
+    DataChecksum, TablePlace, TABLES_PER_GROUP, TABLE_ENTRIES, TABLE_PLACES,
 };
 pub use header::{seal, verify_checksum, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES};
 pub use history::{

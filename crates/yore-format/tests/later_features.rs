@@ -73,8 +73,14 @@ fn corruption(state: SlotState) -> Box<Corruption> {
 /// names it.
 #[test]
 fn volumes_with_later_features_are_refused_by_name() {
-    let supported =
-        [Features::RESIZED, Features::ANNALS, Features::TABLES, Features::IN_PLACE, Features::EXTERNAL_LOG];
+    let supported = [
+        Features::RESIZED,
+        Features::ANNALS,
+        Features::TABLES,
+        Features::IN_PLACE,
+        Features::CHECKSUMS,
+        Features::EXTERNAL_LOG,
+    ];
     assert_eq!(Features::SUPPORTED, supported.into_iter().collect());
     for feature in later() {
         let sb = superblock(feature);
@@ -85,14 +91,14 @@ fn volumes_with_later_features_are_refused_by_name() {
         let read = Superblock::decode_with(&block, 0, Features::all());
         assert_eq!(read, SlotState::Valid(Box::new(sb)), "{feature}");
     }
-    let mut unknown = superblock(Features::CHECKSUMS).encode(0);
+    let mut unknown = superblock(Features::FINDINGS).encode(0);
     unknown[46] = 1;
     let crc = checksum_except(&unknown[..], 16);
     unknown[16..20].copy_from_slice(&crc.to_le_bytes());
-    for known in [Features::SUPPORTED, Features::CHECKSUMS, Features::all()] {
+    for known in [Features::SUPPORTED, Features::FINDINGS, Features::all()] {
         let c = corruption(Superblock::decode_with(&unknown, 0, known));
         assert!(c.found.contains("unknown feature bits 0x1000000000000"), "{c}");
-        assert_eq!(c.found.contains("checksum tables"), known == Features::SUPPORTED, "{c}");
+        assert_eq!(c.found.contains("recorded findings"), known == Features::SUPPORTED, "{c}");
     }
     for feature in Features::SUPPORTED.iter() {
         let sb = superblock(feature);
@@ -211,7 +217,6 @@ fn tables_are_in_zones_of_the_group() {
     };
     let sound = with(&[(0, 0, 3), (31, 5, 0), (32, 5, 509)]);
     assert_eq!(decode(&sound, Features::all()), Ok(sound.tables));
-    assert_eq!(decode(&sound, Features::SUPPORTED), Err("reserved bytes"), "checksum tables");
     assert_eq!(decode(&sound, Features::TABLES), Err("reserved bytes"), "checksum tables");
     assert_eq!(decode(&sound, Features::CHECKSUMS), Err("reserved bytes"), "count tables");
     assert_eq!(sound.table(BlockKind::CountTable, 0), Some(MetaAddr::new(ZoneNo(2), 3)));
@@ -247,8 +252,8 @@ fn reserved_bytes_of_a_zone_header_are_verified() {
             assert_eq!(ZoneHeader::decode(&block).unwrap().round, 1);
             continue;
         }
-        let is_counts = (3864..3928).contains(&at);
-        let field = if is_counts { "tables" } else { "reserved bytes" };
+        let is_place = (3864..3992).contains(&at);
+        let field = if is_place { "tables" } else { "reserved bytes" };
         assert_eq!(ZoneHeader::decode(&block).unwrap_err().field, field, "byte {at}");
     }
 }
@@ -332,14 +337,18 @@ proptest! {
 fn checksums_are_known_or_not() {
     let mut block = block_of(BlockKind::ChecksumTable, TableNo::new(GroupNo(0), 0).owner());
     assert!(ChecksumTableRef::new(&block).is_empty());
-    for (i, crc) in [(0, 0), (1, 7), (1007, u32::MAX)] {
-        ChecksumTableMut::new(&mut block).set(i, Some(crc));
+    // The crc32c of these four bytes is 0.
+    let bytes = [0xab, 0x9b, 0xe0, 0x9b];
+    let (zero, other) = (DataChecksum::of(&bytes), DataChecksum::of(b"other"));
+    assert_eq!((checksum(&bytes), zero.get()), (0, u32::MAX));
+    for (i, checksum) in [(0, zero), (1, other), (1007, other)] {
+        ChecksumTableMut::new(&mut block).set(i, [Some(checksum)]);
         let table = ChecksumTableRef::new(&block);
-        assert_eq!((table.matches(i, crc), table.matches(i, crc ^ 1)), (Some(true), Some(false)));
+        assert_eq!(table.get(i), Some(checksum));
         table.verify().unwrap();
     }
-    ChecksumTableMut::new(&mut block).set(1, None);
-    assert_eq!(ChecksumTableRef::new(&block).matches(1, 7), None);
+    ChecksumTableMut::new(&mut block).set(1, [None]);
+    assert_eq!(ChecksumTableRef::new(&block).get(1), None);
     for (at, field) in [(16, "owner"), (23, "owner"), (24, "incarnation of its owner")] {
         let mut block = block.clone();
         block[at] ^= 0xa0;

@@ -5,6 +5,7 @@ pub(crate) mod defrag;
 pub(crate) mod inodes;
 pub(crate) mod opened;
 pub(crate) mod room;
+pub(crate) mod scrub;
 pub(crate) mod shrink;
 pub(crate) mod view;
 pub(crate) mod volume;

@@ -244,6 +244,9 @@ pub struct MkfsOptions {
     /// The device that has the log, over its whole length, if that is not in the volume. The size of the log
     /// is then that of the device.
     pub journal: Option<LogDevice>,
+    /// Keep a checksum of each block of file data, and verify what is read. File data is then never
+    /// overwritten in place, and the engine cannot be `none`.
+    pub data_checksums: bool,
     /// Make it even where a volume already is, and the log even where a volume or the log of another one is.
     pub force: bool,
 }

@@ -230,6 +230,7 @@ fn mkfs() -> MkfsOptions {
         log_size: None,
         policy: Policy::default(),
         journal: None,
+        data_checksums: false,
         force: false,
     }
 }

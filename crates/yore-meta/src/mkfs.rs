@@ -44,6 +44,8 @@ pub struct MkfsOptions {
     pub log_blocks: u64,
     /// The device that has the log, over its whole length, if that is not in the volume.
     pub log_device: Option<LogDevice>,
+    /// Keep checksums of file data.
+    pub data_checksums: bool,
     /// Overwrite what is on that device, even a volume or the log of another.
     pub force: bool,
 }
@@ -68,6 +70,13 @@ pub fn mkfs(device: &dyn Device, options: &MkfsOptions) -> Result<Superblock> {
     }
     if options.label.len() > 64 || options.label.contains('\0') {
         return Err(MetaError::Refused("a label has at most 64 bytes and no NUL".into()));
+    }
+    if options.data_checksums && options.engine == Engine::None {
+        return Err(MetaError::Refused(
+            "the engine `none` keeps no order of writes, so a crash leaves data whose checksums are of other data: choose \
+             `snapshot` or `journal`, or leave out --data-checksums"
+                .into(),
+        ));
     }
     if let Some(on) = &options.log_device {
         elsewhere::check(on, options.uuid, options.force)?;
@@ -212,7 +221,10 @@ impl Maker<'_> {
             log_generation: Generation(0),
             external_log: None,
             label: self.options.label.clone(),
-            features: WriteFeatures::empty(),
+            features: match self.options.data_checksums {
+                true => WriteFeatures::CHECKSUMS,
+                false => WriteFeatures::empty(),
+            },
             space_rules: None,
             in_place_since: Generation(0),
             step: 0,

@@ -90,6 +90,10 @@ pub enum Mutation {
     DiscardedLate,
     /// A file that is laid together gets blocks to which nothing was copied.
     MovedUncopied,
+    /// The checksum of a block that gets new data is not entered.
+    ChecksumNotEntered,
+    /// Blocks with checksums are written over in place.
+    ChecksummedInPlace,
     /// `journal` writes blocks in place before the log is forced.
     BlocksBeforeLog,
     /// `journal` writes in place what the log does not have.

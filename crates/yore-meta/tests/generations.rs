@@ -40,6 +40,7 @@ fn make(device: &dyn Device, engine: Engine) {
         now: Timestamp::default(),
         log_blocks: yore_meta::default_log_blocks(4096),
         log_device: None,
+        data_checksums: false,
         force: false,
     };
     mkfs(device, &options).unwrap();

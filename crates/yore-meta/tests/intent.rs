@@ -31,6 +31,7 @@ fn make(device: &dyn Device, log_blocks: u64) {
         now: Timestamp::default(),
         log_blocks,
         log_device: None,
+        data_checksums: false,
         force: false,
     };
     mkfs(device, &options).unwrap();

@@ -24,6 +24,7 @@ fn medium_has() -> (u8, u8) {
         now: Timestamp::default(),
         log_blocks: 64,
         log_device: None,
+        data_checksums: false,
         force: false,
     };
     mkfs(&*device, &options).unwrap();

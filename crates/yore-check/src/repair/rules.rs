@@ -59,8 +59,8 @@ rules! {
     ZoneCounts: "the counts are set to what the zone holds", recount_zone;
     InodeFree: "the count is set to what the block holds", recount_inodes;
     BitmapMissing: "the bitmap is made anew from the owners of the blocks", new_bitmap;
-    BlockDamaged: "bitmaps, trees and inodes are made anew from what can be read; what is lost is named", mend_block;
-    BlockStale: "bitmaps, trees and inodes are made anew from what can be read; what is lost is named", mend_block;
+    BlockDamaged: "bitmaps, trees and inodes are made anew from what can be read, checksum tables without checksums; what is lost is named", mend_block;
+    BlockStale: "bitmaps, trees and inodes are made anew from what can be read, checksum tables without checksums; what is lost is named", mend_block;
     BlockWrong: "a bitmap or a tree is made anew, and a header is told which blocks have inodes", mend_block;
     BlockMissing: "the tree is made anew from the nodes that can be found", mend_content;
     BlockReachedTwice: "the tree is made anew, with the block in one place", mend_content;

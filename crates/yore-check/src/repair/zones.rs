@@ -4,13 +4,13 @@
 //! A zone's counts (free indexes, inodes, blocks) are made anew whenever its header is written, so most rules
 //! only say that it must be.
 
-use super::round::{number, numbers, Once, Round};
+use super::round::{number, numbers, Loss, Once, Round};
 use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::layout::EXTRA_ZONES_PER_GROUP;
 use yore_format::{
-    BlockHeader, BlockKind, EventNo, Generation, GroupNo, Inode, MetaAddr, WriteFeatures, ZoneNo,
-    INODES_PER_BLOCK, NOT_INODES,
+    BlockHeader, BlockKind, EventNo, Generation, GroupNo, Incarnation, Inode, MetaAddr, TableNo,
+    WriteFeatures, ZoneNo, INODES_PER_BLOCK, NOT_INODES, TABLES_PER_GROUP,
 };
 
 /// Numbers of this size have no story but damage.
@@ -120,11 +120,15 @@ impl Round<'_> {
         Ok(changed)
     }
 
-    /// A block that cannot be used: bitmaps can be made anew, for they say nothing of their own.
+    /// A block that cannot be used: bitmaps can be made anew, for they say nothing of their own; and so can
+    /// checksum tables, for nobody has to know a checksum.
     pub(super) fn mend_block(&mut self, finding: &Finding) -> Result<bool, CheckError> {
         let Some(addr) = finding.addr else { return Ok(false) };
         if addr.zone().is_primary() && !addr.zone().is_root() && addr.index() == 0 {
             return self.new_bitmap(finding);
+        }
+        if let Some(table) = self.checksum_table(addr) {
+            return Ok(self.new_checksum_table(addr, table));
         }
         if finding.problem == Problem::BlockWrong && self.is_taken_for_inodes(addr)? {
             return self.recount_inodes(finding);
@@ -141,6 +145,28 @@ impl Round<'_> {
             return Ok(true);
         }
         self.mend_content(finding)
+    }
+
+    /// Which checksum table the header of the group's first zone has at an address.
+    fn checksum_table(&self, addr: MetaAddr) -> Option<TableNo> {
+        let group = self.volume.zones.get(&addr.zone())?.header.group;
+        let header = &self.volume.zones.get(&ZoneNo::primary(group))?.header;
+        let is_there = |n: &u8| header.table(BlockKind::ChecksumTable, *n) == Some(addr);
+        (0..TABLES_PER_GROUP as u8).find(is_there).map(|n| TableNo::new(group, n))
+    }
+
+    /// A table in which no checksum is known. The data itself stays.
+    fn new_checksum_table(&mut self, addr: MetaAddr, table: TableNo) -> bool {
+        let owner = (table.owner(), Incarnation(0));
+        let block = self.volume.empty(BlockKind::ChecksumTable, 0, addr, owner, EventNo(0));
+        let is_made = self.volume.put(addr, block);
+        if is_made {
+            let path = format!("table {} of group {}", table.number(), table.group().0);
+            let what = "checksums of file data: what is read there is not verified until yore checksums --enable has \
+                        computed them again";
+            self.lost.push(Loss { path, what: what.into(), unnamed: None });
+        }
+        is_made
     }
 
     /// Whether a sound block that is no inode block is said to be one.

@@ -102,6 +102,8 @@ pub(super) struct TableUsers {
 #[derive(Default)]
 pub(super) struct PinnedTables {
     pub(super) tables: BTreeMap<TableNo, Frame>,
+    /// Checksum tables, which an Op looks up by itself: here they only stay in memory.
+    pub(super) checksums: BTreeMap<TableNo, Frame>,
     pub(super) users: Option<Arc<TableUsers>>,
 }
 

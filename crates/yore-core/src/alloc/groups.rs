@@ -99,12 +99,7 @@ impl Alloc {
         if !meta.has_features(WriteFeatures::TABLES) {
             return Ok(());
         }
-        if pinned.users.is_none() {
-            let users = &self.shared.users;
-            let _joining = users.joining.lock();
-            users.count.fetch_add(1, Ordering::AcqRel);
-            pinned.users = Some(users.clone());
-        }
+        self.join_users(pinned);
         for (table, _, _) in parts(no, bit, len) {
             if let Entry::Vacant(place) = pinned.tables.entry(table) {
                 if let Some(frame) = self.read_table(meta, table)? {
@@ -115,15 +110,31 @@ impl Alloc {
         Ok(())
     }
 
-    /// The table, in memory; `None` if the group has none.
+    /// No table is given back from now on, until the preparation ends.
+    pub(super) fn join_users(&self, pinned: &mut PinnedTables) {
+        if pinned.users.is_none() {
+            let users = &self.shared.users;
+            let _joining = users.joining.lock();
+            users.count.fetch_add(1, Ordering::AcqRel);
+            pinned.users = Some(users.clone());
+        }
+    }
+
+    /// The count table, in memory; `None` if the group has none.
     pub(super) fn read_table(&self, meta: &Meta, table: TableNo) -> Result<Option<Frame>> {
-        let Some(addr) = meta.table(BlockKind::CountTable, table)? else { return Ok(None) };
-        let expect = Expect {
-            kind: BlockKind::CountTable,
-            owner: table.owner(),
-            incarnation: Incarnation(0),
-            level: Some(0),
-        };
+        self.read_table_of(meta, BlockKind::CountTable, table)
+    }
+
+    /// A table of this kind, in memory; `None` if the group has none.
+    pub(super) fn read_table_of(
+        &self,
+        meta: &Meta,
+        kind: BlockKind,
+        table: TableNo,
+    ) -> Result<Option<Frame>> {
+        let Some(addr) = meta.table(kind, table)? else { return Ok(None) };
+        let (owner, incarnation) = (table.owner(), Incarnation(0));
+        let expect = Expect { kind, owner, incarnation, level: Some(0) };
         Ok(Some(meta.read(addr, &expect)?))
     }
 

@@ -150,8 +150,8 @@ impl Alloc {
             let map = BitmapRef::new(&page);
             let stays = |bit: &u32| map.get(*bit) && !moves(old.block_of(group, *bit).0);
             let last = (0..old.data_blocks(group) as u32).rev().find(stays);
-            // Tables go when nothing of the group is shared.
-            let tables = meta.tables(BlockKind::CountTable, group)?.len() as u64;
+            // Tables go when the group has nothing else.
+            let tables = tables_of(meta, group)?;
             if last.is_some() || meta.metadata_beyond(group)? > tables || group.0 == 0 {
                 least = least.max(last.map_or(0, |bit| old.block_of(group, bit).0 + 1));
                 least = least.max(old.data_start(group).0);
@@ -161,6 +161,12 @@ impl Alloc {
         let shortest = old.data_start(old.group_of(BlockNo(least))).0 + ZONE_BLOCKS;
         Ok(least.max(shortest).max(VOLUME_BLOCKS_MIN).min(old.blocks))
     }
+}
+
+/// How many tables a group has that go when nothing else is in it.
+fn tables_of(meta: &Meta, group: GroupNo) -> Result<u64> {
+    let of = |kind| Ok::<_, crate::Error>(meta.tables(kind, group)?.len() as u64);
+    Ok(of(BlockKind::CountTable)? + of(BlockKind::ChecksumTable)?)
 }
 
 /// The end of a volume that is about to be truncated: nobody gets a block of it. Dropping this opens the end
@@ -219,7 +225,7 @@ impl ClosedEnd<'_> {
             found.data += used.saturating_sub(tables);
             if group.0 >= self.new.groups() && !self.meta.close_if_empty(group)? {
                 found.metadata += self.meta.metadata_beyond(group)?.max(1);
-                found.count_tables += self.meta.tables(BlockKind::CountTable, group)?.len() as u64;
+                found.count_tables += tables_of(self.meta, group)?;
             } else if tables > 0 {
                 found.metadata += tables;
             }

@@ -1,5 +1,6 @@
 //! Threads that read ahead, and how a run of pages is read (`file/ahead.rs` says why).
 
+use crate::alloc::{Checksums, Mismatch};
 use crate::pages::{Arriving, PageCache};
 use crate::Result;
 use parking_lot::{Condvar, Mutex};
@@ -8,7 +9,7 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use yore_device::{AlignedBuf, Device};
-use yore_format::{BlockNo, BLOCK_SIZE};
+use yore_format::{BlockNo, Corruption, BLOCK_SIZE};
 
 /// Bytes of a page.
 const PAGE: u64 = BLOCK_SIZE as u64;
@@ -25,6 +26,8 @@ pub struct Job {
     pub start: BlockNo,
     /// Up to where the medium had the file's bytes.
     pub valid: u64,
+    /// What the blocks should hold.
+    pub checksums: Checksums,
     /// The cache that the pages belong to.
     pub cache: Arc<PageCache>,
     /// The device that the thread reads.
@@ -35,7 +38,14 @@ impl Job {
     fn run(self) {
         let range = self.to.range();
         self.cache.make_room(range.len());
-        match read_run(&*self.device, self.start, range.start, range.len() as u32, self.valid) {
+        match read_run(
+            &*self.device,
+            self.start,
+            range.start,
+            range.len() as u32,
+            self.valid,
+            &self.checksums,
+        ) {
             Ok(pages) => self.to.arrive(pages),
             Err(error) => tracing::debug!(%error, "reading ahead"),
         }
@@ -127,18 +137,29 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// Reads `count` pages; the page of the file that is at `start` is `first`. Zeros what lies beyond `valid`
-/// bytes (F1).
+/// Reads up to `count` pages; the page of the file that is at `start` is `first`. Zeros what lies beyond
+/// `valid` bytes (F1). If the bytes of a block are not what its checksum says, the pages before it are all
+/// that is returned.
+///
+/// # Errors
+/// The device's; `Corruption` if the first block is not what its checksum says.
 pub fn read_run(
     device: &dyn Device,
     start: BlockNo,
     first: u32,
     count: u32,
     valid: u64,
+    checksums: &Checksums,
 ) -> Result<Vec<AlignedBuf>> {
     let mut pages: Vec<AlignedBuf> = (0..count).map(|_| AlignedBuf::zeroed(1)).collect();
     let mut slices: Vec<IoSliceMut<'_>> = pages.iter_mut().map(|p| IoSliceMut::new(p)).collect();
     device.read_vectored_at(start.0 * PAGE, &mut slices)?;
+    if let Some(wrong) = checksums.first_wrong(pages.iter().map(|page| &page[..])) {
+        if wrong.at == 0 {
+            return Err(damaged(u64::from(first), start, wrong).into());
+        }
+        pages.truncate(wrong.at);
+    }
     for (i, page) in pages.iter_mut().enumerate().rev() {
         let at = (u64::from(first) + i as u64) * PAGE;
         if at + PAGE <= valid {
@@ -147,4 +168,10 @@ pub fn read_run(
         page[valid.saturating_sub(at) as usize..].fill(0);
     }
     Ok(pages)
+}
+
+/// The damage of a block of a file, which is at file block `at`.
+pub fn damaged(at: u64, block: BlockNo, wrong: Mismatch) -> Box<Corruption> {
+    let found = format!("{:#010x} at offset {} of the file", wrong.found.get(), at * PAGE);
+    Corruption::new("file data", "checksum", format!("{:#010x}", wrong.expected.get()), found).on(block)
 }

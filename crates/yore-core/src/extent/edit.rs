@@ -6,7 +6,8 @@ use crate::btree::{Pins, Tree, TreeDelta};
 use crate::retained;
 use crate::Result;
 use yore_format::{
-    Corruption, EventNo, ExtentValue, Inode, InodeNo, EXTENT_INLINE_BYTES, EXTENT_LEN_MAX, INLINE_BYTES,
+    Corruption, DataChecksum, EventNo, ExtentValue, Inode, InodeNo, EXTENT_INLINE_BYTES, EXTENT_LEN_MAX,
+    INLINE_BYTES,
 };
 use yore_meta::{Change, EdgeKind, Meta, Op};
 
@@ -42,6 +43,8 @@ pub struct Edit {
     /// Blocks that the past has, and the file no longer, and when they were born.
     left: Vec<(EventNo, Run)>,
     taken: Vec<Run>,
+    /// Blocks that are written from now on, and their checksums.
+    checksums: Vec<(Run, Vec<Option<DataChecksum>>)>,
     /// Blocks that another reference has, too, and whether that is in use.
     gained: Vec<(Run, bool)>,
 }
@@ -117,6 +120,7 @@ impl Edit {
             freed: Vec::new(),
             left: Vec::new(),
             taken: Vec::new(),
+            checksums: Vec::new(),
             gained: Vec::new(),
         };
         if !in_tree {
@@ -171,6 +175,12 @@ impl Edit {
         self.insert((first, value));
         self.taken.push(run);
         self.merge();
+    }
+
+    /// The Op enters checksums of blocks that become written ones of the file with it.
+    pub fn note_checksums(&mut self, run: Run, checksums: Vec<Option<DataChecksum>>) {
+        assert_eq!(run.len as usize, checksums.len(), "one for each block");
+        self.checksums.push((run, checksums));
     }
 
     /// Puts blocks at `first` that other references have, too; `in_use`: one with a single reference is in
@@ -342,6 +352,9 @@ impl Edit {
     ) -> Result<()> {
         let no = self.no;
         self.taken.iter().try_for_each(|run| owned(alloc.prepare_commit(meta, *run, pinned), no))?;
+        for (run, _) in &self.checksums {
+            owned(alloc.prepare_checksums(meta, *run, pinned), no)?;
+        }
         for run in &self.freed {
             check_run(meta, alloc, no, *run)?;
             owned(alloc.prepare_free(meta, *run, pinned), no)?;
@@ -367,6 +380,13 @@ impl Edit {
             }
             allocated = Some(change);
             inode.blocks = inode.blocks.saturating_add(u64::from(run.len));
+        }
+        for (run, checksums) in &self.checksums {
+            let change = alloc.enter_checksums(op, *run, checksums);
+            if let (Some(earlier), Some(change)) = (allocated, change) {
+                op.edge(EdgeKind::Taken, earlier, change);
+            }
+            allocated = change.or(allocated);
         }
         let mut retained = 0;
         for (run, in_use) in &self.gained {

@@ -25,25 +25,35 @@ pub fn found(
     durability: Durability,
     elsewhere: bool,
 ) -> Option<(u64, String)> {
+    // These two are about checksums alone.
+    let checksums = matches!(mutation, Mutation::ChecksumNotEntered | Mutation::ChecksummedInPlace);
     set(mutation);
     let mut tried = 0;
     let mut go_on = |_| {
         tried += 1;
         true
     };
-    let directed = try_case(&Case { engine, elsewhere, ..Case::across(FREED_AND_TAKEN) }, 0, &mut go_on);
+    let directed =
+        try_case(&Case { engine, elsewhere, checksums, ..Case::across(FREED_AND_TAKEN) }, 0, &mut go_on);
     if let Err(failure) = directed {
         set(Mutation::None);
         return Some((tried, failure.to_string()));
     }
     let summary =
-        Campaign { shorten: false, engine, durability, elsewhere, ..Campaign::crashes(1, states) }.run();
+        Campaign { shorten: false, engine, durability, elsewhere, checksums, ..Campaign::crashes(1, states) }
+            .run();
     let text =
         |failure: &dyn std::fmt::Display| failure.to_string().lines().take(3).collect::<Vec<_>>().join(" ");
     let mut found = summary.failures.first().map(|failure| (summary.states, text(failure)));
     if found.is_none() && mutation != Mutation::None {
-        found = found_in_short_ones(engine, durability, elsewhere)
-            .map(|(states, what)| (summary.states + states, text(&what)));
+        found = found_in_short_ones(Case {
+            engine,
+            durability,
+            elsewhere,
+            checksums,
+            ..Case::new(0, 24, Profile::Crash)
+        })
+        .map(|(states, what)| (summary.states + states, text(&what)));
     }
     set(Mutation::None);
     found
@@ -51,11 +61,10 @@ pub fn found(
 
 /// What is found in short sequences with snapshots, each with many crashes: what needs a crash between two
 /// flushes of one generation.
-fn found_in_short_ones(engine: Engine, durability: Durability, elsewhere: bool) -> Option<(u64, String)> {
+fn found_in_short_ones(like: Case) -> Option<(u64, String)> {
     let mut tried = 0;
     for seed in 0..200 {
-        let case =
-            Case { engine, durability, elsewhere, ..Case::new(seed, 24, Profile::Crash) }.with_events();
+        let case = Case { seed, ..like.clone() }.with_events();
         let mut go_on = |_| {
             tried += 1;
             true

@@ -47,6 +47,7 @@ impl View {
                     |bytes| bytes.div_ceil(yore_format::BLOCK_SIZE as u64),
                 ),
                 log_device: options.journal.clone(),
+                data_checksums: options.data_checksums,
                 force: options.force,
             },
         )?;

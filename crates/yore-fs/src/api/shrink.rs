@@ -46,6 +46,7 @@ pub(crate) fn shorten(view: &View, bytes: u64, told: &mut dyn FnMut(u64, u64)) -
     store.sync()?;
     store.meta.sync()?;
     store.alloc.give_back_tables(&store.meta, Some(BlockNo(new.blocks)))?;
+    store.alloc.give_back_checksum_tables(&store.meta, BlockNo(new.blocks))?;
     store.alloc.give_back_zones(&store.meta)?;
     store.meta.sync()?;
     let closed = store.alloc.close_end(&store.meta, new)?;
@@ -62,6 +63,7 @@ pub(crate) fn shorten(view: &View, bytes: u64, told: &mut dyn FnMut(u64, u64)) -
         }
         // The blocks come back with the generation that freed them. Nothing there is shared any more.
         store.alloc.give_back_tables(&store.meta, Some(BlockNo(new.blocks)))?;
+        store.alloc.give_back_checksum_tables(&store.meta, BlockNo(new.blocks))?;
         store.meta.sync()?;
     }
     store.meta.extend(WriteFeatures::RESIZED)?;

@@ -26,6 +26,7 @@
 
 use super::map::{map_block, pages_for, TRANSFER};
 use std::sync::atomic::Ordering;
+use yore_core::alloc::Run;
 use yore_core::datacache::Job;
 use yore_core::inode::{InodeCell, InodeState};
 use yore_core::Core;
@@ -70,9 +71,11 @@ pub(super) fn read_ahead_end(
         from = gap.start + run;
         let Some(extent) = mapping.extent.filter(|e| !e.unwritten) else { continue };
         breaks += u32::from(from < gap.end);
+        let blocks = Run { start: extent.start, len: run };
+        let Ok(checksums) = store.alloc.checksums(&store.meta, blocks) else { break };
         let Some(to) = state.data.arriving(cache, gap.start..from) else { continue };
         let (cache, device) = (cache.clone(), store.meta.device().clone());
-        let job = Job { to, start: extent.start, valid: state.data.medium_size, cache, device };
+        let job = Job { to, start: extent.start, valid: state.data.medium_size, checksums, cache, device };
         if !store.files.readers.take(job) {
             break;
         }

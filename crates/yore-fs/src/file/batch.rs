@@ -3,10 +3,12 @@
 use super::history::History;
 use super::map::{map_to_write, PAGE};
 use crate::Result;
+use yore_core::alloc::Run;
 use yore_core::extent::{is_own, Mapping};
 use yore_core::inode::{InodeCell, InodeState};
 use yore_core::pages::Bytes;
-use yore_format::BlockNo;
+use yore_core::Core;
+use yore_format::{BlockNo, DataChecksum, ExtentValue};
 
 /// Pages in a batch: 4 MiB.
 pub(super) const BATCH: usize = 1024;
@@ -98,6 +100,16 @@ impl Batch {
         self.segments.iter().any(|segment| matches!(segment.to, Destination::InPlace(_)))
     }
 
+    /// The checksums of some of its pages, which follow one another.
+    pub(super) fn checksums(&self, first: u64, count: u32) -> Vec<Option<DataChecksum>> {
+        let after = self.segments.partition_point(|segment| u64::from(segment.first) <= first);
+        let pages = self.segments[after.saturating_sub(1)..]
+            .iter()
+            .flat_map(|segment| (u64::from(segment.first)..).zip(segment.bytes.iter()));
+        let these = pages.skip_while(|(page, _)| *page < first).take(count as usize);
+        these.map(|(_, bytes)| Some(DataChecksum::of(bytes))).collect()
+    }
+
     /// How many pages it has.
     pub(super) fn pages(&self) -> usize {
         self.segments.iter().map(|s| s.bytes.len()).sum()
@@ -127,6 +139,7 @@ pub(super) fn destinations(
     let mut known: Option<(u64, Mapping)> = None;
     let mut found = Vec::with_capacity(pages.len());
     let recorded_until = store.recorded_until(state, cell.no)?;
+    let moves = store.alloc.keeps_checksums(&store.meta);
     for block in pages.iter().map(|p| u64::from(*p)) {
         if known.is_none_or(|(first, m)| block - first >= m.len) {
             known = Some((block, map_to_write(store, cell.no, state, block)?));
@@ -134,9 +147,34 @@ pub(super) fn destinations(
         let (first, mapping) = known.expect("just looked up");
         found.push(match mapping.extent {
             Some(e) if e.unwritten => Destination::Unwritten(BlockNo(e.start.0 + block - first)),
+            Some(e) if moves && !is_promised(state, block) => {
+                let start = BlockNo(e.start.0 + block - first);
+                let is_own = is_own(recorded_until, &ExtentValue { shared: false, ..e });
+                match is_own && may_still_be_in_place(store, start)? {
+                    true => Destination::InPlace(start),
+                    false => Destination::New,
+                }
+            }
             Some(e) if is_own(recorded_until, &e) => Destination::InPlace(BlockNo(e.start.0 + block - first)),
             _ => Destination::New,
         });
     }
     Ok(found)
+}
+
+/// Whether data that was accepted before the volume kept checksums may be written over this block: it has
+/// none yet, and one reference.
+fn may_still_be_in_place(store: &Core, start: BlockNo) -> Result<bool> {
+    let run = Run { start, len: 1 };
+    #[cfg(feature = "mutations")]
+    if crate::mutation::is(crate::mutation::Mutation::ChecksummedInPlace) {
+        return Ok(true);
+    }
+    let is_unknown = store.alloc.checksums(&store.meta, run)?.get(0).is_none();
+    Ok(is_unknown && store.alloc.sole_part(&store.meta, run)?.0)
+}
+
+/// Whether a block is promised for the page.
+fn is_promised(state: &InodeState, page: u64) -> bool {
+    state.data.cached().is_some_and(|pages| pages.promised_in(page as u32, page as u32 + 1) > 0)
 }

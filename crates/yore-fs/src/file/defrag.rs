@@ -28,7 +28,7 @@ use super::extents::{apply_reserved, finish_doomed, load};
 use super::flush::{flush_locked, is_written, write_data};
 use super::history::History;
 use super::map::{pages_for, PAGE};
-use super::relocate::goal;
+use super::relocate::{goal, moved_checksums};
 use crate::Result;
 use std::sync::Arc;
 use yore_core::alloc::{Others, Promise, Run};
@@ -36,7 +36,7 @@ use yore_core::extent::{self, check_run, is_own};
 use yore_core::inode::InodeCell;
 use yore_core::Core;
 use yore_device::AlignedBuf;
-use yore_format::{BlockNo, ContentKind};
+use yore_format::{BlockNo, ContentKind, DataChecksum};
 
 /// Blocks of a stretch: 4 MiB.
 pub(crate) const STRETCH: u64 = 1024;
@@ -181,8 +181,10 @@ pub(crate) fn lay_together(
     let Some(runs) = take_runs(store, cell, &stretch, promise)? else { return Ok(Laid::NoRoom) };
     let mut pieces = targets(&stretch, &runs);
     let laid = match copy(store, cell, &stretch, &runs, stop) {
-        Ok(true) => enter(store, cell, &mut pieces).map(|()| Laid::Moved(stretch.moves())),
-        Ok(false) => Ok(Laid::Stopped),
+        Ok(Some(checksums)) => {
+            enter(store, cell, &mut pieces, &checksums).map(|()| Laid::Moved(stretch.moves()))
+        }
+        Ok(None) => Ok(Laid::Stopped),
         Err(e) => Err(e),
     };
     // What no Op has entered goes back.
@@ -277,38 +279,50 @@ fn targets(stretch: &Stretch, runs: &[Run]) -> Vec<Target> {
     targets
 }
 
-/// Copies what moves. False: `stop` has ended it. An error of writing stops all writing to the volume (R16).
+/// The checksums of blocks of a file that move, by block of the file, in ascending order; none if the volume
+/// keeps none.
+type Moved = Vec<(u64, Option<DataChecksum>)>;
+
+/// Copies what moves. `None`: `stop` has ended it. An error of writing stops all writing to the volume (R16).
 fn copy(
     store: &impl History,
     cell: &InodeCell,
     stretch: &Stretch,
     runs: &[Run],
     stop: &dyn Fn() -> bool,
-) -> Result<bool> {
+) -> Result<Option<Moved>> {
     let (device, mut reads, mut at) = (store.meta.device(), Vec::new(), 0);
     for part in stretch.parts.iter().filter(|part| part.moves) {
         if !part.unwritten {
             check_run(&store.meta, &store.alloc, cell.no, part.run)?;
-            reads.push((part.run, at));
+            reads.push((part.run, at, part.at));
         }
         at += part.run.len as usize;
     }
     // A disk goes over them once.
-    reads.sort_unstable_by_key(|(run, _)| run.start);
+    reads.sort_unstable_by_key(|(run, ..)| run.start);
+    let mut checksums = Moved::new();
     let mut bytes = AlignedBuf::zeroed(at);
     let block = |n: usize| n * PAGE as usize;
-    for (run, at) in reads {
+    for (run, at, first) in reads {
         if stop() {
-            return Ok(false);
+            return Ok(None);
         }
-        device.read_at(run.start.0 * PAGE, &mut bytes[block(at)..block(at + run.len as usize)])?;
+        let bytes = &mut bytes[block(at)..block(at + run.len as usize)];
+        device.read_at(run.start.0 * PAGE, bytes)?;
+        let moved = moved_checksums(store, run, bytes)?.unwrap_or_default();
+        checksums.extend((first..).zip(moved));
     }
+    checksums.sort_unstable_by_key(|(block, _)| *block);
     #[cfg(feature = "mutations")]
     if crate::mutation::is(crate::mutation::Mutation::MovedUncopied) {
-        return Ok(true);
+        return Ok(Some(checksums));
+    }
+    for run in runs {
+        store.alloc.make_checksum_tables(&store.meta, *run)?;
     }
     write(store, &bytes, runs)?;
-    Ok(true)
+    Ok(Some(checksums))
 }
 
 fn write(store: &Core, mut bytes: &[u8], runs: &[Run]) -> Result<()> {
@@ -324,12 +338,17 @@ fn write(store: &Core, mut bytes: &[u8], runs: &[Run]) -> Result<()> {
 }
 
 /// Enters the new blocks, in as many Ops as that takes; leaves in `targets` what no Op has entered.
-fn enter(store: &impl History, cell: &InodeCell, targets: &mut Vec<Target>) -> Result<()> {
+fn enter(store: &impl History, cell: &InodeCell, targets: &mut Vec<Target>, checksums: &Moved) -> Result<()> {
     while let Some(Target { at, run, unwritten }) = targets.last().copied() {
         let mut edit = load(store, cell, &cell.state.read(), at..at + u64::from(run.len))?;
         // One Op changes as many old extents as its window has.
         let len = (edit.limit() - at).min(u64::from(run.len)) as u32;
         edit.put(at, Run { len, ..run }, unwritten);
+        if !unwritten && !checksums.is_empty() {
+            let first = checksums.partition_point(|(block, _)| *block < at);
+            let these = checksums[first..].iter().take(len as usize);
+            edit.note_checksums(Run { len, ..run }, these.map(|(_, checksum)| *checksum).collect());
+        }
         let reserved = store.reserve(store.near(cell.no), edit.blocks())?;
         apply_reserved(store, cell, edit, reserved, |state| {
             if let Some(mut pages) = state.data.cached() {

@@ -153,7 +153,7 @@ pub(super) fn make_unwritten(store: &impl History, cell: &Arc<InodeCell>) -> Res
     while at < range.end {
         let mut edit = load(store, cell, &cell.state.read(), at..range.end)?;
         let limit = edit.limit();
-        edit.set_unwritten(at, limit, |run| store.alloc.sole_part(&store.meta, run))?;
+        edit.set_unwritten(at, limit, |run| store.alloc.in_place_part(&store.meta, run))?;
         let done = limit >= range.end;
         apply(store, cell, edit, |state| {
             if done {

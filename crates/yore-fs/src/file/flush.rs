@@ -50,22 +50,26 @@ pub(super) enum When {
 
 /// Written data that one Op has to enter.
 enum Piece {
+    /// New blocks, from this file block on.
     Put(u64, Run),
-    Written(u64, u64),
+    /// Blocks that the file has, and that were unwritten.
+    Written(u64, Run),
 }
 
 impl Piece {
-    fn first(&self) -> u64 {
+    fn parts(&self) -> (u64, Run) {
         match self {
-            Piece::Put(first, _) | Piece::Written(first, _) => *first,
+            Piece::Put(first, run) | Piece::Written(first, run) => (*first, *run),
         }
     }
 
+    fn first(&self) -> u64 {
+        self.parts().0
+    }
+
     fn end(&self) -> u64 {
-        match self {
-            Piece::Put(first, run) => first + u64::from(run.len),
-            Piece::Written(_, end) => *end,
-        }
+        let (first, run) = self.parts();
+        first + u64::from(run.len)
     }
 
     /// Splits off the part from file block `at` on, if both parts have something.
@@ -73,14 +77,15 @@ impl Piece {
         if at <= self.first() || at >= self.end() {
             return None;
         }
+        let split = |first: u64, run: &mut Run| {
+            let len = (at - first) as u32;
+            let rest = Run { start: BlockNo(run.start.0 + u64::from(len)), len: run.len - len };
+            run.len = len;
+            rest
+        };
         Some(match self {
-            Piece::Written(_, end) => Piece::Written(at, std::mem::replace(end, at)),
-            Piece::Put(first, run) => {
-                let len = (at - *first) as u32;
-                let rest = Run { start: BlockNo(run.start.0 + u64::from(len)), len: run.len - len };
-                run.len = len;
-                Piece::Put(at, rest)
-            }
+            Piece::Written(first, run) => Piece::Written(at, split(*first, run)),
+            Piece::Put(first, run) => Piece::Put(at, split(*first, run)),
         })
     }
 }
@@ -283,7 +288,8 @@ impl<'a> Placement<'a> {
             match segment.to {
                 Destination::InPlace(start) => self.writes.push((start, &segment.bytes)),
                 Destination::Unwritten(start) => {
-                    pieces.push(Piece::Written(first, first + len));
+                    store.alloc.make_checksum_tables(&store.meta, Run { start, len: len as u32 })?;
+                    pieces.push(Piece::Written(first, Run { start, len: len as u32 }));
                     self.writes.push((start, &segment.bytes));
                 }
                 Destination::New => self.allocate_new(store, cell, segment, pieces)?,
@@ -312,6 +318,7 @@ impl<'a> Placement<'a> {
             let run = store.alloc.take(&store.meta, goal, (segment.bytes.len() - done) as u32)?;
             pieces.push(Piece::Put(u64::from(segment.first) + done as u64, run));
             self.writes.push((run.start, &segment.bytes[done..done + run.len as usize]));
+            store.alloc.make_checksum_tables(&store.meta, run)?;
             done += run.len as usize;
             goal = BlockNo(run.end());
             self.last = Some(goal);
@@ -395,7 +402,7 @@ fn enter(
     batch: &Batch,
 ) -> Result<()> {
     while !pieces.is_empty() {
-        let (edit, count) = plan(store, cell, pieces)?;
+        let (edit, count) = plan(store, cell, pieces, batch)?;
         let grows = edit.growth() > 0;
         let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
         let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
@@ -432,7 +439,12 @@ fn note_on_medium(state: &mut InodeState, batch: &Batch) {
 }
 
 /// The change of extents that one Op can make for the first pieces, and how many pieces those are.
-fn plan(store: &impl History, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edit, usize)> {
+fn plan(
+    store: &impl History,
+    cell: &InodeCell,
+    pieces: &mut Vec<Piece>,
+    batch: &Batch,
+) -> Result<(Edit, usize)> {
     let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
     let mut edit = extents::load(store, cell, &cell.state.read(), pieces[0].first()..last)?;
     // One piece alone fills the window: it has many short extents that could be one, which nobody has merged.
@@ -446,7 +458,11 @@ fn plan(store: &impl History, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Resu
         }
         match piece {
             Piece::Put(first, run) => edit.put(*first, *run, false),
-            Piece::Written(first, end) => edit.set_written(*first, *end),
+            Piece::Written(first, run) => edit.set_written(*first, first + u64::from(run.len)),
+        }
+        if store.alloc.keeps_checksums(&store.meta) {
+            let (first, run) = piece.parts();
+            edit.note_checksums(run, batch.checksums(first, run.len));
         }
         count += 1;
     }

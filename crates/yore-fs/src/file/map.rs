@@ -2,10 +2,12 @@
 
 use crate::{Error, Result};
 use yore_core::alloc::Run;
+use yore_core::datacache::read_run;
 use yore_core::extent::{self, Mapping};
 use yore_core::inode::InodeState;
 use yore_core::Core;
-use yore_format::{InodeNo, BLOCK_SIZE};
+use yore_device::AlignedBuf;
+use yore_format::{BlockNo, InodeNo, BLOCK_SIZE};
 
 /// Bytes of a page.
 pub(super) const PAGE: u64 = BLOCK_SIZE as u64;
@@ -34,15 +36,40 @@ pub(super) fn map_block(store: &Core, no: InodeNo, state: &InodeState, block: u6
 }
 
 /// As [`map_block`], for a caller who asks whether the block may be written over: what another file has, too,
-/// is marked as shared, and the mapping ends where that changes.
+/// and what has a checksum, is marked as shared, and the mapping ends where that changes.
 pub(super) fn map_to_write(store: &Core, no: InodeNo, state: &InodeState, block: u64) -> Result<Mapping> {
     let mut found = map_block(store, no, state, block)?;
     if let Some(extent) = found.extent.as_mut().filter(|extent| !extent.unwritten) {
         let run = Run { start: extent.start, len: extent.len };
-        let (is_sole, len) = store.alloc.sole_part(&store.meta, run)?;
+        let (is_sole, len) = store.alloc.in_place_part(&store.meta, run)?;
         (extent.shared, extent.len, found.len) = (!is_sole, len, u64::from(len));
     }
     Ok(found)
+}
+
+/// Reads up to `count` pages from `page` on, which lie in blocks from `start` on, and verifies them. At least
+/// one is returned.
+///
+/// # Errors
+/// The device's; `Corruption` if the first block does not hold what was written to it.
+pub(super) fn read_blocks(
+    store: &Core,
+    no: InodeNo,
+    state: &InodeState,
+    start: BlockNo,
+    (page, count): (u32, u32),
+) -> Result<Vec<AlignedBuf>> {
+    let checksums = store.alloc.checksums(&store.meta, Run { start, len: count })?;
+    let device = &**store.meta.device();
+    let read = read_run(device, start, page, count, state.data.medium_size, &checksums);
+    read.map_err(|e| match e {
+        Error::Corruption(c) => {
+            let c = c.of(no);
+            tracing::error!("{c}");
+            c.into()
+        }
+        e => e,
+    })
 }
 
 /// The page that holds a byte. File sizes are limited so that every page has a 32-bit index.

@@ -29,8 +29,10 @@ pub(crate) fn missing(
     // Once the version is kept, it has all blocks that exist.
     let none_is_own = store.must_preserve(cell, &state)?;
     let recorded_until = store.recorded_until(&state, cell.no)?;
+    let never_over = store.alloc.keeps_checksums(&store.meta);
     let has = |run: Run, value: &ExtentValue| match value.unwritten {
         true => Ok(u64::from(run.len)),
+        false if never_over => Ok(0),
         false if none_is_own || !is_own(recorded_until, value) => Ok(0),
         false => store.alloc.count_sole(&store.meta, run),
     };

@@ -1,9 +1,8 @@
 //! Reading: from cached pages; runs that are missing come from the device.
 
 use super::ahead::read_ahead_end;
-use super::map::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
+use super::map::{check_alive, map_block, page_of, pages_for, read_blocks, PAGE, TRANSFER};
 use crate::Result;
-use yore_core::datacache::read_run;
 use yore_core::inode::{InodeCell, InodeState};
 use yore_core::pages::Bytes;
 use yore_core::Core;
@@ -136,8 +135,7 @@ fn copy_missing(
         return Ok(n);
     };
     store.files.pages.make_room(run as usize);
-    let device = &**store.meta.device();
-    let bytes = read_run(device, extent.start, first, run, state.data.medium_size)?;
+    let bytes = read_blocks(store, cell.no, state, extent.start, (first, run))?;
     let mut done = 0;
     let mut pages = state.data.pages(&store.files.pages);
     let entered: Vec<Bytes> =
@@ -177,9 +175,6 @@ pub(super) fn load_page(
     let mapping = map_block(store, cell.no, state, u64::from(index))?;
     match mapping.extent.filter(|e| !e.unwritten) {
         None => Ok(None),
-        Some(extent) => {
-            let device = &**store.meta.device();
-            Ok(read_run(device, extent.start, index, 1, state.data.medium_size)?.pop())
-        }
+        Some(extent) => Ok(read_blocks(store, cell.no, state, extent.start, (index, 1))?.pop()),
     }
 }

@@ -27,7 +27,7 @@ use yore_core::extent::{self, check_run, is_own, Extent};
 use yore_core::inode::InodeCell;
 use yore_core::Core;
 use yore_device::AlignedBuf;
-use yore_format::{BlockNo, ContentKind, InodeNo};
+use yore_format::{BlockNo, ContentKind, DataChecksum, InodeNo};
 
 /// The most blocks that are copied at a time: 4 MiB.
 const PIECE: u32 = 1024;
@@ -210,20 +210,43 @@ pub(super) fn goal(store: &Core, cell: &InodeCell, first: u64, end: BlockNo) -> 
 fn move_piece(store: &impl History, cell: &InodeCell, (first, value): Extent, to: Run) -> Result<()> {
     let from = Run { start: value.start, len: to.len };
     check_run(&store.meta, &store.alloc, cell.no, from)?;
-    if !value.unwritten {
-        copy(store, from, to)?;
-    }
+    let checksums = match value.unwritten {
+        true => None,
+        false => copy(store, from, to)?,
+    };
     let range = first..first + u64::from(to.len);
     let mut edit = extents::load(store, cell, &cell.state.read(), range)?;
     edit.put(first, to, value.unwritten);
+    if let Some(checksums) = checksums {
+        edit.note_checksums(to, checksums);
+    }
     apply(store, cell, edit, |_| store.meta.note_data_named())
 }
 
-/// Copies blocks. An error of writing stops all writing to the volume (R16).
-fn copy(store: &Core, from: Run, to: Run) -> Result<()> {
+/// Copies blocks; returns the checksums that they have there. An error of writing stops all writing to the
+/// volume (R16).
+fn copy(store: &Core, from: Run, to: Run) -> Result<Option<Vec<Option<DataChecksum>>>> {
+    store.alloc.make_checksum_tables(&store.meta, to)?;
     let device = store.meta.device();
     let mut bytes = AlignedBuf::zeroed(from.len as usize);
     device.read_at(from.start.0 * PAGE, &mut bytes)?;
+    let checksums = moved_checksums(store, from, &bytes)?;
     store.check_writable()?;
-    write_data(store, "moving file data", |device| device.write_at(to.start.0 * PAGE, &bytes))
+    write_data(store, "moving file data", |device| device.write_at(to.start.0 * PAGE, &bytes))?;
+    Ok(checksums)
+}
+
+/// The checksums of blocks that move, with these bytes: those that they have, whatever the bytes are. `None`:
+/// the volume keeps none.
+pub(super) fn moved_checksums(
+    store: &Core,
+    from: Run,
+    bytes: &[u8],
+) -> Result<Option<Vec<Option<DataChecksum>>>> {
+    if !store.alloc.keeps_checksums(&store.meta) {
+        return Ok(None);
+    }
+    let known = store.alloc.checksums(&store.meta, from)?;
+    let each = bytes.chunks(PAGE as usize).enumerate();
+    Ok(Some(each.map(|(i, block)| known.get(i).or_else(|| Some(DataChecksum::of(block)))).collect()))
 }

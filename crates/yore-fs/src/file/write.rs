@@ -310,15 +310,18 @@ fn prepare_page(
     plan: &mut Plan<'_>,
     known: &mut Option<(u64, yore_core::extent::Mapping)>,
 ) -> Result<()> {
-    let settled = match state.data.cached() {
+    // Where data is never written over, each write-back of a page takes a block, and needs a promise.
+    let moves = store.alloc.keeps_checksums(&store.meta);
+    let (settled, writing) = match state.data.cached() {
         Some(mut pages) => {
             // Dirty pages are in order (F4), except a page 0 that leaves the inode without a promise.
             let unstable = pages.is_unstable(index);
             let page = pages.get(index);
-            let promised = page.is_some_and(|p| p.promised || p.writing);
-            unstable && (promised || index > 0 || stays_small)
+            let writing = page.is_some_and(|p| p.writing);
+            let promised = page.is_some_and(|p| p.promised) || (writing && !moves);
+            (unstable && (promised || (index > 0 && !moves) || stays_small), writing)
         }
-        None => false,
+        None => (false, false),
     };
     if settled {
         return Ok(());
@@ -339,7 +342,8 @@ fn prepare_page(
         }
     };
     let recorded_until = store.recorded_until(state, cell.no)?;
-    let has_block = mapping.extent.is_some_and(|e| is_own(recorded_until, &e));
+    // A block that is being written will not be there for the next bytes.
+    let has_block = mapping.extent.is_some_and(|e| is_own(recorded_until, &e)) && !(moves && writing);
     // Pages that growth made dirty lie before the pages that are written, which come here in order: none is
     // in the plan yet.
     debug_assert!(!plan.promise.contains(&index) && !plan.load.iter().any(|(i, _)| *i == index));

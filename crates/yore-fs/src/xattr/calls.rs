@@ -22,6 +22,7 @@ fn volume() -> (Arc<dyn Device>, View) {
         log_size: None,
         policy: Policy::default(),
         journal: None,
+        data_checksums: false,
         force: false,
     };
     View::mkfs(&device, &options).unwrap();

@@ -8,6 +8,7 @@ mod logs;
 pub(crate) mod open;
 mod recorded;
 mod resize;
+pub(crate) mod scrub;
 mod shadow;
 pub(crate) mod shred;
 

@@ -40,7 +40,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::SUPERBLOCKS;
-use yore_format::{decode_slots, Block, Engine, Generation, Superblock, VolumeState, BLOCK_SIZE};
+use yore_format::{
+    decode_slots, Block, Engine, Generation, Superblock, VolumeState, WriteFeatures, BLOCK_SIZE,
+};
 
 /// How to open the metadata of a volume.
 #[derive(Clone, Debug)]
@@ -231,6 +233,12 @@ fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions
         )));
     }
     let strategy = options.engine.map_or(recorded, engine::strategy);
+    if strategy.engine() == Engine::None && found.features.contains(WriteFeatures::CHECKSUMS) {
+        return Err(MetaError::Refused(format!(
+            "{name} keeps checksums of file data, which the engine `none` cannot keep right over a crash; open it with \
+             engine=snapshot or engine=journal"
+        )));
+    }
     if options.durability != Durability::Async && !strategy.logs_first() {
         return Err(MetaError::Refused(format!(
             "durability={} is for the engine `journal`, and {name} would be opened with `{}`; add engine=journal, or leave it out",

@@ -20,6 +20,7 @@ fn edit(extents: &[(u64, u64, u32)]) -> Edit {
         freed: Vec::new(),
         left: Vec::new(),
         taken: Vec::new(),
+        checksums: Vec::new(),
         gained: Vec::new(),
     }
 }

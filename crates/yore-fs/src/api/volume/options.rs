@@ -18,6 +18,7 @@ impl Default for MkfsOptions {
             log_size: None,
             policy: Policy::default(),
             journal: None,
+            data_checksums: false,
             force: false,
         }
     }

@@ -1,0 +1,78 @@
+//! Reading all data that has checksums, in the order of the medium.
+//!
+//! What does not match is a *candidate*: the block may be free by now, or be another's, or be allocated and
+//! never written. Who has the names of files asks each owner again, under its lock
+//! ([`Alloc::verify_block`]).
+
+use super::checksums::Mismatch;
+use super::space::{Alloc, Run};
+use crate::Result;
+use std::ops::ControlFlow;
+use yore_device::AlignedBuf;
+use yore_format::{BitmapRef, BlockNo, GroupNo, BLOCK_SIZE};
+use yore_meta::Meta;
+
+/// Blocks that are read at a time: 1 MiB.
+const TOGETHER: u32 = 256;
+
+impl Alloc {
+    /// Reads the blocks in use from `from` on that have checksums. `wrong` is called with each that is a
+    /// candidate, `told` with the block where the scrub is and how many of them were read: it says whether to
+    /// go on. O(volume).
+    ///
+    /// # Errors
+    /// Damage of metadata, and device errors.
+    pub fn scrub(
+        &self,
+        meta: &Meta,
+        from: BlockNo,
+        wrong: &mut dyn FnMut(BlockNo),
+        told: &mut dyn FnMut(BlockNo, u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let geometry = self.geometry();
+        let first = geometry.group_of(BlockNo(from.0.min(geometry.blocks.saturating_sub(1))));
+        for group in (first.0..geometry.groups()).map(GroupNo) {
+            if !meta.group_summary(group)?.initialised {
+                continue;
+            }
+            let usable = geometry.data_blocks(group) as u32;
+            let mut bit = from.0.saturating_sub(geometry.data_start(group).0).min(u64::from(usable)) as u32;
+            while bit < usable {
+                let run = {
+                    let (_, frame) = self.load(meta, group)?;
+                    let page = frame.read();
+                    let map = BitmapRef::new(&page);
+                    let Some(first) = (bit..usable).find(|bit| map.get(*bit)) else { break };
+                    let end = (first..usable.min(first + TOGETHER)).take_while(|bit| map.get(*bit)).count();
+                    Run { start: geometry.block_of(group, first), len: end as u32 }
+                };
+                bit = (run.end() - geometry.data_start(group).0) as u32;
+                let checksums = self.checksums(meta, run)?;
+                let known = (0..run.len as usize).filter(|i| checksums.get(*i).is_some()).count() as u64;
+                if known > 0 {
+                    let mut bytes = AlignedBuf::zeroed(run.len as usize);
+                    meta.device().read_at(run.start.0 * BLOCK_SIZE as u64, &mut bytes)?;
+                    for i in checksums.all_wrong(bytes.chunks(BLOCK_SIZE)) {
+                        wrong(BlockNo(run.start.0 + i.at as u64));
+                    }
+                }
+                if told(BlockNo(run.end()), known).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Reads a block that a file has as written, and says whether it is damaged. The caller holds what keeps
+    /// it the file's.
+    ///
+    /// # Errors
+    /// Damage of metadata, and device errors.
+    pub fn verify_block(&self, meta: &Meta, block: BlockNo) -> Result<Option<Mismatch>> {
+        let checksums = self.checksums(meta, Run { start: block, len: 1 })?;
+        let mut bytes = AlignedBuf::zeroed(1);
+        meta.device().read_at(block.0 * BLOCK_SIZE as u64, &mut bytes)?;
+        Ok(checksums.first_wrong([&bytes[..]]))
+    }
+}

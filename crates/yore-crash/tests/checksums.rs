@@ -1,0 +1,325 @@
+//! Checksums of file data: damage of a block on the medium is found when it is read, at the right place, and
+//! nothing else suffers.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{
+    Engine, Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Progress,
+    Result, Scrub, Scrubbed, Volume,
+};
+
+const BLOCK: usize = 4096;
+
+fn made(engine: Engine) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let options = MkfsOptions { data_checksums: true, engine, ..MkfsOptions::default() };
+    Volume::create(device.clone(), &options).unwrap().close().unwrap();
+    device
+}
+
+fn open(device: &Arc<MemoryDevice>) -> Volume {
+    let options = MountOptions {
+        commit_interval: Duration::from_secs(3600),
+        defragment_after: None,
+        ..MountOptions::default()
+    };
+    Volume::open(device.clone(), &options).unwrap()
+}
+
+/// The bytes of block `n` of a file: like those of no other block.
+fn block(file: u8, n: usize) -> Vec<u8> {
+    let mut bytes = vec![file; BLOCK];
+    bytes[..8].copy_from_slice(&(n as u64 | u64::from(file) << 32).to_le_bytes());
+    bytes
+}
+
+fn blocks(file: u8, count: usize) -> Vec<u8> {
+    (0..count).flat_map(|n| block(file, n)).collect()
+}
+
+/// Flips a bit of the one block of the device that has these bytes.
+fn damage(device: &MemoryDevice, bytes: &[u8]) -> u64 {
+    let mut found = vec![0; BLOCK];
+    let at = (0..device.size() / BLOCK as u64).find(|at| {
+        device.read_at(at * BLOCK as u64, &mut found).unwrap();
+        found == bytes
+    });
+    let at = at.expect("some block has the bytes");
+    found[1000] ^= 4;
+    device.write_at(at * BLOCK as u64, &found).unwrap();
+    at
+}
+
+fn read(volume: &Volume, path: &str, at: usize, len: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let n = File::open(volume, path)?.read_at(&mut bytes, at as u64)?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+/// Asserts that this is the error of damaged data at an offset.
+fn is_damage<T: std::fmt::Debug>(result: Result<T>, offset: usize, block: u64) {
+    match result {
+        Err(Error::Corruption(c)) => {
+            assert_eq!((&*c.structure, &*c.field), ("file data", "checksum"), "{c}");
+            assert!(c.found.ends_with(&format!("at offset {offset} of the file")), "{c}");
+            assert_eq!(c.block.map(|block| block.0), Some(block));
+            assert!(c.owner.is_some());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Promises that a flipped bit in a block is an error with the offset, for large reads, small ones and
+/// reading ahead; that all other blocks and files can be read; that a part of the block cannot be written
+/// over, and the whole of it can, which ends the damage.
+#[test]
+fn damage_is_found_where_it_is() {
+    const COUNT: usize = 700;
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("file", blocks(1, COUNT)).unwrap();
+    volume.write("other", blocks(2, 40)).unwrap();
+    volume.close().unwrap();
+    let at = damage(&device, &block(1, 300));
+    let volume = open(&device);
+    is_damage(read(&volume, "file", 0, COUNT * BLOCK), 300 * BLOCK, at);
+    is_damage(read(&volume, "file", 300 * BLOCK + 17, 5), 300 * BLOCK, at);
+    drop(volume);
+    let volume = open(&device);
+    // As a program does that copies a file, so that threads read ahead.
+    let whole = blocks(1, COUNT);
+    for n in (0..COUNT).step_by(4) {
+        let found = read(&volume, "file", n * BLOCK, 4 * BLOCK);
+        match n == 300 {
+            true => is_damage(found, 300 * BLOCK, at),
+            false => assert!(found.unwrap() == whole[n * BLOCK..(n + 4) * BLOCK], "blocks from {n}"),
+        }
+    }
+    assert!(read(&volume, "other", 0, 40 * BLOCK).unwrap() == blocks(2, 40));
+    let file = OpenOptions::new().write(true).open(&volume, "file").unwrap();
+    is_damage(file.write_at(b"part", (300 * BLOCK + 5) as u64), 300 * BLOCK, at);
+    file.write_at(&block(3, 300), (300 * BLOCK) as u64).unwrap();
+    drop(file);
+    volume.close().unwrap();
+    let volume = open(&device);
+    let found = read(&volume, "file", 0, COUNT * BLOCK).unwrap();
+    assert!(found[300 * BLOCK..301 * BLOCK] == block(3, 300));
+}
+
+/// Promises that damage of a block that only the past has is found there, and nowhere else; and that laying
+/// together and making a volume shorter take damage with them and do not make it right.
+#[test]
+fn damage_stays_damage_wherever_it_goes() {
+    const COUNT: usize = 64;
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("file", blocks(1, COUNT)).unwrap();
+    let event = volume.view().take_snapshot(volume.view().root(), &NewSnapshot::default()).unwrap().number;
+    let file = OpenOptions::new().write(true).open(&volume, "file").unwrap();
+    file.write_at(&block(2, 7), 7 * BLOCK as u64).unwrap();
+    drop(file);
+    volume.close().unwrap();
+    let past = damage(&device, &block(1, 7));
+    let volume = open(&device);
+    assert!(read(&volume, "file", 7 * BLOCK, BLOCK).unwrap() == block(2, 7));
+    let then = Volume::from_view(volume.view().as_of(event));
+    is_damage(read(&then, "file", 7 * BLOCK, BLOCK), 7 * BLOCK, past);
+    assert!(read(&then, "file", 8 * BLOCK, 20 * BLOCK).unwrap() == blocks(1, COUNT)[8 * BLOCK..28 * BLOCK]);
+    drop(then);
+
+    // A file in many pieces, near the end of the volume.
+    let taken = volume.view().statfs().blocks_free * 3 / 4;
+    volume.write("filler", vec![9; taken as usize * BLOCK]).unwrap();
+    volume.view().sync().unwrap();
+    for n in (0..COUNT).rev() {
+        let file = OpenOptions::new().write(true).create(true).open(&volume, "scattered").unwrap();
+        file.write_at(&block(5, n), (n * BLOCK) as u64).unwrap();
+        file.sync_all().unwrap();
+        volume.view().sync().unwrap();
+    }
+    volume.close().unwrap();
+    let before = damage(&device, &block(5, 20));
+    let volume = open(&device);
+    volume.remove_file("filler").unwrap();
+    volume.view().sync().unwrap();
+    let damaged_at = |volume: &Volume| match read(volume, "scattered", 20 * BLOCK, BLOCK) {
+        Err(Error::Corruption(c)) => c.block.expect("the block is named").0,
+        other => panic!("{:?}", other.map(|bytes| bytes.len())),
+    };
+    assert_eq!(damaged_at(&volume), before);
+    let root = volume.view().root();
+    let go_on = &mut || ControlFlow::Continue(());
+    volume.view().defragment(root, 1, &Progress::default(), go_on).unwrap();
+    volume.view().shorten(40 << 20, &mut |_, _| {}).unwrap();
+    assert_ne!(damaged_at(&volume), before, "it has moved");
+    assert!(read(&volume, "scattered", 0, 20 * BLOCK).unwrap() == blocks(5, COUNT)[..20 * BLOCK]);
+    volume.close().unwrap();
+    assert!(yore_check::check(&*device, &Default::default()).unwrap().is_clean());
+}
+
+/// Promises that a block which was allocated and never written is zeros, whatever it held before and whatever
+/// its table says; that it has a checksum as soon as it is written; and the same of a range that became
+/// zeros.
+#[test]
+fn what_was_not_written_is_zeros() {
+    let device = made(Engine::Journal);
+    let volume = open(&device);
+    for round in 0..3u8 {
+        volume.write("file", blocks(round, 200)).unwrap();
+        volume.view().sync().unwrap();
+        volume.remove_file("file").unwrap();
+        volume.view().sync().unwrap();
+        drop(volume.remove_file("new"));
+        let file = OpenOptions::new().read(true).write(true).create(true).open(&volume, "new").unwrap();
+        let (view, inode) = (volume.view(), file.inode());
+        let all = FallocateMode::Allocate { keep_size: false };
+        view.fallocate(inode, 0, 300 * BLOCK as u64, all).unwrap();
+        assert!(read(&volume, "new", 0, 300 * BLOCK).unwrap() == vec![0; 300 * BLOCK]);
+        file.write_at(&block(77, 1), 100 * BLOCK as u64).unwrap();
+        file.sync_all().unwrap();
+        let zeros = FallocateMode::ZeroRange { keep_size: true };
+        view.fallocate(inode, 90 * BLOCK as u64, 20 * BLOCK as u64, zeros).unwrap();
+        file.write_at(&block(78, 2), 101 * BLOCK as u64).unwrap();
+        drop(file);
+        volume.view().sync().unwrap();
+    }
+    volume.close().unwrap();
+    let volume = open(&device);
+    let found = read(&volume, "new", 0, 300 * BLOCK).unwrap();
+    assert!(found[101 * BLOCK..102 * BLOCK] == block(78, 2));
+    assert!(found[..101 * BLOCK].iter().chain(&found[102 * BLOCK..]).all(|byte| *byte == 0));
+}
+
+fn scrub(volume: &Volume) -> Scrubbed {
+    let go_on = &mut || ControlFlow::Continue(());
+    volume.view().scrub(Scrub::default(), &Progress::default(), go_on).unwrap()
+}
+
+/// Promises that a scrub finds nothing on a sound volume, whatever stale entries its tables have; that it
+/// finds damage of the present and of the past, each with its file and offset, and which state of the file
+/// has other, sound bytes there; that it goes on where it was stopped; and that it finds damaged metadata.
+#[test]
+fn a_scrub_finds_exactly_what_is_damaged() {
+    const COUNT: usize = 600;
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("gone", blocks(9, 900)).unwrap();
+    volume.view().sync().unwrap();
+    volume.remove_file("gone").unwrap();
+    volume.view().sync().unwrap();
+    volume.write("file", blocks(1, COUNT)).unwrap();
+    let file = OpenOptions::new().write(true).create(true).open(&volume, "reserved").unwrap();
+    let all = FallocateMode::Allocate { keep_size: false };
+    volume.view().fallocate(file.inode(), 0, 700 * BLOCK as u64, all).unwrap();
+    volume.view().take_snapshot(volume.view().root(), &NewSnapshot::default()).unwrap();
+    let file = OpenOptions::new().write(true).open(&volume, "file").unwrap();
+    for n in [20, 21, 400] {
+        file.write_at(&block(2, n), (n * BLOCK) as u64).unwrap();
+    }
+    drop(file);
+    volume.view().sync().unwrap();
+    let sound = scrub(&volume);
+    assert!(sound.is_clean() && sound.keeps_checksums && sound.goes_on.is_none(), "{sound:?}");
+    assert!(sound.data_blocks >= COUNT as u64 + 3 && sound.metadata_blocks > 8, "{sound:?}");
+    volume.close().unwrap();
+
+    let (now, then, both) =
+        (damage(&device, &block(2, 400)), damage(&device, &block(1, 20)), damage(&device, &block(1, 5)));
+    let volume = open(&device);
+    let found = scrub(&volume);
+    let mut told: Vec<_> =
+        found.data.iter().map(|d| (d.offset, d.block, d.until.is_some(), d.sound_until.is_some())).collect();
+    told.sort_unstable();
+    let at = |n: usize| (n * BLOCK) as u64;
+    assert_eq!(told, [(at(5), both, false, false), (at(20), then, true, false), (at(400), now, false, true)]);
+    assert!(found.data.iter().all(|d| d.path.as_deref() == Some(b"/file")), "{found:?}");
+    assert!(found.metadata.is_empty() && !found.is_clean());
+
+    // In parts: each damaged block is found once.
+    let (mut from, mut times, mut blocks) = (Scrub::default(), 0, Vec::new());
+    loop {
+        let mut times_asked = 0;
+        let few = &mut || {
+            times_asked += 1;
+            match times_asked > 6 {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let part = volume.view().scrub(from, &Progress::default(), few).unwrap();
+        blocks.extend(part.data.iter().map(|d| d.block));
+        let Some(next) = part.goes_on else { break };
+        (from.from, times) = (next.max(1), times + 1);
+    }
+    blocks.sort_unstable();
+    let mut all = [now, then, both];
+    all.sort_unstable();
+    assert!(times > 0 && blocks == all, "{times} times: {blocks:?}");
+    volume.close().unwrap();
+}
+
+/// Promises that a volume gets checksums of what it has, while it is used and with a past; that it takes
+/// several calls if they are broken off; and that what is written later has them, too.
+#[test]
+fn a_volume_gets_checksums_of_what_it_has() {
+    const COUNT: usize = 900;
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+    let volume = open(&device);
+    volume.write("file", blocks(1, COUNT)).unwrap();
+    volume.view().take_snapshot(volume.view().root(), &NewSnapshot::default()).unwrap();
+    let file = OpenOptions::new().write(true).open(&volume, "file").unwrap();
+    file.write_at(&block(2, 7), 7 * BLOCK as u64).unwrap();
+    volume.view().sync().unwrap();
+    let before = scrub(&volume);
+    assert!(!before.keeps_checksums && before.is_clean() && before.data_blocks == 0, "{before:?}");
+    // Accepted before, and not written back.
+    file.write_at(&block(3, 8), 8 * BLOCK as u64).unwrap();
+    let (mut times, mut entered) = (0, 0);
+    loop {
+        let mut times_asked = 0;
+        let few = &mut || {
+            times_asked += 1;
+            match times_asked > 4 {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let done = volume.view().enable_data_checksums(&Progress::default(), few).unwrap();
+        (times, entered) = (times + 1, entered + done.blocks);
+        assert_eq!(done.left, 0);
+        if !done.broken_off {
+            break;
+        }
+    }
+    assert!(times > 1 && volume.view().keeps_data_checksums());
+    file.write_at(&block(4, 9), 9 * BLOCK as u64).unwrap();
+    drop(file);
+    volume.view().sync().unwrap();
+    assert!(entered >= COUNT as u64, "{entered} blocks in {times} times");
+    let after = scrub(&volume);
+    assert!(after.is_clean() && after.data_blocks >= COUNT as u64 + 2, "{after:?}");
+    volume.close().unwrap();
+    assert!(yore_check::check(&*device, &Default::default()).unwrap().is_clean());
+    let damaged =
+        [damage(&device, &block(1, 7)), damage(&device, &block(1, 500)), damage(&device, &block(4, 9))];
+    let found = scrub(&open(&device));
+    for block in damaged {
+        assert!(found.data.iter().any(|d| d.block == block), "{block}: {found:?}");
+    }
+    assert_eq!(found.data.len(), 3);
+}
+
+/// Promises that the engine that keeps no order is refused, when the volume is made and when it is opened.
+#[test]
+fn the_engine_without_order_is_refused() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let options = MkfsOptions { data_checksums: true, engine: Engine::None, ..MkfsOptions::default() };
+    assert!(matches!(Volume::create(device, &options), Err(Error::Refused(why)) if why.contains("none")));
+    let options = MountOptions { engine: Some(Engine::None), ..MountOptions::default() };
+    let refused = Volume::open(made(Engine::Snapshot), &options);
+    assert!(matches!(refused, Err(Error::Refused(why)) if why.contains("checksums")));
+}
