@@ -159,15 +159,17 @@ fn the_generation_stays_as_it_was() {
 #[test]
 fn leaks_are_repaired_at_once() {
     let device = sample();
-    let linked = {
+    let (linked, once) = {
         let volume = mount(&device, Engine::Snapshot);
         volume.hard_link("d/file 3", "d/other name").unwrap();
-        let inode = volume.node("d/file 3").unwrap().inode();
+        let inodes = ["d/file 3", "d/file 9"].map(|path| volume.node(path).unwrap().inode());
         volume.close().unwrap();
-        inode
+        (inodes[0], inodes[1])
     };
     plant_leak(&device, 300);
     plant_inode(&device, linked, |inode| inode.links += 5);
+    // A second name of it has gone, and nothing else of that has arrived.
+    plant_inode(&device, once, |inode| (inode.links, inode.parent_cookie) = (2, 7));
     let found = at_rest(&device);
     assert!(found.only_leaks() && found.has(Problem::SpaceLeaked) && found.has(Problem::LinksTooMany));
     let volume = mount(&device, Engine::Snapshot);
@@ -185,6 +187,7 @@ fn leaks_are_repaired_at_once() {
     assert!(report.is_clean() && report.recorded && report.repaired.len() == found.findings.len());
     assert_eq!(volume.info().free_blocks, free + 300);
     assert_eq!(view.getattr(linked).unwrap().links, 2 + names);
+    assert_eq!(view.getattr(once).unwrap().links, 1);
     assert_eq!(view.findings().unwrap(), None);
     let again = recount(&view, &OnlineOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(again.report.is_clean(), "{}", again.report);
