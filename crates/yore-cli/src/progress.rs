@@ -103,7 +103,8 @@ impl Progress {
         }
     }
 
-    /// Shows how far the check of a volume in use is: milliseconds that it has taken, and that it takes in all.
+    /// Shows how far the check of a volume in use is: milliseconds that it has taken, and that it takes in
+    /// all.
     pub fn online(&mut self, done: u64, total: u64) {
         let (elapsed, left) = (done as f64 / 1e3, total.saturating_sub(done) as f64 / 1e3);
         if let Some(bar) = &self.bar {

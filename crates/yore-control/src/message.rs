@@ -163,9 +163,9 @@ pub enum Request {
         /// A name for [`Request::HowFar`]; 0 for none.
         question: u64,
     },
-    /// Checks the whole volume while it is in use, repairs what can be repaired at once, and records the rest.
-    /// [`Request::HowFar`] has milliseconds. For root and the daemon's user. Other requests go on meanwhile,
-    /// but for another check. [`Answer::Checked`].
+    /// Checks the whole volume while it is in use, repairs what can be repaired at once, and records the
+    /// rest. [`Request::HowFar`] has milliseconds. For root and the daemon's user. Other requests go on
+    /// meanwhile, but for another check. [`Answer::Checked`].
     Check {
         /// How many findings the answer has at most.
         findings_max: u64,

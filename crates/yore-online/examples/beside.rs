@@ -102,7 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let (mut checks, mut kept) = (0, 0);
                     while !stop.load(Ordering::Relaxed) {
                         let go_on = &mut |_: &yore_check::Progress| ControlFlow::Continue(());
-                        let found = check(&view, &OnlineOptions::default(), go_on)?;
+                        let found = check(view, &OnlineOptions::default(), go_on)?;
                         assert!(found.is_clean(), "{}", found.report);
                         checks += 1;
                         kept += found.kept_blocks;

@@ -48,7 +48,7 @@ fn at_rest(device: &MemoryDevice) -> Report {
 }
 
 fn online(volume: &Volume, options: &OnlineOptions) -> OnlineReport {
-    check(&volume.view(), options, &mut |_| ControlFlow::Continue(())).unwrap()
+    check(volume.view(), options, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 fn codes(report: &Report) -> Vec<String> {
@@ -104,7 +104,7 @@ fn work_goes_on_and_nothing_is_found() {
                     scan_from: if round % 4 == 0 { 0 } else { 128 },
                     ..OnlineOptions::default()
                 };
-                let found = check(&volume.view(), &options, &mut |_| ControlFlow::Continue(()));
+                let found = check(volume.view(), &options, &mut |_| ControlFlow::Continue(()));
                 if !found.as_ref().is_ok_and(OnlineReport::is_clean) {
                     stop.store(true, Ordering::Relaxed);
                 }
@@ -161,15 +161,17 @@ fn the_generation_stays_as_it_was() {
 #[test]
 fn leaks_are_repaired_at_once() {
     let device = sample();
-    let linked = {
+    let (linked, once) = {
         let volume = mount(&device, Engine::Snapshot);
         volume.hard_link("d/file 3", "d/other name").unwrap();
-        let inode = volume.node("d/file 3").unwrap().inode();
+        let inodes = ["d/file 3", "d/file 9"].map(|path| volume.node(path).unwrap().inode());
         volume.close().unwrap();
-        inode
+        (inodes[0], inodes[1])
     };
     plant_leak(&device, 300);
     plant_inode(&device, linked, |inode| inode.links += 5);
+    // A second name of it has gone, and nothing else of that has arrived.
+    plant_inode(&device, once, |inode| (inode.links, inode.parent_cookie) = (2, 7));
     let found = at_rest(&device);
     assert!(found.only_leaks() && found.has(Problem::SpaceLeaked) && found.has(Problem::LinksTooMany));
     let volume = mount(&device, Engine::Snapshot);
@@ -177,7 +179,7 @@ fn leaks_are_repaired_at_once() {
     // Names come and go between the finding and the repair, as well.
     let mut names = 0;
     let view = volume.view();
-    let report = check(&view, &OnlineOptions::default(), &mut |_| {
+    let report = check(view, &OnlineOptions::default(), &mut |_| {
         names += 1;
         volume.hard_link("d/file 3", format!("d/name {names}")).unwrap();
         ControlFlow::Continue(())
@@ -187,8 +189,9 @@ fn leaks_are_repaired_at_once() {
     assert!(report.is_clean() && report.recorded && report.repaired.len() == found.findings.len());
     assert_eq!(volume.info().free_blocks, free + 300);
     assert_eq!(view.getattr(linked).unwrap().links, 2 + names);
+    assert_eq!(view.getattr(once).unwrap().links, 1);
     assert_eq!(view.findings().unwrap(), None);
-    let again = recount(&view, &OnlineOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let again = recount(view, &OnlineOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(again.report.is_clean(), "{}", again.report);
     volume.close().unwrap();
     let report = at_rest(&device);
@@ -268,18 +271,18 @@ fn one_check_at_a_time() {
     let volume = mount(&device, Engine::Snapshot);
     let view = volume.view();
     let mut refused = 0;
-    let report = check(&view, &OnlineOptions { scan_from: 0, ..OnlineOptions::default() }, &mut |_| {
-        let other = check(&volume.view(), &OnlineOptions::default(), &mut |_| ControlFlow::Continue(()));
+    let report = check(view, &OnlineOptions { scan_from: 0, ..OnlineOptions::default() }, &mut |_| {
+        let other = check(volume.view(), &OnlineOptions::default(), &mut |_| ControlFlow::Continue(()));
         assert!(matches!(other, Err(OnlineError::Volume(yore_fs::Error::Refused(_)))), "{other:?}");
         refused += 1;
         ControlFlow::Continue(())
     });
     assert!(report.unwrap().is_clean() && refused > 0);
-    let broken_off = check(&view, &OnlineOptions::default(), &mut |_| ControlFlow::Break(()));
+    let broken_off = check(view, &OnlineOptions::default(), &mut |_| ControlFlow::Break(()));
     assert!(matches!(broken_off, Err(OnlineError::BrokenOff)), "{broken_off:?}");
     assert!(online(&volume, &OnlineOptions::default()).is_clean());
     volume.close().unwrap();
-    let closed = check(&view, &OnlineOptions::default(), &mut |_| ControlFlow::Continue(()));
+    let closed = check(view, &OnlineOptions::default(), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(closed, Err(OnlineError::Volume(_))), "{closed:?}");
 }
 

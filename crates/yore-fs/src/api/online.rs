@@ -8,7 +8,7 @@ use crate::{Error, InodeNo, Result, View};
 use std::sync::Arc;
 use yore_core::alloc::Run;
 use yore_core::inode::store_inode;
-use yore_format::{BlockNo, FindingsRecord};
+use yore_format::{BlockNo, FindingsRecord, Incarnation};
 use yore_meta::Shadow;
 
 impl View {
@@ -91,6 +91,12 @@ fn lower_links(store: &Arc<Store>, inode: InodeNo, by: u32) -> Result<bool> {
             continue;
         }
         state.inode.links -= by;
+        if state.inode.links == 1 && !state.inode.is_directory() {
+            // Where several links were counted, nobody has checked that its one name is where it says.
+            let inode = &mut state.inode;
+            (inode.parent, inode.parent_incarnation, inode.parent_cookie) =
+                (InodeNo::NONE, Incarnation(0), 0);
+        }
         let mut op = store.meta.begin(reserved);
         store_inode(&mut op, &cell, &state);
         return Ok(true);

@@ -109,8 +109,8 @@ impl Writer {
         Pause(self.superblock.lock())
     }
 
-    /// Whether no header, table or superblock of some generation is missing on the medium. Asked while none is
-    /// being written.
+    /// Whether no header, table or superblock of some generation is missing on the medium. Asked while none
+    /// is being written.
     pub(crate) fn is_closed(&self, _: &Pause<'_>) -> bool {
         self.unclosed.lock().is_empty()
     }
