@@ -15,7 +15,8 @@ share := $(PREFIX)/share
 manual := $(share)/man
 helper_names := mount.yore mount.fuse.yore fsck.yore fsck.fuse.yore
 complete := bash-completion/completions/yore zsh/site-functions/_yore fish/vendor_completions.d/yore.fish
-units := yore@.service yore-check@.service yore-check@.timer
+units := yore@.service yore-check@.service yore-check@.timer yore-scrub@.service yore-scrub@.timer
+scripts := check-volume scrub-volume
 
 install:
 	@[ -x "$(BINARY)" ] || { echo 'there is no $(BINARY) yet: run make first' >&2; exit 1; }
@@ -27,8 +28,10 @@ install:
 		from=packaging/systemd/$$unit; [ -e $$from ] || from=$$from.in; \
 		sed 's|@BINDIR@|$(bindir)|g; s|@LIBEXECDIR@|$(libexecdir)|g' $$from >"$(DESTDIR)$(unitdir)/$$unit" || exit; \
 	done
-	sed 's|@BINDIR@|$(bindir)|g' packaging/check-volume.in >"$(DESTDIR)$(libexecdir)/check-volume"
-	chmod 755 "$(DESTDIR)$(libexecdir)/check-volume"
+	for script in $(scripts); do \
+		sed 's|@BINDIR@|$(bindir)|g' packaging/$$script.in >"$(DESTDIR)$(libexecdir)/$$script" && \
+		chmod 755 "$(DESTDIR)$(libexecdir)/$$script" || exit; \
+	done
 	"$(BINARY)" man --directory "$(DESTDIR)$(manual)/man1"
 	for name in mount.yore mount.fuse.yore; do echo '.so man1/yore-mount.1' >"$(DESTDIR)$(manual)/man8/$$name.8" || exit; done
 	for name in fsck.yore fsck.fuse.yore; do echo '.so man1/yore-check.1' >"$(DESTDIR)$(manual)/man8/$$name.8" || exit; done

@@ -294,7 +294,7 @@ LAYERS = {
         command/bench command/df command/files command/info command/journal command/log_service command/man fsck
         command/find command/list command/snapshot mount/*
         command/operand
-        command/defrag command/forget command/history command/operations command/policy complete
+        command/defrag command/scrub command/forget command/history command/operations command/policy complete
         command/describe command/expunge command/query/* command/mkfs
         command/put_back/*
         command

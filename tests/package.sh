@@ -45,15 +45,15 @@ done <"$work/commands"
 bash -n "$work/unpacked/usr/share/bash-completion/completions/yore"
 grep -q '^#compdef yore' "$work/unpacked/usr/share/zsh/vendor-completions/_yore"
 grep -q '^complete -c yore' "$work/unpacked/usr/share/fish/vendor_completions.d/yore.fish"
-sh -n "$work/unpacked/usr/libexec/yore/check-volume"
+for script in check-volume scrub-volume; do sh -n "$work/unpacked/usr/libexec/yore/$script"; done
 if grep -r '@[A-Z]*DIR@' "$work/unpacked/usr/lib/systemd" "$work/unpacked/usr/libexec"; then exit 1; fi
 if command -v systemd-analyze >/dev/null; then
     # It looks for the programs where they will be; here they are elsewhere.
-    for unit in yore@.service yore-check@.service yore-check@.timer; do
+    for unit in yore@.service yore-check@.service yore-check@.timer yore-scrub@.service yore-scrub@.timer; do
         sed "s|/usr/bin/yore|$yore|g; s|/usr/libexec|$work/unpacked/usr/libexec|g" \
             "$work/unpacked/usr/lib/systemd/system/$unit" >"$work/$unit"
     done
-    systemd-analyze verify --man=no "$work/yore@one.service" "$work/yore-check@one.timer" 2>"$work/units" || true
+    systemd-analyze verify --man=no "$work/yore@one.service" "$work/yore-check@one.timer" "$work/yore-scrub@one.timer" 2>"$work/units" || true
     if grep -i 'yore.*\(unknown\|failed to\|not executable\|invalid\|ignoring\)' "$work/units" >&2; then exit 1; fi
 fi
 

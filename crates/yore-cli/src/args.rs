@@ -8,6 +8,7 @@ mod journal;
 mod log_service;
 mod put_back;
 mod query;
+mod scrub;
 mod shared;
 mod snapshots;
 
@@ -19,6 +20,7 @@ pub use log_service::{
 };
 pub use put_back::{Redo, Restore, Rollback, Undelete, Undo};
 pub use query::{Deleted, Diff, Du, Log, Status};
+pub use scrub::{ChecksumsArgs, ScrubArgs};
 pub use shared::{Listing, Progress};
 pub use snapshots::{Describe, Expunge, Forget, History, Hold, Operations, Policy, Snapshot, Snapshots};
 
@@ -56,6 +58,10 @@ pub enum Command {
     Resize(Resize),
     /// Lay the pieces of scattered files together, mounted or not
     Defrag(Defrag),
+    /// Read everything on a volume, mounted or not, and tell what is damaged
+    Scrub(ScrubArgs),
+    /// Whether a volume keeps checksums of file data: show it, or begin to
+    Checksums(ChecksumsArgs),
     /// Facts about a volume or a mount
     Info(Info),
     /// Space on volumes
@@ -178,6 +184,10 @@ pub struct Mkfs {
     /// volume. One log serves one volume. `yore journal` moves it
     #[arg(long, value_name = "PATH")]
     pub journal: Option<PathBuf>,
+    /// Keep a checksum of each block of file data, and verify what is read. File data is then never
+    /// overwritten in place. Not with the engine none
+    #[arg(long)]
+    pub data_checksums: bool,
     /// When versions are made and how long they are kept, as the settings of `yore policy`: "version=1h
     /// keep=daily:30", or none. Default: a snapshot a minute after something has changed; all of two hours
     /// stay, then one for each hour of two days, each day of a month, each week of a quarter, and each month

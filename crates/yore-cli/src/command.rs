@@ -23,7 +23,8 @@ mod policy;
 mod put_back;
 mod query;
 pub mod resize;
-pub mod snapshot;
+pub mod scrub;
+mod snapshot;
 pub mod stopped;
 mod target;
 
@@ -42,6 +43,8 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Umount(args) => mount::umount::run(&args),
         Command::Resize(args) => resize::run(&args),
         Command::Defrag(args) => defrag::run(&args),
+        Command::Scrub(args) => scrub::scrub(&args),
+        Command::Checksums(args) => scrub::checksums(&args),
         Command::Info(args) => info::run(&args),
         Command::Df(args) => df::run(&args),
         Command::Ls(args) => list::ls(&args),

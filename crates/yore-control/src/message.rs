@@ -11,8 +11,8 @@ pub use query::{HistoryBytes, Identity, Query, QueryResult};
 use serde::{Deserialize, Serialize};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
-    Defragmented, EventNo, ListedEvent, MissedVersions, NewSnapshot, OperationRow, Policy, SpaceRules,
-    Timestamp, WouldFree,
+    ChecksumsEntered, Defragmented, EventNo, ListedEvent, MissedVersions, NewSnapshot, OperationRow, Policy,
+    Scrub, Scrubbed, SpaceRules, Timestamp, WouldFree,
 };
 
 /// Most snapshots that one [`Request::Forget`] names.
@@ -163,6 +163,22 @@ pub enum Request {
         /// A name for [`Request::HowFar`]; 0 for none.
         question: u64,
     },
+    /// Reads the volume's metadata, and all data that has checksums, and tells what is damaged. For root and
+    /// the daemon's user. Other requests go on meanwhile. [`Answer::Scrubbed`].
+    Scrub {
+        /// How fast, and from where.
+        how: Scrub,
+        /// A name for [`Request::HowFar`]; 0 for none.
+        question: u64,
+    },
+    /// Whether the volume keeps checksums of file data; if asked to, it does so from now on, and what has
+    /// none gets one. For root and the daemon's user. Other requests go on meanwhile. [`Answer::Checksums`].
+    Checksums {
+        /// Whether it shall.
+        enable: bool,
+        /// A name for [`Request::HowFar`]; 0 for none.
+        question: u64,
+    },
 }
 
 impl Request {
@@ -172,7 +188,7 @@ impl Request {
         let of_history = matches!(self, Take(_) | Describe { .. } | Forget { .. } | RollBack(_) | Expunge(_));
         of_history
             || matches!(self, SetPolicy(_) | SetSpaceRules(_) | Lengthen { .. } | Shred)
-            || matches!(self, Defragment { dry_run: false, .. })
+            || matches!(self, Defragment { dry_run: false, .. } | Checksums { enable: true, .. })
     }
 
     /// Whether everything that programs have written must be on the volume first.
@@ -187,7 +203,8 @@ impl Request {
 
     /// Whether it waits for other requests, or for long, so that no thread that serves others may answer it.
     pub fn waits(&self) -> bool {
-        self.needs_what_was_written() || matches!(self, Request::Defragment { .. })
+        self.needs_what_was_written()
+            || matches!(self, Request::Defragment { .. } | Request::Scrub { .. } | Request::Checksums { .. })
     }
 
     /// Whether it works on files, too, and not only on directories.
@@ -331,6 +348,15 @@ pub enum Answer {
     Stopped(Option<Stopped>),
     /// How files lay, and how they lie now. Nothing has moved if it was only to be told.
     Defragmented(Defragmented),
+    /// What a scrub has found.
+    Scrubbed(Box<Scrubbed>),
+    /// Whether the volume keeps checksums of file data, and what was done for that.
+    Checksums {
+        /// It does.
+        kept: bool,
+        /// What was done.
+        entered: ChecksumsEntered,
+    },
 }
 
 /// An error has stopped all writing to a volume.

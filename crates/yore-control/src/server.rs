@@ -14,8 +14,8 @@ use self::rows::fitting;
 use crate::{Answer, Request, Stopped};
 use std::ops::ControlFlow;
 use yore_fs::{
-    Defragmented, Error, Event, FileKind, InodeNo, OperationRow, PinnedBy, Result, RowClass, View,
-    PIECES_MOST,
+    ChecksumsEntered, Defragmented, Error, Event, FileKind, InodeNo, OperationRow, PinnedBy, Result,
+    RowClass, Scrub, View, PIECES_MOST,
 };
 
 pub use who::{Host, Pinning, Who};
@@ -77,6 +77,8 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         Request::HistoryOf { of, from } => expunge::history_of(view, directory, who, (of, *from)),
         Request::Expunge(of) => expunge::expunge(view, directory, who, of),
         Request::Stopped => Ok(stopped(view)),
+        Request::Scrub { how, question } => scrub(view, who, *how, *question),
+        Request::Checksums { enable, question } => checksums(view, who, *enable, *question),
         Request::Defragment { dry_run, question } => defragment(view, directory, who, (*dry_run, *question)),
     }
 }
@@ -150,6 +152,33 @@ fn defragment(
         false => ControlFlow::Continue(()),
     };
     view.defragment(inode, PIECES_MOST, &asked.progress, &mut ask).map(Answer::Defragmented)
+}
+
+fn scrub(view: &View, who: &Who<'_>, how: Scrub, question: u64) -> Result<Answer> {
+    who.check_everything()?;
+    let asked = who.host.ongoing().begin(who.uid, question);
+    let mut ask = || match who.host.is_over() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let found = view.present().scrub(how, &asked.progress, &mut ask)?;
+    Ok(Answer::Scrubbed(Box::new(found)))
+}
+
+fn checksums(view: &View, who: &Who<'_>, enable: bool, question: u64) -> Result<Answer> {
+    let view = view.present();
+    let mut entered = ChecksumsEntered::default();
+    if enable {
+        who.check_everything()?;
+        who.check_writable()?;
+        let asked = who.host.ongoing().begin(who.uid, question);
+        let mut ask = || match who.host.is_over() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        entered = view.enable_data_checksums(&asked.progress, &mut ask)?;
+    }
+    Ok(Answer::Checksums { kept: view.keeps_data_checksums(), entered })
 }
 
 fn shred(view: &View, who: &Who<'_>) -> Result<Answer> {

@@ -63,6 +63,7 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         log_size: args.log_size,
         policy: policy.clone(),
         journal,
+        data_checksums: args.data_checksums,
         // What is there was checked above, and may be overwritten.
         force: true,
         ..defaults

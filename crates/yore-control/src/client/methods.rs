@@ -9,8 +9,9 @@ use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 #[cfg(doc)]
 use yore_fs::View;
 use yore_fs::{
-    Defragmented, Deleted, Difference, Error, EventNo, EventUsage, ListedEvent, Logged, MissedVersions,
-    OperationRow, Policy, Result, Scattered, SpaceRules, StateUsage, Timestamp, UsageTotals, WouldFree,
+    ChecksumsEntered, Defragmented, Deleted, Difference, Error, EventNo, EventUsage, ListedEvent, Logged,
+    MissedVersions, OperationRow, Policy, Result, Scattered, Scrub, Scrubbed, SpaceRules, StateUsage,
+    Timestamp, UsageTotals, WouldFree,
 };
 
 /// A directory of a volume that accepts requests. Each method is a [`Request`], which says who may send it.
@@ -359,6 +360,41 @@ pub trait Client: Sync {
         let request = |question| Request::Defragment { dry_run: false, question };
         match watched::ask(&|request| self.ask(request), watch, &request)? {
             Answer::Defragmented(done) => Ok(done),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Reads the whole volume, and tells what is damaged.
+    ///
+    /// # Errors
+    /// As [`Request::Scrub`].
+    fn scrub(&self, how: Scrub, watch: Watch<'_>) -> Result<Scrubbed> {
+        let request = |question| Request::Scrub { how, question };
+        match watched::ask(&|request| self.ask(request), watch, &request)? {
+            Answer::Scrubbed(found) => Ok(*found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Whether the volume keeps checksums of file data.
+    ///
+    /// # Errors
+    /// As [`Request::Checksums`].
+    fn keeps_checksums(&self) -> Result<bool> {
+        match self.ask(&Request::Checksums { enable: false, question: 0 })? {
+            Answer::Checksums { kept, .. } => Ok(kept),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// From now on it does, and what has none gets one.
+    ///
+    /// # Errors
+    /// As [`Request::Checksums`]; [`Error::Refused`] under the engine `none`.
+    fn enable_checksums(&self, watch: Watch<'_>) -> Result<ChecksumsEntered> {
+        let request = |question| Request::Checksums { enable: true, question };
+        match watched::ask(&|request| self.ask(request), watch, &request)? {
+            Answer::Checksums { entered, .. } => Ok(entered),
             _ => Err(misunderstood()),
         }
     }

@@ -203,7 +203,7 @@ impl Alloc {
         last
     }
 
-    /// As [`Alloc::prepare_checksums`], for [`Alloc::enter_known`].
+    /// Keeps in memory what [`Alloc::enter_known`] changes.
     ///
     /// # Errors
     /// `Corruption` for a run that no data can have; reading a table may fail.

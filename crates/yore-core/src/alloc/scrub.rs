@@ -17,8 +17,8 @@ const TOGETHER: u32 = 256;
 
 impl Alloc {
     /// Reads the blocks in use from `from` on that have checksums. `wrong` is called with each that is a
-    /// candidate, `told` with the block where the scrub is and how many were read: it says whether to go on.
-    /// O(volume).
+    /// candidate, `told` with the block where the scrub is and how many of them were read: it says whether to
+    /// go on. O(volume).
     ///
     /// # Errors
     /// Damage of metadata, and device errors.
@@ -48,16 +48,15 @@ impl Alloc {
                 };
                 bit = (run.end() - geometry.data_start(group).0) as u32;
                 let checksums = self.checksums(meta, run)?;
-                let mut read = 0;
-                if (0..run.len as usize).any(|i| checksums.get(i).is_some()) {
-                    read = u64::from(run.len);
+                let known = (0..run.len as usize).filter(|i| checksums.get(*i).is_some()).count() as u64;
+                if known > 0 {
                     let mut bytes = AlignedBuf::zeroed(run.len as usize);
                     meta.device().read_at(run.start.0 * BLOCK_SIZE as u64, &mut bytes)?;
                     for i in checksums.all_wrong(bytes.chunks(BLOCK_SIZE)) {
                         wrong(BlockNo(run.start.0 + i.at as u64));
                     }
                 }
-                if told(BlockNo(run.end()), read).is_break() {
+                if told(BlockNo(run.end()), known).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }

@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use yore_device::{DeviceError, Holder, HostError, Operation};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback, Verb};
 use yore_fs::{
-    Change, Defragmented, Deleted, Difference, Error, Event, EventKind, EventMore, EventNo, EventRow,
-    EventState, EventUsage, Facts, FileKind, ForgottenFor, Gone, Incarnation, InodeNo, ListedEvent, Logged,
-    MissedVersions, OperationKind, OperationRow, Policy, Retained, Retention, RetentionRules, Scattered,
-    SeenBy, SpaceRules, StateUsage, Stays, Timestamp, UsageTotals, Versioning, What, WouldFree, EXCLUDE_MAX,
+    Change, ChecksumsEntered, DamagedBlock, Defragmented, Deleted, Difference, Error, Event, EventKind,
+    EventMore, EventNo, EventRow, EventState, EventUsage, Facts, FileKind, ForgottenFor, Gone, Incarnation,
+    InodeNo, ListedEvent, Logged, MissedVersions, OperationKind, OperationRow, Policy, Retained, Retention,
+    RetentionRules, Scattered, Scrub, Scrubbed, SeenBy, SpaceRules, StateUsage, Stays, Timestamp,
+    UsageTotals, Versioning, What, WouldFree, EXCLUDE_MAX,
 };
 
 pub(super) fn device_errors() -> Vec<DeviceError> {
@@ -193,6 +194,8 @@ pub(super) fn requests() -> Vec<Request> {
         Request::Expunge(named()),
         Request::Stopped,
         Request::Defragment { dry_run: true, question: 7 },
+        Request::Scrub { how: Scrub { rate: 1 << 30, from: 7 }, question: 8 },
+        Request::Checksums { enable: true, question: 9 },
     ]
 }
 
@@ -275,6 +278,26 @@ pub(super) fn answers() -> Vec<Answer> {
         Answer::HistoryOf { known: KNOWN, rows: vec![known_file()], next: Some(1) },
         Answer::Expunged(KNOWN),
         Answer::Stopped(Some(Stopped { why: "no space left on the host".into(), since_seconds: 17 })),
+        Answer::Scrubbed(Box::new(Scrubbed {
+            metadata_blocks: 1,
+            data_blocks: 2,
+            keeps_checksums: true,
+            metadata: vec!["inode block at block 7".into()],
+            data: vec![DamagedBlock {
+                inode: InodeNo(17),
+                path: Some(b"/\xff".to_vec()),
+                offset: 1 << 40,
+                block: 3,
+                until: Some(EventNo(4)),
+                sound_until: None,
+            }],
+            further: 5,
+            goes_on: Some(6),
+        })),
+        Answer::Checksums {
+            kept: true,
+            entered: ChecksumsEntered { blocks: 1 << 40, left: 1, broken_off: true },
+        },
         Answer::Defragmented(Defragmented {
             before: Scattered { files: 1, scattered: 2, pieces: 3, blocks: 1 << 40, history: 5 },
             pieces: 6,

@@ -1,0 +1,53 @@
+//! The arguments of `scrub` and `checksums`.
+
+use super::shared::Progress;
+use clap::Args;
+use std::ffi::OsString;
+
+/// `scrub`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "All metadata is read and verified, and all file data of a volume that keeps checksums (yore mkfs --data-checksums, \
+                  yore checksums): the present and the past, whatever memory has of it. Nothing is changed. Each damaged block is \
+                  told with its file and the offset in it; if the file had another block there before, with the last event until \
+                  which it did: yore log names that state, and yore restore brings it back. Exit status: 0 if nothing is damaged, \
+                  1 if something is."
+)]
+pub struct ScrubArgs {
+    /// A mount, or a volume that is not mounted
+    #[arg(value_name = "VOLUME")]
+    pub path: OsString,
+    /// Read no more than this in a second (as 50M)
+    #[arg(long, value_name = "BYTES", value_parser = crate::parse::parse_size)]
+    pub rate: Option<u64>,
+    /// Go on with the data from this block on, where a scrub was broken off
+    #[arg(long, value_name = "BLOCK")]
+    pub from: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub progress: Progress,
+}
+
+/// `checksums`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "With --enable the volume keeps a checksum of each block of file data from then on, and what is read is verified. All \
+                  data that has none gets one, while the volume is used; that of the past, too. If this is interrupted, do it \
+                  again: it goes on where it was. Older versions of yore cannot use the volume any more. File data is not \
+                  overwritten in place any more, so overwriting needs room. Not under the engine none."
+)]
+pub struct ChecksumsArgs {
+    /// A mount, or a volume that is not mounted
+    #[arg(value_name = "VOLUME")]
+    pub path: OsString,
+    /// Keep checksums from now on
+    #[arg(long)]
+    pub enable: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub progress: Progress,
+}

@@ -1,0 +1,152 @@
+//! `scrub`: reads everything and tells what is damaged; `checksums`: whether file data has checksums.
+
+use super::operand::find;
+use crate::args;
+use crate::output::{bytes_of, human, json_name, print_json, printable, Out};
+use crate::progress::while_searching;
+use crate::status::{self, Outcome};
+use crate::volume::Access;
+use anyhow::Context as _;
+use serde_json::{json, Value};
+use std::path::Path;
+use yore_fs::{DamagedBlock, Scrub, Scrubbed};
+
+const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
+
+/// Reads everything on a volume.
+pub fn scrub(args: &args::ScrubArgs) -> Outcome {
+    let shown = printable(bytes_of(Path::new(&args.path)));
+    let how = Scrub { rate: args.rate.unwrap_or(0), from: args.from.unwrap_or(0) };
+    let found = find(&args.path)?.ask(Access::Read, |client| {
+        let what = format!("scrubbing {shown}");
+        let found = while_searching(args.progress, &what, |watch| client.scrub(how, watch))?;
+        found.with_context(|| format!("cannot scrub {shown}"))
+    })?;
+    match args.json {
+        true => print_json(&as_json(&found))?,
+        false => tell(&shown, &found)?,
+    }
+    if found.goes_on.is_some() {
+        return Ok(status::FAILED);
+    }
+    Ok(if found.is_clean() { status::OK } else { status::FINDINGS })
+}
+
+fn tell(shown: &str, found: &Scrubbed) -> anyhow::Result<()> {
+    let mut out = Out::new();
+    for damaged in &found.metadata {
+        out.line(format_args!("{shown}: {damaged}"))?;
+    }
+    for damaged in &found.data {
+        out.line(format_args!("{shown}: {}", text(damaged)))?;
+    }
+    if found.further > 0 {
+        out.line(format_args!("{shown}: {} further findings", found.further))?;
+    }
+    let read = format!("{} of metadata", human(found.metadata_blocks * BLOCK));
+    match found.keeps_checksums {
+        true => out.line(format_args!("{shown}: read {read} and {} of data", human(found.data_blocks * BLOCK)))?,
+        false => out.line(format_args!(
+            "{shown}: read {read}; file data has no checksums on this volume and was not read (yore checksums --enable)"
+        ))?,
+    }
+    match (found.goes_on, found.is_clean()) {
+        (Some(at), _) => out.line(format_args!("{shown}: broken off; yore scrub --from {at} goes on"))?,
+        (None, true) => out.line(format_args!("{shown}: nothing is damaged"))?,
+        (None, false) => out.line(format_args!(
+            "{shown}: damaged; metadata: yore check, data: restore it from the past or a backup, or remove it"
+        ))?,
+    }
+    out.done()?;
+    Ok(())
+}
+
+fn text(damaged: &DamagedBlock) -> String {
+    let name = match &damaged.path {
+        Some(path) => printable(path).to_string(),
+        None => format!("inode {}, which has no name now,", damaged.inode),
+    };
+    let state = match damaged.until {
+        Some(event) => format!(" in the state that ended with event {}", event.0),
+        None => String::new(),
+    };
+    let sound = match damaged.sound_until {
+        Some(event) => {
+            format!("; until event {} it had another block there, which is sound (yore log)", event.0)
+        }
+        None => String::new(),
+    };
+    format!(
+        "{name}: the data at offset {} is damaged{state} (block {}){sound}",
+        damaged.offset, damaged.block
+    )
+}
+
+fn as_json(found: &Scrubbed) -> Value {
+    let row = |damaged: &DamagedBlock| {
+        let mut object = json!({
+            "inode": damaged.inode.0,
+            "offset": damaged.offset,
+            "block": damaged.block,
+            "until_event": damaged.until.map(|event| event.0),
+            "sound_until_event": damaged.sound_until.map(|event| event.0),
+        });
+        match &damaged.path {
+            Some(path) => json_name(&mut object, "path", path),
+            None => object["path"] = Value::Null,
+        }
+        object
+    };
+    json!({
+        "clean": found.is_clean() && found.goes_on.is_none(),
+        "data_checksums": found.keeps_checksums,
+        "metadata_bytes": found.metadata_blocks * BLOCK,
+        "data_bytes": found.data_blocks * BLOCK,
+        "damaged_metadata": found.metadata,
+        "damaged_data": found.data.iter().map(row).collect::<Vec<_>>(),
+        "further_findings": found.further,
+        "goes_on": found.goes_on,
+    })
+}
+
+/// Tells whether a volume keeps checksums of file data, or has it begin to.
+pub fn checksums(args: &args::ChecksumsArgs) -> Outcome {
+    let shown = printable(bytes_of(Path::new(&args.path)));
+    let (kept, entered) = find(&args.path)?.ask(Access::of(args.enable), |client| {
+        if !args.enable {
+            let kept = client.keeps_checksums().with_context(|| format!("cannot ask {shown}"))?;
+            return Ok((kept, None));
+        }
+        let what = format!("computing checksums of {shown}");
+        let entered = while_searching(args.progress, &what, |watch| client.enable_checksums(watch))?;
+        Ok((true, Some(entered.with_context(|| format!("cannot give {shown} checksums"))?)))
+    })?;
+    let done = entered.unwrap_or_default();
+    if args.json {
+        print_json(&json!({
+            "data_checksums": kept,
+            "entered": done.blocks * BLOCK,
+            "without": done.left * BLOCK,
+            "broken_off": done.broken_off,
+        }))?;
+    } else {
+        let mut out = Out::new();
+        match (kept, entered) {
+            (false, _) => out.line(format_args!("{shown}: file data has no checksums (--enable)"))?,
+            (true, None) => out.line(format_args!("{shown}: keeps checksums of file data"))?,
+            (true, Some(done)) => {
+                let size = human(done.blocks * BLOCK);
+                out.line(format_args!("{shown}: keeps checksums of file data; {size} got theirs"))?;
+            }
+        }
+        if done.left > 0 {
+            let size = human(done.left * BLOCK);
+            out.line(format_args!("{shown}: {size} have none yet: do it again when less is being written"))?;
+        }
+        if done.broken_off {
+            out.line(format_args!("{shown}: broken off; what is left gets checksums when it is done again"))?;
+        }
+        out.done()?;
+    }
+    Ok(if done.broken_off { status::FAILED } else { status::OK })
+}
