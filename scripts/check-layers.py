@@ -636,11 +636,12 @@ def self_test():
         ("yore-check", [("yore-fs", None), ("yore-meta", None)]),
         ("yore-crash", [("yore-meta", "dev"), ("yore-bench", "dev")]),
         ("yore-new", []),
-        ("yore-fuse", [("yore-device", "dev"), ("yore-device", None), ("yore-check", "dev")]),
+        ("yore-fuse", [("yore-device", "dev"), ("yore-device", None)]),
+        ("yore-log", [("yore-check", "dev")]),
     ]
     expected = {
         "yore-check -> yore-fs", "yore-crash -> yore-bench (in tests)", "yore-new",
-        "yore-fuse -> yore-device", "yore-fuse -> yore-check (in tests)",
+        "yore-fuse -> yore-device", "yore-log -> yore-check (in tests)",
     }
     found = [breach.split(":")[0] for breach in crate_breaches(packages)]
     assert len(found) == len(expected) and set(found) == expected, found

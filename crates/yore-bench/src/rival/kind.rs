@@ -19,8 +19,12 @@ pub enum RivalKind {
     LibraryJournalGroup,
     /// The same, where each call has a record of its own.
     LibraryJournalSync,
+    /// The library, on a volume that keeps checksums of file data.
+    LibraryChecksums,
     /// A volume mounted through FUSE with default options.
     Mount,
+    /// The same with a volume that keeps checksums of file data.
+    MountChecksums,
     /// The same with the engine `none`.
     MountNone,
     /// The same with the engine `journal`.
@@ -87,7 +91,11 @@ impl RivalKind {
             RivalKind::LibraryJournalSync => {
                 "Yore, the library in the measuring process, engine journal, each call durable"
             }
+            RivalKind::LibraryChecksums => {
+                "Yore, the library in the measuring process, with checksums of file data"
+            }
             RivalKind::Mount => "Yore, mounted through FUSE",
+            RivalKind::MountChecksums => "Yore, mounted through FUSE, with checksums of file data",
             RivalKind::MountNone => "Yore, mounted through FUSE, engine none (no crash consistency)",
             RivalKind::MountJournal => "Yore, mounted through FUSE, engine journal",
             RivalKind::MountJournalGroup => {
@@ -111,7 +119,10 @@ impl RivalKind {
     /// The engine of a volume of Yore, and when calls return; `None` for the others.
     pub(crate) fn engine(self) -> Option<(Engine, Durability)> {
         match self {
-            RivalKind::Library | RivalKind::Mount => Some((Engine::Snapshot, Durability::Async)),
+            RivalKind::Library
+            | RivalKind::Mount
+            | RivalKind::LibraryChecksums
+            | RivalKind::MountChecksums => Some((Engine::Snapshot, Durability::Async)),
             RivalKind::LibraryNone | RivalKind::MountNone => Some((Engine::None, Durability::Async)),
             RivalKind::LibraryJournal | RivalKind::MountJournal => Some((Engine::Journal, Durability::Async)),
             RivalKind::LibraryJournalGroup | RivalKind::MountJournalGroup => {
@@ -143,7 +154,13 @@ impl RivalKind {
                 | RivalKind::LibraryJournal
                 | RivalKind::LibraryJournalGroup
                 | RivalKind::LibraryJournalSync
+                | RivalKind::LibraryChecksums
         )
+    }
+
+    /// Whether its volume keeps checksums of file data.
+    pub(crate) fn keeps_checksums(self) -> bool {
+        matches!(self, RivalKind::LibraryChecksums | RivalKind::MountChecksums)
     }
 }
 

@@ -11,6 +11,11 @@ use yore_fs::{Durability, Engine, MkfsOptions, MountOptions, View};
 
 /// A volume for measuring, on a device that holds none.
 pub(crate) fn mkfs(device: &Arc<dyn Device>, engine: Engine, seed: Option<u8>) -> Result<()> {
+    mkfs_with(device, engine, seed, false)
+}
+
+/// The same, perhaps with checksums of file data.
+fn mkfs_with(device: &Arc<dyn Device>, engine: Engine, seed: Option<u8>, data_checksums: bool) -> Result<()> {
     let bytes = || seed.map_or_else(rand::random, |seed| [seed; 16]);
     let options = MkfsOptions {
         uuid: bytes(),
@@ -19,6 +24,7 @@ pub(crate) fn mkfs(device: &Arc<dyn Device>, engine: Engine, seed: Option<u8>) -
         engine,
         owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
         permissions: 0o755,
+        data_checksums,
         ..MkfsOptions::default()
     };
     View::mkfs(device, &options).map(drop).map_err(BenchError::library("making the volume"))
@@ -46,7 +52,8 @@ impl Rival {
         let image = self.image();
         make_image(&image, &self.env)?;
         self.version = Some(format!("yore {}", env!("CARGO_PKG_VERSION")));
-        mkfs_in(&image, engine)
+        let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image, OpenOptions::default())?);
+        mkfs_with(&device, engine, None, self.kind.keeps_checksums())
     }
 
     pub(super) fn attach_library(&mut self, durability: Durability) -> Result<()> {
