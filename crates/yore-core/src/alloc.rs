@@ -28,8 +28,8 @@
 //! group; `zones.rs` the room for metadata; `blocks.rs` taking and freeing; `shared.rs` the blocks that
 //! several files have; `checksums.rs` the checksums of data, `scrub.rs` reads it all; `beside.rs` room for
 //! what is written beside a generation; `in_use.rs` how many blocks have data; `lay.rs` what laying files
-//! together needs; `discard.rs` what the device is told of freed blocks; `log.rs` moves the log; `leaked.rs` frees
-//! what nobody has.
+//! together needs; `discard.rs` what the device is told of freed blocks; `log.rs` moves the log; `leaked.rs`
+//! frees what nobody has.
 //!
 //! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group, or a group's claims → block. A
 //! thread holds a group's mutex for moments only, and never while it waits for the device.

@@ -63,7 +63,7 @@ fn read(volume: &Volume, path: &str, at: usize, len: usize) -> Result<Vec<u8>> {
 fn is_damage<T: std::fmt::Debug>(result: Result<T>, offset: usize, block: u64) {
     match result {
         Err(Error::Corruption(c)) => {
-            assert_eq!((&*c.structure, &*c.field), ("file data", "checksum"), "{c}");
+            assert_eq!((c.structure, c.field), ("file data", "checksum"), "{c}");
             assert!(c.found.ends_with(&format!("at offset {offset} of the file")), "{c}");
             assert_eq!(c.block.map(|block| block.0), Some(block));
             assert!(c.owner.is_some());

@@ -156,11 +156,11 @@ mod tests {
     fn sample(findings: usize) -> FindingsRecord {
         let one = |i: usize| RecordedFinding {
             code: "space-leaked".into(),
-            is_damage: i % 2 == 0,
-            addr: (i % 3 == 0).then_some(MetaAddr(i as u64)),
+            is_damage: i.is_multiple_of(2),
+            addr: i.is_multiple_of(3).then_some(MetaAddr(i as u64)),
             block: Some(BlockNo(7000 + i as u64)),
             inode: (i % 3 == 1).then_some(InodeNo(16)),
-            path: (i % 4 != 0).then(|| format!("/a/{i}/ß")),
+            path: (!i.is_multiple_of(4)).then(|| format!("/a/{i}/ß")),
         };
         FindingsRecord {
             sequence: 3,

@@ -153,8 +153,8 @@ pub(crate) fn reclaim_all(store: &Arc<Store>) -> Result<()> {
 }
 
 fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<()> {
-    // An engine that orders changes frees an inode before it goes off the list. If a crash came between, another
-    // inode may have its number by now.
+    // An engine that orders changes frees an inode before it goes off the list. If a crash came between,
+    // another inode may have its number by now.
     let may_be_gone = store.meta.may_have_leaks();
     let cell = match store.cell(no) {
         Err(Error::Stale) if may_be_gone => return unlist(store, no),

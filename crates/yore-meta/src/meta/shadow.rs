@@ -31,8 +31,8 @@ impl Meta {
             self.sync()?;
             let paused = self.writer.pause();
             self.check_writable()?;
-            // Under `none` another generation may have come in between, which did not close. One that is written
-            // in order is whole without that.
+            // Under `none` another generation may have come in between, which did not close. One that is
+            // written in order is whole without that.
             if !self.writer.is_closed(&paused) && !self.base().medium.strategy().orders() {
                 continue;
             }
