@@ -59,6 +59,8 @@ impl Papers {
                 (Engine::Journal, Durability::Async),
                 (Engine::Journal, Durability::Group),
                 (Engine::Journal, Durability::Sync),
+                (Engine::SoftUpdates, Durability::Async),
+                (Engine::Sync, Durability::Async),
             ],
             call: Duration::from_micros(10),
             simulated_bytes: 64 << 30,
