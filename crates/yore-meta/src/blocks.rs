@@ -15,6 +15,10 @@ use yore_format::{
 /// anyway: a record keeps Ops waiting as long as it takes to copy what it has.
 const UNLOGGED_MANY: usize = 1024;
 
+/// Changes that wait for the next generation, under an engine that orders them, at which one begins: each is
+/// kept with what it means, whatever blocks they lie in.
+const CHANGES_MANY: usize = 1 << 17;
+
 /// The cache, the zones, and what they stand on.
 pub(crate) struct Blocks {
     pub(crate) base: Base,
@@ -147,6 +151,12 @@ impl Blocks {
         if self.zones.changes.dirty_frames() >= soft && self.base.progress.may_wait() {
             let running = self.base.gate.running();
             self.base.progress.slow_down(running, || self.zones.changes.dirty_frames(), soft, 2 * soft);
+        }
+        let pending = &self.base.order.pending;
+        if pending.count() >= CHANGES_MANY && self.base.progress.may_wait() {
+            let running = self.base.gate.running();
+            let count = || pending.count();
+            self.base.progress.slow_down(running, count, CHANGES_MANY, 2 * CHANGES_MANY);
         }
         if self.zones.changes.unlogged_frames() >= UNLOGGED_MANY && self.base.medium.strategy().logs_first() {
             self.base.progress.want_record();

@@ -67,6 +67,12 @@ impl Pending {
         self.0.get().map(|state| state as &dyn KeepsOrder)
     }
 
+    /// How many changes wait for the next generation.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.0.get().map_or(0, |state| state.lock().waits.changes.len())
+    }
+
     /// What the generation has changed that is being frozen, with the gate held alone.
     pub(crate) fn take(&self) -> Option<Taken> {
         let mut state = self.0.get()?.lock();
