@@ -150,6 +150,16 @@ impl Report {
         self.findings_count == self.leaks_count
     }
 
+    /// Whether there are findings, and all are of the kinds that the engine may leave behind a crash.
+    pub fn may_be_left(&self) -> bool {
+        use yore_format::{Engine, VolumeState};
+        matches!(self.engine, Engine::Sync | Engine::SoftUpdates)
+            && self.state != VolumeState::Clean
+            && !self.findings.is_empty()
+            && self.findings.len() as u64 == self.findings_count
+            && self.findings.iter().all(Finding::is_tolerated)
+    }
+
     /// Whether a finding of this problem was kept.
     pub fn has(&self, problem: Problem) -> bool {
         self.findings.iter().any(|f| f.problem == problem)
@@ -190,6 +200,14 @@ impl fmt::Display for Report {
             self.findings_count,
             self.leaks_count,
         )?;
+        if self.may_be_left() {
+            write!(
+                f,
+                "\nthis is what the engine {} may leave behind a crash: no file is damaged; `yore check --repair` puts it \
+                 right",
+                self.engine.name()
+            )?;
+        }
         let Counts { events, forgotten, versions, past_names, .. } = c;
         if [events, forgotten, versions, past_names] != [&0; 4] {
             write!(
