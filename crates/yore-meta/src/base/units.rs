@@ -13,10 +13,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use yore_format::{
-    BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, HistoryRoots, Inode, NodeMut, NodeRef,
-    BITS_PER_GROUP, BLOCK_SIZE, HEADER_BYTES, INODES_PER_BLOCK, INODE_BYTES, NODE_HEADER_BYTES,
-    NODE_PAYLOAD_BYTES,
+    BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, Inode, NodeMut, NodeRef, HEADER_BYTES, INODE_BYTES,
+    NODE_HEADER_BYTES, NODE_PAYLOAD_BYTES,
 };
+#[cfg(any(test, debug_assertions))]
+use yore_format::{HistoryRoots, BITS_PER_GROUP, BLOCK_SIZE, INODES_PER_BLOCK};
 
 /// Bytes of a unit of a block of which nothing is derived.
 const WORD: usize = 8;
@@ -127,11 +128,13 @@ pub(crate) fn tell_gone(block: &Block, cell: usize, pieces: &mut Vec<Piece>) {
 }
 
 /// Whether what a change said of itself is all that it did.
+#[cfg(any(test, debug_assertions))]
 pub(crate) fn is_all(before: &Block, after: &Block, told: &[Piece]) -> bool {
     compose(before, key_width(after), told.iter()).is_some_and(|block| changed(&block, after).is_empty())
 }
 
 /// What a change did, found by comparing.
+#[cfg(any(test, debug_assertions))]
 pub(crate) fn changed(before: &Block, after: &Block) -> Vec<Piece> {
     match kind(after) {
         _ if is_node(after) => cells_changed(NodeRef::new(before), NodeRef::new(after)),
@@ -162,6 +165,7 @@ pub(crate) fn changed(before: &Block, after: &Block) -> Vec<Piece> {
 }
 
 /// Both nodes have their cells in the order of keys.
+#[cfg(any(test, debug_assertions))]
 fn cells_changed(old: NodeRef<'_>, new: NodeRef<'_>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let gone = |i: usize| Piece::Cell { key: old.key(i).into(), value: None };
