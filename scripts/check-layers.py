@@ -180,8 +180,8 @@ LAYERS = {
         engine/strategy error mutation
         engine/journal engine/none engine/ordered engine/snapshot
         engine
-        base/late base/shadow base/units
-        base/order
+        base/late base/units
+        base/order base/shadow
         base/waits
         base/pending base/recorder
         base/orders

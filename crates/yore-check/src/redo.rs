@@ -44,14 +44,7 @@ impl Checker<'_> {
         let Some(head) = intents.last().map(|intent| intent.head) else { return Ok(()) };
         self.redo_blocks(&intents)?;
         self.redo_zones(&intents);
-        self.sb.orphan_root = head.orphan_root;
-        self.sb.orphan_level = head.orphan_level;
-        self.sb.free_blocks = head.free_blocks;
-        self.sb.inodes = head.inodes;
-        self.sb.metadata_blocks = head.metadata_blocks;
-        self.sb.next_number = head.next_number;
-        self.sb.next_incarnation = head.next_incarnation;
-        self.sb.zone_number_limit = head.zone_number_limit;
+        head.enter(&mut self.sb);
         Ok(())
     }
 

@@ -20,8 +20,8 @@ use yore_format::layout::{
 };
 use yore_format::{
     seal, verify_header, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Expect, Generation, GroupNo,
-    Inode, MetaAddr, RootZone, Superblock, WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut,
-    ZoneTableRef, BITS_PER_GROUP, BLOCK_SIZE, INODES_PER_BLOCK, NOT_INODES,
+    Inode, MetaAddr, RootZone, Superblock, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, ZoneTableRef,
+    BITS_PER_GROUP, BLOCK_SIZE, INODES_PER_BLOCK, NOT_INODES,
 };
 
 struct Settling<'o, 'd> {
@@ -46,9 +46,7 @@ pub(crate) fn settle(disk: &Overlay<'_>, found: &Found) -> Result<bool, CheckErr
     let mut sb = settling.sb;
     // The other slot may be of the same generation.
     sb.generation = Generation(found.newest.0.saturating_add(1));
-    sb.in_place_since = Generation(0);
-    sb.step = 0;
-    sb.features.remove(WriteFeatures::IN_PLACE);
+    sb.set_in_place_since(Generation(0));
     disk.write(SUPERBLOCKS[found.slot as usize], &sb.encode(found.slot));
     Ok(true)
 }

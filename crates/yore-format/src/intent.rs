@@ -17,7 +17,7 @@
 //! The log's own frame (number, chain, checksum) is not part of this; see the log's crate.
 
 use crate::layout::ZONE_INDEXES;
-use crate::superblock::{of_rounds_and_next, rounds_and_next};
+use crate::superblock::{of_rounds_and_next, rounds_and_next, Superblock};
 use crate::{
     Block, Corruption, EventNo, Generation, Incarnation, InodeNo, MetaAddr, ZoneNo, CHUNK_BYTES, HEADER_BYTES,
 };
@@ -102,6 +102,20 @@ pub struct IntentHead {
     /// All that the generation before `generation` changed is in records before this one. So the record
     /// counts also if the superblock of that generation never arrived.
     pub continues: bool,
+}
+
+impl IntentHead {
+    /// Enters in a superblock what the volume has behind the record.
+    pub fn enter(&self, superblock: &mut Superblock) {
+        superblock.orphan_root = self.orphan_root;
+        superblock.orphan_level = self.orphan_level;
+        superblock.free_blocks = self.free_blocks;
+        superblock.inodes = self.inodes;
+        superblock.metadata_blocks = self.metadata_blocks;
+        superblock.next_number = self.next_number;
+        superblock.next_incarnation = self.next_incarnation;
+        superblock.zone_number_limit = self.zone_number_limit;
+    }
 }
 
 /// What a record says of a zone.

@@ -157,14 +157,7 @@ impl Volume<'_> {
                 misfits += 1;
             }
         }
-        self.sb.orphan_root = head.orphan_root;
-        self.sb.orphan_level = head.orphan_level;
-        self.sb.free_blocks = head.free_blocks;
-        self.sb.inodes = head.inodes;
-        self.sb.metadata_blocks = head.metadata_blocks;
-        self.sb.next_number = head.next_number;
-        self.sb.next_incarnation = head.next_incarnation;
-        self.sb.zone_number_limit = head.zone_number_limit;
+        head.enter(&mut self.sb);
         intents.iter().flat_map(|intent| &intent.notes).for_each(|note| notes.add(note));
         self.keep_notes_of_files(&mut notes)?;
         Ok((notes, misfits))

@@ -21,8 +21,8 @@
 //! data that comes there has no checksum, rather than that write-back fails. And a volume that got the
 //! feature in its life has blocks from before that.
 //!
-//! Who reads takes the entries under the lock under which it looks up the blocks. Until it lets go the blocks
-//! are the file's; if it lets go before the data has come, it drops what does not match.
+//! A reader takes the entries while it holds the lock under which it looks up the blocks. As long as it holds
+//! that, the blocks are the file's. A reader that lets go before the data has come drops what does not match.
 
 use super::counts::parts;
 use super::groups::PinnedGroups;

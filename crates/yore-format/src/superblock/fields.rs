@@ -262,6 +262,19 @@ impl Superblock {
         of_rounds_and_next(self.next_incarnation).0.get()
     }
 
+    /// Enters from which generation on blocks may be newer than their headers say; 0: none is.
+    pub fn set_in_place_since(&mut self, since: Generation) {
+        self.in_place_since = since;
+        self.step = 0;
+        self.features.set(WriteFeatures::IN_PLACE, since.0 != 0);
+    }
+
+    /// Whether the volume may have what a crash leaves under an engine that orders changes.
+    pub fn may_have_leaks(&self) -> bool {
+        self.state == VolumeState::LeaksPending
+            || (self.state == VolumeState::InUse && self.in_place_since.0 != 0)
+    }
+
     /// The volume's geometry.
     pub fn geometry(&self) -> Geometry {
         Geometry::new(self.volume_blocks)

@@ -292,7 +292,7 @@ impl View {
     }
 }
 
-/// Who has candidates.
+/// A walk over all files that finds out which of them have the candidates.
 struct Owners<'a> {
     store: &'a Arc<Store>,
     candidates: &'a BTreeSet<u64>,

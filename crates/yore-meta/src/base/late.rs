@@ -361,7 +361,7 @@ impl Late {
 }
 
 /// The blocks of a range of bytes.
-fn blocks_of(offset: u64, len: u64) -> Range<u64> {
+pub(crate) fn blocks_of(offset: u64, len: u64) -> Range<u64> {
     let first = offset / BLOCK_SIZE as u64;
     first..first + len / BLOCK_SIZE as u64
 }

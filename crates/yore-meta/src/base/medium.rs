@@ -123,6 +123,12 @@ impl Medium {
         Ok(block)
     }
 
+    /// Writes a superblock to a slot; nothing is flushed.
+    pub(crate) fn write_superblock(&self, superblock: &Superblock, slot: u32) -> Result<()> {
+        let bytes = AlignedBuf::from_slice(&superblock.encode(slot)[..]);
+        Ok(self.device.write_at(SUPERBLOCKS[slot as usize].0 * BLOCK_SIZE as u64, &bytes)?)
+    }
+
     /// Verifies a block that was read from where a zone's map leads: first the block itself, then that it is
     /// the copy which the map means.
     pub(crate) fn verify_copy(

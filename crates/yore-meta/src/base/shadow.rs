@@ -31,6 +31,7 @@
 //! block that the shadow uses meets it. Without a shadow a write costs one relaxed load. It needs no more: by
 //! W3 and R2 whoever writes over such a block has taken a lock since that the beginner of the shadow held.
 
+use crate::base::late::blocks_of;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
@@ -247,12 +248,6 @@ fn file_failed(operation: Operation, block: u64, e: &std::io::Error) -> DeviceEr
         device: format!("the temporary file of a check in {}", std::env::temp_dir().display()),
         source: HostError::from(e),
     }
-}
-
-/// The blocks of a range of bytes.
-fn blocks_of(offset: u64, len: u64) -> Range<u64> {
-    let first = offset / BLOCK_SIZE as u64;
-    first..first + len / BLOCK_SIZE as u64
 }
 
 impl Shadows {

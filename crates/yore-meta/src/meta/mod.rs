@@ -35,7 +35,7 @@ use yore_device::{Device, SharedBuf};
 use yore_format::layout::{Geometry, EXTRA_ZONES_PER_GROUP, ZONE_INDEXES};
 use yore_format::{
     BlockKind, BlockNo, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr,
-    Superblock, TableNo, VolumeState, ZoneNo,
+    Superblock, TableNo, ZoneNo,
 };
 
 /// The metadata of an open volume.
@@ -120,8 +120,7 @@ impl Meta {
 
     /// Whether the volume may have what a crash leaves under an engine that orders changes (docs/EDGES.md).
     pub fn may_have_leaks(&self) -> bool {
-        let found = self.found();
-        found.state == VolumeState::LeaksPending || found.in_place_since.0 != 0
+        self.found().may_have_leaks()
     }
 
     /// The superblock last written. Waits for a commit under way.

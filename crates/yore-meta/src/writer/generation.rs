@@ -18,11 +18,9 @@ use crate::zones::slots::Slots;
 use crate::zones::zone::{Copies, Frame, FrozenZone, Zone};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_device::AlignedBuf;
-use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
+use yore_format::layout::HEADER_SLOTS;
 use yore_format::{
-    BlockNo, Generation, Superblock, VolumeState, WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry,
-    BLOCK_SIZE,
+    BlockNo, Generation, Superblock, VolumeState, ZoneHeader, ZoneNo, ZoneTableEntry, BLOCK_SIZE,
 };
 use yore_log::{Lsn, Position};
 
@@ -140,11 +138,8 @@ pub(super) fn freeze(
         moving::enter(at, &mut superblock, gate.running());
     }
     base.ledger.freeze(&mut superblock);
-    if state == VolumeState::Clean {
-        superblock.in_place_since = Generation(0);
-    }
-    superblock.step = 0;
-    superblock.features.set(WriteFeatures::IN_PLACE, superblock.in_place_since.0 != 0);
+    let since = if state == VolumeState::Clean { Generation(0) } else { superblock.in_place_since };
+    superblock.set_in_place_since(since);
     changes.hand_over(captured);
     drop(gate);
     zones.sort_by_key(|z| z.zone.start);
@@ -215,8 +210,7 @@ pub(super) fn freeze(
 
 /// What the superblock says of the volume's state. Leaks that a crash has left stay until somebody counts.
 pub(super) fn medium_state(found: &Superblock, orders: bool, state: VolumeState) -> VolumeState {
-    let crashed = found.state == VolumeState::InUse && found.in_place_since.0 != 0;
-    let has_leaks = found.state == VolumeState::LeaksPending || crashed;
+    let has_leaks = found.may_have_leaks();
     match state {
         VolumeState::Clean if has_leaks => VolumeState::LeaksPending,
         VolumeState::InUse if has_leaks && orders => VolumeState::LeaksPending,
@@ -282,9 +276,7 @@ fn write_together(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
     if plan.flushes {
         medium.device().flush()?;
     }
-    let mut bytes = AlignedBuf::zeroed(1);
-    bytes.copy_from_slice(&frozen.superblock.encode(slot)[..]);
-    medium.device().write_at(SUPERBLOCKS[slot as usize].0 * BLOCK_SIZE as u64, &bytes)?;
+    medium.write_superblock(&frozen.superblock, slot)?;
     if plan.flushes {
         medium.device().flush()?;
     }

@@ -60,8 +60,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Weak;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use yore_format::layout::SUPERBLOCKS;
-use yore_format::{ExternalLog, Generation, Superblock, VolumeState, WriteFeatures, BLOCK_SIZE};
+use yore_format::{ExternalLog, Generation, Superblock, VolumeState};
 use yore_log::{KeptLog, Position};
 
 /// The writer of an open volume.
@@ -181,8 +180,7 @@ impl Writer {
         *slot = 1 - *slot;
         // What this superblock is written over may be needed until the other one is durable.
         medium.device().flush()?;
-        let at = SUPERBLOCKS[*slot as usize].0 * BLOCK_SIZE as u64;
-        medium.device().write_at(at, &superblock.encode(*slot)[..])?;
+        medium.write_superblock(superblock, *slot)?;
         medium.device().flush()?;
         kept.begin(begun.session)?;
         Ok(begun)
@@ -211,11 +209,10 @@ impl Writer {
         superblock.generation = Generation(newest.0 + 1);
         let strategy = medium.strategy();
         superblock.state = medium_state(medium.found(), strategy.orders(), VolumeState::InUse);
-        superblock.step = 0;
-        if strategy.orders() && superblock.in_place_since.0 == 0 {
-            superblock.in_place_since = Generation(newest.0 + 2);
-        }
-        superblock.features.set(WriteFeatures::IN_PLACE, superblock.in_place_since.0 != 0);
+        superblock.set_in_place_since(match strategy.orders() && superblock.in_place_since.0 == 0 {
+            true => Generation(newest.0 + 2),
+            false => superblock.in_place_since,
+        });
         if log_is_empty {
             // Else the next mount must still believe the records there.
             let position = empty_from.unwrap_or_else(|| position_of(superblock));
@@ -229,8 +226,7 @@ impl Writer {
         let writes = if (changes_engine && strategy.in_place()) || begins { 2 } else { 1 };
         for _ in 0..writes {
             *slot = 1 - *slot;
-            let at = SUPERBLOCKS[*slot as usize].0 * BLOCK_SIZE as u64;
-            medium.device().write_at(at, &superblock.encode(*slot)[..])?;
+            medium.write_superblock(superblock, *slot)?;
             medium.device().flush()?;
         }
         Ok(())
@@ -321,6 +317,7 @@ fn run(of: &Weak<impl Written>) {
 #[cfg(feature = "mutations")]
 fn wrong_before_writing(rooms: &Rooms, frozen: &mut Frozen) -> Result<()> {
     use crate::mutation::{is, Mutation};
+    use yore_format::BLOCK_SIZE;
     if is(Mutation::BlocksReusedEarly) {
         rooms.blocks.base.freed.reclaim(&std::mem::take(&mut frozen.freed));
     }

@@ -40,11 +40,10 @@ use crate::zones::zone::{Copies, FrozenZone};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_device::AlignedBuf;
-use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS, ZONE_INDEXES};
+use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES};
 use yore_format::{
-    Block, BlockNo, Generation, MetaAddr, NodeRef, Superblock, ZoneHeader, ZoneNo, BLOCK_SIZE,
-    NODE_PAYLOAD_BYTES, NOT_INODES,
+    Block, BlockNo, Generation, MetaAddr, NodeRef, Superblock, ZoneHeader, ZoneNo, NODE_PAYLOAD_BYTES,
+    NOT_INODES,
 };
 
 /// Rounds of a pass beyond which it costs less to write the generation aside.
@@ -118,7 +117,8 @@ struct Planner<'t> {
     open: Vec<MetaAddr>,
     /// Changes of the orphans' root that are not durable, ascending.
     orphans: Vec<usize>,
-    superblocks: usize,
+    /// Whether a round has changed it.
+    has_changed_orphans: bool,
 }
 
 impl Schedule {
@@ -167,7 +167,7 @@ impl<'t> Planner<'t> {
             blocks: BTreeMap::new(),
             open: Vec::new(),
             orphans: Vec::new(),
-            superblocks: 0,
+            has_changed_orphans: false,
         };
         for (number, (_, kept)) in changes.iter().enumerate() {
             planner.enter(number, kept);
@@ -349,7 +349,10 @@ impl<'t> Planner<'t> {
             partly.clear();
         }
         if ready > 0 && (is_all || (chosen.is_empty() && round.headers.is_empty())) {
-            round.orphans = self.change_orphans(ready)?;
+            if std::mem::replace(&mut self.has_changed_orphans, true) {
+                return None;
+            }
+            round.orphans = self.change_orphans(ready);
         }
         let named = round.headers.iter();
         let named: Vec<(MetaAddr, bool)> = named
@@ -382,11 +385,8 @@ impl<'t> Planner<'t> {
         Some(round)
     }
 
-    fn change_orphans(&mut self, ready: usize) -> Option<Option<(MetaAddr, u8)>> {
-        self.superblocks += 1;
-        if self.superblocks > 1 {
-            return None;
-        }
+    /// The root of the orphans behind so many changes of it.
+    fn change_orphans(&mut self, ready: usize) -> Option<(MetaAddr, u8)> {
         let mut last = None;
         for change in self.orphans.drain(..ready) {
             self.is_durable[change] = true;
@@ -394,7 +394,7 @@ impl<'t> Planner<'t> {
                 last = Some((root, level));
             }
         }
-        Some(last)
+        last
     }
 
     fn name(&mut self, addr: MetaAddr, exists: bool) {
@@ -605,10 +605,7 @@ impl<'w> Passing<'w> {
     fn write_superblock(&mut self) -> Result<()> {
         self.slot = 1 - self.slot;
         self.superblock.written_seconds = now_seconds();
-        let mut bytes = AlignedBuf::zeroed(1);
-        bytes.copy_from_slice(&self.superblock.encode(self.slot)[..]);
-        let at = SUPERBLOCKS[self.slot as usize].0 * BLOCK_SIZE as u64;
-        Ok(self.rooms.blocks.base.medium.device().write_at(at, &bytes)?)
+        self.rooms.blocks.base.medium.write_superblock(&self.superblock, self.slot)
     }
 
     fn write_round(&mut self, number: u16, round: Round) -> Result<()> {
