@@ -171,3 +171,32 @@ fn a_journal_fits_volumes_of_all_sizes() {
         view.close().unwrap();
     }
 }
+
+/// An engine that orders changes counts what its generations cost, and others have nothing to count.
+#[test]
+fn what_passes_cost_is_counted() {
+    for engine in ENGINES {
+        let view = View::open(volume(engine), &options(engine)).unwrap();
+        let root = Caller::superuser();
+        // A new directory, its first name, and the count of links above it wait for each other.
+        for n in 0..50 {
+            let made = view.mkdir(&root, view.root(), format!("d{n}").as_bytes(), 0o755);
+            let inode = made.unwrap().attr().inode;
+            view.create(&root, inode, b"file", FileKind::Regular, 0o644, 0).unwrap();
+        }
+        view.sync().unwrap();
+        let counts = view.pass_counts().unwrap();
+        let orders = matches!(engine, Engine::SoftUpdates | Engine::Sync);
+        assert_eq!(
+            counts.passes > 0 && counts.rounds >= counts.passes && counts.blocks > 0,
+            orders,
+            "{engine:?}"
+        );
+        assert!(counts.rollbacks <= counts.blocks, "{engine:?}: {counts:?}");
+        if engine == Engine::SoftUpdates {
+            assert!(counts.rollbacks > 0, "{counts:?}");
+            assert!(counts.rounds <= 24 * counts.passes, "{counts:?}");
+        }
+        view.close().unwrap();
+    }
+}

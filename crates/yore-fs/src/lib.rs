@@ -63,5 +63,5 @@ pub use yore_format::{
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;
 pub use yore_meta::{
-    Durability, EdgeKind, LogDevice, LogPlace, LogStatus, Piece, Place, Recording, Saved, Shadow,
+    Durability, EdgeKind, LogDevice, LogPlace, LogStatus, PassCounts, Piece, Place, Recording, Saved, Shadow,
 };

@@ -39,6 +39,7 @@ pub use base::ledger::{Counter, Totals};
 pub use base::left::{Left, LeftBlocks, LeftNotes, Notes, Sharing};
 pub use base::medium::holds_volume;
 pub use base::order::{Change, EdgeKind};
+pub use base::pending::PassCounts;
 pub use base::progress::StopAtPanic;
 pub use base::recorder::{Place, Recording};
 pub use base::shadow::{Saved, Shadow};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use yore_core::alloc::MoveLog;
 use yore_device::Device;
 use yore_format::{Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
-use yore_meta::{LogPlace, LogStatus};
+use yore_meta::{LogPlace, LogStatus, PassCounts};
 
 impl View {
     /// Makes a volume on `device`, over its whole length, in constant time. A policy with an interval begins
@@ -256,6 +256,14 @@ impl View {
         store.check_writable()?;
         store.write_back()?;
         Ok(store.meta.pass_intervals(intervals)?)
+    }
+
+    /// What the generations of an engine that orders changes have cost since the volume was opened.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] for a view of the past.
+    pub fn pass_counts(&self) -> Result<PassCounts> {
+        Ok(self.live()?.meta.pass_counts())
     }
 
     /// As [`View::sync`]; also, all metadata is where it belongs when this returns, and not in the log alone.

@@ -41,6 +41,7 @@ struct State {
     waits: Waits<Kept>,
     bases: Bases,
     whole: bool,
+    counts: PassCounts,
 }
 
 /// What a generation has changed.
@@ -49,6 +50,43 @@ pub(crate) struct Taken {
     pub(crate) bases: Bases,
     /// Something in it has no order in which a crash may stop anywhere: all of it is there, or nothing.
     pub(crate) whole: bool,
+}
+
+/// What the generations of an engine that orders changes have cost since the volume was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassCounts {
+    /// Generations that were written in rounds.
+    pub passes: u64,
+    /// Generations that were written aside as a whole.
+    pub wholes: u64,
+    /// Rounds of all passes.
+    pub rounds: u64,
+    /// Blocks that the rounds have written, without headers.
+    pub blocks: u64,
+    /// How many of these were rollbacks: written without some of their changes, and again later.
+    pub rollbacks: u64,
+}
+
+impl PassCounts {
+    /// What came to it since it was `before`.
+    pub fn since(self, before: PassCounts) -> PassCounts {
+        PassCounts {
+            passes: self.passes - before.passes,
+            wholes: self.wholes - before.wholes,
+            rounds: self.rounds - before.rounds,
+            blocks: self.blocks - before.blocks,
+            rollbacks: self.rollbacks - before.rollbacks,
+        }
+    }
+
+    /// Adds those of another time.
+    pub fn add(&mut self, other: PassCounts) {
+        self.passes += other.passes;
+        self.wholes += other.wholes;
+        self.rounds += other.rounds;
+        self.blocks += other.blocks;
+        self.rollbacks += other.rollbacks;
+    }
 }
 
 /// Keeps them, once an engine wants that.
@@ -79,6 +117,18 @@ impl Pending {
         let whole = std::mem::take(&mut state.whole);
         let bases = std::mem::take(&mut state.bases);
         Some(Taken { waits: state.waits.take(), bases, whole })
+    }
+
+    /// A generation was written, which cost this.
+    pub(crate) fn count_pass(&self, cost: PassCounts) {
+        if let Some(state) = self.0.get() {
+            state.lock().counts.add(cost);
+        }
+    }
+
+    /// What all have cost since the volume was opened.
+    pub(crate) fn counts(&self) -> PassCounts {
+        self.0.get().map_or_else(PassCounts::default, |state| state.lock().counts)
     }
 }
 

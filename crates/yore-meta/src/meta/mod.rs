@@ -16,6 +16,7 @@ use crate::base::freed::Reclaimer;
 use crate::base::late::Late;
 use crate::base::ledger::Totals;
 use crate::base::left::LeftNotes;
+use crate::base::pending::PassCounts;
 use crate::base::progress::StopAtPanic;
 use crate::base::Base;
 use crate::engine::Durability;
@@ -457,6 +458,12 @@ impl Meta {
     #[inline]
     pub fn may_wait(&self) -> bool {
         self.base().progress.may_wait()
+    }
+
+    /// What generations have cost since the volume was opened; all 0 under an engine that does not order
+    /// changes.
+    pub fn pass_counts(&self) -> PassCounts {
+        self.base().order.pending.counts()
     }
 
     /// The last generation that is complete on the medium (counting those in which nothing changed).

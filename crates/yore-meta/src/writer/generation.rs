@@ -5,7 +5,7 @@ use super::gather::Gather;
 use super::rounds::Schedule;
 use crate::base::freed::Runs;
 use crate::base::medium::now_seconds;
-use crate::base::pending::Taken;
+use crate::base::pending::{PassCounts, Taken};
 use crate::engine::{Pass, Place, Plan};
 use crate::error::Result;
 use crate::log::intent::Leader;
@@ -241,6 +241,7 @@ pub(super) fn write(
         unclosed.forget();
     }
     write_together(rooms, frozen, slot)?;
+    rooms.blocks.base.order.pending.count_pass(PassCounts { wholes: 1, ..PassCounts::default() });
     Ok(slot)
 }
 

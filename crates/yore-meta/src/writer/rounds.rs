@@ -11,7 +11,8 @@
 //! **What is written of a block.** If all of its changes are in D or taken, the block as it was frozen. Else
 //! a *rollback*: what the generation before left of the block, with those changes that are in D or taken. A
 //! round writes blocks of the second kind only if there is none of the first, because others may be of the
-//! first kind a round later.
+//! first kind a round later. When all rounds are known, so is which blocks cannot do without a rollback. Then
+//! the rounds are found out anew, and each rollback goes into the first round that can have all of it.
 //!
 //! **New and freed blocks.** The header of a zone says which indexes exist. A new block is written in one
 //! round, to a slot that the zone did not use when the pass began; the header that names it follows in a
@@ -20,8 +21,9 @@
 //! before its round, and goes to the slot of the zone's two that does not count, so each instant has one that
 //! is whole. Slots and indexes that are freed are not used again in the same pass.
 //!
-//! **The superblock** comes first, and says that blocks of this generation may be on the medium (R5), and
-//! which numbers are used up. It has the root of the orphans as the generation before left it; when that
+//! **The superblock** comes first, and says that blocks of this generation may be on the medium, and which
+//! numbers are used up. New blocks that can be written at once go with it, before the same flush: no header
+//! names them yet, and a mount never uses the number of the generation behind the last superblock (R5). It has the root of the orphans as the generation before left it; when that
 //! changes, a second one follows as a part of some round, in the other slot.
 //!
 //! **All rounds are found out before the first one is written** (`Schedule`). If they are more than
@@ -29,7 +31,7 @@
 
 use super::gather::Gather;
 use crate::base::medium::now_seconds;
-use crate::base::pending::{Kept, Taken};
+use crate::base::pending::{Kept, PassCounts, Taken};
 use crate::base::units::{self, Piece};
 use crate::error::Result;
 #[cfg(feature = "mutations")]
@@ -68,7 +70,14 @@ struct Round {
 }
 
 /// The rounds of a pass.
-pub(super) struct Schedule(Vec<Round>);
+pub(super) struct Schedule {
+    /// New blocks that are written with the superblock, before the first round.
+    ahead: Vec<(MetaAddr, What)>,
+    rounds: Vec<Round>,
+}
+
+/// Of blocks that cannot do without a rollback: how many of their changes each one had, ascending.
+type Rollbacks = HashMap<MetaAddr, Vec<usize>>;
 
 /// Where a block of the pass is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,26 +128,58 @@ struct Planner<'t> {
     orphans: Vec<usize>,
     /// Whether a round has changed it.
     has_changed_orphans: bool,
+    /// Rollbacks that are known to be needed.
+    known: &'t Rollbacks,
+    /// Those that were planned.
+    rollbacks: Rollbacks,
 }
 
 impl Schedule {
     /// The rounds that write what a generation has changed; `None`: it cannot be written in as few as it may
     /// take. Takes time in proportion to changes and edges, for each round.
     pub(super) fn of(taken: &Taken) -> Option<Schedule> {
-        let mut planner = Planner::new(taken);
+        let (first, rollbacks) = Schedule::with(taken, &Rollbacks::new(), 2 * ROUNDS_MOST)?;
+        let schedule = match rollbacks.is_empty() {
+            true => first,
+            // What is put off until nothing else is left makes what waits for it late, too.
+            false => match Schedule::with(taken, &rollbacks, first.rounds.len()) {
+                Some((second, _)) => second,
+                None => first,
+            },
+        };
+        (schedule.rounds.len() <= ROUNDS_MOST).then_some(schedule)
+    }
+
+    /// The rounds, at most `most`, with rollbacks that are `known` as early as may be, and others as late; and
+    /// all that it has.
+    fn with(taken: &Taken, known: &Rollbacks, most: usize) -> Option<(Schedule, Rollbacks)> {
+        let mut planner = Planner::new(taken, known);
+        let ahead = planner.ahead();
         let mut rounds = Vec::new();
         while planner.has_more() {
-            if rounds.len() == ROUNDS_MOST {
+            if rounds.len() == most {
                 return None;
             }
             rounds.push(planner.round()?);
         }
-        Some(Schedule(rounds))
+        Some((Schedule { ahead, rounds }, planner.rollbacks))
+    }
+
+    fn cost(&self) -> PassCounts {
+        let blocks = || self.rounds.iter().flat_map(|round| &round.blocks).chain(&self.ahead);
+        let rollbacks = blocks().filter(|(_, what)| matches!(what, What::Undone(_))).count();
+        PassCounts {
+            passes: 1,
+            wholes: 0,
+            rounds: self.rounds.len() as u64,
+            blocks: blocks().count() as u64,
+            rollbacks: rollbacks as u64,
+        }
     }
 }
 
 impl<'t> Planner<'t> {
-    fn new(taken: &'t Taken) -> Planner<'t> {
+    fn new(taken: &'t Taken, known: &'t Rollbacks) -> Planner<'t> {
         let changes = &taken.waits.changes;
         let count = changes.len();
         let mut starts = vec![0; count + 1];
@@ -168,6 +209,8 @@ impl<'t> Planner<'t> {
             open: Vec::new(),
             orphans: Vec::new(),
             has_changed_orphans: false,
+            known,
+            rollbacks: Rollbacks::new(),
         };
         for (number, (_, kept)) in changes.iter().enumerate() {
             planner.enter(number, kept);
@@ -322,6 +365,34 @@ impl<'t> Planner<'t> {
         composed.expect("what is taken of a node fits beside what was left out")
     }
 
+    /// Whether a block that is not whole is written all the same, with so many of the changes that are left.
+    fn is_early(&self, addr: MetaAddr, chosen: usize) -> bool {
+        let Some(known) = self.known.get(&addr) else { return false };
+        let block = &self.blocks[&addr];
+        let durable = block.changes.len() - block.left;
+        let is_new = block.stage == Stage::Nowhere;
+        let next = known.iter().find(|had| **had > durable || (is_new && **had == durable));
+        next.is_some_and(|had| durable + chosen >= *had)
+    }
+
+    /// New blocks that can be written before anything is durable.
+    fn ahead(&mut self) -> Vec<(MetaAddr, What)> {
+        let mut ahead = Vec::new();
+        for addr in std::mem::take(&mut self.open) {
+            self.open.push(addr);
+            if self.blocks[&addr].stage != Stage::Nowhere {
+                continue;
+            }
+            let left = self.blocks[&addr].left;
+            if let Some(choice) = self.choose(addr) {
+                if choice.changes.len() == left || self.is_early(addr, choice.changes.len()) {
+                    ahead.push((addr, choice));
+                }
+            }
+        }
+        ahead.into_iter().map(|(addr, choice)| (addr, self.write(addr, choice))).collect()
+    }
+
     /// The next round; `None` if there is none that a pass may have.
     fn round(&mut self) -> Option<Round> {
         let (mut round, mut chosen, mut partly) = (Round::default(), Vec::new(), Vec::new());
@@ -334,7 +405,11 @@ impl<'t> Planner<'t> {
             } else if block.stage == Stage::Nowhere || block.left > 0 {
                 let left = block.left;
                 match self.choose(addr) {
-                    Some(choice) if choice.changes.len() == left => chosen.push((addr, choice)),
+                    Some(choice)
+                        if choice.changes.len() == left || self.is_early(addr, choice.changes.len()) =>
+                    {
+                        chosen.push((addr, choice))
+                    }
                     Some(choice) => partly.push((addr, choice)),
                     None => {}
                 }
@@ -368,8 +443,8 @@ impl<'t> Planner<'t> {
         // All of it becomes durable together, behind the round.
         named.into_iter().for_each(|(addr, exists)| self.name(addr, exists));
         for (addr, choice) in chosen {
-            self.write(addr, &choice.changes);
-            round.blocks.push((addr, choice.what));
+            let what = self.write(addr, choice);
+            round.blocks.push((addr, what));
         }
         #[cfg(feature = "mutations")]
         if is(Mutation::NamedAtOnce) {
@@ -410,15 +485,21 @@ impl<'t> Planner<'t> {
         durable.into_iter().chain(index).for_each(|change| self.is_durable[change] = true);
     }
 
-    fn write(&mut self, addr: MetaAddr, changes: &[usize]) {
+    /// A block is written with what was chosen of it.
+    fn write(&mut self, addr: MetaAddr, Choice { changes, what }: Choice) -> What {
         let block = self.blocks.get_mut(&addr).expect("a block of the pass");
+        if changes.len() < block.left {
+            let had = block.changes.len() - block.left + changes.len();
+            self.rollbacks.entry(addr).or_default().push(had);
+        }
         if block.stage == Stage::Nowhere {
             block.stage = Stage::Written;
-            block.written = changes.to_vec();
-            return;
+            block.written = changes;
+            return what;
         }
         block.left -= changes.len();
         changes.iter().for_each(|change| self.is_durable[*change] = true);
+        what
     }
 
     fn close_done(&mut self) {
@@ -539,18 +620,16 @@ impl Schedule {
         last: &Superblock,
         slot: u32,
     ) -> Result<(u32, Superblock)> {
+        rooms.blocks.base.order.pending.count_pass(self.cost());
+        let Schedule { ahead, mut rounds } = self;
         let mut passing = Passing::new(rooms, zones, superblock, slot);
         let device = rooms.blocks.base.medium.device();
         let (root, level) = (superblock.orphan_root, superblock.orphan_level);
         passing.superblock.orphan_root = last.orphan_root;
         passing.superblock.orphan_level = last.orphan_level;
-        passing.write_superblock()?;
-        // Of file data, too, that is named in this generation.
-        device.flush()?;
         // What changed without any change that has an order goes with the first round.
-        let mut rounds = self.0;
         let ordered: HashSet<MetaAddr> =
-            rounds.iter().flat_map(|round| round.blocks.iter().map(|(addr, _)| *addr)).collect();
+            rounds.iter().flat_map(|round| &round.blocks).chain(&ahead).map(|(addr, _)| *addr).collect();
         let others: Vec<MetaAddr> =
             passing.images.keys().copied().filter(|addr| !ordered.contains(addr)).collect();
         if !others.is_empty() {
@@ -559,6 +638,10 @@ impl Schedule {
             }
             rounds[0].blocks.extend(others.into_iter().map(|addr| (addr, What::Whole)));
         }
+        passing.write_round(0, Round { blocks: ahead, ..Round::default() })?;
+        passing.write_superblock()?;
+        // Of file data, too, that is named in this generation.
+        device.flush()?;
         for (number, round) in rounds.into_iter().enumerate() {
             passing.write_round(number as u16 + 1, round)?;
             #[cfg(feature = "mutations")]

@@ -17,7 +17,7 @@ use crate::{BenchError, CompareOptions, LibraryTarget, Result};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Durability, Engine, MountOptions, View};
+use yore_fs::{Durability, Engine, MountOptions, PassCounts, View};
 
 /// How much of the clock's time passes between two commits: as by default on a mount.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -25,8 +25,17 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// So many intervals old is what is left at the end of a phase: old enough for any engine.
 const END: u32 = 1000;
 
-/// On each disk, what each phase cost.
-type Costs = [Vec<Usage>; DISKS.len()];
+/// What an engine cost on one disk.
+#[derive(Default)]
+struct Cost {
+    /// The requests of each phase that is measured.
+    phases: Vec<Usage>,
+    /// What its generations cost in all of these, under an engine that orders changes.
+    passes: PassCounts,
+}
+
+/// On each disk.
+type Costs = [Cost; DISKS.len()];
 
 /// What runs on them, and how.
 pub(super) struct SimulatedDisks<'a> {
@@ -64,7 +73,11 @@ impl SimulatedDisks<'_> {
                 let cell = |(phase, cost): (&Phase, &Usage)| Cell::new(vec![phase.rate(seconds(cost))]);
                 let row = |(engine, costs): &(String, Costs)| Row {
                     target: engine.clone(),
-                    cells: measured().zip(&costs[disk]).filter(|(phase, _)| mine(phase)).map(cell).collect(),
+                    cells: measured()
+                        .zip(&costs[disk].phases)
+                        .filter(|(phase, _)| mine(phase))
+                        .map(cell)
+                        .collect(),
                 };
                 tables.push(Table {
                     title: experiment.heading(title, &format!("simulated {name}")),
@@ -84,12 +97,7 @@ impl SimulatedDisks<'_> {
     }
 
     /// The cost of each phase that is measured.
-    fn on(
-        &self,
-        script: &Script,
-        (engine, durability): (Engine, Durability),
-        disk: usize,
-    ) -> Result<Vec<Usage>> {
+    fn on(&self, script: &Script, (engine, durability): (Engine, Durability), disk: usize) -> Result<Cost> {
         let timed = Arc::new(TimedDevice::new(MemoryDevice::new(self.bytes), model(disk)));
         let device: Arc<dyn Device> = timed.clone();
         mkfs(&device, engine, Some(7))?;
@@ -106,20 +114,22 @@ impl SimulatedDisks<'_> {
         let open = || View::open(device.clone(), &mount).map_err(BenchError::library("opening the volume"));
         let close = |view: View| view.close().map_err(BenchError::library("closing the volume"));
         let mut view = open()?;
-        let mut costs = Vec::new();
+        let mut cost = Cost::default();
         for phase in &script.phases {
             if phase.cold {
                 close(view)?;
                 view = open()?;
             }
-            let before = timed.usage();
+            let passes = || view.pass_counts().map_err(BenchError::library("asking what generations cost"));
+            let before = (timed.usage(), passes()?);
             self.phase(script, phase, &view, &timed)?;
             if phase.table.is_some() {
-                costs.push(timed.usage().since(&before));
+                cost.phases.push(timed.usage().since(&before.0));
+                cost.passes.add(passes()?.since(before.1));
             }
         }
         close(view)?;
-        Ok(costs)
+        Ok(cost)
     }
 
     fn phase(&self, script: &Script, phase: &Phase, view: &View, timed: &TimedDevice) -> Result<()> {
@@ -160,17 +170,21 @@ fn totals(title: String, disk: usize, engines: &[(String, Costs)]) -> Table {
         Column::bytes("read"),
         Column::count("flushes"),
         Column::count("seeks"),
+        Column::count("rounds"),
+        Column::count("rolled back"),
     ];
     let row = |(engine, costs): &(String, Costs)| {
-        let sum = |of: fn(&Usage) -> u64| costs[disk].iter().map(of).sum::<u64>() as f64;
+        let sum = |of: fn(&Usage) -> u64| costs[disk].phases.iter().map(of).sum::<u64>() as f64;
         let figures = [
-            costs[disk].iter().map(seconds).sum(),
+            costs[disk].phases.iter().map(seconds).sum(),
             sum(|usage| usage.writes),
             sum(|usage| usage.bytes_written),
             sum(|usage| usage.reads),
             sum(|usage| usage.bytes_read),
             sum(|usage| usage.flushes),
             sum(|usage| usage.seeks),
+            costs[disk].passes.rounds as f64,
+            costs[disk].passes.rollbacks as f64,
         ];
         let cells = figures.into_iter().map(|figure| Cell::new(vec![figure])).collect();
         Row { target: engine.clone(), cells }
