@@ -12,7 +12,8 @@ pub struct TreeDelta {
     pub nodes: i32,
     change: Option<Change>,
     counts: Option<Change>,
-    links: Links,
+    /// What is done with the pointer to another root.
+    roots: Option<Box<Roots>>,
 }
 
 /// What a change of a tree means for others: a cell that it has entered, replaced or removed.
@@ -113,26 +114,27 @@ impl Links {
     /// Around a change, which counts at once if the tree has the root that its owner has stored.
     #[inline]
     pub(super) fn around(self, change: Change) -> TreeDelta {
-        let counts = (!self.is_new()).then_some(change);
-        TreeDelta { change: Some(change), counts, nodes: self.nodes, links: self }
+        let counts = (!is_new(&self.roots)).then_some(change);
+        TreeDelta { change: Some(change), counts, nodes: self.nodes, roots: self.roots }
     }
 
     /// Around a change of a cell that counts from another change on; `None`: from the pointer on.
     #[inline]
     pub(super) fn around_cell(self, change: Change, counts: Option<Change>) -> TreeDelta {
-        let counts = counts.filter(|_| !self.is_new());
-        TreeDelta { change: Some(change), counts, nodes: self.nodes, links: self }
+        let counts = counts.filter(|_| !is_new(&self.roots));
+        TreeDelta { change: Some(change), counts, nodes: self.nodes, roots: self.roots }
     }
 
     /// Around nothing but nodes that go.
     pub(super) fn alone(self) -> TreeDelta {
-        TreeDelta { change: None, counts: None, nodes: self.nodes, links: self }
+        TreeDelta { change: None, counts: None, nodes: self.nodes, roots: self.roots }
     }
+}
 
-    /// Whether what the tree has counts only from the pointer on.
-    fn is_new(&self) -> bool {
-        self.roots.as_ref().is_some_and(|roots| !roots.new.is_empty())
-    }
+/// Whether what the tree has counts only from the pointer on.
+#[inline]
+fn is_new(roots: &Option<Box<Roots>>) -> bool {
+    roots.as_ref().is_some_and(|roots| !roots.new.is_empty())
 }
 
 impl TreeDelta {
@@ -146,12 +148,12 @@ impl TreeDelta {
 
     /// This delta and then `next`, on the same tree in the same Op; the change is that of `next`.
     pub(crate) fn then(mut self, next: TreeDelta) -> TreeDelta {
-        let is_new = self.links.is_new();
+        let is_new = is_new(&self.roots);
         self.nodes += next.nodes;
         self.change = next.change;
         self.counts = next.counts.filter(|_| !is_new);
-        if let Some(mut roots) = next.links.roots {
-            let all = self.links.roots();
+        if let Some(mut roots) = next.roots {
+            let all = self.roots.get_or_insert_default();
             all.new.append(&mut roots.new);
             all.moved.append(&mut roots.moved);
             all.leaving.append(&mut roots.leaving);
@@ -170,7 +172,7 @@ impl TreeDelta {
 
     /// Whether the tree has another root, or nodes that go with the pointer to it.
     pub fn moves_root(&self) -> bool {
-        self.links.roots.is_some()
+        self.roots.is_some()
     }
 
     /// What was meant, for an owner whose root is the same as before; `None`: not a single cell.
@@ -185,7 +187,7 @@ impl TreeDelta {
     pub fn stored(self, op: &mut Op<'_>, pointer: Change) -> CellChange {
         let change = self.change.unwrap_or(pointer);
         let cell = CellChange { change, counts: self.counts.unwrap_or(pointer) };
-        if let Some(mut roots) = self.links.roots {
+        if let Some(mut roots) = self.roots {
             roots.stored(op, pointer);
         }
         cell
@@ -216,7 +218,7 @@ impl Unstored {
     /// This was changed after `earlier`, in the same content, which is stored once for both.
     pub fn behind(mut self, earlier: &Unstored) -> Unstored {
         if let (Unstored::InTree(delta), Unstored::InTree(earlier)) = (&mut self, earlier) {
-            delta.counts = delta.counts.filter(|_| !earlier.links.is_new());
+            delta.counts = delta.counts.filter(|_| !is_new(&earlier.roots));
         }
         self
     }

@@ -1,21 +1,27 @@
 //! The order of changes (docs/EDGES.md): what a change is, and which change waits for which.
 //!
-//! Engines that write metadata where it is need the order. Those of today do not, and get none: an Op asks
+//! Engines that write metadata where it is, in order, need it. The others do not, and get none: an Op asks
 //! once, when it opens, whether anybody wants it: `orders.rs`.
 
 use super::units::Piece;
+use std::num::NonZeroU64;
 use yore_format::{Block, InodeNo, MetaAddr};
 
 /// One change: what one call of [`crate::Op::change`], [`crate::Op::allocate`], [`crate::Op::free`] or
 /// [`crate::Op::set_orphan_root`] did. Its number is greater than those of all changes before it: of the
 /// volume where somebody wants the order, else of the Op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Change(pub(crate) u64);
+pub struct Change(NonZeroU64);
 
 impl Change {
+    #[inline]
+    pub(crate) fn from_number(number: u64) -> Change {
+        Change(NonZeroU64::MIN.saturating_add(number))
+    }
+
     /// Its number.
     pub fn number(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 }
 

@@ -93,7 +93,7 @@ impl<P> Waits<P> {
 
     /// The place of a change among those that wait; `None`: it is durable.
     fn at(&self, change: Change) -> Option<usize> {
-        change.0.checked_sub(self.first).map(|at| at as usize)
+        change.number().checked_sub(self.first).map(|at| at as usize)
     }
 
     pub(crate) fn edge(&mut self, kind: EdgeKind, first: Change, then: Change) {
@@ -172,7 +172,7 @@ impl<P: HasPlace> Waits<P> {
             self.add(EdgeKind::Recorded, row, at);
         }
         self.changes.push((op, kept));
-        Change(self.first + at as u64)
+        Change::from_number(self.first + at as u64)
     }
 
     /// The block that a change lies in.

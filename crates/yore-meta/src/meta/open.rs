@@ -178,7 +178,7 @@ impl Meta {
         let writer = Writer::new(found.clone(), slot, options.commit_interval);
         let base = Base::new(Medium::new(late.clone(), shadows, found, strategy), first, options.read_only);
         if strategy.orders() && !options.read_only {
-            base.order.pending.start();
+            base.order.keep();
         }
         let durability = match strategy.calls_wait() {
             true => Durability::Group,

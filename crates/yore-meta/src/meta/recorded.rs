@@ -9,7 +9,7 @@ impl Meta {
     pub fn record_order(&self) {
         // With no Op open: one that is has asked before.
         let _alone = self.base().gate.enter_alone();
-        self.base().order.recorder.record();
+        self.base().order.record();
     }
 
     /// What was recorded so far; nothing if nobody has asked for it.

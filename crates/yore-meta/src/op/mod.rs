@@ -91,8 +91,8 @@ pub struct Op<'m> {
     reserved: Reserved,
     /// The number of the last change. It counts by itself as long as nobody wants the order of changes.
     changes: u64,
-    /// What keeps the order of changes, if anything does, and the number that it gave this Op.
-    order: Option<(&'m dyn KeepsOrder, u64)>,
+    /// The number that it has from what keeps the order of changes; 0: nothing does.
+    number: u64,
     gate: GateGuard<'m>,
 }
 
@@ -108,14 +108,14 @@ impl<'m> Op<'m> {
     pub(crate) fn begin(rooms: &'m Rooms, reserved: Reserved) -> Op<'m> {
         let (gate, generation) = rooms.blocks.base.gate.share();
         op_opened();
-        Op { rooms, generation, reserved, changes: 0, order: ordered(rooms, false), gate }
+        Op { rooms, generation, reserved, changes: 0, number: number(rooms, false), gate }
     }
 
     /// As [`Op::begin`], with no other Op open until this one ends. Waits for those that are open.
     pub(crate) fn begin_alone(rooms: &'m Rooms, reserved: Reserved) -> Op<'m> {
         let (gate, generation) = rooms.blocks.base.gate.enter_alone();
         op_opened();
-        Op { rooms, generation, reserved, changes: 0, order: ordered(rooms, true), gate }
+        Op { rooms, generation, reserved, changes: 0, number: number(rooms, true), gate }
     }
 
     /// The generation that the Op belongs to.
@@ -127,20 +127,34 @@ impl<'m> Op<'m> {
     #[inline]
     fn next_change(&mut self) -> Change {
         self.changes += 1;
-        Change(self.changes)
+        Change::from_number(self.changes)
+    }
+
+    /// What keeps the order of changes, if anything does, and this Op's number.
+    #[inline]
+    fn order(&self) -> Option<(&'m dyn KeepsOrder, u64)> {
+        match self.number {
+            0 => None,
+            _ => self.kept(),
+        }
+    }
+
+    #[cold]
+    fn kept(&self) -> Option<(&'m dyn KeepsOrder, u64)> {
+        self.rooms.blocks.base.order.wanted().map(|order| (order, self.number))
     }
 
     /// What this Op does has no order in which a crash may stop anywhere: it is done as a whole and by
     /// itself.
     pub fn be_whole(&self) {
-        if let Some((order, op)) = self.order {
+        if let Some((order, op)) = self.order() {
             order.be_whole(op);
         }
     }
 
     /// Everything that is pending reaches the medium before what this Op does.
     pub fn drain(&mut self) {
-        if let Some((order, _)) = self.order {
+        if let Some((order, _)) = self.order() {
             order.drain();
         }
     }
@@ -169,9 +183,10 @@ impl<'m> Op<'m> {
     }
 
     /// Changes a block. Copies it in memory first if the frozen generation still needs the old bytes.
+    #[inline]
     pub fn change<R>(&mut self, frame: &Frame, f: impl FnOnce(&mut Page<'_>) -> R) -> (R, Change) {
-        if let Some((order, op)) = self.order {
-            return self.change_ordered(frame, f, order, op);
+        if self.number != 0 {
+            return self.change_ordered(frame, f);
         }
         let (result, news) = frame.modify(self.generation, |block| {
             let mut page = Page { block, chunks: 0, told: None };
@@ -187,13 +202,8 @@ impl<'m> Op<'m> {
     /// As [`Op::change`], where somebody wants the order of changes.
     #[cold]
     #[inline(never)]
-    fn change_ordered<R>(
-        &mut self,
-        frame: &Frame,
-        f: impl FnOnce(&mut Page<'_>) -> R,
-        order: &dyn KeepsOrder,
-        op: u64,
-    ) -> (R, Change) {
+    fn change_ordered<R>(&mut self, frame: &Frame, f: impl FnOnce(&mut Page<'_>) -> R) -> (R, Change) {
+        let (order, op) = self.kept().expect("an Op with a number");
         let ((result, change), news) = frame.modify(self.generation, |block| {
             #[cfg(debug_assertions)]
             let before = *block;
@@ -219,7 +229,7 @@ impl<'m> Op<'m> {
     #[inline]
     pub fn edge(&mut self, kind: EdgeKind, first: Change, then: Change) {
         debug_assert!(first <= then, "an edge {kind:?} points backward, from {first:?} to {then:?}");
-        if let Some((order, _)) = self.order {
+        if let Some((order, _)) = self.order() {
             order.edge(kind, first, then);
         }
     }
@@ -229,7 +239,7 @@ impl<'m> Op<'m> {
     /// behind what makes that one count, too.
     #[inline]
     pub fn linked(&mut self, block: MetaAddr, by: Change) {
-        if let Some((order, _)) = self.order {
+        if let Some((order, _)) = self.order() {
             order.linked(block, by);
         }
     }
@@ -244,7 +254,7 @@ impl<'m> Op<'m> {
     /// A name of an inode counts from the change `by` on.
     #[inline]
     pub fn named(&mut self, inode: InodeNo, by: Change) {
-        if let Some((order, _)) = self.order {
+        if let Some((order, _)) = self.order() {
             order.named(inode, by);
         }
     }
@@ -253,7 +263,7 @@ impl<'m> Op<'m> {
     /// first.
     #[inline]
     pub fn unnamed(&mut self, inode: InodeNo, gone: Change) {
-        if let Some((order, _)) = self.order {
+        if let Some((order, _)) = self.order() {
             order.unnamed(inode, gone);
         }
     }
@@ -261,7 +271,7 @@ impl<'m> Op<'m> {
     /// Extents of an inode go with the change `gone`, or get shorter: others come into their place later.
     #[inline]
     pub fn vacated(&mut self, inode: InodeNo, gone: Change) {
-        if let Some((order, _)) = self.order {
+        if let Some((order, _)) = self.order() {
             order.vacated(inode, gone);
         }
     }
@@ -269,7 +279,7 @@ impl<'m> Op<'m> {
     /// Blocks come to a place in an inode with the change `by`, behind what was there before.
     #[inline]
     pub fn occupied(&mut self, inode: InodeNo, by: Change) {
-        if let Some((order, _)) = self.order {
+        if let Some((order, _)) = self.order() {
             order.occupied(inode, by);
         }
     }
@@ -277,7 +287,7 @@ impl<'m> Op<'m> {
     /// The past has a row from the change `row` on. All that this Op changes later comes behind that.
     #[inline]
     pub fn recorded(&mut self, row: Change) {
-        if let Some((order, op)) = self.order {
+        if let Some((order, op)) = self.order() {
             order.recorded(op, row);
         }
     }
@@ -286,13 +296,13 @@ impl<'m> Op<'m> {
     /// harmless can be left out.
     #[inline]
     pub fn wants_order(&self) -> bool {
-        self.order.is_some()
+        self.number != 0
     }
 
     /// All changes of `block` so far come before `by`.
     #[inline]
     pub fn all_before(&mut self, kind: EdgeKind, block: MetaAddr, by: Change) {
-        if let Some((order, _)) = self.order {
+        if let Some((order, _)) = self.order() {
             order.all_before(kind, block, by);
         }
     }
@@ -313,7 +323,7 @@ impl<'m> Op<'m> {
         let tag = self.rooms.blocks.base.medium.volume_tag();
         BlockHeader::init(&mut block, new.kind, new.level, addr, new.owner, new.incarnation, tag, new.birth);
         let frame = new_frame(addr, zone.clone(), block, self.generation);
-        let change = match self.order {
+        let change = match self.order() {
             Some((order, op)) => order.change(op, Did::Made { addr, block: &frame.read() }),
             None => self.next_change(),
         };
@@ -327,7 +337,7 @@ impl<'m> Op<'m> {
     pub fn free(&mut self, frame: Frame) -> Change {
         let addr = frame.addr();
         frame.kill(self.generation);
-        let change = match self.order {
+        let change = match self.order() {
             Some((order, op)) => order.change(op, Did::Freed { addr }),
             None => self.next_change(),
         };
@@ -418,7 +428,7 @@ impl<'m> Op<'m> {
     /// Changes the root of the tree of orphans.
     pub fn set_orphan_root(&mut self, root: MetaAddr, level: u8) -> Change {
         self.rooms.blocks.base.ledger.set_orphan_root(root, level);
-        match self.order {
+        match self.order() {
             Some((order, op)) => order.change(op, Did::Orphans { root, level }),
             None => self.next_change(),
         }
@@ -431,16 +441,16 @@ impl<'m> Op<'m> {
     }
 }
 
-/// What keeps the order of changes, if anything does, and the number that it gives an Op that opens.
+/// The number of an Op that opens; 0: nothing keeps the order of changes.
 #[inline]
-fn ordered(rooms: &Rooms, alone: bool) -> Option<(&dyn KeepsOrder, u64)> {
-    match rooms.blocks.base.order.wanted() {
-        None => None,
-        Some(order) => begin_ordered(order, alone),
+fn number(rooms: &Rooms, alone: bool) -> u64 {
+    match rooms.blocks.base.order.is_kept() {
+        false => 0,
+        true => number_kept(rooms, alone),
     }
 }
 
 #[cold]
-fn begin_ordered(order: &dyn KeepsOrder, alone: bool) -> Option<(&dyn KeepsOrder, u64)> {
-    Some((order, order.begin(alone)))
+fn number_kept(rooms: &Rooms, alone: bool) -> u64 {
+    rooms.blocks.base.order.wanted().map_or(0, |order| order.begin(alone))
 }
