@@ -12,7 +12,8 @@
 //! a *rollback*: what the generation before left of the block, with those changes that are in D or taken. A
 //! round writes blocks of the second kind only if there is none of the first, because others may be of the
 //! first kind a round later. When all rounds are known, so is which blocks cannot do without a rollback. Then
-//! the rounds are found out anew, and each rollback goes into the first round that can have all of it.
+//! the rounds are found out anew, with each rollback in the first round that can have all of it, and the
+//! cheaper ones are carried out.
 //!
 //! **New and freed blocks.** The header of a zone says which indexes exist. A new block is written in one
 //! round, to a slot that the zone did not use when the pass began; the header that names it follows in a
@@ -23,8 +24,9 @@
 //!
 //! **The superblock** comes first, and says that blocks of this generation may be on the medium, and which
 //! numbers are used up. New blocks that can be written at once go with it, before the same flush: no header
-//! names them yet, and a mount never uses the number of the generation behind the last superblock (R5). It has the root of the orphans as the generation before left it; when that
-//! changes, a second one follows as a part of some round, in the other slot.
+//! names them yet, and a mount never uses the number of the generation behind the last superblock (R5). It
+//! has the root of the orphans as the generation before left it; when that changes, a second one follows as a
+//! part of some round, in the other slot.
 //!
 //! **All rounds are found out before the first one is written** (`Schedule`). If they are more than
 //! [`ROUNDS_MOST`], or the root of the orphans must change twice, the generation goes aside as a whole.
@@ -50,6 +52,9 @@ use yore_format::{
 
 /// Rounds of a pass beyond which it costs less to write the generation aside.
 const ROUNDS_MOST: usize = 24;
+
+/// A flush takes as long as so many blocks do: a turn of a disk, at 100 MB a second.
+const FLUSH_BLOCKS: u64 = 200;
 
 /// What is written of a block in a round.
 enum What {
@@ -138,20 +143,25 @@ impl Schedule {
     /// The rounds that write what a generation has changed; `None`: it cannot be written in as few as it may
     /// take. Takes time in proportion to changes and edges, for each round.
     pub(super) fn of(taken: &Taken) -> Option<Schedule> {
-        let (first, rollbacks) = Schedule::with(taken, &Rollbacks::new(), 2 * ROUNDS_MOST)?;
-        let schedule = match rollbacks.is_empty() {
-            true => first,
-            // What is put off until nothing else is left makes what waits for it late, too.
-            false => match Schedule::with(taken, &rollbacks, first.rounds.len()) {
-                Some((second, _)) => second,
-                None => first,
-            },
-        };
-        (schedule.rounds.len() <= ROUNDS_MOST).then_some(schedule)
+        let (late, rollbacks) = Schedule::with(taken, &Rollbacks::new(), ROUNDS_MOST)?;
+        if rollbacks.is_empty() {
+            return Some(late);
+        }
+        // What is put off until nothing else is left makes what waits for it late, too.
+        match Schedule::with(taken, &rollbacks, late.rounds.len()) {
+            Some((early, _)) if early.blocks_worth() < late.blocks_worth() => Some(early),
+            _ => Some(late),
+        }
     }
 
-    /// The rounds, at most `most`, with rollbacks that are `known` as early as may be, and others as late; and
-    /// all that it has.
+    /// What it costs, in blocks that could be written meanwhile.
+    fn blocks_worth(&self) -> u64 {
+        let cost = self.cost();
+        cost.rounds * FLUSH_BLOCKS + cost.blocks
+    }
+
+    /// The rounds, at most `most`, with rollbacks that are `known` as early as may be, and others as late;
+    /// and all that it has.
     fn with(taken: &Taken, known: &Rollbacks, most: usize) -> Option<(Schedule, Rollbacks)> {
         let mut planner = Planner::new(taken, known);
         let ahead = planner.ahead();
