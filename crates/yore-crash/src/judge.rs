@@ -372,6 +372,22 @@ impl<'a> Span<'a> {
         Span { life, moment, content_from, is_since_replacing, times_from, to, begun: bounds.begun.max(to) }
     }
 
+    /// The same for a file that has a name which it had from some moment on: a rename over another file that
+    /// gave it the name has written its content first.
+    fn with_replacing(self, named_from: usize) -> Span<'a> {
+        let replaced = self.life.replaced.iter().copied().filter(|at| *at <= named_from).max().unwrap_or(0);
+        match replaced > self.content_from {
+            true => Span {
+                content_from: replaced,
+                is_since_replacing: true,
+                to: self.to.max(replaced),
+                begun: self.begun.max(replaced),
+                ..self
+            },
+            false => self,
+        }
+    }
+
     /// The same for a view that shows the moment of names and attributes for ever: nothing later, and no
     /// later promise.
     fn ended(self) -> Span<'a> {
@@ -539,5 +555,6 @@ fn difference_below(size: u64, a: &BTreeMap<u64, Arc<Block>>, b: &BTreeMap<u64, 
     all.filter(|index| differs(*index)).min()
 }
 
+mod ordered;
 #[cfg(test)]
 mod tests;
