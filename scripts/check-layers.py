@@ -158,7 +158,7 @@ LAYERS = {
         xattr/*
         ops/* history/read/at_time/* history/reclaim/alone
         api/view/* history/reclaim/needed history/reclaim/references history/reclaim/rows
-        history/reclaim/seers
+        history/reclaim/seers history/reclaim/unended
         history/reclaim/spans
         history/reclaim/spans/hint
         history/pin history/read/access history/read/query/* history/reclaim/expunge/*

@@ -18,7 +18,7 @@
 //! - **O5** Each extended attribute is what it was at some moment from L to B, or is not there if it was not.
 //! - **O6** Size, times and content of a regular file are what the promises 2 to 4 of the [judge](super) allow
 //!   with this p: nobody else's bytes, nothing that was truncated, and all that a sync or fsync of the file had
-//!   promised.
+//!   promised. A copy comes in parts, so a file that it makes longer may have a size in between.
 //! - **O7** The snapshots are those of some moment from L to B, and each shows exactly what it saw ([`super`]).
 //!   One that is there proves that all names and attributes from before it are.
 //! - **O8** An inode that had lost its last name by L is gone, also if somebody still had it open.
@@ -155,9 +155,8 @@ impl Judge {
         let versions = versions(&self.lives[ino], range);
         let ever = versions.iter().flat_map(|(_, inode)| inode.xattrs.keys());
         let all: BTreeSet<&Name> = ever.chain(node.xattrs.keys()).collect();
-        let fits = |name: &Name| {
-            versions.iter().any(|(_, inode)| inode.xattrs.get(name) == node.xattrs.get(name))
-        };
+        let fits =
+            |name: &Name| versions.iter().any(|(_, inode)| inode.xattrs.get(name) == node.xattrs.get(name));
         let wrong = all.into_iter().filter(|name| !fits(name));
         wrong
             .map(|name| {
@@ -190,7 +189,7 @@ impl Judge {
             let mut wrong = wrong_facts(&node.facts, version, is_file);
             wrong.extend(match (&node.inside, &version.body) {
                 (Inside::File { size, blocks }, _) if wrong.is_empty() => {
-                    let span = Span::new(self, life, moment, bounds).with_replacing(named.from);
+                    let span = Span::new(self, life, moment, bounds).of_ordered(named.from);
                     let since = if span.is_since_replacing { REPLACED } else { "" };
                     let file = FoundFile { size: *size, blocks, facts: &node.facts };
                     let errors = span.wrong(&file, Unit::Block);
@@ -209,7 +208,9 @@ impl Judge {
             }
             if least.as_ref().is_none_or(|least| wrong.len() < least.len()) {
                 let Named { from, until } = named;
-                wrong.push(format!("(moment {moment} is nearest; its names are of moments {from} to {until})"));
+                wrong.push(format!(
+                    "(moment {moment} is nearest; its names are of moments {from} to {until})"
+                ));
                 least = Some(wrong);
             }
         }
@@ -236,8 +237,10 @@ impl Judge {
         let exchanges = ops.iter().any(is_exchange);
         let mut nameless = Vec::new();
         let last = range.begun.min(self.history.states.len() - 1);
-        let (first, later) =
-            (&self.history.states[range.lowest], &self.history.states[range.lowest + 1..=last.max(range.lowest)]);
+        let (first, later) = (
+            &self.history.states[range.lowest],
+            &self.history.states[range.lowest + 1..=last.max(range.lowest)],
+        );
         for (ino, inode) in first.inodes().filter(|(_, inode)| inode.links > 0) {
             let Some(identity) = inode.identity else { continue };
             let is_named = |state: &crate::model::State| state.get(ino).is_some_and(|inode| inode.links > 0);

@@ -38,8 +38,15 @@ fn walk(view: &View, root: InodeNo, is_ordered: bool) -> Result<Tree, String> {
             xattrs.insert(Name::from(name), Arc::from(value));
         }
         let inside = match attr.kind {
-            FileKind::Directory => observe_directory(view, inode, above.filter(|_| !is_ordered), is_ordered, &mut tree, &mut waiting)
-                .map_err(|e| failed("listing", e))?,
+            FileKind::Directory => observe_directory(
+                view,
+                inode,
+                above.filter(|_| !is_ordered),
+                is_ordered,
+                &mut tree,
+                &mut waiting,
+            )
+            .map_err(|e| failed("listing", e))?,
             FileKind::Regular => Inside::File {
                 size: attr.size,
                 blocks: content(view, inode, attr.size).map_err(|error| failed("read", error))?,

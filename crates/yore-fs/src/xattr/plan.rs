@@ -76,8 +76,15 @@ impl Attributes<'_> {
         Ok(found.transpose()?.ok_or(free))
     }
 
+    /// Whether the inode says that it has such an attribute, if it says so of this name. A crash under an
+    /// engine that orders changes may leave cells without the flag: then the call that set the attribute, or
+    /// removed it, did not come through as a whole, and there is none.
+    fn has_flag(&self, name: Name<'_>) -> bool {
+        self.inode.flags.contains(name.flag())
+    }
+
     pub(super) fn get(&self, name: Name<'_>) -> Result<Option<Vec<u8>>> {
-        if self.inode.xattr_root.is_none() || !self.inode.flags.contains(name.flag()) {
+        if self.inode.xattr_root.is_none() || !self.has_flag(name) {
             return Ok(None);
         }
         let tree = tree(self.meta, self.inode, self.no)?;
@@ -110,7 +117,9 @@ impl Attributes<'_> {
             if let XattrCell::First { namespace, name, .. } =
                 XattrCell::decode(cell).map_err(|c| c.of(self.no))?
             {
-                names.push([namespace.prefix().as_bytes(), name].concat());
+                if self.has_flag(Name { namespace, name }) {
+                    names.push([namespace.prefix().as_bytes(), name].concat());
+                }
             }
             Ok(true)
         })?;
@@ -126,7 +135,8 @@ impl Attributes<'_> {
     ) -> Result<Plan> {
         let tree = tree(self.meta, self.inode, self.no)?.with_recorded(self.recorded_until);
         let (slot, old_len) = match (self.locate(&tree, name)?, mode) {
-            (Ok(_), SetXattrMode::Create) => return Err(Error::Exists),
+            (Ok(_), SetXattrMode::Create) if self.has_flag(name) => return Err(Error::Exists),
+            (Ok(_), SetXattrMode::Replace) if !self.has_flag(name) => return Err(Error::NoAttribute),
             (Err(_), SetXattrMode::Replace) => return Err(Error::NoAttribute),
             (Ok(found), _) => (found.slot, Some(found.cell_len)),
             (Err(free), _) if free & !(HASH - 1) == name.key(self.seed) => (free, None),
