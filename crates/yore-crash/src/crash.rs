@@ -456,7 +456,21 @@ impl Found {
         if !wrong.is_empty() {
             return Err(Wrong::new("repair", format!("after the repair: {}", crate::tree::list(&wrong))));
         }
-        self.must_still_be_seen(&view, "after the repair")?;
+        let mut before = self.clone();
+        if tree.entries(tree.root).is_some_and(|entries| entries.contains_key(FOUND)) {
+            // The repair has made a directory in the root directory, which has no version of its own then:
+            // its count and times are seen by snapshots, too.
+            let now = observe_all(&view).map_err(|error| Wrong::new("past", error))?;
+            for (before, now) in before.snapshots.iter_mut().zip(&now) {
+                let root = before.tree.nodes.get_mut(&tree.root).zip(now.tree.nodes.get(&tree.root));
+                if let Some((before, now)) = root {
+                    let facts = &mut before.facts;
+                    (facts.links, facts.mtime, facts.ctime) =
+                        (now.facts.links, now.facts.mtime, now.facts.ctime);
+                }
+            }
+        }
+        before.must_still_be_seen(&view, "after the repair")?;
         Ok(view)
     }
 

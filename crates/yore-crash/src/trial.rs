@@ -26,8 +26,9 @@ impl Trial {
         let trial = Trial::draw(random);
         let is_plain = trial.again.is_none() && trial.more.is_none();
         let (repair, change) = (random.random_range(0..6) == 0, random.random_range(0..6) == 0);
-        // A state in which work goes on is repaired before or behind that.
-        Trial { repair: repair && trial.again.is_none(), change: change && is_plain, ..trial }
+        // A volume is repaired before another sequence begins on it.
+        let repair = trial.again.is_none() && (repair || trial.more.is_some());
+        Trial { repair, change: change && is_plain, ..trial }
     }
 
     /// About one state in four is tried in one more way.

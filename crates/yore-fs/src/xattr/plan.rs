@@ -6,7 +6,8 @@ use crate::{Error, Result, SetXattrMode};
 use std::collections::BTreeMap;
 use yore_core::btree::{Pins, Tree, TreeDelta, Unstored};
 use yore_format::{
-    BlockKind, Corruption, EventNo, Inode, InodeFlags, InodeNo, XattrCell, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
+    BlockKind, Corruption, EventNo, Inode, InodeFlags, InodeNo, NodeRef, XattrCell, XATTR_CHUNK_BYTES,
+    XATTR_VALUE_MAX,
 };
 use yore_meta::{Meta, Op};
 
@@ -190,6 +191,9 @@ impl Plan {
             op.be_whole();
             all = Some(delta);
         }
+        if tree.is_empty() {
+            wholly(op, &new);
+        }
         for key in old {
             let delta = tree.remove(op, &key.to_be_bytes());
             all = Some(delta.after(all));
@@ -204,6 +208,19 @@ impl Plan {
         }
     }
 }
+
+/// Cells of a new tree that one leaf may not have. Those that come into a leaf behind its pointer do not wait
+/// for each other, so a crash could leave some of them: such an Op is whole.
+pub(super) fn wholly(op: &Op<'_>, cells: &[Vec<u8>]) {
+    const LEAF: usize = yore_format::BLOCK_SIZE * 3 / 4;
+    let bytes: usize = cells.iter().map(|cell| NodeRef::cell_bytes(KEY, cell.len())).sum();
+    if op.wants_order() && bytes > LEAF {
+        op.be_whole();
+    }
+}
+
+/// Bytes of a key.
+const KEY: usize = 8;
 
 /// The tree of an inode's attributes.
 ///
