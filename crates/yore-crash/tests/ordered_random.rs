@@ -60,8 +60,8 @@ mod promises {
         ]);
     }
 
-    /// A new attribute of more cells than one leaf has: those that came into the second leaf behind its pointer
-    /// did not come before the inode, and a crash left a part of the value.
+    /// A new attribute of more cells than one leaf has: those that came into the second leaf behind its
+    /// pointer did not come before the inode, and a crash left a part of the value.
     #[test]
     fn an_attribute_of_several_leaves_is_whole_or_not_there() {
         let device = Arc::new(SimulatedDevice::new(used_device()));

@@ -1,5 +1,5 @@
-//! What each engine promises, one test for each promise: docs/ENGINES.md names them, and this file holds it to
-//! that. The random campaigns try the same promises at random; here each is shown by what it is about.
+//! What each engine promises, one test for each promise: docs/ENGINES.md names them, and this file holds it
+//! to that. The random campaigns try the same promises at random; here each is shown by what it is about.
 
 use std::path::Path;
 use std::sync::Arc;

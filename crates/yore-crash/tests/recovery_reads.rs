@@ -118,7 +118,8 @@ fn must_read(engine: Engine, later: usize, expected: &[(&'static str, u64)]) {
     }
 }
 
-/// The superblocks, the log, and the header of the root zone, with an empty log and with one that has records.
+/// The superblocks, the log, and the header of the root zone, with an empty log and with one that has
+/// records.
 
 #[test]
 fn snapshot_reads_superblocks_and_the_log() {
@@ -128,8 +129,9 @@ fn snapshot_reads_superblocks_and_the_log() {
     }
 }
 
-/// With nothing behind the checkpoint the same. Then also the blocks that the records change, and what leads to
-/// them: here a block of inodes, which has all the files, its zone's header, and a block of the zone table.
+/// With nothing behind the checkpoint the same. Then also the blocks that the records change, and what leads
+/// to them: here a block of inodes, which has all the files, its zone's header, and a block of the zone
+/// table.
 #[test]
 fn journal_reads_the_log_and_what_it_names() {
     must_read(Engine::Journal, 0, &[("superblock", 2), ("log", LOG), ("zone header", 1)]);

@@ -5,22 +5,22 @@
 //! moment that a sync or fsync, or a call that returned under `sync`, has made durable, or that an event has:
 //! it comes alone, behind everything before it. B is the last operation that had begun.
 //!
-//! - **O1** What a name means in a directory (also: nothing) is what it meant there at some moment from L to B.
-//!   So a name that was there throughout is there, and no name leads to an inode that never had it.
+//! - **O1** What a name means in a directory (also: nothing) is what it meant there at some moment from L to
+//!   B. So a name that was there throughout is there, and no name leads to an inode that never had it.
 //! - **O2** An inode that had a name at all of these moments has one: while it is renamed the old one or the
 //!   new one or both. Only an exchange may leave a file without a name, and a repair gives it one.
-//! - **O3** What an inode says of itself (type, permissions, owners, times; of a symbolic link the target) is of
-//!   one moment p from L to B. Its count of links is one that it had, or one more while it is renamed; it is
-//!   never less than the names that lead to it.
+//! - **O3** What an inode says of itself (type, permissions, owners, times; of a symbolic link the target) is
+//!   of one moment p from L to B. Its count of links is one that it had, or one more while it is renamed; it
+//!   is never less than the names that lead to it.
 //! - **O4** A file's p is not before the operation that gave it one of its names, and not behind the one that
 //!   took one of them: the inode is written before a name of it, and behind the end of one. (The times that a
 //!   rename sets come behind all that.)
 //! - **O5** Each extended attribute is what it was at some moment from L to B, or is not there if it was not.
-//! - **O6** Size, times and content of a regular file are what the promises 2 to 4 of the [judge](super) allow
-//!   with this p: nobody else's bytes, nothing that was truncated, and all that a sync or fsync of the file had
-//!   promised. A copy comes in parts, so a file that it makes longer may have a size in between.
-//! - **O7** The snapshots are those of some moment from L to B, and each shows exactly what it saw ([`super`]).
-//!   One that is there proves that all names and attributes from before it are.
+//! - **O6** Size, times and content of a regular file are what the promises 2 to 4 of the [judge](super)
+//!   allow with this p: nobody else's bytes, nothing that was truncated, and all that a sync or fsync of the
+//!   file had promised. A copy comes in parts, so a file that it makes longer may have a size in between.
+//! - **O7** The snapshots are those of some moment from L to B, and each shows exactly what it saw
+//!   ([`super`]). One that is there proves that all names and attributes from before it are.
 //! - **O8** An inode that had lost its last name by L is gone, also if somebody still had it open.
 
 use super::{Bounds, FoundFile, Judge, Life, Span, Unit, REPLACED};
@@ -120,8 +120,8 @@ impl Judge {
             let fitting: Vec<usize> =
                 (0..versions.len()).filter(|i| self.identity(at(&versions[*i].1)) == found).collect();
             let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else {
-                let meant: Vec<_> = versions.iter().map(|(m, v)| (*m, self.identity(at(v)))).collect();
-                wrong.push(format!("{} is {found:?}, and was by moments {meant:?}", show_name(name)));
+                let had: Vec<_> = versions.iter().map(|(m, v)| (*m, self.identity(at(v)))).collect();
+                wrong.push(format!("{} is {found:?}, and was by moments {had:?}", show_name(name)));
                 continue;
             };
             let Some(ino) = found.and_then(|found| self.inodes.get(&found)) else { continue };

@@ -2,12 +2,13 @@
 //! present that they were made for (docs/EDGES.md, "The past").
 //!
 //! Such a row says that a state or a name ended, and in the present it has not: it is born when the row's is.
-//! As long as nothing changes that hurts nobody, since the past is read from the present first. The next change
-//! would record the same state again, under another end. So the row is given up before the first change of the
-//! present, and before rows get their keys. What the present has it keeps; what the row alone has is freed.
+//! As long as nothing changes that hurts nobody, since the past is read from the present first. The next
+//! change would record the same state again, under another end. So the row is given up before the first
+//! change of the present, and before rows get their keys. What the present has it keeps; what the row alone
+//! has is freed.
 //!
-//! Only rows above the watermarks can be such: a batch of keys comes alone, behind all changes from before it.
-//! There are few, and a mount reads them at its first change, not before it serves.
+//! Only rows above the watermarks can be such: a batch of keys comes alone, behind all changes from before
+//! it. There are few, and a mount reads them at its first change, not before it serves.
 
 use crate::history::reclaim::rows::give_up_rows;
 use crate::history::record::{EndedRow, LeavingRow, PastEntry};

@@ -144,7 +144,8 @@ impl<'p> AnnalsRecording<'p> {
                     }
                 });
                 if let (Some((no, _)), Some(appended)) = (row.state, row.appended) {
-                    // What the row says of the inode waits with it: blocks that are marked used, a tree's root.
+                    // What the row says of the inode waits with it: blocks that are marked used, a tree's
+                    // root.
                     op.all_before(EdgeKind::Recorded, no.addr(), appended);
                 }
                 row.appended.iter().for_each(|appended| op.recorded(*appended));
