@@ -75,7 +75,7 @@ crash:
 	done
 	target/release/yore-crash run --elsewhere --seed 3000000 --states $$(($(CRASH_STATES) / 20))
 	for engine in soft-updates sync; do \
-		target/release/yore-crash run --engine $$engine --seed 4000000 --states $$(($(CRASH_STATES) / 8)) || exit 1; \
+		target/release/yore-crash run --engine $$engine --seed 4000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
 	done
 
 # Crashes of the engines that order changes, for BUDGET seconds; SEED=n begins elsewhere. Then these engines are made

@@ -443,7 +443,7 @@ impl<'a> Span<'a> {
         let mut sizes: Vec<u64> =
             versions.filter_map(|(moment, v)| v.data().map(|data| truncate(*moment, data.size()))).collect();
         sizes.dedup();
-        if !sizes.contains(&file.size) && !(self.in_parts && self.is_of_copy(file.size)) {
+        if !(sizes.contains(&file.size) || self.in_parts && self.is_of_copy(file.size)) {
             wrong.push(format!("size is {}, since its last sync it was {sizes:?}", file.size));
         }
         let known = |time| match time {
