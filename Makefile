@@ -15,7 +15,7 @@ export RUSTDOCFLAGS ?= -D warnings
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
-.PHONY: all demo test deps layers format lint unit crash mutations doc system package clean campaign-fuzz symbols \
+.PHONY: all demo test deps layers format lint unit crash mutations doc system package clean campaign-fuzz campaign-ordered symbols \
 	install uninstall deb $(CAMPAIGNS:%=campaign-%)
 
 all:
@@ -60,7 +60,7 @@ crash mutations: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 
 # One release build serves both: mutations are in it, and each is off until a test asks for it.
 MUTATIONS := --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
-	--test engine_mutations --test journal_mutations --test ordered_mutations --test online_mutations --test elsewhere_mutations --test mutations --test spans --test cold_queries --test intent --test late_data
+	--test engine_mutations --test journal_mutations --test ordered_mutations --test ordered_random --test online_mutations --test elsewhere_mutations --test mutations --test spans --test cold_queries --test intent --test late_data
 
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
 CRASH_STATES ?= 80000
@@ -74,6 +74,23 @@ crash:
 			--seed 2000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
 	done
 	target/release/yore-crash run --elsewhere --seed 3000000 --states $$(($(CRASH_STATES) / 20))
+	for engine in soft-updates sync; do \
+		target/release/yore-crash run --engine $$engine --seed 4000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
+	done
+
+# Crashes of the engines that order changes, for BUDGET seconds; SEED=n begins elsewhere. Then these engines are made
+# wrong, one way after the other, and the random crashes must find it.
+SEED ?= 0
+campaign-ordered:
+	$(CARGO) test $(MUTATIONS) --no-run
+	for engine in soft-updates sync; do \
+		target/release/yore-crash campaign --engine $$engine --seed $(SEED) --seconds $$(( $(BUDGET) / 2 )) || exit 1; \
+	done
+	ORDERED_MUTATIONS=all $(CARGO) test $(MUTATIONS) random_crashes_find_a_wrong_order
+
+campaign-ordered: export CARGO_PROFILE_RELEASE_LTO = false
+campaign-ordered: export CARGO_PROFILE_RELEASE_STRIP = none
+campaign-ordered: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 
 # Engines that are wrong on purpose: the crash tests must find each of them.
 mutations:

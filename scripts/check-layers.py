@@ -157,7 +157,9 @@ LAYERS = {
         history/preserve
         xattr/*
         ops/* history/read/at_time/* history/reclaim/alone
-        api/view/* history/reclaim/needed history/reclaim/references history/reclaim/rows
+        history/reclaim/rows
+        history/reclaim/unended
+        api/view/* history/reclaim/needed history/reclaim/references
         history/reclaim/seers
         history/reclaim/spans
         history/reclaim/spans/hint
@@ -267,6 +269,7 @@ LAYERS = {
         model/expect tree
         model/attributes model/found model/names past/taken subject/interface subject/walk together/lens
         judge model/apply subject/model subject/view
+        judge/ordered
         marks subject
         generate past runner stalled
         case recorded threads

@@ -11,6 +11,8 @@
 //! - `disturb`: another thread syncs all the time. The schedule then decides what happens, so a replay tries
 //!   many times.
 //! - `use`: the volume was used after the mount.
+//! - `repair`: it was repaired behind that (engines that order changes).
+//! - `change`: the engine `snapshot` mounted it after the crash.
 //! - `again=7`: a second crash, drawn by seed 7, while the volume was mounted after the first.
 //! - `third=8`: a third crash, while it was mounted after the second.
 //! - `more=9`: after the first crash the sequence of seed 9 was carried out, and the power failed again at
@@ -172,6 +174,11 @@ impl Case {
         }
     }
 
+    /// Whether calls that change names or attributes return when that is durable.
+    pub(crate) fn settles(&self) -> bool {
+        self.durability != Durability::Async || self.engine == Engine::Sync
+    }
+
     /// The words that stand for themselves, with what each switches on. (`use` is about the crash, and stands
     /// behind it.)
     fn switches(&mut self) -> [(&'static str, &mut bool); 10] {
@@ -239,6 +246,12 @@ impl fmt::Display for Case {
         if self.trial.use_it {
             write!(f, " use")?;
         }
+        if self.trial.repair {
+            write!(f, " repair")?;
+        }
+        if self.trial.change {
+            write!(f, " change")?;
+        }
         let seeds = [("again", self.trial.again), ("third", self.trial.third), ("more", self.trial.more)];
         for (word, seed) in seeds {
             if let Some(seed) = seed {
@@ -289,8 +302,13 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
         *on = true;
         return Some(());
     }
-    if word == "use" {
-        case.trial.use_it = true;
+    let trials = [
+        ("use", &mut case.trial.use_it),
+        ("repair", &mut case.trial.repair),
+        ("change", &mut case.trial.change),
+    ];
+    if let Some((_, on)) = trials.into_iter().find(|(name, _)| *name == word) {
+        *on = true;
         return Some(());
     }
     let (key, value) = word.split_once('=')?;
@@ -337,6 +355,7 @@ mod tests {
             "seed=7 ops=10 keep= crash=0:none:blocks",
             "seed=7 ops=4 profile=systematic crash=3:index=5:blocks again=1 third=2",
             "seed=7 ops=40 threads=3 crash=3:all use more=4",
+            "seed=7 ops=40 engine=soft-updates crash=3:all use repair change more=4",
             "seed=7 ops=60 profile=fsync log=16 commits stalled crash=3:all",
             "seed=7 ops=4 profile=across stalled",
             "seed=7 ops=60 stalled discard events crash=3:all",

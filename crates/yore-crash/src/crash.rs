@@ -15,26 +15,30 @@
 //! under the same promises is not tried again.
 
 use crate::judge::{Bounds, Unit};
+use crate::model::Identity;
 use crate::past::{must_begin_with, observe_all, taken_of, Seen};
 use crate::record::record_more;
-use crate::recorded::{Part, Recorded};
-use crate::subject::observe;
-use crate::tree::Tree;
+use crate::recorded::{Order, Part, Recorded};
+use crate::subject::{observe, observe_ordered};
+use crate::tree::{Inside, Tree};
 use crate::trial::Trial;
-use crate::volume::{must_be_clean, open, Wrong};
+use crate::volume::{must_be_clean, must_be_sound, open, open_as, Findings, Wrong, NEVER};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use yore_check::{plan_repair, CheckError, CheckOptions};
 use yore_device::simulated::{
     Choice, CrashPlan, CrashPoint, CrashState, SimulatedDevice, Tearing, TraceEntry,
 };
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_fs::{
-    Caller, Error, EventNo, FallocateMode, FileKind, InodeNo, NewSnapshot, SetAttr, View, WriteMode,
+    Caller, Durability, Engine, Error, EventNo, FallocateMode, FileKind, InodeNo, NewSnapshot, SetAttr, View,
+    WriteMode,
 };
 
 /// What [`Recorded::try_all`] tries at each moment.
@@ -76,8 +80,8 @@ impl Recorded {
             if point.pending() == 0 && std::mem::replace(&mut tried_as_is, true) {
                 continue;
             }
-            let state = choose(point, &mut random);
-            let trial = Trial::draw(&mut random);
+            let state = self.choose(point, &mut random);
+            let trial = self.draw(&mut random);
             if !each(state, trial) {
                 break;
             }
@@ -103,7 +107,7 @@ impl Recorded {
                 continue;
             }
             let touched = self.touched(durable_until, at);
-            for state in states_of(&point, how, &mut random) {
+            for state in states_of(&point, how, self.tearings(), &mut random) {
                 let medium = point
                     .materialise(state.choice, state.tearing)
                     .map_err(|error| Wrong::new("replay", error))?;
@@ -111,7 +115,7 @@ impl Recorded {
                 if !seen.insert(key) {
                     continue;
                 }
-                let trial = Trial::draw(&mut random);
+                let trial = self.draw(&mut random);
                 if !each(state, trial) {
                     return Ok(());
                 }
@@ -167,8 +171,8 @@ impl Recorded {
                 let seeds: Vec<u64> = [Some(seed), third].into_iter().flatten().collect();
                 self.try_again(medium, &bounds, unit, &seeds)
             }
-            Trial { more: Some(seed), .. } => self.try_more(medium, &bounds, unit, seed),
-            Trial { use_it, .. } => self.try_medium(Arc::new(medium), &bounds, unit, use_it).map(|_| ()),
+            Trial { more: Some(seed), repair, .. } => self.try_more(medium, &bounds, unit, seed, repair),
+            trial => self.try_medium(Arc::new(medium), &bounds, unit, trial).map(|_| ()),
         }
     }
 
@@ -194,21 +198,22 @@ impl Recorded {
         seeds: &[u64],
     ) -> Result<(), Wrong> {
         let mut device = Arc::new(SimulatedDevice::new(medium));
-        let mut found = self.try_medium(device.clone(), bounds, unit, false)?;
+        let plain = Trial::default();
+        let mut found = self.try_medium(device.clone(), bounds, unit, plain)?;
         let mut story = String::new();
         for seed in seeds {
             let trace = device.trace();
             let mut random = Xoshiro256PlusPlus::seed_from_u64(*seed);
             let after_entry = random.random_range(0..=trace.len());
             let point = trace.crash_point(after_entry).map_err(|error| Wrong::new("replay", error))?;
-            let state = choose(&point, &mut random);
+            let state = self.choose(&point, &mut random);
             let medium = point
                 .materialise(state.choice, state.tearing)
                 .map_err(|error| Wrong::new("replay", error))?;
             story.push_str(&format!("after a further crash, {state} of the mount: "));
             device = Arc::new(SimulatedDevice::new(medium));
             let next = self
-                .try_medium(device.clone(), bounds, unit, false)
+                .try_medium(device.clone(), bounds, unit, plain)
                 .map_err(|wrong| Wrong::new(wrong.class, format!("{story}{}", wrong.message)))?;
             if next.tree.names_hash() != found.tree.names_hash() {
                 return Err(Wrong::new("again", format!("{story}other names and attributes were found")));
@@ -226,16 +231,31 @@ impl Recorded {
         bounds: &[Vec<Bounds>],
         unit: Unit,
         seed: u64,
+        repair: bool,
     ) -> Result<(), Wrong> {
         const STATES: usize = 12;
         let device = Arc::new(SimulatedDevice::new(medium));
-        must_be_clean(&*device, "as the crash left it")?;
-        let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
-        let Found { tree, snapshots } = self.observe(&view, bounds, unit)?;
+        must_be_sound(&*device, self.order.findings(), "as the crash left it")?;
+        let mut view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
+        let mut found = self.observe(&view, bounds, unit)?;
+        let mut order = self.order;
+        if self.order.is_of_changes() {
+            // The model has no counts that are too high, nor a directory with two names.
+            if repair || found.is_unfinished(&view)? {
+                view.close().map_err(|error| Wrong::new("close", error))?;
+                view = found.repair(device.clone(), self.order.findings())?;
+                found = Found { tree: observe_all_of(&view)?, ..found };
+                // No crash meets the repair.
+                device.restart_trace();
+            } else {
+                order = Order::ChangesAgain;
+            }
+        }
+        let Found { tree, snapshots, .. } = found;
         let later = |wrong: Wrong| {
             Wrong::new(wrong.class, format!("in the sequence after the crash: {}", wrong.message))
         };
-        let recorded = record_more(&device, &view, &tree, snapshots, seed).map_err(later)?;
+        let recorded = record_more(&device, &view, &tree, snapshots, order, seed).map_err(later)?;
         drop(view);
         let mut last = None;
         let mut each = |state, _| {
@@ -259,7 +279,7 @@ impl Recorded {
         for _ in 0..count {
             let after_entry = random.random_range(0..=self.entries());
             let point = self.trace.crash_point(after_entry).map_err(|error| Wrong::new("replay", error))?;
-            let state = choose(&point, &mut random);
+            let state = self.choose(&point, &mut random);
             if !each(state, Trial::default()) {
                 break;
             }
@@ -274,10 +294,13 @@ impl Recorded {
         device: Arc<dyn Device>,
         bounds: &[Vec<Bounds>],
         unit: Unit,
-        use_it: bool,
+        trial: Trial,
     ) -> Result<Found, Wrong> {
-        must_be_clean(&*device, "as the crash left it")?;
-        let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
+        let (findings, use_it) = (self.order.findings(), trial.use_it);
+        must_be_sound(&*device, findings, "as the crash left it")?;
+        let engine = trial.change.then_some(Engine::Snapshot);
+        let view = open_as(device.clone(), engine, NEVER, Durability::Async, false)
+            .map_err(|error| Wrong::new("mount", error))?;
         let mut found = self.observe(&view, bounds, unit)?;
         if use_it {
             use_volume(&view)?;
@@ -288,11 +311,22 @@ impl Recorded {
         view.close().map_err(|error| Wrong::new("close", error))?;
         drop(view);
         if use_it {
-            must_be_clean(&*device, "after the volume was used and unmounted")?;
+            must_be_sound(&*device, findings, "after the volume was used and unmounted")?;
             if !self.snapshots.is_none() {
-                let view = open(device).map_err(|error| Wrong::new("mount", error))?;
+                let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
                 found.must_still_be_seen(&view, "after the volume was used and unmounted")?;
             }
+        }
+        if self.order.is_of_changes() && !use_it {
+            must_be_sound(&*device, findings, "after the next mount")?;
+        }
+        if trial.repair && self.order.is_of_changes() {
+            if use_it {
+                // What is in use is no longer what was found.
+                (found.tree, found.nameless) = (Tree::default(), Vec::new());
+            }
+            let view = found.repair(device, findings)?;
+            view.close().map_err(|error| Wrong::new("close", error))?;
         }
         Ok(found)
     }
@@ -300,15 +334,25 @@ impl Recorded {
     /// Walks and judges what was mounted after a crash.
     fn observe(&self, view: &View, bounds: &[Vec<Bounds>], unit: Unit) -> Result<Found, Wrong> {
         let state = view.info().state;
-        if state == "must be checked" || state == "leaks pending" {
+        if state == "must be checked" || state == "leaks pending" && !self.order.is_of_changes() {
             return Err(Wrong::new("mount", format!("the volume calls itself \"{state}\"")));
         }
-        let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
+        let tree = match self.order.is_of_changes() {
+            true => observe_ordered(view, view.root()),
+            false => observe(view, view.root()),
+        };
+        let tree = tree.map_err(|error| Wrong::new("read", error))?;
         let snapshots = observe_all(view).map_err(|error| Wrong::new("past", error))?;
         let numbers: Vec<EventNo> = snapshots.iter().map(|seen| seen.number).collect();
-        let mut moments = Vec::new();
+        let (mut moments, mut nameless) = (Vec::new(), Vec::new());
         for bounds in bounds {
-            let judged = self.judge(&tree, &numbers, bounds, unit);
+            let judged = match self.order.is_of_changes() {
+                true => self.judge_ordered(&tree, &numbers, bounds).map(|judged| {
+                    nameless = judged.nameless;
+                    judged.moments
+                }),
+                false => self.judge(&tree, &numbers, bounds, unit),
+            };
             moments = judged.map_err(|error| Wrong::new("judge", error))?;
             if !self.snapshots.is_none() {
                 let judge = &self.parts[0].judge;
@@ -328,17 +372,108 @@ impl Recorded {
                 }
             }
         }
-        Ok(Found { tree, snapshots })
+        Ok(Found { tree, snapshots, nameless })
     }
 }
 
+/// A name that a repair gives to what it finds without one.
+const FOUND: &[u8] = b"lost+found";
+
+fn observe_all_of(view: &View) -> Result<Tree, Wrong> {
+    observe(view, view.root()).map_err(|error| Wrong::new("read", error))
+}
+
+/// Puts a volume right that an engine has left which orders changes; nothing may be wrong then.
+fn repair(device: &dyn Device) -> Result<(), Wrong> {
+    static FILES: AtomicU64 = AtomicU64::new(0);
+    let wrong = |error: CheckError| Wrong::new("repair", error);
+    let plan = plan_repair(device, &CheckOptions::default()).map_err(wrong)?;
+    if !plan.is_complete() {
+        let rest: Vec<String> = plan.remaining().take(4).map(|finding| finding.to_string()).collect();
+        return Err(Wrong::new("repair", format!("it would leave: {}", rest.join("; "))));
+    }
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let undo = std::env::temp_dir().join(format!("yore-crash-{}-{number}.undo", std::process::id()));
+    let applied = plan.apply(&undo).map_err(wrong);
+    match std::fs::remove_file(&undo) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Wrong::new("repair", format!("{}: {error}", undo.display())));
+        }
+        _ => applied.map(|_| ())?,
+    }
+    must_be_clean(device, "after the repair").map(|_| ())
+}
+
 /// The content that a mount after a crash has shown.
+#[derive(Clone)]
 struct Found {
     tree: Tree,
     snapshots: Vec<Seen>,
+    /// What half an exchange has left without a name.
+    nameless: Vec<Identity>,
 }
 
 impl Found {
+    /// Whether something waits for a recount that shows in the tree.
+    fn is_unfinished(&self, view: &View) -> Result<bool, Wrong> {
+        let strict = observe_all_of(view)?;
+        let is_wrong = !strict.contradictions.is_empty() || !strict.wrong_links().is_empty();
+        Ok(is_wrong || !self.nameless.is_empty())
+    }
+
+    /// Repairs the volume and mounts it: what was found is there, and each inode has a name.
+    fn repair(&self, device: Arc<dyn Device>, findings: Findings) -> Result<View, Wrong> {
+        must_be_sound(&*device, findings, "after the unmount")?;
+        repair(&*device)?;
+        let view = open(device).map_err(|error| Wrong::new("mount", error))?;
+        let tree = observe_all_of(&view)?;
+        let mut wrong = tree.contradictions.clone();
+        wrong.extend(tree.wrong_links());
+        let is_there = |number: u64, incarnation: u32| {
+            tree.nodes.get(&number).is_some_and(|node| node.facts.incarnation == incarnation)
+        };
+        let found = self.tree.nodes.iter().map(|(number, node)| (*number, node.facts.incarnation));
+        let all = found.chain(self.nameless.iter().copied());
+        let gone = all.filter(|(number, incarnation)| !is_there(*number, *incarnation));
+        wrong.extend(gone.map(|(number, _)| format!("{} is gone", self.tree.path_of(number))));
+        for (number, entries) in self.tree.directories() {
+            let now = tree.entries(number).cloned().unwrap_or_default();
+            // A directory that had two names has one.
+            let lost = entries.iter().filter(|(name, (_, kind))| {
+                *kind != FileKind::Directory && &name[..] != FOUND && !now.contains_key(*name)
+            });
+            wrong.extend(lost.map(|(name, _)| {
+                format!("{} has lost {}", self.tree.path_of(number), crate::op::show_name(name))
+            }));
+        }
+        for (number, node) in &self.tree.nodes {
+            if let (Inside::File { .. }, Some(now)) = (&node.inside, tree.nodes.get(number)) {
+                if now.inside != node.inside {
+                    wrong.push(format!("{} has other content", self.tree.path_of(*number)));
+                }
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(Wrong::new("repair", format!("after the repair: {}", crate::tree::list(&wrong))));
+        }
+        let mut before = self.clone();
+        if tree.entries(tree.root).is_some_and(|entries| entries.contains_key(FOUND)) {
+            // The repair has made a directory in the root directory, which has no version of its own then:
+            // its count and times are seen by snapshots, too.
+            let now = observe_all(&view).map_err(|error| Wrong::new("past", error))?;
+            for (before, now) in before.snapshots.iter_mut().zip(&now) {
+                let root = before.tree.nodes.get_mut(&tree.root).zip(now.tree.nodes.get(&tree.root));
+                if let Some((before, now)) = root {
+                    let facts = &mut before.facts;
+                    (facts.links, facts.mtime, facts.ctime) =
+                        (now.facts.links, now.facts.mtime, now.facts.ctime);
+                }
+            }
+        }
+        before.must_still_be_seen(&view, "after the repair")?;
+        Ok(view)
+    }
+
     /// Whether each snapshot still exists and shows the same.
     fn still_shows(&self, before: &Found) -> Result<(), String> {
         match self.snapshots.len() == before.snapshots.len() {
@@ -401,9 +536,14 @@ fn change_file(view: &View, file: InodeNo, n: usize) -> Result<(), Error> {
 }
 
 /// The states to try at a moment.
-fn states_of(point: &CrashPoint, how: Thoroughness, random: &mut Xoshiro256PlusPlus) -> Vec<CrashState> {
+fn states_of(
+    point: &CrashPoint,
+    how: Thoroughness,
+    tearings: &[Tearing],
+    random: &mut Xoshiro256PlusPlus,
+) -> Vec<CrashState> {
     let mut states = Vec::new();
-    for tearing in [Tearing::Blocks, Tearing::Sectors] {
+    for tearing in tearings.iter().copied() {
         let plan = CrashPlan {
             exhaustive_max: how.exhaustive_max,
             samples: how.samples,
@@ -429,6 +569,31 @@ fn hash_blocks(medium: &MemoryDevice, blocks: &BTreeSet<u64>) -> u64 {
         }
     }
     hash.finish()
+}
+
+impl Recorded {
+    /// An engine that writes in place relies on blocks that are stored as wholes.
+    fn tearings(&self) -> &'static [Tearing] {
+        match self.order.is_of_changes() {
+            true => &[Tearing::Blocks],
+            false => &[Tearing::Blocks, Tearing::Sectors],
+        }
+    }
+
+    fn choose(&self, point: &CrashPoint, random: &mut Xoshiro256PlusPlus) -> CrashState {
+        let state = choose(point, random);
+        match self.order.is_of_changes() {
+            true => CrashState { tearing: Tearing::Blocks, ..state },
+            false => state,
+        }
+    }
+
+    fn draw(&self, random: &mut Xoshiro256PlusPlus) -> Trial {
+        match self.order.is_of_changes() {
+            true => Trial::draw_ordered(random),
+            false => Trial::draw(random),
+        }
+    }
 }
 
 /// Draws one of the states of a point.

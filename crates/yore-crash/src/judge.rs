@@ -109,6 +109,8 @@ struct Life {
     fsyncs: Vec<(usize, bool)>,
     /// Moments of renames over another file.
     replaced: Vec<usize>,
+    /// Moments of copies to it.
+    copies: Vec<usize>,
 }
 
 /// Judges trees found after crashes in one sequence.
@@ -182,6 +184,9 @@ impl Judge {
             }
             if let Some(ino) = effects.replaced_by {
                 self.lives[ino].replaced.push(moment);
+            }
+            if let Op::Copy { .. } = self.history.ops[number] {
+                effects.touched.iter().for_each(|ino| self.lives[*ino].copies.push(moment));
             }
             let Some((ino, data_only)) = effects.synced else { continue };
             self.lives[ino].fsyncs.push((moment, data_only));
@@ -353,6 +358,8 @@ struct Span<'a> {
     to: usize,
     /// The latest moment from which content may be.
     begun: usize,
+    /// Whether a copy to the file may be there in part.
+    in_parts: bool,
 }
 
 impl<'a> Span<'a> {
@@ -369,7 +376,33 @@ impl<'a> Span<'a> {
         let times_from = synced.max(fsynced(false));
         let to = moment.max(content_from);
         let is_since_replacing = replaced > content_synced;
-        Span { life, moment, content_from, is_since_replacing, times_from, to, begun: bounds.begun.max(to) }
+        Span {
+            life,
+            moment,
+            content_from,
+            is_since_replacing,
+            times_from,
+            to,
+            begun: bounds.begun.max(to),
+            in_parts: false,
+        }
+    }
+
+    /// The same under an engine that orders changes, for a file that has a name which it had from some moment
+    /// on: a rename over another file that gave it the name has written its content first.
+    fn of_ordered(mut self, named_from: usize) -> Span<'a> {
+        self.in_parts = true;
+        let replaced = self.life.replaced.iter().copied().filter(|at| *at <= named_from).max().unwrap_or(0);
+        match replaced > self.content_from {
+            true => Span {
+                content_from: replaced,
+                is_since_replacing: true,
+                to: self.to.max(replaced),
+                begun: self.begun.max(replaced),
+                ..self
+            },
+            false => self,
+        }
     }
 
     /// The same for a view that shows the moment of names and attributes for ever: nothing later, and no
@@ -410,7 +443,7 @@ impl<'a> Span<'a> {
         let mut sizes: Vec<u64> =
             versions.filter_map(|(moment, v)| v.data().map(|data| truncate(*moment, data.size()))).collect();
         sizes.dedup();
-        if !sizes.contains(&file.size) {
+        if !(sizes.contains(&file.size) || self.in_parts && self.is_of_copy(file.size)) {
             wrong.push(format!("size is {}, since its last sync it was {sizes:?}", file.size));
         }
         let known = |time| match time {
@@ -427,6 +460,17 @@ impl<'a> Span<'a> {
         }
         wrong.extend(self.wrong_blocks(file, unit));
         wrong
+    }
+
+    /// Whether a copy up to the moment of names and attributes may have left this size.
+    fn is_of_copy(&self, size: u64) -> bool {
+        let size_at = |moment: usize| {
+            let (_, inode) = self.versions(moment, moment).first()?;
+            inode.data().map(FileData::size)
+        };
+        let mut copies =
+            self.life.copies.iter().filter(|at| (self.content_from + 1..=self.to + 1).contains(*at));
+        copies.any(|at| size_at(at - 1).zip(size_at(*at)).is_some_and(|(was, is)| (was..=is).contains(&size)))
     }
 
     fn wrong_blocks(&self, file: &FoundFile<'_>, unit: Unit) -> Vec<String> {
@@ -539,5 +583,6 @@ fn difference_below(size: u64, a: &BTreeMap<u64, Arc<Block>>, b: &BTreeMap<u64, 
     all.filter(|index| differs(*index)).min()
 }
 
+mod ordered;
 #[cfg(test)]
 mod tests;

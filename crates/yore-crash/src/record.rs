@@ -12,7 +12,7 @@ use crate::marks::{bounds_of, mark};
 use crate::model::{Effects, State};
 use crate::op::Op;
 use crate::past::{weave, Seen, Snapshots};
-use crate::recorded::{Part, Recorded};
+use crate::recorded::{Order, Part, Recorded};
 use crate::runner::Runner;
 use crate::stalled::{Gate, Gated, StalledSync};
 use crate::subject::ViewSubject;
@@ -20,14 +20,14 @@ use crate::systematic;
 use crate::together;
 use crate::tree::Tree;
 use crate::volume::{
-    make, make_with, must_be_clean, open, open_with, sides, used_device, used_pair, Wrong, NEVER,
+    make, make_with, must_be_sound, open, open_with, sides, used_device, used_pair, Findings, Wrong, NEVER,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::simulated::SimulatedDevice;
 use yore_device::Device;
-use yore_fs::{Durability, Engine, MkfsOptions, Policy, Versioning, View};
+use yore_fs::{Engine, MkfsOptions, Policy, Versioning, View};
 
 /// The age of changes at which a generation begins, in runs where generations begin all the time.
 const AT_ONCE: Duration = Duration::from_micros(20);
@@ -83,7 +83,8 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         run.forget_events();
     }
     run.gate = gate;
-    run.history.settles = case.durability != Durability::Async;
+    run.history.settles = case.settles();
+    run.order = Order::of(case.engine);
     run.discards = case.discard;
     run.has_shared = case.profile == Profile::Shared;
     with_disturbance(&view, case.disturb, || run.carry_out(case.operations()))?;
@@ -114,18 +115,21 @@ pub fn record_operations(preparation: Vec<Op>, ops: Vec<Op>) -> Result<Recorded,
 ///
 /// # Errors
 /// As [`record`].
-pub fn record_more(
+pub(crate) fn record_more(
     device: &Arc<SimulatedDevice>,
     view: &View,
     tree: &Tree,
     snapshots: Vec<Seen>,
+    order: Order,
     seed: u64,
 ) -> Result<Recorded, Wrong> {
     const OPS: usize = 14;
     let mut run = Run::new(device, view, State::of(tree));
+    run.history.settles = view.info().engine == Engine::Sync;
     let ops = sequence(seed, OPS, Profile::Crash);
     run.carry_out(if snapshots.is_empty() { ops } else { weave(ops, seed, 4, "later") })?;
     run.snapshots_before = snapshots;
+    run.order = order;
     run.finish()
 }
 
@@ -163,6 +167,8 @@ struct Run<'a> {
     /// Freed blocks are discarded now and then.
     discards: bool,
     snapshots_before: Vec<Seen>,
+    /// What a crash leaves.
+    order: Order,
 }
 
 impl<'a> Run<'a> {
@@ -181,6 +187,7 @@ impl<'a> Run<'a> {
             has_recorded: false,
             discards: false,
             snapshots_before,
+            order: Order::OneMoment,
         }
     }
 
@@ -268,12 +275,16 @@ impl<'a> Run<'a> {
         closed.map_err(|error| Wrong::new("close", error))?;
         let effects = model.apply(&Op::Sync).1;
         self.history.push(Op::Sync, effects, model);
-        must_be_clean(self.device, "after the unmount")?;
+        let may = match self.order {
+            Order::ChangesAgain => Findings::OrderedTwice,
+            Order::OneMoment | Order::Changes => Findings::None,
+        };
+        must_be_sound(self.device, may, "after the unmount")?;
         let trace = self.device.trace();
         let bounds = bounds_of(&trace, 0, self.before);
         let snapshots = Snapshots::new(self.snapshots_before, &self.history, self.runner.subject.snapshots());
         let part = Part { judge: Judge::new(self.history), lens: None, bounds };
-        Ok(Recorded { trace, parts: vec![part], snapshots })
+        Ok(Recorded { trace, parts: vec![part], snapshots, order: self.order })
     }
 }
 

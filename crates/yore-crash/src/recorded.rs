@@ -4,8 +4,10 @@
 use crate::judge::{Bounds, Judge};
 use crate::past::Snapshots;
 use crate::together::lens::Lens;
+use crate::volume::{orders, Findings};
 use std::ops::RangeInclusive;
 use yore_device::simulated::{Trace, TraceEntry};
+use yore_fs::Engine;
 
 /// What was recorded: the entries of the device, and what each part of the tree may be after each of them.
 pub struct Recorded {
@@ -13,6 +15,43 @@ pub struct Recorded {
     pub(crate) parts: Vec<Part>,
     /// Snapshots of the whole tree; with several parts there are none.
     pub(crate) snapshots: Snapshots,
+    /// How the engine keeps metadata consistent, and what that leaves.
+    pub(crate) order: Order,
+}
+
+/// Whether a crash leaves one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Names and attributes are of one moment.
+    OneMoment,
+    /// The engine orders changes: each name and each inode has a moment of its own.
+    Changes,
+    /// The same, and the volume had been through a crash before that was not repaired.
+    ChangesAgain,
+}
+
+impl Order {
+    /// What a volume of this engine is left as.
+    pub(crate) fn of(engine: Engine) -> Order {
+        match orders(engine) {
+            true => Order::Changes,
+            false => Order::OneMoment,
+        }
+    }
+
+    /// Whether the engine orders changes.
+    pub(crate) fn is_of_changes(self) -> bool {
+        self != Order::OneMoment
+    }
+
+    /// What a check may find.
+    pub(crate) fn findings(self) -> Findings {
+        match self {
+            Order::OneMoment => Findings::None,
+            Order::Changes => Findings::Ordered,
+            Order::ChangesAgain => Findings::OrderedTwice,
+        }
+    }
 }
 
 /// A part of the tree that only one thread changed.

@@ -12,4 +12,4 @@ mod walk;
 pub use interface::Subject;
 pub use model::ModelSubject;
 pub use view::{Own, ViewSubject};
-pub use walk::observe;
+pub use walk::{observe, observe_ordered};

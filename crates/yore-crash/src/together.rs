@@ -31,11 +31,11 @@ use crate::case::Case;
 use crate::generate::sequence;
 use crate::judge::{Bounds, History, Judge, Unit};
 use crate::marks::{mark, read_mark};
-use crate::model::State;
+use crate::model::{Identity, State};
 use crate::op::{EntryPath, Op, Target};
 use crate::outcome::Outcome;
 use crate::past::Snapshots;
-use crate::recorded::{Part, Recorded};
+use crate::recorded::{Order, Part, Recorded};
 use crate::runner::Runner;
 use crate::subject::{Subject, ViewSubject};
 use crate::tree::{list, Tree};
@@ -43,7 +43,7 @@ use crate::volume::{must_be_clean, Wrong};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use yore_device::simulated::{SimulatedDevice, Trace, TraceEntry};
-use yore_fs::{Attr, Caller, Durability, EventNo, FileKind, InodeNo, Timestamp, View};
+use yore_fs::{Attr, Caller, EventNo, FileKind, InodeNo, Timestamp, View};
 
 const FIRST: Timestamp = Timestamp { seconds: i64::MIN, nanos: 0 };
 const LAST: Timestamp = Timestamp { seconds: i64::MAX, nanos: 0 };
@@ -104,7 +104,7 @@ struct Worker {
 /// If a result differs from the model, or the volume cannot be used or closed.
 pub fn record(case: &Case, device: &Arc<SimulatedDevice>, view: &View) -> Result<Recorded, Wrong> {
     let mut workers = prepare(case.threads, view)?;
-    workers.iter_mut().for_each(|worker| worker.history.settles = case.durability != Durability::Async);
+    workers.iter_mut().for_each(|worker| worker.history.settles = case.settles());
     view.sync().map_err(|error| Wrong::new("sync", error))?;
     device.restart_trace();
     let kept = case.numbers();
@@ -135,7 +135,7 @@ pub fn record(case: &Case, device: &Arc<SimulatedDevice>, view: &View) -> Result
         let wrong = |error| Wrong::new("tree", format!("thread {thread}, after the last operation: {error}"));
         worker.runner.compare().map_err(wrong)?;
     }
-    unmount(workers, device, view)
+    unmount(workers, Order::of(case.engine), device, view)
 }
 
 /// Makes the directories, and a model of its part for each thread.
@@ -190,7 +190,12 @@ impl Worker {
     }
 }
 
-fn unmount(mut workers: Vec<Worker>, device: &Arc<SimulatedDevice>, view: &View) -> Result<Recorded, Wrong> {
+fn unmount(
+    mut workers: Vec<Worker>,
+    order: Order,
+    device: &Arc<SimulatedDevice>,
+    view: &View,
+) -> Result<Recorded, Wrong> {
     for (thread, worker) in workers.iter_mut().enumerate() {
         device.mark(mark(thread, worker.history.ops.len(), false));
         worker.runner.subject.inner.drop_references();
@@ -215,7 +220,7 @@ fn unmount(mut workers: Vec<Worker>, device: &Arc<SimulatedDevice>, view: &View)
         bounds,
     };
     let parts = workers.into_iter().zip(bounds).map(part).collect();
-    Ok(Recorded { trace, parts, snapshots: Snapshots::default() })
+    Ok(Recorded { trace, parts, snapshots: Snapshots::default(), order })
 }
 
 /// For each thread and number of entries: how far its operations had come, and what others had made durable
@@ -251,6 +256,14 @@ fn bounds_of(trace: &Trace, histories: &[&History]) -> Vec<Vec<Bounds>> {
     all
 }
 
+/// What a tree is, found under an engine that orders changes.
+pub(crate) struct Ordered {
+    /// By part: names and attributes of this moment are durable.
+    pub(crate) moments: Vec<usize>,
+    /// What half an exchange has left without a name.
+    pub(crate) nameless: Vec<Identity>,
+}
+
 impl Recorded {
     /// Finds for each part the moment at which a tree shows it. `snapshots`: those that were found; they must
     /// be those of that moment.
@@ -264,6 +277,9 @@ impl Recorded {
         bounds: &[Bounds],
         unit: Unit,
     ) -> Result<Vec<usize>, String> {
+        if self.order.is_of_changes() {
+            return self.judge_ordered(tree, snapshots, bounds).map(|judged| judged.moments);
+        }
         if let [Part { judge, lens: None, .. }] = &self.parts[..] {
             let moments = judge.moments_of(tree, bounds[0], unit, self.snapshots.is_none())?;
             let with_these = |moment: &&usize| self.snapshots.numbers_at(**moment) == snapshots;
@@ -287,6 +303,40 @@ impl Recorded {
             allowed.push(moments.map_err(|error| format!("the part of thread {thread}: {error}"))?);
         }
         self.common_moment(&allowed)
+    }
+
+    /// The same for an engine that orders changes: finds how much of each part must be durable.
+    ///
+    /// # Errors
+    /// As [`Recorded::judge`].
+    pub(crate) fn judge_ordered(
+        &self,
+        tree: &Tree,
+        snapshots: &[EventNo],
+        bounds: &[Bounds],
+    ) -> Result<Ordered, String> {
+        let mut judged = Ordered { moments: Vec::new(), nameless: Vec::new() };
+        for (thread, (part, bounds)) in self.parts.iter().zip(bounds).enumerate() {
+            let mut lowest = part.judge.lowest(*bounds);
+            if part.lens.is_none() {
+                let has_these = |moment: &usize| self.snapshots.numbers_at(*moment) == snapshots;
+                // An event comes alone, and everything before it comes first.
+                lowest = (lowest..=bounds.begun).find(has_these).ok_or_else(|| {
+                    let ever: Vec<_> =
+                        (lowest..=bounds.begun).map(|moment| self.snapshots.numbers_at(moment)).collect();
+                    format!("the snapshots {snapshots:?} are there, and were by moments from {lowest} on {ever:?}")
+                })?;
+            }
+            let projected = part.lens.as_ref().map(|lens| lens.project(tree));
+            let seen = projected.as_ref().unwrap_or(tree);
+            let nameless = part.judge.judge_ordered(seen, *bounds, lowest);
+            judged.nameless.extend(nameless.map_err(|error| match part.lens {
+                None => error,
+                Some(_) => format!("the part of thread {thread}: {error}"),
+            })?);
+            judged.moments.push(lowest);
+        }
+        Ok(judged)
     }
 
     /// One moment of each part, such that no part lacks what the others show to have happened before.

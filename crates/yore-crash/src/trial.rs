@@ -8,6 +8,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Trial {
     /// Change something, unmount, and check again.
     pub use_it: bool,
+    /// Repair the volume in the end. (What other engines leave is clean as it is.)
+    pub repair: bool,
+    /// Mount it under another engine.
+    pub change: bool,
     /// Crash again while mounting: the seed of where and how.
     pub again: Option<u64>,
     /// Crash a third time, while mounting after the second.
@@ -17,6 +21,16 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// The same for an engine that orders changes.
+    pub(crate) fn draw_ordered(random: &mut Xoshiro256PlusPlus) -> Trial {
+        let trial = Trial::draw(random);
+        let is_plain = trial.again.is_none() && trial.more.is_none();
+        let (repair, change) = (random.random_range(0..6) == 0, random.random_range(0..6) == 0);
+        // A volume is repaired before another sequence begins on it.
+        let repair = trial.again.is_none() && (repair || trial.more.is_some());
+        Trial { repair, change: change && is_plain, ..trial }
+    }
+
     /// About one state in four is tried in one more way.
     pub(crate) fn draw(random: &mut Xoshiro256PlusPlus) -> Trial {
         let seed = random.random_range(0..1_000_000);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use yore_check::{check, CheckError, CheckOptions, Report};
+use yore_check::{check, CheckError, CheckOptions, Finding, Problem, Report};
 use yore_device::{Device, MemoryDevice, Part, BLOCK_SIZE};
 use yore_fs::{Durability, Engine, LogDevice, LogPlace, MkfsOptions, MountOptions, Policy, View};
 
@@ -156,9 +156,24 @@ pub fn open_with(
     durability: Durability,
     discard: bool,
 ) -> Result<View, yore_fs::Error> {
+    open_as(device, None, commit_interval, durability, discard)
+}
+
+/// The same with another engine.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_as(
+    device: Arc<dyn Device>,
+    engine: Option<Engine>,
+    commit_interval: Duration,
+    durability: Durability,
+    discard: bool,
+) -> Result<View, yore_fs::Error> {
     let (device, journal) = sides(&device);
     let options = MountOptions {
         journal,
+        engine,
         commit_interval,
         durability,
         metadata_cache: CACHE,
@@ -186,6 +201,41 @@ fn check_sides(device: &dyn Device) -> Result<Report, CheckError> {
     log.write_at(0, &bytes)?;
     let log = LogPlace::On(LogDevice { device: Arc::new(log), path: Vec::new() });
     check(&Part::new(device, 0, VOLUME_SIZE), &CheckOptions { log, ..CheckOptions::default() })
+}
+
+/// Whether an engine writes metadata where it is, one change behind the other (docs/EDGES.md).
+pub fn orders(engine: Engine) -> bool {
+    matches!(engine, Engine::SoftUpdates | Engine::Sync)
+}
+
+/// What a check may find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Findings {
+    /// Nothing at all.
+    None,
+    /// What an engine that orders changes may leave on a volume that was sound before.
+    Ordered,
+    /// What several crashes under such an engine may leave, one upon the other.
+    OrderedTwice,
+}
+
+/// Checks a volume; nothing else may be found.
+///
+/// # Errors
+/// The finding that may not be there.
+pub fn must_be_sound(device: &dyn Device, may: Findings, when: &str) -> Result<(), Wrong> {
+    if may == Findings::None {
+        return must_be_clean(device, when).map(|_| ());
+    }
+    let report = check_sides(device).map_err(|error| Wrong::new("check", format!("{when}: {error}")))?;
+    // An orphan is unlisted only behind a second crash.
+    let is_wrong = |finding: &&Finding| {
+        !finding.is_tolerated() || finding.problem == Problem::OrphanUnlisted && may == Findings::Ordered
+    };
+    match report.findings.iter().find(is_wrong) {
+        None => Ok(()),
+        Some(finding) => Err(Wrong::new("check", format!("{when} the check finds:\n    {finding}"))),
+    }
 }
 
 /// Checks a volume; nothing at all may be found.

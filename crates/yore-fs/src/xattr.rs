@@ -32,7 +32,7 @@ pub(crate) use read::{get, list};
 use self::acl::Acl;
 pub(crate) use self::acl::Inherited;
 use self::name::{Name, ACCESS, CAPABILITY, DEFAULT};
-use self::plan::{cells, chunks_of, store_tree, Attributes, Plan, CELL_BYTES, SLOT};
+use self::plan::{cells, chunks_of, store_tree, wholly, Attributes, Plan, CELL_BYTES, SLOT};
 use self::read::attributes;
 use crate::file::{self, Room};
 use crate::history::preserve;
@@ -201,6 +201,10 @@ fn store_inherited_in(
 ) -> Unstored {
     let mut tree = Tree::empty(BlockKind::Xattrs, no, inode.incarnation);
     let mut all: Option<TreeDelta> = None;
+    if op.wants_order() {
+        let cells_of = |(name, value)| cells(Name { namespace: XattrNamespace::System, name }, value);
+        wholly(op, &each(inherited).flat_map(cells_of).collect::<Vec<_>>());
+    }
     for (name, value) in each(inherited) {
         let name = Name { namespace: XattrNamespace::System, name };
         // If both names have the same hash, the second takes the next slot.

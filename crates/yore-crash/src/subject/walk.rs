@@ -13,6 +13,19 @@ use yore_fs::{Error, FileKind, InodeNo, SeekTo, View};
 /// A message that says where a call failed. If answers contradict each other, the tree has the
 /// contradictions.
 pub fn observe(view: &View, root: InodeNo) -> Result<Tree, String> {
+    walk(view, root, false)
+}
+
+/// The same for a volume whose engine orders changes, after a crash: a directory that was being renamed may
+/// have both of its names, and its parent may be the one of the other name.
+///
+/// # Errors
+/// As [`observe`].
+pub fn observe_ordered(view: &View, root: InodeNo) -> Result<Tree, String> {
+    walk(view, root, true)
+}
+
+fn walk(view: &View, root: InodeNo, is_ordered: bool) -> Result<Tree, String> {
     let mut tree = Tree { root: root.0, ..Tree::default() };
     // With the parent through which each was found; `None` for the root, whose parent may lie outside.
     let mut waiting = vec![(root, None)];
@@ -25,8 +38,15 @@ pub fn observe(view: &View, root: InodeNo) -> Result<Tree, String> {
             xattrs.insert(Name::from(name), Arc::from(value));
         }
         let inside = match attr.kind {
-            FileKind::Directory => observe_directory(view, inode, above, &mut tree, &mut waiting)
-                .map_err(|e| failed("listing", e))?,
+            FileKind::Directory => observe_directory(
+                view,
+                inode,
+                above.filter(|_| !is_ordered),
+                is_ordered,
+                &mut tree,
+                &mut waiting,
+            )
+            .map_err(|e| failed("listing", e))?,
             FileKind::Regular => Inside::File {
                 size: attr.size,
                 blocks: content(view, inode, attr.size).map_err(|error| failed("read", error))?,
@@ -54,6 +74,7 @@ fn observe_directory(
     view: &View,
     inode: InodeNo,
     above: Option<InodeNo>,
+    may_have_two_names: bool,
     tree: &mut Tree,
     waiting: &mut Vec<(InodeNo, Option<InodeNo>)>,
 ) -> Result<Inside, Error> {
@@ -81,7 +102,7 @@ fn observe_directory(
         let seen = tree.nodes.contains_key(&number) || waiting.iter().any(|(waits, _)| waits.0 == number);
         if !seen {
             waiting.push((InodeNo(number), Some(inode)));
-        } else if kind == FileKind::Directory {
+        } else if kind == FileKind::Directory && !may_have_two_names {
             tree.contradictions.push(format!("directory {number} has two names"));
         }
         if entries.insert(name.clone(), (number, kind)).is_some() {

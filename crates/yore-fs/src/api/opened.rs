@@ -137,6 +137,10 @@ impl Store {
 
     /// Gives all rows of history their keys, unless the volume is being closed.
     fn index_in_background(&self) {
+        if self.past.may_have_unended.load(Ordering::Acquire) {
+            // The first change looks for rows that must not get keys.
+            return;
+        }
         let stop = || *self.tick.0.lock();
         match self.past.index_all(self, &stop) {
             // Room is made by calls that need some.
@@ -271,7 +275,11 @@ impl Store {
             .and_then(|()| self.flush_aged())
             .and_then(|()| self.alloc.give_back_tables(&self.meta, None))
             .and_then(|()| self.alloc.give_back_zones(&self.meta));
-        let indexed = match self.past.index_all(self, &|| false) {
+        let indexed = match self.past.may_have_unended.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => self.past.index_all(self, &|| false),
+        };
+        let indexed = match indexed {
             Err(Error::NoSpace) => Ok(()),
             other => other,
         };

@@ -11,3 +11,4 @@ pub(crate) mod rows;
 pub(crate) mod seers;
 pub(crate) mod shred;
 pub(crate) mod spans;
+pub(crate) mod unended;

@@ -466,7 +466,7 @@ impl Rename<'_> {
         let other_recorded = other.as_mut().and_then(|o| recording.inode(&mut op, o.cell.no, &mut o.state));
         self.record_names(&mut op, &mut recording, &child, other.as_ref());
         if moves_dir {
-            op.drain();
+            self.come_alone(&mut op);
         }
         let mut removal = removal;
         let listed = other.as_ref().zip(removal.as_mut()).and_then(|(other, removal)| {
@@ -519,6 +519,16 @@ impl Rename<'_> {
         Ok(Outcome::Done(replaced))
     }
 
+    /// A directory that gets another parent: nothing is pending before that. If an event may have seen the
+    /// directory, a crash must not leave the new entry with the old parent: what puts the parent right would
+    /// change what the event shows.
+    fn come_alone(&self, op: &mut Op<'_>) {
+        match self.store.past.is_any() {
+            true => op.be_whole(),
+            false => op.drain(),
+        }
+    }
+
     /// Makes the Op that exchanges two names.
     fn exchange(
         &self,
@@ -538,7 +548,7 @@ impl Rename<'_> {
         self.record_names(&mut op, &mut recording, &child, Some(&other));
         let moves_dir = !self.same_dir() && (child.is_directory() || other.is_directory());
         if moves_dir {
-            op.drain();
+            self.come_alone(&mut op);
         }
         let (a, b) = match self.same_dir() {
             true => (0, 0),

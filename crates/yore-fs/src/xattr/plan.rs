@@ -6,7 +6,8 @@ use crate::{Error, Result, SetXattrMode};
 use std::collections::BTreeMap;
 use yore_core::btree::{Pins, Tree, TreeDelta, Unstored};
 use yore_format::{
-    BlockKind, Corruption, EventNo, Inode, InodeFlags, InodeNo, XattrCell, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
+    BlockKind, Corruption, EventNo, Inode, InodeFlags, InodeNo, NodeRef, XattrCell, XATTR_CHUNK_BYTES,
+    XATTR_VALUE_MAX,
 };
 use yore_meta::{Meta, Op};
 
@@ -76,8 +77,15 @@ impl Attributes<'_> {
         Ok(found.transpose()?.ok_or(free))
     }
 
+    /// Whether the inode says that it has such an attribute, if it says so of this name. A crash under an
+    /// engine that orders changes may leave cells without the flag: then the call that set the attribute, or
+    /// removed it, did not come through as a whole, and there is none.
+    fn has_flag(&self, name: Name<'_>) -> bool {
+        self.inode.flags.contains(name.flag())
+    }
+
     pub(super) fn get(&self, name: Name<'_>) -> Result<Option<Vec<u8>>> {
-        if self.inode.xattr_root.is_none() || !self.inode.flags.contains(name.flag()) {
+        if self.inode.xattr_root.is_none() || !self.has_flag(name) {
             return Ok(None);
         }
         let tree = tree(self.meta, self.inode, self.no)?;
@@ -110,7 +118,9 @@ impl Attributes<'_> {
             if let XattrCell::First { namespace, name, .. } =
                 XattrCell::decode(cell).map_err(|c| c.of(self.no))?
             {
-                names.push([namespace.prefix().as_bytes(), name].concat());
+                if self.has_flag(Name { namespace, name }) {
+                    names.push([namespace.prefix().as_bytes(), name].concat());
+                }
             }
             Ok(true)
         })?;
@@ -126,7 +136,8 @@ impl Attributes<'_> {
     ) -> Result<Plan> {
         let tree = tree(self.meta, self.inode, self.no)?.with_recorded(self.recorded_until);
         let (slot, old_len) = match (self.locate(&tree, name)?, mode) {
-            (Ok(_), SetXattrMode::Create) => return Err(Error::Exists),
+            (Ok(_), SetXattrMode::Create) if self.has_flag(name) => return Err(Error::Exists),
+            (Ok(_), SetXattrMode::Replace) if !self.has_flag(name) => return Err(Error::NoAttribute),
             (Err(_), SetXattrMode::Replace) => return Err(Error::NoAttribute),
             (Ok(found), _) => (found.slot, Some(found.cell_len)),
             (Err(free), _) if free & !(HASH - 1) == name.key(self.seed) => (free, None),
@@ -180,6 +191,9 @@ impl Plan {
             op.be_whole();
             all = Some(delta);
         }
+        if tree.is_empty() {
+            wholly(op, &new);
+        }
         for key in old {
             let delta = tree.remove(op, &key.to_be_bytes());
             all = Some(delta.after(all));
@@ -194,6 +208,19 @@ impl Plan {
         }
     }
 }
+
+/// Cells of a new tree that one leaf may not have. Those that come into a leaf behind its pointer do not wait
+/// for each other, so a crash could leave some of them: such an Op is whole.
+pub(super) fn wholly(op: &Op<'_>, cells: &[Vec<u8>]) {
+    const LEAF: usize = yore_format::BLOCK_SIZE * 3 / 4;
+    let bytes: usize = cells.iter().map(|cell| NodeRef::cell_bytes(KEY, cell.len())).sum();
+    if op.wants_order() && bytes > LEAF {
+        op.be_whole();
+    }
+}
+
+/// Bytes of a key.
+const KEY: usize = 8;
 
 /// The tree of an inode's attributes.
 ///

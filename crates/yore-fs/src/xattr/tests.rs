@@ -116,6 +116,28 @@ fn flags_follow_the_attributes() {
     }
 }
 
+/// A crash under soft updates left the cell of an ACL without the flag in the inode. The list had the
+/// attribute, and reading it said that there was none; to create it was refused, and to replace it was not.
+#[test]
+fn without_its_flag_an_attribute_is_not_there() {
+    let (mut ground, mut inode) = (Ground::new(), file());
+    for name in [&b"security.capability"[..], b"system.posix_acl_access", b"system.posix_acl_default"] {
+        put(&mut ground, &mut inode, name, Some(b"old"), SetXattrMode::Create).unwrap();
+        inode.flags.remove(Name::parse(name).unwrap().flag());
+        let all = at(&ground, &inode);
+        assert_eq!(all.get(Name::parse(name).unwrap()).unwrap(), None);
+        assert!(all.list().unwrap().is_empty());
+        let replaced = put(&mut ground, &mut inode, name, Some(b"new"), SetXattrMode::Replace);
+        assert!(matches!(replaced, Err(Error::NoAttribute)));
+        put(&mut ground, &mut inode, name, Some(b"new"), SetXattrMode::Create).unwrap();
+        assert_eq!(
+            at(&ground, &inode).get(Name::parse(name).unwrap()).unwrap().as_deref(),
+            Some(&b"new"[..])
+        );
+        put(&mut ground, &mut inode, name, None, SetXattrMode::Any).unwrap();
+    }
+}
+
 #[test]
 fn inherited_acls_take_no_more_blocks_than_asked_for() {
     let mut ground = Ground::new();

@@ -1,6 +1,7 @@
 //! A view and a node: which volume they belong to, and which time.
 
 use crate::history::read::at_time::PastInode;
+use crate::history::reclaim::unended;
 use crate::history::record::Seeing;
 use crate::ops::InUse;
 use crate::store::Store;
@@ -95,6 +96,7 @@ impl Node {
         match &self.0 {
             Known::Live(live) => {
                 live.store.idle.note();
+                unended::settle(&live.store)?;
                 Ok(live)
             }
             Known::Past { .. } => Err(Error::ReadOnly),
@@ -127,7 +129,10 @@ impl View {
     /// The store, for a caller that changes the present.
     pub(crate) fn live(&self) -> Result<&Arc<Store>> {
         match self.at {
-            None => Ok(self.store()),
+            None => {
+                unended::settle(self.store())?;
+                Ok(self.store())
+            }
             Some(_) => Err(Error::ReadOnly),
         }
     }

@@ -4,7 +4,7 @@ use super::ended::{Ended, EndedRow};
 use super::entry::PastEntry;
 use super::past::Past;
 use crate::{InodeNo, Result};
-use yore_format::{AnnalsKey, EventNo, EVENT_LIMIT, HISTORY_SHARDS};
+use yore_format::{AnnalsKey, EventNo, HistoryRoots, EVENT_LIMIT, HISTORY_SHARDS};
 use yore_meta::Meta;
 
 /// A walk over what ended in a span of numbers: shard by shard, and in each in the order of the ends, those
@@ -62,6 +62,23 @@ pub(crate) enum EndedBatch {
 }
 
 impl Past {
+    /// The rows of a shard that have no keys, behind this one or the first of them, at most `most`. Returns
+    /// the last of them, if there may be more.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn rows_without_keys(
+        &self,
+        meta: &Meta,
+        shard: usize,
+        after: Option<AnnalsKey>,
+        most: usize,
+    ) -> Result<(Vec<EndedRow>, Option<AnnalsKey>)> {
+        let Some(annals) = self.annals() else { return Ok((Vec::new(), None)) };
+        let after = after.unwrap_or_else(|| HistoryRoots::watermark(&self.roots().read(), shard));
+        annals.ended_rows(meta, shard, after, EventNo(u64::MAX), most)
+    }
+
     /// As [`Past::next_ended`], with whole rows of the annals, at most `most`.
     ///
     /// # Errors

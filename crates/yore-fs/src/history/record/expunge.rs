@@ -134,6 +134,8 @@ impl Entering<'_> {
     /// of the inode in use, and what was before is now given up.
     pub(crate) fn apply(&mut self, op: &mut Op<'_>, row: Row) {
         let Row { file, events, index, time, features } = row;
+        // The row, its key and what it detaches are one: no order of them is right where a crash may stop.
+        op.be_whole();
         let Expunge { number, inode, incarnation } = file;
         let taken = op.take_number_beside_others();
         assert_eq!(taken, number, "a number taken beside the lock of the events");

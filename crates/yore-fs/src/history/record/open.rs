@@ -53,6 +53,8 @@ impl Past {
             forgetting: Mutex::new(()),
             making_room: Mutex::new(()),
             rooms_made: AtomicU64::new(0),
+            may_have_unended: AtomicBool::new(meta.may_have_leaks() && !meta.read_only()),
+            ending: Mutex::new(()),
             expunging: Expunging::default(),
             rollbacks: Rollbacks::default(),
             users: Users::default(),

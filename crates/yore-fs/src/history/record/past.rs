@@ -77,6 +77,11 @@ pub(crate) struct Past {
     pub(crate) rule_epoch: AtomicU64,
     /// Held while somebody gives up what dying events have seen. Lock order: before all but `making_room`.
     pub(crate) forgetting: Mutex<()>,
+    /// Whether a crash under an engine that orders changes may have left rows whose changes did not come, of
+    /// which nobody has looked yet ([`crate::history::reclaim::unended`]).
+    pub(crate) may_have_unended: AtomicBool,
+    /// Held by whoever looks.
+    pub(crate) ending: Mutex<()>,
     /// Held while somebody forgets to make room; the first of all locks. `rooms_made` counts how often that
     /// was done.
     pub(crate) making_room: Mutex<()>,

@@ -14,7 +14,7 @@ use yore_core::btree::{InsertPosition, Pins};
 use yore_format::{
     version_shard, AnnalsKey, AnnalsRow, Corruption, EventNo, HistoryRoots, HistoryTree, RowName, RowValue,
 };
-use yore_meta::{Change, Meta, Op};
+use yore_meta::{Change, EdgeKind, Meta, Op};
 
 /// What comes of preparing rows.
 #[expect(
@@ -143,6 +143,11 @@ impl<'p> AnnalsRecording<'p> {
                         past.store_cell(op, which, &tree, delta)
                     }
                 });
+                if let (Some((no, _)), Some(appended)) = (row.state, row.appended) {
+                    // What the row says of the inode waits with it: blocks that are marked used, a tree's
+                    // root.
+                    op.all_before(EdgeKind::Recorded, no.addr(), appended);
+                }
                 row.appended.iter().for_each(|appended| op.recorded(*appended));
                 guard.greatest = Some(row.key);
                 let unindexed = guard.unindexed.as_mut().expect("learnt when it was prepared");

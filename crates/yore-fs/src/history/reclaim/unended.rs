@@ -1,0 +1,98 @@
+//! Rows of the annals that a crash under an engine that orders changes has left without the change of the
+//! present that they were made for (docs/EDGES.md, "The past").
+//!
+//! Such a row says that a state or a name ended, and in the present it has not: it is born when the row's is.
+//! As long as nothing changes that hurts nobody, since the past is read from the present first. The next
+//! change would record the same state again, under another end. So the row is given up before the first
+//! change of the present, and before rows get their keys. What the present has it keeps; what the row alone
+//! has is freed.
+//!
+//! Only rows above the watermarks can be such: a batch of keys comes alone, behind all changes from before
+//! it. There are few, and a mount reads them at its first change, not before it serves.
+
+use crate::history::reclaim::rows::give_up_rows;
+use crate::history::record::{EndedRow, LeavingRow, PastEntry};
+use crate::store::Store;
+use crate::{dir, Error, InodeNo, Result};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use yore_format::{Version, HISTORY_SHARDS};
+
+/// Rows that are read at a time.
+const ROWS: usize = 256;
+
+/// Gives up what a crash has left unended, once in a mount. The caller holds no lock.
+///
+/// # Errors
+/// Damage and device errors. Then the next change looks again.
+#[inline]
+pub(crate) fn settle(store: &Arc<Store>) -> Result<()> {
+    match store.past.may_have_unended.load(Ordering::Acquire) {
+        true => settle_all(store),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+fn settle_all(store: &Arc<Store>) -> Result<()> {
+    let _ending = store.past.ending.lock();
+    if !store.past.may_have_unended.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    for shard in 0..HISTORY_SHARDS {
+        let mut after = None;
+        loop {
+            let (rows, next) = store.past.rows_without_keys(&store.meta, shard, after, ROWS)?;
+            let mut leaving = Vec::new();
+            for row in rows {
+                let (version_goes, name_goes) = unended(store, &row)?;
+                if version_goes || name_goes {
+                    leaving.push(LeavingRow { row, version_goes, name_goes });
+                }
+            }
+            give_up_rows(store, &leaving)?;
+            match next {
+                Some(last) => after = Some(last),
+                None => break,
+            }
+        }
+    }
+    store.past.may_have_unended.store(false, Ordering::Release);
+    Ok(())
+}
+
+/// Whether the state and the name of a row go on in the present.
+fn unended(store: &Arc<Store>, row: &EndedRow) -> Result<(bool, bool)> {
+    let version = row.version.as_ref().map_or(Ok(false), |(no, version)| is_in_use(store, *no, version))?;
+    let name = row.name.as_ref().map_or(Ok(false), |name| means_still(store, name))?;
+    Ok((version, name))
+}
+
+fn is_in_use(store: &Arc<Store>, no: InodeNo, version: &Version) -> Result<bool> {
+    let cell = match store.cell(no) {
+        Ok(cell) => cell,
+        Err(Error::Stale) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let born = cell.state.read().inode.born;
+    Ok(cell.incarnation == version.inode.incarnation && born == version.inode.born && born < version.end)
+}
+
+fn means_still(store: &Arc<Store>, name: &PastEntry) -> Result<bool> {
+    let cell = match store.cell(name.directory) {
+        Ok(cell) => cell,
+        Err(Error::Stale) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let state = cell.state.read();
+    if !state.inode.is_directory() {
+        return Ok(false);
+    }
+    let mut still = false;
+    dir::list(store, &state, cell.no, name.cookie.saturating_sub(1), &mut |cookie, entry| {
+        let is_it = (entry.inode, entry.incarnation) == (name.inode, name.incarnation);
+        still = cookie == name.cookie && is_it && entry.birth == name.birth && entry.birth < name.death;
+        Ok(false)
+    })?;
+    Ok(still)
+}
