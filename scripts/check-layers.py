@@ -36,8 +36,8 @@ EDGES = {
     "yore-fuse": {"yore-fs", "yore-control"},
     "yore-cli": ALL - {"yore-crash", "yore-faults"},
     "yore-bench": {"yore-fs", "yore-control", "yore-fuse", "yore-check", "yore-device"},
-    # The edge judge puts sets of changes on a medium, by the format's own definitions.
-    "yore-crash": {"yore-fs", "yore-check", "yore-device", "yore-format"},
+    # The edge judge puts sets of changes on a medium, by the format's own definitions. What a crash left is recounted.
+    "yore-crash": {"yore-fs", "yore-check", "yore-online", "yore-device", "yore-format"},
     # Damages media by the format's own definitions, and feeds them to whoever reads them.
     "yore-faults": {"yore-fs", "yore-check", "yore-device", "yore-format", "yore-log"},
 }
@@ -169,7 +169,7 @@ LAYERS = {
         api/room
         history/policy
         api/copy
-        api/online api/opened api/past api/present api/recorded
+        api/online api/opened api/past api/present api/recorded api/recount
         api history/read/listing history/read/usage/* history/rollback/*
         history history/read history/reclaim
         api/inodes
@@ -233,6 +233,8 @@ LAYERS = {
         lib
     """,
     "yore-online": """
+        check
+        beside
         lib
     """,
     "yore-control": """

@@ -4,7 +4,7 @@
 use crate::checker::Checker;
 use crate::state::State;
 use crate::walk::Walk;
-use crate::{CheckError, Finding, Problem};
+use crate::{CheckError, Finding, Problem, Recount};
 use yore_format::{decode_symlink_chunk, BlockKind, ContentKind, FileKind, SYMLINK_CHUNK_BYTES, SYMLINK_MAX};
 
 impl Checker<'_> {
@@ -37,7 +37,13 @@ impl Checker<'_> {
         let has_all = at.is_some() || kind != FileKind::Directory;
         if state.complete && has_all && state.blocks != inode.blocks {
             let finding = Finding::new(Problem::InodeBlocks, state.blocks, inode.blocks);
-            self.add(finding.at(addr).of(number));
+            let recount = Recount::Counts {
+                inode: number,
+                incarnation: inode.incarnation,
+                size: 0,
+                blocks: state.blocks.wrapping_sub(inode.blocks) as i64,
+            };
+            self.add(finding.at(addr).of(number).recounted(recount));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use crate::checker::Checker;
 use crate::inline::{InlineEntries, InlineEntry};
 use crate::state::State;
 use crate::walk::Walk;
-use crate::{CheckError, Finding, Problem};
+use crate::{CheckError, Finding, Problem, Recount};
 use yore_format::{name_cookie, BlockKind, ContentKind, DirEntry, Inode, InodeNo, MetaAddr};
 
 /// Cookies that one hash of a name can have.
@@ -56,7 +56,13 @@ impl Checker<'_> {
         self.counts.entries += entries;
         if state.complete && entries != inode.size {
             let finding = Finding::new(Problem::DirectorySize, entries, inode.size);
-            self.add(finding.at(number.addr()).of(number));
+            let recount = Recount::Counts {
+                inode: number,
+                incarnation: inode.incarnation,
+                size: entries.wrapping_sub(inode.size) as i64,
+                blocks: 0,
+            };
+            self.add(finding.at(number.addr()).of(number).recounted(recount));
         }
         Ok(())
     }

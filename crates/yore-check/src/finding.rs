@@ -7,7 +7,7 @@
 
 use serde::{Serialize, Serializer};
 use std::fmt;
-use yore_format::{BlockNo, Corruption, EventNo, InodeNo, MetaAddr};
+use yore_format::{BlockKind, BlockNo, Corruption, EventNo, HistoryGrowth, Incarnation, InodeNo, MetaAddr};
 
 /// Which part of the volume a problem concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -408,6 +408,110 @@ pub(crate) enum PastRow {
     },
 }
 
+/// What an engine that orders changes may have left behind a crash, as a check has counted it. Calls change
+/// both sides of each difference together, so it stays until somebody puts it right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recount {
+    /// These blocks are marked used, and nobody has them.
+    Blocks {
+        /// The first of them.
+        start: BlockNo,
+        /// How many they are.
+        len: u32,
+    },
+    /// An inode has so many links more than names.
+    Links {
+        /// The inode.
+        inode: InodeNo,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// By how many they are too many.
+        by: u32,
+    },
+    /// An inode has no name, and is not among the orphans.
+    Unnamed {
+        /// The inode.
+        inode: InodeNo,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// How many links it has nevertheless.
+        links: u32,
+    },
+    /// What an inode says of itself differs from what it has.
+    Counts {
+        /// The inode.
+        inode: InodeNo,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// By how many entries a directory has more than it says.
+        size: i64,
+        /// By how many blocks it has more than it says.
+        blocks: i64,
+    },
+    /// There is more of what the superblock counts than it says.
+    Totals {
+        /// Free data blocks.
+        free_blocks: i64,
+        /// Inodes in use.
+        inodes: i64,
+        /// Metadata blocks in use.
+        metadata_blocks: i64,
+    },
+    /// A block of a table of counts counts more references than there are.
+    References {
+        /// The block.
+        block: BlockNo,
+        /// How many are too many.
+        references: u16,
+        /// How many of those in use are too many.
+        in_use: u16,
+    },
+    /// The past alone holds so much more than is counted.
+    PastSpace(HistoryGrowth),
+    /// Nothing leads to a node of a tree.
+    Node {
+        /// Where it is.
+        addr: MetaAddr,
+        /// Of what kind of tree.
+        kind: BlockKind,
+        /// Whose tree it was.
+        owner: InodeNo,
+        /// The incarnation of the owner.
+        incarnation: Incarnation,
+    },
+    /// A node of a tree has keys above its bounds.
+    Beyond {
+        /// Of what kind of tree.
+        kind: BlockKind,
+        /// Whose tree it is.
+        owner: InodeNo,
+        /// The incarnation of the owner.
+        incarnation: Incarnation,
+        /// The least key that can be in the node.
+        low: Vec<u8>,
+    },
+    /// A version is of the state that the inode still has.
+    Version {
+        /// The inode.
+        inode: InodeNo,
+        /// Since when it has that state.
+        born: EventNo,
+        /// The end that the version says, and that has not come.
+        end: EventNo,
+    },
+    /// A past name is of the life of an entry that is in use.
+    PastName {
+        /// The directory.
+        directory: InodeNo,
+        /// The cookie of the entry.
+        cookie: u64,
+        /// Since when the name means its inode.
+        birth: EventNo,
+        /// The end that the past name says, and that has not come.
+        end: EventNo,
+    },
+}
+
 /// One broken rule, in one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -419,6 +523,9 @@ pub struct Finding {
     /// has not come; or it is recounted, a count of references that is too high.
     #[serde(skip)]
     may_be_left: bool,
+    /// What was counted, where a recount puts it right.
+    #[serde(skip)]
+    recount: Option<Recount>,
     /// The row of the past that cannot be right, where it is one.
     #[serde(skip)]
     pub(crate) row: Option<PastRow>,
@@ -455,6 +562,7 @@ impl Finding {
             class: problem.class(),
             severity: problem.severity(),
             may_be_left: false,
+            recount: None,
             row: None,
             problem,
             addr: None,
@@ -485,25 +593,37 @@ impl Finding {
         self
     }
 
-    /// The blocks that a [`Problem::SpaceLeaked`] is of: the first one, and how many there are.
-    pub fn leaked_blocks(&self) -> Option<(BlockNo, u32)> {
-        (self.problem == Problem::SpaceLeaked).then_some(())?;
-        self.block.zip(self.blocks)
-    }
-
-    /// By how many a [`Problem::LinksTooMany`] has more links than names.
-    pub fn links_too_many(&self) -> Option<u32> {
-        match (self.problem, &self.expected, &self.found) {
-            (Problem::LinksTooMany, Value::EventNo(names), Value::EventNo(links)) => {
-                u32::try_from(links.checked_sub(*names)?).ok()
+    /// What a recount puts right, as the check has counted it; `None` for what nobody recounts.
+    pub fn recount(&self) -> Option<Recount> {
+        let row = match self.row.as_ref().filter(|_| self.may_be_left) {
+            Some(PastRow::Version { inode, born, end }) => {
+                Some(Recount::Version { inode: *inode, born: *born, end: *end })
+            }
+            Some(PastRow::Name { directory, birth, death, cookie, .. }) => {
+                Some(Recount::PastName { directory: *directory, cookie: *cookie, birth: *birth, end: *death })
             }
             _ => None,
+        };
+        match self.problem {
+            Problem::VersionOrder | Problem::PastNameOrder => row,
+            Problem::SpaceLeaked => {
+                self.block.zip(self.blocks).map(|(start, len)| Recount::Blocks { start, len })
+            }
+            // A row of the past is wrong, which nobody recounts.
+            _ if self.row.is_some() => None,
+            _ => self.recount.clone(),
         }
     }
 
     /// Whether a crash may leave this under an engine that orders changes.
     pub fn is_tolerated(&self) -> bool {
         self.problem.tolerated() || self.may_be_left
+    }
+
+    /// Says what was counted.
+    pub(crate) fn recounted(mut self, recount: Recount) -> Finding {
+        self.recount = Some(recount);
+        self
     }
 
     /// Whether another one is about the same: the same rule, broken in the same place.

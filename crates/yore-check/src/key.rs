@@ -26,6 +26,11 @@ impl Key {
         self.0[..KEY_WIDTH].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
+    /// The bytes of a key of this width.
+    pub(crate) fn bytes(&self, width: usize) -> &[u8] {
+        &self.0[..width]
+    }
+
     /// The key for people, in parts of eight bytes.
     pub(crate) fn shown(self, width: usize) -> String {
         let part = |bytes: &[u8]| Key::of(bytes).number();

@@ -76,7 +76,7 @@ mod zones;
 
 pub use error::CheckError;
 pub use estimate::Estimate;
-pub use finding::{Class, Finding, FirstOwner, Problem, Severity, Value};
+pub use finding::{Class, Finding, FirstOwner, Problem, Recount, Severity, Value};
 pub use pace::{Part, Progress, Watcher};
 pub use repair::{plan_repair, plan_repair_leaving, repair_of, undo_repair, Done, Loss, Plan};
 pub use report::{CheckOptions, Counts, Lost, Report};

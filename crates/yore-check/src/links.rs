@@ -4,7 +4,7 @@ use crate::checker::Checker;
 use crate::known::Known;
 use crate::tree::Tree;
 use crate::walk::Walk;
-use crate::{CheckError, Finding, Problem};
+use crate::{CheckError, Finding, Problem, Recount};
 use yore_format::{FileKind, Incarnation, InodeNo};
 
 impl Checker<'_> {
@@ -73,9 +73,12 @@ impl Checker<'_> {
     fn link_findings(&self, known: &Known) -> Vec<Finding> {
         let mut findings = Vec::new();
         let is_root = known.number == InodeNo::ROOT;
+        let (inode, incarnation) = (known.number, known.incarnation);
+        let unnamed = Recount::Unnamed { inode, incarnation, links: known.links };
         if known.links == 0 {
             if !known.orphan && !self.incomplete {
-                findings.push(Finding::new(Problem::OrphanUnlisted, "among the orphans", "no links"));
+                let finding = Finding::new(Problem::OrphanUnlisted, "among the orphans", "no links");
+                findings.push(finding.recounted(unnamed.clone()));
             }
             if known.entries > 0 {
                 findings.push(Finding::new(Problem::OrphanNotEmpty, 0u64, known.entries));
@@ -84,7 +87,8 @@ impl Checker<'_> {
         if known.names == 0 && known.links > 0 && !is_root {
             if !self.incomplete {
                 let found = format!("{} links", known.links);
-                findings.push(Finding::new(Problem::InodeUnnamed, "a name", found));
+                let finding = Finding::new(Problem::InodeUnnamed, "a name", found);
+                findings.push(finding.recounted(unnamed));
             }
             return findings;
         }
@@ -102,7 +106,10 @@ impl Checker<'_> {
         if links < expected {
             findings.push(Finding::new(Problem::LinksTooFew, expected, links));
         } else if links > expected && !self.incomplete {
-            findings.push(Finding::new(Problem::LinksTooMany, expected, links));
+            // Both are counts of names, of which a volume has fewer than 2^32.
+            let by = u32::try_from(links - expected).unwrap_or(u32::MAX);
+            let finding = Finding::new(Problem::LinksTooMany, expected, links);
+            findings.push(finding.recounted(Recount::Links { inode, incarnation, by }));
         }
         findings.extend(self.parent_finding(known));
         findings

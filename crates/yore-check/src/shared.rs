@@ -8,7 +8,7 @@
 
 use crate::checker::Checker;
 use crate::known::CountTable;
-use crate::{CheckError, Finding, Problem};
+use crate::{CheckError, Finding, Problem, Recount};
 use yore_format::{
     table_of, BlockKind, BlockNo, Expect, GroupNo, Incarnation, InodeNo, MetaAddr, TableNo, WriteFeatures,
     ZoneHeader, TABLES_PER_GROUP, TABLE_ENTRIES,
@@ -117,7 +117,12 @@ impl Checker<'_> {
                 let found = format!("{} references, {} in use", count.references, count.in_use);
                 let block = self.geometry.block_of(no.group(), bit);
                 let finding = Finding::new(Problem::SharedCount, expected, found).at(table.addr).on(block);
-                self.add(if is_less { finding.may_be_left() } else { finding });
+                let recount = Recount::References {
+                    block,
+                    references: count.references.saturating_sub(references),
+                    in_use: count.in_use.saturating_sub(in_use),
+                };
+                self.add(if is_less { finding.may_be_left().recounted(recount) } else { finding });
             }
         }
     }

@@ -3,10 +3,10 @@
 use crate::checker::{Checker, GROUP_WORDS};
 use crate::finding::FirstOwner;
 use crate::words::for_words;
-use crate::{CheckError, Finding, Problem};
+use crate::{CheckError, Finding, Problem, Recount};
 use yore_format::{
-    BitmapRef, BlockKind, BlockNo, Expect, ExtentValue, GroupNo, InodeNo, MetaAddr, ZoneHeader, ZoneNo,
-    BITS_PER_GROUP,
+    BitmapRef, BlockKind, BlockNo, Expect, ExtentValue, GroupNo, HistoryGrowth, InodeNo, MetaAddr,
+    ZoneHeader, ZoneNo, BITS_PER_GROUP,
 };
 
 impl Checker<'_> {
@@ -142,22 +142,44 @@ impl Checker<'_> {
         // Nobody knows who owned what is lost.
         if !self.findings.any_leak() {
             let space = self.history.space;
-            let mut of_the_past = vec![
-                ("data blocks", counts.history_data_blocks, space.data),
-                ("nodes of inodes", counts.history_nodes, space.nodes),
-                ("nodes of its own trees", counts.history_trees, space.trees),
+            type Growth = fn(i64) -> HistoryGrowth;
+            let mut of_the_past: Vec<(_, _, _, Growth)> = vec![
+                ("data blocks", counts.history_data_blocks, space.data, |data| HistoryGrowth {
+                    data,
+                    ..HistoryGrowth::default()
+                }),
+                ("nodes of inodes", counts.history_nodes, space.nodes, |nodes| HistoryGrowth {
+                    nodes,
+                    ..HistoryGrowth::default()
+                }),
+                ("nodes of its own trees", counts.history_trees, space.trees, |trees| HistoryGrowth {
+                    trees,
+                    ..HistoryGrowth::default()
+                }),
             ];
-            let references = self.history.past_references;
-            of_the_past.extend(self.history.references.map(|found| ("references", references, found)));
-            for (what, expected, found) in of_the_past.into_iter().filter(|(_, a, b)| a != b) {
-                let expected = format!("{expected} {what}");
-                let finding = Finding::new(Problem::HistorySpace, expected, found);
+            let past = self.history.past_references;
+            let growth: Growth = |references| HistoryGrowth { references, ..HistoryGrowth::default() };
+            of_the_past.extend(self.history.references.map(|found| ("references", past, found, growth)));
+            for (what, expected, found, of) in of_the_past.into_iter().filter(|(_, a, b, _)| a != b) {
+                let finding = Finding::new(Problem::HistorySpace, format!("{expected} {what}"), found);
+                let finding = finding.recounted(Recount::PastSpace(of(expected.wrapping_sub(found) as i64)));
                 self.findings.add(finding.at(self.sb.history_root));
             }
         }
         for (problem, expected, found) in totals {
             if expected != found {
-                self.add(Finding::new(problem, expected, found));
+                let by = expected.wrapping_sub(found) as i64;
+                let of = |total| if total == problem { by } else { 0 };
+                let finding = Finding::new(problem, expected, found);
+                self.add(match problem {
+                    // Zones come and go with a whole generation, so no crash leaves this.
+                    Problem::TotalZones => finding,
+                    _ => finding.recounted(Recount::Totals {
+                        free_blocks: of(Problem::TotalFreeBlocks),
+                        inodes: of(Problem::TotalInodes),
+                        metadata_blocks: of(Problem::TotalMetadataBlocks),
+                    }),
+                });
             }
         }
     }

@@ -137,9 +137,9 @@ impl Checker<'_> {
             let found = format!("incarnation {}, born at {}", newer.incarnation(), newer.inode.born);
             let finding = Finding::new(Problem::VersionOrder, expected, found);
             let finding = finding.at(newer.addr).of(number).of_row(older.row(number));
-            // The row came, and the change of the present that it was made for did not.
-            let has_not_ended =
-                newer.end.is_none() && was == newer.incarnation() && older.inode.born == newer.inode.born;
+            // The row came, and the change of the present that it was made for did not. That may have ended
+            // since.
+            let has_not_ended = was == newer.incarnation() && older.inode.born == newer.inode.born;
             self.add(if has_not_ended { finding.may_be_left() } else { finding });
         }
         if was == newer.incarnation() && older.kind() != newer.kind() {

@@ -3,7 +3,7 @@
 use crate::chain::Holder;
 use crate::checker::Checker;
 use crate::key::{key, Key, KEY_WIDTH};
-use crate::{Finding, Problem};
+use crate::{Finding, Problem, Recount};
 use yore_format::{BlockKind, Expect, Incarnation, InodeNo, MetaAddr, NodeRef, Superblock};
 
 /// The highest level of a root: of any tree, of the trees of the past, and of the orphans.
@@ -104,7 +104,16 @@ impl Tree {
             let expected = format!("keys from {} to below {high}", shown(step.low));
             let found = format!("keys from {} to {}", shown(first), shown(last));
             let finding = Finding::new(Problem::TreeBounds, expected, found);
-            let finding = if first < step.low { finding } else { finding.may_be_left() };
+            let recount = Recount::Beyond {
+                kind: self.kind,
+                owner: self.owner,
+                incarnation: self.incarnation,
+                low: step.low.bytes(self.key_width).to_vec(),
+            };
+            let finding = match first < step.low {
+                true => finding,
+                false => finding.may_be_left().recounted(recount),
+            };
             checker.add(finding.at(step.addr).of(self.owner));
         }
     }

@@ -1,8 +1,8 @@
 //! Blocks that exist and to which nothing led.
 
 use crate::checker::Checker;
-use crate::{CheckError, Finding, Problem};
-use yore_format::{BlockKind, InodeNo, MetaAddr};
+use crate::{CheckError, Finding, Problem, Recount};
+use yore_format::{BlockKind, Incarnation, InodeNo, MetaAddr};
 
 impl Checker<'_> {
     /// Reports blocks that exist and to which nothing led.
@@ -26,10 +26,26 @@ impl Checker<'_> {
                     self.add_incomplete(finding.at(addr));
                 } else if !self.incomplete {
                     let finding = Finding::new(Problem::BlockUnreachable, "a reference", kind);
-                    self.add(finding.at(addr).on(copy.block).of(owner));
+                    let finding = finding.at(addr).on(copy.block).of(owner);
+                    let incarnation = Incarnation(header.owner_incarnation.get());
+                    self.add(match BlockKind::from_repr(header.kind).filter(|kind| is_node(*kind)) {
+                        Some(kind) => finding.recounted(Recount::Node { addr, kind, owner, incarnation }),
+                        None => finding,
+                    });
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Whether blocks of this kind are nodes of trees, to which their parents or the owner of the root lead.
+fn is_node(kind: BlockKind) -> bool {
+    use BlockKind::*;
+    match kind {
+        ZoneHeader | ZoneTable | Bitmap | Inodes | HistoryRoots | Spans | Findings | CountTable
+        | ChecksumTable => false,
+        Directory | Extents | Xattrs | Symlink | Orphans | Events | EventIndex | Versions | Names
+        | Changes | Policies | Operations | Annals | InodeIndex | NameIndex => true,
     }
 }

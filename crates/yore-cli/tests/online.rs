@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{fails, ok, put, run, text, Mount, Scratch};
+use common::{fails, ok, put, run, text, until, wait_for_end, Mount, Scratch};
+use rustix::process::{kill_process, Signal};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -115,4 +116,46 @@ fn findings_are_recorded_and_shown() {
     assert_eq!(info(&scratch.volume)["findings"], Value::Null);
     ok(["check", "--undo", volume]);
     assert_eq!(info(&scratch.volume)["findings"]["count"], 1);
+}
+
+/// Promises that after a crash under an engine that orders changes a mount recounts by itself: `info` says that
+/// leaks are pending, then that none are, and the volume is sound. A mount that is removed before the recount
+/// has ended leaves the volume as well as it was, and the next one recounts.
+#[test]
+fn a_mount_recounts_after_a_crash() {
+    let scratch = Scratch::new();
+    let volume = text(&scratch.volume);
+    let Some(mount) = Mount::new(&scratch, &["-o", "engine=soft-updates,commit=1"]) else { return };
+    for round in 0..3 {
+        let work = |from: usize| {
+            for i in from..from + 300 {
+                let path = mount.directory.join(format!("{}", i % 250));
+                match i % 3 {
+                    0 => drop(fs::remove_file(path)),
+                    1 => drop(fs::rename(path, mount.directory.join(format!("{}", i % 70)))),
+                    _ => fs::write(path, vec![1; i * 40]).unwrap(),
+                }
+            }
+        };
+        work(round);
+        rustix::fs::syncfs(fs::File::open(&mount.directory).unwrap()).unwrap();
+        work(round + 7);
+        let pid = mount.pid();
+        kill_process(pid, Signal::KILL).unwrap();
+        wait_for_end(pid);
+        mount.again(&[]);
+        // The recount may have ended, or not.
+        mount.umount();
+        let found = info(&scratch.volume);
+        assert!(["clean", "leaks pending"].contains(&found["state"].as_str().unwrap()), "{found}");
+        mount.again(&[]);
+        until("the recount ends", || mount.info()["leaks"]["pending"] == false);
+        assert_eq!(mount.info()["leaks"]["recounting"], Value::Null);
+        if round < 2 {
+            continue;
+        }
+        mount.umount();
+        assert_eq!(info(&scratch.volume)["state"], "clean");
+        ok(["check", volume]);
+    }
 }

@@ -192,6 +192,8 @@ pub enum Request {
         /// A name for [`Request::HowFar`]; 0 for none.
         question: u64,
     },
+    /// Whether leaks of a crash may be pending, and how far the recount of them is. [`Answer::Leaks`].
+    Leaks,
 }
 
 impl Request {
@@ -379,6 +381,13 @@ pub enum Answer {
         kept: bool,
         /// What was done.
         entered: ChecksumsEntered,
+    },
+    /// What is known of leaks that a crash has left.
+    Leaks {
+        /// There may be some.
+        pending: bool,
+        /// How far they are recounted, in percent; `None` if that is not under way.
+        percent: Option<u8>,
     },
 }
 

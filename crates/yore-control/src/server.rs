@@ -85,6 +85,7 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
             who.check_everything()?;
             view.findings().map(Answer::Findings)
         }
+        Request::Leaks => Ok(Answer::Leaks { pending: view.leaks_pending(), percent: view.recounting() }),
         Request::Scrub { how, question } => scrub(view, who, *how, *question),
         Request::Checksums { enable, question } => checksums(view, who, *enable, *question),
         Request::Defragment { dry_run, question } => defragment(view, directory, who, (*dry_run, *question)),

@@ -40,6 +40,7 @@
 
 mod append;
 mod batch;
+mod bounds;
 mod change;
 mod delta;
 mod nodes;
@@ -55,6 +56,7 @@ mod tree;
 
 pub use append::LastLeaf;
 pub use batch::BatchInsert;
+pub use bounds::Beyond;
 pub use delta::{CellChange, TreeDelta, Unstored};
 pub use path::{Path, Pins};
 pub use position::InsertPosition;

@@ -73,6 +73,11 @@ pub fn give_up(op: &mut Op<'_>, data: i64, references: i64, nodes: u64) {
     count(op, HistoryGrowth { data, references, nodes: -(nodes as i64), trees: 0 });
 }
 
+/// Inside an Op: adds what the counts lack, as a check has found.
+pub fn correct(op: &mut Op<'_>, growth: HistoryGrowth) {
+    count(op, growth);
+}
+
 /// Inside an Op: the trees of the past have so many nodes more.
 pub fn count_trees(op: &mut Op<'_>, nodes: i64) {
     count(op, HistoryGrowth { trees: nodes, ..HistoryGrowth::default() });

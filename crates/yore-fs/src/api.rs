@@ -15,3 +15,4 @@ mod open;
 mod past;
 mod present;
 mod recorded;
+mod recount;

@@ -386,7 +386,7 @@ fn repoint_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot, entry
 }
 
 /// The directory's tree, if its content is a tree.
-fn tree(inode: &Inode, no: InodeNo) -> Tree {
+pub(crate) fn tree(inode: &Inode, no: InodeNo) -> Tree {
     Tree {
         root: inode.tree_root(),
         level: inode.content_level,

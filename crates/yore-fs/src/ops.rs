@@ -19,7 +19,7 @@ mod remove;
 mod rename;
 
 pub(crate) use attr::{get_xattr, read, readlink, regular, remove_xattr, set_attr, set_xattr, write};
-pub(crate) use create::{create, link, NewFile};
+pub(crate) use create::{create, link, name_at, NewFile};
 pub(crate) use flags::set_flags;
 pub(crate) use in_use::InUse;
 pub(crate) use list::{age_access_time, lookup, readdir};

@@ -55,6 +55,7 @@ pub use log::region::{default_log_blocks, forget_log, usual_log_blocks};
 pub use log::replay::{log_contents, log_records, LogContents, Recovered};
 pub use meta::give_up::give_up_log;
 pub use meta::open::MetaOptions;
+pub use meta::recount::TotalsGrowth;
 pub use meta::shred::AskZone;
 pub use meta::Meta;
 pub use mkfs::{mkfs, MkfsOptions};

@@ -124,6 +124,8 @@ pub enum Mutation {
     HintUnasked,
     /// What a shadow needs is saved behind the write that goes over it (W1).
     SavedBehindWrite,
+    /// A recount that begins says that the volume has no leaks, before anything is repaired.
+    LeaksDeniedEarly,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

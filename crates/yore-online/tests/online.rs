@@ -13,7 +13,7 @@ use yore_check::{CheckOptions, Problem, Report};
 use yore_device::{Device as _, MemoryDevice};
 use yore_format::*;
 use yore_fs::{MkfsOptions, MountOptions, NewSnapshot, Volume};
-use yore_online::{check, recount, OnlineError, OnlineOptions, OnlineReport};
+use yore_online::{check, recount, recount_beside, OnlineError, OnlineOptions, OnlineReport};
 
 fn mount(device: &Arc<MemoryDevice>, engine: Engine) -> Volume {
     let options = MountOptions {
@@ -326,4 +326,87 @@ fn a_crash_during_a_check() {
     assert!(yore_check::check(&shadow, &CheckOptions::default()).unwrap().is_clean());
     drop(shadow);
     volume.close().unwrap();
+}
+
+/// A volume as the power failed while it was in use under an engine that orders changes, with leaks.
+fn crashed() -> Arc<MemoryDevice> {
+    let device = made(64 << 20);
+    let volume = mount(&device, Engine::SoftUpdates);
+    for i in 0..400 {
+        volume.write(format!("{i}"), vec![1; 100 + 20 * i]).unwrap();
+    }
+    volume.sync().unwrap();
+    for i in 0..200 {
+        volume.remove_file(format!("{i}")).unwrap();
+    }
+    let device = Arc::new(device.snapshot());
+    drop(volume);
+    let volume = mount(&device, Engine::SoftUpdates);
+    volume.sync().unwrap();
+    volume.close().unwrap();
+    assert_eq!(at_rest(&device).state, VolumeState::LeaksPending);
+    plant_leak(&device, 40);
+    device
+}
+
+/// What a crash has left is put right in the background of an open volume, and the volume says so at once,
+/// and when it is closed.
+#[test]
+fn leaks_are_recounted_in_the_background() {
+    let device = crashed();
+    let volume = mount(&device, Engine::SoftUpdates);
+    assert!(volume.view().leaks_pending());
+    recount_beside(volume.view()).unwrap().unwrap().wait();
+    assert!(!volume.view().leaks_pending() && volume.view().recounting().is_none());
+    assert!(recount_beside(volume.view()).unwrap().is_none());
+    volume.close().unwrap();
+    let report = at_rest(&device);
+    assert!(report.is_clean() && report.state == VolumeState::Clean, "{report}");
+}
+
+/// A volume that is closed while it is recounted is closed soon, leaks are still pending, and the next one
+/// who opens it recounts.
+#[test]
+fn closing_ends_the_recount() {
+    let device = crashed();
+    let volume = mount(&device, Engine::SoftUpdates);
+    let broken_off = recount(volume.view(), &OnlineOptions::default(), &mut |_| ControlFlow::Break(()));
+    assert!(matches!(broken_off, Err(OnlineError::BrokenOff)), "{broken_off:?}");
+    // Somebody else checks, so the recount in the background waits.
+    let shadow = volume.view().shadow(1 << 20).unwrap();
+    let recounting = recount_beside(volume.view()).unwrap().unwrap();
+    volume.close().unwrap();
+    recounting.wait();
+    drop(shadow);
+    assert_eq!(at_rest(&device).state, VolumeState::LeaksPending);
+    assert!(at_rest(&device).has(Problem::SpaceLeaked));
+    let volume = mount(&device, Engine::SoftUpdates);
+    recount_beside(volume.view()).unwrap().unwrap().wait();
+    volume.close().unwrap();
+    let report = at_rest(&device);
+    assert!(report.is_clean() && report.state == VolumeState::Clean, "{report}");
+}
+
+/// Beside damage only that is put right which was counted from what one inode alone has, and leaks stay
+/// pending.
+#[test]
+fn beside_damage_only_counts_of_sound_inodes_are_put_right() {
+    let device = crashed();
+    let inodes = {
+        let volume = mount(&device, Engine::SoftUpdates);
+        let inodes = ["300", "301"].map(|path| volume.node(path).unwrap().inode());
+        volume.close().unwrap();
+        inodes
+    };
+    plant_inode(&device, inodes[0], |inode| inode.blocks += 5);
+    plant_inode(&device, inodes[1], |inode| (inode.blocks, inode.rdev) = (inode.blocks + 3, 9));
+    let volume = mount(&device, Engine::SoftUpdates);
+    let report = online(&volume, &OnlineOptions::default());
+    let repaired: Vec<_> = report.repaired.iter().map(|f| (f.problem, f.inode)).collect();
+    assert_eq!(repaired, [(Problem::InodeBlocks, Some(inodes[0]))], "{}", report.report);
+    assert!(volume.view().leaks_pending() && volume.view().findings().unwrap().is_some());
+    volume.close().unwrap();
+    let report = at_rest(&device);
+    assert!(report.has(Problem::DeviceNumber) && report.has(Problem::SpaceLeaked), "{report}");
+    assert_eq!(report.findings.iter().filter(|f| f.problem == Problem::InodeBlocks).count(), 1);
 }

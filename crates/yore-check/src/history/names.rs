@@ -19,8 +19,8 @@ pub(super) struct Run {
     directory: InodeNo,
     base: u64,
     lives: Vec<Life>,
-    /// Directory and cookie of the cell before, and when it ended.
-    before: (InodeNo, u64, EventNo),
+    /// Directory and cookie of the cell before, when it was born, and when it ended.
+    before: (InodeNo, u64, EventNo, EventNo),
 }
 
 /// The life of a past name. Lives sort by name and birth.
@@ -96,7 +96,7 @@ impl Checker<'_> {
             (run.directory, run.base) = (directory, base);
         }
         self.cookie_is_free(run, addr, (directory, cookie), entry.birth, row);
-        run.before = (directory, cookie, *death);
+        run.before = (directory, cookie, entry.birth, *death);
         let name = entry.name.to_vec();
         run.lives.push(Life { name, birth: entry.birth, death: *death, cookie, addr });
     }
@@ -111,11 +111,19 @@ impl Checker<'_> {
         birth: EventNo,
         row: Option<PastRow>,
     ) {
-        let (directory, cookie, end) = run.before;
+        let (directory, cookie, born, end) = run.before;
         if (directory, cookie) == key && end > birth {
             let expected = format!("a name {cookie:#x} born at {end} or later");
-            let finding = Finding::new(Problem::PastNameOrder, expected, birth.0);
-            self.add(finding.at(addr).of(directory).of_row(row));
+            let finding = Finding::new(Problem::PastNameOrder, expected, birth.0).at(addr).of(directory);
+            self.add(match row {
+                // The first row came, and the change of the entry that it was made for did not. It has ended
+                // since.
+                Some(PastRow::Name { directory, birth, cookie, name, .. }) if birth == born => {
+                    let row = PastRow::Name { directory, birth, death: end, cookie, name };
+                    finding.of_row(Some(row)).may_be_left()
+                }
+                row => finding.of_row(row),
+            });
         }
     }
 

@@ -125,12 +125,29 @@ fn of_daemon(daemon: &Daemon, is_past: bool) -> Value {
 type Ask = fn(&dyn Client) -> yore_fs::Result<Value>;
 
 /// What `info` asks about history, of a mount and of a volume alike, by the keys in JSON.
-const HISTORY: [(&str, Ask); 4] = [
+const HISTORY: [(&str, Ask); 5] = [
     ("snapshots", json_snapshots),
     ("unfinished", json_unfinished),
     ("when_full", json_when_full),
     ("findings", json_findings),
+    ("leaks", json_leaks),
 ];
+
+/// What a crash may have left, and how far that is recounted.
+fn json_leaks(client: &dyn Client) -> yore_fs::Result<Value> {
+    let (pending, percent) = client.leaks()?;
+    Ok(json!({ "pending": pending, "recounting": percent }))
+}
+
+/// The same for people; nothing if no leaks are pending.
+fn leaks_text(of: &Value) -> Option<String> {
+    of["pending"].as_bool().filter(|pending| *pending)?;
+    Some(match of["recounting"].as_u64() {
+        Some(percent) => format!("pending, recounting {percent} %"),
+        None => "pending, and put right by a mount, or by `yore check --repair` when it is not mounted"
+            .to_string(),
+    })
+}
 
 /// How many findings people are shown.
 const FINDINGS_SHOWN: usize = 3;
@@ -357,6 +374,7 @@ fn identity_lines(value: &Value, clock: &Clock) -> Vec<Line> {
         ("State", text(&value["state"])),
         ("Stopped", stopped::text(&value["stopped"], clock)),
         ("Findings", findings_text(&value["findings"], clock)),
+        ("Leaks", leaks_text(&value["leaks"])),
         ("Left as", text(&value["state_found"])),
         ("As of", text(&value["at"])),
         ("Mounted on", text(&value["directory"])),

@@ -150,6 +150,10 @@ fn mount(plan: &Plan, log: String) -> anyhow::Result<Mounted> {
              choose another name for snapdir"
         )
     });
+    // After a crash under an engine that orders changes. Nobody waits for it, and it ends with the volume.
+    if let Err(error) = yore_online::recount_beside(&view) {
+        tracing::warn!(%error, "leaks of a crash stay pending until the next mount");
+    }
     let sessions = Sessions::begin(view, &plan.volume, session, snapshot)?;
     let listener = Listener::start(&sessions)
         .inspect_err(|error| tracing::warn!("no snapshots can be mounted beside this: {error:#}"))

@@ -400,6 +400,17 @@ pub trait Client: Sync {
         }
     }
 
+    /// Whether leaks of a crash may be pending, and how far the recount of them is, in percent.
+    ///
+    /// # Errors
+    /// As [`Request::Leaks`].
+    fn leaks(&self) -> Result<(bool, Option<u8>)> {
+        match self.ask(&Request::Leaks)? {
+            Answer::Leaks { pending, percent } => Ok((pending, percent)),
+            _ => Err(misunderstood()),
+        }
+    }
+
     /// Whether the volume keeps checksums of file data.
     ///
     /// # Errors

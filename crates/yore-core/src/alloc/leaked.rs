@@ -7,7 +7,10 @@
 use super::groups::PinnedGroups;
 use super::space::{Alloc, Run};
 use crate::Result;
-use yore_format::{BitmapRef, BlockKind, Expect, MetaAddr, ZoneNo};
+use yore_format::{
+    table_of, BitmapRef, BlockCount, BlockKind, BlockNo, CountTableMut, CountTableRef, Expect, MetaAddr,
+    ZoneNo,
+};
 use yore_meta::{Meta, Reserved};
 
 impl Alloc {
@@ -50,5 +53,38 @@ impl Alloc {
         self.free(&mut op, no, &runs);
         drop(op);
         Ok(runs.iter().map(|(_, len)| u64::from(*len)).sum())
+    }
+
+    /// Lowers the count of a block's references by so many as a check has found to be too many; `by` has how
+    /// many there are, and how many of them are in use. Calls count what they gain and let go of, so the
+    /// difference stays. A block of which no reference is left is marked used, and the next check finds it.
+    /// False, and nothing is changed, if the count is not so high any more.
+    ///
+    /// # Errors
+    /// `Corruption` for a block that no data can have; reading the table may fail.
+    pub fn lower_references(&self, meta: &Meta, block: BlockNo, by: BlockCount) -> Result<bool> {
+        let run = Run { start: block, len: 1 };
+        let (no, bit) = self.group_and_bit(run)?;
+        let mut pinned = PinnedGroups::default();
+        self.pin_tables(meta, (no, bit, 1), &mut pinned.tables)?;
+        let (table, entry) = table_of(no, bit);
+        let Some(frame) = pinned.tables.tables.get(&table) else { return Ok(false) };
+        let mut op = meta.begin(Reserved::none());
+        // Whoever else changes the entry does so in the block, too, so it is examined where it is changed.
+        let (lowered, _) = op.change(frame, |page| {
+            let was = CountTableRef::new(page.block()).get(entry);
+            let references = was.and_then(|was| was.references.checked_sub(by.references));
+            let in_use = was.and_then(|was| was.in_use.checked_sub(by.in_use));
+            let (Some(references), Some(in_use)) = (references, in_use) else { return None };
+            let is = BlockCount { references, in_use };
+            page.apply(|block| CountTableMut::new(block).set(entry, (references > 1).then_some(is)));
+            Some(references)
+        });
+        if lowered.is_some_and(|references| references <= 1) {
+            self.note_lowered(run, op.generation().0);
+        }
+        drop(op);
+        self.note_emptied(table);
+        Ok(lowered.is_some())
     }
 }

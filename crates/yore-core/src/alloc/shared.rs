@@ -91,7 +91,12 @@ impl Alloc {
         parts.filter(|(_, end)| *end > run.start.0).collect()
     }
 
-    fn note_lowered(&self, run: Run, generation: u64) {
+    /// A table may have become a table of zeros.
+    pub(super) fn note_emptied(&self, table: TableNo) {
+        self.shared.emptied.lock().insert(table);
+    }
+
+    pub(super) fn note_lowered(&self, run: Run, generation: u64) {
         let mut lowered = self.shared.lowered.lock();
         // What is older than the generation before is complete.
         if self.shared.last_lowered.fetch_max(generation, Ordering::AcqRel) < generation {

@@ -9,16 +9,20 @@
 //! another one, and closed; and it must still be sound, and have the same names. Then it is used.
 
 use super::calls::Carrier;
-use super::{calls, examine, options, prepare, see, see_past, Expected};
+use super::{calls, effect, examine, examine_past, options, prepare, see, see_past, Expected};
 use crate::tree::Tree;
 use crate::volume::{make, used_device, Wrong};
 use rand::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use yore_check::{check, CheckOptions, Problem};
 use yore_device::simulated::{CrashPlan, CrashState, SimulatedDevice, Tearing, Trace};
 use yore_device::{Device, MemoryDevice};
+use yore_format::VolumeState;
 use yore_fs::{Engine, EventNo, File, Volume};
+use yore_online::{recount, OnlineOptions};
 
 /// A sequence that was carried out under an engine, with all that reached the device.
 pub struct Run {
@@ -113,6 +117,30 @@ impl Run {
     /// # Errors
     /// What is wrong with a state.
     pub fn try_states(&self, states: usize, seed: u64) -> Result<Tried, Wrong> {
+        self.each_state(states, seed, &mut |medium, after_entry, next| {
+            self.try_state(medium, after_entry, next)
+        })
+    }
+
+    /// Tries about so many states, drawn by a seed: each is mounted and recounted, every second one while
+    /// others work. Then nothing of what the crash has left is there any more, and the volume says so.
+    ///
+    /// # Errors
+    /// What is wrong with a state.
+    pub fn try_recounts(&self, states: usize, seed: u64) -> Result<Tried, Wrong> {
+        let mut beside = true;
+        self.each_state(states, seed, &mut |medium, after_entry, next| {
+            beside = !beside;
+            self.try_recount(medium, after_entry, next, beside)
+        })
+    }
+
+    fn each_state(
+        &self,
+        states: usize,
+        seed: u64,
+        each: &mut dyn FnMut(&MemoryDevice, usize, Engine) -> Result<usize, Wrong>,
+    ) -> Result<Tried, Wrong> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut tried = Tried::default();
         while tried.states < states {
@@ -134,7 +162,7 @@ impl Run {
                     _ => self.engine,
                 };
                 let state = CrashState { after_entry, choice, tearing: Tearing::Blocks };
-                tried.tolerated += self.try_state(&medium, after_entry, next).map_err(|wrong| {
+                tried.tolerated += each(&medium, after_entry, next).map_err(|wrong| {
                     let (name, engine) = (self.name, self.engine.name());
                     let line = format!("{name} under {engine}, {state}, then {}: ", next.name());
                     Wrong::new(wrong.class, format!("{line}{}", wrong.message))
@@ -146,18 +174,7 @@ impl Run {
     }
 
     fn try_state(&self, medium: &MemoryDevice, after_entry: usize, next: Engine) -> Result<usize, Wrong> {
-        let durable = self.durable.iter().rev().find(|(entries, _)| *entries <= after_entry);
-        let first = durable.map_or(0, |(_, moment)| *moment);
-        // A call may have changed the medium from the entry on before which it began.
-        let last = self.began.iter().filter(|entries| **entries <= after_entry).count();
-        let last = last.clamp(first, self.moments.len() - 1);
-        let expected = Expected {
-            moments: &self.moments[first..=last],
-            exchanges: self.exchanges,
-            past: &self.past,
-            snapshots: self.snapshots,
-            forgets: self.forgets,
-        };
+        let expected = self.expected(after_entry);
         let (tolerated, names) = examine(&medium.snapshot(), &expected)?;
         let device = Arc::new(medium.snapshot());
         let opened = |error: yore_fs::Error| Wrong::new("open", error);
@@ -179,4 +196,97 @@ impl Run {
             false => Err(Wrong::new("again", "the next mount found other names and attributes")),
         }
     }
+    /// What a state must have if the power failed behind so many entries.
+    fn expected(&self, after_entry: usize) -> Expected<'_> {
+        let durable = self.durable.iter().rev().find(|(entries, _)| *entries <= after_entry);
+        let first = durable.map_or(0, |(_, moment)| *moment);
+        // A call may have changed the medium from the entry on before which it began.
+        let last = self.began.iter().filter(|entries| **entries <= after_entry).count();
+        let last = last.clamp(first, self.moments.len() - 1);
+        Expected {
+            moments: &self.moments[first..=last],
+            exchanges: self.exchanges,
+            past: &self.past,
+            snapshots: self.snapshots,
+            forgets: self.forgets,
+        }
+    }
+
+    fn try_recount(
+        &self,
+        medium: &MemoryDevice,
+        after_entry: usize,
+        next: Engine,
+        beside: bool,
+    ) -> Result<usize, Wrong> {
+        let before = check(medium, &CheckOptions::default()).map_err(|error| Wrong::new("check", error))?;
+        let opened = |error: yore_fs::Error| Wrong::new("open", error);
+        let device = Arc::new(medium.snapshot());
+        let volume = Volume::open(device.clone(), &options(Some(next), false)).map_err(opened)?;
+        let view = volume.view();
+        let pending = view.leaks_pending();
+        let recount = || {
+            let mut goes_on = |_: &_| ControlFlow::Continue(());
+            let recounted = recount(view, &OnlineOptions::default(), &mut goes_on);
+            recounted.map_err(|error| Wrong::new("recount", error))
+        };
+        match beside {
+            false => drop(recount()?),
+            true => {
+                let is_over = AtomicBool::new(false);
+                std::thread::scope(|scope| {
+                    let work = scope.spawn(|| work_beside(&volume, &is_over));
+                    let recounted = recount();
+                    is_over.store(true, Ordering::Relaxed);
+                    let worked = work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                    worked.map_err(|error| Wrong::new("work beside", error))?;
+                    recounted
+                })?;
+            }
+        }
+        if view.leaks_pending() {
+            let again = recount()?;
+            let finding = again.report.findings.first().map_or("nothing".to_string(), ToString::to_string);
+            return Err(Wrong::new("recount", format!("leaks are still pending: {finding}")));
+        }
+        if pending && !beside {
+            let expected = self.expected(after_entry);
+            let judged = effect::judge(&see(view)?, expected.moments, false);
+            judged.map_err(|error| Wrong::new("effect", error))?;
+            examine_past(view, &expected)?;
+        }
+        volume.close().map_err(opened)?;
+        let after = check(&*device, &CheckOptions::default()).map_err(|error| Wrong::new("check", error))?;
+        match after.findings.first() {
+            Some(finding) => Err(Wrong::new("check", format!("after the recount: {finding}"))),
+            None if after.state != VolumeState::Clean => Err(Wrong::new("check", "the volume is not clean")),
+            None => Ok(before.findings.len()),
+        }
+    }
+}
+
+/// Files come, grow, get other names, are changed beside others, and go, until it is over.
+fn work_beside(volume: &Volume, is_over: &AtomicBool) -> yore_fs::Result<()> {
+    let there: Vec<_> = volume.read_dir("/")?.collect::<yore_fs::Result<_>>()?;
+    volume.create_dir("work beside")?;
+    let mut number = 0;
+    while number < 30 || !is_over.load(Ordering::Relaxed) {
+        let path = |number: u32| format!("work beside/{}", number % 7);
+        match number % 5 {
+            0 | 1 => volume.write(path(number), vec![1; 3000 * (number as usize % 9)])?,
+            2 => drop(volume.rename(path(number - 1), path(number + 2))),
+            3 => drop(volume.hard_link(path(number - 3), path(number + 1))),
+            _ => drop(volume.remove_file(path(number - 2))),
+        }
+        if let Some(entry) = there.get(number as usize % (there.len() * 3 + 1)) {
+            // What the crash has touched changes, too.
+            let path = entry.path();
+            let moved = path.with_file_name(format!("moved {number}"));
+            if volume.rename(&path, &moved).is_ok() {
+                drop(volume.rename(&moved, &path));
+            }
+        }
+        number += 1;
+    }
+    Ok(())
 }

@@ -252,6 +252,8 @@ impl Store {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        let before = std::mem::take(&mut *self.before_close.lock());
+        before.into_iter().for_each(|end| end());
         *self.tick.0.lock() = true;
         self.tick.1.notify_all();
         for (thread, what) in [(&self.ticker, "housekeeping"), (&self.forgetter, "forgetting")] {

@@ -5,7 +5,7 @@ use crate::engine::Strategy;
 use crate::error::Result;
 use parking_lot::RwLock;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{Geometry, SUPERBLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
@@ -27,6 +27,8 @@ pub(crate) struct Medium {
     log: RwLock<Range<u64>>,
     /// As it was when the volume was opened.
     found: Superblock,
+    /// Whether what a crash may have left is still to be recounted.
+    has_leaks: AtomicBool,
 }
 
 impl Medium {
@@ -44,6 +46,7 @@ impl Medium {
             volume_tag: found.volume_tag(),
             strategy,
             log: RwLock::new(log_blocks(&found)),
+            has_leaks: AtomicBool::new(found.may_have_leaks()),
             found,
         }
     }
@@ -84,6 +87,16 @@ impl Medium {
     /// The superblock as it was when the volume was opened.
     pub(crate) fn found(&self) -> &Superblock {
         &self.found
+    }
+
+    /// Whether the volume may have what a crash leaves under an engine that orders changes.
+    pub(crate) fn has_leaks(&self) -> bool {
+        self.has_leaks.load(Ordering::Acquire)
+    }
+
+    /// The volume has nothing of that any more. Superblocks say so from now on.
+    pub(crate) fn is_recounted(&self) {
+        self.has_leaks.store(false, Ordering::Release);
     }
 
     #[inline]

@@ -7,6 +7,7 @@ pub(crate) mod give_up;
 mod logs;
 pub(crate) mod open;
 mod recorded;
+pub(crate) mod recount;
 mod resize;
 pub(crate) mod scrub;
 mod shadow;
@@ -121,7 +122,7 @@ impl Meta {
 
     /// Whether the volume may have what a crash leaves under an engine that orders changes (docs/EDGES.md).
     pub fn may_have_leaks(&self) -> bool {
-        self.found().may_have_leaks()
+        self.base().medium.has_leaks()
     }
 
     /// The superblock last written. Waits for a commit under way.

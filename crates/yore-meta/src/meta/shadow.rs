@@ -27,6 +27,10 @@ impl Meta {
             shadow.log_is_elsewhere = self.found().external_log.is_some();
             return Ok(shadow);
         }
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::LeaksDeniedEarly) {
+            self.leaks_are_gone()?;
+        }
         loop {
             self.sync()?;
             let paused = self.writer.pause();

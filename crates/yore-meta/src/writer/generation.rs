@@ -127,7 +127,7 @@ pub(super) fn freeze(
     let mut superblock = Superblock {
         generation,
         engine: base.medium.engine(),
-        state: medium_state(base.medium.found(), strategy.orders(), state),
+        state: medium_state(base.medium.has_leaks(), strategy.orders(), state),
         features: base.features.wanted(),
         space_rules: base.features.space_rules(),
         volume_blocks: base.medium.geometry().blocks,
@@ -209,8 +209,7 @@ pub(super) fn freeze(
 }
 
 /// What the superblock says of the volume's state. Leaks that a crash has left stay until somebody counts.
-pub(super) fn medium_state(found: &Superblock, orders: bool, state: VolumeState) -> VolumeState {
-    let has_leaks = found.may_have_leaks();
+pub(super) fn medium_state(has_leaks: bool, orders: bool, state: VolumeState) -> VolumeState {
     match state {
         VolumeState::Clean if has_leaks => VolumeState::LeaksPending,
         VolumeState::InUse if has_leaks && orders => VolumeState::LeaksPending,

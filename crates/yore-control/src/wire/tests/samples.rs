@@ -197,6 +197,7 @@ pub(super) fn requests() -> Vec<Request> {
         Request::Defragment { dry_run: true, question: 7 },
         Request::Check { findings_max: 8, memory: 1 << 30, question: 9 },
         Request::Findings,
+        Request::Leaks,
         Request::Scrub { how: Scrub { rate: 1 << 30, from: 7 }, question: 8 },
         Request::Checksums { enable: true, question: 9 },
     ]
@@ -307,6 +308,7 @@ pub(super) fn answers() -> Vec<Answer> {
             left: 7,
             moved: 8,
         }),
+        Answer::Leaks { pending: true, percent: Some(37) },
         Answer::Checked(Checked { is_clean: false, json: "{}".into(), text: "1 finding".into() }),
         Answer::Findings(Some(FindingsRecord {
             sequence: 1,

@@ -29,6 +29,24 @@ use yore_meta::{Change, EdgeKind, Frame, LeftBlocks, Op};
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version) -> Result<u64> {
+    give_up(store, (no, version), &|| store.past.version_after(&store.meta, no, version.end))
+}
+
+/// As [`give_up_version`], for a version whose end has not come (docs/EDGES.md): the state after it was born
+/// when it was.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn give_up_double(store: &Arc<Store>, no: InodeNo, version: &Version) -> Result<u64> {
+    give_up(store, (no, version), &|| store.past.version_ending_behind(&store.meta, no, version.end))
+}
+
+/// Gives a version up; `later` says which one comes after it.
+fn give_up(
+    store: &Arc<Store>,
+    (no, version): (InodeNo, &Version),
+    later: &dyn Fn() -> Result<Option<Version>>,
+) -> Result<u64> {
     // Before all locks of the inode: what holds it never waits for one of these.
     let _work = store.past.annals_work();
     let cell = match store.cell(no) {
@@ -41,7 +59,7 @@ pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version
     let same =
         cell.as_ref().filter(|cell| cell.incarnation == version.inode.incarnation && !cell.state.read().gone);
     let mut alone = Alone::new(store, no, version)?;
-    let later = store.past.version_after(&store.meta, no, version.end)?;
+    let later = later()?;
     let is_newest = later.is_none();
     let later = later.filter(|later| later.inode.incarnation == version.inode.incarnation);
     let reserved = store.reserve_freely(store.near(no), 0)?;

@@ -98,6 +98,37 @@ impl Past {
         }
     }
 
+    /// The version of an inode in the annals that ended then.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn version_ending_at(
+        &self,
+        meta: &Meta,
+        no: InodeNo,
+        end: EventNo,
+    ) -> Result<Option<Version>> {
+        let before = end.0.checked_sub(1).map(EventNo);
+        let (Some(annals), Some(before)) = (self.annals(), before) else { return Ok(None) };
+        Ok(annals.version_ending_behind(meta, no, before)?.filter(|version| version.end == end))
+    }
+
+    /// The first version of an inode in the annals that ended later than that, whenever it was born.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn version_ending_behind(
+        &self,
+        meta: &Meta,
+        no: InodeNo,
+        end: EventNo,
+    ) -> Result<Option<Version>> {
+        match self.annals() {
+            Some(annals) => annals.version_ending_behind(meta, no, end),
+            None => Ok(None),
+        }
+    }
+
     /// Whatever was born at this number or before belongs to versions of the inode, too (P3).
     ///
     /// # Errors

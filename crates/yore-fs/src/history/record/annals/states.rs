@@ -55,6 +55,17 @@ impl Annals<'_> {
         })
     }
 
+    /// The first version of an inode that ended later than that.
+    pub(crate) fn version_ending_behind(
+        self,
+        meta: &Meta,
+        no: InodeNo,
+        end: EventNo,
+    ) -> Result<Option<Version>> {
+        let Some(next) = end.0.checked_add(1).map(EventNo) else { return Ok(None) };
+        self.version_with(meta, no, |rows| self.state_ending_from(meta, rows, no, next))
+    }
+
     /// When the last state of an inode ended.
     pub(crate) fn last_end(self, meta: &Meta, no: InodeNo) -> Result<Option<EventNo>> {
         if no.0 >= INODE_LIMIT {
