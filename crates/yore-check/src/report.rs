@@ -160,6 +160,13 @@ impl Report {
             && self.findings.iter().all(Finding::is_tolerated)
     }
 
+    /// Adds what was found before anything else could be.
+    pub(crate) fn begin_with(&mut self, first: Finding, findings_max: usize) {
+        self.findings_count += 1;
+        self.findings.insert(0, first);
+        self.findings.truncate(findings_max);
+    }
+
     /// Whether a finding of this problem was kept.
     pub fn has(&self, problem: Problem) -> bool {
         self.findings.iter().any(|f| f.problem == problem)

@@ -44,6 +44,7 @@ pub(super) fn is_of_volume(problem: Problem) -> bool {
 }
 
 rules! {
+    SuperblockDamaged: "a superblock is made of the spare superblock, zones, trees and the log", new_superblock;
     OtherSuperblock: "the slot gets the superblock of the repair", new_superblock;
     ReservedRoot: "the root is set to none", clear_reserved;
     LogRange: "the volume has no log any more; what only the log had is lost", forget_log;

@@ -267,13 +267,27 @@ impl Device for Failing<'_> {
     }
 }
 
-/// Promises that a repair that breaks off at any write can be taken back, and made once more instead.
+/// Promises that a repair that breaks off at any write can be taken back, and made once more instead; also
+/// where neither superblock can be used, and both are written.
 #[test]
 fn a_repair_that_breaks_off_is_taken_back_or_made_again() {
+    let writes = breaks_off(|_| {});
+    assert!(writes > 5, "only {writes} writes");
+    let writes = breaks_off(|b| {
+        spare(b);
+        raw(b, 0, |slot| slot.fill(7));
+        raw(b, 1, |slot| slot[130] ^= 1);
+    });
+    assert!(writes > 6, "only {writes} writes");
+}
+
+/// Breaks a repair of several damages and of `more` off at each write. Returns how many writes there are.
+fn breaks_off(more: fn(&mut Builder)) -> usize {
     let volume = || {
         let mut b = sound();
         b.data(3);
         (b.inode(INLINE).links, b.inode(BIG).blocks) = (1, 0);
+        more(&mut b);
         b.finish()
     };
     let (first, second) = (UndoFile::new("first"), UndoFile::new("second"));
@@ -296,7 +310,7 @@ fn a_repair_that_breaks_off_is_taken_back_or_made_again() {
         assert!(checked(&broken_off).is_clean(), "made again after write {write}");
         write += 1;
     }
-    assert!(write > 5, "only {write} writes");
+    write
 }
 
 /// Promises for damages planted together that a repair ends, and leaves a volume in which nothing is found,
