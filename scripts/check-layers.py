@@ -128,7 +128,7 @@ LAYERS = {
         repair/undo repair/volume
         repair/found repair/round repair/tree
         repair/facts
-        repair/superblocks
+        repair/shorten repair/superblocks
         repair/names
         repair/past
         repair/content

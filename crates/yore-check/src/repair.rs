@@ -37,6 +37,7 @@ mod past;
 mod round;
 mod rows;
 mod rules;
+mod shorten;
 mod superblocks;
 mod tree;
 mod undo;
@@ -181,6 +182,20 @@ pub fn plan_repair_leaving<'a>(
         volume.reached = seen.zones.iter().map(|zone| (zone.number, zone.reached)).collect();
         slot = volume.superblock_slot();
         let findings: Vec<Finding> = report.findings.iter().filter(|f| !is_left(f)).cloned().collect();
+        if let Some(geometry) = volume.shorter().filter(|_| options.shorten) {
+            let of_end =
+                |f: &&Finding| matches!(f.problem, Problem::DeviceTooShort | Problem::BlockBeyondDevice);
+            let given_up = volume.shorten(geometry)?;
+            done.extend(findings.iter().filter(of_end).map(|finding| Done {
+                finding: finding.clone(),
+                repair: repair_of(finding.problem).unwrap_or_default(),
+                lost: given_up.clone(),
+                round,
+            }));
+            lost.extend(given_up);
+            volume.flush()?;
+            continue;
+        }
         // Zones and the log come first, or nothing does.
         let is_first = |f: &&Finding| f.problem.class() == Class::Zone || f.problem == Problem::LogDamaged;
         let is_first_left = report.findings.iter().filter(is_first).any(is_left);

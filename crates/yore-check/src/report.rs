@@ -27,6 +27,9 @@ pub struct CheckOptions {
     /// Only for a repair: if it cannot be made otherwise, all of the past is given up, and the present
     /// repaired.
     pub give_up_past: bool,
+    /// Only for a repair: if the device ends before the volume does, the volume gets the length of the
+    /// device, and what lay beyond is given up.
+    pub shorten: bool,
 }
 
 /// From how many blocks on a check scans unless it is told.
@@ -42,6 +45,7 @@ impl Default for CheckOptions {
             memory: MEMORY,
             scan_from: SCAN_FROM,
             give_up_past: false,
+            shorten: false,
         }
     }
 }
