@@ -68,6 +68,7 @@ LAYERS = {
         history superblock/slot
         superblock
         findings intent verify
+        spare
         structures
         lib
     """,
@@ -92,7 +93,7 @@ LAYERS = {
         error
         ring
         recover
-        log
+        log search
         read
         file
         kept reader
@@ -127,6 +128,7 @@ LAYERS = {
         repair/undo repair/volume
         repair/found repair/round repair/tree
         repair/facts
+        repair/shorten repair/superblocks
         repair/names
         repair/past
         repair/content
@@ -179,7 +181,7 @@ LAYERS = {
         lib
     """,
     "yore-meta": """
-        engine/strategy error mutation
+        engine/strategy error findings mutation
         engine/journal engine/none engine/ordered engine/snapshot
         engine
         base/late base/units
@@ -197,7 +199,7 @@ LAYERS = {
         log/place
         log/elsewhere log/intent log/replay
         log/moving
-        findings mkfs
+        mkfs
         log rooms
         op/* writer/gather writer/beside
         writer/rounds

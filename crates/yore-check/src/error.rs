@@ -23,6 +23,16 @@ pub enum CheckError {
         /// What is wrong with it.
         reason: Box<Corruption>,
     },
+    /// Neither superblock can be used, and what another one must say is nowhere.
+    #[error("neither superblock of {device} can be used ({reason}), and no other can be made: {missing}")]
+    SuperblockMissing {
+        /// The device, for people.
+        device: String,
+        /// What is wrong with the superblock that would count.
+        reason: Box<Corruption>,
+        /// What cannot be known without it.
+        missing: String,
+    },
     /// The log has a device of its own, and is not there, or is another one.
     #[error("{0}")]
     Log(String),

@@ -75,6 +75,9 @@ macro_rules! problems {
 }
 
 problems! {
+    /// Neither superblock can be used, or the one that counts is damaged. What else is found was found with
+    /// another one, made of what identifies itself.
+    SuperblockDamaged, Superblock, "no superblock can be used";
     /// The superblock slot not in use holds neither a superblock of this volume, nor a torn one, nor zeros.
     OtherSuperblock, Superblock, "the other superblock slot does not belong to this volume";
     /// The device ends before the volume does.

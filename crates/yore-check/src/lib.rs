@@ -101,7 +101,8 @@ use yore_format::{FindingsRecord, Generation, VolumeState, BLOCK_SIZE};
 /// file whose states name most.
 ///
 /// # Errors
-/// [`CheckError::NotAVolume`] and [`CheckError::Superblock`] if there is nothing to start from,
+/// [`CheckError::NotAVolume`], [`CheckError::Superblock`] and [`CheckError::SuperblockMissing`] if there is
+/// nothing to start from,
 /// [`CheckError::Log`] if the log is not where it should be, [`CheckError::Device`] if the device fails.
 /// Everything else that is wrong is a finding.
 pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, CheckError> {
@@ -148,10 +149,16 @@ fn run(
     watcher: Option<Watcher<'_>>,
 ) -> Result<Report, CheckError> {
     let overlay = Overlay::new(device);
-    match settle(&overlay, &read_superblock(device)?)? {
-        true => closed(&overlay, options, watcher),
-        false => closed(device, options, watcher),
+    let first = repair::make_superblock(&overlay, options)?;
+    let is_settled = settle(&overlay, &read_superblock(&overlay)?)?;
+    let mut report = match is_settled || first.is_some() {
+        true => closed(&overlay, options, watcher)?,
+        false => closed(device, options, watcher)?,
+    };
+    if let Some(first) = first {
+        report.begin_with(first.finding, options.findings_max);
     }
+    Ok(report)
 }
 
 /// Empties the record of findings, after a check of the whole volume that found nothing. Returns whether

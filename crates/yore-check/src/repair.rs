@@ -37,12 +37,15 @@ mod past;
 mod round;
 mod rows;
 mod rules;
+mod shorten;
+mod superblocks;
 mod tree;
 mod undo;
 mod volume;
 mod zones;
 
 pub use round::Loss;
+pub(crate) use superblocks::make_superblock;
 
 use crate::finding::PastRow;
 use crate::overlay::Overlay;
@@ -136,18 +139,32 @@ pub fn plan_repair_leaving<'a>(
     let is_done = |report: &Report| {
         report.findings_count == report.findings.len() as u64 && report.findings.iter().all(is_left)
     };
-    let found = read_superblock(device)?;
     let overlay = Overlay::new(device);
+    let made = make_superblock(&overlay, options)?;
+    let found = read_superblock(&overlay)?;
     settle(&overlay, &found)?;
     let options = CheckOptions { findings_max: FINDINGS_OF_A_ROUND, ..options.clone() };
     let (mut before, mut done, mut lost): (Option<Report>, Vec<Done>, Vec<Loss>) =
         (None, Vec::new(), Vec::new());
-    let mut slot = 1 - found.slot;
+    let mut slot = if made.is_some() { found.slot } else { 1 - found.slot };
+    if let Some(made) = &made {
+        let repair = repair_of(Problem::SuperblockDamaged).unwrap_or_default();
+        done.push(Done { finding: made.finding.clone(), repair, lost: made.lost.clone(), round: 0 });
+        lost.extend(made.lost.clone());
+    }
     let (mut round, mut has_new_indexes) = (0, false);
     let (mut log_records, mut is_log_read, mut notes) = (0, false, Notes::default());
     let after = loop {
         let (report, seen) = whole::run(&overlay, &options, None, Way::Walk)?;
-        before.get_or_insert_with(|| report.clone());
+        let before = before.get_or_insert_with(|| {
+            let mut before = report.clone();
+            made.iter().for_each(|made| before.begin_with(made.finding.clone(), options.findings_max));
+            before
+        });
+        if made.iter().any(|made| is_left(&made.finding)) {
+            // All else was found with the superblock that is not to be made.
+            break before.clone();
+        }
         if is_done(&report) && !notes.is_empty() {
             let mut now = Round::new(Volume::open(&overlay)?, seen);
             now.restore(std::mem::take(&mut notes), log_records)?;
@@ -165,6 +182,20 @@ pub fn plan_repair_leaving<'a>(
         volume.reached = seen.zones.iter().map(|zone| (zone.number, zone.reached)).collect();
         slot = volume.superblock_slot();
         let findings: Vec<Finding> = report.findings.iter().filter(|f| !is_left(f)).cloned().collect();
+        if let Some(geometry) = volume.shorter().filter(|_| options.shorten) {
+            let of_end =
+                |f: &&Finding| matches!(f.problem, Problem::DeviceTooShort | Problem::BlockBeyondDevice);
+            let given_up = volume.shorten(geometry)?;
+            done.extend(findings.iter().filter(of_end).map(|finding| Done {
+                finding: finding.clone(),
+                repair: repair_of(finding.problem).unwrap_or_default(),
+                lost: given_up.clone(),
+                round,
+            }));
+            lost.extend(given_up);
+            volume.flush()?;
+            continue;
+        }
         // Zones and the log come first, or nothing does.
         let is_first = |f: &&Finding| f.problem.class() == Class::Zone || f.problem == Problem::LogDamaged;
         let is_first_left = report.findings.iter().filter(is_first).any(is_left);

@@ -27,6 +27,9 @@ pub struct CheckOptions {
     /// Only for a repair: if it cannot be made otherwise, all of the past is given up, and the present
     /// repaired.
     pub give_up_past: bool,
+    /// Only for a repair: if the device ends before the volume does, the volume gets the length of the
+    /// device, and what lay beyond is given up.
+    pub shorten: bool,
 }
 
 /// From how many blocks on a check scans unless it is told.
@@ -42,6 +45,7 @@ impl Default for CheckOptions {
             memory: MEMORY,
             scan_from: SCAN_FROM,
             give_up_past: false,
+            shorten: false,
         }
     }
 }
@@ -158,6 +162,13 @@ impl Report {
             && !self.findings.is_empty()
             && self.findings.len() as u64 == self.findings_count
             && self.findings.iter().all(Finding::is_tolerated)
+    }
+
+    /// Adds what was found before anything else could be.
+    pub(crate) fn begin_with(&mut self, first: Finding, findings_max: usize) {
+        self.findings_count += 1;
+        self.findings.insert(0, first);
+        self.findings.truncate(findings_max);
     }
 
     /// Whether a finding of this problem was kept.

@@ -112,6 +112,18 @@ fn raw(b: &mut Builder, block: u64, change: fn(&mut Block)) {
     }));
 }
 
+/// Has the spare superblocks say what the newer superblock says.
+fn spare(b: &mut Builder) {
+    b.after.push(Box::new(|device| {
+        let SlotState::Valid(sb) = Superblock::decode(&read(device, 1), 1) else { panic!() };
+        for at in FINDINGS_BLOCKS {
+            let mut block = read(device, at.0);
+            Spare::of(&sb).put(&mut block);
+            write(device, at.0, &block);
+        }
+    }));
+}
+
 /// Puts a sound copy of the same block, of the generation before, where the newest copy should be.
 fn lost_write(b: &mut Builder, block: u64) {
     b.after.push(Box::new(move |device| {

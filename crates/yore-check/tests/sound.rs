@@ -314,8 +314,9 @@ fn what_is_no_volume_is_an_error() {
         assert!(matches!(e, CheckError::NotAVolume { .. }), "{e}");
     }
     let device = sound().finish();
+    // A superblock of a program that knows more is not damaged.
     let mut newer = read(&device, 1);
-    newer[100] ^= 1;
+    newer[8] += 1;
     write(&device, 1, &newer);
     let e = check(&device, &options).unwrap_err();
     assert!(matches!(e, CheckError::Superblock { .. }), "{e}");

@@ -386,6 +386,9 @@ pub struct Check {
     /// the present
     #[arg(long, requires = "repair")]
     pub give_up_past: bool,
+    /// If the device ends before the volume does, shorten the volume: what lay beyond the end is given up
+    #[arg(long, requires = "repair")]
+    pub shorten: bool,
     /// Take the last repair back, from its undo file
     #[arg(long, conflicts_with_all = ["repair", "estimate"])]
     pub undo: bool,

@@ -128,6 +128,7 @@ fn one(volume: &Path, wanted: &Wanted) -> u8 {
         },
         undo_file: None,
         give_up_past: false,
+        shorten: false,
         undo: false,
         journal: None,
         without_journal: false,

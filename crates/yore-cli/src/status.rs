@@ -75,6 +75,10 @@ pub fn of(error: &anyhow::Error) -> u8 {
         if let Some(ended) = cause.downcast_ref::<Ended>() {
             return ended.status;
         }
+        use yore_check::CheckError::{Superblock, SuperblockMissing};
+        if let Some(Superblock { .. } | SuperblockMissing { .. }) = cause.downcast_ref() {
+            return DAMAGED;
+        }
         if of_library(cause).is_some_and(|error| matches!(error.root(), yore_fs::Error::Corruption(_))) {
             return DAMAGED;
         }

@@ -228,6 +228,58 @@ fn what_the_log_has_is_there_after_a_repair() {
     }
 }
 
+/// Promises that a volume that lost its superblocks, the newer one or both, in use or closed, is made whole
+/// under each engine, with all that an fsync promised; and that this can be taken back.
+#[test]
+fn lost_superblocks_lose_nothing() {
+    let engines = [Engine::Snapshot, Engine::Journal, Engine::SoftUpdates, Engine::Sync];
+    let cases =
+        engines.into_iter().flat_map(|engine| [(engine, false, 0), (engine, false, 1), (engine, true, 2)]);
+    for (engine, is_closed, loses) in cases {
+        let volume = Volume::make(engine, false);
+        let story = format!("{}, closed: {is_closed}, loses {loses}", volume.story());
+        let view = volume.open();
+        work(&view);
+        let left = match is_closed {
+            true => {
+                view.close().unwrap();
+                volume
+            }
+            false => volume.crashed(),
+        };
+        let mounted = left.crashed().open();
+        let expected = all(&mounted);
+        mounted.close().unwrap();
+
+        let newer = left.superblock().0;
+        for slot in (0..2).filter(|slot| *slot == newer || loses > 0) {
+            let mut block = vec![0x77; BLOCK_SIZE];
+            if loses < 2 {
+                left.device.read_at(u64::from(slot) * BLOCK_SIZE as u64, &mut block).unwrap();
+                block[130] ^= 4;
+            }
+            left.device.write_at(u64::from(slot) * BLOCK_SIZE as u64, &block).unwrap();
+        }
+        let before = left.device.snapshot();
+        let plan = plan_repair(&*left.device, &left.options()).unwrap();
+        assert!(plan.is_complete() && plan.before.has(Problem::SuperblockDamaged), "{story}: {}", plan.after);
+        assert_eq!(plan.before.findings_count, 1, "{story}: {}", plan.before);
+        assert!(plan.lost.is_empty(), "{story}: {:?}", plan.lost);
+        let undo_file = UndoFile::new(&format!("lost-{}", story.replace(' ', "-")));
+        plan.apply(&undo_file.0).unwrap();
+        let repaired = left.crashed();
+        let view = repaired.open();
+        assert!(all(&view) == expected, "{story}: as a mount would have left it");
+        let node = view.lookup(view.root(), b"pages").unwrap();
+        view.write(node.inode(), 5, &bytes(40, 9000), PLAIN).unwrap();
+        view.close().unwrap();
+        let report = check(&*repaired.device, &repaired.options()).unwrap();
+        assert!(report.is_clean(), "{story}, changed after the repair: {report}");
+        undo_repair(&*left.device, &undo_file.0).unwrap();
+        assert_eq!(left.device.first_difference(&before), None, "{story}: as before, byte for byte");
+    }
+}
+
 /// Promises that a snapshot that was taken after data was logged, and before the crash, has that data also
 /// after a repair and further changes.
 #[test]

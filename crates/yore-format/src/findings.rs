@@ -4,9 +4,11 @@
 //! group 0. They are written by turns, so one of them is whole at any time. Recording takes no room on a full
 //! volume. Programs that do not know the record neither read nor write these blocks, so it takes no feature.
 //!
+//! The last 512 bytes of each block are those of the spare superblock (`spare.rs`).
+//!
 //! It is advice for people, and nothing relies on it. A block that does not verify counts as none.
 
-use crate::{checksum_except, Block, BlockNo, Generation, InodeNo, MetaAddr, ZERO_BLOCK};
+use crate::{checksum_except, Block, BlockNo, Generation, InodeNo, MetaAddr, BLOCK_SIZE, ZERO_BLOCK};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 8] = *b"YORE\x89FN\n";
@@ -18,6 +20,9 @@ const FIRST: usize = 72;
 const FIXED: usize = 28;
 /// The longest path that is recorded whole, in bytes. Of a longer one the end is.
 pub const RECORDED_PATH_MAX: usize = 255;
+
+/// Where the spare superblock begins in each of the two blocks; findings end before it.
+pub(crate) const SPARE_AT: usize = BLOCK_SIZE - 512;
 
 /// The blocks of the record.
 pub const FINDINGS_BLOCKS: [BlockNo; 2] =
@@ -68,14 +73,13 @@ impl FindingsRecord {
         let (mut at, mut kept) = (FIRST, 0u16);
         for finding in &self.findings {
             let Some(bytes) = finding.encode() else { continue };
-            let Some(place) = block.get_mut(at..at + bytes.len()) else { break };
+            let Some(place) = block[..SPARE_AT].get_mut(at..at + bytes.len()) else { break };
             place.copy_from_slice(&bytes);
             at += bytes.len();
             kept += 1;
         }
         block[64..66].copy_from_slice(&kept.to_le_bytes());
-        let crc = checksum_except(&block[..], CRC_AT);
-        block[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        reseal(&mut block);
         block
     }
 
@@ -103,6 +107,15 @@ impl FindingsRecord {
             count: number(56),
             findings,
         })
+    }
+}
+
+/// Computes the checksum of a block anew, if it has a record. The checksum is that of the whole block, the
+/// spare superblock included.
+pub(crate) fn reseal(block: &mut Block) {
+    if block[..8] == MAGIC {
+        let crc = checksum_except(&block[..], CRC_AT);
+        block[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     }
 }
 

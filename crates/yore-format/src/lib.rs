@@ -19,6 +19,7 @@ mod intent;
 pub mod layout;
 mod node;
 mod policy;
+mod spare;
 mod structures;
 mod superblock;
 mod tables;
@@ -67,6 +68,7 @@ pub use policy::{
     policy_key, Policy, PolicyRow, Retention, RetentionRules, Versioning, EXCLUDE_MAX, INTERVAL_MIN,
     WITHIN_MAX,
 };
+pub use spare::Spare;
 pub use structures::layout_tables;
 pub use superblock::{
     decode_slots, Engine, ExternalLog, RootZone, Scrub, SlotState, SpaceRules, Superblock, VolumeState,

@@ -100,6 +100,7 @@ mod read;
 mod reader;
 mod recover;
 mod ring;
+mod search;
 mod types;
 
 pub use error::LogError;
@@ -111,4 +112,5 @@ pub use read::Records;
 pub use reader::{LogEnd, LogReader};
 pub use recover::{recover, recover_closed, End, Recovered};
 pub use ring::format;
+pub use search::{find_position, Searched};
 pub use types::{LogId, LogOwner, Lsn, OwnedRecord, Record, Region, REGION_BLOCKS_MAX, REGION_BLOCKS_MIN};

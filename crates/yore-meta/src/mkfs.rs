@@ -16,9 +16,9 @@ use yore_format::layout::{
 };
 use yore_format::{
     seal, BitmapMut, Block, BlockHeader, BlockKind, BlockNo, ContentKind, Engine, EventNo, Generation,
-    GroupNo, Incarnation, Inode, InodeFlags, InodeNo, MetaAddr, RootZone, Scrub, Superblock, Timestamp,
-    VolumeState, WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE, INLINE_BYTES,
-    INODES_PER_BLOCK, ZERO_BLOCK,
+    GroupNo, Incarnation, Inode, InodeFlags, InodeNo, MetaAddr, RootZone, Scrub, Spare, Superblock,
+    Timestamp, VolumeState, WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE,
+    FINDINGS_BLOCKS, INLINE_BYTES, INODES_PER_BLOCK, ZERO_BLOCK,
 };
 use yore_log::{LogId, REGION_BLOCKS_MIN};
 
@@ -153,6 +153,12 @@ impl Maker<'_> {
         let mut superblock = self.superblock(root, u64::from(free) + unused);
         if let Some(at) = log {
             moving::enter(&at, &mut superblock, Generation(self.generation.0 + 1));
+        }
+        // What another volume has left there goes, too.
+        let mut spare = Box::new(ZERO_BLOCK);
+        Spare::of(&superblock).put(&mut spare);
+        for at in FINDINGS_BLOCKS {
+            self.write(at, &spare)?;
         }
         self.device.flush()?;
         for slot in 0..2 {

@@ -126,11 +126,33 @@ impl Volume<'_> {
             let lost = LostZone { number, start, generation, crc };
             let is_place = n == 0 || self.geometry.is_zone_start(start);
             let found = if is_place { self.header_of(number, start, Some(&lost))? } else { None };
+            let empty = || {
+                let header =
+                    ZoneHeader::empty(self.sb.uuid, self.sb.volume_blocks, start, number, GroupNo(0));
+                FoundHeader { header, slot: 0, is_sure: false }
+            };
+            // The table can be made of the zones, so the first root zone is never lost.
+            let found = found.or_else(|| (n == 0).then(empty));
+            let is_sure = found.as_ref().is_some_and(|found| found.is_sure);
             if self.enter(number, found, done) {
                 self.load_table(n)?;
+                if !is_sure {
+                    self.miss_tables(n);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Has the zones looked for that blocks of the table would name which a root zone does not have.
+    fn miss_tables(&mut self, n: u32) {
+        for index in 0..ZONE_INDEXES {
+            let first = ZoneNo((n * ZONE_INDEXES + index) * ZONE_TABLE_ENTRIES as u32);
+            let exists = self.place(MetaAddr::new(ZoneNo::root(n), index as u16)).is_some();
+            if !exists && first.0 / 2 < self.geometry.groups() {
+                self.lost_tables.push((n, index as u16));
+            }
+        }
     }
 
     fn find_first_zone(&mut self, lost: LostZone, done: &mut FoundZones) -> Result<(), CheckError> {

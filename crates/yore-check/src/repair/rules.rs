@@ -44,7 +44,9 @@ pub(super) fn is_of_volume(problem: Problem) -> bool {
 }
 
 rules! {
+    SuperblockDamaged: "a superblock is made of the spare superblock, zones, trees and the log", new_superblock;
     OtherSuperblock: "the slot gets the superblock of the repair", new_superblock;
+    DeviceTooShort: "with --shorten the volume ends where its device does; what lay beyond is lost, and named", wait_for_shorten;
     ReservedRoot: "the root is set to none", clear_reserved;
     LogRange: "the volume has no log any more; what only the log had is lost", forget_log;
     LogDamaged: "records before the damage are put in place, and the log is empty; what is behind it is lost", wait_for_log;
@@ -59,6 +61,7 @@ rules! {
     ZoneCounts: "the counts are set to what the zone holds", recount_zone;
     InodeFree: "the count is set to what the block holds", recount_inodes;
     BitmapMissing: "the bitmap is made anew from the owners of the blocks", new_bitmap;
+    BlockBeyondDevice: "with --shorten it is given up with the end of the volume", wait_for_shorten;
     BlockDamaged: "bitmaps, trees and inodes are made anew from what can be read, checksum tables without checksums; what is lost is named", mend_block;
     BlockStale: "bitmaps, trees and inodes are made anew from what can be read, checksum tables without checksums; what is lost is named", mend_block;
     BlockWrong: "a bitmap or a tree is made anew, and a header is told which blocks have inodes", mend_block;

@@ -10,8 +10,10 @@
 //! repair was interrupted, and any of the other blocks may be old, new or torn. It is as the repair wrote it:
 //! then every other block must be, too. It is another: somebody wrote to the volume since, and the file is of
 //! no more use. The slot that the repair did not write must be as it was in every case, since a mount for
-//! writing changes it first. In the first two cases the old contents are written back, the superblock last,
-//! and that may be interrupted and repeated as often as it takes.
+//! writing changes it first. If neither superblock could be used, the repair writes both slots, the other one
+//! with zeros; then the volume cannot have been mounted as long as neither slot has a superblock. In the
+//! first two cases the old contents are written back, the superblock last, and that may be interrupted and
+//! repeated as often as it takes.
 
 use crate::overlay::Overlay;
 use crate::CheckError;
@@ -203,9 +205,11 @@ pub(super) fn take_back(device: &dyn Device, path: &Path) -> Result<u64, CheckEr
             device.size()
         )));
     }
-    let other = read(device, SUPERBLOCKS[1 - head.slot as usize].0)?;
+    let other_slot = SUPERBLOCKS[1 - head.slot as usize];
+    let other = read(device, other_slot.0)?;
     let since = "somebody wrote to the volume since the repair";
-    if checksum(&other) != head.other {
+    let writes_both = rows.iter().any(|row| row.block == other_slot.0);
+    if checksum(&other) != head.other && !writes_both {
         return Err(refuse(format!("{since}, or it is another volume")));
     }
     let last = SUPERBLOCKS[head.slot as usize];
@@ -217,7 +221,15 @@ pub(super) fn take_back(device: &dyn Device, path: &Path) -> Result<u64, CheckEr
     };
     let mut block = ZERO_BLOCK;
     block.copy_from_slice(&now);
-    let is_torn = matches!(Superblock::decode(&block, head.slot as u32), SlotState::Torn(_));
+    let state = Superblock::decode(&block, head.slot as u32);
+    let is_torn = match writes_both {
+        true => {
+            block.copy_from_slice(&other);
+            let states = [state, Superblock::decode(&block, 1 - head.slot as u32)];
+            !states.iter().any(|state| matches!(state, SlotState::Valid(_)))
+        }
+        false => matches!(state, SlotState::Torn(_)),
+    };
     if sum == row.after && sum != row.before {
         for row in &rows {
             if checksum(&read(device, row.block)?) != row.after {

@@ -3,6 +3,27 @@
 use super::*;
 
 pub(super) const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
+    ("the newer slot is complete and wrong", &[SuperblockDamaged], |b| raw(b, 1, |s| s[200] ^= 1)),
+    ("the newer slot is torn and the older one something else", &[SuperblockDamaged], |b| {
+        spare(b);
+        raw(b, 0, |s| s.fill(7));
+        raw(b, 1, |s| s[1023] ^= 1);
+    }),
+    ("neither slot is a superblock", &[SuperblockDamaged], |b| {
+        spare(b);
+        raw(b, 0, |s| s.fill(7));
+        raw(b, 1, |s| s.fill(0));
+    }),
+    (
+        "neither slot is a superblock, and the first zone is zeros",
+        &[SuperblockDamaged, ZoneHeaderDamaged],
+        |b| {
+            spare(b);
+            for block in 0..ZONE_BLOCKS {
+                raw(b, block, |s| s.fill(0));
+            }
+        },
+    ),
     ("the older slot is complete and wrong", &[OtherSuperblock], |b| raw(b, 0, |s| s[200] ^= 1)),
     ("the older slot is something else", &[OtherSuperblock], |b| raw(b, 0, |s| s.fill(7))),
     ("the older slot is of another volume", &[OtherSuperblock], |b| {

@@ -150,6 +150,40 @@ const REPAIRED_IN_PART: &[Problem] = &[BlockWrong, SpaceOwnedTwice];
 /// Problems whose rule does not help where a branch or a root of the past has them.
 const OF_THE_PAST: &[Problem] = &[BlockDamaged, BlockWrong, BlockMissing, BlockReachedTwice, TreeKeyWidth];
 
+/// Promises that a volume whose device lost its end is left alone unless it may be shortened; then it is
+/// sound, what is lost is named, what lay before the end is as it was, and that can be taken back.
+#[test]
+fn a_device_that_lost_its_end_is_shortened_when_asked() {
+    for blocks in [GROUP_BLOCKS, GROUP_BLOCKS + 3000, 2 * GROUP_BLOCKS, BLOCKS - 1] {
+        let whole = sound().finish();
+        let device = MemoryDevice::new(blocks * 4096);
+        for block in 0..blocks {
+            write(&device, block, &read(&whole, block));
+        }
+        let before = device.snapshot();
+        let refused = plan(&device);
+        assert!(!refused.is_complete() && refused.after.has(DeviceTooShort), "{blocks}: {}", refused.after);
+        let options = CheckOptions { shorten: true, ..CheckOptions::default() };
+        let plan = plan_repair(&device, &options).unwrap();
+        assert!(plan.is_complete(), "{blocks}: {}", plan.after);
+        let undo_file = UndoFile::new("shorten");
+        plan.apply(&undo_file.0).unwrap();
+        let report = checked(&device);
+        assert!(report.is_clean(), "{blocks}: {report}");
+        for number in [ROOT, INLINE, DEVICE, FIFO].map(InodeNo) {
+            let is_same = inode_of(&device, number).map(|inode| inode.incarnation)
+                == inode_of(&whole, number).map(|inode| inode.incarnation);
+            assert!(is_same, "{blocks}: inode {number}");
+        }
+        let says =
+            |what: &str| plan.lost.iter().any(|lost| lost.path.contains(what) || lost.what.contains(what));
+        assert!(says("the end of the volume"), "{:?}", plan.lost);
+        assert_eq!(blocks == GROUP_BLOCKS, says("the name far"), "{blocks}: {:?}", plan.lost);
+        undo_repair(&device, &undo_file.0).unwrap();
+        assert_eq!(device.first_difference(&before), None, "as before, byte for byte");
+    }
+}
+
 /// Promises that names are kept that lead to what another rule of the same repair brings back.
 #[test]
 fn names_of_what_comes_back_are_kept() {
@@ -267,13 +301,27 @@ impl Device for Failing<'_> {
     }
 }
 
-/// Promises that a repair that breaks off at any write can be taken back, and made once more instead.
+/// Promises that a repair that breaks off at any write can be taken back, and made once more instead; also
+/// where neither superblock can be used, and both are written.
 #[test]
 fn a_repair_that_breaks_off_is_taken_back_or_made_again() {
+    let writes = breaks_off(|_| {});
+    assert!(writes > 5, "only {writes} writes");
+    let writes = breaks_off(|b| {
+        spare(b);
+        raw(b, 0, |slot| slot.fill(7));
+        raw(b, 1, |slot| slot[130] ^= 1);
+    });
+    assert!(writes > 6, "only {writes} writes");
+}
+
+/// Breaks a repair of several damages and of `more` off at each write. Returns how many writes there are.
+fn breaks_off(more: fn(&mut Builder)) -> usize {
     let volume = || {
         let mut b = sound();
         b.data(3);
         (b.inode(INLINE).links, b.inode(BIG).blocks) = (1, 0);
+        more(&mut b);
         b.finish()
     };
     let (first, second) = (UndoFile::new("first"), UndoFile::new("second"));
@@ -296,7 +344,7 @@ fn a_repair_that_breaks_off_is_taken_back_or_made_again() {
         assert!(checked(&broken_off).is_clean(), "made again after write {write}");
         write += 1;
     }
-    assert!(write > 5, "only {write} writes");
+    write
 }
 
 /// Promises for damages planted together that a repair ends, and leaves a volume in which nothing is found,

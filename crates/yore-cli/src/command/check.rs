@@ -54,6 +54,7 @@ pub fn ending(args: &args::Check) -> anyhow::Result<Ending> {
         log,
         memory: args.memory,
         give_up_past: args.give_up_past,
+        shorten: args.shorten,
         ..CheckOptions::default()
     };
     if args.estimate {
@@ -233,6 +234,12 @@ fn show(args: &args::Check, plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()
     let is_of_past = |finding: &yore_check::Finding| finding.problem.class() == yore_check::Class::History;
     if !args.give_up_past && plan.remaining().any(is_of_past) {
         out.line("perhaps --give-up-past helps: it gives up the past, and repairs the present")?;
+    }
+    if !args.shorten && plan.remaining().any(|finding| finding.problem == Problem::DeviceTooShort) {
+        out.line(
+            "bring the rest of the device or image back if that can be; if not, --shorten gives up what lay there, and \
+             repairs the rest",
+        )?;
     }
     out.line("nothing was written; copy what can be read (yore get -r) to another volume")?;
     Ok(())

@@ -106,7 +106,7 @@ impl WriteFeatures {
     }
 
     /// The features as the two fields of the superblock hold them.
-    pub(super) fn split(self) -> (Features, WriteFeatures) {
+    pub(crate) fn split(self) -> (Features, WriteFeatures) {
         let features = Features::from_bits_truncate(self.bits().reverse_bits());
         (features, self - WriteFeatures::of(features))
     }

@@ -3,15 +3,16 @@
 use crate::base::shadow::Shadows;
 use crate::engine::Strategy;
 use crate::error::Result;
-use parking_lot::RwLock;
+use crate::findings::next_spare;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{Geometry, SUPERBLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use yore_format::{
-    verify_header, verify_version, Block, BlockNo, Corruption, Engine, MetaAddr, SlotState, Superblock,
-    BLOCK_SIZE, ZERO_BLOCK,
+    verify_header, verify_version, Block, BlockNo, Corruption, Engine, MetaAddr, SlotState, Spare,
+    Superblock, BLOCK_SIZE, ZERO_BLOCK,
 };
 
 /// The device with the volume on it.
@@ -29,6 +30,8 @@ pub(crate) struct Medium {
     found: Superblock,
     /// Whether what a crash may have left is still to be recounted.
     has_leaks: AtomicBool,
+    /// What both spare superblocks say, once that is known. Whoever has it may write to their blocks.
+    spares: Mutex<Option<Spare>>,
 }
 
 impl Medium {
@@ -48,6 +51,7 @@ impl Medium {
             log: RwLock::new(log_blocks(&found)),
             has_leaks: AtomicBool::new(found.may_have_leaks()),
             found,
+            spares: Mutex::new(None),
         }
     }
 
@@ -136,10 +140,29 @@ impl Medium {
         Ok(block)
     }
 
-    /// Writes a superblock to a slot; nothing is flushed.
+    /// Writes a superblock to a slot, and one of the spare superblocks if one says something else; nothing is
+    /// flushed. The other spare follows with the next superblock, so one of the two is always whole.
     pub(crate) fn write_superblock(&self, superblock: &Superblock, slot: u32) -> Result<()> {
         let bytes = AlignedBuf::from_slice(&superblock.encode(slot)[..]);
-        Ok(self.device.write_at(SUPERBLOCKS[slot as usize].0 * BLOCK_SIZE as u64, &bytes)?)
+        self.device.write_at(SUPERBLOCKS[slot as usize].0 * BLOCK_SIZE as u64, &bytes)?;
+        let wanted = Spare::of(superblock);
+        let mut both = self.spares.lock();
+        if both.as_ref().is_some_and(|both| both.says_the_same(&wanted)) {
+            return Ok(());
+        }
+        match next_spare(&*self.device, &wanted)? {
+            Some((at, block)) => {
+                *both = None;
+                self.device.write_at(at.0 * BLOCK_SIZE as u64, &AlignedBuf::from_slice(&block[..]))?;
+            }
+            None => *both = Some(wanted),
+        }
+        Ok(())
+    }
+
+    /// Keeps others from writing to the blocks that spare superblocks share with the record of findings.
+    pub(crate) fn hold_spares(&self) -> MutexGuard<'_, Option<Spare>> {
+        self.spares.lock()
     }
 
     /// Verifies a block that was read from where a zone's map leads: first the block itself, then that it is

@@ -26,7 +26,7 @@
 
 use super::notes::{NotedFile, NotedFiles};
 use super::place::{self, FoundLog, LogPlace};
-use super::region::{forget_log, position_of, set_position};
+use super::region::{forget_log, position_of, region_of, set_position};
 use crate::base::limits::check_counts;
 use crate::blocks::Blocks;
 use crate::cache::new_frame;
@@ -147,6 +147,36 @@ impl LogContents {
         set_position(superblock, Position::start(id), running);
         true
     }
+}
+
+/// Makes a superblock that has lost the position of the log within the volume say where replay starts:
+/// `after` is the last complete generation, and records of later ones count. Its `mount_id` becomes no less
+/// than the last session. Whatever is wrong with the log then shows when it is read.
+///
+/// # Errors
+/// Those of the device.
+pub fn find_log(device: &dyn Device, superblock: &mut Superblock, after: Generation) -> Result<()> {
+    let Some((region, id)) = region_of(superblock) else { return Ok(()) };
+    let mut later = BTreeMap::new();
+    let found = yore_log::find_position(device, region, id, |record| {
+        let generation = Intent::decode(record.contents).map(|intent| intent.head.generation);
+        let generation = generation.ok().filter(|generation| *generation > after);
+        later.extend(generation.map(|generation| (record.number, generation)));
+        generation.is_some()
+    });
+    let position = match found {
+        Ok(found) => {
+            // A mount gives its own number to its session.
+            superblock.mount_id = superblock.mount_id.max(found.session.unwrap_or(0));
+            found.position
+        }
+        Err(yore_log::LogError::Device(e)) => return Err(e.into()),
+        Err(_) => Position::start(id),
+    };
+    let empty = Generation(superblock.generation.0.saturating_add(1));
+    let running = later.get(&position.number).copied().unwrap_or(empty);
+    set_position(superblock, position, running);
+    Ok(())
 }
 
 /// As [`log_records`], of a log that may be damaged: gives what is before the damage.

@@ -25,6 +25,7 @@ impl Meta {
     /// writing (R16).
     pub fn record_findings(&self, record: &FindingsRecord) -> Result<()> {
         self.check_writable()?;
+        let _alone = self.base().medium.hold_spares();
         let Some((at, block)) = next_findings(&**self.device(), self.found().uuid, record)? else {
             return Ok(());
         };
