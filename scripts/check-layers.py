@@ -99,7 +99,7 @@ LAYERS = {
         lib
     """,
     "yore-check": """
-        error finding inline key known pace words proof/doubt proof/keyed
+        claims error finding inline key known pace words proof/doubt proof/keyed
         chain held overlay superblock proof/node proof/places
         settle proof/ground
         proof/digest
