@@ -100,9 +100,9 @@ LAYERS = {
         lib
     """,
     "yore-check": """
-        error finding inline key known pace words proof/doubt proof/keyed
-        chain held overlay superblock proof/ground proof/node
-        settle
+        claims error finding inline key known pace words proof/doubt proof/keyed
+        chain held overlay superblock proof/node proof/places
+        settle proof/ground
         proof/digest
         proof/leaves proof/trees
         proof/blocks

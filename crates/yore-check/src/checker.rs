@@ -5,6 +5,7 @@
 //! zone's header records. An older copy is of no more use than a damaged block: what it names may long belong
 //! to others.
 
+use crate::claims::{Claimant, Claims};
 use crate::finding::FirstOwner;
 use crate::held::Held;
 use crate::known::{CountTables, CurrentCopy, History, Known, Zone};
@@ -56,6 +57,10 @@ pub(crate) struct Checker<'a> {
     pub(crate) zones: Vec<Zone>,
     /// For each group in use: which of its data blocks have been found to have an owner.
     pub(crate) owned: Vec<Option<Box<Owned>>>,
+    /// Who has claimed which of them, in the order of the walk.
+    pub(crate) claims: Claims,
+    /// If only some of those who claim blocks are walked: these.
+    pub(crate) only: Option<BTreeSet<Claimant>>,
     /// Blocks of which it is asked who had them first, and the answers.
     pub(crate) asked: BTreeSet<u64>,
     pub(crate) first_owners: BTreeMap<u64, FirstOwner>,
@@ -100,6 +105,8 @@ impl<'a> Checker<'a> {
             counts: Counts::default(),
             zones: Vec::new(),
             owned: vec![None; geometry.groups() as usize],
+            claims: Claims::default(),
+            only: None,
             asked: BTreeSet::new(),
             first_owners: BTreeMap::new(),
             tables: CountTables::new(),
@@ -129,6 +136,7 @@ impl<'a> Checker<'a> {
         self.findings.clear();
         self.zones.clear();
         self.owned.iter_mut().for_each(|owned| *owned = None);
+        self.claims = Claims::default();
         self.tables.clear();
         self.inodes.clear();
         let keeps_indexes = self.history.keeps_indexes;

@@ -45,6 +45,7 @@ impl Zone {
 }
 
 /// What later steps must know of an inode in use, and what the check learns about its names.
+#[derive(Clone)]
 pub(crate) struct Known {
     pub(crate) number: InodeNo,
     pub(crate) incarnation: Incarnation,

@@ -37,6 +37,7 @@
 
 mod chain;
 mod checker;
+mod claims;
 mod content;
 mod directory;
 mod error;

@@ -36,8 +36,8 @@ use std::time::{Duration, Instant};
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES};
 use yore_format::{
-    verify_header, verify_version, Block, BlockHeader, BlockKind, BlockNo, MetaAddr, ZoneHeader, ZoneNo,
-    ZoneTableEntry, BLOCK_SIZE, NOT_INODES,
+    verify_header, verify_own_header, verify_version, Block, BlockHeader, BlockKind, BlockNo, Features,
+    MetaAddr, ZoneHeader, ZoneNo, ZoneTableEntry, BLOCK_SIZE, NOT_INODES,
 };
 
 /// Most blocks of a request: 1 MiB.
@@ -169,8 +169,9 @@ impl Scan<'_> {
             // Where no thread can be had, this one does all the work.
             let threads: Vec<_> = (0..others)
                 .filter_map(|_| {
-                    let worker = Worker::new(self, wanted, &left, ground);
-                    std::thread::Builder::new().spawn_scoped(scope, move || work(worker)).ok()
+                    let left = &left;
+                    let begin = move || work(Worker::new(self, wanted, left, ground));
+                    std::thread::Builder::new().spawn_scoped(scope, begin).ok()
                 })
                 .collect();
             let mut finished = vec![work(Worker::new(self, wanted, &left, ground))];
@@ -302,31 +303,58 @@ impl<'s, 'a> Worker<'s, 'a> {
             .collect();
         wanted.sort_unstable_by_key(|(_, copy)| copy.block);
         blocks.reserve(wanted.len());
-        for at in 0..wanted.len() {
-            let (index, copy) = wanted[at];
+        let mut left = &wanted[..];
+        while let Some((_, copy)) = left.first() {
             if !(there.0..there.0 + there.1).contains(&copy.block.0) {
-                let count = run(&wanted[at..], self.gap);
+                let count = run(left, self.gap);
                 if !self.read(copy.block, count) {
                     self.doubt("a block that cannot be read");
+                    left = &left[1..];
                     continue;
                 }
                 there = (copy.block.0, count);
             }
-            let Some(block) = part(&self.buffer, (copy.block.0 - there.0) as usize) else { continue };
-            let addr = MetaAddr::new(header.zone, index);
-            let check = copy.check.unwrap_or_default();
-            let sound = verify_header(block, addr, self.scan.volume_tag, copy.block).is_ok()
-                && verify_version(block, check, addr, copy.block).is_ok();
-            if !sound {
-                self.doubt("a block that is not sound");
-                continue;
+            let arrived = left.partition_point(|(_, copy)| copy.block.0 < there.0 + there.1);
+            let (arrived, others) = left.split_at(arrived);
+            left = others;
+            // Inodes first: then less is kept of the names that they have.
+            let is_inodes = |index: u16| header.inode_free[usize::from(index)] != NOT_INODES;
+            for is_first in [true, false] {
+                for (index, copy) in arrived.iter().filter(|(index, _)| is_inodes(*index) == is_first) {
+                    self.take(header, *index, *copy, there.0, blocks);
+                }
             }
-            if self.digest.as_mut().is_some_and(|digest| digest.take(header, index, block)) {
-                continue;
-            }
-            if self.left.fetch_sub(1, Ordering::Relaxed) > 0 {
-                blocks.push(HeldBlock { index, check, block: copy.block, bytes: Arc::new(*block) });
-            }
+        }
+    }
+
+    /// Takes a block that is in the buffer, which begins with the block `first`.
+    fn take(
+        &mut self,
+        header: &ZoneHeader,
+        index: u16,
+        copy: CurrentCopy,
+        first: u64,
+        blocks: &mut Vec<HeldBlock>,
+    ) {
+        let Some(block) = part(&self.buffer, (copy.block.0 - first) as usize) else { return };
+        let addr = MetaAddr::new(header.zone, index);
+        let check = copy.check.unwrap_or_default();
+        let tag = self.scan.volume_tag;
+        // The fast pass decodes all inodes of a block, which is all that their verifier does.
+        let is_decoded = self.digest.is_some() && BlockHeader::of(block).kind == BlockKind::Inodes as u8;
+        let verified = match is_decoded {
+            true => verify_own_header(block, addr, tag, copy.block, Features::SUPPORTED),
+            false => verify_header(block, addr, tag, copy.block),
+        };
+        if verified.is_err() || verify_version(block, check, addr, copy.block).is_err() {
+            self.doubt("a block that is not sound");
+            return;
+        }
+        if self.digest.as_mut().is_some_and(|digest| digest.take(header, index, block)) {
+            return;
+        }
+        if self.left.fetch_sub(1, Ordering::Relaxed) > 0 {
+            blocks.push(HeldBlock { index, check, block: copy.block, bytes: Arc::new(*block) });
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::chain::Chain;
 use crate::checker::Checker;
+use crate::claims::Claimant;
 use crate::finding::PastRow;
 use crate::known::Past;
 use crate::state::State;
@@ -45,6 +46,11 @@ impl Checker<'_> {
     pub(crate) fn contents(&mut self) -> Result<(), CheckError> {
         let mut next = 0;
         while let Some(addr) = self.inodes.get(next).map(|k| k.number.addr()) {
+            if !self.begin_claims(Claimant::Inodes(addr.zone())) {
+                self.history.take(self.inodes[next].number);
+                next += 1;
+                continue;
+            }
             // The census has reported what is wrong with the block, and then none of its inodes is known.
             let block = self.read_again(addr, &Expect::volume(BlockKind::Inodes))?;
             while let Some(number) = self.inodes.get(next).map(|k| k.number).filter(|n| n.addr() == addr) {
@@ -57,9 +63,21 @@ impl Checker<'_> {
         }
         // What is left are versions of inodes that are gone.
         while let Some(number) = self.history.first_inode() {
-            self.states(number, None)?;
+            match self.begin_claims(Claimant::Gone(number.addr().zone())) {
+                true => self.states(number, None)?,
+                false => drop(self.history.take(number)),
+            }
         }
         Ok(())
+    }
+
+    /// What is claimed from now on is claimed by these. False if they are not to be walked.
+    fn begin_claims(&mut self, by: Claimant) -> bool {
+        let is_walked = self.only.as_ref().is_none_or(|only| only.contains(&by));
+        if is_walked {
+            self.claims.begin(by);
+        }
+        is_walked
     }
 
     /// Checks all states of an inode number: the inode in use, if there is one, with its place in `inodes`,

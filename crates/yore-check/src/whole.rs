@@ -5,6 +5,7 @@
 //! left out.
 
 use crate::checker::Checker;
+use crate::claims::Claimant;
 use crate::pace::Watcher;
 use crate::report::{CheckOptions, Lost, Report};
 use crate::superblock::{read_superblock, Found};
@@ -59,17 +60,45 @@ pub(crate) fn run<'a>(
     Ok((findings.into_report(lost, counted, outcome, &found.superblock, found.slot), checker))
 }
 
-/// Finds out who had the blocks first that two have. Which of them that is nobody remembers, so it takes
-/// another walk, which asks for just these blocks.
+/// Finds out who had the blocks first that two have. It was noted in which zones their owners are
+/// ([`crate::claims`]): the inodes of these are walked once more, and asked for just these blocks. If there
+/// is a past, its trees are walked again, too, for they have the versions.
 fn first_owners(checker: &mut Checker<'_>, found: &Found, options: &CheckOptions) -> Result<(), CheckError> {
     let asked = checker.findings.owned_twice();
     if asked.is_empty() {
         return Ok(());
     }
+    let only = checker.claims.first_of(&asked);
+    let are_inodes_asked = only.iter().any(|by| *by != Claimant::Volume);
     let mut other = Checker::new(checker.device, found, options, None);
-    other.asked = asked;
-    other.log(&options.log)?;
-    compare(&mut other)?;
+    (other.asked, other.only) = (asked, Some(only));
+    // What was read so far serves here, too.
+    other.held = std::mem::take(&mut checker.held);
+    other.redone = std::mem::take(&mut checker.redone);
+    other.zones = std::mem::take(&mut checker.zones);
+    let reached: Vec<_> = other.zones.iter_mut().map(|zone| std::mem::take(&mut zone.reached)).collect();
+    other.sb = checker.sb.clone();
+    other.zones_lost = checker.zones_lost;
+    other.begin_owners();
+    let mut walk = || -> Result<(), CheckError> {
+        other.claim_fixed();
+        if are_inodes_asked {
+            other.load_tables()?;
+            other.inodes.clone_from(&checker.inodes);
+            other.history()?;
+            other.contents()?;
+        }
+        Ok(())
+    };
+    let walked = walk();
+    checker.held = other.held;
+    checker.redone = other.redone;
+    checker.zones = other.zones;
+    for (zone, reached) in checker.zones.iter_mut().zip(reached) {
+        zone.reached = reached;
+    }
+    checker.reading.add(&other.reading);
+    walked?;
     checker.findings.set_first(&other.first_owners);
     Ok(())
 }

@@ -45,15 +45,20 @@ impl Checker<'_> {
             }
         }
         self.zones_lost = self.incomplete;
+        self.begin_owners();
+        self.counts.groups_used = self.owned.iter().flatten().count() as u64;
+        self.check_extras();
+        Ok(())
+    }
+
+    /// Says of the data blocks of each group with a first zone that they have no owner.
+    pub(crate) fn begin_owners(&mut self) {
         for zone in &self.zones {
             if zone.number.is_primary() {
                 // The group of a first zone was compared with its number, which is within the volume.
                 self.owned[zone.number.0 as usize / 2] = Some(Box::new([0; GROUP_WORDS]));
             }
         }
-        self.counts.groups_used = self.owned.iter().flatten().count() as u64;
-        self.check_extras();
-        Ok(())
     }
 
     /// Reads the table blocks in root zone `n` and the headers of the zones that they name.

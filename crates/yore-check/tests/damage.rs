@@ -5,6 +5,8 @@
 #[path = "damage/annals.rs"]
 mod annals_damage;
 mod common;
+#[path = "damage/owners.rs"]
+mod owners;
 #[path = "damage/past.rs"]
 mod past_damage;
 #[path = "damage/present.rs"]

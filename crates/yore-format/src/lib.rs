@@ -79,5 +79,5 @@ pub use tagged::is_storable_text;
 pub use touched::{chunks_of, Touched, CHUNK_BYTES};
 pub use units::{checksum, checksum_except, Block, BLOCK_SIZE, INODES_PER_BLOCK, ZERO_BLOCK};
 pub use varint::ShortBytes;
-pub use verify::{verify_header, verify_header_with};
+pub use verify::{verify_header, verify_header_with, verify_own_header};
 pub use zone::{ZoneHeader, ZoneTableEntry, ZoneTableMut, ZoneTableRef, NOT_INODES};

@@ -31,6 +31,22 @@ pub fn verify_header_with(
     block_no: BlockNo,
     features: Features,
 ) -> Result<(), Box<Corruption>> {
+    verify_own_header(block, addr, volume, block_no, features)?;
+    verify_content(block, features).map_err(|c| located(block, addr, block_no, c))
+}
+
+/// The first part of [`verify_header_with`]: everything up to the structure's own verifier. Who decodes the
+/// whole structure at once needs no more.
+///
+/// # Errors
+/// As [`verify_header`].
+pub fn verify_own_header(
+    block: &Block,
+    addr: MetaAddr,
+    volume: u32,
+    block_no: BlockNo,
+    features: Features,
+) -> Result<(), Box<Corruption>> {
     let h = BlockHeader::of(block);
     let check = || {
         verify_checksum(block)?;
@@ -56,22 +72,31 @@ pub fn verify_header_with(
                 format!("{}, {}", h.level, h.birth),
             ));
         }
-        match kind {
-            BlockKind::ZoneHeader => ZoneHeader::decode_with(block, features).map(|_| ()),
-            BlockKind::ZoneTable => ZoneTableRef::new(block).verify(),
-            BlockKind::Bitmap => BitmapRef::new(block).verify(),
-            BlockKind::Inodes => Inode::verify_block(block),
-            BlockKind::HistoryRoots => HistoryRoots::verify_with(block, features),
-            BlockKind::CountTable => CountTableRef::new(block).verify(),
-            BlockKind::ChecksumTable => ChecksumTableRef::new(block).verify(),
-            _ => NodeRef::new(block).verify(),
-        }
+        Ok(())
     };
-    check().map_err(|c| {
-        let c = c.at(addr).on(block_no);
-        match h.owner_inode() {
-            Some(owner) => c.of(owner),
-            None => c,
-        }
-    })
+    check().map_err(|c| located(block, addr, block_no, c))
+}
+
+/// The second part: the structure's own verifier, of a block whose header was verified.
+fn verify_content(block: &Block, features: Features) -> Result<(), Box<Corruption>> {
+    match BlockKind::from_repr(BlockHeader::of(block).kind) {
+        Some(BlockKind::ZoneHeader) => ZoneHeader::decode_with(block, features).map(|_| ()),
+        Some(BlockKind::ZoneTable) => ZoneTableRef::new(block).verify(),
+        Some(BlockKind::Bitmap) => BitmapRef::new(block).verify(),
+        Some(BlockKind::Inodes) => Inode::verify_block(block),
+        Some(BlockKind::HistoryRoots) => HistoryRoots::verify_with(block, features),
+        Some(BlockKind::CountTable) => CountTableRef::new(block).verify(),
+        Some(BlockKind::ChecksumTable) => ChecksumTableRef::new(block).verify(),
+        // A header without a known kind is not sound.
+        _ => NodeRef::new(block).verify(),
+    }
+}
+
+/// Where it was found.
+fn located(block: &Block, addr: MetaAddr, block_no: BlockNo, c: Box<Corruption>) -> Box<Corruption> {
+    let c = c.at(addr).on(block_no);
+    match BlockHeader::of(block).owner_inode() {
+        Some(owner) => c.of(owner),
+        None => c,
+    }
 }

@@ -3,6 +3,7 @@
 use super::digest::{check_listing, Digest};
 use super::doubt::{ensure, sound, Certain, Doubt};
 use super::node::InodeWithTrees;
+use super::places::Told;
 use crate::inline::{InlineEntries, InlineEntry};
 use yore_format::{
     Block, BlockHeader, BlockKind, ContentKind, EventNo, Expect, ExtentValue, FileKind, Inode, InodeFlags,
@@ -28,6 +29,7 @@ impl Digest<'_> {
     /// Takes the block at an index of a zone. False if it is of a kind that is to be held.
     pub(crate) fn take(&mut self, header: &ZoneHeader, index: u16, block: &Block) -> bool {
         let taken = self.block(header, index, block);
+        self.teller.pause();
         taken.unwrap_or_else(|doubt| {
             self.ground.say(doubt);
             true
@@ -65,23 +67,25 @@ impl Digest<'_> {
 
     fn inode_block(&mut self, addr: MetaAddr, free: u32, block: &Block) -> Certain {
         sound(Expect::volume(BlockKind::Inodes).check(block), "no inodes where they should be")?;
-        let mut found = 0;
+        let (mut found, mut told) = (0, Told::default());
         for slot in 0..INODES_PER_BLOCK {
             let number = InodeNo::new(addr, slot as u8);
             self.ground.incarnation(Inode::slot_incarnation(block, slot))?;
+            // A free slot may be wrong, too.
+            let inode = sound(Inode::decode(Inode::slot(block, slot)), "an inode that cannot be decoded")?;
             if Inode::slot_is_free(block, slot) {
                 found += 1;
                 continue;
             }
-            let inode = sound(Inode::decode(Inode::slot(block, slot)), "an inode that cannot be decoded")?;
             let kind = FileKind::from_mode(inode.mode).ok_or(Doubt("an inode of no type"))?;
-            self.inode(number, &inode, kind)?;
+            self.inode(number, &inode, kind, &mut told)?;
         }
+        self.teller.inodes_tell(addr, &told)?;
         self.summary.tally.inode_blocks += 1;
         ensure(found == free, "another number of free inodes")
     }
 
-    fn inode(&mut self, number: InodeNo, inode: &Inode, kind: FileKind) -> Certain {
+    fn inode(&mut self, number: InodeNo, inode: &Inode, kind: FileKind, told: &mut Told) -> Certain {
         self.summary.tally.inodes += 1;
         self.ground.number(inode.born)?;
         self.ground.number(inode.own_event)?;
@@ -93,7 +97,7 @@ impl Digest<'_> {
             let may_have = matches!(kind, FileKind::Directory | FileKind::Regular);
             ensure(known && may_have, "flags that the inode cannot have")?;
         }
-        self.names(number, inode, kind)?;
+        self.names(number, inode, kind, told)?;
         let content = match kind {
             FileKind::Directory => self.directory(number, inode)?,
             FileKind::Regular => self.regular(inode)?,
@@ -125,7 +129,7 @@ impl Digest<'_> {
     }
 
     /// What an inode says of its names. It has as many as it has links; a directory has one, the root none.
-    fn names(&mut self, number: InodeNo, inode: &Inode, kind: FileKind) -> Certain {
+    fn names(&mut self, number: InodeNo, inode: &Inode, kind: FileKind, told: &mut Told) -> Certain {
         let (is_root, is_directory) = (number == InodeNo::ROOT, kind == FileKind::Directory);
         let parent = (inode.parent, inode.parent_incarnation);
         if is_root {
@@ -138,16 +142,15 @@ impl Digest<'_> {
             self.summary.unlinked.push((number.0, inode.incarnation.0));
             return Ok(());
         }
-        let names = if is_directory { 1 } else { inode.links };
-        let all = self.ground.keys.name(number, inode.incarnation, kind).wrapping_mul(u128::from(names));
-        self.summary.names = self.summary.names.wrapping_sub(all);
+        let named = (number, inode.incarnation, kind);
         if is_directory {
             self.summary.directories.push((number.0, inode.parent.0));
         } else if inode.links != 1 || inode.parent == InodeNo::NONE {
-            return self.ground.does_not_tell(number);
+            told.does_not_tell(number, self.ground.keys.name(named), inode.links);
+            return Ok(());
         }
-        let place = self.ground.keys.place(parent.0, parent.1, inode.parent_cookie);
-        self.ground.expects_name_at(number, place)
+        told.tells(number, self.ground.keys.place(named, parent, inode.parent_cookie));
+        Ok(())
     }
 
     fn directory(&mut self, number: InodeNo, inode: &Inode) -> Certain<Content> {

@@ -7,6 +7,7 @@
 use super::doubt::{ensure, Certain};
 use super::ground::Ground;
 use super::node::Summary;
+use super::places::Teller;
 use yore_format::{DirEntry, ExtentValue, FileKind, Incarnation, InodeNo};
 
 /// Cookies that one hash of a name can have.
@@ -16,11 +17,12 @@ const COLLISIONS: u64 = 256;
 pub(crate) struct Digest<'g> {
     pub(crate) ground: &'g Ground,
     pub(crate) summary: Summary,
+    pub(super) teller: Teller<'g>,
 }
 
 impl<'g> Digest<'g> {
     pub(crate) fn new(ground: &'g Ground) -> Digest<'g> {
-        Digest { ground, summary: Summary::default() }
+        Digest { ground, summary: Summary::default(), teller: Teller::new(&ground.places) }
     }
 
     /// An entry: what its name's hash is, and whether it names a directory.
@@ -34,9 +36,9 @@ impl<'g> Digest<'g> {
         ensure((base..base + COLLISIONS).contains(&cookie), "an entry under another key")?;
         self.ground.number(entry.birth)?;
         let keys = &self.ground.keys;
-        let name = keys.name(entry.inode, entry.incarnation, entry.kind);
-        self.summary.names = self.summary.names.wrapping_add(name);
-        self.ground.name_is_at(entry.inode, keys.place(directory, incarnation, cookie))?;
+        let named = (entry.inode, entry.incarnation, entry.kind);
+        let place = keys.place(named, (directory, incarnation), cookie);
+        self.teller.name_is_at(entry.inode, place, || keys.name(named))?;
         self.summary.tally.entries += 1;
         Ok((base, entry.kind == FileKind::Directory))
     }

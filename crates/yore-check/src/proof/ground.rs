@@ -1,33 +1,22 @@
-//! What all workers of the fast pass know and share: what the superblock says, who owns data blocks, and for
-//! each inode number a sum of where its names are.
+//! What all workers of the fast pass know and share: what the superblock says, who owns data blocks, and
+//! where names are ([`super::places`]).
 //!
-//! Nothing here has a lock: blocks are claimed and sums are added to with atomic operations on words, and
-//! their order does not matter. Whoever sees a doubt says it; the others then stop.
+//! Blocks are claimed with atomic operations on words, and their order does not matter. Whoever sees a doubt
+//! says it; the others then stop.
 
 use super::doubt::{ensure, Certain, Doubt};
 use super::keyed::Keys;
+use super::places::Places;
 use crate::words::for_words;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
-use yore_format::layout::{Geometry, ZONE_INDEXES};
-use yore_format::{
-    BlockNo, EventNo, Incarnation, InodeNo, Superblock, ZoneNo, BITS_PER_GROUP, INODES_PER_BLOCK,
-};
+use yore_format::layout::Geometry;
+use yore_format::{BlockNo, EventNo, Incarnation, Superblock, ZoneNo, BITS_PER_GROUP};
 
 /// Words of a bit set over a group's data area.
 const GROUP_WORDS: usize = BITS_PER_GROUP as usize / 64;
 
 type Owned = [AtomicU64; GROUP_WORDS];
-
-/// The sums of the inode numbers of one block.
-struct OfBlock {
-    sums: [AtomicU64; INODES_PER_BLOCK],
-    /// Bit i: nobody says where the names of number i are, so the sum says nothing.
-    untold: AtomicU32,
-}
-
-/// The blocks of a zone; those come to be that have inodes, or that a name needs.
-type OfZone = [OnceLock<Box<OfBlock>>];
 
 /// What the workers share.
 pub(crate) struct Ground {
@@ -36,8 +25,8 @@ pub(crate) struct Ground {
     geometry: Geometry,
     /// For each group with a first zone: which data blocks have an owner.
     owned: Vec<Option<Box<Owned>>>,
-    /// For each zone number: the sums.
-    places: Vec<OnceLock<Box<OfZone>>>,
+    /// Where names are.
+    pub(crate) places: Places,
     is_doubted: AtomicBool,
     doubt: OnceLock<Doubt>,
 }
@@ -53,14 +42,12 @@ impl Ground {
                 *group = Some(Box::new([const { AtomicU64::new(0) }; GROUP_WORDS]));
             }
         }
-        let mut places = Vec::new();
-        places.resize_with(zones.map(|zone| zone.0 as usize + 1).max().unwrap_or(0), OnceLock::new);
         Ground {
             sb: sb.clone(),
             keys: Keys::draw(),
             geometry,
             owned,
-            places,
+            places: Places::new(zones),
             is_doubted: AtomicBool::new(false),
             doubt: OnceLock::new(),
         }
@@ -111,47 +98,5 @@ impl Ground {
     pub(crate) fn owners(&self, group: usize) -> Option<impl Iterator<Item = u64> + '_> {
         let owned = self.owned.get(group)?.as_ref()?;
         Some(owned.iter().map(|word| word.load(Ordering::Relaxed)))
-    }
-
-    fn of_block(&self, inode: InodeNo) -> Certain<&OfBlock> {
-        let addr = inode.addr();
-        let zone = self.places.get(addr.zone().0 as usize).ok_or(Doubt("an inode of no zone"))?;
-        let blocks = zone.get_or_init(|| (0..ZONE_INDEXES).map(|_| OnceLock::new()).collect());
-        let block = blocks.get(usize::from(addr.index())).ok_or(Doubt("an inode of no block"))?;
-        Ok(block.get_or_init(|| {
-            let sums = [const { AtomicU64::new(0) }; INODES_PER_BLOCK];
-            Box::new(OfBlock { sums, untold: AtomicU32::new(0) })
-        }))
-    }
-
-    /// An entry says that a name of the inode is at this place (the hash of it).
-    pub(crate) fn name_is_at(&self, inode: InodeNo, place: u64) -> Certain {
-        self.of_block(inode)?.sums[inode.slot()].fetch_add(place, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// The inode says that its only name is at this place.
-    pub(crate) fn expects_name_at(&self, inode: InodeNo, place: u64) -> Certain {
-        self.of_block(inode)?.sums[inode.slot()].fetch_sub(place, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// The inode does not say where its names are.
-    pub(crate) fn does_not_tell(&self, inode: InodeNo) -> Certain {
-        self.of_block(inode)?.untold.fetch_or(1 << inode.slot(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Whether names are where the inodes say.
-    pub(crate) fn names_are_in_place(&self) -> Certain {
-        let zones = self.places.iter().filter_map(OnceLock::get);
-        for block in zones.flat_map(|zone| zone.iter()).filter_map(OnceLock::get) {
-            let untold = block.untold.load(Ordering::Relaxed);
-            for (slot, sum) in block.sums.iter().enumerate() {
-                let is_told = untold & (1 << slot) == 0;
-                ensure(!is_told || sum.load(Ordering::Relaxed) == 0, "a name not where its inode says")?;
-            }
-        }
-        Ok(())
     }
 }

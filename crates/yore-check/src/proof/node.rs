@@ -136,8 +136,6 @@ impl AddAssign for Tally {
 #[derive(Default)]
 pub(crate) struct Summary {
     pub(crate) tally: Tally,
-    /// Names that entries have, less those that inodes say they have.
-    pub(crate) names: u128,
     pub(crate) nodes: Vec<Node>,
     /// Keys and children of branches.
     pub(crate) cells: Vec<(u64, MetaAddr)>,
@@ -152,7 +150,6 @@ impl Summary {
     /// Takes over what another worker kept.
     pub(crate) fn take(&mut self, mut other: Summary) {
         self.tally += other.tally;
-        self.names = self.names.wrapping_add(other.names);
         let offset = self.cells.len();
         for node in &mut other.nodes {
             if let Body::Branch(from) = &mut node.body {
