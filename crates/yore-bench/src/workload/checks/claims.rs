@@ -2,7 +2,7 @@
 //!
 //! A volume in memory has many files of two blocks. Some files are given the blocks of others, far from them,
 //! by the definitions of the format, with all checksums right. What the check reads more than before must be
-//! no more than the metadata of the groups with the first owners: their *spans*.
+//! no more than the metadata of the groups with the first owners.
 
 use super::run::{Found, Run, ZerosAsHoles};
 use crate::report::Unit;
@@ -36,10 +36,10 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Found> {
     let mut lines = Vec::new();
     for claims in counts {
         let damaged = volume.snapshot();
-        let spans = plant(&damaged, claims)?;
+        let concerned = plant(&damaged, claims)?;
         let found = blocks(&checked(&damaged, claims)?);
         let name = format!("blocks read for {claims} blocks with two owners, more than / a sound volume");
-        let mut line = Line::new(name, Unit::Count, Goal::Most(spans as f64));
+        let mut line = Line::new(name, Unit::Count, Goal::Most(concerned as f64));
         line.push([found - sound, sound]);
         lines.push(line);
     }
@@ -107,7 +107,7 @@ fn plant(device: &MemoryDevice, claims: usize) -> Result<u64> {
         format_args!("two for each claim"),
     )?;
     let (first, last) = files.split_at(files.len() - claims);
-    let mut spans = BTreeSet::new();
+    let mut concerned = BTreeSet::new();
     for (i, second) in last.iter().enumerate() {
         let owner = &first[i * first.len() / claims];
         let mut block = read(device, second.block)?;
@@ -122,11 +122,11 @@ fn plant(device: &MemoryDevice, claims: usize) -> Result<u64> {
         let generation = Generation(BlockHeader::of(&block).generation.get());
         seal(&mut block, generation);
         device.write_at(second.block.0 * BLOCK_SIZE as u64, &block[..])?;
-        spans.insert(owner.group);
+        concerned.insert(owner.group);
     }
     chain::mend(device);
-    let of_spans = groups.metadata.iter().filter(|(group, _)| spans.contains(group));
-    Ok(of_spans.map(|(_, blocks)| blocks).sum())
+    let of_these = groups.metadata.iter().filter(|(group, _)| concerned.contains(group));
+    Ok(of_these.map(|(_, blocks)| blocks).sum())
 }
 
 /// What a volume has of metadata.
