@@ -67,3 +67,24 @@ fn rows_have_figures() {
     assert!(report.left_out.iter().all(|one| !one.reason.is_empty()));
     Report::from_json(&report.to_json()).unwrap();
 }
+
+/// On a slow disk the volume is checked fresh and at each level of ageing, with snapshots and without; it has
+/// more metadata with them.
+#[test]
+fn an_aged_volume_is_checked() {
+    let checks = tiny(&[CheckPart::Slow]);
+    let dir = tempfile::tempdir().unwrap();
+    let options = CompareOptions {
+        targets: vec![yore_bench::RivalKind::Library],
+        rounds: 1,
+        volume_bytes: 256 << 20,
+        work_dir: dir.path().to_path_buf(),
+        ..CompareOptions::default()
+    };
+    let report = checks.run(&options, &|_| ()).unwrap();
+    assert_eq!((report.failed.len(), report.left_out.len()), (0, 0), "{:?}", report.failed);
+    let table = report.tables.iter().find(|table| table.title.contains("metadata in use")).unwrap();
+    let [with, without] = &table.rows[..] else { panic!("{:?}", table.rows) };
+    let metadata = |row: &yore_bench::Row, level: usize| row.cells[level].median;
+    assert!(metadata(with, 1) > metadata(without, 1) && metadata(without, 0) > 0.0, "{table:?}");
+}

@@ -5,8 +5,8 @@
 //! there. What e2fsck reads of an image is recorded by strace(1) and played into the same model; what it
 //! reads twice is read once. Figures are the disk's time, of both without the processor's.
 //!
-//! All volumes get the same tree and age by the same calls (`ageing`). Yore's has ten snapshots more after
-//! each level.
+//! All volumes get the same tree and age by the same calls (`ageing`). Of Yore's there are two: one gets ten
+//! snapshots at each level, which no other has, and one has no past.
 
 use super::ageing::STEPS;
 use super::checker::e2fsck;
@@ -31,6 +31,24 @@ const GOAL: f64 = 10.0;
 /// How much of its speed a check keeps while the volume ages.
 const CONSTANT: f64 = 0.95;
 
+/// What is checked.
+struct Subject {
+    kind: RivalKind,
+    name: &'static str,
+    /// Whether it gets them while it ages.
+    snapshots: bool,
+}
+
+const SUBJECTS: [Subject; 4] = [
+    Subject { kind: RivalKind::Library, name: "library", snapshots: true },
+    Subject { kind: RivalKind::Library, name: "library without snapshots", snapshots: false },
+    Subject { kind: RivalKind::Ext3, name: "ext3", snapshots: false },
+    Subject { kind: RivalKind::Ext4, name: "ext4", snapshots: false },
+];
+
+/// A subject, and its levels from the freshest.
+type Measured = (&'static Subject, Vec<Level>);
+
 /// What checks of one volume took.
 #[derive(Default)]
 struct Level {
@@ -44,13 +62,13 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Found> {
     let script = run.checks.tree().aged(run.checks.levels);
     let mut found = Found::default();
     let mut measured = Vec::new();
-    for kind in [RivalKind::Library, RivalKind::Ext3, RivalKind::Ext4] {
-        match on(run, kind, &script) {
-            Ok(levels) => measured.push((kind, levels)),
+    for subject in SUBJECTS.iter().filter(|subject| run.options.targets.contains(&subject.kind)) {
+        match on(run, subject, &script) {
+            Ok(levels) => measured.push((subject, levels)),
             Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
             Err(error) => found
                 .left_out
-                .push(LeftOut { target: format!("slow on {}", kind.name()), reason: error.to_string() }),
+                .push(LeftOut { target: format!("slow on {}", subject.name), reason: error.to_string() }),
         }
     }
     found.lines = lines(&measured);
@@ -58,7 +76,8 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Found> {
     Ok(found)
 }
 
-fn on(run: &Run<'_>, kind: RivalKind, script: &Script) -> Result<Vec<Level>> {
+fn on(run: &Run<'_>, subject: &Subject, script: &Script) -> Result<Vec<Level>> {
+    let kind = subject.kind;
     if !kind.is_ours() {
         check_can_record()?;
     }
@@ -74,7 +93,7 @@ fn on(run: &Run<'_>, kind: RivalKind, script: &Script) -> Result<Vec<Level>> {
         for phase in level {
             run.options.check_stop()?;
             rival.measure(Part { script, phase })?;
-            if let Some(view) = rival.view() {
+            if let Some(view) = rival.view().filter(|_| subject.snapshots) {
                 let snapshot = view.take_snapshot(view.root(), &NewSnapshot::default());
                 snapshot.map_err(BenchError::library("taking a snapshot"))?;
             }
@@ -136,33 +155,35 @@ fn name(level: usize) -> String {
     }
 }
 
-fn lines(measured: &[(RivalKind, Vec<Level>)]) -> Vec<Line> {
-    let of = |kind: RivalKind| measured.iter().find(|(known, _)| *known == kind).map(|(_, levels)| levels);
-    let Some(mine) = of(RivalKind::Library) else { return Vec::new() };
+fn lines(measured: &[Measured]) -> Vec<Line> {
+    let (ours, others): (Vec<_>, Vec<_>) = measured.iter().partition(|(subject, _)| subject.kind.is_ours());
+    let gives = sequential();
     let mut lines = Vec::new();
-    for (kind, goal) in [(RivalKind::Ext3, Goal::Ratio(GOAL)), (RivalKind::Ext4, Goal::None)] {
-        for (level, (mine, theirs)) in mine.iter().zip(of(kind).into_iter().flatten()).enumerate() {
-            let name = format!("check on a slow disk, {}, library / e2fsck on {}", name(level), kind.name());
-            let mut line = Line::new(name, Unit::Seconds, goal);
-            line.samples = [times(mine), times(theirs)];
+    for (Subject { name: mine, .. }, levels) in &ours {
+        for (Subject { kind, name: theirs, .. }, their_levels) in &others {
+            let goal = if *kind == RivalKind::Ext3 { Goal::Ratio(GOAL) } else { Goal::None };
+            for (level, (our_level, their_level)) in levels.iter().zip(their_levels).enumerate() {
+                let name = format!("check on a slow disk, {}, {mine} / e2fsck on {theirs}", name(level));
+                let mut line = Line::new(name, Unit::Seconds, goal);
+                line.samples = [times(our_level), times(their_level)];
+                lines.push(line);
+            }
+        }
+        for (level, aged) in levels.iter().enumerate().skip(1) {
+            let name = format!("check on a slow disk, {mine}, {} / fresh", name(level));
+            let mut line = Line::new(name, Unit::Seconds, Goal::Ratio(CONSTANT));
+            line.samples = [times(aged), times(&levels[0])];
             lines.push(line);
         }
-    }
-    for (level, aged) in mine.iter().enumerate().skip(1) {
-        let name = format!("check on a slow disk, library, {} / fresh", name(level));
-        let mut line = Line::new(name, Unit::Seconds, Goal::Ratio(CONSTANT));
-        line.samples = [times(aged), times(&mine[0])];
-        lines.push(line);
-    }
-    let gives = sequential();
-    for (level, aged) in mine.iter().enumerate() {
-        let name =
-            format!("metadata in use for that time, library, {} / what the slow disk gives", name(level));
-        let mut line = Line::new(name, Unit::BytesPerSecond, Goal::None);
-        for seconds in times(aged) {
-            line.push([aged.metadata / seconds, gives]);
+        for (level, aged) in levels.iter().enumerate() {
+            let name =
+                format!("metadata in use for that time, {mine}, {} / what the slow disk gives", name(level));
+            let mut line = Line::new(name, Unit::BytesPerSecond, Goal::None);
+            for seconds in times(aged) {
+                line.push([aged.metadata / seconds, gives]);
+            }
+            lines.push(line);
         }
-        lines.push(line);
     }
     lines
 }
@@ -177,23 +198,26 @@ fn sequential() -> f64 {
 }
 
 /// A table of each kind of figure: a column for each level.
-fn tables(measured: &[(RivalKind, Vec<Level>)]) -> Vec<Table> {
-    let table = |what: &str, column: fn(String) -> Column, of: &dyn Fn(&Usage) -> f64| Table {
-        title: format!("A check on a slow disk: {what}"),
-        columns: (0..measured.first().map_or(0, |(_, levels)| levels.len())).map(name).map(column).collect(),
-        rows: measured
-            .iter()
-            .map(|(kind, levels)| Row {
-                target: kind.name().into(),
-                cells: levels.iter().map(|level| Cell::new(level.usages.iter().map(of).collect())).collect(),
-            })
-            .collect(),
+fn tables(measured: &[Measured]) -> Vec<Table> {
+    let levels = measured.first().map_or(0, |(_, levels)| levels.len());
+    let table = |what: &str, column: fn(String) -> Column, of: &dyn Fn(&Level) -> Vec<f64>| {
+        let row = |(subject, levels): &Measured| Row {
+            target: subject.name.into(),
+            cells: levels.iter().map(|level| Cell::new(of(level))).collect(),
+        };
+        Table {
+            title: format!("A check on a slow disk: {what}"),
+            columns: (0..levels).map(name).map(column).collect(),
+            rows: measured.iter().map(row).collect(),
+        }
     };
+    let of = |figure: fn(&Usage) -> f64| move |level: &Level| level.usages.iter().map(figure).collect();
     vec![
-        table("time", Column::time, &seconds),
-        table("bytes read", Column::bytes, &|usage| usage.bytes_read as f64),
-        table("requests", Column::count, &|usage| usage.reads as f64),
-        table("seeks", Column::count, &|usage| usage.seeks as f64),
-        table("bytes a second", Column::throughput, &|usage| usage.bytes_read as f64 / seconds(usage)),
+        table("time", Column::time, &of(seconds)),
+        table("metadata in use; of others what was read", Column::bytes, &|level| vec![level.metadata]),
+        table("bytes read", Column::bytes, &of(|usage| usage.bytes_read as f64)),
+        table("requests", Column::count, &of(|usage| usage.reads as f64)),
+        table("seeks", Column::count, &of(|usage| usage.seeks as f64)),
+        table("bytes a second", Column::throughput, &of(|usage| usage.bytes_read as f64 / seconds(usage))),
     ]
 }
