@@ -35,9 +35,18 @@ EDGES = {
     "yore-control": {"yore-fs", "yore-online", "yore-check"},
     "yore-fuse": {"yore-fs", "yore-control"},
     "yore-cli": ALL - {"yore-crash", "yore-faults"},
+<<<<<<< HEAD
     "yore-bench": {"yore-fs", "yore-control", "yore-fuse", "yore-check", "yore-device"},
     # The edge judge puts sets of changes on a medium, by the format's own definitions. What a crash left is recounted.
     "yore-crash": {"yore-fs", "yore-check", "yore-online", "yore-device", "yore-format"},
+=======
+    # Plants what a check is to find, and scatters zones, by the format's own definitions.
+    "yore-bench": {
+        "yore-fs", "yore-control", "yore-fuse", "yore-online", "yore-check", "yore-device", "yore-format",
+    },
+    # The edge judge puts sets of changes on a medium, by the format's own definitions.
+    "yore-crash": {"yore-fs", "yore-check", "yore-device", "yore-format"},
+>>>>>>> wip-benchcheck
     # Damages media by the format's own definitions, and feeds them to whoever reads them.
     "yore-faults": {"yore-fs", "yore-check", "yore-device", "yore-format", "yore-log"},
 }
@@ -210,16 +219,16 @@ LAYERS = {
     """,
     "yore-bench": """
         error memory report/machine simulated/model stats
-        program report simulated/device target/interface workload/steps
+        program report simulated/device simulated/scattered target/interface workload/steps
         report/html report/markdown rival/kind simulated target/library target/system
         rival/host target
         rival/state
         rival/library rival/system
         rival/served
         rival
-        compare workload/papers/scale workload/script
+        compare workload/lines workload/papers/scale workload/script
         workload/history/run workload/history/volume workload/latency workload/micro workload/player workload/postmark
-        workload/checked workload/resident workload/startup workload/stream workload/tree
+        workload/computed workload/resident workload/startup workload/stream workload/tree
         workload/history/back workload/history/changes workload/history/forget workload/history/large
         workload/history/live workload/history/mail workload/history/months workload/history/mounted
         workload/history/recorded workload/history/restored workload/history/scattered workload/history/takes
@@ -228,7 +237,11 @@ LAYERS = {
         workload/papers/experiment
         workload/papers/measured workload/papers/reported workload/papers/simulated
         workload/papers
-        workload/waited
+        workload/checks/ageing workload/checks/checker workload/checks/recorded workload/waited
+        workload/checks/run workload/checks/whole
+        workload/checks/checksums workload/checks/claims workload/checks/data workload/checks/layout
+        workload/checks/live workload/checks/memory workload/checks/slow
+        workload/checks
         workload/history/beside workload/history/cold workload/history/mixed workload/history/usual
         workload/history
         workload

@@ -85,6 +85,11 @@ impl BenchError {
         move |source| BenchError::Library { doing, source }
     }
 
+    /// A check of a volume that was made for measuring has no result.
+    pub(crate) fn checking(error: impl std::fmt::Display) -> BenchError {
+        BenchError::Command { command: "the check of a volume".into(), said: error.to_string() }
+    }
+
     pub(crate) fn impossible(what: impl Into<String>, remedy: impl Into<String>) -> BenchError {
         BenchError::Impossible { what: what.into(), remedy: remedy.into() }
     }

@@ -9,9 +9,9 @@
 //! - [`RivalKind`] are the file systems; [`compare`] creates them, runs a [`Benchmark`] on them in turns, and
 //!   removes them.
 //! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`],
-//!   [`Checked`] beside e2fsck, [`Resident`], [`History`]; and [`Simulated`], whose figures come from a
-//!   disk's model ([`HardDisk`], [`SolidState`]) and are the same on every machine; [`Waited`] waits for such
-//!   a disk.
+//!   [`Checks`] of its checker beside e2fsck, [`Resident`], [`History`]; and [`Simulated`], whose figures
+//!   come from a disk's model ([`HardDisk`], [`SolidState`]) and are the same on every machine; [`Waited`]
+//!   waits for such a disk.
 //! - [`Report`] is the outcome.
 
 mod compare;
@@ -34,6 +34,6 @@ pub use simulated::{HardDisk, Model, Nanos, Range, SolidState, TimedDevice, Usag
 pub use stats::{highest, lowest, median, paired_ratio, percentile};
 pub use target::{LibraryTarget, SystemTarget, Target};
 pub use workload::{
-    fill, Checked, Experiment, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers, PostMark,
-    Resident, Scale, Simulated, SimulatedWorkload, Startup, Stream, Tree, Waited,
+    fill, CheckPart, Checks, Experiment, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers,
+    PostMark, Resident, Scale, Simulated, SimulatedWorkload, Startup, Stream, Tree, Waited,
 };

@@ -153,7 +153,12 @@ fn with_cold_caches_and_servers() {
     let with = |args: &[&'static str]| [args, &SIZE[..]].concat();
     bench(&with(&["stream", "--size", "4M", "--random", "50", "--targets", "library,mount,memory-fuse"]));
     bench(&with(&["memory", "--files", "200", "--directories", "5"]));
-    bench(&with(&["check", "--files", "2000", "--targets", "library,ext3,ext4"]));
+    let check = ["check", "--quick", "--files", "2000", "--inodes", "2000", "--transactions", "500"];
+    bench(&with(&[&check[..], &["--parts", "whole,memory,live,checksums", "--stream-size", "4M"]].concat()));
+    match std::process::Command::new("strace").arg("-V").output() {
+        Ok(_) => drop(bench(&with(&[&check[..], &["--parts", "slow", "--levels", "1"]].concat()))),
+        Err(_) => skipped("what e2fsck reads is recorded by strace"),
+    }
     bench(&with(&["mount-time", "--files", "2000", "--unsynced", "100"]));
     bench(&with(&["micro", "--files", "50", "--targets", "mount,memory-fuse"]));
 }
@@ -163,6 +168,10 @@ fn with_cold_caches_and_servers() {
 fn what_is_missing_is_said() {
     let message = fails(2, ["bench", "micro", "--targets", "zfs"]);
     assert!(message.contains("zfs") && message.contains("library-none"), "{message}");
+    let message = fails(2, ["bench", "check", "--parts", "claim"]);
+    assert!(message.contains("\"claim\"") && message.contains("claims, live"), "{message}");
+    let message = fails(2, ["bench", "check", "--layout", "0"]);
+    assert!(message.contains("no share"), "{message}");
     let message = fails(3, ["bench", "tree", "--sources", "/nonexistent"]);
     assert!(message.contains("fetch-sources.sh"), "{message}");
     let scratch = Scratch::empty();

@@ -25,6 +25,7 @@ use crate::target::{SystemTarget, Target};
 use crate::{BenchError, Result};
 use state::{Measured, ServedBy};
 use std::path::{Path, PathBuf};
+use yore_fs::View;
 
 /// A workload that runs on any target, like a closure that is generic over its argument.
 pub(crate) trait OnTarget {
@@ -108,6 +109,14 @@ impl Rival {
             self.attach()?;
         }
         Ok(())
+    }
+
+    /// The view of a volume that is open in this process.
+    pub(crate) fn view(&self) -> Option<View> {
+        match &self.measured {
+            Measured::Library(target) => Some(target.view().clone()),
+            Measured::System(_) | Measured::Nothing => None,
+        }
     }
 
     /// What it is.

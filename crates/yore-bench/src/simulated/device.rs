@@ -1,15 +1,16 @@
-//! A device in memory whose time passes by a model.
+//! A device whose time passes by a model, wherever its contents are.
 
 use super::model::{Model, Range, Usage};
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use yore_device::{Device, DeviceError, MemoryDevice, ReadRequest, WriteRequest};
+use yore_device::{Device, DeviceError, ReadRequest, WriteRequest};
 
-/// A device in memory that charges every request to a [`Model`]. Discards cost nothing: they are advice.
+/// A device, as a rule in memory, that charges every request to a [`Model`]. Discards cost nothing: they are
+/// advice.
 pub struct TimedDevice {
-    image: MemoryDevice,
+    image: Box<dyn Device>,
     model: Mutex<Box<dyn Model>>,
     /// Requests return when their time is over, so several threads see how long others take.
     waits: bool,
@@ -17,12 +18,12 @@ pub struct TimedDevice {
 
 impl TimedDevice {
     /// A device with the contents of `image`.
-    pub fn new(image: MemoryDevice, model: Box<dyn Model>) -> TimedDevice {
-        TimedDevice { image, model: Mutex::new(model), waits: false }
+    pub fn new(image: impl Device + 'static, model: Box<dyn Model>) -> TimedDevice {
+        TimedDevice { image: Box::new(image), model: Mutex::new(model), waits: false }
     }
 
     /// The same, but the time passes: a request returns when the disk has done it and those before it.
-    pub fn waiting(image: MemoryDevice, model: Box<dyn Model>) -> TimedDevice {
+    pub fn waiting(image: impl Device + 'static, model: Box<dyn Model>) -> TimedDevice {
         TimedDevice { waits: true, ..TimedDevice::new(image, model) }
     }
 
@@ -71,7 +72,7 @@ impl Device for TimedDevice {
     }
 
     fn read_only(&self) -> bool {
-        false
+        self.image.read_only()
     }
 
     fn describe(&self) -> String {

@@ -40,6 +40,8 @@ pub trait Target: Send + Sync {
     fn read_at(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Result<usize>;
     /// Writes all of `data` at `offset`.
     fn write_at(&self, file: &Self::File, offset: u64, data: &[u8]) -> Result<()>;
+    /// Makes a file shorter or longer.
+    fn truncate(&self, file: &Self::File, size: u64) -> Result<()>;
     /// A file's content, its attributes and its name are durable when this returns.
     fn fsync(&self, file: &Self::File) -> Result<()>;
     /// Everything done before is on the medium when this returns.

@@ -2,7 +2,7 @@
 
 use super::interface::Target;
 use crate::{BenchError, Result};
-use yore_fs::{Caller, FileKind, Node, RenameMode, View, WriteMode};
+use yore_fs::{Caller, FileKind, Node, RenameMode, SetAttr, View, WriteMode};
 
 /// The library in this process.
 pub struct LibraryTarget {
@@ -105,6 +105,14 @@ impl Target for LibraryTarget {
 
     fn write_at(&self, file: &Node, offset: u64, data: &[u8]) -> Result<()> {
         file.write(offset, data, WRITE).map(drop).map_err(|e| failed("writing", "a file")(e))
+    }
+
+    fn truncate(&self, file: &Node, size: u64) -> Result<()> {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.view
+            .setattr(&self.caller, file.inode(), &set)
+            .map(drop)
+            .map_err(|e| failed("truncating", "a file")(e))
     }
 
     fn fsync(&self, file: &Node) -> Result<()> {

@@ -154,6 +154,10 @@ impl Target for SystemTarget {
         Ok(())
     }
 
+    fn truncate(&self, file: &OwnedFd, size: u64) -> Result<()> {
+        rustix::fs::ftruncate(file, size).map_err(|e| failed("truncating", "a file")(e))
+    }
+
     fn fsync(&self, file: &OwnedFd) -> Result<()> {
         rustix::fs::fsync(file).map_err(|e| failed("fsync of", "a file")(e))
     }

@@ -1,8 +1,10 @@
 //! The workloads, one per file.
 
-mod checked;
+mod checks;
+mod computed;
 mod history;
 mod latency;
+mod lines;
 mod micro;
 mod papers;
 mod player;
@@ -16,7 +18,7 @@ mod stream;
 mod tree;
 mod waited;
 
-pub use checked::Checked;
+pub use checks::{CheckPart, Checks};
 pub use history::{History, HistoryPart};
 pub use latency::Latency;
 pub use micro::{Micro, MicroStep};

@@ -138,6 +138,7 @@ impl<T: Target> Client<'_, '_, T> {
                     format_args!("{bytes} bytes"),
                 )
             }
+            Action::Truncate { file, bytes } => target.truncate(self.opened(file), bytes),
             Action::Sync(file) => target.fsync(self.opened(file)),
             Action::Stat(file) => self.named(file, |target, dir, name| target.stat(dir, name)).map(drop),
             Action::Missing(file) => {

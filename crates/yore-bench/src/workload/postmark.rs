@@ -77,6 +77,13 @@ impl PostMark {
 }
 
 impl PostMark {
+    /// The same with this many transactions, and files and directories in proportion.
+    pub fn with_transactions(&self, transactions: usize) -> PostMark {
+        let share = transactions as f64 / self.transactions.max(1) as f64;
+        let scaled = self.scaled(|full| ((full as f64 * share) as usize).max(1));
+        PostMark { transactions, ..scaled }
+    }
+
     /// The same with other numbers of transactions, files and directories.
     pub(super) fn scaled(&self, of: impl Fn(usize) -> usize) -> PostMark {
         let [transactions, files, directories] = [self.transactions, self.files, self.directories]

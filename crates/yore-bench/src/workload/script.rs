@@ -27,6 +27,11 @@ pub(crate) enum Action {
         at: u64,
         bytes: u32,
     },
+    /// The file then has these bytes.
+    Truncate {
+        file: u32,
+        bytes: u64,
+    },
     Sync(u32),
     Stat(u32),
     /// Asks for a file that is not there.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use yore_bench::{Experiment, HistoryPart, MicroStep, RivalKind};
+use yore_bench::{CheckPart, Experiment, HistoryPart, MicroStep, RivalKind};
 
 /// `bench`
 #[derive(Debug, Args)]
@@ -151,17 +151,38 @@ pub enum BenchWhich {
         #[command(flatten)]
         common: Common,
     },
-    /// How long checking a whole volume takes, with cold caches: yore check, e2fsck; as root
+    /// What the checker must reach: time beside e2fsck, on the real disk and a slow one, memory, and what it
+    /// costs others
     Check {
-        /// Files of 500 bytes to 16 KiB
-        #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = at_least_one)]
-        files: usize,
+        /// A sample of each row, in a few minutes on two processors
+        #[arg(long)]
+        quick: bool,
+        /// Only these rows: whole, slow, data, memory, claims, live, checksums, layout. Whole, slow, and cold
+        /// reads need root
+        #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = check_part)]
+        parts: Vec<CheckPart>,
+        /// Files of 500 bytes to 16 KiB. Default: 200000; 20000 with --quick
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
+        files: Option<usize>,
         /// Files of 4 KiB to 2 MiB. Default: 15 for each 1000 of the others
         #[arg(long, value_name = "N")]
         large: Option<usize>,
-        /// Makes the content of all files this many times as long
-        #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
-        times: usize,
+        /// Levels of ageing, each a call for every second file. Default: 3
+        #[arg(long, value_name = "N")]
+        levels: Option<usize>,
+        /// Files of the volume whose checker's memory is measured. Default: 1000000; 100000 with --quick
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
+        inodes: Option<usize>,
+        /// Transactions of PostMark; its files and directories are in proportion. Default: 100000; 20000 with
+        /// --quick
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
+        transactions: Option<usize>,
+        /// Size of the large file with checksums of data. Default: 1G; 128M with --quick
+        #[arg(long, value_name = "SIZE", value_parser = crate::parse::parse_size)]
+        stream_size: Option<u64>,
+        /// The share of the paper's sizes for layout. Default: 1; 0.1 with --quick
+        #[arg(long, value_name = "SHARE", value_parser = share)]
+        layout: Option<f64>,
         #[command(flatten)]
         common: Common,
     },
@@ -376,6 +397,11 @@ fn experiment(name: &str) -> Result<Experiment, String> {
 fn part(name: &str) -> Result<HistoryPart, String> {
     let names = || HistoryPart::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
     HistoryPart::from_name(name).ok_or_else(|| format!("there is no part {name:?}; choose of {}", names()))
+}
+
+fn check_part(name: &str) -> Result<CheckPart, String> {
+    let names = || CheckPart::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
+    CheckPart::from_name(name).ok_or_else(|| format!("there is no part {name:?}; choose of {}", names()))
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -11,7 +11,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use yore_bench::{
-    compare, Benchmark, Checked, CompareOptions, Fill, History, HistoryPart, Latency, Micro, MicroStep,
+    compare, Benchmark, Checks, CompareOptions, Fill, History, HistoryPart, Latency, Micro, MicroStep,
     Papers, PostMark, Report, Resident, RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream,
     Tree, Waited,
 };
@@ -79,10 +79,33 @@ pub fn run(args: &Bench) -> Outcome {
             let resident = Resident { files: *files, directories: *directories };
             comparison(&resident, common, &[RivalKind::Mount, RivalKind::MemoryFuse], 1)
         }
-        BenchWhich::Check { files, large, times, common } => {
-            let large = large.unwrap_or(files * 15 / 1000);
-            let checked = Checked { files: *files, large, times: *times, ..Checked::default() };
-            comparison(&checked, common, &[RivalKind::Library, RivalKind::Ext3, RivalKind::Ext4], 5)
+        BenchWhich::Check {
+            quick,
+            parts,
+            files,
+            large,
+            levels,
+            inodes,
+            transactions,
+            stream_size,
+            layout,
+            common,
+        } => {
+            let mut checks = if *quick { Checks::quick() } else { Checks::full() };
+            if !parts.is_empty() {
+                checks.parts.clone_from(parts);
+            }
+            checks.files = files.unwrap_or(checks.files);
+            checks.large = large.unwrap_or(checks.files * 15 / 1000);
+            checks.levels = levels.unwrap_or(checks.levels);
+            checks.inodes = inodes.unwrap_or(checks.inodes);
+            checks.stream_bytes = stream_size.unwrap_or(checks.stream_bytes);
+            checks.layout = layout.unwrap_or(checks.layout);
+            if let Some(transactions) = *transactions {
+                checks.postmark = checks.postmark.with_transactions(transactions);
+            }
+            let options = options(common, &Checks::TARGETS, if *quick { 3 } else { 5 })?;
+            print(&checks.run(&options, &begins)?, &common.output)
         }
         BenchWhich::MountTime { files, unsynced, common } => {
             mount_time(&Startup { files: *files, unsynced: *unsynced }, common)

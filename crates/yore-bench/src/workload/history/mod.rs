@@ -45,10 +45,11 @@ mod volume;
 
 pub use run::{History, HistoryPart};
 
-use crate::report::{Column, Report, Table, Unit};
+use crate::report::Report;
 use crate::rival::check_can_drop_caches;
+use crate::workload::lines;
 use crate::{CompareOptions, Result, RivalKind};
-use run::{Line, Run};
+use run::Run;
 
 impl History {
     /// Measures.
@@ -118,12 +119,7 @@ impl History {
                 }),
             });
         }
-        let ratio = |name: &str| Column::fact(name, Unit::Count);
-        let table = Table {
-            title: String::new(),
-            columns: vec![ratio("with"), ratio("without"), ratio("ratio"), ratio("goal")],
-            rows: lines.into_iter().map(Line::into_row).collect(),
-        };
+        let table = lines::table("", ["with", "without"], lines);
         let about = "What it costs to have a past: the same with snapshots and without.";
         let (targets, bases) = (vec![RivalKind::Library.info(None)], Vec::new());
         Ok(options.report(

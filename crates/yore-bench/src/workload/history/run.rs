@@ -1,7 +1,6 @@
-//! What the measures of [`History`] have in common: its parameters, its rounds, and the rows they make.
+//! What the measures of [`History`] have in common: its parameters and its rounds.
 
-use crate::report::{Cell, Row, Unit};
-use crate::stats::{median, paired_ratio};
+pub(super) use crate::workload::lines::{medians, turns, Goal, Line};
 use crate::{CompareOptions, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -124,79 +123,6 @@ pub(super) struct Run<'r> {
     pub(super) dir: &'r Path,
     /// Whether the host's caches can be dropped.
     pub(super) cold: bool,
-}
-
-/// The goal for a figure.
-#[derive(Clone, Copy)]
-pub(super) enum Goal {
-    /// The ratio, at least.
-    Ratio(f64),
-    /// The figure with a past, at most.
-    Most(f64),
-    /// Nothing was set.
-    None,
-}
-
-/// A row: samples with and without a past, one of each per round.
-pub(super) struct Line {
-    pub(super) measure: String,
-    pub(super) unit: Unit,
-    pub(super) goal: Goal,
-    /// With, without.
-    pub(super) samples: [Vec<f64>; 2],
-}
-
-impl Line {
-    pub(super) fn new(measure: impl Into<String>, unit: Unit, goal: Goal) -> Line {
-        Line { measure: measure.into(), unit, goal, samples: Default::default() }
-    }
-
-    /// Adds a round's sample of each side.
-    pub(super) fn push(&mut self, round: [f64; 2]) {
-        for (samples, sample) in self.samples.iter_mut().zip(round) {
-            samples.push(sample);
-        }
-    }
-
-    /// Higher rates are better, and lower times.
-    fn higher_is_better(&self) -> bool {
-        matches!(self.unit, Unit::PerSecond | Unit::BytesPerSecond)
-    }
-
-    pub(super) fn into_row(self) -> Row {
-        let higher = self.higher_is_better();
-        let [with, without] = self.samples;
-        let ratio = |(with, without): (&f64, &f64)| paired_ratio(&[*with], &[*without], higher);
-        let ratios = with.iter().zip(&without).filter_map(ratio).collect();
-        let goal = match self.goal {
-            Goal::Ratio(ratio) => Cell::new(vec![ratio]),
-            Goal::Most(most) => Cell::in_unit(vec![most], self.unit),
-            Goal::None => Cell::new(Vec::new()),
-        };
-        let [with, without] = [with, without].map(|samples| Cell::in_unit(samples, self.unit));
-        Row { target: self.measure, cells: vec![with, without, Cell::new(ratios), goal] }
-    }
-}
-
-/// With (0) and without (1), in the order of this turn.
-pub(super) fn turns(turn: usize) -> [usize; 2] {
-    match turn % 2 {
-        0 => [0, 1],
-        _ => [1, 0],
-    }
-}
-
-/// What is measured of each side this many times in a round, by turns: the median.
-pub(super) fn medians(
-    round: usize,
-    times: usize,
-    mut measure: impl FnMut(usize) -> Result<f64>,
-) -> Result<[f64; 2]> {
-    let mut figures: [Vec<f64>; 2] = Default::default();
-    for side in (0..times).flat_map(|turn| turns(round + turn)) {
-        figures[side].push(measure(side)?);
-    }
-    Ok(figures.map(|figures| median(&figures)))
 }
 
 impl Run<'_> {

@@ -80,7 +80,7 @@ impl Experiment {
     ///
     /// # Errors
     /// [`NotInstalled`](crate::BenchError::NotInstalled) if a load that a package has is not there.
-    pub(super) fn script(self, scale: &Scale) -> Result<Script> {
+    pub(crate) fn script(self, scale: &Scale) -> Result<Script> {
         let postmark = |options: PostMark| {
             let small = options.scaled(|full| scale.of(full, 100));
             small.script()

@@ -22,6 +22,7 @@ pub use experiment::Experiment;
 pub use scale::Scale;
 
 use crate::report::{LeftOut, Report, TargetInfo};
+use crate::workload::computed::Computed;
 use crate::workload::simulated::engine_info;
 use crate::{BenchError, CompareOptions, Result, RivalKind};
 use simulated::SimulatedDisks;
@@ -122,9 +123,12 @@ impl Papers {
                 progress(&format!("{} on simulated disks", experiment.name()));
                 let disks = SimulatedDisks {
                     engines: &self.engines,
-                    call: self.call,
-                    bytes: self.simulated_bytes,
-                    caches: experiment.caches(&self.scale),
+                    computed: Computed {
+                        call: self.call,
+                        bytes: self.simulated_bytes,
+                        caches: experiment.caches(&self.scale),
+                        scattered: false,
+                    },
                 };
                 report.tables.extend(disks.run(*experiment, &script, options)?);
             }

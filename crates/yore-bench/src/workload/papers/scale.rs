@@ -11,7 +11,7 @@ pub struct Scale {
 
 impl Scale {
     /// `full` by this scale, and at least `least`.
-    pub(super) fn of(&self, full: usize, least: usize) -> usize {
+    pub(crate) fn of(&self, full: usize, least: usize) -> usize {
         ((full as f64 * self.share) as usize).max(least.min(full))
     }
 }
