@@ -488,6 +488,7 @@ impl Rename<'_> {
         for first in [raised, counted, listed, recorded, other_recorded].into_iter().flatten() {
             op.edge(EdgeKind::Named, first, entered.change);
         }
+        made_before(&mut op, &child, entered.change);
         op.edge(EdgeKind::Replaced, entered.counts, gone);
         op.unnamed(child.cell.no, gone);
         op.named(child.cell.no, entered.counts);
@@ -577,6 +578,8 @@ impl Rename<'_> {
         for counted in before {
             op.edge(EdgeKind::Named, counted, first.change);
         }
+        made_before(&mut op, &child, first.change);
+        made_before(&mut op, &other, second.change);
         op.unnamed(other.cell.no, first.change);
         op.edge(EdgeKind::Replaced, first.counts, second.counts);
         op.unnamed(child.cell.no, second.counts);
@@ -657,4 +660,12 @@ fn raise(op: &mut Op<'_>, child: &mut Child<'_>) -> Option<Change> {
     let raised = store_inode(op, child.cell, &child.state);
     child.state.inode.links -= 1;
     Some(raised)
+}
+
+/// Inside the Op, once a directory has another name: its inode may have been made since the last generation,
+/// and comes before each of its names. (Of a file, the count that is raised does.)
+fn made_before(op: &mut Op<'_>, child: &Child<'_>, entered: Change) {
+    if child.is_directory() {
+        op.all_before(EdgeKind::Named, child.cell.no.addr(), entered);
+    }
 }
