@@ -63,7 +63,11 @@ impl Round<'_> {
     }
 
     /// Changes an inode in use. False if nothing changes.
-    fn change_inode(&mut self, number: InodeNo, change: impl FnOnce(&mut Inode)) -> Result<bool, CheckError> {
+    pub(super) fn change_inode(
+        &mut self,
+        number: InodeNo,
+        change: impl FnOnce(&mut Inode),
+    ) -> Result<bool, CheckError> {
         let Some(before) = self.volume.inode(number)? else { return Ok(false) };
         let mut inode = before.clone();
         change(&mut inode);

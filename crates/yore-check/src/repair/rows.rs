@@ -4,7 +4,8 @@
 //! it should say follows from the rest (a count, the state of an event, the shard). Otherwise it is given up,
 //! and with it what only it has; the present never is. Of rows that contradict each other one is given up in
 //! a round, for without it the others may be right: of versions the older one, of names the one that was met
-//! later, and always the past one where the other is in use.
+//! later, and always the past one where the other is in use. A version that says the same as the inode in use
+//! is no contradiction: the inode in use begins where it ends.
 //!
 //! What is given up is named by the path that it had and the time until which it was so: `path@time`.
 
@@ -39,6 +40,7 @@ impl Round<'_> {
         let row = finding.row.clone()?;
         let problem = finding.problem;
         match &row {
+            PastRow::Version { .. } if self.has_not_ended(finding) => return None,
             PastRow::Version { inode, .. } => {
                 let mut edit = Edit::default();
                 match problem {
@@ -101,6 +103,28 @@ impl Round<'_> {
                 self.edits.entry(row).or_default().add(edit);
                 Some("the event is put right, or removed and named")
             }
+        }
+    }
+
+    /// Whether a version and the inode in use are one state, of which the version says that it has ended.
+    fn has_not_ended(&self, finding: &Finding) -> bool {
+        let Some(PastRow::Version { inode, end, .. }) = &finding.row else { return false };
+        finding.problem == Problem::VersionOrder
+            && finding.is_tolerated()
+            && finding.addr == Some(inode.addr())
+            && *end < self.volume.sb.next_number
+    }
+
+    /// Ends a state that a crash has left between the row that keeps it and the change of the present for
+    /// which the row was made: the inode in use begins where the version ends. Were the row given up instead,
+    /// a snapshot that has seen the state would show what the repair changes in the present, such as a lower
+    /// count of links. Other versions wait for the end of the round.
+    pub(super) fn end_version(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        match &finding.row {
+            Some(PastRow::Version { inode, end, .. }) if self.has_not_ended(finding) => {
+                self.change_inode(*inode, |in_use| in_use.born = *end)
+            }
+            _ => Ok(false),
         }
     }
 

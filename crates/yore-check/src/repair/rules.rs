@@ -118,7 +118,7 @@ rules! {
     RollbackEvent: "the rollback is given up, and named", wait_for_rows;
     RollbackRoot: "the rollback is given up, and named", wait_for_rows;
     HistoryShard: "the cell is moved to its shard", move_rows;
-    VersionOrder: "the older version is given up, and named", wait_for_rows;
+    VersionOrder: "the older version is given up, and named; of one that goes on in use the present begins at its end", end_version;
     VersionKind: "the older version is given up, and named", wait_for_rows;
     VersionBirth: "the version is given up, and named", wait_for_rows;
     VersionGap: "the version that lacks it is given up, and named", wait_for_rows;
