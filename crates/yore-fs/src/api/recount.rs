@@ -44,6 +44,15 @@ impl View {
         (percent != NO_RECOUNT).then_some(percent)
     }
 
+    /// Puts right what the first change of the present puts right: rows of the past whose end has not come. A
+    /// check behind it meets none that goes while it looks.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; damage and device errors.
+    pub fn end_rows(&self) -> Result<()> {
+        self.writable().map(|_| ())
+    }
+
     /// Says how far a recount is, in percent, or that none is under way.
     pub fn tell_recounting(&self, percent: Option<u8>) {
         let percent = percent.map_or(NO_RECOUNT, |percent| percent.min(100));
