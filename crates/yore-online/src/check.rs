@@ -131,8 +131,8 @@ pub fn recount(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<O
 fn rounds(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counted, OnlineError> {
     let repairs = options.repairs && view.may_write() && view.leaks_pending();
     if repairs {
-        // Otherwise the first change beside the check takes away what the check has found, and nothing is left
-        // to be put right here: no further check would say that nothing is left.
+        // Otherwise the first change beside the check takes away what the check has found, and nothing is
+        // left to be put right here: no further check would say that nothing is left.
         view.end_rows()?;
     }
     let mut counted = count(view, options, &mut *told)?;
