@@ -40,7 +40,7 @@ impl Round<'_> {
         let row = finding.row.clone()?;
         let problem = finding.problem;
         match &row {
-            PastRow::Version { .. } if self.has_not_ended(finding) => return None,
+            PastRow::Version { .. } if self.has_not_ended(finding) => None,
             PastRow::Version { inode, .. } => {
                 let mut edit = Edit::default();
                 match problem {
