@@ -118,7 +118,7 @@ pub fn check(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Onl
 }
 
 /// As [`check`], but records nothing: for what an engine that orders changes has left behind a crash, in the
-/// background of a mount . What is left is in the report.
+/// background of a mount. What is left is in the report.
 ///
 /// # Errors
 /// As [`check`].
