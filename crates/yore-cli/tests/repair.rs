@@ -116,8 +116,8 @@ fn people_are_asked_about_each_finding() {
     assert!(found(&scratch).is_empty());
 }
 
-/// Promises that a volume that is longer than its device is left as it is, though other findings have a repair;
-/// the advice names an option, and with it all is repaired.
+/// Promises that a volume that is longer than its device is left as it is, though other findings have a
+/// repair; the advice names an option, and with it all is repaired.
 #[test]
 fn what_cannot_be_repaired_is_left_alone() {
     let scratch = Scratch::new();
