@@ -7,8 +7,10 @@ mod promises {
     use std::sync::Arc;
     use yore_crash::campaign::{try_case, Campaign};
     use yore_crash::case::Case;
+    use yore_crash::record::record;
+    use yore_crash::trial::Trial;
     use yore_crash::volume::{make, must_be_sound, open, used_device, Findings};
-    use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
+    use yore_device::simulated::{Choice, CrashPlan, CrashState, SimulatedDevice, Tearing};
     use yore_device::Device;
     use yore_fs::{Caller, Engine, Error, FileKind, SetXattrMode};
 
@@ -58,6 +60,25 @@ mod promises {
             "seed=14 ops=60 keep=1,6,12,14,16,23-24,26,31-33,51-56,59 engine=sync closes events expunges crash=59:none:blocks use",
             "seed=50512 ops=11 keep=0-4 profile=systematic engine=soft-updates events",
         ]);
+    }
+
+    /// A file of three names was being expunged, so a row of the past said of one of them that it began with
+    /// that. A crash left the row, and the entry as it had been before. Nobody saw that they meant the same:
+    /// the checker found damage, and the row stayed.
+    #[test]
+    fn a_name_that_is_being_expunged_may_not_have_ended() {
+        let line = "seed=7000013 ops=60 keep=0-1,9,13,19,32,34 engine=sync closes events expunges";
+        let case: Case = line.parse().expect("a line");
+        let recorded = record(&case).expect("nothing is wrong without a crash");
+        for after_entry in 0..=recorded.entries() {
+            for (choice, use_it) in [(Choice::None, true), (Choice::All, false)] {
+                let state = CrashState { after_entry, choice, tearing: Tearing::Blocks };
+                let trial = Trial { use_it, ..Trial::default() };
+                if let Err(wrong) = recorded.try_state(state, trial) {
+                    panic!("{line} {state}: {}", wrong.message);
+                }
+            }
+        }
     }
 
     /// A new attribute of more cells than one leaf has: those that came into the second leaf behind its

@@ -171,8 +171,11 @@ impl Checker<'_> {
             // The entry may be in use. So the past name is the one that is given up.
             let row = PastRow::Name { directory, birth, death, cookie, name: entry.name.to_vec() };
             let finding = finding.at(addr).of(directory).of_row(Some(row));
-            // The row came, and the change of the entry that it was made for did not.
-            self.add(if birth == entry.birth { finding.may_be_left() } else { finding });
+            // The row came, and the change of the entry that it was made for did not. If the file is being
+            // expunged, the row begins with that, and the entry may not be detached yet.
+            let expunged = self.history.expunged.get(&(entry.inode, entry.incarnation)).copied();
+            let began = expunged.map_or(entry.birth, |since| since.max(entry.birth));
+            self.add(if birth == began { finding.may_be_left() } else { finding });
         }
     }
 }

@@ -2,6 +2,8 @@
 //! present that they were made for (docs/EDGES.md, "The past").
 //!
 //! Such a row says that a state or a name ended, and in the present it has not: it is born when the row's is.
+//! (Of a file that is being expunged the present may still have names from before. A row takes only what is
+//! not given up of such a name, so it is born when that begins.)
 //! As long as nothing changes that hurts nobody, since the past is read from the present first. The next
 //! change would record the same state again, under another end. So the row is given up before the first
 //! change of the present, and before rows get their keys. What the present has it keeps; what the row alone
@@ -91,7 +93,9 @@ fn means_still(store: &Arc<Store>, name: &PastEntry) -> Result<bool> {
     let mut still = false;
     dir::list(store, &state, cell.no, name.cookie.saturating_sub(1), &mut |cookie, entry| {
         let is_it = (entry.inode, entry.incarnation) == (name.inode, name.incarnation);
-        still = cookie == name.cookie && is_it && entry.birth == name.birth && entry.birth < name.death;
+        // If the file is being expunged, the row begins with that, and the entry may not be detached yet.
+        let began = store.past.expunging.began(entry.inode, entry.incarnation, entry.birth);
+        still = cookie == name.cookie && is_it && began == name.birth && began < name.death;
         Ok(false)
     })?;
     Ok(still)
