@@ -35,18 +35,12 @@ EDGES = {
     "yore-control": {"yore-fs", "yore-online", "yore-check"},
     "yore-fuse": {"yore-fs", "yore-control"},
     "yore-cli": ALL - {"yore-crash", "yore-faults"},
-<<<<<<< HEAD
-    "yore-bench": {"yore-fs", "yore-control", "yore-fuse", "yore-check", "yore-device"},
-    # The edge judge puts sets of changes on a medium, by the format's own definitions. What a crash left is recounted.
-    "yore-crash": {"yore-fs", "yore-check", "yore-online", "yore-device", "yore-format"},
-=======
     # Plants what a check is to find, and scatters zones, by the format's own definitions.
     "yore-bench": {
         "yore-fs", "yore-control", "yore-fuse", "yore-online", "yore-check", "yore-device", "yore-format",
     },
-    # The edge judge puts sets of changes on a medium, by the format's own definitions.
-    "yore-crash": {"yore-fs", "yore-check", "yore-device", "yore-format"},
->>>>>>> wip-benchcheck
+    # The edge judge puts sets of changes on a medium, by the format's own definitions. What a crash left is recounted.
+    "yore-crash": {"yore-fs", "yore-check", "yore-online", "yore-device", "yore-format"},
     # Damages media by the format's own definitions, and feeds them to whoever reads them.
     "yore-faults": {"yore-fs", "yore-check", "yore-device", "yore-format", "yore-log"},
 }

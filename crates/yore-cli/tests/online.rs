@@ -118,9 +118,9 @@ fn findings_are_recorded_and_shown() {
     assert_eq!(info(&scratch.volume)["findings"]["count"], 1);
 }
 
-/// Promises that after a crash under an engine that orders changes a mount recounts by itself: `info` says that
-/// leaks are pending, then that none are, and the volume is sound. A mount that is removed before the recount
-/// has ended leaves the volume as well as it was, and the next one recounts.
+/// Promises that after a crash under an engine that orders changes a mount recounts by itself: `info` says
+/// that leaks are pending, then that none are, and the volume is sound. A mount that is removed before the
+/// recount has ended leaves the volume as well as it was, and the next one recounts.
 #[test]
 fn a_mount_recounts_after_a_crash() {
     let scratch = Scratch::new();

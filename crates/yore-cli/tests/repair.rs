@@ -116,7 +116,8 @@ fn people_are_asked_about_each_finding() {
     assert!(found(&scratch).is_empty());
 }
 
-/// Promises that a volume with something that has no repair is left as it is, though other findings have one.
+/// Promises that a volume that is longer than its device is left as it is, though other findings have a
+/// repair; the advice names an option, and with it all is repaired.
 #[test]
 fn what_cannot_be_repaired_is_left_alone() {
     let scratch = Scratch::new();
@@ -131,8 +132,12 @@ fn what_cannot_be_repaired_is_left_alone() {
     let output = run(["check", "--repair", volume]);
     assert_eq!(output.status.code(), Some(1), "{}", error_text(&output));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("has no repair yet") && said.contains("nothing was written"), "{said}");
+    assert!(said.contains("cannot be repaired here") && said.contains("nothing was written"), "{said}");
+    assert!(said.contains("--shorten gives up what lay there"), "{said}");
     assert!(fs::read(&scratch.volume).unwrap() == before && !undo_file(&scratch).exists());
+    ok(["check", "--repair", "--shorten", volume]);
+    ok(["check", volume]);
+    assert_eq!(ok(["cat", &scratch.on("/f")]), "content");
 }
 
 /// Promises that a damaged block of inodes is repaired, and what may be lost is said.

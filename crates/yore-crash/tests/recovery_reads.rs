@@ -98,6 +98,7 @@ fn reads(engine: Engine, left: &MemoryDevice) -> BTreeMap<&'static str, u64> {
         let header = BlockHeader::of(&block);
         let kind = match number {
             0 | 1 => "superblock",
+            1024 | 1025 => "spare superblock",
             _ if log.contains(&number) => "log",
             _ => BlockKind::from_repr(header.kind).map_or("other", BlockKind::name),
         };
@@ -119,12 +120,11 @@ fn must_read(engine: Engine, later: usize, expected: &[(&'static str, u64)]) {
 }
 
 /// The superblocks, the log, and the header of the root zone, with an empty log and with one that has
-/// records.
-
+/// records. The spare superblocks are read when the mount says on the medium that the volume is in use.
 #[test]
 fn snapshot_reads_superblocks_and_the_log() {
     for later in [0, 20] {
-        let expected = [("superblock", 2), ("log", LOG), ("zone header", 1)];
+        let expected = [("superblock", 2), ("spare superblock", 2), ("log", LOG), ("zone header", 1)];
         must_read(Engine::Snapshot, later, &expected);
     }
 }
@@ -134,9 +134,13 @@ fn snapshot_reads_superblocks_and_the_log() {
 /// table.
 #[test]
 fn journal_reads_the_log_and_what_it_names() {
-    must_read(Engine::Journal, 0, &[("superblock", 2), ("log", LOG), ("zone header", 1)]);
+    must_read(
+        Engine::Journal,
+        0,
+        &[("superblock", 2), ("spare superblock", 2), ("log", LOG), ("zone header", 1)],
+    );
     for later in [20, 200] {
-        let log = [("superblock", 2), ("log", LOG)];
+        let log = [("superblock", 2), ("spare superblock", 2), ("log", LOG)];
         let named = [("inode block", 1), ("zone header", 2), ("zone table block", 1)];
         must_read(Engine::Journal, later, &[&log[..], &named[..]].concat());
     }
@@ -147,7 +151,7 @@ fn journal_reads_the_log_and_what_it_names() {
 fn engines_that_order_changes_read_no_zone() {
     for engine in [Engine::SoftUpdates, Engine::Sync] {
         for later in [0, 20] {
-            must_read(engine, later, &[("superblock", 2), ("zone header", 1)]);
+            must_read(engine, later, &[("superblock", 2), ("spare superblock", 2), ("zone header", 1)]);
         }
     }
 }

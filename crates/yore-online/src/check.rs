@@ -118,7 +118,7 @@ pub fn check(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Onl
 }
 
 /// As [`check`], but records nothing: for what an engine that orders changes has left behind a crash, in the
-/// background of a mount . What is left is in the report.
+/// background of a mount. What is left is in the report.
 ///
 /// # Errors
 /// As [`check`].
@@ -139,7 +139,7 @@ fn rounds(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counte
     if !repairs {
         return Ok(counted);
     }
-    let (mut is_clean, mut goes_on) = (counted.online.report.is_clean(), counted.online.repaired.len() > 0);
+    let (mut is_clean, mut goes_on) = (counted.online.report.is_clean(), !counted.online.repaired.is_empty());
     for _ in 1..ROUNDS {
         if is_clean || !goes_on {
             break;
@@ -148,7 +148,7 @@ fn rounds(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counte
         let Counted { online, shadow, .. } = counted;
         drop(shadow);
         let next = count(view, options, &mut *told)?;
-        (is_clean, goes_on) = (next.online.report.is_clean(), next.online.repaired.len() > 0);
+        (is_clean, goes_on) = (next.online.report.is_clean(), !next.online.repaired.is_empty());
         let mut online = OnlineReport { left_count: next.online.left_count, ..online };
         online.repaired.extend(next.online.repaired);
         online.kept_blocks += next.online.kept_blocks;
@@ -178,7 +178,7 @@ fn count(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counted
     let is_over = AtomicBool::new(false);
     let mut last = None;
     let mut watch = |at: &Progress| {
-        last = Some(at.clone());
+        last = Some(*at);
         if told(at).is_break() {
             is_over.store(true, Ordering::Relaxed);
             shadow.break_off();
