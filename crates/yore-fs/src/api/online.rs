@@ -17,8 +17,6 @@ impl View {
         if !store.read_only {
             // What was set aside has no name, and goes as soon as somebody counts.
             crate::ops::reap::free_set_aside(store)?;
-            // The first change would give these up, and a count that has met them would wait for nothing.
-            crate::history::reclaim::unended::settle(store)?;
         }
         Ok(store.meta.shadow(memory)?)
     }
