@@ -16,7 +16,7 @@ demo='gcc:gcc make:make libc6-dev:/usr/include/stdio.h fuse3:fusermount3 util-li
 test="$demo python3:python3 e2fsprogs:mkfs.ext4 util-linux:runuser attr:setfattr acl:setfacl libacl1-dev:/usr/include/sys/acl.h
     git:git sqlite3:sqlite3 stress-ng:stress-ng postgresql:/usr/lib/postgresql/*/bin/pg_amcheck
     samba:smbd samba-vfs-modules:/usr/lib/*/samba/vfs/shadow_copy2.so smbclient:smbclient rsync:rsync
-    dbench:dbench binutils:strip dpkg:dpkg-deb
+    dbench:dbench strace:strace binutils:strip dpkg:dpkg-deb
     procps:pgrep passwd:useradd mount:losetup diffutils:diff"
 # A tool for the tests, from crates.io, kept in the target directory.
 tools='pjdfstest@0.2.2 fsx@0.3.2 cargo-deb@3.8.0'
