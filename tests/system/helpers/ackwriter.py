@@ -38,6 +38,10 @@ NOISE_MOST = 100
 # Where all writers' shared files lie, and what is added to a writer's directory for its noise.
 SHARED, NOISE = "shared", ".noise"
 
+# The engine of the volume, and those under which a crash may leave both names of a rename (docs/SEMANTICS.md).
+ENGINE = os.environ.get("ENGINE", "snapshot")
+LEAVE_BOTH = {"soft-updates", "sync"}
+
 DEAD = {errno.EIO, errno.EROFS, errno.ENOTCONN, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENODEV}
 
 
@@ -303,9 +307,12 @@ def judge(base, log):
             allowed[path].add(None)
         elif kind == "move":
             value = settled[path]
-            if (path in found) == (rest[0] in found):
-                both = "both names" if path in found else "neither"
-                wrong.append(f"{path} and {rest[0]}: an unanswered rename left {both}")
+            if path not in found and rest[0] not in found:
+                wrong.append(f"{path} and {rest[0]}: an unanswered rename left neither")
+            if path in found and rest[0] in found:
+                old, new = (os.stat(os.path.join(base, name)).st_ino for name in (path, rest[0]))
+                if ENGINE not in LEAVE_BOTH or old != new:
+                    wrong.append(f"{path} and {rest[0]}: an unanswered rename left both names")
             allowed[path], allowed[rest[0]] = {value, None}, {value, None}
     for path in sorted(set(allowed) | set(found)):
         have, may = found.get(path), allowed.get(path, {None})
