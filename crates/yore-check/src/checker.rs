@@ -57,7 +57,7 @@ pub(crate) struct Checker<'a> {
     pub(crate) zones: Vec<Zone>,
     /// For each group in use: which of its data blocks have been found to have an owner.
     pub(crate) owned: Vec<Option<Box<Owned>>>,
-    /// Who has claimed which of them, in the order of the walk.
+    /// The claims on them, in the order in which the walk met them.
     pub(crate) claims: Claims,
     /// If only some of those who claim blocks are walked: these.
     pub(crate) only: Option<BTreeSet<Claimant>>,

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use yore_format::ZoneNo;
 
-/// Who claims blocks.
+/// An owner that claims blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Claimant {
     /// Zones and the log.
