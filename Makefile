@@ -12,6 +12,8 @@ BUDGET ?= 60
 CARGO ?= cargo
 HOST = $(shell rustc -vV | sed -n "s/^host: //p")
 export RUSTDOCFLAGS ?= -D warnings
+# What is kept for the next build costs a whole run time and gigabytes, and saves it nothing.
+export CARGO_INCREMENTAL ?= 0
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
