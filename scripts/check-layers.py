@@ -220,7 +220,7 @@ LAYERS = {
         rival/library rival/system
         rival/served
         rival
-        compare workload/lines workload/papers/scale workload/script
+        compare workload/lines workload/mechanism workload/papers/scale workload/script
         workload/history/run workload/history/volume workload/latency workload/micro workload/player workload/postmark
         workload/computed workload/resident workload/startup workload/stream workload/tree
         workload/history/back workload/history/changes workload/history/forget workload/history/large

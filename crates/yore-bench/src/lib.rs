@@ -34,6 +34,6 @@ pub use simulated::{HardDisk, Model, Nanos, Range, SolidState, TimedDevice, Usag
 pub use stats::{highest, lowest, median, paired_ratio, percentile};
 pub use target::{LibraryTarget, SystemTarget, Target};
 pub use workload::{
-    fill, CheckPart, Checks, Experiment, Fill, History, HistoryPart, Latency, Micro, MicroStep, Papers,
-    PostMark, Resident, Scale, Simulated, SimulatedWorkload, Startup, Stream, Tree, Waited,
+    fill, CheckPart, Checks, Experiment, Fill, History, HistoryPart, Latency, Mechanism, Micro, MicroStep,
+    Papers, PostMark, Resident, Scale, Simulated, SimulatedWorkload, Startup, Stream, Tree, Waited,
 };

@@ -96,7 +96,8 @@ fn postmark_leaves_nothing() {
 fn names_stay() {
     let names: Vec<&str> = RivalKind::ALL.iter().map(|kind| kind.name()).collect();
     let expected = "library library-none library-journal library-journal-group library-journal-sync \
-                    library-checksums mount mount-checksums mount-none mount-journal mount-journal-group mount-journal-sync memory-fuse \
+                    library-soft-updates library-sync library-checksums mount mount-checksums mount-none \
+                    mount-journal mount-journal-group mount-journal-sync mount-soft-updates mount-sync memory-fuse \
                     ext2 ext3 ext3-journal ext3-writeback ext4 xfs btrfs fuse2fs";
     assert_eq!(names.join(" "), expected);
     let names: Vec<&str> = MicroStep::ALL.iter().map(|step| step.name()).collect();

@@ -19,6 +19,10 @@ pub enum RivalKind {
     LibraryJournalGroup,
     /// The same, where each call has a record of its own.
     LibraryJournalSync,
+    /// The same with the engine `soft-updates`.
+    LibrarySoftUpdates,
+    /// The same with the engine `sync`.
+    LibrarySync,
     /// The library, on a volume that keeps checksums of file data.
     LibraryChecksums,
     /// A volume mounted through FUSE with default options.
@@ -33,6 +37,10 @@ pub enum RivalKind {
     MountJournalGroup,
     /// The same, where each call has a record of its own.
     MountJournalSync,
+    /// The same with the engine `soft-updates`.
+    MountSoftUpdates,
+    /// The same with the engine `sync`.
+    MountSync,
     /// The FUSE file system with nothing behind it.
     MemoryFuse,
     /// ext2, as the kernel's ext4 driver serves it.
@@ -91,6 +99,10 @@ impl RivalKind {
             RivalKind::LibraryJournalSync => {
                 "Yore, the library in the measuring process, engine journal, each call durable"
             }
+            RivalKind::LibrarySoftUpdates => {
+                "Yore, the library in the measuring process, engine soft-updates"
+            }
+            RivalKind::LibrarySync => "Yore, the library in the measuring process, engine sync",
             RivalKind::LibraryChecksums => {
                 "Yore, the library in the measuring process, with checksums of file data"
             }
@@ -102,6 +114,8 @@ impl RivalKind {
                 "Yore, mounted through FUSE, engine journal, calls durable in groups"
             }
             RivalKind::MountJournalSync => "Yore, mounted through FUSE, engine journal, each call durable",
+            RivalKind::MountSoftUpdates => "Yore, mounted through FUSE, engine soft-updates",
+            RivalKind::MountSync => "Yore, mounted through FUSE, engine sync",
             RivalKind::MemoryFuse => {
                 "FUSE file system in memory with nothing behind it (the transport bound)"
             }
@@ -131,6 +145,10 @@ impl RivalKind {
             RivalKind::LibraryJournalSync | RivalKind::MountJournalSync => {
                 Some((Engine::Journal, Durability::Sync))
             }
+            RivalKind::LibrarySoftUpdates | RivalKind::MountSoftUpdates => {
+                Some((Engine::SoftUpdates, Durability::Async))
+            }
+            RivalKind::LibrarySync | RivalKind::MountSync => Some((Engine::Sync, Durability::Async)),
             _ => None,
         }
     }
@@ -154,6 +172,8 @@ impl RivalKind {
                 | RivalKind::LibraryJournal
                 | RivalKind::LibraryJournalGroup
                 | RivalKind::LibraryJournalSync
+                | RivalKind::LibrarySoftUpdates
+                | RivalKind::LibrarySync
                 | RivalKind::LibraryChecksums
         )
     }

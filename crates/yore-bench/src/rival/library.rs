@@ -7,15 +7,21 @@ use crate::{BenchError, Result};
 use std::path::Path;
 use std::sync::Arc;
 use yore_device::{Device, FileDevice, OpenOptions};
-use yore_fs::{Durability, Engine, MkfsOptions, MountOptions, View};
+use yore_fs::{Durability, Engine, LogDevice, MkfsOptions, MountOptions, View};
 
 /// A volume for measuring, on a device that holds none.
 pub(crate) fn mkfs(device: &Arc<dyn Device>, engine: Engine, seed: Option<u8>) -> Result<()> {
-    mkfs_with(device, engine, seed, false)
+    mkfs_with(device, engine, seed, None, false)
 }
 
-/// The same, perhaps with checksums of file data.
-fn mkfs_with(device: &Arc<dyn Device>, engine: Engine, seed: Option<u8>, data_checksums: bool) -> Result<()> {
+/// The same, perhaps with the log on a device of its own, perhaps with checksums of file data.
+pub(crate) fn mkfs_with(
+    device: &Arc<dyn Device>,
+    engine: Engine,
+    seed: Option<u8>,
+    journal: Option<LogDevice>,
+    data_checksums: bool,
+) -> Result<()> {
     let bytes = || seed.map_or_else(rand::random, |seed| [seed; 16]);
     let options = MkfsOptions {
         uuid: bytes(),
@@ -24,6 +30,7 @@ fn mkfs_with(device: &Arc<dyn Device>, engine: Engine, seed: Option<u8>, data_ch
         engine,
         owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
         permissions: 0o755,
+        journal,
         data_checksums,
         ..MkfsOptions::default()
     };
@@ -53,7 +60,7 @@ impl Rival {
         make_image(&image, &self.env)?;
         self.version = Some(format!("yore {}", env!("CARGO_PKG_VERSION")));
         let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image, OpenOptions::default())?);
-        mkfs_with(&device, engine, None, self.kind.keeps_checksums())
+        mkfs_with(&device, engine, None, None, self.kind.keeps_checksums())
     }
 
     pub(super) fn attach_library(&mut self, durability: Durability) -> Result<()> {

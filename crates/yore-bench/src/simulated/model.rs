@@ -74,6 +74,20 @@ impl Usage {
             seeks: self.seeks - before.seeks,
         }
     }
+
+    /// What two disks did that worked side by side: the time of the one that was busy longer, and everything
+    /// else added.
+    pub fn beside(&self, other: &Usage) -> Usage {
+        Usage {
+            busy: self.busy.max(other.busy),
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            bytes_read: self.bytes_read + other.bytes_read,
+            bytes_written: self.bytes_written + other.bytes_written,
+            flushes: self.flushes + other.flushes,
+            seeks: self.seeks + other.seeks,
+        }
+    }
 }
 
 /// A model of a device; its clock is [`Usage::busy`].

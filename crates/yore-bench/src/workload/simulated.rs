@@ -10,9 +10,10 @@
 //! later work, may differ a little from run to run. A step's figures are those of its operations and of the
 //! syncs among them, divided by the operations. They do not include the time that a processor would need.
 
+use super::mechanism::Mechanism;
 use super::postmark::{self, PostMark};
 use super::steps::{noise, timed};
-use crate::report::{Cell, Column, Report, Row, Table, TargetInfo};
+use crate::report::{Cell, Column, Report, Row, Table};
 use crate::rival::library::mkfs;
 use crate::simulated::{disk as model, TimedDevice, Usage, DISKS};
 use crate::{BenchError, CompareOptions, LibraryTarget, Result, Target};
@@ -45,8 +46,8 @@ pub struct Simulated {
     pub batch: usize,
     /// Bytes of the volume.
     pub volume_bytes: u64,
-    /// The engines, of which the first is what the others are compared with, and when calls return.
-    pub engines: Vec<(Engine, Durability)>,
+    /// The engines, of which the first is what the others are compared with. Logs are inside.
+    pub engines: Vec<Mechanism>,
 }
 
 impl Default for Simulated {
@@ -64,10 +65,10 @@ impl Default for Simulated {
             batch: 1000,
             volume_bytes: 16 << 30,
             engines: vec![
-                (Engine::None, Durability::Async),
-                (Engine::Snapshot, Durability::Async),
-                (Engine::Journal, Durability::Async),
-                (Engine::Journal, Durability::Sync),
+                Mechanism::new(Engine::None, Durability::Async),
+                Mechanism::new(Engine::Snapshot, Durability::Async),
+                Mechanism::new(Engine::Journal, Durability::Async),
+                Mechanism::new(Engine::Journal, Durability::Sync),
             ],
         }
     }
@@ -89,9 +90,9 @@ impl Simulated {
         let mut disks = Vec::new();
         for disk in 0..DISKS.len() {
             let mut engines = Vec::new();
-            for &(engine, durability) in &self.engines {
+            for &mechanism in &self.engines {
                 options.check_stop()?;
-                engines.push((engine_info(engine, durability).name, self.on(engine, durability, disk)?));
+                engines.push((mechanism.info().name, self.on(mechanism, disk)?));
             }
             disks.push(engines);
         }
@@ -115,7 +116,7 @@ impl Simulated {
             requests("Flushes", |usage| usage.flushes as f64),
             requests("Seeks of the disk", |usage| usage.seeks as f64),
         ];
-        let targets: Vec<_> = self.engines.iter().map(|of| engine_info(of.0, of.1)).collect();
+        let targets: Vec<_> = self.engines.iter().map(|of| of.info()).collect();
         let mut notes = vec![
             "Figures are of the device alone and computed: the same parameters give the same figures on every machine. \
              The disks are modelled after data sheets, as the documentation of yore-bench's module `simulated` says."
@@ -153,14 +154,14 @@ impl Simulated {
     }
 
     /// One engine on one disk.
-    fn on(&self, engine: Engine, durability: Durability, disk: usize) -> Result<Vec<StepUsage>> {
+    fn on(&self, mechanism: Mechanism, disk: usize) -> Result<Vec<StepUsage>> {
         let timed_device = Arc::new(TimedDevice::new(MemoryDevice::new(self.volume_bytes), model(disk)));
         let device: Arc<dyn Device> = timed_device.clone();
-        mkfs(&device, engine, Some(7))?;
+        mkfs(&device, mechanism.engine, Some(7))?;
         let mount = MountOptions {
             // Only explicit syncs: whatever the machine's clock or another thread decides is not repeatable.
             commit_interval: Duration::from_secs(24 * 3600),
-            durability,
+            durability: mechanism.durability,
             metadata_cache: 1 << 30,
             data_cache: 1 << 30,
             access_times: false,
@@ -255,16 +256,6 @@ impl Simulated {
     }
 }
 
-/// An engine as a row of a report, and when calls return if that is not at once.
-pub(crate) fn engine_info(engine: Engine, durability: Durability) -> TargetInfo {
-    let name = match durability {
-        Durability::Async => engine.name().to_string(),
-        other => format!("{}, {}", engine.name(), other.name()),
-    };
-    let description = format!("Yore, the library on a simulated disk, engine {name}");
-    TargetInfo { name, description, version: None, ours: true }
-}
-
 /// The end of a step: what an engine has only logged so far belongs to the step that it was done in.
 fn checkpoint(view: &View) -> Result<()> {
     view.checkpoint().map_err(BenchError::library("writing everything where it belongs"))
@@ -309,7 +300,7 @@ mod tests {
     }
 
     fn usages(simulated: &Simulated, engine: Engine, disk: usize) -> Vec<(usize, Usage)> {
-        let steps = simulated.on(engine, Durability::Async, disk).unwrap();
+        let steps = simulated.on(Mechanism::new(engine, Durability::Async), disk).unwrap();
         steps.into_iter().map(|step| (step.operations, step.usage)).collect()
     }
 
@@ -346,7 +337,7 @@ mod tests {
     #[test]
     fn flushes_are_those_of_the_syncs() {
         let simulated = tiny(SimulatedWorkload::Micro);
-        let steps = simulated.on(Engine::Snapshot, Durability::Async, 0).unwrap();
+        let steps = simulated.on(Mechanism::new(Engine::Snapshot, Durability::Async), 0).unwrap();
         let flushes = |name: &str| {
             let step = steps.iter().find(|step| step.name == name).unwrap();
             (step.usage.flushes as usize, step.operations)

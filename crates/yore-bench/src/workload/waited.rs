@@ -5,7 +5,7 @@
 //! durable when the call returns (`journal` with durability) or behind an fsync (the others). Figures are of
 //! the whole, with the processor, and vary by a few in a hundred.
 
-use super::simulated::engine_info;
+use super::mechanism::Mechanism;
 use crate::report::{Cell, Column, Report, Row, Table};
 use crate::rival::library::mkfs;
 use crate::simulated::{disk, TimedDevice, DISKS};
@@ -24,8 +24,8 @@ pub struct Waited {
     pub threads: Vec<usize>,
     /// Bytes of the volume.
     pub volume_bytes: u64,
-    /// The engines, of which the first is what the others are compared with, and when calls return.
-    pub engines: Vec<(Engine, Durability)>,
+    /// The engines, of which the first is what the others are compared with. Logs are inside.
+    pub engines: Vec<Mechanism>,
 }
 
 impl Default for Waited {
@@ -35,10 +35,10 @@ impl Default for Waited {
             threads: vec![1, 4, 16],
             volume_bytes: 1 << 30,
             engines: vec![
-                (Engine::Journal, Durability::Sync),
-                (Engine::Journal, Durability::Group),
-                (Engine::Journal, Durability::Async),
-                (Engine::Snapshot, Durability::Async),
+                Mechanism::new(Engine::Journal, Durability::Sync),
+                Mechanism::new(Engine::Journal, Durability::Group),
+                Mechanism::new(Engine::Journal, Durability::Async),
+                Mechanism::new(Engine::Snapshot, Durability::Async),
             ],
         }
     }
@@ -51,20 +51,20 @@ impl Waited {
     /// [`BenchError::Interrupted`]; what failed in the library.
     pub fn run(&self, options: &CompareOptions) -> Result<Report> {
         let mut rows = Vec::new();
-        for &(engine, durability) in &self.engines {
+        for &mechanism in &self.engines {
             let mut cells = Vec::new();
             for &threads in &self.threads {
                 options.check_stop()?;
-                cells.push(Cell::new(vec![self.on(engine, durability, threads)?]));
+                cells.push(Cell::new(vec![self.on(mechanism, threads)?]));
             }
-            rows.push(Row { target: engine_info(engine, durability).name, cells });
+            rows.push(Row { target: mechanism.info().name, cells });
         }
         let table = Table {
             title: format!("Durable creates a second, simulated {}", DISKS[0]),
             columns: self.threads.iter().map(|count| Column::rate(format!("{count} threads"))).collect(),
             rows,
         };
-        let targets: Vec<_> = self.engines.iter().map(|of| engine_info(of.0, of.1)).collect();
+        let targets: Vec<_> = self.engines.iter().map(|of| of.info()).collect();
         let bases = targets.first().map(|first| first.name.clone()).into_iter().collect();
         let about = "Threads that create files which must be durable, on a disk whose time passes.".into();
         let described = vec![
@@ -75,10 +75,11 @@ impl Waited {
     }
 
     /// Creates a second.
-    fn on(&self, engine: Engine, durability: Durability, threads: usize) -> Result<f64> {
+    fn on(&self, mechanism: Mechanism, threads: usize) -> Result<f64> {
         let device: Arc<dyn Device> =
             Arc::new(TimedDevice::waiting(MemoryDevice::new(self.volume_bytes), disk(0)));
-        mkfs(&device, engine, Some(7))?;
+        mkfs(&device, mechanism.engine, Some(7))?;
+        let durability = mechanism.durability;
         let mount = MountOptions { durability, access_times: false, ..MountOptions::default() };
         let view = View::open(device, &mount).map_err(BenchError::library("opening the volume"))?;
         let target = LibraryTarget::new(view.clone());

@@ -327,10 +327,10 @@ pub enum SimulatedKind {
 /// What all comparisons have in common.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// On what: library, mount, each with other engines (library-none, mount-journal, mount-journal-sync and
-    /// so on), memory-fuse and, as root, ext2, ext3, ext3-journal, ext3-writeback, ext4, xfs, btrfs, fuse2fs;
-    /// or all. Default: library, mount, memory-fuse and ext4, as far as the measurement can be made on them;
-    /// for latency library
+    /// On what: library, mount, each with other engines (library-none, mount-soft-updates, mount-journal-sync
+    /// and so on), memory-fuse and, as root, ext2, ext3, ext3-journal, ext3-writeback, ext4, xfs, btrfs,
+    /// fuse2fs; or all. Default: library, mount, memory-fuse and ext4, as far as the measurement can be made
+    /// on them; for latency library
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = targets)]
     pub targets: Vec<Targets>,
     /// The targets that Yore is compared with

@@ -10,6 +10,7 @@ use crate::report::{Cell, Column, Row, Table, Unit};
 use crate::simulated::{Usage, DISKS};
 use crate::workload::computed::{seconds, Computed};
 use crate::workload::lines::{Goal, Line};
+use crate::workload::mechanism::Mechanism;
 use crate::workload::papers::{Experiment, Scale};
 use crate::workload::postmark::PostMark;
 use crate::workload::script::{Action, Calls as _, Per, Phase, Script, ROOT};
@@ -65,7 +66,7 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Found> {
 fn on(script: &Script, scattered: bool) -> Result<Vec<Usage>> {
     let call = Duration::from_micros(10);
     let computed = Computed { call, bytes: VOLUME_BYTES, caches: None, scattered };
-    Ok(computed.run(script, (Engine::Snapshot, Durability::Async), 0)?.phases)
+    Ok(computed.run(script, Mechanism::new(Engine::Snapshot, Durability::Async), 0)?.phases)
 }
 
 /// How often the arm moved, where that is what differs.

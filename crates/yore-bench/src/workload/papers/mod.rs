@@ -23,7 +23,7 @@ pub use scale::Scale;
 
 use crate::report::{LeftOut, Report, TargetInfo};
 use crate::workload::computed::Computed;
-use crate::workload::simulated::engine_info;
+use crate::workload::mechanism::Mechanism;
 use crate::{BenchError, CompareOptions, Result, RivalKind};
 use simulated::SimulatedDisks;
 use std::time::Duration;
@@ -36,9 +36,9 @@ pub struct Papers {
     pub experiments: Vec<Experiment>,
     /// How large they are.
     pub scale: Scale,
-    /// The engines on simulated disks, of which the first is what the others are compared with, and when
-    /// calls return. None: nothing is simulated.
-    pub engines: Vec<(Engine, Durability)>,
+    /// The engines on simulated disks, of which the first is what the others are compared with. None:
+    /// nothing is simulated.
+    pub engines: Vec<Mechanism>,
     /// What a call takes on simulated disks besides the disk's time. It decides how much is done between two
     /// commits.
     pub call: Duration,
@@ -55,13 +55,16 @@ impl Papers {
             experiments: Experiment::ALL.to_vec(),
             scale: Scale { share: 1.0, news: 520_000 },
             engines: vec![
-                (Engine::None, Durability::Async),
-                (Engine::Snapshot, Durability::Async),
-                (Engine::Journal, Durability::Async),
-                (Engine::Journal, Durability::Group),
-                (Engine::Journal, Durability::Sync),
-                (Engine::SoftUpdates, Durability::Async),
-                (Engine::Sync, Durability::Async),
+                Mechanism::new(Engine::None, Durability::Async),
+                Mechanism::new(Engine::Snapshot, Durability::Async),
+                Mechanism::new(Engine::Journal, Durability::Async),
+                Mechanism::new(Engine::Journal, Durability::Group),
+                Mechanism::new(Engine::Journal, Durability::Sync),
+                Mechanism { own_log: true, ..Mechanism::new(Engine::Journal, Durability::Async) },
+                Mechanism { own_log: true, ..Mechanism::new(Engine::Journal, Durability::Group) },
+                Mechanism { own_log: true, ..Mechanism::new(Engine::Journal, Durability::Sync) },
+                Mechanism::new(Engine::SoftUpdates, Durability::Async),
+                Mechanism::new(Engine::Sync, Durability::Async),
             ],
             call: Duration::from_micros(10),
             simulated_bytes: 64 << 30,
@@ -80,11 +83,14 @@ impl Papers {
     }
 
     /// The file systems that the real disk is measured on.
-    pub const TARGETS: [RivalKind; 11] = [
+    pub const TARGETS: [RivalKind; 14] = [
         RivalKind::MountNone,
         RivalKind::Mount,
         RivalKind::MountJournal,
+        RivalKind::MountJournalGroup,
         RivalKind::MountJournalSync,
+        RivalKind::MountSoftUpdates,
+        RivalKind::MountSync,
         RivalKind::Ext2,
         RivalKind::Ext3,
         RivalKind::Ext3Journal,
@@ -139,11 +145,8 @@ impl Papers {
                 }
             }
         }
-        for (engine, durability) in &self.engines {
-            report.targets.push(engine_info(*engine, *durability));
-        }
-        report.bases =
-            self.engines.first().map(|first| engine_info(first.0, first.1).name).into_iter().collect();
+        report.targets.extend(self.engines.iter().map(|mechanism| mechanism.info()));
+        report.bases = self.engines.first().map(|first| first.info().name).into_iter().collect();
         report.bases.extend(options.bases.iter().map(|kind| kind.name().to_string()));
         report.notes.extend(reported::notes());
         Ok(report)

@@ -6,17 +6,16 @@ use super::experiment::Experiment;
 use crate::report::{Cell, Column, Row, Table};
 use crate::simulated::{Usage, DISKS};
 use crate::workload::computed::{seconds, Computed, Cost};
+use crate::workload::mechanism::Mechanism;
 use crate::workload::script::{Phase, Script};
-use crate::workload::simulated::engine_info;
 use crate::{CompareOptions, Result};
-use yore_fs::{Durability, Engine};
 
 /// On each disk.
 type Costs = [Cost; DISKS.len()];
 
 /// What runs on them.
 pub(super) struct SimulatedDisks<'a> {
-    pub(super) engines: &'a [(Engine, Durability)],
+    pub(super) engines: &'a [Mechanism],
     /// How they run.
     pub(super) computed: Computed,
 }
@@ -30,13 +29,13 @@ impl SimulatedDisks<'_> {
         options: &CompareOptions,
     ) -> Result<Vec<Table>> {
         let mut engines = Vec::new();
-        for &(engine, durability) in self.engines {
+        for &mechanism in self.engines {
             let mut costs = Costs::default();
             for (disk, costs) in costs.iter_mut().enumerate() {
                 options.check_stop()?;
-                *costs = self.computed.run(script, (engine, durability), disk)?;
+                *costs = self.computed.run(script, mechanism, disk)?;
             }
-            engines.push((engine_info(engine, durability).name, costs));
+            engines.push((mechanism.info().name, costs));
         }
         let mut tables = Vec::new();
         for title in script.tables() {
