@@ -30,6 +30,7 @@ use super::space::{Alloc, Run};
 use crate::Result;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
+use yore_format::layout::GROUP_BLOCKS;
 use yore_format::{
     BitmapRef, BlockKind, BlockNo, ChecksumTableMut, ChecksumTableRef, DataChecksum, GroupNo, TableNo,
     WriteFeatures, BITS_PER_GROUP, TABLE_ENTRIES,
@@ -258,7 +259,8 @@ impl Alloc {
         if !are_kept(meta) {
             return Ok(true);
         }
-        let first = self.geometry().group_of(from).0 + 1;
+        // The group in which the volume ends stays, unless it ends before the first block of it.
+        let first = from.0.div_ceil(GROUP_BLOCKS) as u32;
         for group in (first..self.geometry().groups()).map(GroupNo) {
             if !meta.group_summary(group)?.initialised {
                 continue;
