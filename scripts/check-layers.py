@@ -178,6 +178,7 @@ LAYERS = {
         api history/read/listing history/read/usage/* history/rollback/*
         history history/read history/reclaim
         api/inodes
+        api/checksums
         api/defrag api/scrub api/shrink history/done
         api/open
         api/volume/*

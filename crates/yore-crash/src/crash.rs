@@ -342,6 +342,7 @@ impl Recorded {
             false => observe(view, view.root()),
         };
         let tree = tree.map_err(|error| Wrong::new("read", error))?;
+        all_data_has_checksums(view)?;
         let snapshots = observe_all(view).map_err(|error| Wrong::new("past", error))?;
         let numbers: Vec<EventNo> = snapshots.iter().map(|seen| seen.number).collect();
         let (mut moments, mut nameless) = (Vec::new(), Vec::new());
@@ -373,6 +374,20 @@ impl Recorded {
             }
         }
         Ok(Found { tree, snapshots, nameless })
+    }
+}
+
+/// On a volume that has kept checksums from its beginning, each block of data has one, which came with it
+/// (K1). Reading says whether it is right.
+fn all_data_has_checksums(view: &View) -> Result<(), Wrong> {
+    if !view.keeps_data_checksums() {
+        return Ok(());
+    }
+    let wrong = |what: String| Wrong::new("checksum", what);
+    match view.data_without_checksums(&mut || ControlFlow::Continue(())) {
+        Ok(Some(0)) => Ok(()),
+        Ok(blocks) => Err(wrong(format!("{} blocks of data have no checksum", blocks.unwrap_or(0)))),
+        Err(error) => Err(wrong(error.to_string())),
     }
 }
 

@@ -4,10 +4,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
+use yore_crash::volume::{must_be_sound, orders, Findings};
+use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Engine, Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Progress,
-    Result, Scrub, Scrubbed, Volume,
+    ChecksumsEntered, Engine, Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot,
+    OpenOptions, Progress, Result, Scrub, Scrubbed, Volume,
 };
 
 const BLOCK: usize = 4096;
@@ -19,7 +21,7 @@ fn made(engine: Engine) -> Arc<MemoryDevice> {
     device
 }
 
-fn open(device: &Arc<MemoryDevice>) -> Volume {
+fn open(device: &Arc<impl Device + 'static>) -> Volume {
     let options = MountOptions {
         commit_interval: Duration::from_secs(3600),
         defragment_after: None,
@@ -311,6 +313,151 @@ fn a_volume_gets_checksums_of_what_it_has() {
         assert!(found.data.iter().any(|d| d.block == block), "{block}: {found:?}");
     }
     assert_eq!(found.data.len(), 3);
+}
+
+fn enable(volume: &Volume, ask: &mut dyn FnMut() -> ControlFlow<()>) -> ChecksumsEntered {
+    volume.view().enable_data_checksums(&Progress::default(), ask).unwrap()
+}
+
+fn without(volume: &Volume) -> u64 {
+    volume.view().data_without_checksums(&mut || ControlFlow::Continue(())).unwrap().unwrap()
+}
+
+/// What is promised of a volume on which a crash met `yore checksums --enable`.
+#[derive(Default)]
+struct Enabled {
+    states: u32,
+    /// The volume kept no checksums yet; it kept some; all data had one.
+    none: u32,
+    some: u32,
+    all: u32,
+}
+
+const ENABLED: u64 = 1;
+const OVERWRITTEN: u64 = 2;
+const BLOCKS: usize = 300;
+const STATES: usize = 40;
+
+/// A volume with a past, shared blocks and data that is only in memory gets checksums while files change. The
+/// power fails anywhere.
+fn crash_while_enabling(engine: Engine) -> Enabled {
+    let findings = if orders(engine) { Findings::Ordered } else { Findings::None };
+    let simulated = Arc::new(SimulatedDevice::new(MemoryDevice::new(24 << 20)));
+    let options = MkfsOptions { engine, ..MkfsOptions::default() };
+    Volume::create(simulated.clone(), &options).unwrap().close().unwrap();
+    let volume = open(&simulated);
+    volume.write("past", blocks(1, BLOCKS)).unwrap();
+    volume.write("same", blocks(2, BLOCKS)).unwrap();
+    volume.write("changes", blocks(3, BLOCKS)).unwrap();
+    volume.copy("same", "copy").unwrap();
+    volume.sync().unwrap();
+    volume.view().take_snapshot(volume.view().root(), &NewSnapshot::named("then")).unwrap();
+    let put = |name: &str, file: u8, n: usize| {
+        let open = OpenOptions::new().write(true).create(true).open(&volume, name).unwrap();
+        open.write_at(&block(file, n), (n * BLOCK) as u64).unwrap();
+        open
+    };
+    (0..BLOCKS).step_by(7).for_each(|n| drop(put("past", 4, n)));
+    volume.sync().unwrap();
+    simulated.restart_trace();
+    // Accepted before the volume keeps checksums: in memory, and in the log.
+    drop(put("changes", 5, 11));
+    put("changes", 5, 12).sync_all().unwrap();
+    let mut step = 0;
+    let mut ask = || {
+        step += 1;
+        match step {
+            2 => drop(put("changes", 5, 13)),
+            3 => put("changes", 5, 14).sync_all().unwrap(),
+            4 => volume.write("new", blocks(6, 40)).unwrap(),
+            5 => volume.sync().unwrap(),
+            6 => put("changes", 5, 200).sync_all().unwrap(),
+            9 => return ControlFlow::Break(()),
+            _ => {}
+        }
+        if step == 3 {
+            simulated.mark(OVERWRITTEN);
+        }
+        ControlFlow::Continue(())
+    };
+    assert!(enable(&volume, &mut ask).broken_off);
+    let done = enable(&volume, &mut ask);
+    assert!(done.left == 0 && !done.broken_off && step > 10, "{done:?}, {step} steps");
+    simulated.mark(ENABLED);
+    drop(put("changes", 5, 250));
+    volume.sync().unwrap();
+
+    let mut found = Enabled::default();
+    let trace = simulated.trace();
+    // An engine that writes in place needs blocks that are not torn.
+    let tearing = if orders(engine) { Tearing::Blocks } else { Tearing::Sectors };
+    let plan = CrashPlan { exhaustive_max: 6, samples: 2, tearing, ..CrashPlan::default() };
+    let cases: Vec<_> = trace.crash_states(&plan).collect();
+    let each = cases.len().div_ceil(STATES);
+    for case in cases.into_iter().step_by(each) {
+        let has = |which| trace.marks_before(case.after_entry()).any(|mark| mark == which);
+        let (enabled, overwritten) = (has(ENABLED), has(OVERWRITTEN));
+        let state = format!("{engine:?}, {}", case.state());
+        let medium = Arc::new(case.materialise());
+        must_be_sound(&*medium, findings, "as the crash left it")
+            .unwrap_or_else(|wrong| panic!("{state}: {}", wrong.message));
+        let volume = open(&medium);
+        let whole = |volume: &Volume, when: &str| {
+            let mut past = blocks(1, BLOCKS);
+            assert!(volume.read(".@then/past").unwrap() == past, "{state}, {when}");
+            (0..BLOCKS).step_by(7).for_each(|n| past[n * BLOCK..][..BLOCK].copy_from_slice(&block(4, n)));
+            assert!(volume.read("past").unwrap() == past, "{state}, {when}");
+            for name in ["same", "copy"] {
+                assert!(volume.read(name).unwrap() == blocks(2, BLOCKS), "{state}, {when}: {name}");
+            }
+            for (n, bytes) in volume.read("changes").unwrap().chunks(BLOCK).enumerate() {
+                let (may, must) = match n {
+                    12 => (true, overwritten),
+                    14 => (true, overwritten),
+                    11 | 13 | 200 => (true, enabled),
+                    250 => (true, false),
+                    _ => (false, false),
+                };
+                let is = (bytes == block(3, n), bytes == block(5, n));
+                assert!(is.0 && !must || is.1 && may, "{state}, {when}: block {n}: {is:?}");
+            }
+        };
+        whole(&volume, "as it was found");
+        let sound = scrub(&volume);
+        assert!(sound.is_clean(), "{state}: {sound:?}");
+        let missing = without(&volume);
+        match (volume.view().keeps_data_checksums(), missing) {
+            (false, _) => found.none += 1,
+            (true, 0) => found.all += 1,
+            (true, _) => found.some += 1,
+        }
+        assert!(!enabled || volume.view().keeps_data_checksums() && missing == 0, "{state}: {missing}");
+        let again = enable(&volume, &mut || ControlFlow::Continue(()));
+        assert!(again.left == 0 && !again.broken_off, "{state}: {again:?}");
+        volume.sync().unwrap();
+        assert_eq!(without(&volume), 0, "{state}");
+        volume.close().unwrap();
+        must_be_sound(&*medium, findings, "after it was enabled again")
+            .unwrap_or_else(|wrong| panic!("{state}: {}", wrong.message));
+        let volume = open(&medium);
+        whole(&volume, "opened again");
+        let sound = scrub(&volume);
+        assert!(sound.is_clean() && sound.data_blocks >= 3 * BLOCKS as u64, "{state}: {sound:?}");
+        found.states += 1;
+    }
+    found
+}
+
+/// Promises that a crash while a volume gets checksums loses nothing: every file is what it was, as is the
+/// past; a checksum that is there is right; what had returned is there; and who enables again finishes it.
+#[test]
+fn a_crash_while_a_volume_gets_checksums() {
+    for engine in [Engine::Snapshot, Engine::Journal, Engine::SoftUpdates, Engine::Sync] {
+        let found = crash_while_enabling(engine);
+        let Enabled { states, none, some, all } = found;
+        println!("{engine:?}: {states} states: {none} before it, {some} with a part, {all} with all");
+        assert!(states > 25 && none > 2 && some > 4 && all > 2, "{engine:?}");
+    }
 }
 
 /// Promises that the engine that keeps no order is refused, when the volume is made and when it is opened.

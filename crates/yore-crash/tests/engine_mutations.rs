@@ -59,6 +59,9 @@ fn a_wrong_engine_is_found() {
         (Mutation::MovedUncopied, ""),
         // Checksums of data.
         (Mutation::ChecksummedInPlace, "file data"),
+        (Mutation::ChecksumNotEntered, "have no checksum"),
+        // Damage is found, too: the block's older checksum is compared.
+        (Mutation::ChecksumLate, ""),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

@@ -2,6 +2,7 @@
 //! length or the new one, and the new one once that was promised. Its content is whole, and the checker finds
 //! nothing. It can shrink if nothing lies beyond the new end; otherwise it stays as it was.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, SimulatedDevice};
 use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError, MemoryDevice};
-use yore_fs::{Error, File, MkfsOptions, MountOptions, Volume};
+use yore_fs::{Error, File, MkfsOptions, MountOptions, Progress, Scrub, Volume};
 
 const MIB: u64 = 1 << 20;
 const DONE: u64 = 1;
@@ -261,12 +262,17 @@ fn crashes(from: u64, to: u64) -> usize {
 }
 
 /// The power fails anywhere while files move away from the new end, two of which share blocks: they are
-/// whole, at either length.
+/// whole, at either length. If the volume keeps checksums, all data has one, and it is right.
 #[test]
 fn a_crash_while_files_move() {
+    [false, true].into_iter().for_each(crash_while_files_move);
+}
+
+fn crash_while_files_move(data_checksums: bool) {
     let (from, to) = (40, 24);
     let simulated = Arc::new(SimulatedDevice::new(MemoryDevice::new(from * MIB)));
-    made(simulated.clone(), from * MIB);
+    let mkfs = MkfsOptions { data_checksums, ..MkfsOptions::default() };
+    Volume::create(simulated.clone(), &mkfs).unwrap().close().unwrap();
     let volume = Volume::open(simulated.clone(), &options()).unwrap();
     volume.write("filler", vec![1; 18 << 20]).unwrap();
     volume.sync().unwrap();
@@ -297,6 +303,13 @@ fn a_crash_while_files_move() {
         old += u32::from(size == from * MIB);
         whole(&again, 6);
         assert!(again.read("copy").unwrap() == content(0), "{}", case.state());
+        if data_checksums {
+            let go_on = || ControlFlow::Continue(());
+            let found = again.view().scrub(Scrub::default(), &Progress::default(), &mut go_on.clone());
+            assert!(found.unwrap().is_clean(), "{}", case.state());
+            let without = again.view().data_without_checksums(&mut go_on.clone()).unwrap();
+            assert_eq!(without, Some(0), "{}", case.state());
+        }
         again.close().unwrap();
         let report = check(&*medium, &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{}: {report}", case.state());

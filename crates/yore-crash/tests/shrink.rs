@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Volume};
+use yore_fs::{
+    Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Progress, Scrub, Volume,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -17,8 +19,13 @@ fn options() -> MountOptions {
 }
 
 fn made(size: u64) -> (Arc<MemoryDevice>, Volume) {
+    made_with(size, false)
+}
+
+fn made_with(size: u64, data_checksums: bool) -> (Arc<MemoryDevice>, Volume) {
     let device = Arc::new(MemoryDevice::new(size));
-    Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+    let mkfs = MkfsOptions { data_checksums, ..MkfsOptions::default() };
+    Volume::create(device.clone(), &mkfs).unwrap().close().unwrap();
     let volume = Volume::open(device.clone(), &options()).unwrap();
     (device, volume)
 }
@@ -31,6 +38,16 @@ fn content(of: u64, len: u64) -> Vec<u8> {
 fn sound(device: &dyn Device) {
     let report = check(device, &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
+}
+
+/// All data has a checksum, if the volume keeps them, and each is right.
+fn verified(volume: &Volume) {
+    let go_on = || ControlFlow::Continue(());
+    let found = volume.view().scrub(Scrub::default(), &Progress::default(), &mut go_on.clone()).unwrap();
+    assert!(found.is_clean(), "{found:?}");
+    if found.keeps_checksums {
+        assert_eq!(volume.view().data_without_checksums(&mut go_on.clone()).unwrap(), Some(0));
+    }
 }
 
 /// The reason for a refusal; checks that nothing was changed by it.
@@ -70,7 +87,11 @@ fn forget(volume: &Volume, events: &[yore_fs::EventNo]) {
 /// one that was allocated and never written, one with two names, and one that has no name and is open.
 #[test]
 fn what_files_have_moves() {
-    let (device, volume) = made(256 * MIB);
+    [false, true].into_iter().for_each(move_what_files_have);
+}
+
+fn move_what_files_have(checksums: bool) {
+    let (device, volume) = made_with(256 * MIB, checksums);
     let (mut n, len) = (0, 5 * MIB);
     while volume.write(format!("f{n}"), content(n, len)).is_ok() {
         n += 1;
@@ -119,6 +140,7 @@ fn what_files_have_moves() {
     }
     assert!(volume.read("allocated").unwrap() == vec![0; MIB as usize]);
     assert!(!volume.exists("open").unwrap());
+    verified(&volume);
 }
 
 /// Blocks that only the past has do not move, nor do those that a changed file shares with its past: the
@@ -168,7 +190,11 @@ fn a_snapshot_in_the_way() {
 /// the files are named.
 #[test]
 fn what_files_share_moves() {
-    let (device, volume) = made(300 * MIB);
+    [false, true].into_iter().for_each(move_what_files_share);
+}
+
+fn move_what_files_share(checksums: bool) {
+    let (device, volume) = made_with(300 * MIB, checksums);
     volume.write("filler", content(0, 140 * MIB)).unwrap();
     volume.sync().unwrap();
     volume.write("one", content(1, 6 * MIB)).unwrap();
@@ -217,6 +243,7 @@ fn what_files_share_moves() {
     sound(&*device);
     let volume = Volume::open(device.clone(), &options()).unwrap();
     same(&volume, "");
+    verified(&volume);
 }
 
 /// An event has seen files that share blocks, and nobody has changed them since. Each gets blocks of its own,
@@ -267,6 +294,45 @@ fn what_a_version_has_and_nobody_wrote() {
     sound(&*device);
 }
 
+/// Groups beyond the new end have checksum tables, and go: at whatever length the volume ends, also exactly
+/// where a group begins, whose tables once stayed and made the volume refuse. Then it grows again, and data
+/// there has checksums.
+#[test]
+fn groups_with_checksum_tables_go() {
+    // Data in all groups, and what is between.
+    let fill = |volume: &Volume| {
+        let mut n = 0;
+        while volume.statfs().blocks_free * 4096 > 60 * MIB {
+            let inode = File::create(volume, format!("filler{n}")).unwrap().inode();
+            let mode = FallocateMode::Allocate { keep_size: false };
+            volume.view().fallocate(inode, 0, 40 * MIB, mode).unwrap();
+            volume.write(format!("f{n}"), content(n, 2 * MIB)).unwrap();
+            volume.sync().unwrap();
+            n += 1;
+        }
+        n
+    };
+    for (from, to) in [(256, 128), (384, 128), (300, 200)] {
+        let (device, volume) = made_with(from * MIB, true);
+        let files = fill(&volume);
+        (0..files).for_each(|n| volume.remove_file(format!("filler{n}")).unwrap());
+        (0..files - 1).step_by(2).for_each(|n| volume.remove_file(format!("f{n}")).unwrap());
+        assert!(shorten(&volume, to * MIB) >= 2 * MIB, "{from} to {to}");
+        let is_same = |volume: &Volume, n| volume.read(format!("f{n}")).unwrap() == content(n, 2 * MIB);
+        assert!((1..files).step_by(2).all(|n| is_same(&volume, n)), "{from} to {to}");
+        volume.close().unwrap();
+        sound(&*device);
+        let volume = Volume::open(device.clone(), &options()).unwrap();
+        verified(&volume);
+        volume.view().lengthen(from * MIB).unwrap();
+        let files = fill(&volume);
+        verified(&volume);
+        assert!((0..files).all(|n| is_same(&volume, n)), "{from} to {to}");
+        volume.close().unwrap();
+        sound(&*device);
+    }
+}
+
 struct Rng(u64);
 
 impl Rng {
@@ -284,8 +350,7 @@ fn agrees_with_a_model_at_any_length() {
     for seed in [0x5eed_0001, 0x5eed_0002, 0x5eed_0003] {
         println!("seed {seed:#x} (fixed in the test)");
         let mut rng = Rng(seed);
-        let (device, volume) = made(96 * MIB);
-        let mut volume = volume;
+        let (device, mut volume) = made_with(96 * MIB, seed == 0x5eed_0002);
         let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         let mut past: Option<(yore_fs::EventNo, BTreeMap<String, Vec<u8>>)> = None;
         for round in 0..10 {
@@ -325,6 +390,7 @@ fn agrees_with_a_model_at_any_length() {
             sound(&*device);
             volume = Volume::open(device.clone(), &options()).unwrap();
             compare(&volume, "", &model);
+            verified(&volume);
             if volume.info().size < 48 * MIB || rng.next(3) == 0 {
                 volume.view().lengthen(96 * MIB).unwrap();
             }

@@ -1,5 +1,6 @@
 //! What programs ask of a volume: the calls of a [`crate::View`] that change it, or are about its past.
 
+pub(crate) mod checksums;
 pub(crate) mod copy;
 pub(crate) mod defrag;
 pub(crate) mod inodes;

@@ -67,7 +67,7 @@ mod writeback;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use checksum::{enter_missing, enter_missing_of_version, Entered};
+pub(crate) use checksum::{each_missing, enter_missing, enter_missing_of_version, Entered};
 pub(crate) use clone::{clone_step, is_in_blocks, make_tables, prepare_clone, Cloned, Source};
 pub(crate) use defrag::{lay_together, stretch, Laid, PIECES, STRETCH};
 pub(crate) use flush::{flush_file, is_written};

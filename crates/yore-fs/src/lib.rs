@@ -25,9 +25,10 @@ mod travel;
 mod types;
 mod xattr;
 
+pub use api::checksums::ChecksumsEntered;
 pub use api::copy::SHARED_LEAST;
 pub use api::defrag::{Defragmented, Scattered, PIECES_MOST};
-pub use api::scrub::{ChecksumsEntered, DamagedBlock, Scrub, Scrubbed};
+pub use api::scrub::{DamagedBlock, Scrub, Scrubbed};
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use history::done::Doing;

@@ -92,6 +92,8 @@ pub enum Mutation {
     MovedUncopied,
     /// The checksum of a block that gets new data is not entered.
     ChecksumNotEntered,
+    /// It is entered by a later Op than the one that names the block.
+    ChecksumLate,
     /// Blocks with checksums are written over in place.
     ChecksummedInPlace,
     /// `journal` writes blocks in place before the log is forced.

@@ -30,10 +30,13 @@ use super::space::{Alloc, Run};
 use crate::Result;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
+use yore_format::layout::GROUP_BLOCKS;
 use yore_format::{
     BitmapRef, BlockKind, BlockNo, ChecksumTableMut, ChecksumTableRef, DataChecksum, GroupNo, TableNo,
     WriteFeatures, BITS_PER_GROUP, TABLE_ENTRIES,
 };
+#[cfg(feature = "mutations")]
+use yore_meta::mutation::{is, Mutation};
 use yore_meta::{Change, EdgeKind, Frame, Meta, Op};
 
 /// The checksums of blocks that follow one another, as far as they are known. Empty where no table has any.
@@ -96,7 +99,7 @@ impl Alloc {
     /// As [`Alloc::sole_part`].
     pub fn in_place_part(&self, meta: &Meta, run: Run) -> Result<(bool, u32)> {
         #[cfg(feature = "mutations")]
-        if yore_meta::mutation::is(yore_meta::mutation::Mutation::ChecksummedInPlace) {
+        if is(Mutation::ChecksummedInPlace) {
             return self.sole_part(meta, run);
         }
         match are_kept(meta) {
@@ -181,9 +184,20 @@ impl Alloc {
         checksums: &[Option<DataChecksum>],
     ) -> Option<Change> {
         #[cfg(feature = "mutations")]
-        if yore_meta::mutation::is(yore_meta::mutation::Mutation::ChecksumNotEntered) {
-            return None;
+        match () {
+            () if is(Mutation::ChecksumNotEntered) => return None,
+            // Instead of these, those that the Op before should have entered.
+            () if is(Mutation::ChecksumLate) => {
+                let now = (run.start, checksums.to_vec());
+                let (start, checksums) = self.shared.late_checksums.lock().replace(now)?;
+                return self.set_entries(op, Run { start, len: checksums.len() as u32 }, &checksums);
+            }
+            () => {}
         }
+        self.set_entries(op, run, checksums)
+    }
+
+    fn set_entries(&self, op: &mut Op<'_>, run: Run, checksums: &[Option<DataChecksum>]) -> Option<Change> {
         let (no, bit) = self.group_and_bit(run).expect("prepared blocks are data blocks");
         let (mut last, mut at) = (None, 0);
         for (table, entry, n) in parts(no, bit, run.len) {
@@ -245,7 +259,8 @@ impl Alloc {
         if !are_kept(meta) {
             return Ok(true);
         }
-        let first = self.geometry().group_of(from).0 + 1;
+        // The group in which the volume ends stays, unless it ends before the first block of it.
+        let first = from.0.div_ceil(GROUP_BLOCKS) as u32;
         for group in (first..self.geometry().groups()).map(GroupNo) {
             if !meta.group_summary(group)?.initialised {
                 continue;

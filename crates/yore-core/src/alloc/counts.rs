@@ -88,7 +88,14 @@ pub(super) struct Shared {
     pub(super) lowered: Mutex<BTreeMap<(u64, u64), u32>>,
     /// The last generation in which anything was.
     pub(super) last_lowered: AtomicU64,
+    /// Checksums that are entered too late.
+    #[cfg(feature = "mutations")]
+    pub(super) late_checksums: Mutex<Option<LateChecksums>>,
 }
+
+/// What [`yore_meta::mutation::Mutation::ChecksumLate`] has not entered yet, from a first block on.
+#[cfg(feature = "mutations")]
+pub(super) type LateChecksums = (BlockNo, Vec<Option<yore_format::DataChecksum>>);
 
 /// How many preparations have tables. One joins under the mutex, which is held while a table is given back.
 /// It leaves without: it may end within an Op, for which the thread with the mutex may wait.

@@ -25,8 +25,11 @@ pub fn found(
     durability: Durability,
     elsewhere: bool,
 ) -> Option<(u64, String)> {
-    // These two are about checksums alone.
-    let checksums = matches!(mutation, Mutation::ChecksumNotEntered | Mutation::ChecksummedInPlace);
+    // These are about checksums alone.
+    let checksums = matches!(
+        mutation,
+        Mutation::ChecksumNotEntered | Mutation::ChecksumLate | Mutation::ChecksummedInPlace
+    );
     set(mutation);
     let mut tried = 0;
     let mut go_on = |_| {

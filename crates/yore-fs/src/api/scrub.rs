@@ -6,11 +6,11 @@
 //! blocks, and each is read again under the lock that keeps it the file's. Without candidates no file is
 //! looked at.
 
+use crate::api::checksums::BATCH;
 use crate::api::inodes::each_below;
-use crate::file::{self, Entered};
 use crate::history::record::VersionsWalk;
 use crate::store::Store;
-use crate::{Engine, Error, EventNo, InodeNo, Progress, Result, View};
+use crate::{EventNo, InodeNo, Progress, Result, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -18,10 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_core::extent;
 use yore_core::inode::InodeCell;
-use yore_format::{BlockNo, ContentKind, ExtentValue, Incarnation, Inode, WriteFeatures, BLOCK_SIZE};
+use yore_format::{BlockNo, ContentKind, ExtentValue, Incarnation, Inode, BLOCK_SIZE};
 
-/// Versions that are looked at under one hold of the lock that keeps forgetting back.
-const BATCH: usize = 64;
 /// So many findings are told one by one.
 const FINDINGS_MOST: usize = 200;
 /// The longest pause between two looks at whether to go on.
@@ -209,86 +207,6 @@ impl View {
             found.data.push(damaged);
         }
         Ok(())
-    }
-}
-
-/// What giving checksums to the data of a volume has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct ChecksumsEntered {
-    /// Blocks that got a checksum.
-    pub blocks: u64,
-    /// Blocks that have none all the same: there was no room for their table, or they were just being
-    /// written. Doing it again may help.
-    pub left: u64,
-    /// It was broken off, and goes on when it is done again.
-    pub broken_off: bool,
-}
-
-impl View {
-    /// Whether the volume keeps checksums of file data.
-    pub fn keeps_data_checksums(&self) -> bool {
-        let store = self.store();
-        store.alloc.keeps_checksums(&store.meta)
-    }
-
-    /// From now on the volume keeps checksums of file data, and all data that has none gets one, that of the
-    /// past included. Others use the volume meanwhile. What was broken off, or was interrupted by a crash,
-    /// goes on when this is called again: only data without checksums is read. `progress` counts blocks;
-    /// `ask` says whether to go on.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] under the engine `none`; [`Error::ReadOnly`]; damage and device errors.
-    pub fn enable_data_checksums(
-        &self,
-        progress: &Progress,
-        ask: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<ChecksumsEntered> {
-        let store = self.live()?;
-        store.check_writable()?;
-        if store.meta.engine() == Engine::None {
-            let why = "the engine `none` keeps no order of writes, so a crash would leave data whose checksums are of \
-                       other data: open the volume with engine=snapshot or engine=journal";
-            return Err(Error::Refused(why.into()));
-        }
-        let totals = &store.meta.totals;
-        progress.restart(store.meta.geometry().blocks.saturating_sub(totals.free_blocks.get()));
-        store.meta.extend(WriteFeatures::CHECKSUMS)?;
-        // What was accepted before goes to where it was promised to go.
-        store.sync()?;
-        let mut entered = Entered::default();
-        let mut step = |entered: &Entered, before: u64| {
-            progress.add(entered.blocks - before);
-            ask().is_break()
-        };
-        let mut stopped = false;
-        let mut file = |cell: &Arc<InodeCell>| {
-            let mut at = Some(0);
-            while let Some(from) = at.filter(|_| !stopped) {
-                let before = entered.blocks;
-                at = file::enter_missing(&**store, cell, from, &mut entered)?;
-                stopped = step(&entered, before);
-            }
-            Ok(())
-        };
-        each_below(self, self.root(), &mut file)?;
-        for cell in store.inodes.select(|cell| cell.unlinked.load(Ordering::Acquire)) {
-            file(&cell)?;
-        }
-        let mut walk = VersionsWalk::default();
-        while !stopped {
-            let _still = store.past.forgetting.lock();
-            let Some(versions) = store.past.next_versions(&store.meta, &mut walk, BATCH)? else { break };
-            for (no, version) in versions.iter().filter(|(_, version)| version.inode.is_regular()) {
-                let mut at = Some(0);
-                while let Some(from) = at.filter(|_| !stopped) {
-                    let (before, inode) = (entered.blocks, &version.inode);
-                    at = file::enter_missing_of_version(&**store, *no, inode, from, &mut entered)?;
-                    stopped = step(&entered, before);
-                }
-            }
-        }
-        store.meta.sync()?;
-        Ok(ChecksumsEntered { blocks: entered.blocks, left: entered.left, broken_off: stopped })
     }
 }
 

@@ -99,6 +99,27 @@ pub(crate) fn enter_missing_of_version(
     Ok(Some(first + u64::from(run.len)))
 }
 
+/// Calls `each` with the first block and the number of blocks that have data of a file and no checksum. The
+/// caller holds what keeps them the file's.
+///
+/// # Errors
+/// As [`enter_missing`].
+pub(crate) fn each_missing(
+    store: &Core,
+    no: InodeNo,
+    inode: &Inode,
+    each: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let mut at = 0;
+    while let Some((first, run)) = next_missing(store, no, inode, at)? {
+        let known = store.alloc.checksums(&store.meta, run)?;
+        let len = (0..run.len).take_while(|i| known.get(*i as usize).is_none()).count() as u64;
+        each(run.start.0, len);
+        at = first + len;
+    }
+    Ok(())
+}
+
 /// The first blocks from `at` on of which no checksum is known: their place in the file, and where they are.
 fn next_missing(store: &Core, no: InodeNo, inode: &Inode, at: u64) -> Result<Option<(u64, Run)>> {
     use yore_format::ContentKind::{Extents, Tree};
