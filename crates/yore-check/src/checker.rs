@@ -11,7 +11,7 @@ use crate::held::Held;
 use crate::known::{CountTables, CurrentCopy, History, Known, Zone};
 use crate::pace::{Pace, Watcher};
 use crate::report::Findings;
-use crate::scan::{Reading as HowMuch, Scan};
+use crate::scan::{Reading as HowMuch, Scan, Sweep};
 use crate::superblock::Found;
 use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,6 +124,7 @@ impl<'a> Checker<'a> {
                 device_blocks: device.size() / BLOCK_SIZE as u64,
                 volume_tag: sb.volume_tag(),
                 memory_blocks: options.memory / BLOCK_SIZE as u64,
+                sweep: Sweep::default(),
             },
             pace: Pace::new(watcher),
             reading: HowMuch::default(),

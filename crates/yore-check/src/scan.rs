@@ -12,6 +12,11 @@
 //! requests still go out in ascending order, one of each worker at a time. Nothing waits in a queue, so
 //! memory is that of the blocks held, and of one request for each worker.
 //!
+//! *Slow devices.* Where a request costs a movement, requests of several workers in turn would each cost one.
+//! There a worker reads a zone to its end before another one begins with the next ([`Sweep`]), in requests as
+//! large as they can be, and verifies it while others read. A zone whose blocks were written aside many times
+//! has them anywhere in its 4 MiB, and all of that is read: what lies between passes under the head anyhow.
+//!
 //! *Memory.* The table also says beforehand how much there will be to hold. If that is more than the check
 //! may use, inode blocks are left out: the steps after the scan take them in ascending order, and get them
 //! zone by zone, in requests as large as here. Other blocks are held as far as memory suffices. What is left
@@ -30,8 +35,8 @@ use crate::proof::digest::Digest;
 use crate::proof::doubt::Doubt;
 use crate::proof::ground::Ground;
 use crate::proof::node::Summary;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES};
@@ -40,7 +45,7 @@ use yore_format::{
     MetaAddr, ZoneHeader, ZoneNo, ZoneTableEntry, BLOCK_SIZE, NOT_INODES,
 };
 
-/// Most blocks of a request: 1 MiB.
+/// Most blocks of a request, unless the device is slow: 1 MiB.
 const REQUEST_BLOCKS: u64 = 256;
 /// Blocks that are read without being wanted, rather than with another request: as many as a device for which
 /// requests cost little takes as long for.
@@ -115,6 +120,55 @@ pub(crate) struct Scan<'a> {
     pub(crate) volume_tag: u32,
     /// Blocks that may be held.
     pub(crate) memory_blocks: u64,
+    pub(crate) sweep: Sweep,
+}
+
+/// Who reads next from a device on which each request costs a movement.
+#[derive(Default)]
+pub(crate) struct Sweep {
+    /// What the last zone has shown of the device.
+    is_slow: AtomicBool,
+    turn: Mutex<()>,
+}
+
+/// The right to read a zone to its end.
+type Turn<'s> = MutexGuard<'s, ()>;
+
+impl Sweep {
+    /// Waits until nobody else reads a zone, if the device is slow.
+    fn turn(&self) -> Option<Turn<'_>> {
+        // A worker that panicked leaves nothing behind: the lock guards no data.
+        let turn = || self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_slow.load(Ordering::Relaxed).then(turn)
+    }
+
+    /// How many blocks are read without being wanted.
+    fn gap(&self) -> u64 {
+        match self.is_slow.load(Ordering::Relaxed) {
+            true => GAP_SLOW,
+            false => GAP_QUICK,
+        }
+    }
+}
+
+/// Blocks that a buffer has: the number of the first one, how many, and where in the buffer they begin.
+#[derive(Clone, Copy)]
+struct Arrived {
+    first: u64,
+    count: u64,
+    at: u64,
+}
+
+impl Arrived {
+    const NOTHING: Arrived = Arrived { first: 0, count: 0, at: 0 };
+
+    fn end(&self) -> u64 {
+        self.first + self.count
+    }
+
+    fn has(&self, block: u64) -> bool {
+        (self.first..self.end()).contains(&block)
+    }
 }
 
 /// What one worker has and does.
@@ -159,9 +213,14 @@ impl Scan<'_> {
         let pace = &*pace;
         let mut finished = std::thread::scope(|scope| {
             let work = |mut worker: Worker<'_, '_>| {
-                while let Some(job) = take() {
+                // In this order, so that zones are read in ascending order.
+                let next = || {
+                    let turn = self.sweep.turn();
+                    take().map(|job| (job, turn))
+                };
+                while let Some((job, turn)) = next() {
                     let began = Instant::now();
-                    worker.zone(job);
+                    worker.zone(job, turn);
                     pace.zone_done(job.blocks, began.elapsed());
                 }
                 (worker.done, worker.reading, worker.digest.map(|digest| digest.summary))
@@ -201,7 +260,7 @@ impl Scan<'_> {
         let mut worker = Worker::new(self, Wanted::All, &left, None);
         let is_inodes = |index: u16| header.inode_free[usize::from(index)] != NOT_INODES;
         let mut blocks = Vec::new();
-        worker.slots(header, is_inodes, (0, 0), &mut blocks);
+        worker.slots(header, is_inodes, (Arrived::NOTHING, self.sweep.turn()), &mut blocks);
         (blocks, worker.reading)
     }
 }
@@ -226,7 +285,8 @@ impl<'s, 'a> Worker<'s, 'a> {
     ) -> Worker<'s, 'a> {
         let (buffer, reading) = (AlignedBuf::zeroed(0), Reading::default());
         let digest = ground.map(Digest::new);
-        Worker { scan, wanted, left, buffer, gap: GAP_QUICK, reading, done: Vec::new(), digest }
+        let gap = scan.sweep.gap();
+        Worker { scan, wanted, left, buffer, gap, reading, done: Vec::new(), digest }
     }
 
     /// Something could not be read, or is not sound.
@@ -237,27 +297,29 @@ impl<'s, 'a> Worker<'s, 'a> {
     }
 
     /// Reads a zone and keeps what is sound.
-    fn zone(&mut self, job: &Job) {
-        if !self.try_zone(job) {
+    fn zone(&mut self, job: &Job, turn: Option<Turn<'_>>) {
+        if !self.try_zone(job, turn) {
             self.doubt("a zone header that cannot be used");
         }
     }
 
     /// The same. False if the header cannot be used.
-    fn try_zone(&mut self, job: &Job) -> bool {
+    fn try_zone(&mut self, job: &Job, turn: Option<Turn<'_>>) -> bool {
         // From the current header slot on.
         let first = HEADER_SLOTS[usize::from(job.slot & 1)];
         let behind = match self.wanted {
             Wanted::All => job.blocks + HEADER_SLOTS[1] - first,
             Wanted::NoInodes => 0,
         };
-        let count = (1 + behind).min(REQUEST_BLOCKS).min(ZONE_BLOCKS - first);
+        let most = if turn.is_some() { ZONE_BLOCKS } else { REQUEST_BLOCKS };
+        let count = (1 + behind).min(most).min(ZONE_BLOCKS - first);
         let began = Instant::now();
-        if !self.read(BlockNo(job.start.0 + first), count) {
+        if !self.read(BlockNo(job.start.0 + first), count, 0) {
             return false;
         }
         let is_slow = began.elapsed() >= SLOW + TRANSFER * count as u32;
-        self.gap = if is_slow { GAP_SLOW } else { GAP_QUICK };
+        self.scan.sweep.is_slow.store(is_slow, Ordering::Relaxed);
+        self.gap = self.scan.sweep.gap();
         let Some(block) = part(&self.buffer, 0) else { return false };
         let (addr, block_no) = (ZoneHeader::addr(job.number), BlockNo(job.start.0 + first));
         if verify_header(block, addr, self.scan.volume_tag, block_no).is_err()
@@ -276,7 +338,8 @@ impl<'s, 'a> Worker<'s, 'a> {
             Wanted::NoInodes => header.inode_free[usize::from(index)] == NOT_INODES,
         };
         let before = self.digest.as_ref().map_or(0, |digest| digest.summary.tally.blocks);
-        self.slots(&header, is_wanted, (block_no.0, count), &mut blocks);
+        let arrived = Arrived { first: block_no.0, count, at: 0 };
+        self.slots(&header, is_wanted, (arrived, turn), &mut blocks);
         self.reading.scan_requests = self.reading.requests;
         self.reading.scan_bytes = self.reading.bytes;
         self.reading.scan_blocks += blocks.len() as u64;
@@ -288,13 +351,13 @@ impl<'s, 'a> Worker<'s, 'a> {
         true
     }
 
-    /// Reads the blocks that a header names and that are wanted, beside those that are in the buffer already
-    /// (the number of the first one, and how many).
+    /// Reads the blocks that a header names and that are wanted, beside those that are in the buffer already.
+    /// Whoever has the turn reads all of them before it takes the first, and gives the turn to the next one.
     fn slots(
         &mut self,
         header: &ZoneHeader,
         is_wanted: impl Fn(u16) -> bool,
-        mut there: (u64, u64),
+        (there, turn): (Arrived, Option<Turn<'_>>),
         blocks: &mut Vec<HeldBlock>,
     ) {
         let mut wanted: Vec<(u16, CurrentCopy)> = (0..ZONE_INDEXES as u16)
@@ -303,40 +366,82 @@ impl<'s, 'a> Worker<'s, 'a> {
             .collect();
         wanted.sort_unstable_by_key(|(_, copy)| copy.block);
         blocks.reserve(wanted.len());
+        let mut parts = vec![there];
+        if turn.is_some() {
+            self.read_ahead(&wanted, &mut parts);
+        }
+        drop(turn);
         let mut left = &wanted[..];
         while let Some((_, copy)) = left.first() {
-            if !(there.0..there.0 + there.1).contains(&copy.block.0) {
-                let count = run(left, self.gap);
-                if !self.read(copy.block, count) {
-                    self.doubt("a block that cannot be read");
-                    left = &left[1..];
-                    continue;
+            let first = copy.block.0;
+            let part = match parts.iter().find(|part| part.has(first)) {
+                Some(part) => *part,
+                None => {
+                    let count = run(left, self.gap, REQUEST_BLOCKS);
+                    // It takes the place of what was in the buffer.
+                    parts.clear();
+                    if !self.read(copy.block, count, 0) {
+                        self.doubt("a block that cannot be read");
+                        left = &left[1..];
+                        continue;
+                    }
+                    let part = Arrived { first, count, at: 0 };
+                    parts.push(part);
+                    part
                 }
-                there = (copy.block.0, count);
-            }
-            let arrived = left.partition_point(|(_, copy)| copy.block.0 < there.0 + there.1);
+            };
+            let arrived = left.partition_point(|(_, copy)| copy.block.0 < part.end());
             let (arrived, others) = left.split_at(arrived);
             left = others;
             // Inodes first: then less is kept of the names that they have.
             let is_inodes = |index: u16| header.inode_free[usize::from(index)] != NOT_INODES;
             for is_first in [true, false] {
                 for (index, copy) in arrived.iter().filter(|(index, _)| is_inodes(*index) == is_first) {
-                    self.take(header, *index, *copy, there.0, blocks);
+                    self.take(header, *index, *copy, part, blocks);
                 }
             }
         }
     }
 
-    /// Takes a block that is in the buffer, which begins with the block `first`.
+    /// Reads all wanted blocks that are not there yet into the buffer, one part behind the other. A part that
+    /// cannot be read is left to whoever takes its blocks.
+    fn read_ahead(&mut self, wanted: &[(u16, CurrentCopy)], parts: &mut Vec<Arrived>) {
+        let mut left = wanted;
+        while let Some((_, copy)) = left.first() {
+            let first = copy.block.0;
+            let mut end = first + 1;
+            if let Some(part) = parts.iter().find(|part| part.has(first)) {
+                end = part.end();
+            } else {
+                let at = parts.iter().map(|part| part.count).sum::<u64>();
+                // The disk goes on where it is. A request that leaves out a block or two may come too late,
+                // and wait for a whole turn.
+                let before = parts.last().map_or(first, Arrived::end);
+                let skipped = first.checked_sub(before).filter(|skipped| *skipped <= self.gap).unwrap_or(0);
+                // Blocks that a header names twice must not make the buffer grow.
+                let most = ZONE_BLOCKS.saturating_sub(at);
+                let count = (skipped + run(left, self.gap, most)).min(most);
+                let part = Arrived { first: first - skipped, count, at };
+                if count > skipped && self.read(BlockNo(part.first), count, at) {
+                    end = part.end();
+                    parts.push(part);
+                }
+            }
+            left = &left[left.partition_point(|(_, copy)| copy.block.0 < end)..];
+        }
+    }
+
+    /// Takes a block that is in this part of the buffer.
     fn take(
         &mut self,
         header: &ZoneHeader,
         index: u16,
         copy: CurrentCopy,
-        first: u64,
+        from: Arrived,
         blocks: &mut Vec<HeldBlock>,
     ) {
-        let Some(block) = part(&self.buffer, (copy.block.0 - first) as usize) else { return };
+        let at = from.at + (copy.block.0 - from.first);
+        let Some(block) = part(&self.buffer, at as usize) else { return };
         let addr = MetaAddr::new(header.zone, index);
         let check = copy.check.unwrap_or_default();
         let tag = self.scan.volume_tag;
@@ -358,25 +463,29 @@ impl<'s, 'a> Worker<'s, 'a> {
         }
     }
 
-    /// Reads blocks into the buffer. False if that fails: then whoever needs one of them reads it alone, and
-    /// reports the error if it comes again.
-    fn read(&mut self, first: BlockNo, count: u64) -> bool {
-        if (self.buffer.blocks() as u64) < count {
-            self.buffer = AlignedBuf::zeroed(count as usize);
+    /// Reads blocks into the buffer, behind the `at` blocks that it keeps. False if that fails: then whoever
+    /// needs one of them reads it alone, and reports the error if it comes again.
+    fn read(&mut self, first: BlockNo, count: u64, at: u64) -> bool {
+        if (self.buffer.blocks() as u64) < at + count {
+            let mut larger = AlignedBuf::zeroed((at + count) as usize);
+            let kept = at as usize * BLOCK_SIZE;
+            larger[..kept].copy_from_slice(&self.buffer[..kept]);
+            self.buffer = larger;
         }
-        let bytes = count as usize * BLOCK_SIZE;
+        let (from, bytes) = (at as usize * BLOCK_SIZE, count as usize * BLOCK_SIZE);
         self.reading.requests += 1;
         self.reading.bytes += bytes as u64;
-        self.scan.device.read_at(first.0 * BLOCK_SIZE as u64, &mut self.buffer[..bytes]).is_ok()
+        let buffer = &mut self.buffer[from..from + bytes];
+        self.scan.device.read_at(first.0 * BLOCK_SIZE as u64, buffer).is_ok()
     }
 }
 
-/// How many blocks one request reads for the first of these, which ascend.
-fn run(wanted: &[(u16, CurrentCopy)], gap: u64) -> u64 {
+/// How many blocks one request of at most so many reads for the first of these, which ascend.
+fn run(wanted: &[(u16, CurrentCopy)], gap: u64, most: u64) -> u64 {
     let first = wanted[0].1.block.0;
     let mut last = first;
     for (_, copy) in wanted {
-        if copy.block.0 - last > gap || copy.block.0 - first >= REQUEST_BLOCKS {
+        if copy.block.0 - last > gap || copy.block.0 - first >= most {
             break;
         }
         last = copy.block.0;
@@ -387,4 +496,61 @@ fn run(wanted: &[(u16, CurrentCopy)], gap: u64) -> u64 {
 /// Block `at` of a buffer.
 fn part(buffer: &AlignedBuf, at: usize) -> Option<&Block> {
     buffer.get(at * BLOCK_SIZE..(at + 1) * BLOCK_SIZE)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yore_device::MemoryDevice;
+
+    /// A device of two zones each block of which begins with its number.
+    fn numbered() -> MemoryDevice {
+        let device = MemoryDevice::new(2 * ZONE_BLOCKS * BLOCK_SIZE as u64);
+        for block in 0..2 * ZONE_BLOCKS {
+            let mut bytes = AlignedBuf::zeroed(1);
+            bytes[..8].copy_from_slice(&block.to_le_bytes());
+            device.write_at(block * BLOCK_SIZE as u64, &bytes).unwrap();
+        }
+        device
+    }
+
+    /// Promises that whoever has the turn gets all wanted blocks of a zone behind what is there, wherever
+    /// they lie, and each at its place in the buffer; that what lies close together comes with one request,
+    /// which begins where the one before has ended; and that the buffer never has more than a zone, however
+    /// often a header names a block.
+    #[test]
+    fn a_zone_is_read_to_its_end() {
+        let device = numbered();
+        let scan = Scan {
+            device: &device,
+            device_blocks: 2 * ZONE_BLOCKS,
+            volume_tag: 0,
+            memory_blocks: 0,
+            sweep: Sweep::default(),
+        };
+        let close: Vec<u64> = (0..250).map(|i| ZONE_BLOCKS + 5 + i * 4).collect();
+        let far = vec![ZONE_BLOCKS + 3, ZONE_BLOCKS + 13, ZONE_BLOCKS + 600, ZONE_BLOCKS + 1000];
+        let again = [close.clone(), close.clone()].concat();
+        for (blocks, requests) in [(close, 2), (far, 4), (again, 2), (Vec::new(), 1)] {
+            let left = AtomicI64::new(0);
+            let mut worker = Worker::new(&scan, Wanted::All, &left, None);
+            worker.gap = GAP_SLOW;
+            assert!(worker.read(BlockNo(ZONE_BLOCKS + 2), 10, 0));
+            let mut parts = vec![Arrived { first: ZONE_BLOCKS + 2, count: 10, at: 0 }];
+            let copy = |block: &u64| (0, CurrentCopy { block: BlockNo(*block), check: None });
+            let mut wanted: Vec<_> = blocks.iter().map(copy).collect();
+            wanted.sort_unstable_by_key(|(_, copy)| copy.block);
+            worker.read_ahead(&wanted, &mut parts);
+            assert_eq!(worker.reading.requests, requests, "{blocks:?}");
+            assert!(worker.buffer.blocks() as u64 <= ZONE_BLOCKS);
+            for block in blocks {
+                let arrived = parts.iter().find(|part| part.has(block)).expect("it was read");
+                let bytes = part(&worker.buffer, (arrived.at + block - arrived.first) as usize).unwrap();
+                assert_eq!(bytes[..8], block.to_le_bytes());
+            }
+            if requests == 2 {
+                assert_eq!(parts[1].first, parts[0].end());
+            }
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use std::sync::Arc;
+use std::time::Duration;
 use yore_check::{check, CheckError, CheckOptions, Counts};
 use yore_device::{Device, DeviceError, MemoryDevice};
 use yore_format::layout::{GROUP_BLOCKS, ZONE_BLOCKS};
@@ -361,6 +362,54 @@ fn a_scan_leaves_nothing_to_read() {
     // Without memory, inode blocks come zone by zone, and the rest one by one.
     let little = with(0, 0);
     assert!(little.requests > little.scan_requests, "{little:?}");
+}
+
+/// A device on which a request costs a movement.
+#[derive(Debug)]
+struct Slow(MemoryDevice);
+
+impl Device for Slow {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+    fn read_only(&self) -> bool {
+        true
+    }
+    fn describe(&self) -> String {
+        "a slow device".into()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let blocks = (buf.len() / BLOCK_SIZE) as u32;
+        std::thread::sleep(Duration::from_millis(2) + Duration::from_micros(20) * blocks);
+        self.0.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, _: &[u8]) -> Result<(), DeviceError> {
+        panic!("written to at {offset}")
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        panic!("flushed")
+    }
+    fn discard(&self, offset: u64, _: u64) -> Result<(), DeviceError> {
+        panic!("discarded at {offset}")
+    }
+}
+
+/// Promises that a slow device, on which zones are read to their ends one after the other, makes no
+/// difference to what is found and counted, with and without a past, and with and without memory; and that no
+/// more requests are needed on it.
+#[test]
+fn a_slow_device_makes_no_difference() {
+    for make in [sound as fn() -> Builder, past::past] {
+        for memory in [1 << 30, 0] {
+            let options = CheckOptions { scan_from: 0, memory, ..CheckOptions::default() };
+            let quick = check(&make().finish(), &options).unwrap();
+            let slow = check(&Slow(make().finish()), &options).unwrap();
+            assert!(slow.is_clean(), "{slow}");
+            assert_eq!((slow.counts, slow.proved), (quick.counts, quick.proved));
+            let (slow, quick) = (slow.reading, quick.reading);
+            assert!(slow.scan_requests <= quick.scan_requests, "{slow:?}, and quick {quick:?}");
+        }
+    }
 }
 
 /// Promises that a watcher learns of both parts, and at the end that nothing is left.
