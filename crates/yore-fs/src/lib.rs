@@ -18,6 +18,7 @@ mod idle;
 mod machine;
 mod ops;
 mod progress;
+mod recounts;
 mod store;
 mod symlink;
 pub mod time;
@@ -27,6 +28,7 @@ mod xattr;
 
 pub use api::copy::SHARED_LEAST;
 pub use api::defrag::{Defragmented, Scattered, PIECES_MOST};
+pub use api::recount::RecountUnderWay;
 pub use api::scrub::{ChecksumsEntered, DamagedBlock, Scrub, Scrubbed};
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
