@@ -150,7 +150,7 @@ LAYERS = {
         lib
     """,
     "yore-fs": """
-        idle machine progress time/* travel
+        idle machine progress recounts time/* travel
         types
         file/*
         history/gate

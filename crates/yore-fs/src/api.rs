@@ -16,4 +16,4 @@ mod open;
 mod past;
 mod present;
 mod recorded;
-mod recount;
+pub(crate) mod recount;

@@ -4,11 +4,12 @@ use crate::history::gate::Gate;
 use crate::history::record::{Due, Estimates, Missed, Past, Spans, Versions};
 use crate::idle::Idle;
 use crate::progress::Progress;
+use crate::recounts::Recounts;
 use crate::types::DEFAULT_RULES;
 use crate::{MountOptions, Result};
 use parking_lot::{Condvar, Mutex};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,9 +17,6 @@ use yore_core::inode::InodeState;
 use yore_core::{Core, CoreOptions};
 use yore_format::{EventNo, InodeNo, SpaceRules};
 use yore_meta::Meta;
-
-/// [`Store::recounting`]: no recount is under way.
-pub(crate) const NO_RECOUNT: u8 = u8::MAX;
 
 /// Ends something that works beside calls, and waits for its end.
 pub(crate) type BeforeClose = Box<dyn FnOnce() + Send>;
@@ -43,8 +41,7 @@ pub(crate) struct Store {
     pub(crate) closed: AtomicBool,
     /// Ends what works beside calls, before the volume is closed.
     pub(crate) before_close: Mutex<Vec<BeforeClose>>,
-    /// How far a recount is, in percent; [`NO_RECOUNT`]: none is under way.
-    pub(crate) recounting: AtomicU8,
+    pub(crate) recounts: Recounts,
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     /// The thread that gives up what dying events have seen, while there are some.
     pub(crate) forgetter: Mutex<Option<JoinHandle<()>>>,
@@ -97,7 +94,7 @@ impl Store {
             missed: Missed::default(),
             closed: AtomicBool::new(false),
             before_close: Mutex::default(),
-            recounting: AtomicU8::new(NO_RECOUNT),
+            recounts: Recounts::default(),
             ticker: Mutex::new(None),
             forgetter: Mutex::new(None),
             tick: Arc::default(),

@@ -57,11 +57,14 @@ pub fn recount_beside(view: &View) -> Result<Option<Recounting>> {
     if !view.before_close(Box::new(end)) {
         return Ok(None);
     }
+    // From now on, so that nobody fails for lack of room before the thread runs.
+    let under_way = view.begin_recount();
     let (ends, ended) = mpsc::channel::<()>();
     let work = move || {
         let _ends = ends;
         run(&view, &is_over);
         view.tell_recounting(None);
+        drop(under_way);
     };
     let started = std::thread::Builder::new().name("yore-recount".into()).spawn(work);
     let started = started.map_err(|error| Error::Refused(format!("cannot start the recount: {error}")))?;

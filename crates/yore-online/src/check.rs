@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use yore_check::{CheckError, CheckOptions, Finding, Problem, Progress, Recount, Report};
-use yore_fs::{FindingsRecord, LogPlace, RecordedFinding, Saved, Shadow, View};
+use yore_fs::{Behalf, FindingsRecord, LogPlace, RecordedFinding, RecountUnderWay, Saved, Shadow, View};
 
 /// How to check.
 #[derive(Clone, Debug)]
@@ -129,13 +129,17 @@ pub fn recount(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<O
 /// Checks, and puts right what can be. Where leaks are pending that is repeated: what is left by one repair
 /// is found by the next check; and only a check that finds nothing says that none are pending any more.
 fn rounds(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counted, OnlineError> {
+    // Whatever is done here nobody has asked for: no history is given up for it, and it waits for no recount.
+    let view = &view.on_behalf_of(Behalf::Nobody);
     let repairs = options.repairs && view.may_write() && view.leaks_pending();
+    let under_way = repairs.then(|| view.begin_recount());
+    let under_way = under_way.as_ref();
     if repairs {
         // Otherwise the first change beside the check takes away what the check has found, and nothing is
         // left to be put right here: no further check would say that nothing is left.
         view.end_rows()?;
     }
-    let mut counted = count(view, options, &mut *told)?;
+    let mut counted = count(view, options, under_way, &mut *told)?;
     if !repairs {
         return Ok(counted);
     }
@@ -147,7 +151,7 @@ fn rounds(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counte
         // There is one at a time.
         let Counted { online, shadow, .. } = counted;
         drop(shadow);
-        let next = count(view, options, &mut *told)?;
+        let next = count(view, options, under_way, &mut *told)?;
         (is_clean, goes_on) = (next.online.report.is_clean(), !next.online.repaired.is_empty());
         let mut online = OnlineReport { left_count: next.online.left_count, ..online };
         online.repaired.extend(next.online.repaired);
@@ -164,7 +168,12 @@ fn rounds(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counte
 /// Learns how far a check is, and says whether to go on.
 pub type Told<'t> = &'t mut (dyn FnMut(&Progress) -> ControlFlow<()> + Send);
 
-fn count(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counted, OnlineError> {
+fn count(
+    view: &View,
+    options: &OnlineOptions,
+    under_way: Option<&RecountUnderWay>,
+    told: Told<'_>,
+) -> Result<Counted, OnlineError> {
     let view = view.present();
     let shadow = view.shadow(options.shadow_memory)?;
     let check = CheckOptions {
@@ -230,6 +239,9 @@ fn count(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counted
     }
     if !repaired.is_empty() {
         view.sync()?;
+        if let Some(under_way) = under_way {
+            under_way.freed();
+        }
     }
     let Saved { blocks, in_file } = shadow.saved();
     let left_count = report.findings_count - repaired.len() as u64;

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_check::{CheckOptions, Problem, Report};
+use yore_device::simulated::{Choice, SimulatedDevice, Tearing};
 use yore_device::{Device as _, MemoryDevice};
 use yore_format::*;
-use yore_fs::{MkfsOptions, MountOptions, NewSnapshot, Volume};
+use yore_fs::{Behalf, Caller, FileKind, MkfsOptions, MountOptions, NewSnapshot, Volume, WriteMode};
 use yore_online::{check, recount, recount_beside, OnlineError, OnlineOptions, OnlineReport};
 
 fn mount(device: &Arc<MemoryDevice>, engine: Engine) -> Volume {
@@ -409,4 +410,82 @@ fn beside_damage_only_counts_of_sound_inodes_are_put_right() {
     let report = at_rest(&device);
     assert!(report.has(Problem::DeviceNumber) && report.has(Problem::SpaceLeaked), "{report}");
     assert_eq!(report.findings.iter().filter(|f| f.problem == Problem::InodeBlocks).count(), 1);
+}
+
+/// A volume behind a crash that has freed a file and not its blocks: many of its blocks are leaks, and little
+/// else is free. Returns how many blocks leaked.
+fn full_of_leaks() -> (Arc<MemoryDevice>, u64) {
+    let device = Arc::new(SimulatedDevice::new(made(64 << 20).snapshot()));
+    let options = MountOptions {
+        engine: Some(Engine::SoftUpdates),
+        commit_interval: Duration::from_secs(3600),
+        ..MountOptions::default()
+    };
+    let volume = Volume::open(device.clone(), &options).unwrap();
+    volume.write("goes", vec![1; 16 << 20]).unwrap();
+    for n in 0.. {
+        if volume.view().statfs().blocks_available < 300 {
+            break;
+        }
+        volume.write(format!("stays {n}"), vec![2; 1 << 20]).unwrap();
+    }
+    volume.sync().unwrap();
+    device.restart_trace();
+    volume.truncate("goes", 0).unwrap();
+    volume.sync().unwrap();
+    let trace = device.trace();
+    let leaked = |device: &MemoryDevice| {
+        let report = at_rest(device);
+        assert!(report.findings.iter().all(|f| f.is_tolerated()), "{report}");
+        let leaks = report.findings.iter().filter(|f| f.problem == Problem::SpaceLeaked);
+        leaks.map(|f| u64::from(f.blocks.unwrap_or(0))).sum::<u64>()
+    };
+    let states = (0..=trace.len()).map(|entries| {
+        let point = trace.crash_point(entries).unwrap();
+        point.materialise(Choice::All, Tearing::Blocks).unwrap()
+    });
+    let (most, crashed) =
+        states.map(|state| (leaked(&state), state)).max_by_key(|(leaked, _)| *leaked).unwrap();
+    (Arc::new(crashed), most)
+}
+
+/// A nearly full volume whose leaks are being recounted fails no call for lack of room: a write that fits
+/// only behind the recount waits for it. It used to fail, and the same write a second later did not. Nobody
+/// waits who works on behalf of nobody.
+#[test]
+fn a_write_without_room_waits_for_the_recount() {
+    let (device, leaked) = full_of_leaks();
+    assert!(leaked > 1000, "{leaked} blocks leaked");
+    let volume = mount(&device, Engine::SoftUpdates);
+    let available = volume.view().statfs().blocks_available;
+    let data = vec![3; ((available + leaked / 2) * BLOCK_SIZE as u64) as usize];
+    let nobody = volume.view().on_behalf_of(Behalf::Nobody);
+    let file =
+        nobody.create(&Caller::superuser(), nobody.root(), b"new", FileKind::Regular, 0o600, 0).unwrap();
+    let mode = WriteMode { append: false, kill_set_id: false };
+    std::thread::scope(|scope| {
+        let mut writes = None;
+        let report = recount(volume.view(), &OnlineOptions::default(), &mut |_| {
+            if writes.is_none() {
+                let refused = nobody.write(file.inode(), 0, &data, mode);
+                assert!(matches!(refused, Err(yore_fs::Error::NoSpace)), "{refused:?}");
+                let (ends, ended) = std::sync::mpsc::channel();
+                let (volume, data) = (&volume, &data);
+                writes = Some(scope.spawn(move || {
+                    let written = volume.write("new", data);
+                    let _ = ends.send(());
+                    written
+                }));
+                // The check does not go on, so nothing is freed, and the write does not end.
+                assert!(ended.recv_timeout(Duration::from_millis(50)).is_err());
+            }
+            ControlFlow::Continue(())
+        });
+        assert!(report.unwrap().is_clean());
+        writes.unwrap().join().unwrap().unwrap();
+    });
+    assert_eq!(volume.read("new").unwrap(), data);
+    volume.close().unwrap();
+    let report = at_rest(&device);
+    assert!(report.is_clean() && report.state == VolumeState::Clean, "{report}");
 }

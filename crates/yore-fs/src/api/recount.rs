@@ -18,7 +18,7 @@ use crate::history::preserve;
 use crate::history::reclaim::alone::give_up_double;
 use crate::history::record::Ended;
 use crate::ops::name_at;
-use crate::store::{Store, NO_RECOUNT};
+use crate::store::Store;
 use crate::{dir, xattr, Error, InodeNo, RenameMode, Result, View};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -31,6 +31,23 @@ use yore_format::{
 };
 use yore_meta::{EdgeKind, Reserved, TotalsGrowth};
 
+/// A recount that is under way ([`View::begin_recount`]).
+pub struct RecountUnderWay(View);
+
+impl RecountUnderWay {
+    /// It has given blocks back, and a generation without them is complete: calls that wait for room try
+    /// again.
+    pub fn freed(&self) {
+        self.0.store().recounts.freed();
+    }
+}
+
+impl Drop for RecountUnderWay {
+    fn drop(&mut self) {
+        self.0.store().recounts.end();
+    }
+}
+
 impl View {
     /// Whether the volume may have what a crash has left under an engine that orders changes, as far as no
     /// recount has shown that it has not.
@@ -40,8 +57,7 @@ impl View {
 
     /// How far the recount in the background is, in percent; `None` if none is under way.
     pub fn recounting(&self) -> Option<u8> {
-        let percent = self.store().recounting.load(Ordering::Relaxed);
-        (percent != NO_RECOUNT).then_some(percent)
+        self.store().recounts.percent()
     }
 
     /// Puts right what the first change of the present puts right: rows of the past whose end has not come. A
@@ -55,8 +71,15 @@ impl View {
 
     /// Says how far a recount is, in percent, or that none is under way.
     pub fn tell_recounting(&self, percent: Option<u8>) {
-        let percent = percent.map_or(NO_RECOUNT, |percent| percent.min(100));
-        self.store().recounting.store(percent, Ordering::Relaxed);
+        self.store().recounts.set_percent(percent);
+    }
+
+    /// Says that a recount is under way, as long as what this returns lives: calls that find no room wait for
+    /// it. What the recount itself does is to be done on behalf of nobody ([`crate::Behalf::Nobody`]), so
+    /// that it does not wait for itself.
+    pub fn begin_recount(&self) -> RecountUnderWay {
+        self.store().recounts.begin();
+        RecountUnderWay(self.present())
     }
 
     /// Has `end` called before the volume is closed, while everything still works: it ends what works beside

@@ -2,15 +2,15 @@
 //! fail with [`Error::NoSpace`] and know nothing of history; [`crate::history::reclaim::room`] says what may
 //! be given up, and how much.
 
-use crate::history::reclaim::room::{make_room, Want};
+use crate::history::reclaim::room::{make_room, wait_for_recount, Want};
 use crate::store::Store;
 use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// Carries out a change of the present. If there was no room for it, carries it out again, as long as giving
-/// up history makes room. A call that fails because there is no room has changed nothing, or does the same
-/// once more. The caller holds no lock.
+/// Carries out a change of the present. If there was no room for it, carries it out again, as long as a
+/// recount behind a crash, or giving up history, makes room. A call that fails because there is no room has
+/// changed nothing, or does the same once more. The caller holds no lock.
 ///
 /// # Errors
 /// Errors of `change`, and of forgetting. [`Error::NeverFits`] in place of [`Error::NoSpace`] if the change
@@ -21,9 +21,12 @@ pub(crate) fn with_room<R>(
     want: &Want<'_>,
     change: impl Fn(&Arc<Store>) -> Result<R>,
 ) -> Result<R> {
+    let mut until = None;
     loop {
         let made = store.past.rooms_made.load(Ordering::Acquire);
+        let freed = store.recounts.times_freed();
         match store.past.bound_backlog(store).and_then(|()| change(store)) {
+            Err(Error::NoSpace) if wait_for_recount(store, want.behalf, freed, &mut until) => {}
             Err(Error::NoSpace) => make_room(store, want, made)?,
             result => return result,
         }

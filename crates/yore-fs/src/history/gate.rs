@@ -82,6 +82,11 @@ impl Gate {
         self.opened.notify_all();
     }
 
+    /// Whether it is closed now, for whatever directory.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
     /// Waits until no other thread rolls back.
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn { gate: self, _turn: self.turn.lock() }

@@ -25,6 +25,8 @@
 //! **The superblock** comes first, and says that blocks of this generation may be on the medium, and which
 //! numbers are used up. New blocks that can be written at once go with it, before the same flush: no header
 //! names them yet, and a mount never uses the number of the generation behind the last superblock (R5). It
+//! promises no block that only this generation frees, for a crash may leave such a block marked as used: its
+//! count of free blocks lacks them, until a later generation or a recount says more. It
 //! has the root of the orphans as the generation before left it; when that changes, a second one follows as a
 //! part of some round, in the other slot.
 //!
@@ -79,6 +81,8 @@ pub(super) struct Schedule {
     /// New blocks that are written with the superblock, before the first round.
     ahead: Vec<(MetaAddr, What)>,
     rounds: Vec<Round>,
+    /// Data blocks that the generation frees.
+    freed: u64,
 }
 
 /// Of blocks that cannot do without a rollback: how many of their changes each one had, ascending.
@@ -172,7 +176,7 @@ impl Schedule {
             }
             rounds.push(planner.round()?);
         }
-        Some((Schedule { ahead, rounds }, planner.rollbacks))
+        Some((Schedule { ahead, rounds, freed: freed_by(taken) }, planner.rollbacks))
     }
 
     fn cost(&self) -> PassCounts {
@@ -186,6 +190,19 @@ impl Schedule {
             rollbacks: rollbacks as u64,
         }
     }
+}
+
+/// How many data blocks the bitmaps of a generation mark as free that were not.
+fn freed_by(taken: &Taken) -> u64 {
+    let pieces = taken.waits.changes.iter().flat_map(|(_, kept)| match kept {
+        Kept::Block { pieces, .. } => &pieces[..],
+        Kept::Made { .. } | Kept::Freed { .. } | Kept::Orphans { .. } => &[],
+    });
+    let cleared = pieces.map(|piece| match piece {
+        Piece::Bits { mask, to, .. } => u64::from((mask & !to).count_ones()),
+        Piece::Cell { .. } | Piece::Slot { .. } | Piece::Word { .. } => 0,
+    });
+    cleared.sum()
 }
 
 impl<'t> Planner<'t> {
@@ -631,8 +648,9 @@ impl Schedule {
         slot: u32,
     ) -> Result<(u32, Superblock)> {
         rooms.blocks.base.order.pending.count_pass(self.cost());
-        let Schedule { ahead, mut rounds } = self;
+        let Schedule { ahead, mut rounds, freed } = self;
         let mut passing = Passing::new(rooms, zones, superblock, slot);
+        passing.superblock.free_blocks = superblock.free_blocks.saturating_sub(freed);
         let device = rooms.blocks.base.medium.device();
         let (root, level) = (superblock.orphan_root, superblock.orphan_level);
         passing.superblock.orphan_root = last.orphan_root;

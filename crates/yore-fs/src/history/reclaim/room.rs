@@ -20,6 +20,9 @@
 //! ([`yore_core::alloc`]), so writing back accepted data gives nothing up. Nor does anything that the
 //! volume does by itself, like the events of intervals, because nobody asked for that.
 //!
+//! **H4 Leaks come before history.** While a recount behind a crash is under way ([`crate::recounts`]), a
+//! caller waits for what it frees, and gives history up only if that is not enough.
+//!
 //! Locks: a caller takes `making_room` before all others, and holds it while it gives events up. A survey
 //! holds forgetting back.
 
@@ -33,6 +36,7 @@ pub(crate) use survey::{quick, what_would_free};
 use crate::clock::now;
 use crate::history::reclaim::forget;
 use crate::history::record::Event;
+use crate::recounts::LONGEST;
 use crate::store::Store;
 use crate::time::{print, TimeZone};
 use crate::types::Behalf;
@@ -41,6 +45,7 @@ use hashbrown::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::Instant;
 use survey::Gone;
 use yore_format::{EventNo, OperationKind, OperationRow, RowClass, BLOCK_SIZE};
 
@@ -74,8 +79,15 @@ impl Want<'_> {
 /// damage and device errors.
 pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<()> {
     let has = |more| store.alloc.available(&store.meta, more) >= blocks;
-    if has(0) {
-        return Ok(());
+    let mut until = None;
+    loop {
+        let freed = store.recounts.times_freed();
+        if has(0) {
+            return Ok(());
+        }
+        if !wait_for_recount(store, behalf, freed, &mut until) {
+            break;
+        }
     }
     {
         let _alone = store.past.making_room.lock();
@@ -94,6 +106,24 @@ pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<(
         0 => Ok(()),
         missing => Err(Error::NeverFits { missing: missing.saturating_mul(BLOCK_SIZE as u64) }),
     }
+}
+
+/// Waits for a recount that is under way and may free what a caller needs that has found no room; `freed` is
+/// how often one had freed something before the caller looked. `until` is how long this caller waits in all,
+/// which the first call of this sets. False if there is nothing to wait for, or the caller may not wait any
+/// longer. The caller holds no lock.
+pub(crate) fn wait_for_recount(
+    store: &Store,
+    behalf: Behalf,
+    freed: u64,
+    until: &mut Option<Instant>,
+) -> bool {
+    if behalf == Behalf::Nobody {
+        return false;
+    }
+    let until = *until.get_or_insert_with(|| Instant::now() + LONGEST);
+    let may_wait = || !store.gate.is_closed() && !store.closed.load(Ordering::Acquire);
+    store.recounts.wait(freed, until, &may_wait)
 }
 
 /// Gives up what [`Rule`] allows until there is room for what the caller wants. The call has found no room;
