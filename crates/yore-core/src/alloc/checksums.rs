@@ -17,8 +17,9 @@
 //! it reads, damage would get a checksum that is right.
 //!
 //! **K4 None is known** where there is no table. Tables of a group are made when it gets its first data, all
-//! at once, in an Op of its own that changes no meaning. If the zones of the group have no room for them,
-//! data that comes there has no checksum, rather than that write-back fails. And a volume that got the
+//! at once, in an Op of its own that changes no meaning. If the zones of the group have no room for them, the
+//! group gets another zone; if it has no room for that either, data that comes there has no checksum, rather
+//! than that write-back fails. And a volume that got the
 //! feature in its life has blocks from before that.
 //!
 //! A reader takes the entries while it holds the lock under which it looks up the blocks. As long as it holds
@@ -30,7 +31,7 @@ use super::space::{Alloc, Run};
 use crate::Result;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
-use yore_format::layout::GROUP_BLOCKS;
+use yore_format::layout::{GROUP_BLOCKS, ZONE_BLOCKS};
 use yore_format::{
     BitmapRef, BlockKind, BlockNo, ChecksumTableMut, ChecksumTableRef, DataChecksum, GroupNo, TableNo,
     WriteFeatures, BITS_PER_GROUP, TABLE_ENTRIES,
@@ -121,10 +122,34 @@ impl Alloc {
         if !self.lacks_checksum_tables(meta, (no, bit, run.len))? {
             return Ok(());
         }
+        // Where the zones of the group are full, it gets another one, as long as it has room for that.
+        let made = self.make_all_checksum_tables(meta, (no, bit, run.len))?
+            || (!self.is_short_of(2 * ZONE_BLOCKS)
+                && self.make_zone_in(meta, no)?
+                && self.make_all_checksum_tables(meta, (no, bit, run.len))?);
+        let mut roomless = self.shared.roomless.lock();
+        match made {
+            true => {
+                roomless.remove(&no);
+            }
+            false if roomless.insert(no) => {
+                tracing::warn!(
+                    group = no.0,
+                    "no room for checksums of the data of this group: some has none; `yore checksums --enable` \
+                     enters them when there is room"
+                );
+            }
+            false => {}
+        }
+        Ok(())
+    }
+
+    /// Makes the tables of all of the group, for the next fsync waits for a generation, or those of these
+    /// blocks. False: the zones of the group have no room for them.
+    fn make_all_checksum_tables(&self, meta: &Meta, (no, bit, len): (GroupNo, u32, u32)) -> Result<bool> {
         let _making = self.shared.making.lock();
-        // All of the group, for the next fsync waits for a generation.
         let all = (0..self.geometry().data_blocks(no).div_ceil(TABLE_ENTRIES as u64)).map(|t| t as u8);
-        let here = parts(no, bit, run.len).map(|(table, _, _)| table.number());
+        let here = parts(no, bit, len).map(|(table, _, _)| table.number());
         for numbers in [all.collect::<Vec<u8>>(), here.collect()] {
             let mut missing = Vec::new();
             for table in numbers.into_iter().map(|number| TableNo::new(no, number)) {
@@ -133,18 +158,17 @@ impl Alloc {
                 }
             }
             if missing.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             if let Some(reserved) = meta.reserve_in_group(no, missing.len() as u32)? {
                 let mut op = meta.begin(reserved);
                 for table in missing {
                     op.create_table(BlockKind::ChecksumTable, table);
                 }
-                return Ok(());
+                return Ok(true);
             }
         }
-        tracing::warn!(group = no.0, "no room for checksums of the data of this group: some has none");
-        Ok(())
+        Ok(false)
     }
 
     fn lacks_checksum_tables(&self, meta: &Meta, (no, bit, len): (GroupNo, u32, u32)) -> Result<bool> {

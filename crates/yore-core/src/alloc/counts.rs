@@ -81,6 +81,8 @@ pub(super) struct Shared {
     pub(super) users: Arc<TableUsers>,
     /// Held while tables are made.
     pub(super) making: Mutex<()>,
+    /// Groups that had no room for checksum tables when they needed some.
+    pub(super) roomless: Mutex<BTreeSet<GroupNo>>,
     /// Tables that may have become tables of zeros.
     pub(super) emptied: Mutex<BTreeSet<TableNo>>,
     /// Runs that were lowered to one reference, by first block and generation: their lengths. No run is

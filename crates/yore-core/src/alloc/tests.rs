@@ -5,7 +5,7 @@ use crate::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
-use yore_format::{BlockNo, GroupNo};
+use yore_format::{BlockKind, BlockNo, GroupNo, WriteFeatures};
 use yore_meta::{Durability, Meta, MetaOptions, Reclaimer, Reserved};
 
 fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
@@ -177,4 +177,35 @@ fn the_bitmap_of_a_group_is_changed_once() {
     meta.sync().unwrap();
     assert_eq!(meta.totals.free_blocks.get(), alloc.free_blocks());
     meta.close().unwrap();
+}
+
+/// Data came to a group whose zones were full, and had no checksum, although the group had room for another
+/// zone. Now the group gets one for its checksum tables. Without that room, none is made, and nothing fails;
+/// when there is room again, the tables come.
+#[test]
+fn a_group_with_full_zones_gets_checksum_tables() {
+    let (meta, alloc) = open(300 << 20);
+    meta.extend(WriteFeatures::CHECKSUMS).unwrap();
+    let (group, tables) = (GroupNo(0), || meta.tables(BlockKind::ChecksumTable, GroupNo(0)).unwrap().len());
+    let mut promise = alloc.promise(&meta, group, 4).unwrap();
+    let run = alloc.take(&meta, BlockNo(4000), 4).unwrap();
+    enter(&meta, &alloc, run);
+    promise.take_out(4);
+    drop(promise);
+    let mut full = Vec::new();
+    while let Some(reserved) = meta.reserve_in_group(group, 1).unwrap() {
+        full.push(reserved);
+    }
+    // All that the volume has is promised to others.
+    let others = alloc.promise(&meta, group, alloc.available(&meta, 0)).unwrap();
+    while let Some(reserved) = meta.reserve_in_group(group, 1).unwrap() {
+        full.push(reserved);
+    }
+    alloc.make_checksum_tables(&meta, run).unwrap();
+    assert_eq!(tables(), 0);
+    drop(others);
+    let before = alloc.available(&meta, 0);
+    alloc.make_checksum_tables(&meta, run).unwrap();
+    assert!(tables() > 30, "{}", tables());
+    assert!(alloc.available(&meta, 0) + 1000 < before, "a zone was made");
 }

@@ -86,7 +86,7 @@ impl Alloc {
     }
 
     /// Makes a zone in exactly this group, if the group has room for one.
-    fn make_zone_in(&self, meta: &Meta, group: GroupNo) -> Result<bool> {
+    pub(super) fn make_zone_in(&self, meta: &Meta, group: GroupNo) -> Result<bool> {
         let _grow = self.grow.lock();
         self.make_zone(meta, group)
     }
