@@ -209,6 +209,11 @@ pub fn mark_checked(device: &dyn Device) -> Result<(), CheckError> {
     if !report.is_clean() {
         return Err(CheckError::NotClean { device: device.describe(), findings: report.findings_count });
     }
+    if sb.state == VolumeState::LeaksPending && report.counts.log_records > 0 {
+        // It was in use. The log holds what was promised since, and nobody reads the log of a clean volume.
+        let (state, engine) = (state_name(sb.state), sb.engine.name());
+        return Err(CheckError::NotMarkable { device: device.describe(), state, engine });
+    }
     if found.newest.0 > u64::MAX - 2 {
         return Err(CheckError::GenerationsUsedUp { device: device.describe(), generation: found.newest.0 });
     }

@@ -237,7 +237,9 @@ pub fn plan_repair_leaving<'a>(
     };
     if after.is_clean() {
         let mut volume = Volume::open(&overlay)?;
-        if !done.is_empty() && is_ended_by_check(&volume.sb) {
+        // Nobody reads the log of a clean volume. If it has records, a mount goes through them, and recounts.
+        let is_logged = volume.sb.state == VolumeState::LeaksPending && after.counts.log_records > 0;
+        if !done.is_empty() && !is_logged && is_ended_by_check(&volume.sb) {
             volume.sb.state = VolumeState::Clean;
         }
         volume.flush()?;

@@ -489,3 +489,32 @@ fn a_write_without_room_waits_for_the_recount() {
     let report = at_rest(&device);
     assert!(report.is_clean() && report.state == VolumeState::Clean, "{report}");
 }
+
+/// Leaks that a crash under an engine that orders changes has left stay pending through a crash under another
+/// engine. The superblock of a volume in use used to say so only under an engine that orders changes; so the
+/// volume forgot them, if it had been closed in between, and nobody counted again.
+#[test]
+fn leaks_stay_pending_through_a_crash_under_another_engine() {
+    for engine in [Engine::Snapshot, Engine::Journal] {
+        let device = crashed();
+        let volume = mount(&device, engine);
+        let node = volume.node("300").unwrap();
+        volume.write("300", "promised").unwrap();
+        volume.view().fsync(node.inode(), false).unwrap();
+        drop(node);
+        let device = Arc::new(device.snapshot());
+        drop(volume);
+        // The log has what was promised, so no check ends that.
+        let before = device.snapshot();
+        assert!(yore_check::mark_checked(&*device).is_err());
+        assert_eq!(device.first_difference(&before), None);
+        let volume = mount(&device, engine);
+        assert!(volume.view().leaks_pending(), "{engine:?}");
+        assert_eq!(volume.read("300").unwrap(), b"promised");
+        recount_beside(volume.view()).unwrap().unwrap().wait();
+        assert!(!volume.view().leaks_pending(), "{engine:?}");
+        volume.close().unwrap();
+        let report = at_rest(&device);
+        assert!(report.is_clean() && report.state == VolumeState::Clean, "{engine:?}: {report}");
+    }
+}

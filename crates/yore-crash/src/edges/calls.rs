@@ -160,6 +160,34 @@ pub(super) fn all() -> Vec<Sequence> {
             in_tree(vec![create("d/a"), create("e/b"), Mkdir("e/c".into())]),
             vec![Exchange("d/a", "e/b"), Exchange("e/c", "d/a"), create("d/n")],
         ),
+        s(
+            "names in directories that are new",
+            in_tree(vec![create("d/a"), create("d/b"), create("e/f"), create("d/g")]),
+            vec![
+                Mkdir("d/x".into()),
+                Mkdir("d/x/y".into()),
+                rename("d/a", "d/x/y/a"),
+                Link("d/b", "d/x/y/b"),
+                unlink("d/b"),
+                rename("d/x/y/a", "d/x/a"),
+                rename("e/f", "d/x/y/b"),
+                Mkdir("d/z".into()),
+                rename("d/g", "d/z/g"),
+                rename("d/z/g", "d/x/g"),
+            ],
+        ),
+        s(
+            "names change places with those in new directories",
+            in_tree(vec![create("d/a"), create("e/b")]),
+            vec![
+                Mkdir("d/x".into()),
+                create("d/x/c"),
+                Exchange("d/a", "d/x/c"),
+                Mkdir("e/y".into()),
+                create("e/y/d"),
+                Exchange("e/y/d", "e/b"),
+            ],
+        ),
         s("a name moves to a leaf that is split", in_tree(many(3, 24)), {
             (0..8).map(|i| Rename(long(i), long(100 + i))).collect()
         }),
@@ -233,6 +261,16 @@ pub(super) fn all() -> Vec<Sequence> {
                 RemoveXattr("a", "user.b"),
                 SetXattr("a", "user.a", 4000),
             ],
+        ),
+        s(
+            "attributes that go with their files",
+            {
+                let mut before = in_tree(vec![create("d/a"), Mkdir("d/b".into())]);
+                let set = |path| [SetXattr(path, "user.a", 3000), SetXattr(path, "user.b", 3500)];
+                before.extend(["d/a", "d/b"].into_iter().flat_map(set));
+                before
+            },
+            vec![unlink("d/a"), Rmdir("d/b")],
         ),
         s(
             "holes in extents of a tree",

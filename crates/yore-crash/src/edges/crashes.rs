@@ -112,6 +112,11 @@ fn use_inodes(volume: &Volume) -> yore_fs::Result<()> {
 }
 
 impl Run {
+    /// The name of its sequence.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Tries about so many states, drawn by a seed.
     ///
     /// # Errors

@@ -146,7 +146,7 @@ fn enter(
     let parent_stored = store_inode(&mut op, parent, dir);
     let entered = unstored.stored(&mut op, parent_stored);
     op.edge(EdgeKind::Named, stored, entered.change);
-    op.named(cell.no, entered.counts);
+    op.named(cell.no, parent.no, entered.counts);
     if let Some(counted) = counted {
         op.edge(EdgeKind::Counted, counted, entered.change);
     }
@@ -275,7 +275,7 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         let stored = store_inode(&mut op, &parent, &dir);
         let entered = unstored.stored(&mut op, stored);
         op.edge(EdgeKind::Named, counted, entered.change);
-        op.named(cell.no, entered.counts);
+        op.named(cell.no, directory, entered.counts);
         drop(op);
         let attr = state.attr(file);
         drop(state);

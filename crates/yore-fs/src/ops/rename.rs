@@ -491,7 +491,10 @@ impl Rename<'_> {
         made_before(&mut op, &child, entered.change);
         op.edge(EdgeKind::Replaced, entered.counts, gone);
         op.unnamed(child.cell.no, gone);
-        op.named(child.cell.no, entered.counts);
+        op.named(child.cell.no, to_no, entered.counts);
+        if from_no != to_no {
+            op.leads_to(to_no, gone);
+        }
         if moves_dir {
             op.edge(EdgeKind::Uncounted, gone, stored.0.max(gone));
         }
@@ -581,10 +584,16 @@ impl Rename<'_> {
         made_before(&mut op, &child, first.change);
         made_before(&mut op, &other, second.change);
         op.unnamed(other.cell.no, first.change);
+        // The hint of the one without a name leads to this entry (docs/EDGES.md).
+        op.unnamed(child.cell.no, first.change);
         op.edge(EdgeKind::Replaced, first.counts, second.counts);
         op.unnamed(child.cell.no, second.counts);
-        op.named(child.cell.no, first.counts);
-        op.named(other.cell.no, second.counts);
+        op.named(child.cell.no, self.to.no, first.counts);
+        op.named(other.cell.no, self.from.no, second.counts);
+        if !self.same_dir() {
+            op.leads_to(self.to.no, second.counts);
+            op.leads_to(self.from.no, first.change);
+        }
         if moves_dir {
             op.edge(EdgeKind::Uncounted, first.counts, stored.1);
             op.edge(EdgeKind::Uncounted, second.counts, stored.0);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use yore_core::btree::{Pins, Tree, TreeDelta};
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_format::{ContentKind, InodeFlags, InodeNo, MetaAddr};
-use yore_meta::{Change, Op};
+use yore_meta::{Change, EdgeKind, Op};
 
 /// How many leaves one Op frees.
 const LEAVES_PER_STEP: usize = 64;
@@ -83,6 +83,11 @@ pub(crate) fn free_step(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<boo
     let mut tree = tree(&store.meta, &state.inode, cell.no)?.with_recorded(recorded_until);
     tree.prepare_last(&store.meta, LEAVES_PER_STEP, &mut pins)?;
     let mut op = store.meta.begin(reserved);
+    if op.wants_order() {
+        // While the name may still be there, all of its attributes are.
+        let unnamed = store_inode(&mut op, cell, &state);
+        op.ahead(EdgeKind::Unnamed, unnamed);
+    }
     if let Some(delta) = tree.free_last(&mut op, LEAVES_PER_STEP) {
         let unstored = store_tree(&mut state.inode, &tree, delta);
         let stored = store_inode(&mut op, cell, &state);

@@ -66,7 +66,8 @@ kinds! {
     Uncounted,
     /// The new name comes before the old one goes.
     Replaced,
-    /// A name that still waits comes before another name of the inode goes.
+    /// A name that still waits, and those of the directories that lead to it, come before another name of the
+    /// inode goes.
     Kept,
     /// An orphan is listed before its last name goes, or its size is stored.
     Listed,
@@ -111,15 +112,15 @@ pub(crate) trait KeepsOrder: Sync {
     fn change(&self, op: u64, did: Did<'_>) -> Change;
     /// `first` comes before `then`.
     fn edge(&self, kind: EdgeKind, first: Change, then: Change);
-    /// All later changes of this Op come behind `row`.
-    fn recorded(&self, op: u64, row: Change);
+    /// All later changes of this Op come behind `first`.
+    fn ahead(&self, kind: EdgeKind, op: u64, first: Change);
     /// All changes of a block so far come before `by`.
     fn all_before(&self, kind: EdgeKind, block: MetaAddr, by: Change);
     /// What a block has counts from the change `by` on.
     fn linked(&self, block: MetaAddr, by: Change);
-    /// A name of an inode counts from `by` on.
-    fn named(&self, inode: InodeNo, by: Change);
-    /// A name of an inode goes with the change `gone`.
+    /// A name of an inode, in this directory, counts from `by` on.
+    fn named(&self, inode: InodeNo, directory: InodeNo, by: Change);
+    /// A name of an inode goes with the change `gone`, or a name that is reached through this directory.
     fn unnamed(&self, inode: InodeNo, gone: Change);
     /// Extents of an inode go with the change `gone`.
     fn vacated(&self, inode: InodeNo, gone: Change);

@@ -169,8 +169,8 @@ impl KeepsOrder for Mutex<State> {
         self.lock().waits.edge(kind, first, then);
     }
 
-    fn recorded(&self, op: u64, row: Change) {
-        self.lock().waits.recorded(op, row);
+    fn ahead(&self, kind: EdgeKind, op: u64, first: Change) {
+        self.lock().waits.ahead(kind, op, first);
     }
 
     fn all_before(&self, kind: EdgeKind, block: MetaAddr, by: Change) {
@@ -181,8 +181,8 @@ impl KeepsOrder for Mutex<State> {
         self.lock().waits.linked(block, by);
     }
 
-    fn named(&self, inode: InodeNo, by: Change) {
-        self.lock().waits.named(inode, by);
+    fn named(&self, inode: InodeNo, directory: InodeNo, by: Change) {
+        self.lock().waits.named(inode, directory, by);
     }
 
     fn unnamed(&self, inode: InodeNo, gone: Change) {

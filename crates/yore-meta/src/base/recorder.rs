@@ -155,8 +155,8 @@ impl KeepsOrder for Recorder {
         self.0.lock().waits.edge(kind, first, then);
     }
 
-    fn recorded(&self, op: u64, row: Change) {
-        self.0.lock().waits.recorded(op, row);
+    fn ahead(&self, kind: EdgeKind, op: u64, first: Change) {
+        self.0.lock().waits.ahead(kind, op, first);
     }
 
     fn all_before(&self, kind: EdgeKind, block: MetaAddr, by: Change) {
@@ -167,8 +167,8 @@ impl KeepsOrder for Recorder {
         self.0.lock().waits.linked(block, by);
     }
 
-    fn named(&self, inode: InodeNo, by: Change) {
-        self.0.lock().waits.named(inode, by);
+    fn named(&self, inode: InodeNo, directory: InodeNo, by: Change) {
+        self.0.lock().waits.named(inode, directory, by);
     }
 
     fn unnamed(&self, inode: InodeNo, gone: Change) {

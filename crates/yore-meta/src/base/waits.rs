@@ -43,10 +43,10 @@ pub(crate) struct Waits<P> {
     below: HashMap<MetaAddr, Vec<MetaAddr>>,
     /// The change that made a block.
     made: HashMap<MetaAddr, usize>,
-    /// The rows of the past that an Op has entered.
-    rows: HashMap<u64, Vec<usize>>,
-    /// From which changes on names of an inode count.
-    names: HashMap<InodeNo, Vec<usize>>,
+    /// What the later changes of an Op come behind: rows of the past, for example.
+    ahead: HashMap<u64, Vec<(EdgeKind, usize)>>,
+    /// From which changes on names of an inode count, and in which directories.
+    names: HashMap<InodeNo, Vec<(usize, InodeNo)>>,
     /// The changes with which extents of an inode went.
     vacated: HashMap<InodeNo, Vec<usize>>,
 }
@@ -68,7 +68,7 @@ impl<P> Waits<P> {
             links: HashMap::new(),
             below: HashMap::new(),
             made: HashMap::new(),
-            rows: HashMap::new(),
+            ahead: HashMap::new(),
             names: HashMap::new(),
             vacated: HashMap::new(),
         }
@@ -108,27 +108,35 @@ impl<P> Waits<P> {
         }
     }
 
-    /// All later changes of this Op come behind `row`.
-    pub(crate) fn recorded(&mut self, op: u64, row: Change) {
-        if let Some(row) = self.at(row) {
-            self.rows.entry(op).or_default().push(row);
+    /// All later changes of this Op come behind `first`.
+    pub(crate) fn ahead(&mut self, kind: EdgeKind, op: u64, first: Change) {
+        if let Some(first) = self.at(first) {
+            self.ahead.entry(op).or_default().push((kind, first));
         }
     }
 
-    /// A name of an inode counts from `by` on.
-    pub(crate) fn named(&mut self, inode: InodeNo, by: Change) {
+    /// A name of an inode, in this directory, counts from `by` on.
+    pub(crate) fn named(&mut self, inode: InodeNo, directory: InodeNo, by: Change) {
         if let Some(by) = self.at(by) {
-            self.names.entry(inode).or_default().push(by);
+            self.names.entry(inode).or_default().push((by, directory));
         }
     }
 
-    /// A name of an inode goes with the change `gone`.
+    /// A name of an inode goes with the change `gone`. Its other names that wait come before that, with the
+    /// names of the directories that lead to them.
     pub(crate) fn unnamed(&mut self, inode: InodeNo, gone: Change) {
         let Some(gone) = self.at(gone) else { return };
-        for name in self.names.get(&inode).cloned().unwrap_or_default() {
-            if name < gone {
-                self.add(EdgeKind::Kept, name, gone);
+        let (mut inodes, mut next) = (vec![inode], 0);
+        while let Some(inode) = inodes.get(next) {
+            for (name, directory) in self.names.get(inode).cloned().unwrap_or_default() {
+                if name < gone {
+                    self.add(EdgeKind::Kept, name, gone);
+                    if !inodes.contains(&directory) {
+                        inodes.push(directory);
+                    }
+                }
             }
+            next += 1;
         }
     }
 
@@ -168,8 +176,8 @@ impl<P: HasPlace> Waits<P> {
             }
             Where::Freed(_) | Where::Superblock => {}
         }
-        for row in self.rows.get(&op).cloned().unwrap_or_default() {
-            self.add(EdgeKind::Recorded, row, at);
+        for (kind, first) in self.ahead.get(&op).cloned().unwrap_or_default() {
+            self.add(kind, first, at);
         }
         self.changes.push((op, kept));
         Change::from_number(self.first + at as u64)

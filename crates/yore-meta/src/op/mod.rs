@@ -251,16 +251,23 @@ impl<'m> Op<'m> {
         self.all_before(EdgeKind::Moved, block, by);
     }
 
-    /// A name of an inode counts from the change `by` on.
+    /// A name of an inode, in this directory, counts from the change `by` on.
     #[inline]
-    pub fn named(&mut self, inode: InodeNo, by: Change) {
+    pub fn named(&mut self, inode: InodeNo, directory: InodeNo, by: Change) {
         if let Some((order, _)) = self.order() {
-            order.named(inode, by);
+            order.named(inode, directory, by);
         }
     }
 
+    /// What is below a directory loses a name elsewhere with the change `gone`: names of the directory, and
+    /// of those above it, that still wait come first.
+    #[inline]
+    pub fn leads_to(&mut self, directory: InodeNo, gone: Change) {
+        self.unnamed(directory, gone);
+    }
+
     /// A name of an inode goes with the change `gone`: names that it got before, and that still wait, come
-    /// first.
+    /// first, and so do those of the directories that lead to them.
     #[inline]
     pub fn unnamed(&mut self, inode: InodeNo, gone: Change) {
         if let Some((order, _)) = self.order() {
@@ -287,8 +294,14 @@ impl<'m> Op<'m> {
     /// The past has a row from the change `row` on. All that this Op changes later comes behind that.
     #[inline]
     pub fn recorded(&mut self, row: Change) {
+        self.ahead(EdgeKind::Recorded, row);
+    }
+
+    /// All that this Op changes later comes behind `first`.
+    #[inline]
+    pub fn ahead(&mut self, kind: EdgeKind, first: Change) {
         if let Some((order, op)) = self.order() {
-            order.recorded(op, row);
+            order.ahead(kind, op, first);
         }
     }
 

@@ -6,7 +6,7 @@ use super::rounds::Schedule;
 use crate::base::freed::Runs;
 use crate::base::medium::now_seconds;
 use crate::base::pending::{PassCounts, Taken};
-use crate::engine::{Pass, Place, Plan};
+use crate::engine::{Pass, Place, Plan, Strategy};
 use crate::error::Result;
 use crate::log::intent::Leader;
 use crate::log::moving;
@@ -127,7 +127,7 @@ pub(super) fn freeze(
     let mut superblock = Superblock {
         generation,
         engine: base.medium.engine(),
-        state: medium_state(base.medium.has_leaks(), strategy.orders(), state),
+        state: medium_state(base.medium.has_leaks(), strategy, state),
         features: base.features.wanted(),
         space_rules: base.features.space_rules(),
         volume_blocks: base.medium.geometry().blocks,
@@ -208,11 +208,13 @@ pub(super) fn freeze(
     (frozen, appended)
 }
 
-/// What the superblock says of the volume's state. Leaks that a crash has left stay until somebody counts.
-pub(super) fn medium_state(has_leaks: bool, orders: bool, state: VolumeState) -> VolumeState {
+/// What the superblock says of the volume's state. Leaks that a crash has left stay until somebody counts,
+/// whatever engine has the volume by then, and whether it crashes again. Under one that promises nothing it
+/// must be checked after a crash, which says more.
+pub(super) fn medium_state(has_leaks: bool, strategy: &dyn Strategy, state: VolumeState) -> VolumeState {
     match state {
         VolumeState::Clean if has_leaks => VolumeState::LeaksPending,
-        VolumeState::InUse if has_leaks && orders => VolumeState::LeaksPending,
+        VolumeState::InUse if has_leaks && !strategy.must_be_checked() => VolumeState::LeaksPending,
         state => state,
     }
 }

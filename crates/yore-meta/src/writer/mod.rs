@@ -208,7 +208,7 @@ impl Writer {
         superblock.mount_id += 1;
         superblock.generation = Generation(newest.0 + 1);
         let strategy = medium.strategy();
-        superblock.state = medium_state(medium.has_leaks(), strategy.orders(), VolumeState::InUse);
+        superblock.state = medium_state(medium.has_leaks(), strategy, VolumeState::InUse);
         superblock.set_in_place_since(match strategy.orders() && superblock.in_place_since.0 == 0 {
             true => Generation(newest.0 + 2),
             false => superblock.in_place_since,
