@@ -27,7 +27,7 @@ mod xattr;
 
 pub use api::copy::SHARED_LEAST;
 pub use api::defrag::{Defragmented, Scattered, PIECES_MOST};
-pub use api::scrub::{ChecksumsEntered, DamagedBlock, Scrub, Scrubbed};
+pub use api::scrub::{ChecksumsEntered, DamagedBlock, Scrub, ScrubFrom, Scrubbed};
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use history::done::Doing;
@@ -54,7 +54,10 @@ pub use yore_core::alloc::MoveLog;
 pub(crate) use yore_core::clock;
 pub use yore_core::{Error, Result};
 pub use yore_device::mounts;
-pub use yore_format::{BlockNo, FindingsRecord, Generation, MetaAddr, RecordedFinding};
+pub use yore_format::{
+    BlockNo, FindingsRecord, Generation, MetaAddr, RecordedFinding, ScrubEnded, ScrubPosition, ScrubRecord,
+    ScrubUnderWay,
+};
 pub use yore_format::{
     Engine, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation,
     InodeFlags, InodeNo, OperationKind, OperationRow, Policy, PolicyRow, Retention, RetentionRules, RowClass,

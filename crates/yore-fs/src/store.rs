@@ -9,11 +9,12 @@ use crate::{MountOptions, Result};
 use parking_lot::{Condvar, Mutex};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use yore_core::inode::InodeState;
 use yore_core::{Core, CoreOptions};
+use yore_device::Device;
 use yore_format::{EventNo, InodeNo, SpaceRules};
 use yore_meta::Meta;
 
@@ -45,6 +46,10 @@ pub(crate) struct Store {
     pub(crate) before_close: Mutex<Vec<BeforeClose>>,
     /// How far a recount is, in percent; [`NO_RECOUNT`]: none is under way.
     pub(crate) recounting: AtomicU8,
+    /// Whether a scrub is under way.
+    pub(crate) scrubbing: AtomicBool,
+    /// What the record of scrubs is written to, if the volume is open for reading only.
+    pub(crate) writes_scrubs: OnceLock<Arc<dyn Device>>,
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     /// The thread that gives up what dying events have seen, while there are some.
     pub(crate) forgetter: Mutex<Option<JoinHandle<()>>>,
@@ -98,6 +103,8 @@ impl Store {
             closed: AtomicBool::new(false),
             before_close: Mutex::default(),
             recounting: AtomicU8::new(NO_RECOUNT),
+            scrubbing: AtomicBool::new(false),
+            writes_scrubs: OnceLock::new(),
             ticker: Mutex::new(None),
             forgetter: Mutex::new(None),
             tick: Arc::default(),
