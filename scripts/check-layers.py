@@ -71,7 +71,7 @@ LAYERS = {
         history superblock/slot
         superblock
         findings intent verify
-        spare
+        scrubs spare
         structures
         lib
     """,

@@ -50,6 +50,8 @@ impl Reading {
 pub(crate) struct Checker<'a> {
     pub(crate) device: &'a dyn Device,
     pub(crate) sb: Superblock,
+    /// Free blocks that it does not count.
+    pub(crate) unpromised: u64,
     pub(crate) geometry: Geometry,
     pub(crate) findings: Findings,
     pub(crate) counts: Counts,
@@ -114,6 +116,7 @@ impl<'a> Checker<'a> {
             history: History::default(),
             damaged_bitmaps: Vec::new(),
             incomplete: false,
+            unpromised: options.unpromised,
             zones_lost: false,
             records: Vec::new(),
             log_is_damaged: false,

@@ -24,6 +24,9 @@ pub struct CheckOptions {
     /// From how many metadata blocks on they are read in the order of the disk, 128 unless set. Fewer are
     /// read one by one when a walk comes to them: then threads and large requests cost more than they save.
     pub scan_from: u64,
+    /// How many free blocks the superblock does not count: whoever has the volume open knows
+    /// ([`yore_meta::Shadow::unpromised`]).
+    pub unpromised: u64,
     /// Only for a repair: if it cannot be made otherwise, all of the past is given up, and the present
     /// repaired.
     pub give_up_past: bool,
@@ -44,6 +47,7 @@ impl Default for CheckOptions {
             log: LogPlace::Recorded,
             memory: MEMORY,
             scan_from: SCAN_FROM,
+            unpromised: 0,
             give_up_past: false,
             shorten: false,
         }

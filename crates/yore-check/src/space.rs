@@ -135,7 +135,7 @@ impl Checker<'_> {
         }
         let (sb, counts) = (&self.sb, &self.counts);
         let totals = [
-            (Problem::TotalFreeBlocks, counts.free_blocks, sb.free_blocks),
+            (Problem::TotalFreeBlocks, counts.free_blocks, sb.free_blocks.saturating_add(self.unpromised)),
             (Problem::TotalInodes, counts.inodes, sb.inodes),
             (Problem::TotalMetadataBlocks, counts.metadata_blocks, sb.metadata_blocks),
             (Problem::TotalZones, counts.zones, u64::from(sb.zones)),

@@ -26,6 +26,8 @@ pub const FAILED: u8 = 3;
 pub const DAMAGED: u8 = 4;
 /// A mount ended, and it is not certain that everything written is on the medium.
 pub const NOT_CLOSED: u8 = 5;
+/// A check or a scrub was broken off before it came to its end.
+pub const BROKEN_OFF: u8 = 6;
 /// Whoever read the output has gone. In a shell, this is the status of a process that SIGPIPE killed.
 pub const OUTPUT_CLOSED: u8 = 141;
 

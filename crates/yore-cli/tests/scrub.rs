@@ -5,9 +5,12 @@
 mod common;
 
 use common::{fails, ok, run, text, Mount, Scratch};
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
+use std::process::Stdio;
 
 const BLOCK: usize = 4096;
 
@@ -85,4 +88,72 @@ fn a_volume_gets_checksums() {
     let refused =
         fails(3, ["mkfs", "--data-checksums", "--engine", "none", text(&scratch.path("n")), "--size", "64M"]);
     assert!(refused.contains("engine"), "{refused}");
+}
+
+/// Starts a slow scrub, interrupts it once so many blocks are read, and returns its status and what it said.
+fn interrupted(target: &str, blocks: u64) -> (i32, Value) {
+    let args = ["scrub", "--json", "--rate", "4M", "--progress-fd", "2", target];
+    let mut scrub = common::yore().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(scrub.stderr.take().unwrap()).lines();
+    let has_read = |line: &str| {
+        serde_json::from_str::<Value>(line).unwrap()["done"].as_u64().is_some_and(|done| done >= blocks)
+    };
+    let mut lines = lines.map(Result::unwrap).skip_while(|line| !has_read(line));
+    assert!(lines.next().is_some(), "it was not interrupted");
+    kill_process(Pid::from_child(&scrub), Signal::INT).unwrap();
+    // It goes on saying how far it is.
+    lines.for_each(drop);
+    let output = scrub.wait_with_output().unwrap();
+    (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// Promises that a scrub which was interrupted, of a volume as well as of a mount, says so with a status of
+/// its own, that `info` shows how far it is, that the next one goes on, whether mounted or not, and tells at
+/// its end what was found before, and that `info` then says how it ended. `--restart` begins anew.
+#[test]
+fn an_interrupted_scrub_goes_on() {
+    let scratch = Scratch::empty();
+    let volume = text(&scratch.volume);
+    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
+    let file = scratch.file("big", blocks(3000));
+    ok(["put", text(&file), &scratch.on("/big")]);
+    damage(&scratch, 12);
+    let (status, part) = interrupted(volume, 600);
+    assert_eq!((status, &part["position_recorded"]), (6, &true.into()), "{part}");
+    assert_eq!((&part["further_findings"], &part["went_on_since"]), (&1.into(), &Value::Null), "{part}");
+    let info = json(0, &["info", "--json", volume]);
+    let at = &info["scrub"]["under_way"];
+    assert_eq!(
+        (&at["running"], &at["damaged"], &info["scrub"]["last"]),
+        (&false.into(), &1.into(), &Value::Null)
+    );
+    assert!(ok(["info", volume]).contains("did not come to its end: `yore scrub` goes on"));
+    let first = part["data_bytes"].as_u64().unwrap();
+    let mut second = first;
+    if let Some(mount) = Mount::new(&scratch, &[]) {
+        let directory = text(&mount.directory);
+        let (status, part) = interrupted(directory, 1300);
+        second = part["data_bytes"].as_u64().unwrap();
+        assert_eq!((status, &part["position_recorded"]), (6, &true.into()), "{part}");
+        assert!(part["went_on_since"].is_string() && second > first, "{part}");
+        assert!(ok(["info", directory]).contains("did not come to its end: `yore scrub` goes on"));
+    }
+    let whole = json(1, &["scrub", "--json", volume]);
+    assert!(whole["went_on_since"].is_string(), "{whole}");
+    assert!(second < 3000 * 4096);
+    assert_eq!(whole["data_bytes"].as_u64(), Some(3000 * 4096), "{whole}");
+    assert_eq!(whole["damaged_data"][0]["offset"].as_u64(), Some(12 * 4096));
+    let info = json(0, &["info", "--json", volume]);
+    assert_eq!(
+        (&info["scrub"]["under_way"], &info["scrub"]["last"]["damaged_data"]),
+        (&Value::Null, &1.into())
+    );
+    assert!(ok(["info", volume]).contains("0 blocks of metadata and 1 of data were damaged"));
+    assert_eq!(interrupted(volume, 500).0, 6);
+    let anew = json(1, &["scrub", "--json", "--restart", volume]);
+    assert_eq!(
+        (&anew["went_on_since"], &anew["damaged_data"][0]["offset"]),
+        (&Value::Null, &(12 * 4096).into())
+    );
+    ok(["check", volume]);
 }

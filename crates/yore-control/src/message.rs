@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
     ChecksumsEntered, Defragmented, EventNo, FindingsRecord, ListedEvent, MissedVersions, NewSnapshot,
-    OperationRow, Policy, Scrub, Scrubbed, SpaceRules, Timestamp, WouldFree,
+    OperationRow, Policy, Scrub, ScrubRecord, Scrubbed, SpaceRules, Timestamp, WouldFree,
 };
 
 /// Most snapshots that one [`Request::Forget`] names.
@@ -179,7 +179,7 @@ pub enum Request {
     /// Reads the volume's metadata, and all data that has checksums, and tells what is damaged. For root and
     /// the daemon's user. Other requests go on meanwhile. [`Answer::Scrubbed`].
     Scrub {
-        /// How fast, and from where.
+        /// How fast, where it begins, and how often it is recorded where it is.
         how: Scrub,
         /// A name for [`Request::HowFar`]; 0 for none.
         question: u64,
@@ -194,6 +194,14 @@ pub enum Request {
     },
     /// Whether leaks of a crash may be pending, and how far the recount of them is. [`Answer::Leaks`].
     Leaks,
+    /// Breaks off a scrub of the same user. Its own answer then says where it goes on. [`Answer::Done`],
+    /// whether there is one or not.
+    BreakOff {
+        /// The question's name.
+        question: u64,
+    },
+    /// How far a scrub is, and how the last one ended. For root and the daemon's user. [`Answer::Scrubs`].
+    Scrubs,
 }
 
 impl Request {
@@ -373,6 +381,13 @@ pub enum Answer {
     Checked(Checked),
     /// What the last check found and left; `None` if nothing is recorded.
     Findings(Option<FindingsRecord>),
+    /// How far a scrub is, and how the last one ended.
+    Scrubs {
+        /// What the volume says.
+        record: ScrubRecord,
+        /// One is under way now.
+        is_under_way: bool,
+    },
     /// What a scrub has found.
     Scrubbed(Box<Scrubbed>),
     /// Whether the volume keeps checksums of file data, and what was done for that.

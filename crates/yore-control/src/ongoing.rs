@@ -14,6 +14,7 @@ use crate::Answer;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_fs::{Error, Progress, Result};
@@ -40,8 +41,14 @@ struct Answers {
     stored: Vec<StoredAnswer>,
 }
 
-/// A question's user and name, and how far its answer is.
-type Question = (u32, u64, Arc<Progress>);
+/// A question that is being answered.
+struct Question {
+    uid: u32,
+    name: u64,
+    progress: Arc<Progress>,
+    /// Whoever asked wants it to be broken off.
+    broken_off: Arc<AtomicBool>,
+}
 
 /// What the daemon remembers between requests.
 pub struct Ongoing {
@@ -60,11 +67,19 @@ impl Default for Ongoing {
 pub(crate) struct Asked<'o> {
     questions: &'o Mutex<Vec<Question>>,
     pub(crate) progress: Arc<Progress>,
+    broken_off: Arc<AtomicBool>,
+}
+
+impl Asked<'_> {
+    /// Whether whoever asked wants it to be broken off.
+    pub(crate) fn is_broken_off(&self) -> bool {
+        self.broken_off.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.questions.lock().retain(|(_, _, progress)| !Arc::ptr_eq(progress, &self.progress));
+        self.questions.lock().retain(|question| !Arc::ptr_eq(&question.progress, &self.progress));
     }
 }
 
@@ -121,18 +136,26 @@ impl Ongoing {
 
     /// Notes that a user's question is being answered. If its name is 0, it has none.
     pub(crate) fn begin(&self, uid: u32, name: u64) -> Asked<'_> {
-        let progress = Arc::new(Progress::default());
+        let (progress, broken_off) = (Arc::new(Progress::default()), Arc::new(AtomicBool::new(false)));
         if name != 0 {
-            self.questions.lock().push((uid, name, progress.clone()));
+            let (progress, broken_off) = (progress.clone(), broken_off.clone());
+            self.questions.lock().push(Question { uid, name, progress, broken_off });
         }
-        Asked { questions: &self.questions, progress }
+        Asked { questions: &self.questions, progress, broken_off }
     }
 
     /// How far a question is: what is done, and all there is to do. `None` if it is not being answered.
     pub(crate) fn how_far(&self, uid: u32, name: u64) -> Option<(u64, u64)> {
         let questions = self.questions.lock();
-        let found = questions.iter().find(|(of, named, _)| (*of, *named) == (uid, name));
-        found.map(|(_, _, progress)| progress.get())
+        let found = questions.iter().find(|question| (question.uid, question.name) == (uid, name));
+        found.map(|question| question.progress.get())
+    }
+
+    /// Asks for a question of a user to be broken off, if it is being answered.
+    pub(crate) fn break_off(&self, uid: u32, name: u64) {
+        let questions = self.questions.lock();
+        let found = questions.iter().filter(|question| (question.uid, question.name) == (uid, name));
+        found.for_each(|question| question.broken_off.store(true, Ordering::Relaxed));
     }
 
     /// An empty list of rows for an answer.

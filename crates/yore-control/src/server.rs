@@ -87,6 +87,15 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         }
         Request::Leaks => Ok(Answer::Leaks { pending: view.leaks_pending(), percent: view.recounting() }),
         Request::Scrub { how, question } => scrub(view, who, *how, *question),
+        Request::BreakOff { question } => {
+            who.host.ongoing().break_off(who.uid, *question);
+            Ok(Answer::Done)
+        }
+        Request::Scrubs => {
+            who.check_everything()?;
+            let view = view.present();
+            Ok(Answer::Scrubs { record: view.scrubs()?, is_under_way: view.is_scrubbing() })
+        }
         Request::Checksums { enable, question } => checksums(view, who, *enable, *question),
         Request::Defragment { dry_run, question } => defragment(view, directory, who, (*dry_run, *question)),
     }
@@ -166,7 +175,7 @@ fn defragment(
 fn scrub(view: &View, who: &Who<'_>, how: Scrub, question: u64) -> Result<Answer> {
     who.check_everything()?;
     let asked = who.host.ongoing().begin(who.uid, question);
-    let mut ask = || match who.host.is_over() {
+    let mut ask = || match who.host.is_over() || asked.is_broken_off() {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };

@@ -9,7 +9,7 @@ use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
     ChecksumsEntered, Engine, Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot,
-    OpenOptions, Progress, Result, Scrub, Scrubbed, Volume,
+    OpenOptions, Progress, Result, Scrub, ScrubFrom, Scrubbed, Volume,
 };
 
 const BLOCK: usize = 4096;
@@ -241,7 +241,8 @@ fn a_scrub_finds_exactly_what_is_damaged() {
     assert!(found.metadata.is_empty() && !found.is_clean());
 
     // In parts: each damaged block is found once.
-    let (mut from, mut times, mut blocks) = (Scrub::default(), 0, Vec::new());
+    let (mut how, mut times, mut blocks) =
+        (Scrub { begin: ScrubFrom::Block(0), ..Scrub::default() }, 0, Vec::new());
     loop {
         let mut times_asked = 0;
         let few = &mut || {
@@ -251,15 +252,135 @@ fn a_scrub_finds_exactly_what_is_damaged() {
                 false => ControlFlow::Continue(()),
             }
         };
-        let part = volume.view().scrub(from, &Progress::default(), few).unwrap();
+        let part = volume.view().scrub(how, &Progress::default(), few).unwrap();
         blocks.extend(part.data.iter().map(|d| d.block));
         let Some(next) = part.goes_on else { break };
-        (from.from, times) = (next.max(1), times + 1);
+        assert!(!part.is_noted);
+        (how.begin, times) = (ScrubFrom::Block(next.max(1)), times + 1);
     }
     blocks.sort_unstable();
     let mut all = [now, then, both];
     all.sort_unstable();
     assert!(times > 0 && blocks == all, "{times} times: {blocks:?}");
+    volume.close().unwrap();
+}
+
+/// Promises that a scrub which was broken off goes on where it was, from mount to mount, also on a volume
+/// that is open for reading only, and tells at the end all that it has found; that one whose process ended
+/// without a word goes on where the volume says; that there is one scrub at a time; and that the volume knows
+/// how the last one ended.
+#[test]
+fn a_scrub_goes_on_by_itself() {
+    const COUNT: usize = 4000;
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("file", blocks(1, COUNT)).unwrap();
+    volume.view().sync().unwrap();
+    let whole = scrub(&volume);
+    let first = volume.view().scrubs().unwrap();
+    let last = first.last.unwrap();
+    assert!(first.under_way.is_none() && last.began <= last.ended);
+    assert_eq!((last.metadata_blocks, last.data_blocks), (whole.metadata_blocks, whole.data_blocks));
+    volume.close().unwrap();
+    let mut damaged: Vec<u64> = [3, 4, 700, 3990].map(|n| damage(&device, &block(1, n))).into();
+    damaged.sort_unstable();
+    let (mut parts, mut began) = (0, None);
+    let (found, parts) = loop {
+        // Every other time nothing may be written but through a device of its own.
+        let read_only = parts % 2 == 1;
+        let options = MountOptions { read_only, ..MountOptions::default() };
+        let volume = Volume::open(device.clone(), &options).unwrap();
+        let (view, mut asked) = (volume.view(), 0);
+        let few = &mut || {
+            let other = view.scrub(Scrub::default(), &Progress::default(), &mut || unreachable!());
+            assert!(other.unwrap_err().to_string().contains("being scrubbed already"));
+            asked += 1;
+            match asked > 6 {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        if read_only {
+            view.write_scrubs_to(device.clone());
+        }
+        let part = view.scrub(Scrub::default(), &Progress::default(), few).unwrap();
+        assert_eq!(part.since, began);
+        let record = view.scrubs().unwrap();
+        volume.close().unwrap();
+        if part.goes_on.is_none() {
+            assert!(record.under_way.is_none());
+            let last = record.last.unwrap();
+            assert_eq!((last.damaged_metadata, last.damaged_data), (0, 4));
+            break (part, parts);
+        }
+        assert!(part.is_noted && part.data.is_empty(), "{part:?}");
+        assert_eq!(record.last, Some(last));
+        began = record.under_way.map(|at| at.began);
+        parts += 1;
+    };
+    let mut told: Vec<u64> = found.data.iter().map(|d| d.block).collect();
+    told.sort_unstable();
+    assert!(parts > 2 && told == damaged, "{parts} parts: {found:?}");
+    assert_eq!(found.data_blocks, whole.data_blocks);
+
+    // Nobody says where it was broken off: the process is gone.
+    let volume = open(&device);
+    let how = Scrub { every: Duration::ZERO, ..Scrub::default() };
+    let (mut asked, view) = (0, volume.view());
+    let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let many = &mut || {
+            asked += 1;
+            assert!(asked < 14);
+            ControlFlow::Continue(())
+        };
+        view.scrub(how, &Progress::default(), many)
+    }));
+    assert!(killed.is_err());
+    let at = view.scrubs().unwrap().under_way.unwrap();
+    assert!(at.data_blocks > 0 && at.candidates.len() >= 2, "{at:?}");
+    let found = scrub(&volume);
+    assert!(found.since.is_some() && found.data.len() == 4, "{found:?}");
+    // And begins anew if it is told to.
+    let few = &mut || ControlFlow::Break(());
+    view.scrub(how, &Progress::default(), few).unwrap();
+    let go_on = &mut || ControlFlow::Continue(());
+    let anew = Scrub { begin: ScrubFrom::Anew, ..how };
+    let found = view.scrub(anew, &Progress::default(), go_on).unwrap();
+    assert!(found.since.is_none() && found.data.len() == 4, "{found:?}");
+    volume.close().unwrap();
+}
+
+/// Promises that a scrub which was broken off goes on with more damaged blocks than the volume can note, and
+/// with damaged metadata, and tells all of it.
+#[test]
+fn a_scrub_of_much_damage_goes_on() {
+    const COUNT: usize = 2000;
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("file", blocks(1, COUNT)).unwrap();
+    volume.close().unwrap();
+    for n in (0..COUNT).step_by(80) {
+        damage(&device, &block(1, n));
+    }
+    let volume = open(&device);
+    let mut limit = 4;
+    let found = loop {
+        let mut asked = 0;
+        let few = &mut || {
+            asked += 1;
+            match asked > limit {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let part = volume.view().scrub(Scrub::default(), &Progress::default(), few).unwrap();
+        if part.goes_on.is_none() {
+            break part;
+        }
+        limit += 1;
+    };
+    assert_eq!((found.data.len(), found.further), (COUNT / 80, 0));
+    assert!(found.since.is_some());
     volume.close().unwrap();
 }
 

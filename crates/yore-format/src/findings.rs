@@ -4,7 +4,8 @@
 //! group 0. They are written by turns, so one of them is whole at any time. Recording takes no room on a full
 //! volume. Programs that do not know the record neither read nor write these blocks, so it takes no feature.
 //!
-//! The last 512 bytes of each block are those of the spare superblock (`spare.rs`).
+//! The last 512 bytes of each block are those of the spare superblock (`spare.rs`), the 256 before them those
+//! of the record of scrubs (`scrubs.rs`).
 //!
 //! It is advice for people, and nothing relies on it. A block that does not verify counts as none.
 
@@ -21,8 +22,11 @@ const FIXED: usize = 28;
 /// The longest path that is recorded whole, in bytes. Of a longer one the end is.
 pub const RECORDED_PATH_MAX: usize = 255;
 
-/// Where the spare superblock begins in each of the two blocks; findings end before it.
+/// Where the spare superblock begins in each of the two blocks.
 pub(crate) const SPARE_AT: usize = BLOCK_SIZE - 512;
+
+/// Where the record of scrubs begins in each of the two blocks; findings end before it.
+pub(crate) const SCRUBS_AT: usize = SPARE_AT - 256;
 
 /// The blocks of the record.
 pub const FINDINGS_BLOCKS: [BlockNo; 2] =
@@ -73,7 +77,7 @@ impl FindingsRecord {
         let (mut at, mut kept) = (FIRST, 0u16);
         for finding in &self.findings {
             let Some(bytes) = finding.encode() else { continue };
-            let Some(place) = block[..SPARE_AT].get_mut(at..at + bytes.len()) else { break };
+            let Some(place) = block[..SCRUBS_AT].get_mut(at..at + bytes.len()) else { break };
             place.copy_from_slice(&bytes);
             at += bytes.len();
             kept += 1;
@@ -110,8 +114,13 @@ impl FindingsRecord {
     }
 }
 
+/// Removes the findings that a block has.
+pub(crate) fn clear_findings(block: &mut Block) {
+    block[..SCRUBS_AT].fill(0);
+}
+
 /// Computes the checksum of a block anew, if it has a record. The checksum is that of the whole block, the
-/// spare superblock included.
+/// record of scrubs and the spare superblock included.
 pub(crate) fn reseal(block: &mut Block) {
     if block[..8] == MAGIC {
         let crc = checksum_except(&block[..], CRC_AT);

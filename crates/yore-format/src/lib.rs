@@ -19,6 +19,7 @@ mod intent;
 pub mod layout;
 mod node;
 mod policy;
+mod scrubs;
 mod spare;
 mod structures;
 mod superblock;
@@ -68,6 +69,7 @@ pub use policy::{
     policy_key, Policy, PolicyRow, Retention, RetentionRules, Versioning, EXCLUDE_MAX, INTERVAL_MIN,
     WITHIN_MAX,
 };
+pub use scrubs::{ScrubEnded, ScrubPosition, ScrubRecord, ScrubUnderWay, SCRUB_CANDIDATES};
 pub use spare::Spare;
 pub use structures::layout_tables;
 pub use superblock::{

@@ -9,7 +9,7 @@
 //! Nothing relies on it as long as a superblock can be used.
 
 use crate::features::Features;
-use crate::findings::{reseal, SPARE_AT};
+use crate::findings::{reseal, SCRUBS_AT, SPARE_AT};
 use crate::layout::{Geometry, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN, ZONE_BLOCKS};
 use crate::{
     checksum_except, Block, BlockNo, Corruption, Engine, EventNo, ExternalLog, Generation, InodeNo, MetaAddr,
@@ -156,9 +156,10 @@ impl Spare {
         reseal(block);
     }
 
-    /// Copies whatever is where a spare superblock would be, from one block to another.
+    /// Copies whatever is where a record of scrubs and a spare superblock would be, from one block to
+    /// another.
     pub fn carry(from: &Block, to: &mut Block) {
-        to[SPARE_AT..].copy_from_slice(&from[SPARE_AT..]);
+        to[SCRUBS_AT..].copy_from_slice(&from[SCRUBS_AT..]);
         reseal(to);
     }
 

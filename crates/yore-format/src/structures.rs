@@ -9,6 +9,7 @@ pub fn layout_tables() -> Vec<StructLayout> {
         crate::superblock::layout(),
         crate::superblock::root_zone_layout(),
         crate::spare::layout(),
+        crate::scrubs::layout(),
         crate::zone::header_layout(),
         crate::zone::entry_layout(),
         crate::bitmap::layout(),

@@ -30,7 +30,7 @@ pub use api::checksums::ChecksumsEntered;
 pub use api::copy::SHARED_LEAST;
 pub use api::defrag::{Defragmented, Scattered, PIECES_MOST};
 pub use api::recount::RecountUnderWay;
-pub use api::scrub::{DamagedBlock, Scrub, Scrubbed};
+pub use api::scrub::{DamagedBlock, Scrub, ScrubFrom, Scrubbed};
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use history::done::Doing;
@@ -57,7 +57,10 @@ pub use yore_core::alloc::MoveLog;
 pub(crate) use yore_core::clock;
 pub use yore_core::{Error, Result};
 pub use yore_device::mounts;
-pub use yore_format::{BlockNo, FindingsRecord, Generation, MetaAddr, RecordedFinding};
+pub use yore_format::{
+    BlockNo, FindingsRecord, Generation, MetaAddr, RecordedFinding, ScrubEnded, ScrubPosition, ScrubRecord,
+    ScrubUnderWay,
+};
 pub use yore_format::{
     Engine, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation,
     InodeFlags, InodeNo, OperationKind, OperationRow, Policy, PolicyRow, Retention, RetentionRules, RowClass,

@@ -10,11 +10,12 @@ use crate::{MountOptions, Result};
 use parking_lot::{Condvar, Mutex};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use yore_core::inode::InodeState;
 use yore_core::{Core, CoreOptions};
+use yore_device::Device;
 use yore_format::{EventNo, InodeNo, SpaceRules};
 use yore_meta::Meta;
 
@@ -42,6 +43,10 @@ pub(crate) struct Store {
     /// Ends what works beside calls, before the volume is closed.
     pub(crate) before_close: Mutex<Vec<BeforeClose>>,
     pub(crate) recounts: Recounts,
+    /// Whether a scrub is under way.
+    pub(crate) scrubbing: AtomicBool,
+    /// What the record of scrubs is written to, if the volume is open for reading only.
+    pub(crate) writes_scrubs: OnceLock<Arc<dyn Device>>,
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     /// The thread that gives up what dying events have seen, while there are some.
     pub(crate) forgetter: Mutex<Option<JoinHandle<()>>>,
@@ -95,6 +100,8 @@ impl Store {
             closed: AtomicBool::new(false),
             before_close: Mutex::default(),
             recounts: Recounts::default(),
+            scrubbing: AtomicBool::new(false),
+            writes_scrubs: OnceLock::new(),
             ticker: Mutex::new(None),
             forgetter: Mutex::new(None),
             tick: Arc::default(),

@@ -1,9 +1,9 @@
-//! The record of what the last check found, where every program that knows it looks; and the spare
-//! superblocks that share its blocks.
+//! The record of what the last check found, where every program that knows it looks; and the records of
+//! scrubs and the spare superblocks that share its blocks.
 
 use yore_device::{AlignedBuf, Device, DeviceError};
 use yore_format::{
-    Block, BlockNo, Corruption, FindingsRecord, Spare, BLOCK_SIZE, FINDINGS_BLOCKS, ZERO_BLOCK,
+    Block, BlockNo, Corruption, FindingsRecord, ScrubRecord, Spare, BLOCK_SIZE, FINDINGS_BLOCKS, ZERO_BLOCK,
 };
 
 /// The record of the volume with this `uuid`; `None` if there never was one. Its `count` is 0 if a check has
@@ -14,6 +14,40 @@ use yore_format::{
 pub fn read_findings(device: &dyn Device, uuid: [u8; 16]) -> Result<Option<FindingsRecord>, DeviceError> {
     let records = blocks(device)?.map(|block| FindingsRecord::decode(&block, uuid));
     Ok(records.into_iter().flatten().max_by_key(|record| record.sequence))
+}
+
+/// The record of scrubs of the volume with this `uuid`; an empty one if there never was any.
+///
+/// # Errors
+/// Those of the device.
+pub fn read_scrubs(device: &dyn Device, uuid: [u8; 16]) -> Result<ScrubRecord, DeviceError> {
+    let records = blocks(device)?.map(|block| ScrubRecord::find(&block, uuid));
+    Ok(records.into_iter().flatten().max_by_key(|record| record.sequence).unwrap_or_default())
+}
+
+/// Where the next record of scrubs of the volume goes, and its bytes. The block that has the newest findings
+/// stays as it is.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn next_scrubs(
+    device: &dyn Device,
+    uuid: [u8; 16],
+    record: &ScrubRecord,
+) -> Result<(BlockNo, Box<Block>), DeviceError> {
+    let blocks = blocks(device)?;
+    let of_findings =
+        blocks.each_ref().map(|block| FindingsRecord::decode(block, uuid).map(|record| record.sequence));
+    let of_scrubs =
+        blocks.each_ref().map(|block| ScrubRecord::find(block, uuid).map(|record| record.sequence));
+    let place = match of_findings {
+        [None, None] => usize::from(of_scrubs[0] > of_scrubs[1]),
+        _ => usize::from(of_findings[0] > of_findings[1]),
+    };
+    let sequence = of_scrubs.into_iter().flatten().max().map_or(1, |sequence| sequence.saturating_add(1));
+    let mut block = blocks[place].clone();
+    ScrubRecord { sequence, ..record.clone() }.put(&mut block, uuid);
+    Ok((FINDINGS_BLOCKS[place], block))
 }
 
 /// The two blocks that records and spare superblocks share.

@@ -47,7 +47,7 @@ pub use base::units::Piece;
 pub use cache::FrameGuard;
 pub use engine::Durability;
 pub use error::{MetaError, Result};
-pub use findings::{next_findings, read_findings, spare_superblock};
+pub use findings::{next_findings, read_findings, read_scrubs, spare_superblock};
 pub use log::intent::LogStatus;
 pub use log::notes::NotedFile;
 pub use log::place::{LogDevice, LogPlace};

@@ -180,6 +180,7 @@ fn count(
         findings_max: options.findings_max.max(FINDINGS),
         // Everything that the generation has is in place without it, and nothing of it is kept.
         log: if shadow.log_is_elsewhere { LogPlace::Without } else { LogPlace::Recorded },
+        unpromised: shadow.unpromised,
         memory: options.memory,
         scan_from: options.scan_from,
         ..CheckOptions::default()

@@ -8,10 +8,13 @@ use std::ffi::OsString;
 #[derive(Debug, Args)]
 #[command(
     after_help = "All metadata is read and verified, and all file data of a volume that keeps checksums (yore mkfs --data-checksums, \
-                  yore checksums): the present and the past, whatever memory has of it. Nothing is changed. Each damaged block is \
+                  yore checksums): the present and the past, whatever memory has of it. No file is changed. Each damaged block is \
                   told with its file and the offset in it; if the file had another block there before, with the last event until \
-                  which it did: yore log names that state, and yore restore brings it back. Exit status: 0 if nothing is damaged, \
-                  1 if something is."
+                  which it did: yore log names that state, and yore restore brings it back.\n\nHow far it is stands on the volume. \
+                  A scrub that was interrupted, or that a crash has ended, goes on there when it is called again, and tells \
+                  at its end what it had found before; yore info shows how far it is and how the last one ended. On a mount for \
+                  reading only, and on a volume to which the user may not write, nothing is recorded; then --from goes on.\n\n\
+                  Exit status: 0 if nothing is damaged, 1 if something is, 6 if it was broken off."
 )]
 pub struct ScrubArgs {
     /// A mount, or a volume that is not mounted
@@ -20,7 +23,10 @@ pub struct ScrubArgs {
     /// Read no more than this in a second (as 50M)
     #[arg(long, value_name = "BYTES", value_parser = crate::parse::parse_size)]
     pub rate: Option<u64>,
-    /// Go on with the data from this block on, where a scrub was broken off
+    /// Begin anew, and do not go on where the last scrub was broken off
+    #[arg(long, conflicts_with = "from")]
+    pub restart: bool,
+    /// Read the data from this block on only, and record nothing (0: read everything)
     #[arg(long, value_name = "BLOCK")]
     pub from: Option<u64>,
     /// Print JSON

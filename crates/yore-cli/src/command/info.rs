@@ -125,12 +125,13 @@ fn of_daemon(daemon: &Daemon, is_past: bool) -> Value {
 type Ask = fn(&dyn Client) -> yore_fs::Result<Value>;
 
 /// What `info` asks about history, of a mount and of a volume alike, by the keys in JSON.
-const HISTORY: [(&str, Ask); 5] = [
+const HISTORY: [(&str, Ask); 6] = [
     ("snapshots", json_snapshots),
     ("unfinished", json_unfinished),
     ("when_full", json_when_full),
     ("findings", json_findings),
     ("leaks", json_leaks),
+    ("scrub", json_scrub),
 ];
 
 /// What a crash may have left, and how far that is recounted.
@@ -147,6 +148,60 @@ fn leaks_text(of: &Value) -> Option<String> {
         None => "pending, and put right by a mount, or by `yore check --repair` when it is not mounted"
             .to_string(),
     })
+}
+
+/// How far a scrub is, and how the last one ended.
+fn json_scrub(client: &dyn Client) -> yore_fs::Result<Value> {
+    let (record, is_under_way) = client.scrubs()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(yore_device::BLOCK_SIZE as u64);
+    let part = |at: &yore_fs::ScrubUnderWay| {
+        json!({
+            "began": json_seconds(at.began), "running": is_under_way,
+            "metadata_bytes": bytes(at.metadata_blocks), "data_bytes": bytes(at.data_blocks),
+            "damaged": at.damaged_metadata + at.candidates.len() as u64,
+        })
+    };
+    let whole = |last: &yore_fs::ScrubEnded| {
+        json!({
+            "began": json_seconds(last.began), "ended": json_seconds(last.ended),
+            "metadata_bytes": bytes(last.metadata_blocks), "data_bytes": bytes(last.data_blocks),
+            "damaged_metadata": last.damaged_metadata, "damaged_data": last.damaged_data,
+        })
+    };
+    Ok(json!({ "under_way": record.under_way.as_ref().map(part), "last": record.last.as_ref().map(whole) }))
+}
+
+/// The same for people.
+fn scrub_texts(of: &Value, clock: &Clock) -> (Option<String>, Option<String>) {
+    let read = |of: &Value| {
+        let part = |key: &str| human(of[key].as_u64().unwrap_or(0));
+        format!("read {} of metadata and {} of data", part("metadata_bytes"), part("data_bytes"))
+    };
+    let (at, last) = (&of["under_way"], &of["last"]);
+    let at = clock.of_json(&at["began"]).map(|began| {
+        let damaged = match at["damaged"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(count) => format!(", {count} blocks seem damaged"),
+        };
+        let state = match at["running"].as_bool() {
+            Some(true) => "is under way",
+            _ => "did not come to its end: `yore scrub` goes on",
+        };
+        format!("that of {began} {state}; {}{damaged}", read(at))
+    });
+    let last = clock.of_json(&last["ended"]).map(|ended| {
+        let count = |key: &str| last[key].as_u64().unwrap_or(0);
+        let damaged = match (count("damaged_metadata"), count("damaged_data")) {
+            (0, 0) => "nothing was damaged".to_string(),
+            (metadata, data) => {
+                format!(
+                    "{metadata} blocks of metadata and {data} of data were damaged: `yore scrub` names them"
+                )
+            }
+        };
+        format!("ended {ended}: {damaged}; {}", read(last))
+    });
+    (at, last)
 }
 
 /// How many findings people are shown.
@@ -365,6 +420,7 @@ fn identity_lines(value: &Value, clock: &Clock) -> Vec<Line> {
         Some(process) => format!("{pid} ({process})"),
         None => pid,
     });
+    let (scrub, last_scrub) = scrub_texts(&value["scrub"], clock);
     vec![
         ("Volume", text(&value["volume"])),
         ("Label", text(&value["label"])),
@@ -375,6 +431,8 @@ fn identity_lines(value: &Value, clock: &Clock) -> Vec<Line> {
         ("Stopped", stopped::text(&value["stopped"], clock)),
         ("Findings", findings_text(&value["findings"], clock)),
         ("Leaks", leaks_text(&value["leaks"])),
+        ("Scrub", scrub),
+        ("Last scrub", last_scrub),
         ("Left as", text(&value["state_found"])),
         ("As of", text(&value["at"])),
         ("Mounted on", text(&value["directory"])),

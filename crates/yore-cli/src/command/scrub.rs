@@ -1,25 +1,43 @@
 //! `scrub`: reads everything and tells what is damaged; `checksums`: whether file data has checksums.
 
 use super::operand::find;
+use super::snapshot::Location;
 use crate::args;
-use crate::output::{bytes_of, human, json_name, print_json, printable, Out};
-use crate::progress::while_searching;
+use crate::output::{bytes_of, human, json_name, json_seconds, print_json, printable, Clock, Out};
+use crate::progress::{stop_wanted, while_searching};
 use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::path::Path;
-use yore_fs::{DamagedBlock, Scrub, Scrubbed};
+use std::sync::Arc;
+use yore_device::{FileDevice, OpenOptions};
+use yore_fs::{DamagedBlock, Scrub, ScrubFrom, Scrubbed};
 
 const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
 
 /// Reads everything on a volume.
 pub fn scrub(args: &args::ScrubArgs) -> Outcome {
     let shown = printable(bytes_of(Path::new(&args.path)));
-    let how = Scrub { rate: args.rate.unwrap_or(0), from: args.from.unwrap_or(0) };
-    let found = find(&args.path)?.ask(Access::Read, |client| {
+    let begin = match args.from {
+        Some(block) => ScrubFrom::Block(block),
+        None if args.restart => ScrubFrom::Anew,
+        None => ScrubFrom::GoOn,
+    };
+    let how = Scrub { rate: args.rate.unwrap_or(0), begin, ..Scrub::default() };
+    let stop = stop_wanted()?;
+    let location = find(&args.path)?;
+    let found = location.ask_with(Access::Read, |client, volume| {
+        if let (Some(volume), Location::Free(on)) = (volume, &location) {
+            // This process holds the volume for reading, so nobody has it open for writing. Others may read
+            // it meanwhile.
+            let options = OpenOptions { lock: false, ..OpenOptions::default() };
+            if let Ok(device) = FileDevice::open(&on.volume, options) {
+                volume.view().write_scrubs_to(Arc::new(device));
+            }
+        }
         let what = format!("scrubbing {shown}");
-        let found = while_searching(args.progress, &what, |watch| client.scrub(how, watch))?;
+        let found = while_searching(args.progress, &what, |watch| client.scrub(how, &stop, watch))?;
         found.with_context(|| format!("cannot scrub {shown}"))
     })?;
     match args.json {
@@ -27,20 +45,29 @@ pub fn scrub(args: &args::ScrubArgs) -> Outcome {
         false => tell(&shown, &found)?,
     }
     if found.goes_on.is_some() {
-        return Ok(status::FAILED);
+        return Ok(status::BROKEN_OFF);
     }
     Ok(if found.is_clean() { status::OK } else { status::FINDINGS })
 }
 
 fn tell(shown: &str, found: &Scrubbed) -> anyhow::Result<()> {
     let mut out = Out::new();
+    if let Some(since) = found.since {
+        let since = Clock::new(false).seconds(since);
+        out.line(format_args!("{shown}: went on with the scrub of {since} (--restart begins anew)"))?;
+    }
     for damaged in &found.metadata {
         out.line(format_args!("{shown}: {damaged}"))?;
     }
     for damaged in &found.data {
         out.line(format_args!("{shown}: {}", text(damaged)))?;
     }
-    if found.further > 0 {
+    if found.is_noted && found.further > 0 {
+        out.line(format_args!(
+            "{shown}: {} blocks of data seem damaged; the end of the scrub says whose",
+            found.further
+        ))?;
+    } else if found.further > 0 {
         out.line(format_args!("{shown}: {} further findings", found.further))?;
     }
     let read = format!("{} of metadata", human(found.metadata_blocks * BLOCK));
@@ -51,6 +78,9 @@ fn tell(shown: &str, found: &Scrubbed) -> anyhow::Result<()> {
         ))?,
     }
     match (found.goes_on, found.is_clean()) {
+        (Some(_), _) if found.is_noted => out.line(format_args!(
+            "{shown}: broken off; yore scrub goes on there (yore info says how far it is)"
+        ))?,
         (Some(at), _) => out.line(format_args!("{shown}: broken off; yore scrub --from {at} goes on"))?,
         (None, true) => out.line(format_args!("{shown}: nothing is damaged"))?,
         (None, false) => out.line(format_args!(
@@ -106,6 +136,8 @@ fn as_json(found: &Scrubbed) -> Value {
         "damaged_data": found.data.iter().map(row).collect::<Vec<_>>(),
         "further_findings": found.further,
         "goes_on": found.goes_on,
+        "position_recorded": found.is_noted,
+        "went_on_since": found.since.map(json_seconds),
     })
 }
 

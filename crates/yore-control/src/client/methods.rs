@@ -5,13 +5,14 @@ use crate::{
     Answer, Checked, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult,
     Request, Saying, Stopped, Take, FORGET_MAX,
 };
+use std::sync::atomic::AtomicBool;
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 #[cfg(doc)]
 use yore_fs::View;
 use yore_fs::{
     ChecksumsEntered, Defragmented, Deleted, Difference, Error, EventNo, EventUsage, FindingsRecord,
-    ListedEvent, Logged, MissedVersions, OperationRow, Policy, Result, Scattered, Scrub, Scrubbed,
-    SpaceRules, StateUsage, Timestamp, UsageTotals, WouldFree,
+    ListedEvent, Logged, MissedVersions, OperationRow, Policy, Result, Scattered, Scrub, ScrubRecord,
+    Scrubbed, SpaceRules, StateUsage, Timestamp, UsageTotals, WouldFree,
 };
 
 /// A directory of a volume that accepts requests. Each method is a [`Request`], which says who may send it.
@@ -377,14 +378,25 @@ pub trait Client: Sync {
         }
     }
 
-    /// Reads the whole volume, and tells what is damaged.
+    /// Reads the whole volume, and tells what is damaged. It is broken off when `stop` becomes true.
     ///
     /// # Errors
     /// As [`Request::Scrub`].
-    fn scrub(&self, how: Scrub, watch: Watch<'_>) -> Result<Scrubbed> {
+    fn scrub(&self, how: Scrub, stop: &AtomicBool, watch: Watch<'_>) -> Result<Scrubbed> {
         let request = |question| Request::Scrub { how, question };
-        match watched::ask(&|request| self.ask(request), watch, &request)? {
+        match watched::ask_until(&|request| self.ask(request), watch, stop, &request)? {
             Answer::Scrubbed(found) => Ok(*found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// How far a scrub is, whether it is under way now, and how the last one ended.
+    ///
+    /// # Errors
+    /// As [`Request::Scrubs`].
+    fn scrubs(&self) -> Result<(ScrubRecord, bool)> {
+        match self.ask(&Request::Scrubs)? {
+            Answer::Scrubs { record, is_under_way } => Ok((record, is_under_way)),
             _ => Err(misunderstood()),
         }
     }

@@ -1,7 +1,7 @@
 //! Questions that take long, and how far they are in the meantime.
 
 use crate::{Answer, Request};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 use yore_fs::Result;
@@ -28,21 +28,41 @@ pub(super) fn ask(
     watch: Watch<'_>,
     question: &dyn Fn(u64) -> Request,
 ) -> Result<Answer> {
-    let Some(watch) = watch else { return ask(&question(0)) };
+    match watch {
+        None => ask(&question(0)),
+        watch => ask_until(ask, watch, &AtomicBool::new(false), question),
+    }
+}
+
+/// The same. Once `stop` is true the question is broken off, and its answer soon comes.
+///
+/// Another thread waits for the answer. The kernel gives a signal to the first thread of a process, and one
+/// that waits for a mount's answer takes it only when the answer is there, so nobody would set `stop`.
+pub(super) fn ask_until(
+    ask: &(dyn Fn(&Request) -> Result<Answer> + Sync),
+    mut watch: Watch<'_>,
+    stop: &AtomicBool,
+    question: &dyn Fn(u64) -> Request,
+) -> Result<Answer> {
     let (name, (end, ended)) = (new_name(), mpsc::channel::<()>());
+    let request = &question(name);
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-                // The question may have ended just now. Errors reach the caller with the answer.
-                if let Ok(Answer::HowFar(Some((done, total)))) =
-                    ask(&Request::HowFar { question: Some(name) })
-                {
-                    watch(done, total);
-                }
-            }
+        let answer = scope.spawn(move || {
+            // Dropped with the answer, also by a panic.
+            let _end = end;
+            ask(request)
         });
-        let answer = ask(&question(name));
-        drop(end);
-        answer
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
+            // The question may have ended just now, or not have begun. Errors reach the caller with the
+            // answer.
+            if stop.load(Ordering::Relaxed) {
+                let _ = ask(&Request::BreakOff { question: name });
+            }
+            let Some(watch) = watch.as_mut() else { continue };
+            if let Ok(Answer::HowFar(Some((done, total)))) = ask(&Request::HowFar { question: Some(name) }) {
+                watch(done, total);
+            }
+        }
+        answer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

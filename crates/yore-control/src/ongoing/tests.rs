@@ -87,6 +87,11 @@ fn questions_have_names() {
     let asked = ongoing.begin(9, 5);
     let _of_none = ongoing.begin(9, 0);
     assert_eq!(ongoing.how_far(9, 5), Some(asked.progress.get()));
+    ongoing.break_off(0, 5);
+    ongoing.break_off(9, 4);
+    assert!(!asked.is_broken_off());
+    ongoing.break_off(9, 5);
+    assert!(asked.is_broken_off());
     assert_eq!([ongoing.how_far(0, 5), ongoing.how_far(9, 4), ongoing.how_far(9, 0)], [None; 3]);
     drop(asked);
     assert_eq!(ongoing.how_far(9, 5), None);

@@ -5,34 +5,69 @@
 //! a candidate. If there are any, a walk over all files, as they are and as they were, finds who has these
 //! blocks, and each is read again under the lock that keeps it the file's. Without candidates no file is
 //! looked at.
+//!
+//! How far a scrub is stands on the volume ([`yore_format::ScrubRecord`]), so one that was broken off, or
+//! whose process was killed, goes on by itself. Candidates stand there, too, as many as there is room for,
+//! and the position is not beyond them; so what was found before is told at the end. Of metadata it only
+//! stands there whether any is damaged; then it is read again.
 
 use crate::api::checksums::BATCH;
 use crate::api::inodes::each_below;
 use crate::history::record::VersionsWalk;
 use crate::store::Store;
-use crate::{EventNo, InodeNo, Progress, Result, View};
+use crate::{Error, EventNo, InodeNo, Progress, Result, View};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use yore_core::extent;
 use yore_core::inode::InodeCell;
-use yore_format::{BlockNo, ContentKind, ExtentValue, Incarnation, Inode, BLOCK_SIZE};
+use yore_device::Device;
+use yore_format::{
+    BlockNo, ContentKind, ExtentValue, Incarnation, Inode, ScrubEnded, ScrubPosition, ScrubRecord,
+    ScrubUnderWay, ZoneNo, BLOCK_SIZE, SCRUB_CANDIDATES,
+};
 
 /// So many findings are told one by one.
 const FINDINGS_MOST: usize = 200;
 /// The longest pause between two looks at whether to go on.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How to scrub.
+/// Where a scrub begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum ScrubFrom {
+    /// Where the last one was broken off; if it came to its end, at the beginning.
+    #[default]
+    GoOn,
+    /// At the beginning, whatever is recorded.
+    Anew,
+    /// With the data at this block, as a scrub that was broken off has told. Nothing is recorded.
+    Block(u64),
+}
+
+impl ScrubFrom {
+    fn is_behind_metadata(self) -> bool {
+        matches!(self, ScrubFrom::Block(1..))
+    }
+}
+
+/// How to scrub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Scrub {
     /// Read no more than so many bytes in a second; 0 for as many as there are.
     pub rate: u64,
-    /// Begin with the data at this block, as a scrub that was broken off has told; 0 for the beginning, with
-    /// the metadata.
-    pub from: u64,
+    /// Where to begin.
+    pub begin: ScrubFrom,
+    /// How often it is recorded how far the scrub is.
+    pub every: Duration,
+}
+
+impl Default for Scrub {
+    fn default() -> Scrub {
+        Scrub { rate: 0, begin: ScrubFrom::GoOn, every: Duration::from_secs(10) }
+    }
 }
 
 /// A block of a file that does not hold what was written to it.
@@ -69,6 +104,12 @@ pub struct Scrubbed {
     pub further: u64,
     /// It was broken off: the block where the data goes on.
     pub goes_on: Option<u64>,
+    /// It was broken off, and that is recorded: the next one goes on there. Data that seems damaged is only
+    /// counted, in `further`.
+    pub is_noted: bool,
+    /// It went on: when it began at first, in seconds since 1970. What was read then is counted, and what
+    /// was found then is told.
+    pub since: Option<u64>,
 }
 
 impl Scrubbed {
@@ -76,6 +117,112 @@ impl Scrubbed {
     pub fn is_clean(&self) -> bool {
         self.metadata.is_empty() && self.data.is_empty() && self.further == 0
     }
+}
+
+/// There is one scrub of an open volume at a time.
+struct Scrubbing<'a>(&'a Store);
+
+impl Scrubbing<'_> {
+    fn begin(store: &Store) -> Result<Scrubbing<'_>> {
+        match store.scrubbing.swap(true, Ordering::AcqRel) {
+            false => Ok(Scrubbing(store)),
+            true => Err(Error::Refused(
+                "the volume is being scrubbed already; `yore info` says how far that is".into(),
+            )),
+        }
+    }
+}
+
+impl Drop for Scrubbing<'_> {
+    fn drop(&mut self) {
+        self.0.scrubbing.store(false, Ordering::Release);
+    }
+}
+
+/// What the volume is told of a scrub.
+struct Notes<'a> {
+    store: &'a Store,
+    through: Option<&'a dyn Device>,
+    /// Whether anything can be recorded, and shall be.
+    keeps: bool,
+    /// How the last one ended.
+    last: Option<ScrubEnded>,
+    /// This scrub.
+    at: ScrubUnderWay,
+    /// It is one that was broken off.
+    goes_on: bool,
+    every: Duration,
+    noted: Instant,
+}
+
+impl<'a> Notes<'a> {
+    fn begin(store: &'a Store, how: Scrub) -> Result<Notes<'a>> {
+        let through = store.writes_scrubs.get().map(|device| &**device);
+        let ScrubRecord { under_way, last, .. } = store.meta.scrubs()?;
+        let anew = ScrubUnderWay {
+            began: now(),
+            position: ScrubPosition::Metadata(0),
+            metadata_blocks: 0,
+            data_blocks: 0,
+            damaged_metadata: 0,
+            candidates: Vec::new(),
+        };
+        let (at, goes_on) = match (how.begin, under_way) {
+            (ScrubFrom::GoOn, Some(at)) => (at, true),
+            (ScrubFrom::Block(block @ 1..), _) => {
+                (ScrubUnderWay { position: ScrubPosition::Data(block), ..anew }, false)
+            }
+            _ => (anew, false),
+        };
+        let keeps = !matches!(how.begin, ScrubFrom::Block(_))
+            && (store.check_writable().is_ok() || (store.read_only && through.is_some()));
+        Ok(Notes { store, through, keeps, last, at, goes_on, every: how.every, noted: Instant::now() })
+    }
+
+    fn note_sometimes(&mut self) {
+        if self.noted.elapsed() >= self.every {
+            self.note(false);
+            self.noted = Instant::now();
+        }
+    }
+
+    /// Records where the scrub is. Returns whether it is recorded.
+    fn note(&mut self, flush: bool) -> bool {
+        let record = ScrubRecord { sequence: 0, under_way: Some(self.at.clone()), last: self.last };
+        self.write(&record, flush)
+    }
+
+    /// Records that the scrub has come to its end.
+    fn end(&mut self, found: &Scrubbed) {
+        let further = found.further;
+        let last = ScrubEnded {
+            began: self.at.began,
+            ended: now(),
+            metadata_blocks: found.metadata_blocks,
+            data_blocks: found.data_blocks,
+            damaged_metadata: self.at.damaged_metadata,
+            damaged_data: (found.metadata.len() as u64 + found.data.len() as u64 + further)
+                .saturating_sub(self.at.damaged_metadata),
+        };
+        self.write(&ScrubRecord { sequence: 0, under_way: None, last: Some(last) }, true);
+    }
+
+    /// The scrub has its use without a record, so it goes on if that cannot be written.
+    fn write(&mut self, record: &ScrubRecord, flush: bool) -> bool {
+        if self.keeps {
+            let written = self.store.meta.record_scrubs(record, self.through, flush);
+            if let Err(error) = written {
+                tracing::warn!(%error, "how far the scrub is cannot be recorded");
+                self.keeps = false;
+            }
+        }
+        self.keeps
+    }
+}
+
+/// In seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Waits so long that no more than `rate` bytes are read in a second.
@@ -106,16 +253,72 @@ impl Pace<'_> {
     }
 }
 
+/// Reads the data from where the notes say on. Returns which blocks seem damaged, those that are noted
+/// included.
+fn scrub_data(
+    store: &Arc<Store>,
+    found: &mut Scrubbed,
+    notes: &mut Notes<'_>,
+    pace: &mut Pace<'_>,
+) -> Result<BTreeSet<u64>> {
+    let from = match notes.at.position {
+        ScrubPosition::Data(block) => block,
+        ScrubPosition::Metadata(_) => 0,
+    };
+    let candidates = RefCell::new(notes.at.candidates.iter().copied().collect::<BTreeSet<u64>>());
+    let (mut at, mut read) = (from, notes.at.data_blocks);
+    let mut wrong = |block: BlockNo| {
+        candidates.borrow_mut().insert(block.0);
+    };
+    let ended = store.alloc.scrub(&store.meta, BlockNo(from), &mut wrong, &mut |block, blocks| {
+        read += blocks;
+        at = block.0;
+        let candidates = candidates.borrow();
+        if candidates.len() <= SCRUB_CANDIDATES {
+            (notes.at.position, notes.at.data_blocks) = (ScrubPosition::Data(at.max(1)), read);
+            if candidates.len() > notes.at.candidates.len() {
+                notes.at.candidates = candidates.iter().copied().collect();
+            }
+        }
+        notes.note_sometimes();
+        pace.read(blocks)
+    })?;
+    found.data_blocks = read;
+    found.goes_on = ended.is_break().then_some(at);
+    Ok(candidates.into_inner())
+}
+
 impl View {
+    /// Whether a scrub is under way in this process.
+    pub fn is_scrubbing(&self) -> bool {
+        self.store().scrubbing.load(Ordering::Acquire)
+    }
+
+    /// How far a scrub is or was when it was broken off, and how the last one ended.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn scrubs(&self) -> Result<ScrubRecord> {
+        Ok(self.store().meta.scrubs()?)
+    }
+
+    /// The volume is open for reading only, and the record of scrubs is written all the same, to this device:
+    /// one of the same volume, which nobody has open for anything else but reading.
+    pub fn write_scrubs_to(&self, device: Arc<dyn Device>) {
+        // The first one is as good.
+        let _ = self.store().writes_scrubs.set(device);
+    }
+
     /// Reads all metadata of the volume, and all data that has checksums, from the device, and tells what is
-    /// not what was written. Changes nothing. `progress` counts blocks; `ask` is called now and then, and
-    /// says whether to go on: if not, the result says where to.
+    /// not what was written. Changes nothing but the record of scrubs, which says where a scrub that ends
+    /// before its time goes on. `progress` counts blocks; `ask` is called now and then, and says whether to
+    /// go on: if not, the result says where to.
     ///
     /// O(metadata + data); if data is damaged, also O(extents of all files, and of their versions).
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] for a view of the past; damage of what says which blocks are in use, and
-    /// device errors.
+    /// [`Error::ReadOnly`] for a view of the past; [`Error::Refused`] if a scrub is under way; damage of what
+    /// says which blocks are in use, and device errors.
     pub fn scrub(
         &self,
         how: Scrub,
@@ -123,52 +326,94 @@ impl View {
         ask: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Scrubbed> {
         let store = self.live()?;
-        let mut found =
-            Scrubbed { keeps_checksums: store.alloc.keeps_checksums(&store.meta), ..Scrubbed::default() };
+        let _alone = Scrubbing::begin(store)?;
+        let mut notes = Notes::begin(store, how)?;
+        notes.note(false);
+        let mut found = Scrubbed {
+            keeps_checksums: store.alloc.keeps_checksums(&store.meta),
+            since: notes.goes_on.then_some(notes.at.began),
+            ..Scrubbed::default()
+        };
         let totals = &store.meta.totals;
         let in_use = store.meta.geometry().blocks.saturating_sub(totals.free_blocks.get());
         progress.restart(if found.keeps_checksums { in_use } else { totals.metadata_blocks.get() });
+        progress.add(notes.at.metadata_blocks + notes.at.data_blocks);
         let mut pace = Pace { rate: how.rate, begun: Instant::now(), read: 0, ask, progress };
-        if how.from == 0 {
-            let Scrubbed { metadata, further, .. } = &mut found;
-            let mut wrong = |c: Box<yore_format::Corruption>| {
-                tracing::error!("{c}");
-                match metadata.len() < FINDINGS_MOST {
-                    true => metadata.push(c.to_string()),
-                    false => *further += 1,
-                }
-            };
-            let read = store.meta.scrub_metadata(&mut wrong, &mut |blocks| pace.read(blocks))?;
-            match read {
-                ControlFlow::Continue(read) => found.metadata_blocks = read,
-                ControlFlow::Break(read) => {
-                    found.metadata_blocks = read;
-                    found.goes_on = Some(0);
-                    return Ok(found);
-                }
-            }
+        let is_read =
+            how.begin.is_behind_metadata() || self.scrub_metadata(&mut found, &mut notes, &mut pace)?;
+        let mut candidates = BTreeSet::new();
+        if is_read && found.keeps_checksums {
+            candidates = scrub_data(store, &mut found, &mut notes, &mut pace)?;
         }
-        if !found.keeps_checksums {
+        if found.goes_on.is_some() && notes.note(true) {
+            found.is_noted = true;
+            // Whoever goes on reads these again, and tells what they are of.
+            found.further += candidates.len() as u64;
             return Ok(found);
         }
-        let (mut candidates, mut at) = (BTreeSet::new(), how.from);
-        let ended = store.alloc.scrub(
-            &store.meta,
-            BlockNo(how.from),
-            &mut |block| {
-                candidates.insert(block.0);
-            },
-            &mut |block, read| {
-                found.data_blocks += read;
-                at = block.0;
-                pace.read(read)
-            },
-        )?;
-        found.goes_on = ended.is_break().then_some(at);
         if !candidates.is_empty() {
             self.find_owners(&candidates, &mut found)?;
         }
+        if found.goes_on.is_none() {
+            notes.end(&found);
+        }
         Ok(found)
+    }
+
+    /// Reads the metadata from where the notes say on. Returns whether it came to its end.
+    fn scrub_metadata(
+        &self,
+        found: &mut Scrubbed,
+        notes: &mut Notes<'_>,
+        pace: &mut Pace<'_>,
+    ) -> Result<bool> {
+        let store = self.live()?;
+        let from = match notes.at.position {
+            ScrubPosition::Metadata(zone) => ZoneNo(zone),
+            ScrubPosition::Data(_) if notes.at.damaged_metadata == 0 => {
+                found.metadata_blocks = notes.at.metadata_blocks;
+                return Ok(true);
+            }
+            // Nobody has noted what is damaged.
+            ScrubPosition::Data(_) => ZoneNo(0),
+        };
+        let is_again = matches!(notes.at.position, ScrubPosition::Data(_));
+        let mut read = if from.0 == 0 { 0 } else { notes.at.metadata_blocks };
+        let (damaged, mut zone) = (Cell::new(0), None);
+        let Scrubbed { metadata, further, .. } = found;
+        let mut wrong = |c: Box<yore_format::Corruption>| {
+            tracing::error!("{c}");
+            damaged.set(damaged.get() + 1);
+            match metadata.len() < FINDINGS_MOST {
+                true => metadata.push(c.to_string()),
+                false => *further += 1,
+            }
+        };
+        let ended = store.meta.scrub_metadata(from, &mut wrong, &mut |no, blocks| {
+            if zone != Some(no) && !is_again && damaged.get() == 0 {
+                (notes.at.position, notes.at.metadata_blocks) = (ScrubPosition::Metadata(no.0), read);
+            }
+            zone = Some(no);
+            read += blocks;
+            if damaged.get() > 0 && !is_again {
+                (notes.at.position, notes.at.metadata_blocks) = (ScrubPosition::Metadata(0), 0);
+            }
+            notes.note_sometimes();
+            pace.read(blocks)
+        })?;
+        found.metadata_blocks = read;
+        if ended.is_break() {
+            found.goes_on = Some(0);
+            if !is_again {
+                notes.at.damaged_metadata = damaged.get();
+            }
+            return Ok(false);
+        }
+        (notes.at.metadata_blocks, notes.at.damaged_metadata) = (read, damaged.get());
+        if !is_again {
+            notes.at.position = ScrubPosition::Data(1);
+        }
+        Ok(true)
     }
 
     /// Tells which files have damaged blocks.

@@ -42,6 +42,8 @@ struct State {
     bases: Bases,
     whole: bool,
     counts: PassCounts,
+    /// Free blocks that the last superblock does not count.
+    unpromised: u64,
 }
 
 /// What a generation has changed.
@@ -119,11 +121,19 @@ impl Pending {
         Some(Taken { waits: state.waits.take(), bases, whole })
     }
 
-    /// A generation was written, which cost this.
-    pub(crate) fn count_pass(&self, cost: PassCounts) {
+    /// A generation was written, which cost this. Its superblock counts `unpromised` free blocks less than
+    /// there are.
+    pub(crate) fn count_pass(&self, cost: PassCounts, unpromised: u64) {
         if let Some(state) = self.0.get() {
-            state.lock().counts.add(cost);
+            let mut state = state.lock();
+            state.counts.add(cost);
+            state.unpromised = unpromised;
         }
+    }
+
+    /// How many free blocks the superblock of the last generation does not count.
+    pub(crate) fn unpromised(&self) -> u64 {
+        self.0.get().map_or(0, |state| state.lock().unpromised)
     }
 
     /// What all have cost since the volume was opened.

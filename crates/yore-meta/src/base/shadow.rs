@@ -109,6 +109,9 @@ pub struct Shadow {
     /// The log has a device of its own, of which nothing is kept. Everything up to the generation is where it
     /// belongs without it.
     pub log_is_elsewhere: bool,
+    /// How many free blocks the superblock of that generation does not count, because only this generation
+    /// has freed them: a crash could have left them marked as used.
+    pub unpromised: u64,
 }
 
 impl fmt::Debug for Shadow {
@@ -272,7 +275,7 @@ impl Shadows {
         let kept = Arc::new(Kept { zones, log, memory, table, lost, saved });
         *now = Some(kept.clone());
         self.is_on.store(true, Ordering::SeqCst);
-        Some(Shadow { of: self.clone(), kept, log_is_elsewhere: false })
+        Some(Shadow { of: self.clone(), kept, log_is_elsewhere: false, unpromised: 0 })
     }
 
     fn now(&self) -> Option<Arc<Kept>> {

@@ -12,19 +12,20 @@ use yore_format::{verify_header, BlockNo, Corruption, MetaAddr, ZoneHeader, Zone
 const TOGETHER: usize = 64;
 
 impl Meta {
-    /// Reads all metadata blocks of all zones, and one header of each. `wrong` is called with each that is
-    /// not what the volume has there, `told` now and then with how many were read: it says whether to go on.
-    /// Returns how many were read. O(metadata).
+    /// Reads all metadata blocks of all zones from `from` on, and one header of each. `wrong` is called with
+    /// each that is not what the volume has there, `told` now and then with the zone and how many were read:
+    /// it says whether to go on. O(metadata).
     ///
     /// # Errors
     /// Device errors. Damage of a zone's own header goes to `wrong`.
     pub fn scrub_metadata(
         &self,
+        from: ZoneNo,
         wrong: &mut dyn FnMut(Box<Corruption>),
-        told: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<u64, u64>> {
-        let (blocks, mut done) = (&self.rooms.blocks, 0);
-        for no in 0..blocks.zones.limit() {
+        told: &mut dyn FnMut(ZoneNo, u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let blocks = &self.rooms.blocks;
+        for no in from.0..blocks.zones.limit() {
             let zone = match blocks.zones.get(&blocks.base, ZoneNo(no)) {
                 Ok(Some(zone)) => zone,
                 Ok(None) => continue,
@@ -57,13 +58,12 @@ impl Meta {
                         }
                     }
                 }
-                done += read;
-                if told(read).is_break() {
-                    return Ok(ControlFlow::Break(done));
+                if told(zone.no, read).is_break() {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
         }
-        Ok(ControlFlow::Continue(done))
+        Ok(ControlFlow::Continue(()))
     }
 
     /// One of the two headers is the current one; a zone that was never written has none.

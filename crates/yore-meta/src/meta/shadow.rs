@@ -45,6 +45,7 @@ impl Meta {
             let log = log_blocks(paused.superblock());
             let mut shadow = shadows.begin(starts, log, blocks).ok_or_else(other)?;
             shadow.log_is_elsewhere = paused.superblock().external_log.is_some();
+            shadow.unpromised = self.base().order.pending.unpromised();
             return Ok(shadow);
         }
     }

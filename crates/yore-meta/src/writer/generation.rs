@@ -242,7 +242,7 @@ pub(super) fn write(
         unclosed.forget();
     }
     write_together(rooms, frozen, slot)?;
-    rooms.blocks.base.order.pending.count_pass(PassCounts { wholes: 1, ..PassCounts::default() });
+    rooms.blocks.base.order.pending.count_pass(PassCounts { wholes: 1, ..PassCounts::default() }, 0);
     Ok(slot)
 }
 

@@ -647,7 +647,7 @@ impl Schedule {
         last: &Superblock,
         slot: u32,
     ) -> Result<(u32, Superblock)> {
-        rooms.blocks.base.order.pending.count_pass(self.cost());
+        rooms.blocks.base.order.pending.count_pass(self.cost(), self.freed);
         let Schedule { ahead, mut rounds, freed } = self;
         let mut passing = Passing::new(rooms, zones, superblock, slot);
         passing.superblock.free_blocks = superblock.free_blocks.saturating_sub(freed);

@@ -7,6 +7,7 @@ use crate::{
     Request, Saying, Stopped, Take,
 };
 use std::path::PathBuf;
+use std::time::Duration;
 use yore_device::{DeviceError, Holder, HostError, Operation};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback, Verb};
 use yore_fs::{
@@ -14,8 +15,8 @@ use yore_fs::{
     EventKind, EventMore, EventNo, EventRow, EventState, EventUsage, Facts, FileKind, FindingsRecord,
     ForgottenFor, Generation, Gone, Incarnation, InodeNo, ListedEvent, Logged, MetaAddr, MissedVersions,
     OperationKind, OperationRow, Policy, RecordedFinding, Retained, Retention, RetentionRules, Scattered,
-    Scrub, Scrubbed, SeenBy, SpaceRules, StateUsage, Stays, Timestamp, UsageTotals, Versioning, What,
-    WouldFree, EXCLUDE_MAX,
+    Scrub, ScrubFrom, ScrubPosition, ScrubRecord, ScrubUnderWay, Scrubbed, SeenBy, SpaceRules, StateUsage,
+    Stays, Timestamp, UsageTotals, Versioning, What, WouldFree, EXCLUDE_MAX,
 };
 
 pub(super) fn device_errors() -> Vec<DeviceError> {
@@ -198,7 +199,12 @@ pub(super) fn requests() -> Vec<Request> {
         Request::Check { findings_max: 8, memory: 1 << 30, question: 9 },
         Request::Findings,
         Request::Leaks,
-        Request::Scrub { how: Scrub { rate: 1 << 30, from: 7 }, question: 8 },
+        Request::Scrub {
+            how: Scrub { rate: 1 << 30, begin: ScrubFrom::Block(7), every: Duration::from_millis(3) },
+            question: 8,
+        },
+        Request::BreakOff { question: 8 },
+        Request::Scrubs,
         Request::Checksums { enable: true, question: 9 },
     ]
 }
@@ -297,7 +303,24 @@ pub(super) fn answers() -> Vec<Answer> {
             }],
             further: 5,
             goes_on: Some(6),
+            is_noted: true,
+            since: Some(1),
         })),
+        Answer::Scrubs {
+            record: ScrubRecord {
+                sequence: 1,
+                under_way: Some(ScrubUnderWay {
+                    began: 2,
+                    position: ScrubPosition::Metadata(3),
+                    metadata_blocks: 4,
+                    data_blocks: 5,
+                    damaged_metadata: 6,
+                    candidates: vec![7],
+                }),
+                last: None,
+            },
+            is_under_way: true,
+        },
         Answer::Checksums {
             kept: true,
             entered: ChecksumsEntered { blocks: 1 << 40, left: 1, broken_off: true },
