@@ -30,6 +30,7 @@ fn a_wrong_order_is_found() {
         (Mutation::RoundsUnflushed, Engine::SoftUpdates),
         (Mutation::HeldReusedEarly, Engine::SoftUpdates),
         (Mutation::NamedAtOnce, Engine::SoftUpdates),
+        (Mutation::AheadOfData, Engine::SoftUpdates),
         (Mutation::OlderBelieved, Engine::SoftUpdates),
         (Mutation::EdgesDropped, Engine::Sync),
         (Mutation::Unsettled, Engine::Sync),

@@ -101,9 +101,7 @@ mod promises {
     /// since the count of a directory is not raised for a rename: the name was there, and the inode was not.
     #[test]
     fn a_directory_that_was_just_made_is_there_under_its_next_name() {
-        tried(&[
-            "seed=7000041 ops=60 profile=fsync engine=soft-updates log=48 discard crash=226:seed=413221:blocks repair more=385500",
-        ]);
+        tried(&["seed=7000041 ops=60 profile=fsync engine=soft-updates log=48 discard"]);
     }
 
     /// A new attribute of more cells than one leaf has: those that came into the second leaf behind its

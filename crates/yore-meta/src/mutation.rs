@@ -34,6 +34,8 @@ pub enum Mutation {
     HeldReusedEarly,
     /// A new block is written in the same round as the header that names it.
     NamedAtOnce,
+    /// Changes in place that name data, or need numbers, are written before the flush behind the superblock.
+    AheadOfData,
     /// A mount after a crash believes the header that the table names, although there is a newer one.
     OlderBelieved,
     /// A rename over a file does not write the new file's data first (R12).

@@ -91,8 +91,8 @@ fn everything_arrives() {
     all_answers().into_iter().for_each(|answer| arrives(&Ok::<Answer, Error>(answer)));
 }
 
-/// The bytes of this version. If this fails, the encoding has changed: increase [`VERSION`], and put the new sum
-/// here. Otherwise a daemon of yesterday would read a request of today as another one.
+/// The bytes of this version. If this fails, the encoding has changed: increase [`VERSION`], and put the new
+/// sum here. Otherwise a daemon of yesterday would read a request of today as another one.
 #[test]
 fn the_version_changes_with_the_bytes() {
     let mut all = Vec::new();

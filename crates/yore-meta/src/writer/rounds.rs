@@ -16,15 +16,18 @@
 //! cheaper ones are carried out.
 //!
 //! **New and freed blocks.** The header of a zone says which indexes exist. A new block is written in one
-//! round, to a slot that the zone did not use when the pass began; the header that names it follows in a
-//! later round, and with it the block's changes are in D. Until then its slot means nothing. An index that is
+//! round, to a slot that the zone did not use when the pass began; the header that names it follows in the
+//! next round, and with it the block's changes are in D. Until then its slot means nothing. So the block may
+//! be written with changes whose predecessors are written in the same round: they are in D before the header
+//! is written, or come into D with the same header ([`Counts`]). An index that is
 //! freed goes out of the header when what its removal waits for is in D. A header names only what was durable
 //! before its round, and goes to the slot of the zone's two that does not count, so each instant has one that
 //! is whole. Slots and indexes that are freed are not used again in the same pass.
 //!
-//! **The superblock** comes first, and says that blocks of this generation may be on the medium, and which
-//! numbers are used up. New blocks that can be written at once go with it, before the same flush: no header
-//! names them yet, and a mount never uses the number of the generation behind the last superblock (R5). It
+//! **The superblock** comes first, and says which numbers are used up; the flush behind it has file data on
+//! the medium, too. What needs neither goes with it, before the same flush, for a mount never uses the number
+//! of the generation behind the last superblock (R5): new blocks, since no header names them yet, and blocks
+//! in place if what is taken of them takes things away or sets bits (`Planner::says_nothing_new`). It
 //! promises no block that only this generation frees, for a crash may leave such a block marked as used: its
 //! count of free blocks lacks them, until a later generation or a recount says more. It
 //! has the root of the orphans as the generation before left it; when that changes, a second one follows as a
@@ -48,12 +51,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES};
 use yore_format::{
-    Block, BlockNo, Generation, MetaAddr, NodeRef, Superblock, ZoneHeader, ZoneNo, NODE_PAYLOAD_BYTES,
-    NOT_INODES,
+    Block, BlockHeader, BlockKind, BlockNo, Generation, MetaAddr, NodeRef, Superblock, ZoneHeader, ZoneNo,
+    NODE_PAYLOAD_BYTES, NOT_INODES,
 };
 
 /// Rounds of a pass beyond which it costs less to write the generation aside.
 const ROUNDS_MOST: usize = 24;
+
+/// How often new blocks are gone through in a round, since one may let another go with it.
+const SWEEPS: usize = 3;
 
 /// A flush takes as long as so many blocks do: a turn of a disk, at 100 MB a second.
 const FLUSH_BLOCKS: u64 = 200;
@@ -78,7 +84,7 @@ struct Round {
 
 /// The rounds of a pass.
 pub(super) struct Schedule {
-    /// New blocks that are written with the superblock, before the first round.
+    /// What is written with the superblock, before the first round.
     ahead: Vec<(MetaAddr, What)>,
     rounds: Vec<Round>,
     /// Data blocks that the generation frees.
@@ -116,6 +122,20 @@ struct InPass<'t> {
     written: Vec<usize>,
 }
 
+/// When a change is durable, if it was taken in the round that is being put together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    /// It was not taken.
+    No,
+    /// Behind the round.
+    Behind,
+    /// It lies in a new block: with the next header of this zone.
+    With(ZoneNo),
+}
+
+/// Blocks with what is written of them.
+type Chosen = Vec<(MetaAddr, Choice)>;
+
 /// What may be taken of a block in a round.
 struct Choice {
     changes: Vec<usize>,
@@ -130,6 +150,13 @@ struct Planner<'t> {
     is_durable: Vec<bool>,
     /// Whether a change was taken from the block that is looked at.
     is_chosen: Vec<bool>,
+    /// Which changes were taken in the round that is being put together.
+    taken_now: Vec<Counts>,
+    /// The zone of the block that is looked at, if that block is new: when its changes count, changes of the
+    /// same round are durable.
+    counts_later: Option<ZoneNo>,
+    /// Whether only changes may go that need no superblock and no data ([`Planner::says_nothing_new`]).
+    is_ahead: bool,
     blocks: BTreeMap<MetaAddr, InPass<'t>>,
     /// Blocks with something that is not durable.
     open: Vec<MetaAddr>,
@@ -232,6 +259,9 @@ impl<'t> Planner<'t> {
             firsts,
             is_durable: vec![false; count],
             is_chosen: vec![false; count],
+            taken_now: vec![Counts::No; count],
+            counts_later: None,
+            is_ahead: false,
             blocks: BTreeMap::new(),
             open: Vec::new(),
             orphans: Vec::new(),
@@ -282,10 +312,33 @@ impl<'t> Planner<'t> {
         !self.open.is_empty() || !self.orphans.is_empty()
     }
 
-    /// Whether all that a change waits for is durable, or was taken from the same block.
+    /// Whether all that a change waits for is durable when the change counts, or was taken from the same
+    /// block.
     fn may_go(&self, change: usize) -> bool {
         let firsts = &self.firsts[self.starts[change]..self.starts[change + 1]];
-        firsts.iter().all(|first| self.is_durable[*first] || self.is_chosen[*first])
+        let comes_before = |first: usize| match (self.counts_later, self.taken_now[first]) {
+            (None, _) | (_, Counts::No) => false,
+            (Some(_), Counts::Behind) => true,
+            (Some(zone), Counts::With(header)) => zone == header,
+        };
+        firsts.iter().all(|first| self.is_durable[*first] || self.is_chosen[*first] || comes_before(*first))
+            && (!self.is_ahead || self.says_nothing_new(change))
+    }
+
+    /// Whether a change names no file data, which may not be on the medium yet, and has no number that only
+    /// this generation's superblock says is used up: it takes cells away, or changes bits or counts.
+    fn says_nothing_new(&self, change: usize) -> bool {
+        #[cfg(feature = "mutations")]
+        if is(Mutation::AheadOfData) {
+            return true;
+        }
+        let Kept::Block { addr, pieces } = &self.taken.waits.changes[change].1 else { return false };
+        let is_table = || BlockHeader::of(self.blocks[addr].base).kind == BlockKind::CountTable as u8;
+        pieces.iter().all(|piece| match piece {
+            Piece::Bits { .. } | Piece::Cell { value: None, .. } => true,
+            Piece::Word { .. } => is_table(),
+            Piece::Slot { .. } | Piece::Cell { value: Some(_), .. } => false,
+        })
     }
 
     fn pieces(&self, change: usize) -> &'t [Piece] {
@@ -402,47 +455,88 @@ impl<'t> Planner<'t> {
         next.is_some_and(|had| durable + chosen >= *had)
     }
 
-    /// New blocks that can be written before anything is durable.
+    /// What can be written with the superblock, before anything is durable.
     fn ahead(&mut self) -> Vec<(MetaAddr, What)> {
-        let mut ahead = Vec::new();
-        for addr in std::mem::take(&mut self.open) {
-            self.open.push(addr);
-            if self.blocks[&addr].stage != Stage::Nowhere {
-                continue;
-            }
-            let left = self.blocks[&addr].left;
-            if let Some(choice) = self.choose(addr) {
-                if choice.changes.len() == left || self.is_early(addr, choice.changes.len()) {
-                    ahead.push((addr, choice));
-                }
+        self.is_ahead = true;
+        // A block that goes is written only if what waits for it needs that.
+        let stays = |addr: &&MetaAddr| {
+            let block = &self.blocks[*addr];
+            block.stage == Stage::Nowhere || block.freed.is_none()
+        };
+        let open: Vec<MetaAddr> = self.open.iter().filter(stays).copied().collect();
+        let (chosen, _) = self.choose_all(&open);
+        self.is_ahead = false;
+        let ahead = chosen.into_iter().map(|(addr, choice)| (addr, self.write(addr, choice))).collect();
+        self.close_done();
+        ahead
+    }
+
+    /// What can be written of these blocks in one round: as wholes, or as rollbacks that are known to be
+    /// needed; and all other rollbacks that can be written.
+    fn choose_all(&mut self, of: &[MetaAddr]) -> (Chosen, Chosen) {
+        let is_new = |addr: &MetaAddr| self.blocks[addr].stage == Stage::Nowhere;
+        let (new, others): (Vec<MetaAddr>, Vec<MetaAddr>) = of.iter().copied().partition(is_new);
+        let (mut chosen, mut partly) = (Chosen::new(), Chosen::new());
+        for addr in others {
+            if self.blocks[&addr].left > 0 {
+                self.choose_one(addr, Counts::Behind, &mut chosen, &mut partly);
             }
         }
-        ahead.into_iter().map(|(addr, choice)| (addr, self.write(addr, choice))).collect()
+        // A header is written behind the superblock.
+        let is_ahead = std::mem::take(&mut self.is_ahead);
+        let mut waiting = new;
+        for _ in 0..SWEEPS {
+            let (before, mut rollbacks) = (chosen.len(), Chosen::new());
+            waiting.retain(|addr| {
+                self.counts_later = Some(addr.zone());
+                !self.choose_one(*addr, Counts::With(addr.zone()), &mut chosen, &mut rollbacks)
+            });
+            if chosen.len() == before || waiting.is_empty() {
+                partly.append(&mut rollbacks);
+                break;
+            }
+        }
+        (self.counts_later, self.is_ahead) = (None, is_ahead);
+        for change in chosen.iter().flat_map(|(_, choice)| &choice.changes) {
+            self.taken_now[*change] = Counts::No;
+        }
+        (chosen, partly)
+    }
+
+    /// Chooses of one block; returns whether it goes into the round. `counts` says when its changes are
+    /// durable.
+    fn choose_one(
+        &mut self,
+        addr: MetaAddr,
+        counts: Counts,
+        chosen: &mut Chosen,
+        partly: &mut Chosen,
+    ) -> bool {
+        let left = self.blocks[&addr].left;
+        let Some(choice) = self.choose(addr) else { return false };
+        let goes = choice.changes.len() == left || self.is_early(addr, choice.changes.len());
+        if goes {
+            choice.changes.iter().for_each(|change| self.taken_now[*change] = counts);
+        }
+        if goes { chosen } else { partly }.push((addr, choice));
+        goes
     }
 
     /// The next round; `None` if there is none that a pass may have.
     fn round(&mut self) -> Option<Round> {
-        let (mut round, mut chosen, mut partly) = (Round::default(), Vec::new(), Vec::new());
-        for addr in std::mem::take(&mut self.open) {
-            let block = &self.blocks[&addr];
+        let mut round = Round::default();
+        let mut open = Vec::with_capacity(self.open.len());
+        for addr in &self.open {
+            let block = &self.blocks[addr];
             if block.stage == Stage::Written {
                 round.headers.entry(addr.zone()).or_default().push((addr.index(), true));
             } else if block.stage == Stage::Named && block.freed.is_some_and(|freed| self.may_go(freed)) {
                 round.headers.entry(addr.zone()).or_default().push((addr.index(), false));
-            } else if block.stage == Stage::Nowhere || block.left > 0 {
-                let left = block.left;
-                match self.choose(addr) {
-                    Some(choice)
-                        if choice.changes.len() == left || self.is_early(addr, choice.changes.len()) =>
-                    {
-                        chosen.push((addr, choice))
-                    }
-                    Some(choice) => partly.push((addr, choice)),
-                    None => {}
-                }
+            } else {
+                open.push(*addr);
             }
-            self.open.push(addr);
         }
+        let (mut chosen, mut partly) = self.choose_all(&open);
         let ready = self.orphans.iter().take_while(|change| self.may_go(**change)).count();
         let is_all = ready == self.orphans.len();
         if chosen.is_empty() && round.headers.is_empty() && (ready == 0 || !is_all) {
