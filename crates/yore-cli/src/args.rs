@@ -52,7 +52,10 @@ pub enum Command {
     /// Mount a volume on a directory
     Mount(Mount),
     /// Unmount a volume and wait until it is closed
-    #[command(visible_alias = "unmount")]
+    #[command(
+        visible_alias = "unmount",
+        after_help = "Checks and scrubs of a volume whose mount is busy are broken off (exit status 6 of theirs)."
+    )]
     Umount(Umount),
     /// Make a volume longer, mounted or not, or shorter, if it is not mounted
     Resize(Resize),

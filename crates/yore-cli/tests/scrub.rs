@@ -107,6 +107,27 @@ fn interrupted(target: &str, blocks: u64) -> (i32, Value) {
     (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
 }
 
+/// Promises that `yore umount` does not find a mount busy because of a scrub of it: the scrub is broken off,
+/// says so, and goes on with the volume.
+#[test]
+fn an_unmount_breaks_a_scrub_off() {
+    let scratch = Scratch::empty();
+    let volume = text(&scratch.volume);
+    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
+    let file = scratch.file("big", blocks(1000));
+    ok(["put", text(&file), &scratch.on("/big")]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let args = ["scrub", "--json", "--rate", "100K", text(&mount.directory)];
+    let scrub = common::yore().args(args).stdout(Stdio::piped()).spawn().unwrap();
+    common::until("it is being scrubbed", || mount.info()["scrub"]["under_way"]["running"] == true);
+    assert!(fails(3, ["scrub", text(&mount.directory)]).contains("is being scrubbed already"));
+    ok(["umount", text(&mount.directory)]);
+    let output = scrub.wait_with_output().unwrap();
+    let part: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &part["position_recorded"]), (Some(6), &true.into()), "{part}");
+    assert!(json(0, &["scrub", "--json", volume])["went_on_since"].is_string());
+}
+
 /// Promises that a scrub which was interrupted, of a volume as well as of a mount, says so with a status of
 /// its own, that `info` shows how far it is, that the next one goes on, whether mounted or not, and tells at
 /// its end what was found before, and that `info` then says how it ended. `--restart` begins anew.

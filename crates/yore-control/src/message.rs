@@ -165,7 +165,7 @@ pub enum Request {
     },
     /// Checks the whole volume while it is in use, repairs what can be repaired at once, and records the
     /// rest. [`Request::HowFar`] has milliseconds. For root and the daemon's user. Other requests go on
-    /// meanwhile, but for another check. [`Answer::Checked`].
+    /// meanwhile, but for another check. [`Answer::Checked`], or [`Answer::CheckBrokenOff`].
     Check {
         /// How many findings the answer has at most.
         findings_max: u64,
@@ -379,6 +379,8 @@ pub enum Answer {
     Defragmented(Defragmented),
     /// The volume was checked.
     Checked(Checked),
+    /// The check was broken off, because the volume is to be unmounted. Nothing was recorded.
+    CheckBrokenOff,
     /// What the last check found and left; `None` if nothing is recorded.
     Findings(Option<FindingsRecord>),
     /// How far a scrub is, and how the last one ended.

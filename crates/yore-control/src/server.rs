@@ -174,8 +174,10 @@ fn defragment(
 
 fn scrub(view: &View, who: &Who<'_>, how: Scrub, question: u64) -> Result<Answer> {
     who.check_everything()?;
+    let inspection = view.inspect();
     let asked = who.host.ongoing().begin(who.uid, question);
-    let mut ask = || match who.host.is_over() || asked.is_broken_off() {
+    let is_over = || who.host.is_over() || asked.is_broken_off() || inspection.is_broken_off();
+    let mut ask = || match is_over() {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };

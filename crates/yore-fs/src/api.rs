@@ -4,6 +4,7 @@ pub(crate) mod checksums;
 pub(crate) mod copy;
 pub(crate) mod defrag;
 pub(crate) mod inodes;
+pub(crate) mod online;
 pub(crate) mod opened;
 pub(crate) mod room;
 pub(crate) mod scrub;
@@ -11,7 +12,6 @@ pub(crate) mod shrink;
 pub(crate) mod view;
 pub(crate) mod volume;
 
-mod online;
 mod open;
 mod past;
 mod present;

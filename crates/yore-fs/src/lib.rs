@@ -29,6 +29,7 @@ mod xattr;
 pub use api::checksums::ChecksumsEntered;
 pub use api::copy::SHARED_LEAST;
 pub use api::defrag::{Defragmented, Scattered, PIECES_MOST};
+pub use api::online::Inspection;
 pub use api::recount::RecountUnderWay;
 pub use api::scrub::{DamagedBlock, Scrub, ScrubFrom, Scrubbed};
 pub use api::view::{Node, View};

@@ -9,7 +9,7 @@ use crate::types::DEFAULT_RULES;
 use crate::{MountOptions, Result};
 use parking_lot::{Condvar, Mutex};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -43,6 +43,10 @@ pub(crate) struct Store {
     /// Ends what works beside calls, before the volume is closed.
     pub(crate) before_close: Mutex<Vec<BeforeClose>>,
     pub(crate) recounts: Recounts,
+    /// Checks and scrubs that are under way.
+    pub(crate) inspections: AtomicUsize,
+    /// How often those under way were told to break off.
+    pub(crate) broken_off: AtomicU64,
     /// Whether a scrub is under way.
     pub(crate) scrubbing: AtomicBool,
     /// What the record of scrubs is written to, if the volume is open for reading only.
@@ -100,6 +104,8 @@ impl Store {
             closed: AtomicBool::new(false),
             before_close: Mutex::default(),
             recounts: Recounts::default(),
+            inspections: AtomicUsize::new(0),
+            broken_off: AtomicU64::new(0),
             scrubbing: AtomicBool::new(false),
             writes_scrubs: OnceLock::new(),
             ticker: Mutex::new(None),

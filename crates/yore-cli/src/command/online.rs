@@ -5,7 +5,7 @@ use super::target::Target;
 use crate::args;
 use crate::output::{print_json, Out};
 use crate::progress::Progress;
-use crate::status::{self, Outcome};
+use crate::status::{self, Ended, Outcome};
 use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::fs::File;
@@ -40,6 +40,12 @@ pub fn run(args: &args::Check) -> Outcome {
         Error::Refused(why) => anyhow::anyhow!("{shown}: {why}"),
         error => anyhow::Error::new(error).context(format!("cannot check {shown}")),
     })?;
+    let Some(found) = found else {
+        let message = format!(
+            "{shown}: the check was broken off, because it is being unmounted; nothing was recorded, so check it again"
+        );
+        return Err(Ended { message, status: status::BROKEN_OFF }.into());
+    };
     if args.json {
         let mut value: Value =
             serde_json::from_str(&found.json).context("the daemon's report is not understood")?;

@@ -38,6 +38,8 @@ enum Request {
     Mount { at: At, directory: Vec<u8>, options: String },
     /// Answer when the mount on this directory has ended.
     WaitFor { directory: Vec<u8> },
+    /// Break off checks and scrubs, which keep the mount in use.
+    BreakOff,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,6 +51,10 @@ enum Answer {
     },
     /// The daemon is about to end.
     Ending,
+    /// So many checks and scrubs end soon.
+    BrokenOff {
+        under_way: usize,
+    },
     Failed {
         message: String,
         status: u8,
@@ -109,6 +115,7 @@ impl Listener {
 fn answer(sessions: &Arc<Sessions>, mut stream: UnixStream) {
     let answered = hear(&stream).map(|request| match request {
         Request::WaitFor { directory } => Answer::Over { last: sessions.wait_for(&path_of(directory)) },
+        Request::BreakOff => Answer::BrokenOff { under_way: sessions.break_off() },
         Request::Mount { at, directory, options } => {
             let mounted = Options::parse(&[options.into()], true)
                 .map_err(Refused::Failed)
@@ -243,7 +250,9 @@ pub fn mount_beside(plan: &Plan, at: &At) -> anyhow::Result<bool> {
         Some(Answer::Mounted) => Ok(true),
         Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
         Some(Answer::Ending) | None => Ok(false),
-        Some(Answer::Over { .. }) => anyhow::bail!("the daemon's answer is not understood"),
+        Some(Answer::Over { .. } | Answer::BrokenOff { .. }) => {
+            anyhow::bail!("the daemon's answer is not understood")
+        }
     }
 }
 
@@ -255,6 +264,23 @@ pub fn wait_for(daemon: &Daemon, directory: &Path, patience: &mut Patience<'_>) 
     match ask(daemon, &Request::WaitFor { directory: bytes_of(directory) }, &mut || patience.wait_on())? {
         Some(Answer::Over { last }) => Ok(last),
         Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
-        Some(Answer::Mounted | Answer::Ending) | None => Ok(true),
+        Some(Answer::Mounted | Answer::Ending | Answer::BrokenOff { .. }) | None => Ok(true),
+    }
+}
+
+/// Has a daemon break off the checks and scrubs of its volume. Returns how many are under way.
+///
+/// # Errors
+/// The daemon cannot be asked, or does not answer.
+pub fn break_off(daemon: &Daemon) -> anyhow::Result<usize> {
+    let begun = Instant::now();
+    let mut wait_on = || {
+        anyhow::ensure!(begun.elapsed() < PATIENCE, "process {} does not answer", daemon.pid);
+        Ok(())
+    };
+    match ask(daemon, &Request::BreakOff, &mut wait_on)? {
+        Some(Answer::BrokenOff { under_way }) => Ok(under_way),
+        Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
+        _ => Ok(0),
     }
 }

@@ -147,6 +147,11 @@ impl Sessions {
         self.add(session, Some(snapshot)).map_err(Refused::Failed)
     }
 
+    /// Has checks and scrubs of the volume end soon; returns how many are under way.
+    pub fn break_off(&self) -> usize {
+        self.view.break_off_inspections()
+    }
+
     /// Waits until the latest mount on a directory has ended; returns whether it was the last one of all.
     pub fn wait_for(&self, directory: &Path) -> bool {
         let mut state = self.lock();

@@ -11,7 +11,7 @@ use crate::status::{self, Ended, Outcome};
 use crate::volume::holder;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use yore_fuse::UnmountError;
 
 /// Unmounts.
@@ -57,7 +57,7 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
     let words = served.as_ref().map(|(daemon, _)| daemon.clone());
     let mount = live::mounts().into_iter().find(|mount| mount.directory == directory);
     let stopped = stopped::of_mount(&directory).ok().flatten();
-    unmount(&directory, lazy).map_err(|error| match error {
+    unmount(&directory, lazy, words.as_ref()).map_err(|error| match error {
         UnmountError::Busy { mountpoint } => {
             let name = mountpoint.display();
             anyhow::anyhow!(
@@ -96,7 +96,32 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
-fn unmount(directory: &Path, lazy: bool) -> Result<(), UnmountError> {
+/// How long a check or a scrub that was broken off may take to end.
+const BREAKING_OFF: Duration = Duration::from_secs(20);
+
+/// Unmounts. A check or a scrub that was asked for through the mount keeps it busy. So the daemon breaks off
+/// those of its volume if the mount stays busy.
+fn unmount(directory: &Path, lazy: bool, daemon: Option<&Daemon>) -> Result<(), UnmountError> {
+    let mut done = try_to_unmount(directory, lazy);
+    // A daemon that takes no requests breaks nothing off. Then the mount is busy, for whatever reason.
+    let Some(daemon) = daemon.filter(|daemon| daemon.socket.is_some()) else { return done };
+    let (begun, mut before) = (Instant::now(), 0);
+    while matches!(done, Err(UnmountError::Busy { .. })) && begun.elapsed() < BREAKING_OFF {
+        let under_way = requests::break_off(daemon).unwrap_or_else(|error| {
+            eprintln!("yore: cannot break off checks and scrubs of {}: {error:#}", directory.display());
+            0
+        });
+        if under_way == 0 && before == 0 {
+            break;
+        }
+        // Once more when the last one has ended: whoever asked for it closes the mount a moment later.
+        before = under_way;
+        done = try_to_unmount(directory, lazy);
+    }
+    done
+}
+
+fn try_to_unmount(directory: &Path, lazy: bool) -> Result<(), UnmountError> {
     for _ in 1..TRIES {
         match yore_fuse::unmount_at(directory, lazy) {
             Err(UnmountError::Busy { .. }) => std::thread::sleep(PAUSE),

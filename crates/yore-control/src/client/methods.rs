@@ -366,14 +366,15 @@ pub trait Client: Sync {
     }
 
     /// Checks the whole volume while it is in use, and tells how far that is, in milliseconds, until it is
-    /// done.
+    /// done. `None` if it was broken off, because the volume is to be unmounted.
     ///
     /// # Errors
     /// As [`Request::Check`]; [`Error::Refused`] if it is being checked already, or cannot be.
-    fn check(&self, findings_max: u64, memory: u64, watch: Watch<'_>) -> Result<Checked> {
+    fn check(&self, findings_max: u64, memory: u64, watch: Watch<'_>) -> Result<Option<Checked>> {
         let request = |question| Request::Check { findings_max, memory, question };
         match watched::ask(&|request| self.ask(request), watch, &request)? {
-            Answer::Checked(checked) => Ok(checked),
+            Answer::Checked(checked) => Ok(Some(checked)),
+            Answer::CheckBrokenOff => Ok(None),
             _ => Err(misunderstood()),
         }
     }

@@ -13,7 +13,8 @@ use yore_online::{OnlineError, OnlineOptions, OnlineReport};
 /// How often the host is asked whether it is about to end.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Checks the volume for a user. Ends soon, without a result, if the host is about to end.
+/// Checks the volume for a user. Ends soon, without a result, if the host is about to end or somebody
+/// wants to unmount the volume.
 pub(super) fn check(
     view: &View,
     who: &Who<'_>,
@@ -27,13 +28,14 @@ pub(super) fn check(
         repairs: !who.read_only,
         ..OnlineOptions::default()
     };
+    let inspection = view.inspect();
     let asked = who.host.ongoing().begin(who.uid, question);
     let (is_over, progress) = (AtomicBool::new(false), &asked.progress);
     let mut told = |at: &yore_check::Progress| {
         if let Some(left) = at.left {
             progress.set(at.elapsed.as_millis() as u64, (at.elapsed + left).as_millis() as u64);
         }
-        match is_over.load(Ordering::Relaxed) {
+        match is_over.load(Ordering::Relaxed) || inspection.is_broken_off() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -52,6 +54,7 @@ pub(super) fn check(
     });
     match done {
         Ok(report) => Ok(Answer::Checked(checked(&report)?)),
+        Err(OnlineError::BrokenOff) => Ok(Answer::CheckBrokenOff),
         Err(OnlineError::Volume(error)) => Err(error),
         Err(other) => Err(Error::Refused(other.to_string())),
     }

@@ -2,7 +2,7 @@
 
 use super::snapshots::page;
 use super::*;
-use crate::{Client, Here, Ongoing, Query, Saying, Take, FORGET_MAX};
+use crate::{Checked, Client, Here, Ongoing, Query, Saying, Take, FORGET_MAX};
 
 mod expunge;
 mod policies;
@@ -55,10 +55,15 @@ struct Asking<'a> {
 
 impl Client for Asking<'_> {
     fn ask(&self, request: &Request) -> Result<Answer> {
+        self.ask_host(&Full::default(), request)
+    }
+}
+
+impl Asking<'_> {
+    fn ask_host(&self, host: &dyn Host, request: &Request) -> Result<Answer> {
         let access = self.view.access(None, self.view.root());
         let limits = UserLimits { snapshots: 300, holds: 2, policies: 2 };
         let (uid, read_only) = (self.uid, self.read_only);
-        let host = Full::default();
         let who = Who {
             uid,
             may_all: uid == 0 || uid == DAEMONS,
@@ -68,9 +73,30 @@ impl Client for Asking<'_> {
             read_only,
             limits,
             expunges_others: false,
-            host: &host,
+            host,
         };
         answer(self.view, self.directory, &who, request)
+    }
+}
+
+/// A host where somebody wants to unmount the volume as soon as a check or a scrub has begun.
+struct Leaving {
+    view: View,
+    ongoing: Ongoing,
+}
+
+impl Host for Leaving {
+    fn room(&self) -> Result<Pinning<'_>> {
+        Err(Error::Refused("full".into()))
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn ongoing(&self) -> &Ongoing {
+        assert_eq!(self.view.break_off_inspections(), 1);
+        &self.ongoing
     }
 }
 
@@ -84,6 +110,30 @@ fn named(name: &str) -> Take {
 
 fn hold(client: &dyn Client, number: EventNo, held: bool) -> Result<()> {
     client.describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
+}
+
+/// Promises that a check and a scrub that are broken off say so and record nothing but how far the scrub is,
+/// and that later ones are not concerned.
+#[test]
+fn inspections_are_broken_off() {
+    let view = view();
+    let root = by(&view, view.root(), 0);
+    let check = Request::Check { findings_max: 10, memory: 1 << 20, question: 1 };
+    let scrub = Request::Scrub { how: Scrub::default(), question: 2 };
+    let leaving = Leaving { view: view.clone(), ongoing: Ongoing::default() };
+    assert!(matches!(root.ask_host(&leaving, &check), Ok(Answer::CheckBrokenOff)));
+    assert_eq!(view.findings().unwrap(), None);
+    match root.ask_host(&leaving, &scrub) {
+        Ok(Answer::Scrubbed(part)) => assert!(part.goes_on.is_some(), "{part:?}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(view.break_off_inspections(), 0);
+    let here = Here::new(&view, view.root());
+    assert!(matches!(here.ask(&check), Ok(Answer::Checked(Checked { is_clean: true, .. }))));
+    match here.ask(&scrub) {
+        Ok(Answer::Scrubbed(rest)) => assert!(rest.goes_on.is_none() && rest.is_clean(), "{rest:?}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Bytes that are not a request are refused, and nothing is taken, held or forgotten.

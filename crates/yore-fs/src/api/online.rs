@@ -1,11 +1,49 @@
 //! What a check of a volume in use needs: the metadata as it was at one instant, and a place for what it
 //! finds.
 
+use crate::store::Store;
 use crate::{Result, View};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use yore_format::FindingsRecord;
 use yore_meta::Shadow;
 
+/// A check or a scrub of an open volume. It is over when this is dropped.
+pub struct Inspection {
+    store: Arc<Store>,
+    told: u64,
+}
+
+impl Inspection {
+    /// Whether [`View::break_off_inspections`] was called since it began.
+    pub fn is_broken_off(&self) -> bool {
+        self.store.broken_off.load(Ordering::Acquire) != self.told
+    }
+}
+
+impl Drop for Inspection {
+    fn drop(&mut self) {
+        self.store.inspections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl View {
+    /// Notes that a check or a scrub begins, which asks now and then whether it is broken off.
+    pub fn inspect(&self) -> Inspection {
+        let store = self.store().clone();
+        store.inspections.fetch_add(1, Ordering::AcqRel);
+        let told = store.broken_off.load(Ordering::Acquire);
+        Inspection { store, told }
+    }
+
+    /// Tells the checks and scrubs of the volume that are under way to break off, which they do soon, because
+    /// the volume is to be unmounted. Returns how many there are.
+    pub fn break_off_inspections(&self) -> usize {
+        let store = self.store();
+        store.broken_off.fetch_add(1, Ordering::AcqRel);
+        store.inspections.load(Ordering::Acquire)
+    }
+
     /// The metadata of the volume as it is now, to be read as a device while work goes on. No call waits for
     /// it, but the first one to need the next generation for an instant. What is overwritten meanwhile is
     /// kept in up to `memory` bytes, and beyond that in a temporary file. There can be one at a time.

@@ -332,6 +332,7 @@ pub(super) fn answers() -> Vec<Answer> {
             moved: 8,
         }),
         Answer::Leaks { pending: true, percent: Some(37) },
+        Answer::CheckBrokenOff,
         Answer::Checked(Checked { is_clean: false, json: "{}".into(), text: "1 finding".into() }),
         Answer::Findings(Some(FindingsRecord {
             sequence: 1,
