@@ -10,7 +10,10 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use yore_format::{SlotState, Superblock, BLOCK_SIZE};
+use std::sync::Arc;
+use yore_device::{FileDevice, OpenOptions};
+use yore_format::{FindingsRecord, InodeNo, RecordedFinding, SlotState, Superblock, BLOCK_SIZE};
+use yore_fs::{MountOptions, View};
 
 /// Makes a total of the newest superblock wrong.
 fn damage(scratch: &Scratch) {
@@ -109,6 +112,13 @@ fn findings_are_recorded_and_shown() {
             mount.umount();
         }
     }
+    let shown = ok(["log", volume]);
+    assert!(
+        shown.starts_with("the check of ") && shown.contains(" found total-inodes (yore info)"),
+        "{shown}"
+    );
+    let shown = ok(["log", &scratch.on("/f")]);
+    assert!(!shown.contains("check of"), "{shown}");
     let shown = ok(["info", volume]);
     assert!(shown.contains("Findings:   1 of the check of"), "{shown}");
     assert_eq!(run(["check", volume]).status.code(), Some(1));
@@ -116,6 +126,43 @@ fn findings_are_recorded_and_shown() {
     assert_eq!(info(&scratch.volume)["findings"], Value::Null);
     ok(["check", "--undo", volume]);
     assert_eq!(info(&scratch.volume)["findings"]["count"], 1);
+}
+
+/// Promises that the log of a file says what a check found of it, and of no other file, as long as the file
+/// has the name under which it was found; and that the log of the root directory says all.
+#[test]
+fn the_log_of_a_file_says_what_was_found_of_it() {
+    let scratch = Scratch::new();
+    put(&scratch, "/f", "content");
+    put(&scratch, "/g", "content");
+    let log = json(&["log", "--json", &scratch.on("/f")]);
+    let inode = Some(InodeNo(log[0]["inode"].as_u64().unwrap()));
+    let finding = |code: &str, inode, path: Option<&str>| RecordedFinding {
+        code: code.into(),
+        is_damage: true,
+        inode,
+        path: path.map(Into::into),
+        ..RecordedFinding::default()
+    };
+    let findings = vec![
+        finding("size", inode, Some("/f")),
+        finding("links", inode, Some("/another")),
+        finding("total-inodes", None, None),
+    ];
+    let record = FindingsRecord { seconds: 1_700_000_000, count: 3, findings, ..FindingsRecord::default() };
+    let device = Arc::new(FileDevice::open(&scratch.volume, OpenOptions::default()).unwrap());
+    let view = View::open(device, &MountOptions::default()).unwrap();
+    view.record_findings(&record).unwrap();
+    view.close().unwrap();
+    drop(view);
+    let first = |path: &str| ok(["log", "--utc", path]).lines().next().unwrap().to_owned();
+    let check = "the check of 2023-11-14 22:13:20";
+    let of_file = first(&scratch.on("/f"));
+    assert!(of_file.starts_with(check) && of_file.ends_with("found size (yore info)"), "{of_file}");
+    let of_all = first(&scratch.on("/"));
+    assert!(of_all.ends_with("found size /f, links /another, total-inodes (yore info)"), "{of_all}");
+    assert!(!ok(["log", &scratch.on("/g")]).contains("the check of"));
+    assert_eq!(json(&["log", "--json", &scratch.on("/f")]), log);
 }
 
 /// Promises that after a crash under an engine that orders changes a mount recounts by itself: `info` says

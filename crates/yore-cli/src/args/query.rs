@@ -55,7 +55,9 @@ pub struct Status {
     after_help = "Each state that a snapshot has seen, and the present one: the time of the last snapshot that has it, what differs from \
                   the state before (M content, A permissions, owner, attributes or times, R renamed, N a new file took the name, + nothing \
                   before), permissions, size, path, and the first snapshot that has it. Renames are followed. Of a name that means nothing any more the \
-                  first line says that it is gone or moved, and by when."
+                  first line says that it is gone or moved, and by when. What the last check of the volume in use found and left of \
+                  the file, under a name that is listed, comes first (of the root directory: what it found on the volume). Root and the user who mounted \
+                  the volume are told."
 )]
 pub struct Log {
     /// A file or directory, also one that is gone, on a mount; or VOL:/PATH on a volume that is not mounted

@@ -16,7 +16,8 @@ use serde_json::{json, Value};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use yore_control::Client;
-use yore_fs::{Deleted, Error, Gone, Logged, SeenBy, What};
+use yore_format::RECORDED_PATH_MAX;
+use yore_fs::{Deleted, Error, FindingsRecord, Gone, InodeNo, Logged, RecordedFinding, SeenBy, What};
 
 /// What progress says during the search for what is gone.
 const SEARCHING: &str = "looking for what is gone";
@@ -74,14 +75,28 @@ pub(super) fn ask_about<T>(
 /// Prints what a file or directory was over time.
 pub fn log(args: &args::Log) -> Outcome {
     let shown = args.path.to_string_lossy().into_owned();
-    let found = ask_about(&args.path, false, |client, name| {
-        client.log(name, args.most).map_err(|error| match error.root() {
+    let (found, record) = ask_about(&args.path, false, |client, name| {
+        let found = client.log(name, args.most).map_err(|error| match error.root() {
             Error::NotFound => never_seen(&shown),
             _ => no_answer(error).context(format!("cannot print the log of {shown}")),
-        })
+        })?;
+        let record = match client.findings() {
+            Ok(record) => record,
+            // Not everybody is told.
+            Err(error) if matches!(error.root(), Error::NotPermitted { .. }) => None,
+            // The log has its use without them.
+            Err(error) => {
+                eprintln!("yore: cannot tell what a check found on the volume of {shown}: {error}");
+                None
+            }
+        };
+        Ok((found, record))
     })?;
     let clock = Clock::new(args.listing.utc);
     let mut list = List::new(args.listing);
+    if let Some(line) = record.and_then(|record| findings_line(&record, &found, &clock)) {
+        list.heading(line.as_bytes())?;
+    }
     let width = found.iter().map(|logged| log_time(logged, &clock).len()).max().unwrap_or(0);
     for logged in &found {
         if let Some(gone) = &logged.gone {
@@ -91,6 +106,46 @@ pub fn log(args: &args::Log) -> Outcome {
     }
     list.done()?;
     Ok(status::OK)
+}
+
+/// How many findings a line has.
+const FINDINGS_SHOWN: usize = 5;
+
+/// What the last check of the volume in use found and left of this file; of the root directory, all of it.
+fn findings_line(record: &FindingsRecord, found: &[Logged], clock: &Clock) -> Option<String> {
+    let is_of_volume = found.iter().any(|logged| logged.inode == InodeNo::ROOT);
+    // The number of an inode that is gone may have been given to another file, so the name must be one that
+    // the log has.
+    let has_name = |logged: &Logged, recorded: &str| {
+        let path = String::from_utf8_lossy(logged.path.as_deref().unwrap_or_default());
+        let bare = |path: &str| path.strip_prefix('/').unwrap_or(path).to_owned();
+        // Of a long path the end is recorded, from the beginning of a character.
+        let is_truncated = recorded.len() + 4 > RECORDED_PATH_MAX;
+        bare(&path) == bare(recorded) || (is_truncated && path.ends_with(recorded))
+    };
+    let concerns = |finding: &RecordedFinding| {
+        let path = finding.path.as_deref();
+        let is_it = |logged: &Logged| {
+            finding.inode == Some(logged.inode) && path.is_none_or(|path| has_name(logged, path))
+        };
+        is_of_volume || found.iter().any(is_it)
+    };
+    let of: Vec<&RecordedFinding> = record.findings.iter().filter(|finding| concerns(finding)).collect();
+    let count = if is_of_volume { record.count } else { of.len() as u64 };
+    if count == 0 {
+        return None;
+    }
+    let one = |finding: &&RecordedFinding| match &finding.path {
+        Some(path) if is_of_volume => format!("{} {path}", finding.code),
+        _ => finding.code.clone(),
+    };
+    let shown: Vec<String> = of.iter().take(FINDINGS_SHOWN).map(one).collect();
+    let more = if count > shown.len() as u64 { ", …" } else { "" };
+    Some(format!(
+        "the check of {} found {}{more} (yore info)",
+        clock.seconds(record.seconds),
+        shown.join(", ")
+    ))
 }
 
 pub(super) fn never_seen(name: &str) -> anyhow::Error {
