@@ -1,18 +1,11 @@
 //! Checksums of file data: whether a volume keeps them, giving them to what it has, and how much has none.
 
-use crate::api::inodes::each_below;
+use crate::api::inodes::{each_state, State};
 use crate::file::{self, Entered};
-use crate::history::record::VersionsWalk;
 use crate::{Engine, Error, Progress, Result, View};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
-use std::sync::Arc;
-use yore_core::inode::InodeCell;
-use yore_format::{WriteFeatures, BITS_PER_GROUP};
-
-/// Versions that are looked at under one hold of the lock that keeps forgetting back.
-pub(crate) const BATCH: usize = 64;
+use yore_format::{Inode, WriteFeatures, BITS_PER_GROUP};
 
 /// What giving checksums to the data of a volume has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -46,34 +39,26 @@ impl View {
     pub fn data_without_checksums(&self, ask: &mut dyn FnMut() -> ControlFlow<()>) -> Result<Option<u64>> {
         let store = self.live()?;
         let mut without = Without::default();
-        let mut stopped = false;
-        let mut present = |cell: &Arc<InodeCell>| {
-            if stopped {
-                return Ok(());
+        let ended = each_state(self, &mut |seen| {
+            if ask().is_break() {
+                return Ok(ControlFlow::Break(()));
             }
-            stopped = ask().is_break();
-            let state = cell.state.read();
-            match state.gone || !state.inode.is_regular() {
-                true => Ok(()),
-                false => {
-                    file::each_missing(store, cell.no, &state.inode, &mut |start, n| without.note(start, n))
+            let mut count = |no, inode: &Inode| {
+                file::each_missing(store, no, inode, &mut |start, n| without.note(start, n))
+            };
+            match seen {
+                State::Present(cell) => {
+                    let state = cell.state.read();
+                    if !state.gone && state.inode.is_regular() {
+                        count(cell.no, &state.inode)?;
+                    }
                 }
+                State::Version(no, version) if version.inode.is_regular() => count(no, &version.inode)?,
+                State::Version(..) => {}
             }
-        };
-        each_below(self, self.root(), &mut present)?;
-        for cell in store.inodes.select(|cell| cell.unlinked.load(Ordering::Acquire)) {
-            present(&cell)?;
-        }
-        let mut walk = VersionsWalk::default();
-        while !stopped {
-            stopped = ask().is_break();
-            let _still = store.past.forgetting.lock();
-            let Some(versions) = store.past.next_versions(&store.meta, &mut walk, BATCH)? else { break };
-            for (no, version) in versions.iter().filter(|(_, version)| version.inode.is_regular()) {
-                file::each_missing(store, *no, &version.inode, &mut |start, n| without.note(start, n))?;
-            }
-        }
-        Ok((!stopped).then_some(without.blocks))
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(ended.is_continue().then_some(without.blocks))
     }
 
     /// From now on the volume keeps checksums of file data, and all data that has none gets one, that of the
@@ -101,39 +86,26 @@ impl View {
         // What was accepted before goes to where it was promised to go.
         store.sync()?;
         let mut entered = Entered::default();
-        let mut step = |entered: &Entered, before: u64| {
-            progress.add(entered.blocks - before);
-            ask().is_break()
-        };
-        let mut stopped = false;
-        let mut file = |cell: &Arc<InodeCell>| {
+        let ended = each_state(self, &mut |seen| {
             let mut at = Some(0);
-            while let Some(from) = at.filter(|_| !stopped) {
+            while let Some(from) = at {
                 let before = entered.blocks;
-                at = file::enter_missing(&**store, cell, from, &mut entered)?;
-                stopped = step(&entered, before);
-            }
-            Ok(())
-        };
-        each_below(self, self.root(), &mut file)?;
-        for cell in store.inodes.select(|cell| cell.unlinked.load(Ordering::Acquire)) {
-            file(&cell)?;
-        }
-        let mut walk = VersionsWalk::default();
-        while !stopped {
-            let _still = store.past.forgetting.lock();
-            let Some(versions) = store.past.next_versions(&store.meta, &mut walk, BATCH)? else { break };
-            for (no, version) in versions.iter().filter(|(_, version)| version.inode.is_regular()) {
-                let mut at = Some(0);
-                while let Some(from) = at.filter(|_| !stopped) {
-                    let (before, inode) = (entered.blocks, &version.inode);
-                    at = file::enter_missing_of_version(&**store, *no, inode, from, &mut entered)?;
-                    stopped = step(&entered, before);
+                at = match seen {
+                    State::Present(cell) => file::enter_missing(&**store, cell, from, &mut entered)?,
+                    State::Version(no, version) if version.inode.is_regular() => {
+                        file::enter_missing_of_version(&**store, no, &version.inode, from, &mut entered)?
+                    }
+                    State::Version(..) => None,
+                };
+                progress.add(entered.blocks - before);
+                if ask().is_break() {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         store.meta.sync()?;
-        Ok(ChecksumsEntered { blocks: entered.blocks, left: entered.left, broken_off: stopped })
+        Ok(ChecksumsEntered { blocks: entered.blocks, left: entered.left, broken_off: ended.is_break() })
     }
 }
 

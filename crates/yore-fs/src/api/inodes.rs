@@ -1,9 +1,13 @@
-//! Walks over all inodes below a directory.
+//! Walks over all inodes below a directory, and over all states that a volume has of its inodes.
 
+use crate::history::record::VersionsWalk;
 use crate::{DirItem, Error, FileKind, InodeNo, Node, Result, View};
 use hashbrown::HashSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_core::inode::InodeCell;
+use yore_format::Version;
 
 /// Calls `each` with a directory and all inodes that have a name below it, each once; with anything else,
 /// only with that. What others remove meanwhile may be left out. O(inodes).
@@ -55,4 +59,49 @@ pub(crate) fn each_below(
         }
     }
     Ok(())
+}
+
+/// Versions that are looked at under one hold of the lock that keeps forgetting back.
+const BATCH: usize = 64;
+
+/// An inode as it is, or as the past has it.
+pub(crate) enum State<'a> {
+    Present(&'a Arc<InodeCell>),
+    Version(InodeNo, &'a Version),
+}
+
+/// Calls `each` with all inodes of the volume, those without a name included, and then with all versions that
+/// the past has, which are not forgotten meanwhile. Ends when `each` says so, and returns what it said. What
+/// others remove or record meanwhile may be left out. O(inodes and versions).
+///
+/// # Errors
+/// [`Error::ReadOnly`] for a view of the past; damage and device errors, and those of `each`.
+pub(crate) fn each_state(
+    view: &View,
+    each: &mut dyn FnMut(State<'_>) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
+    let store = view.live()?;
+    let mut said = ControlFlow::Continue(());
+    let mut present = |cell: &Arc<InodeCell>| {
+        if said.is_continue() {
+            said = each(State::Present(cell))?;
+        }
+        Ok(())
+    };
+    each_below(view, view.root(), &mut present)?;
+    for cell in store.inodes.select(|cell| cell.unlinked.load(Ordering::Acquire)) {
+        present(&cell)?;
+    }
+    let mut walk = VersionsWalk::default();
+    while said.is_continue() {
+        let _still = store.past.forgetting.lock();
+        let Some(versions) = store.past.next_versions(&store.meta, &mut walk, BATCH)? else { break };
+        for (no, version) in &versions {
+            said = each(State::Version(*no, version))?;
+            if said.is_break() {
+                break;
+            }
+        }
+    }
+    Ok(said)
 }

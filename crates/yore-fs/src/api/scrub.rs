@@ -11,9 +11,7 @@
 //! and the position is not beyond them; so what was found before is told at the end. Of metadata it only
 //! stands there whether any is damaged; then it is read again.
 
-use crate::api::checksums::BATCH;
-use crate::api::inodes::each_below;
-use crate::history::record::VersionsWalk;
+use crate::api::inodes::{each_state, State};
 use crate::store::Store;
 use crate::{Error, EventNo, InodeNo, Progress, Result, View};
 use std::cell::{Cell, RefCell};
@@ -305,8 +303,7 @@ impl View {
     /// The volume is open for reading only, and the record of scrubs is written all the same, to this device:
     /// one of the same volume, which nobody has open for anything else but reading.
     pub fn write_scrubs_to(&self, device: Arc<dyn Device>) {
-        // The first one is as good.
-        let _ = self.store().writes_scrubs.set(device);
+        self.store().writes_scrubs.get_or_init(|| device);
     }
 
     /// Reads all metadata of the volume, and all data that has checksums, from the device, and tells what is
@@ -420,18 +417,14 @@ impl View {
     fn find_owners(&self, candidates: &BTreeSet<u64>, found: &mut Scrubbed) -> Result<()> {
         let store = self.live()?;
         let mut owners = Owners { store, candidates, damaged: BTreeMap::new() };
-        each_below(self, self.root(), &mut |cell| owners.present(cell))?;
-        for cell in store.inodes.select(|cell| cell.unlinked.load(Ordering::Acquire)) {
-            owners.present(&cell)?;
-        }
-        let mut walk = VersionsWalk::default();
-        loop {
-            let _still = store.past.forgetting.lock();
-            let Some(versions) = store.past.next_versions(&store.meta, &mut walk, BATCH)? else { break };
-            for (no, version) in &versions {
-                owners.version(*no, &version.inode, version.end)?;
+        let walk = each_state(self, &mut |seen| {
+            match seen {
+                State::Present(cell) => owners.present(cell)?,
+                State::Version(no, version) => owners.version(no, &version.inode, version.end)?,
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        debug_assert!(walk.is_continue(), "nothing breaks it off");
         for ((inode, incarnation, block), mut damaged) in owners.damaged {
             if found.data.len() == FINDINGS_MOST {
                 found.further += 1;
