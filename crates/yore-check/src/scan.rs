@@ -123,7 +123,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) sweep: Sweep,
 }
 
-/// Who reads next from a device on which each request costs a movement.
+/// Lets one worker at a time read a zone, if the device is slow.
 #[derive(Default)]
 pub(crate) struct Sweep {
     /// What the last zone has shown of the device.

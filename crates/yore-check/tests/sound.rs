@@ -11,13 +11,22 @@ use yore_device::{Device, DeviceError, MemoryDevice};
 use yore_format::layout::{GROUP_BLOCKS, ZONE_BLOCKS};
 use yore_format::*;
 
-/// A device that panics when it is written to.
+/// A device that panics when it is written to. Each request may cost a movement.
 #[derive(Debug)]
-struct Untouchable(MemoryDevice);
+struct Untouchable {
+    of: MemoryDevice,
+    is_slow: bool,
+}
+
+impl Untouchable {
+    fn new(of: MemoryDevice) -> Untouchable {
+        Untouchable { of, is_slow: false }
+    }
+}
 
 impl Device for Untouchable {
     fn size(&self) -> u64 {
-        self.0.size()
+        self.of.size()
     }
     fn read_only(&self) -> bool {
         true
@@ -26,7 +35,11 @@ impl Device for Untouchable {
         "a device held read-only".into()
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.0.read_at(offset, buf)
+        if self.is_slow {
+            let blocks = (buf.len() / BLOCK_SIZE) as u32;
+            std::thread::sleep(Duration::from_millis(2) + Duration::from_micros(20) * blocks);
+        }
+        self.of.read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, _: &[u8]) -> Result<(), DeviceError> {
         panic!("written to at {offset}")
@@ -42,7 +55,7 @@ impl Device for Untouchable {
 /// Promises no findings, and right counts, for a volume with something of everything.
 #[test]
 fn a_sound_volume_is_clean() {
-    let device = Untouchable(sound().finish());
+    let device = Untouchable::new(sound().finish());
     let report = check(&device, &CheckOptions::default()).unwrap();
     assert!(report.is_clean() && report.only_leaks(), "{report}");
     let data = 7 + 6 * 65 + 4 + 6 + 8;
@@ -85,7 +98,7 @@ fn a_sound_volume_is_clean() {
 #[test]
 fn a_sound_volume_with_a_past_is_clean() {
     let present = check(&sound().finish(), &CheckOptions::default()).unwrap().counts;
-    let report = check(&Untouchable(past::past().finish()), &CheckOptions::default()).unwrap();
+    let report = check(&Untouchable::new(past::past().finish()), &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
     let data = (10 + 5 + 8 + 6 + 2 + 4) + (3 + 4) + 2;
     let counts = report.counts;
@@ -123,7 +136,7 @@ fn a_sound_volume_with_a_past_is_clean() {
 #[test]
 fn a_sound_volume_with_annals_is_clean() {
     let counts = |b: Builder| {
-        let report = check(&Untouchable(b.finish()), &CheckOptions::default()).unwrap();
+        let report = check(&Untouchable::new(b.finish()), &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{report}");
         let Counts { versions, past_names, history_data_blocks, history_nodes, .. } = report.counts;
         (versions, past_names, history_data_blocks, history_nodes)
@@ -364,36 +377,6 @@ fn a_scan_leaves_nothing_to_read() {
     assert!(little.requests > little.scan_requests, "{little:?}");
 }
 
-/// A device on which a request costs a movement.
-#[derive(Debug)]
-struct Slow(MemoryDevice);
-
-impl Device for Slow {
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-    fn read_only(&self) -> bool {
-        true
-    }
-    fn describe(&self) -> String {
-        "a slow device".into()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        let blocks = (buf.len() / BLOCK_SIZE) as u32;
-        std::thread::sleep(Duration::from_millis(2) + Duration::from_micros(20) * blocks);
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, _: &[u8]) -> Result<(), DeviceError> {
-        panic!("written to at {offset}")
-    }
-    fn flush(&self) -> Result<(), DeviceError> {
-        panic!("flushed")
-    }
-    fn discard(&self, offset: u64, _: u64) -> Result<(), DeviceError> {
-        panic!("discarded at {offset}")
-    }
-}
-
 /// Promises that a slow device, on which zones are read to their ends one after the other, makes no
 /// difference to what is found and counted, with and without a past, and with and without memory; and that no
 /// more requests are needed on it.
@@ -403,7 +386,7 @@ fn a_slow_device_makes_no_difference() {
         for memory in [1 << 30, 0] {
             let options = CheckOptions { scan_from: 0, memory, ..CheckOptions::default() };
             let quick = check(&make().finish(), &options).unwrap();
-            let slow = check(&Slow(make().finish()), &options).unwrap();
+            let slow = check(&Untouchable { of: make().finish(), is_slow: true }, &options).unwrap();
             assert!(slow.is_clean(), "{slow}");
             assert_eq!((slow.counts, slow.proved), (quick.counts, quick.proved));
             let (slow, quick) = (slow.reading, quick.reading);

@@ -5,8 +5,8 @@
 //! are free again when a recount has found them. So a call that finds no room while one is under way waits,
 //! and tries again whenever something was freed and can be used, until the recount is over.
 //!
-//! - **W1** *Who waits holds no lock.* It may hold a passage of the gate, which a recount does not wait for,
-//!   unless a rollback waits in turn. So nobody waits while a directory is rolled back.
+//! - **W1** *A call that waits holds no lock.* It may hold a passage of the gate. A recount does not wait for
+//!   that, unless a rollback waits in turn. So no call waits while a directory is rolled back.
 //! - **W2** *A recount does not wait for itself.* It works on behalf of nobody, and calls on behalf of nobody
 //!   do not wait. What the volume does by itself does not wait, either: it can be done later.
 //! - **W3** *Nobody waits longer than [`LONGEST`]* in one call. A recount of a large volume takes longer;
@@ -111,8 +111,8 @@ mod tests {
         Instant::now() + Duration::from_secs(600)
     }
 
-    /// Who has nothing to wait for, may not, or has waited long enough goes on at once; who has missed what
-    /// was freed tries again.
+    /// A call goes on at once if it has nothing to wait for, may not wait, or has waited long enough. A call
+    /// that has missed what was freed tries again.
     #[test]
     fn waiting_is_bounded() {
         let recounts = Recounts::default();
@@ -125,7 +125,7 @@ mod tests {
         assert!(!recounts.wait(recounts.times_freed(), soon(), &|| true));
     }
 
-    /// Who waits tries again when something was freed, and when the last recount is over.
+    /// A call that waits tries again when something was freed, and when the last recount is over.
     #[test]
     fn waiting_ends() {
         for ends in [Recounts::freed, Recounts::end] {
