@@ -9,10 +9,13 @@ use yore_device::simulated::{CrashPlan, Fault, FaultPlan};
 use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError, MemoryDevice, SimulatedDevice};
 use yore_format::{
-    decode_slots, verify_checksum, Block, BlockKind, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo,
-    MetaAddr, NodeMut, NodeRef, Superblock, Timestamp, VolumeState, BLOCK_SIZE,
+    decode_slots, verify_checksum, Block, BlockHeader, BlockKind, Engine, EventNo, Expect, GroupNo,
+    Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, Superblock, Timestamp, VolumeState, BLOCK_SIZE,
 };
 use yore_meta::{mkfs, Durability, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
+
+/// What a device does, once.
+type Once = Mutex<Option<Box<dyn FnOnce() + Send>>>;
 
 const OWNER: InodeNo = InodeNo(16);
 const EXPECT: Expect =
@@ -306,7 +309,7 @@ fn any_mixture_under_none_gives_errors_and_no_panic() {
 
 /// Does something, once, when a superblock is about to be written.
 #[derive(Default)]
-struct BeforeSuperblock(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+struct BeforeSuperblock(Once);
 
 impl std::fmt::Debug for BeforeSuperblock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -353,4 +356,56 @@ fn what_is_forced_while_a_checkpoint_is_written_is_durable() {
         assert_eq!(get(&found, *addr).unwrap(), if i < 10 { 200 } else { 100 });
     }
     meta.close().unwrap();
+}
+
+/// Does something, once, when a zone's header is about to be read.
+#[derive(Default)]
+struct BeforeHeader(Once);
+
+impl std::fmt::Debug for BeforeHeader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeHeader")
+    }
+}
+
+impl Hook for BeforeHeader {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        if let Request::Read { offset, buf } = request {
+            below.read_at(offset, buf)?;
+            let kind = BlockHeader::of(buf[..BLOCK_SIZE].try_into().unwrap()).kind;
+            let what = self.0.lock().unwrap().take_if(|_| kind == BlockKind::ZoneHeader as u8);
+            let Some(what) = what else { return Ok(()) };
+            std::thread::spawn(what).join().unwrap();
+            // The request came before that, and is served behind it.
+            return below.read_at(offset, buf);
+        }
+        request.pass(below)
+    }
+}
+
+/// While one thread reads a zone for the first time another one reads it too, changes it, and writes it. The
+/// first one then finds a header that the table did not name when it asked: that is no damage.
+#[test]
+fn a_zone_that_is_written_while_it_is_read_is_no_damage() {
+    for engine in [Engine::Snapshot, Engine::None, Engine::Journal, Engine::SoftUpdates] {
+        let device = Arc::new(Wrapped::new(MemoryDevice::new(64 << 20), BeforeHeader::default()));
+        make(&*device, engine);
+        let meta = Meta::open(device.clone(), options()).unwrap();
+        let addr = new_block(&meta, 1);
+        meta.close().unwrap();
+        drop(meta);
+        let meta = Meta::open(device.clone(), options()).unwrap();
+        let other = meta.clone();
+        let during = move || {
+            // Both of the header's places are written.
+            for value in 2..4 {
+                set_all(&other, &[addr], value);
+                other.sync().unwrap();
+            }
+        };
+        *device.hook.0.lock().unwrap() = Some(Box::new(during));
+        assert_eq!(get(&meta, addr).unwrap(), 3, "{engine:?}");
+        assert!(device.hook.0.lock().unwrap().is_none(), "{engine:?}: the header was read");
+        meta.close().unwrap();
+    }
 }

@@ -56,25 +56,36 @@ impl Zones {
     }
 
     /// The zone with this number, read if need be; `None` if the table says that there is none.
+    ///
+    /// Who reads a zone holds no lock, so others may read it meanwhile, change it, write it, and even remove
+    /// it. What was read counts if the zone is still not in memory and the table still says the same of it:
+    /// the writer changes only zones that are in memory, and they leave it when the table names them no more.
     pub(crate) fn get(&self, base: &Base, no: ZoneNo) -> Result<Option<Arc<Zone>>> {
-        if let Some(zone) = self.loaded(no) {
+        loop {
+            if let Some(zone) = self.loaded(no) {
+                return Ok(Some(zone));
+            }
+            let entry = self.table.entry(&base.medium, no)?;
+            if !entry.is_present() {
+                return Ok(None);
+            }
+            let found = settle::read_zone(base, no, &entry);
+            let mut map = self.map.write();
+            if let Some(there) = map.get(&no) {
+                return Ok(Some(there.clone()));
+            }
+            // The table's block is in memory since the first time.
+            if self.table.entry(&base.medium, no)? != entry {
+                continue;
+            }
+            let found = found?;
+            let zone = Zone::new(&found.header, found.free_blocks, found.header_slot);
+            map.insert(no, zone.clone());
+            if found.is_ahead {
+                self.ahead.lock().push(zone.clone());
+            }
             return Ok(Some(zone));
         }
-        let entry = self.table.entry(&base.medium, no)?;
-        if !entry.is_present() {
-            return Ok(None);
-        }
-        let found = settle::read_zone(base, no, &entry)?;
-        let zone = Zone::new(&found.header, found.free_blocks, found.header_slot);
-        let mut map = self.map.write();
-        if let Some(there) = map.get(&no) {
-            return Ok(Some(there.clone()));
-        }
-        map.insert(no, zone.clone());
-        if found.is_ahead {
-            self.ahead.lock().push(zone.clone());
-        }
-        Ok(Some(zone))
     }
 
     /// Zones that were read since, and that the table does not say all of.
