@@ -79,108 +79,113 @@ impl RivalKind {
     pub(crate) fn info(self, version: Option<String>) -> TargetInfo {
         TargetInfo {
             name: self.name().into(),
-            description: self.description().into(),
+            description: self.description(),
             version,
             ours: self.is_ours(),
         }
     }
 
     /// What it is, for the legend.
-    pub fn description(self) -> &'static str {
-        match self {
-            RivalKind::Library => "Yore, the library in the measuring process, engine snapshot",
-            RivalKind::LibraryNone => {
-                "Yore, the library in the measuring process, engine none (no crash consistency)"
+    pub fn description(self) -> String {
+        match self.ours() {
+            Some(ours) => ours.description(),
+            None => match self {
+                RivalKind::MemoryFuse => {
+                    "FUSE file system in memory with nothing behind it (the transport bound)"
+                }
+                RivalKind::Ext2 => "ext2 (the kernel's ext4 driver) on a loop device",
+                RivalKind::Ext3 => "ext3 (the kernel's ext4 driver) on a loop device",
+                RivalKind::Ext3Journal => "ext3 with data=journal on a loop device",
+                RivalKind::Ext3Writeback => "ext3 with data=writeback on a loop device",
+                RivalKind::Xfs => "XFS on a loop device",
+                RivalKind::Btrfs => "Btrfs on a loop device",
+                RivalKind::Fuse2fs => "ext4 served through FUSE by fuse2fs",
+                _ => "ext4 on a loop device",
             }
-            RivalKind::LibraryJournal => "Yore, the library in the measuring process, engine journal",
-            RivalKind::LibraryJournalGroup => {
-                "Yore, the library in the measuring process, engine journal, calls durable in groups"
-            }
-            RivalKind::LibraryJournalSync => {
-                "Yore, the library in the measuring process, engine journal, each call durable"
-            }
-            RivalKind::LibrarySoftUpdates => {
-                "Yore, the library in the measuring process, engine soft-updates"
-            }
-            RivalKind::LibrarySync => "Yore, the library in the measuring process, engine sync",
-            RivalKind::LibraryChecksums => {
-                "Yore, the library in the measuring process, with checksums of file data"
-            }
-            RivalKind::Mount => "Yore, mounted through FUSE",
-            RivalKind::MountChecksums => "Yore, mounted through FUSE, with checksums of file data",
-            RivalKind::MountNone => "Yore, mounted through FUSE, engine none (no crash consistency)",
-            RivalKind::MountJournal => "Yore, mounted through FUSE, engine journal",
-            RivalKind::MountJournalGroup => {
-                "Yore, mounted through FUSE, engine journal, calls durable in groups"
-            }
-            RivalKind::MountJournalSync => "Yore, mounted through FUSE, engine journal, each call durable",
-            RivalKind::MountSoftUpdates => "Yore, mounted through FUSE, engine soft-updates",
-            RivalKind::MountSync => "Yore, mounted through FUSE, engine sync",
-            RivalKind::MemoryFuse => {
-                "FUSE file system in memory with nothing behind it (the transport bound)"
-            }
-            RivalKind::Ext2 => "ext2 (the kernel's ext4 driver) on a loop device",
-            RivalKind::Ext3 => "ext3 (the kernel's ext4 driver) on a loop device",
-            RivalKind::Ext3Journal => "ext3 with data=journal on a loop device",
-            RivalKind::Ext3Writeback => "ext3 with data=writeback on a loop device",
-            RivalKind::Ext4 => "ext4 on a loop device",
-            RivalKind::Xfs => "XFS on a loop device",
-            RivalKind::Btrfs => "Btrfs on a loop device",
-            RivalKind::Fuse2fs => "ext4 served through FUSE by fuse2fs",
+            .to_owned(),
         }
     }
 
-    /// The engine of a volume of Yore, and when calls return; `None` for the others.
-    pub(crate) fn engine(self) -> Option<(Engine, Durability)> {
+    /// What is particular to it, if it is Yore: the one place that says so.
+    pub(crate) fn ours(self) -> Option<Ours> {
+        let library = Ours {
+            is_mount: false,
+            engine: Engine::Snapshot,
+            durability: Durability::Async,
+            keeps_checksums: false,
+        };
+        let mount = Ours { is_mount: true, ..library };
+        let with = |ours: Ours, engine| Some(Ours { engine, ..ours });
+        let journal = |ours: Ours, durability| Some(Ours { engine: Engine::Journal, durability, ..ours });
         match self {
-            RivalKind::Library
-            | RivalKind::Mount
-            | RivalKind::LibraryChecksums
-            | RivalKind::MountChecksums => Some((Engine::Snapshot, Durability::Async)),
-            RivalKind::LibraryNone | RivalKind::MountNone => Some((Engine::None, Durability::Async)),
-            RivalKind::LibraryJournal | RivalKind::MountJournal => Some((Engine::Journal, Durability::Async)),
-            RivalKind::LibraryJournalGroup | RivalKind::MountJournalGroup => {
-                Some((Engine::Journal, Durability::Group))
-            }
-            RivalKind::LibraryJournalSync | RivalKind::MountJournalSync => {
-                Some((Engine::Journal, Durability::Sync))
-            }
-            RivalKind::LibrarySoftUpdates | RivalKind::MountSoftUpdates => {
-                Some((Engine::SoftUpdates, Durability::Async))
-            }
-            RivalKind::LibrarySync | RivalKind::MountSync => Some((Engine::Sync, Durability::Async)),
+            RivalKind::Library => Some(library),
+            RivalKind::LibraryNone => with(library, Engine::None),
+            RivalKind::LibraryJournal => with(library, Engine::Journal),
+            RivalKind::LibraryJournalGroup => journal(library, Durability::Group),
+            RivalKind::LibraryJournalSync => journal(library, Durability::Sync),
+            RivalKind::LibrarySoftUpdates => with(library, Engine::SoftUpdates),
+            RivalKind::LibrarySync => with(library, Engine::Sync),
+            RivalKind::LibraryChecksums => Some(Ours { keeps_checksums: true, ..library }),
+            RivalKind::Mount => Some(mount),
+            RivalKind::MountNone => with(mount, Engine::None),
+            RivalKind::MountJournal => with(mount, Engine::Journal),
+            RivalKind::MountJournalGroup => journal(mount, Durability::Group),
+            RivalKind::MountJournalSync => journal(mount, Durability::Sync),
+            RivalKind::MountSoftUpdates => with(mount, Engine::SoftUpdates),
+            RivalKind::MountSync => with(mount, Engine::Sync),
+            RivalKind::MountChecksums => Some(Ours { keeps_checksums: true, ..mount }),
             _ => None,
         }
     }
 
     /// Whether it is Yore, whose ratios to the others are of interest.
     pub fn is_ours(self) -> bool {
-        self.engine().is_some()
+        self.ours().is_some()
     }
 
     /// Whether it is Yore mounted.
     pub(crate) fn is_mount(self) -> bool {
-        self.is_ours() && self.has_paths()
+        self.ours().is_some_and(|ours| ours.is_mount)
     }
 
     /// Whether programs can use it by paths.
     pub fn has_paths(self) -> bool {
-        !matches!(
-            self,
-            RivalKind::Library
-                | RivalKind::LibraryNone
-                | RivalKind::LibraryJournal
-                | RivalKind::LibraryJournalGroup
-                | RivalKind::LibraryJournalSync
-                | RivalKind::LibrarySoftUpdates
-                | RivalKind::LibrarySync
-                | RivalKind::LibraryChecksums
-        )
+        self.ours().is_none_or(|ours| ours.is_mount)
     }
+}
 
-    /// Whether its volume keeps checksums of file data.
-    pub(crate) fn keeps_checksums(self) -> bool {
-        matches!(self, RivalKind::LibraryChecksums | RivalKind::MountChecksums)
+/// How Yore is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ours {
+    /// Mounted through FUSE, or the library in the measuring process.
+    pub(crate) is_mount: bool,
+    pub(crate) engine: Engine,
+    /// When calls return.
+    pub(crate) durability: Durability,
+    /// Whether the volume keeps checksums of file data.
+    pub(crate) keeps_checksums: bool,
+}
+
+impl Ours {
+    fn description(self) -> String {
+        let mut text = match self.is_mount {
+            true => "Yore, mounted through FUSE".to_owned(),
+            false => "Yore, the library in the measuring process".to_owned(),
+        };
+        match self.engine {
+            Engine::Snapshot if self.is_mount || self.keeps_checksums => {}
+            Engine::None => text += ", engine none (no crash consistency)",
+            engine => text += &format!(", engine {}", engine.name()),
+        }
+        match self.durability {
+            Durability::Async => {}
+            Durability::Group => text += ", calls durable in groups",
+            Durability::Sync => text += ", each call durable",
+        }
+        if self.keeps_checksums {
+            text += ", with checksums of file data";
+        }
+        text
     }
 }
 

@@ -1,6 +1,7 @@
 //! Making Yore's volumes, and opening them in this process.
 
 use super::host::make_image;
+use super::kind::Ours;
 use super::state::{Measured, Rival, ServedBy};
 use crate::target::LibraryTarget;
 use crate::{BenchError, Result};
@@ -55,12 +56,12 @@ pub(crate) fn open_with(image: &Path, options: &MountOptions) -> Result<View> {
 }
 
 impl Rival {
-    pub(super) fn make_volume(&mut self, engine: Engine) -> Result<()> {
+    pub(super) fn make_volume(&mut self, ours: Ours) -> Result<()> {
         let image = self.image();
         make_image(&image, &self.env)?;
         self.version = Some(format!("yore {}", env!("CARGO_PKG_VERSION")));
         let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image, OpenOptions::default())?);
-        mkfs_with(&device, engine, None, None, self.kind.keeps_checksums())
+        mkfs_with(&device, ours.engine, None, None, ours.keeps_checksums)
     }
 
     pub(super) fn attach_library(&mut self, durability: Durability) -> Result<()> {

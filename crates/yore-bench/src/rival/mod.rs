@@ -47,8 +47,8 @@ impl Rival {
             version: None,
         };
         make_directory(&rival.mountpoint())?;
-        match (kind.engine(), kind) {
-            (Some((engine, _)), _) => rival.make_volume(engine)?,
+        match (kind.ours(), kind) {
+            (Some(ours), _) => rival.make_volume(ours)?,
             (None, RivalKind::MemoryFuse) => {}
             (None, _) => rival.make_foreign()?,
         }
@@ -147,9 +147,9 @@ impl Rival {
 
     /// Mounts or opens what [`Rival::make`] made.
     fn attach(&mut self) -> Result<()> {
-        match (self.kind.engine(), self.kind) {
-            (Some((_, durability)), kind) if kind.has_paths() => self.attach_mount(durability)?,
-            (Some((_, durability)), _) => return self.attach_library(durability),
+        match (self.kind.ours(), self.kind) {
+            (Some(ours), _) if ours.is_mount => self.attach_mount(ours.durability)?,
+            (Some(ours), _) => return self.attach_library(ours.durability),
             (None, RivalKind::MemoryFuse) => self.attach_memory()?,
             (None, RivalKind::Fuse2fs) => self.attach_fuse2fs()?,
             (None, _) => self.attach_kernel()?,
