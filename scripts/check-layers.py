@@ -205,7 +205,7 @@ LAYERS = {
         log/moving
         mkfs
         log rooms
-        op/* writer/gather writer/beside
+        op/* writer/along writer/gather writer/beside
         writer/rounds
         writer/generation
         writer

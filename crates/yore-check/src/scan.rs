@@ -1,12 +1,11 @@
 //! Reading all metadata in the order of the disk.
 //!
 //! The zone table says where each zone lies and how many blocks it has. The scan goes over the zones in
-//! ascending order of their places. Of each it reads the header, together with as many blocks behind it as
-//! the zone has (a zone that is not nearly full has its blocks in its beginning), and then, in ascending
-//! order, the blocks that the header names and that were not among these. What lies between two of them is
-//! read with them if that is cheaper than another request. Blocks that are sound are held ([`Held`]) for the
-//! steps after the scan, which then rarely read anything. So each block is read once, and the time that takes
-//! depends on zones and bytes alone.
+//! ascending order of their places. Of each it reads the header, together with all blocks if they are few and
+//! may lie behind it, and then, in ascending order, the blocks that the header names and that were not among
+//! these. What lies between two of them is read with them if that is cheaper than another request. Blocks
+//! that are sound are held ([`Held`]) for the steps after the scan, which then rarely read anything. So each
+//! block is read once, and the time that takes depends on zones and bytes alone.
 //!
 //! *Threads.* Each worker takes the next zone, reads it and verifies it. While one verifies, others read; the
 //! requests still go out in ascending order, one of each worker at a time. Nothing waits in a queue, so
@@ -14,8 +13,8 @@
 //!
 //! *Slow devices.* Where a request costs a movement, requests of several workers in turn would each cost one.
 //! There a worker reads a zone to its end before another one begins with the next ([`Sweep`]), in requests as
-//! large as they can be, and verifies it while others read. A zone whose blocks were written aside many times
-//! has them anywhere in its 4 MiB, and all of that is read: what lies between passes under the head anyhow.
+//! large as they can be, and verifies it while others read. What lies between blocks of a zone is read with
+//! them, for it passes under the head anyhow.
 //!
 //! *Memory.* The table also says beforehand how much there will be to hold. If that is more than the check
 //! may use, inode blocks are left out: the steps after the scan take them in ascending order, and get them
@@ -47,6 +46,9 @@ use yore_format::{
 
 /// Most blocks of a request, unless the device is slow: 1 MiB.
 const REQUEST_BLOCKS: u64 = 256;
+/// Blocks of a zone at which its header is read alone. The header says where the blocks are, which may be
+/// anywhere; what a smaller zone has lies in its beginning mostly.
+const WITH_HEADER: u64 = 64;
 /// Blocks that are read without being wanted, rather than with another request: as many as a device for which
 /// requests cost little takes as long for.
 const GAP_QUICK: u64 = 16;
@@ -311,8 +313,7 @@ impl<'s, 'a> Worker<'s, 'a> {
             Wanted::All => job.blocks + HEADER_SLOTS[1] - first,
             Wanted::NoInodes => 0,
         };
-        let most = if turn.is_some() { ZONE_BLOCKS } else { REQUEST_BLOCKS };
-        let count = (1 + behind).min(most).min(ZONE_BLOCKS - first);
+        let count = if behind < WITH_HEADER { 1 + behind } else { 1 };
         let began = Instant::now();
         if !self.read(BlockNo(job.start.0 + first), count, 0) {
             return false;

@@ -189,6 +189,13 @@ impl<H> Frame<H> {
         Some((s.block.clone(), s.logged.take()))
     }
 
+    /// The bytes, if neither a generation that is being written nor the running one has changed them: those
+    /// of the copy on the medium. `None` also if the block was freed.
+    pub(crate) fn unchanged(&self) -> Option<Arc<Block>> {
+        let s = self.0.state.read();
+        (s.dirty == 0 && s.frozen.is_none() && !s.dead).then(|| s.block.clone())
+    }
+
     fn is_dead(&self) -> bool {
         self.0.state.read().dead
     }
@@ -238,6 +245,11 @@ impl<H> Cache<H> {
             frame.0.referenced.store(true, Ordering::Relaxed);
         }
         Some(frame.clone())
+    }
+
+    /// As [`Cache::get`], but the block gets no second chance by it.
+    pub(crate) fn peek(&self, addr: MetaAddr) -> Option<Frame<H>> {
+        self.shard(addr).lock().map.get(&addr).cloned()
     }
 
     /// Enters a block that was just allocated; no other can be there under its address.

@@ -3,6 +3,7 @@
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use yore_device::simulated::{CrashPlan, Fault, FaultPlan};
@@ -10,7 +11,8 @@ use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError, MemoryDevice, SimulatedDevice};
 use yore_format::{
     decode_slots, verify_checksum, Block, BlockHeader, BlockKind, Engine, EventNo, Expect, GroupNo,
-    Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, Superblock, Timestamp, VolumeState, BLOCK_SIZE,
+    Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, Superblock, Timestamp, VolumeState, ZoneHeader, ZoneNo,
+    BLOCK_SIZE,
 };
 use yore_meta::{mkfs, Durability, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
 
@@ -171,6 +173,75 @@ fn a_crash_leaves_exactly_one_generation() {
     }
     assert!(states > 100, "only {states} states");
     println!("{states} crash states");
+}
+
+/// Each generation gives the greater part of a zone's blocks a new value. The others go to other slots with
+/// them. Whatever a crash leaves of the writes since the last flush, all blocks have the values of one
+/// generation, no older than the last sync; and all lie together.
+#[test]
+fn blocks_that_go_along_are_whole_after_a_crash() {
+    let seed: u64 = std::env::var("YORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(7);
+    println!("replay with YORE_SEED={seed}");
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let simulated = Arc::new(SimulatedDevice::new(MemoryDevice::new(16 << 20)));
+    make(&*simulated, Engine::Snapshot);
+    let meta = Meta::open(simulated.clone(), options()).unwrap();
+    let addrs: Vec<_> = (0..120).map(|_| new_block(&meta, 0)).collect();
+    meta.sync().unwrap();
+    simulated.restart_trace();
+    let mut values = vec![vec![0; addrs.len()]];
+    let mut along = 0;
+    for value in 1..6u64 {
+        let before = slots(&simulated.snapshot());
+        let dirty = rand::seq::index::sample(&mut rng, addrs.len(), 72).into_vec();
+        set_all(&meta, &dirty.iter().map(|at| addrs[*at]).collect::<Vec<_>>(), value);
+        let mut now = values.last().unwrap().clone();
+        dirty.iter().for_each(|at| now[*at] = value);
+        values.push(now);
+        meta.sync().unwrap();
+        simulated.mark(value);
+        let after = slots(&simulated.snapshot());
+        let (first, last) = (after.values().min().unwrap(), after.values().max().unwrap());
+        assert!(usize::from(last - first) < after.len() * 5 / 4 + 64, "{} to {}", first, last);
+        let has_moved = |at: &usize| before[&addrs[*at].index()] != after[&addrs[*at].index()];
+        along += (0..addrs.len()).filter(|at| !dirty.contains(at)).filter(has_moved).count();
+    }
+    assert!(along > 50, "only {along} blocks went along");
+    let trace = simulated.trace();
+    let mut states = 0;
+    for case in trace.crash_states(&CrashPlan { seed, ..Default::default() }) {
+        states += 1;
+        let synced = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
+        let device: Arc<dyn Device> = Arc::new(case.materialise());
+        let meta = Meta::open(device, options()).unwrap_or_else(|e| panic!("{}: {e}", case.state()));
+        let found: Vec<u64> = addrs
+            .iter()
+            .map(|addr| get(&meta, *addr).unwrap_or_else(|e| panic!("{}: {e}", case.state())))
+            .collect();
+        let may_be = &values[synced..(synced + 2).min(values.len())];
+        assert!(may_be.contains(&found), "{}: {found:?} after {synced}", case.state());
+    }
+    assert!(states > 100, "only {states} states");
+}
+
+/// The slot of each index of the group's first zone, as its newest header says.
+fn slots(device: &MemoryDevice) -> BTreeMap<u16, u16> {
+    let mut newest: Option<ZoneHeader> = None;
+    for at in 0..device.size() / BLOCK_SIZE as u64 {
+        let mut block = [0; BLOCK_SIZE];
+        device.read_at(at * BLOCK_SIZE as u64, &mut block).unwrap();
+        if BlockHeader::of(&block).kind != BlockKind::ZoneHeader as u8 || verify_checksum(&block).is_err() {
+            continue;
+        }
+        let Ok(header) = ZoneHeader::decode(&block) else { continue };
+        let is_newer = newest.as_ref().is_none_or(|found| found.generation < header.generation);
+        if header.zone == ZoneNo::primary(GroupNo(0)) && is_newer {
+            newest = Some(header);
+        }
+    }
+    let map = newest.expect("the group has a zone").map;
+    let there = map.iter().enumerate().filter(|(_, slot)| **slot != 0);
+    there.map(|(index, slot)| (index as u16, *slot)).collect()
 }
 
 /// The story: SQLite deleted its journal, synced the directory, reported the transaction as committed, and

@@ -1,5 +1,6 @@
 //! One generation: freezing it, and writing it.
 
+use super::along;
 use super::beside::{Beside, FrozenBeside};
 use super::gather::Gather;
 use super::rounds::Schedule;
@@ -261,7 +262,7 @@ fn write_together(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
     let blocks = frozen.zones.iter().map(|zone| zone.dirty.len() + 2).sum::<usize>() + 1;
     let mut gather = Gather::new(medium, blocks);
     let mut entries: Vec<(ZoneNo, ZoneTableEntry)> = Vec::with_capacity(frozen.zones.len());
-    for zone in &frozen.zones {
+    for zone in &mut frozen.zones {
         entries.push((zone.zone.no, write_zone(rooms, &mut gather, zone, frozen.generation, plan, forced)?));
     }
     if !plan.closes {
@@ -290,7 +291,7 @@ fn write_together(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
 fn write_zone(
     rooms: &Rooms,
     gather: &mut Gather<'_>,
-    z: &FrozenZone,
+    z: &mut FrozenZone,
     generation: Generation,
     plan: Plan,
     logged: Option<Lsn>,
@@ -302,7 +303,7 @@ fn write_zone(
     if z.removed {
         return Ok(ZoneTableEntry::ABSENT);
     }
-    let copies = write_blocks(gather, z, generation, plan.blocks, logged)?;
+    let copies = write_blocks(rooms, gather, z, generation, plan.blocks, logged)?;
     if !plan.closes {
         // Memory knows where the blocks are; the header says it when one is written.
         z.zone.set_copies(copies);
@@ -344,8 +345,9 @@ fn write_zone(
 
 /// Writes the blocks of one zone; returns where its blocks are then.
 fn write_blocks(
+    rooms: &Rooms,
     gather: &mut Gather<'_>,
-    z: &FrozenZone,
+    z: &mut FrozenZone,
     generation: Generation,
     place: Place,
     logged: Option<Lsn>,
@@ -367,7 +369,12 @@ fn write_blocks(
         let index = usize::from(frame.addr().index());
         z.has(index) && (!in_place || copies.map[index] == 0) && frame.is_to_be_captured(generation)
     };
-    let mut slots = used.free_for(z.dirty.iter().filter(takes_slot).count()).into_iter();
+    let written: Vec<u16> = z.dirty.iter().filter(takes_slot).map(|frame| frame.addr().index()).collect();
+    let (slots, along) = match along::may_move(rooms, place) {
+        true => along::place(rooms, &z.zone, &used, &written, &copies),
+        false => (used.free_for(written.len()), Vec::new()),
+    };
+    let mut slots = slots.into_iter();
     for frame in &z.dirty {
         let Some((block, records)) = frame.capture(generation) else { continue };
         let index = usize::from(frame.addr().index());
@@ -382,6 +389,14 @@ fn write_blocks(
             assert!(is_logged, "block {} would be written before the log has it", frame.addr());
         }
         let at = BlockNo(z.zone.start.0 + u64::from(copies.map[index]));
+        copies.checks[index] = gather.push(at, &block, generation)?;
+    }
+    for (frame, block) in along {
+        let index = usize::from(frame.addr().index());
+        copies.map[index] = slots.next().expect("a slot for each block");
+        let at = BlockNo(z.zone.start.0 + u64::from(copies.map[index]));
+        // Whatever comes of the generation: who looks for the block by the new map finds it in memory.
+        z.along.push(frame);
         copies.checks[index] = gather.push(at, &block, generation)?;
     }
     Ok(copies)

@@ -12,13 +12,14 @@
 //!
 //! **Crash argument (`snapshot`; R11: the medium holds a whole file system at every instant).** Until
 //! superblock G is on the medium, the newest whole one is G−1 (or what this mount found). What it reaches is
-//! untouched: blocks of G go to slots that the map of G−1 does not use (each zone has twice as many slots as
-//! indexes, so there always are enough), headers go to the header slot that G−1's table does not name, table
-//! blocks to free slots of root zones, root headers to their other slots. Data blocks freed in G, and the
-//! part of the log that it makes superfluous, are given back only after the flush behind superblock G (R2,
-//! R3). All of G, and all file data it names, is flushed before superblock G is written (R1), so whichever
-//! superblock survives, everything it reaches is there. Without the first flush, superblock G could be on the
-//! medium before a block of G: exactly the crash that a reordering device makes.
+//! untouched: blocks of G, and those that go along (`along.rs`), go to slots that the map of G−1 does not use
+//! (each zone has twice as many slots as indexes, so there always are enough), headers go to the header slot
+//! that G−1's table does not name, table blocks to free slots of root zones, root headers to their other
+//! slots. Data blocks freed in G, and the part of the log that it makes superfluous, are given back only
+//! after the flush behind superblock G (R2, R3). All of G, and all file data it names, is flushed before
+//! superblock G is written (R1), so whichever superblock survives, everything it reaches is there. Without
+//! the first flush, superblock G could be on the medium before a block of G: exactly the crash that a
+//! reordering device makes.
 //!
 //! A superblock also relies on what it leaves to the intent log (`log/intent.rs`). Superblock G says that
 //! replay starts where the log ended when G was frozen, so file data that is noted and not at home lies
@@ -40,6 +41,7 @@
 //! readers (R16). A panic, which is a bug, has the same effect: whoever waits for the generation gets an
 //! error (`StopAtPanic`).
 
+mod along;
 pub(crate) mod beside;
 mod gather;
 mod generation;

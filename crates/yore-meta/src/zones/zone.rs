@@ -112,6 +112,9 @@ impl Copies {
 pub(crate) struct FrozenZone {
     pub(crate) zone: Arc<Zone>,
     pub(crate) dirty: Vec<Frame>,
+    /// Blocks that the generation has not changed and that go to other slots with it. They stay in memory
+    /// until it is complete, for the map already says where they will be.
+    pub(crate) along: Vec<Frame>,
     pub(crate) exists: [u64; 8],
     pub(crate) inode_free: Box<[u8; INDEXES]>,
     pub(crate) extras: [u32; EXTRA_ZONES_PER_GROUP],
@@ -443,6 +446,7 @@ impl Zone {
         FrozenZone {
             zone: self.clone(),
             dirty: std::mem::take(&mut s.dirty),
+            along: Vec::new(),
             exists: s.exists,
             inode_free: s.inode_free.clone(),
             extras: s.extras,

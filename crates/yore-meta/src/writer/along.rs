@@ -1,0 +1,91 @@
+//! Blocks that a generation has not changed, and that go to other slots with those that it has.
+//!
+//! A zone of which each generation writes a good part aside would come to lie all over its slots: what is
+//! written and what it replaces need one slot each, and whoever reads the zone reads both. So blocks that lie
+//! apart go along ([`Slots::place`]). Of a zone that is written as a whole this makes one half of its slots,
+//! and then the other.
+//!
+//! **N1** Hardly anything is read for it. A block goes along if nobody has changed it since the last complete
+//! generation: then its bytes in memory are those on the medium. What the running generation has changed or
+//! freed already stays where it is, for the next generation writes it anyway. Blocks that are not in memory
+//! are read if they are at most one in [`MISSING`]. If there are more, if one cannot be read, or if too many
+//! stay, none goes along.
+//!
+//! **N2** The old copy is untouched. The block goes to a slot that the last complete generation does not use,
+//! as changed blocks do, so a crash finds either copy (R2); the copy is sealed anew, and the header has its
+//! checksum. Its frame stays in memory until the generation is complete, and nobody looks for it on the
+//! medium before.
+//!
+//! **N3** Engines that write in place leave blocks where they are.
+
+use crate::blocks::Blocks;
+use crate::engine::Place;
+use crate::rooms::Rooms;
+use crate::zones::slots::Slots;
+use crate::zones::zone::{Copies, Frame, Zone};
+use std::sync::Arc;
+use yore_format::{Block, MetaAddr};
+
+/// One block in so many may have to be read.
+const MISSING: usize = 8;
+
+/// One block in so many may stay.
+const STAY: usize = 8;
+
+/// A block that goes along, and its bytes.
+pub(super) type Along = (Frame, Arc<Block>);
+
+/// Whether blocks may go along with others that go there.
+pub(super) fn may_move(rooms: &Rooms, place: Place) -> bool {
+    place == Place::Aside && !rooms.blocks.base.medium.strategy().in_place()
+}
+
+/// The slots of the blocks at the indexes `written`, which are written anyway, followed by those of the
+/// others that go along; and these. `copies` is where blocks are that exist, and `used` are the slots that
+/// the last complete generation uses.
+pub(super) fn place(
+    rooms: &Rooms,
+    zone: &Zone,
+    used: &Slots,
+    written: &[u16],
+    copies: &Copies,
+) -> (Vec<u16>, Vec<Along>) {
+    let mut others = copies.map.clone();
+    written.iter().for_each(|index| others[usize::from(*index)] = 0);
+    let placement = used.place(written.len(), &Slots::of(&others[..]));
+    let goes = |slot: u16| slot != 0 && !placement.among.contains(&u64::from(slot));
+    let indexes = (0..others.len() as u16).filter(|index| goes(others[usize::from(*index)]));
+    match unchanged(&rooms.blocks, zone, indexes) {
+        Some(along) => (placement.slots, along),
+        None => (used.free_for(written.len()), Vec::new()),
+    }
+}
+
+/// Those of these blocks that nobody has changed; `None` if it is not most of them, or if too many are not in
+/// memory.
+fn unchanged(blocks: &Blocks, zone: &Zone, indexes: impl Iterator<Item = u16>) -> Option<Vec<Along>> {
+    let (mut along, mut missing, mut stay) = (Vec::new(), Vec::new(), 0);
+    let mut take = |frame: Frame, along: &mut Vec<Along>| match frame.unchanged() {
+        Some(block) => along.push((frame, block)),
+        None => stay += 1,
+    };
+    for index in indexes {
+        let addr = MetaAddr::new(zone.no, index);
+        match blocks.cache.peek(addr) {
+            Some(frame) => take(frame, &mut along),
+            None => missing.push(addr),
+        }
+    }
+    // What was freed since is not in memory either.
+    let before = missing.len();
+    missing.retain(|addr| zone.has(addr.index()));
+    let freed = before - missing.len();
+    if missing.len() * MISSING > along.len() {
+        return None;
+    }
+    for addr in missing {
+        // Whoever needs a damaged block is told; a generation does not fail by it.
+        take(blocks.read_any(addr).ok()?, &mut along);
+    }
+    ((stay + freed) * STAY <= along.len()).then_some(along)
+}
