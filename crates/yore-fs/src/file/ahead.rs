@@ -72,6 +72,7 @@ pub(super) fn read_ahead_end(
         let Some(extent) = mapping.extent.filter(|e| !e.unwritten) else { continue };
         breaks += u32::from(from < gap.end);
         let blocks = Run { start: extent.start, len: run };
+        store.alloc.read_checksums_ahead(&store.meta, blocks);
         let Ok(checksums) = store.alloc.checksums(&store.meta, blocks) else { break };
         let Some(to) = state.data.arriving(cache, gap.start..from) else { continue };
         let (cache, device) = (cache.clone(), store.meta.device().clone());
