@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::zones::zone::{count_free_inodes, Frame, Zone};
 use crate::zones::Zones;
 use std::sync::Arc;
+use yore_device::AlignedBuf;
 use yore_format::{
-    Block, BlockKind, BlockNo, Corruption, Expect, Generation, IntentHead, MetaAddr, NOT_INODES,
+    Block, BlockKind, BlockNo, Corruption, Expect, Generation, IntentHead, MetaAddr, BLOCK_SIZE, NOT_INODES,
 };
 
 /// Changed blocks that the log does not have, at which it gets a record under an engine that must log them
@@ -18,6 +19,26 @@ const UNLOGGED_MANY: usize = 1024;
 /// Changes that wait for the next generation, under an engine that orders them, at which one begins: each is
 /// kept with what it means, whatever blocks they lie in.
 const CHANGES_MANY: usize = 1 << 17;
+
+/// Blocks between two that are read together, which are read with them rather than with another request.
+const GAP: u64 = 16;
+/// The most blocks of such a request: 1 MiB.
+const REQUEST: u64 = 256;
+
+/// Where the medium has a block.
+struct Copy {
+    addr: MetaAddr,
+    zone: Arc<Zone>,
+    slot: u16,
+    /// Its checksum.
+    check: u32,
+}
+
+impl Copy {
+    fn block(&self) -> BlockNo {
+        BlockNo(self.zone.start.0 + u64::from(self.slot))
+    }
+}
 
 /// The cache, the zones, and what they stand on.
 pub(crate) struct Blocks {
@@ -73,18 +94,70 @@ impl Blocks {
                 None => Err(missing(addr, "a block that was never written").into()),
             };
         }
-        let at = BlockNo(zone.start.0 + u64::from(slot));
-        let block = self.base.medium.read_block(at)?;
-        let still_there = || zone.copy_of(addr.index()) == Some((slot, check));
-        if let Err(c) = self.base.medium.verify_copy(&block, check, addr, at) {
+        let copy = Copy { addr, zone, slot, check };
+        let block = self.base.medium.read_block(copy.block())?;
+        self.enter_read(&copy, *block)
+    }
+
+    /// Enters a block that was read from where its zone had it. `Ok(None)`: it moved meanwhile.
+    fn enter_read(&self, copy: &Copy, block: Block) -> Result<Option<Frame>> {
+        let Copy { addr, zone, slot, check } = copy;
+        let still_there = || zone.copy_of(addr.index()) == Some((*slot, *check));
+        if let Err(c) = self.base.medium.verify_copy(&block, *check, *addr, copy.block()) {
             // An engine that writes in place may have overwritten the block meanwhile, and says so in the map
             // only afterwards; until then the frame that it wrote is in memory.
-            let is_wrong = self.cache.lacks(addr, still_there);
+            let is_wrong = self.cache.lacks(*addr, still_there);
             return if is_wrong { Err(c.into()) } else { Ok(None) };
         }
-        self.believe_block(&zone, addr, &block, still_there);
-        let frame = new_frame(addr, zone.clone(), *block, Generation(0));
+        self.believe_block(zone, *addr, &block, still_there);
+        let frame = new_frame(*addr, zone.clone(), block, Generation(0));
         Ok(self.cache.insert_read(frame, still_there))
+    }
+
+    /// Reads blocks that are not in memory, those that lie near each other with one request, for somebody who
+    /// will want them soon. What is wrong with them is nobody's matter yet: whoever wants such a block reads
+    /// it by itself, and is told.
+    pub(crate) fn read_together(&self, addrs: impl IntoIterator<Item = MetaAddr>) {
+        assert_no_op();
+        let mut copies: Vec<Copy> = addrs.into_iter().filter_map(|addr| self.missing_copy(addr)).collect();
+        copies.sort_unstable_by_key(Copy::block);
+        let mut rest = &copies[..];
+        while let Some(first) = rest.first().map(Copy::block) {
+            let near = rest.windows(2).take_while(|pair| {
+                let (block, next) = (pair[0].block().0, pair[1].block().0);
+                next - block <= GAP && next - first.0 < REQUEST
+            });
+            let (together, later) = rest.split_at(1 + near.count());
+            rest = later;
+            if let Err(error) = self.read_run(first, together) {
+                tracing::debug!(%error, "reading metadata ahead");
+            }
+        }
+    }
+
+    /// Where the medium has a block that is not in memory, as far as that is known without an error.
+    fn missing_copy(&self, addr: MetaAddr) -> Option<Copy> {
+        if !addr.is_plausible() || addr.zone().is_root() || !self.cache.lacks(addr, || true) {
+            return None;
+        }
+        let zone = self.zones.get(&self.base, addr.zone()).ok()??;
+        let (slot, check) = zone.copy_of(addr.index()).filter(|(slot, _)| *slot != 0)?;
+        Some(Copy { addr, zone, slot, check })
+    }
+
+    /// Reads blocks that lie near each other, the first of them at `first`.
+    fn read_run(&self, first: BlockNo, copies: &[Copy]) -> Result<()> {
+        let last = copies.last().map_or(first, Copy::block);
+        let mut bytes = AlignedBuf::zeroed((last.0 - first.0 + 1) as usize);
+        self.base.medium.device().read_at(first.0 * BLOCK_SIZE as u64, &mut bytes)?;
+        for copy in copies {
+            let from = (copy.block().0 - first.0) as usize * BLOCK_SIZE;
+            let block: &Block = bytes[from..from + BLOCK_SIZE].try_into().expect("one block");
+            if let Err(error) = self.enter_read(copy, *block) {
+                tracing::debug!(%error, "reading metadata ahead");
+            }
+        }
+        Ok(())
     }
 
     /// Corrects what the zone counts of a block that was read. Freeing the last inode by the header's count

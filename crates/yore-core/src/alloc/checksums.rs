@@ -34,7 +34,7 @@ use std::sync::atomic::Ordering;
 use yore_format::layout::{GROUP_BLOCKS, ZONE_BLOCKS};
 use yore_format::{
     BitmapRef, BlockKind, BlockNo, ChecksumTableMut, ChecksumTableRef, DataChecksum, GroupNo, TableNo,
-    WriteFeatures, BITS_PER_GROUP, TABLE_ENTRIES,
+    WriteFeatures, BITS_PER_GROUP, TABLES_PER_GROUP, TABLE_ENTRIES,
 };
 #[cfg(feature = "mutations")]
 use yore_meta::mutation::{is, Mutation};
@@ -272,6 +272,26 @@ impl Alloc {
             found.extend((entry..entry + n as usize).map(get));
         }
         Ok(Checksums(found))
+    }
+
+    /// For a reader that goes through the blocks of groups one after the other: if one of the tables for
+    /// these blocks is not in memory, reads it and those that follow in its group together. They lie near
+    /// each other, as they were made and for the most part written together.
+    pub fn read_checksums_ahead(&self, meta: &Meta, run: Run) {
+        if !are_kept(meta) {
+            return;
+        }
+        // What is wrong here is told to whoever wants the checksums of these blocks.
+        let Ok((no, bit)) = self.group_and_bit(run) else { return };
+        let place = |number: u8| {
+            let table = TableNo::new(no, number);
+            meta.table(BlockKind::ChecksumTable, table).ok().flatten()
+        };
+        let lacks = |number: &u8| place(*number).is_some_and(|addr| !meta.is_in_memory(addr));
+        let first = parts(no, bit, run.len).map(|(table, _, _)| table.number()).find(lacks);
+        if let Some(first) = first {
+            meta.read_together((first..TABLES_PER_GROUP as u8).filter_map(place));
+        }
     }
 
     /// Gives back the checksum tables of those groups that a shorter volume does not have, and that hold

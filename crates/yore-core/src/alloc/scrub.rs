@@ -47,6 +47,7 @@ impl Alloc {
                     Run { start: geometry.block_of(group, first), len: end as u32 }
                 };
                 bit = (run.end() - geometry.data_start(group).0) as u32;
+                self.read_checksums_ahead(meta, run);
                 let checksums = self.checksums(meta, run)?;
                 let known = (0..run.len as usize).filter(|i| checksums.get(*i).is_some()).count() as u64;
                 if known > 0 {

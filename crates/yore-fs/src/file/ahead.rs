@@ -12,8 +12,8 @@
 //! page of the file holds, or of its block, goes through the map: it prepares a page that is not there, makes
 //! the page dirty, zeroes its tail or discards it. Each of these takes the stretch out of the map, and data
 //! that arrives for a stretch that is no longer there is dropped. Blocks change hands only after their pages
-//! were discarded (F5, and truncation). Pages that were there when the stretch was entered are not part of
-//! it.
+//! were discarded (F5, and truncation), or, where a file gets other blocks for the same data, after the
+//! stretch was taken out of the map. Pages that were there when the stretch was entered are not part of it.
 //!
 //! **Why nobody waits for ever.** A caller that wants a page of the stretch waits for it, with the state lock
 //! held shared, and does not read it a second time. The stretch leaves the map when its
@@ -72,6 +72,7 @@ pub(super) fn read_ahead_end(
         let Some(extent) = mapping.extent.filter(|e| !e.unwritten) else { continue };
         breaks += u32::from(from < gap.end);
         let blocks = Run { start: extent.start, len: run };
+        store.alloc.read_checksums_ahead(&store.meta, blocks);
         let Ok(checksums) = store.alloc.checksums(&store.meta, blocks) else { break };
         let Some(to) = state.data.arriving(cache, gap.start..from) else { continue };
         let (cache, device) = (cache.clone(), store.meta.device().clone());

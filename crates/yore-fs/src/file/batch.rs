@@ -44,6 +44,9 @@ pub(super) struct Batch {
     pub(super) stored: Option<u64>,
 }
 
+/// The checksums of the pages of a batch, by segment: none of segments that go over data that is there.
+pub(super) struct Computed(Vec<Vec<Option<DataChecksum>>>);
+
 /// What a pass writes back.
 #[derive(Clone, Copy)]
 pub(super) struct Pass {
@@ -100,14 +103,23 @@ impl Batch {
         self.segments.iter().any(|segment| matches!(segment.to, Destination::InPlace(_)))
     }
 
-    /// The checksums of some of its pages, which follow one another.
-    pub(super) fn checksums(&self, first: u64, count: u32) -> Vec<Option<DataChecksum>> {
-        let after = self.segments.partition_point(|segment| u64::from(segment.first) <= first);
-        let pages = self.segments[after.saturating_sub(1)..]
-            .iter()
-            .flat_map(|segment| (u64::from(segment.first)..).zip(segment.bytes.iter()));
-        let these = pages.skip_while(|(page, _)| *page < first).take(count as usize);
-        these.map(|(_, bytes)| Some(DataChecksum::of(bytes))).collect()
+    /// Computes the checksums of the pages that get blocks which were never written, or that are new.
+    pub(super) fn compute_checksums(&self) -> Computed {
+        let of = |segment: &Segment| match segment.to {
+            Destination::InPlace(_) => Vec::new(),
+            Destination::Unwritten(_) | Destination::New => {
+                segment.bytes.iter().map(|bytes| Some(DataChecksum::of(bytes))).collect()
+            }
+        };
+        Computed(self.segments.iter().map(of).collect())
+    }
+
+    /// The checksums of some of its pages, which follow one another and are of one segment.
+    pub(super) fn checksums(&self, computed: &Computed, first: u64, count: u32) -> Vec<Option<DataChecksum>> {
+        let behind = self.segments.partition_point(|segment| u64::from(segment.first) <= first);
+        let at = behind.checked_sub(1).expect("the pages are of the batch");
+        let from = (first - u64::from(self.segments[at].first)) as usize;
+        computed.0[at][from..from + count as usize].to_vec()
     }
 
     /// How many pages it has.

@@ -172,3 +172,6 @@ fn enter_run(store: &Core, no: InodeNo, run: Run, left_out: &dyn Fn(u64) -> bool
     let left = (0..run.len as usize).filter(|i| after.get(*i).is_none()).count() as u64;
     Ok(Entered { blocks: (new as u64).saturating_sub(left), left })
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@
 //! First all of them get their blocks, next to one another if there is room; then one request writes what
 //! lies together; and then each file has Ops of its own.
 
-use super::batch::{collect, Batch, Destination, Pass, Segment};
+use super::batch::{collect, Batch, Computed, Destination, Pass, Segment};
 use super::extents::{self, finish_doomed};
 use super::history::History;
 use super::map::{map_block, pages_for};
@@ -38,6 +38,9 @@ use yore_meta::{MetaError, Reserved};
 const GROWTH: usize = 8;
 /// Pieces that one Op enters.
 const PIECES: usize = 16;
+/// From how many pages on their checksums are computed by another thread while the device writes them: those
+/// of fewer take hardly longer than to start one.
+const BESIDE: usize = 256;
 
 /// When the device gets what is written back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,13 +101,15 @@ pub(super) struct Part<'a> {
     pieces: Vec<Piece>,
     /// File blocks that Ops have entered.
     entered: Vec<(u64, u64)>,
+    /// The checksums of what is written.
+    computed: Option<Computed>,
     /// The result of writing it.
     pub(super) result: Result<()>,
 }
 
 impl<'a> Part<'a> {
     pub(super) fn new(cell: &'a Arc<InodeCell>, batch: Batch) -> Part<'a> {
-        Part { cell, batch, pieces: Vec::new(), entered: Vec::new(), result: Ok(()) }
+        Part { cell, batch, pieces: Vec::new(), entered: Vec::new(), computed: None, result: Ok(()) }
     }
 }
 
@@ -216,31 +221,66 @@ pub(super) fn flush_small(store: &Core, cell: &Arc<InodeCell>) -> Result<bool> {
 
 /// Writes batches of files and enters them; each part has its own result. The caller holds io of these files.
 pub(super) fn write_parts(store: &impl History, parts: &mut [Part<'_>], when: When) {
-    let (mut placement, mut renewed) = (Placement::default(), 0);
-    for part in parts.iter_mut() {
-        if part.batch.is_in_place() {
-            renewed = renewed.max(part.cell.cover.excluded.renewed());
+    let (mut placement, mut renewed, mut batches) = (Placement::default(), 0, Vec::new());
+    for Part { cell, batch, pieces, result, .. } in parts.iter_mut() {
+        let batch: &Batch = batch;
+        if batch.is_in_place() {
+            renewed = renewed.max(cell.cover.excluded.renewed());
         }
         let before = placement.writes.len();
-        part.result = placement.allocate(store, part.cell, &part.batch, &mut part.pieces);
-        if part.result.is_err() {
+        *result = placement.allocate(store, cell, batch, pieces);
+        if result.is_err() {
             placement.writes.truncate(before);
         }
+        batches.push(batch);
     }
     let written = store.settle_renewed(renewed);
-    let written = written.and_then(|()| put_out(store, &placement.writes, when));
+    let put_out = || written.and_then(|()| put_out(store, &placement.writes, when));
+    let (written, computed) = match store.alloc.keeps_checksums(&store.meta) {
+        true => compute_beside(&batches, when, put_out),
+        false => (put_out(), Vec::new()),
+    };
+    for (part, computed) in parts.iter_mut().zip(computed) {
+        part.computed = Some(computed);
+    }
     for part in parts {
-        let Part { cell, batch, pieces, entered, result } = part;
+        let Part { cell, batch, pieces, entered, computed, result } = part;
         if result.is_ok() {
             *result = written.clone();
         }
         if result.is_ok() {
             note_in_place(store, batch);
-            *result = enter(store, cell, pieces, entered, batch);
+            *result = enter(store, cell, pieces, entered, (batch, computed));
         }
         settle(store, part);
     }
     store.files.note_progress();
+}
+
+/// Computes the checksums of what is written, for each part. If that is so much that another thread is worth
+/// it, that is done while `put_out` has the device write it. Nobody changes these bytes meanwhile: a writer
+/// that comes gets a copy of its page.
+fn compute_beside(
+    batches: &[&Batch],
+    when: When,
+    put_out: impl FnOnce() -> Result<()>,
+) -> (Result<()>, Vec<Computed>) {
+    let compute = || batches.iter().map(|batch| batch.compute_checksums()).collect::<Vec<_>>();
+    let pages: usize = batches.iter().map(|batch| batch.pages()).sum();
+    if when == When::Later || pages < BESIDE {
+        return (put_out(), compute());
+    }
+    std::thread::scope(|scope| {
+        let other = std::thread::Builder::new().name("yore-checksums".into()).spawn_scoped(scope, compute);
+        let written = put_out();
+        let computed = match other.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(computed)) => computed,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            // No thread can be had.
+            Err(_) => compute(),
+        };
+        (written, computed)
+    })
 }
 
 /// Ends a part: blocks that no Op entered go back, and their promises are valid again. After an error the
@@ -393,16 +433,17 @@ fn note_in_place(store: &Core, batch: &Batch) {
     }
 }
 
-/// Enters what was written, in as many Ops as that takes; the last Op stores the size.
+/// Enters what was written, with its checksums if the volume keeps them, in as many Ops as that takes; the
+/// last Op stores the size.
 fn enter(
     store: &impl History,
     cell: &InodeCell,
     pieces: &mut Vec<Piece>,
     entered: &mut Vec<(u64, u64)>,
-    batch: &Batch,
+    (batch, computed): (&Batch, &mut Option<Computed>),
 ) -> Result<()> {
     while !pieces.is_empty() {
-        let (edit, count) = plan(store, cell, pieces, batch)?;
+        let (edit, count) = plan(store, cell, pieces, (batch, computed))?;
         let grows = edit.growth() > 0;
         let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
         let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
@@ -443,7 +484,7 @@ fn plan(
     store: &impl History,
     cell: &InodeCell,
     pieces: &mut Vec<Piece>,
-    batch: &Batch,
+    (batch, computed): (&Batch, &mut Option<Computed>),
 ) -> Result<(Edit, usize)> {
     let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
     let mut edit = extents::load(store, cell, &cell.state.read(), pieces[0].first()..last)?;
@@ -461,8 +502,10 @@ fn plan(
             Piece::Written(first, run) => edit.set_written(*first, first + u64::from(run.len)),
         }
         if store.alloc.keeps_checksums(&store.meta) {
+            // They are here, unless the volume has begun to keep them since the data was written.
+            let computed = computed.get_or_insert_with(|| batch.compute_checksums());
             let (first, run) = piece.parts();
-            edit.note_checksums(run, batch.checksums(first, run.len));
+            edit.note_checksums(run, batch.checksums(computed, first, run.len));
         }
         count += 1;
     }

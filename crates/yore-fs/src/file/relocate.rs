@@ -215,12 +215,17 @@ fn move_piece(store: &impl History, cell: &InodeCell, (first, value): Extent, to
         false => copy(store, from, to)?,
     };
     let range = first..first + u64::from(to.len);
-    let mut edit = extents::load(store, cell, &cell.state.read(), range)?;
+    let mut edit = extents::load(store, cell, &cell.state.read(), range.clone())?;
     edit.put(first, to, value.unwritten);
     if let Some(checksums) = checksums {
         edit.note_checksums(to, checksums);
     }
-    apply(store, cell, edit, |_| store.meta.note_data_named())
+    apply(store, cell, edit, |state| {
+        if let Some(mut pages) = state.data.cached() {
+            pages.cancel_arriving(range.start as u32, range.end as u32);
+        }
+        store.meta.note_data_named();
+    })
 }
 
 /// Copies blocks; returns the checksums that they have there. An error of writing stops all writing to the

@@ -182,6 +182,15 @@ impl Meta {
         self.rooms.blocks.read_any(addr)
     }
 
+    /// Reads blocks into memory that are not there, those that lie near each other with one request. What
+    /// cannot be read is left for whoever wants it, who is told why.
+    ///
+    /// # Panics
+    /// As [`Meta::read`].
+    pub fn read_together(&self, addrs: impl IntoIterator<Item = MetaAddr>) {
+        self.rooms.blocks.read_together(addrs);
+    }
+
     /// Whether the cache has the block at `addr` at this moment, so that reading it takes no request.
     pub fn is_in_memory(&self, addr: MetaAddr) -> bool {
         !self.rooms.blocks.cache.lacks(addr, || true)

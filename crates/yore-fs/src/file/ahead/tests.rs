@@ -4,7 +4,7 @@
 use super::super::map::PAGE;
 use super::super::tests::{contents, evict, make, new_file, open, touch, truncate, write_back, MIB};
 use super::super::write::{note, prepare};
-use super::super::{fallocate, read, write};
+use super::super::{fallocate, read, relocate, write, Copies};
 use super::*;
 use crate::ops::InUse;
 use crate::store::Store;
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
 use yore_core::pages::Arriving;
 use yore_device::AlignedBuf;
+use yore_format::BlockNo;
 
 const PAGES: u32 = 64;
 
@@ -75,6 +76,25 @@ fn what_changed_meanwhile_is_not_overwritten_by_what_arrives() {
         arriving.arrive(ones(PAGES - 16));
         assert!(contents(&store, &file.cell) == expected, "{what}: what arrived is older");
     }
+    store.close().unwrap();
+}
+
+/// A file gets other blocks, as where a volume is made shorter, while the old ones are being read: what
+/// arrives from these is dropped, for they may be another's by now. It was taken for the file's.
+#[test]
+fn what_arrives_from_blocks_that_the_file_has_left_is_dropped() {
+    let device = make(64 * MIB);
+    let store = open(&device, 16 * MIB);
+    let file = cold_file(&store, "moves");
+    let arriving = announce(&store, &file, 16..PAGES);
+    let mut promise = store.alloc.promise(&store.meta, store.near(file.cell.no), u64::from(PAGES)).unwrap();
+    let (mut copies, mut moved) = (Copies::default(), 0);
+    relocate(&*store, &file.cell, BlockNo(0), (&mut promise, &mut copies), &mut |n| moved += n).unwrap();
+    assert_eq!(moved, u64::from(PAGES));
+    drop(promise);
+    arriving.arrive((16..PAGES).map(|_| AlignedBuf::from_slice(&[7; PAGE as usize])).collect());
+    assert!(contents(&store, &file.cell) == vec![1; PAGES as usize * PAGE as usize]);
+    drop(file);
     store.close().unwrap();
 }
 
