@@ -103,9 +103,15 @@ LAYERS = {
         lib
     """,
     "yore-check": """
-        claims error finding inline key known pace words proof/doubt proof/keyed
+        error finding inline key pace words proof/keyed
+        proof/doubt
+        proof/claim
+        spill/*
+        claims deaths versions
+        known
         chain held overlay superblock proof/node proof/places
-        settle proof/ground
+        settle proof/ground proof/packed
+        proof/summary
         proof/digest
         proof/leaves proof/trees
         proof/blocks
@@ -124,7 +130,7 @@ LAYERS = {
         directory history inodes links unreached zones
         redo
         content
-        states paths
+        states paths proof/twice
         proof
         estimate
         whole

@@ -12,6 +12,7 @@ use crate::known::{CountTables, CurrentCopy, History, Known, Zone};
 use crate::pace::{Pace, Watcher};
 use crate::report::Findings;
 use crate::scan::{Reading as HowMuch, Scan, Sweep};
+use crate::spill::{Paged, Room};
 use crate::superblock::Found;
 use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +70,7 @@ pub(crate) struct Checker<'a> {
     /// The tables of shared blocks.
     pub(crate) tables: CountTables,
     /// All inodes in use, in ascending order of their numbers.
-    pub(crate) inodes: Vec<Known>,
+    pub(crate) inodes: Paged<Known>,
     /// The past of inodes, as far as later steps need it.
     pub(crate) history: History,
     /// The bitmaps that could not be read, which was reported.
@@ -87,6 +88,8 @@ pub(crate) struct Checker<'a> {
     /// What was read in the order of the disk.
     pub(crate) held: Held,
     pub(crate) scan: Scan<'a>,
+    /// How much memory all of this may take.
+    pub(crate) room: Room,
     pub(crate) pace: Pace<'a>,
     pub(crate) reading: HowMuch,
 }
@@ -99,7 +102,7 @@ impl<'a> Checker<'a> {
         watcher: Option<Watcher<'a>>,
     ) -> Checker<'a> {
         let sb = found.superblock.clone();
-        let geometry = sb.geometry();
+        let (geometry, room) = (sb.geometry(), Room::new(options.memory));
         Checker {
             device,
             geometry,
@@ -107,13 +110,13 @@ impl<'a> Checker<'a> {
             counts: Counts::default(),
             zones: Vec::new(),
             owned: vec![None; geometry.groups() as usize],
-            claims: Claims::default(),
+            claims: Claims::new(room),
             only: None,
             asked: BTreeSet::new(),
             first_owners: BTreeMap::new(),
             tables: CountTables::new(),
-            inodes: Vec::new(),
-            history: History::default(),
+            inodes: Paged::new(room.inodes()),
+            history: History::new(room, false),
             damaged_bitmaps: Vec::new(),
             incomplete: false,
             unpromised: options.unpromised,
@@ -126,9 +129,10 @@ impl<'a> Checker<'a> {
                 device,
                 device_blocks: device.size() / BLOCK_SIZE as u64,
                 volume_tag: sb.volume_tag(),
-                memory_blocks: options.memory / BLOCK_SIZE as u64,
+                memory_blocks: room.blocks() / BLOCK_SIZE as u64,
                 sweep: Sweep::default(),
             },
+            room,
             pace: Pace::new(watcher),
             reading: HowMuch::default(),
             sb,
@@ -140,11 +144,10 @@ impl<'a> Checker<'a> {
         self.findings.clear();
         self.zones.clear();
         self.owned.iter_mut().for_each(|owned| *owned = None);
-        self.claims = Claims::default();
+        self.claims = Claims::new(self.room);
         self.tables.clear();
-        self.inodes.clear();
-        let keeps_indexes = self.history.keeps_indexes;
-        self.history = History { keeps_indexes, ..History::default() };
+        self.inodes = Paged::new(self.room.inodes());
+        self.history = History::new(self.room, self.history.keeps_indexes);
         self.damaged_bitmaps.clear();
         (self.incomplete, self.zones_lost) = (false, false);
         self.redone.clear();
@@ -377,24 +380,29 @@ impl<'a> Checker<'a> {
     }
 
     /// Where an inode is in `inodes`.
-    pub(crate) fn known(&self, number: InodeNo) -> Option<usize> {
-        self.inodes.binary_search_by_key(&number, |k| k.number).ok()
+    pub(crate) fn known(&self, number: InodeNo) -> Result<Option<usize>, CheckError> {
+        self.inodes.find(number.0)
+    }
+
+    /// An inode in use.
+    pub(crate) fn known_inode(&self, number: InodeNo) -> Result<Option<Known>, CheckError> {
+        self.known(number)?.map(|at| self.inodes.get(at)).transpose()
     }
 
     /// Whether an inode may exist in a block or zone that could not be read, which was reported.
-    pub(crate) fn is_hidden(&self, inode: InodeNo) -> bool {
+    pub(crate) fn is_hidden(&self, inode: InodeNo) -> Result<bool, CheckError> {
         if !self.incomplete {
-            return false;
+            return Ok(false);
         }
-        match self.locate(inode.addr()) {
+        Ok(match self.locate(inode.addr()) {
             // The block was read, or at least reported, unless no inode of it is known at all.
             Some((zone, _)) if self.is_inode_block(zone, inode.addr().index()) => {
-                let at = self.inodes.partition_point(|k| k.number.addr() < inode.addr());
-                self.inodes.get(at).is_none_or(|k| k.number.addr() != inode.addr())
+                let at = self.inodes.count_below(InodeNo::new(inode.addr(), 0).0)?;
+                at == self.inodes.len() || self.inodes.get(at)?.number.addr() != inode.addr()
             }
             Some(_) => false,
             None => self.is_in_lost_zone(inode.addr()),
-        }
+        })
     }
 
     /// Whether the zone's header says that there are inodes at an existing index.

@@ -5,9 +5,11 @@
 //! say in which zone the first one is. Then only the inodes of that zone are walked once more, of all such
 //! zones together.
 //!
-//! Memory: a run takes as many bytes as its length and the distance from the one before need, seven bits to a
-//! byte; mostly two to four for each extent.
+//! A run takes as many bytes as its length and the distance from the one before need, seven bits to a byte;
+//! mostly two to four for each extent. What does not fit into memory is in a temporary file.
 
+use crate::spill::{Reader, Room, Stream};
+use crate::CheckError;
 use std::collections::BTreeSet;
 use yore_format::ZoneNo;
 
@@ -22,73 +24,94 @@ pub(crate) enum Claimant {
     Gone(ZoneNo),
 }
 
-/// The claims of one claimant.
-struct Claimed {
+/// All claims, in the order in which they are made: of each run its length and its distance from the one
+/// before. In place of a length 0 says that another one claims from there on.
+pub(crate) struct Claims {
+    runs: Stream,
     by: Claimant,
-    /// Distance and length of each run.
-    runs: Vec<u8>,
     /// Where the last run began.
     last: u64,
+    /// Why some claims could not be noted, until somebody is told.
+    failed: Option<CheckError>,
 }
 
-/// All claims, in the order in which they are made.
-#[derive(Default)]
-pub(crate) struct Claims(Vec<Claimed>);
-
 impl Claims {
+    /// None, in so much room. The volume itself is the first to claim.
+    pub(crate) fn new(room: Room) -> Claims {
+        Claims { runs: Stream::new(room.list()), by: Claimant::Volume, last: 0, failed: None }
+    }
+
     /// From now on this one claims.
-    pub(crate) fn begin(&mut self, by: Claimant) {
-        if self.0.last().is_some_and(|last| last.by == by) {
-            return;
+    ///
+    /// # Errors
+    /// [`CheckError::TemporaryFile`], also if a claim before could not be noted.
+    pub(crate) fn begin(&mut self, by: Claimant) -> Result<(), CheckError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
         }
-        if let Some(last) = self.0.last_mut() {
-            last.runs.shrink_to_fit();
+        if by == self.by {
+            return Ok(());
         }
-        self.0.push(Claimed { by, runs: Vec::new(), last: 0 });
+        (self.by, self.last) = (by, 0);
+        let (kind, zone) = match by {
+            Claimant::Volume => (0, 0),
+            Claimant::Inodes(zone) => (1, zone.0),
+            Claimant::Gone(zone) => (2, zone.0),
+        };
+        let mut bytes = vec![0, kind];
+        put(&mut bytes, zone.into());
+        self.runs.write(&bytes)
     }
 
     /// Notes a run of blocks.
     pub(crate) fn note(&mut self, start: u64, len: u64) {
-        if self.0.is_empty() {
-            self.begin(Claimant::Volume);
+        if len == 0 || self.failed.is_some() {
+            return;
         }
-        let Some(claimed) = self.0.last_mut() else { return };
-        let distance = start.wrapping_sub(claimed.last) as i64;
+        let distance = start.wrapping_sub(self.last) as i64;
+        let mut bytes = Vec::with_capacity(20);
+        put(&mut bytes, len);
         // The sign comes last, so that small distances stay small numbers.
-        put(&mut claimed.runs, (distance << 1 ^ distance >> 63) as u64);
-        put(&mut claimed.runs, len);
-        claimed.last = start;
+        put(&mut bytes, (distance << 1 ^ distance >> 63) as u64);
+        self.failed = self.runs.write(&bytes).err();
+        self.last = start;
     }
 
     /// The claimants who were the first to claim one of these blocks.
-    pub(crate) fn first_of(&self, blocks: &BTreeSet<u64>) -> BTreeSet<Claimant> {
+    ///
+    /// # Errors
+    /// [`CheckError::TemporaryFile`], also if a claim could not be noted.
+    pub(crate) fn first_of(&self, blocks: &BTreeSet<u64>) -> Result<BTreeSet<Claimant>, CheckError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let (mut left, mut first) = (blocks.clone(), BTreeSet::new());
-        for claimed in &self.0 {
-            let mut found: BTreeSet<u64> = BTreeSet::new();
-            for (start, len) in claimed.runs() {
-                found.extend(left.range(start..start.saturating_add(len)));
-            }
-            if !found.is_empty() {
-                first.insert(claimed.by);
-            }
-            left.retain(|block| !found.contains(block));
+        let (mut by, mut last) = (Claimant::Volume, 0u64);
+        let mut runs = self.runs.reader();
+        while let Some(len) = get(&mut runs)? {
             if left.is_empty() {
                 break;
             }
-        }
-        first
-    }
-}
-
-impl Claimed {
-    /// Start and length of each run.
-    fn runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let (mut bytes, mut last) = (self.runs.iter().copied(), 0u64);
-        std::iter::from_fn(move || {
-            let (distance, len) = (get(&mut bytes)?, get(&mut bytes)?);
+            if len == 0 {
+                let (Some(kind), Some(zone)) = (get(&mut runs)?, get(&mut runs)?) else { break };
+                let zone = ZoneNo(zone as u32);
+                by = match kind {
+                    0 => Claimant::Volume,
+                    1 => Claimant::Inodes(zone),
+                    _ => Claimant::Gone(zone),
+                };
+                last = 0;
+                continue;
+            }
+            let Some(distance) = get(&mut runs)? else { break };
             last = last.wrapping_add((distance >> 1) ^ (distance & 1).wrapping_neg());
-            Some((last, len))
-        })
+            let found: Vec<u64> = left.range(last..last.saturating_add(len)).copied().collect();
+            for block in found {
+                left.remove(&block);
+                first.insert(by);
+            }
+        }
+        Ok(first)
     }
 }
 
@@ -101,13 +124,13 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-fn get(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
+fn get(bytes: &mut Reader<'_>) -> Result<Option<u64>, CheckError> {
     let (mut number, mut shift) = (0, 0);
     loop {
-        let byte = bytes.next()?;
+        let Some(byte) = bytes.byte()? else { return Ok(None) };
         number |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
-            return Some(number);
+            return Ok(Some(number));
         }
         shift += 7;
     }
@@ -121,21 +144,21 @@ mod tests {
     /// distance of runs.
     #[test]
     fn the_first_claimant_is_found() {
-        let mut claims = Claims::default();
+        let mut claims = Claims::new(Room::new(0));
         claims.note(0, 1024);
-        claims.begin(Claimant::Inodes(ZoneNo(0)));
+        claims.begin(Claimant::Inodes(ZoneNo(0))).unwrap();
         claims.note(1 << 50, 3);
         claims.note(5000, 1);
         claims.note(4990, 10);
-        claims.begin(Claimant::Inodes(ZoneNo(0)));
+        claims.begin(Claimant::Inodes(ZoneNo(0))).unwrap();
         claims.note(7000, 1 << 20);
-        claims.begin(Claimant::Inodes(ZoneNo(4)));
+        claims.begin(Claimant::Inodes(ZoneNo(4))).unwrap();
         claims.note(4999, 4);
         claims.note(2_000_000, 1);
-        claims.begin(Claimant::Gone(ZoneNo(4)));
+        claims.begin(Claimant::Gone(ZoneNo(4))).unwrap();
         claims.note(5001, 2);
         let first = |blocks: &[u64]| {
-            let first = claims.first_of(&blocks.iter().copied().collect());
+            let first = claims.first_of(&blocks.iter().copied().collect()).unwrap();
             first.into_iter().collect::<Vec<_>>()
         };
         let (zone0, zone4) = (Claimant::Inodes(ZoneNo(0)), Claimant::Inodes(ZoneNo(4)));

@@ -26,6 +26,8 @@ impl Checker<'_> {
             self.add(Finding::new(Problem::DeviceNumber, 0u64, inode.rdev).at(addr).of(number));
         }
         match (kind, at) {
+            // Who is asked for blocks is no directory.
+            (FileKind::Directory, _) if self.only.is_some() => {}
             (FileKind::Directory, Some(at)) => self.directory(at, state)?,
             (FileKind::Regular, _) => self.regular(state)?,
             (FileKind::Symlink, _) => self.symlink(state)?,

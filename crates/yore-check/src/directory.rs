@@ -12,9 +12,10 @@ const COLLISIONS: u64 = 256;
 
 /// The entries of one directory so far, in ascending order of cookies.
 struct Listing {
-    /// Where the directory is in `inodes`.
-    at: usize,
     number: InodeNo,
+    entries: u64,
+    /// Entries that are directories.
+    subdirectories: u64,
     /// The hash that the last names share, and the names. Equal names share their hash, and hashes ascend
     /// with the cookies. So a name can occur twice only among these names, of which there are at most 256.
     base: u64,
@@ -26,10 +27,10 @@ impl Checker<'_> {
     pub(crate) fn directory(&mut self, at: usize, state: &mut State<'_>) -> Result<(), CheckError> {
         let (number, inode) = (state.number, state.inode);
         self.counts.directories += 1;
-        let mut listing = Listing { at, number, base: 0, names: Vec::new() };
+        let mut listing = Listing { number, entries: 0, subdirectories: 0, base: 0, names: Vec::new() };
         match inode.content_kind {
             ContentKind::Empty => {}
-            ContentKind::Inline => state.complete &= self.inline_entries(&mut listing, inode),
+            ContentKind::Inline => state.complete &= self.inline_entries(&mut listing, inode)?,
             ContentKind::Extents => {
                 self.wrong_content(state, "empty, inline or a tree");
             }
@@ -39,7 +40,7 @@ impl Checker<'_> {
                     for i in 0..leaf.count() {
                         let (cookie, value) = leaf.cell(i);
                         match DirEntry::decode(value) {
-                            Ok(entry) => self.check_entry(&mut listing, leaf.addr, cookie, &entry),
+                            Ok(entry) => self.check_entry(&mut listing, leaf.addr, cookie, &entry)?,
                             Err(c) => {
                                 let c = c.at(leaf.addr).of(number);
                                 self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c));
@@ -52,7 +53,10 @@ impl Checker<'_> {
                 state.complete &= walk.complete;
             }
         }
-        let entries = self.inodes[at].entries;
+        let entries = self.inodes.update(at, |known| {
+            (known.entries, known.subdirectories) = (listing.entries, listing.subdirectories);
+            known.entries
+        })?;
         self.counts.entries += entries;
         if state.complete && entries != inode.size {
             let finding = Finding::new(Problem::DirectorySize, entries, inode.size);
@@ -69,7 +73,7 @@ impl Checker<'_> {
 
     /// Entries that lie in the inode: cookie, entry, cookie, entry, in ascending order. False if they cannot
     /// be read.
-    fn inline_entries(&mut self, listing: &mut Listing, inode: &Inode) -> bool {
+    fn inline_entries(&mut self, listing: &mut Listing, inode: &Inode) -> Result<bool, CheckError> {
         let addr = listing.number.addr();
         let mut after: Option<u64> = None;
         for item in InlineEntries::new(inode.inline()) {
@@ -78,7 +82,7 @@ impl Checker<'_> {
                 Err(c) => {
                     let c = c.at(addr).of(listing.number);
                     self.add_incomplete(Finding::corruption(Problem::EntryInline, &c));
-                    return false;
+                    return Ok(false);
                 }
             };
             if after.is_some_and(|after| cookie <= after) {
@@ -87,16 +91,22 @@ impl Checker<'_> {
                 self.add(finding.at(addr).of(listing.number));
             }
             after = Some(cookie);
-            self.check_entry(listing, addr, cookie, &entry);
+            self.check_entry(listing, addr, cookie, &entry)?;
         }
-        true
+        Ok(true)
     }
 
     /// One entry.
-    fn check_entry(&mut self, listing: &mut Listing, addr: MetaAddr, cookie: u64, entry: &DirEntry<'_>) {
+    fn check_entry(
+        &mut self,
+        listing: &mut Listing,
+        addr: MetaAddr,
+        cookie: u64,
+        entry: &DirEntry<'_>,
+    ) -> Result<(), CheckError> {
         let directory = listing.number;
         let name = String::from_utf8_lossy(entry.name);
-        self.inodes[listing.at].entries += 1;
+        listing.entries += 1;
         let base = name_cookie(&self.sb.hash_seed, entry.name);
         if !(base..base + COLLISIONS).contains(&cookie) {
             let expected = format!("{base:#x} and up to 255 more for {name:?}");
@@ -114,25 +124,26 @@ impl Checker<'_> {
             listing.names.push(entry.name.to_vec());
         }
         self.check_number("birth of an entry", entry.birth, addr, directory);
-        self.check_past_names(directory, addr, cookie, entry);
-        let Some(target) = self.known(entry.inode) else {
-            if !self.is_hidden(entry.inode) {
+        self.check_past_names(directory, addr, cookie, entry, true)?;
+        let Some(target) = self.known(entry.inode)? else {
+            if !self.is_hidden(entry.inode)? {
                 let found = format!("inode {} for {name:?}", entry.inode);
                 let finding = Finding::new(Problem::EntryDangling, "an inode in use", found);
                 self.add(finding.at(addr).of(directory));
             }
-            return;
+            return Ok(());
         };
-        let known = &mut self.inodes[target];
-        let (incarnation, kind) = (known.incarnation, known.kind);
-        let is_remembered = (known.parent, known.parent_cookie) == (directory, cookie);
-        known.names += 1;
-        (known.named_in, known.named_at) = (directory, cookie);
+        let (incarnation, kind, is_remembered) = self.inodes.update(target, |known| {
+            known.names += 1;
+            (known.named_in, known.named_at) = (directory, cookie);
+            let is_remembered = (known.parent, known.parent_cookie) == (directory, cookie);
+            (known.incarnation, known.kind, is_remembered)
+        })?;
         if is_remembered {
             self.check_expunged((entry.inode, entry.incarnation), entry.birth, "an entry", addr);
         }
         if kind == yore_format::FileKind::Directory {
-            self.inodes[listing.at].subdirectories += 1;
+            listing.subdirectories += 1;
         }
         if incarnation != entry.incarnation {
             let (expected, found) = (incarnation.0, format!("{} for {name:?}", entry.incarnation));
@@ -144,5 +155,6 @@ impl Checker<'_> {
             let finding = Finding::new(Problem::EntryKind, expected, found);
             self.add(finding.at(addr).of(directory));
         }
+        Ok(())
     }
 }

@@ -78,6 +78,18 @@ pub enum CheckError {
         /// How many.
         records: u64,
     },
+    /// What does not fit into memory cannot be kept in a temporary file.
+    #[error(
+        "the check was given up: it keeps in a temporary file in {directory} what does not fit into its memory, and \
+         that file cannot be used: {reason}; make room there, name another directory in TMPDIR, or give the check \
+         more --memory"
+    )]
+    TemporaryFile {
+        /// Where the file is.
+        directory: String,
+        /// Why.
+        reason: String,
+    },
     /// The undo file cannot be used.
     #[error("the undo file {path} cannot be used: {reason}")]
     UndoFile {

@@ -1,9 +1,9 @@
 //! The trees of the past, compared with each other: events, forgotten events and the index of the others;
 //! versions, past names, and the changes, which are the ends of both; the annals and their indexes.
 //!
-//! This step gathers the versions; [`crate::states`] checks with the inodes what the versions name. Memory is
-//! in proportion to the history: an inode for each version, a name and a number for each name that a
-//! directory once had, and, until these trees are done, a time or a key for each of their cells.
+//! This step gathers the versions; [`crate::states`] checks with the inodes what the versions name. What is
+//! gathered of versions, past names and indexes goes to temporary files if there is more of it than memory.
+//! In memory is a time, a name and a number for each event.
 
 mod annals;
 mod events;
@@ -16,8 +16,8 @@ mod versions;
 mod walk;
 
 use crate::checker::Checker;
+use crate::spill::{Sorted, Sorter};
 use crate::CheckError;
-use std::collections::BTreeMap;
 use versions::Ends;
 use yore_format::{HistoryRoots, HISTORY_SHARDS};
 
@@ -26,22 +26,22 @@ impl Checker<'_> {
     pub(crate) fn history(&mut self) -> Result<(), CheckError> {
         let Some(roots) = self.history_roots()? else {
             if self.sb.history_root.is_none() {
-                self.policies_of_inodes(&BTreeMap::new(), true);
+                self.policies_of_inodes(&Sorted::default(), true)?;
             }
             return Ok(());
         };
         self.history.annals_from = HistoryRoots::annals_counts(&roots).annals_from;
         self.events(&roots)?;
-        let mut ends = Ends { keys: vec![Vec::new(); HISTORY_SHARDS], complete: true };
+        let mut ends = Ends { keys: Sorter::new(self.room.list()), complete: true };
         for shard in 0..HISTORY_SHARDS {
             self.versions(&roots, shard, &mut ends)?;
             self.past_names(&roots, shard, &mut ends)?;
         }
+        self.history.deaths.are_gathered()?;
         self.annals(&roots)?;
+        self.history.annals_deaths.are_gathered()?;
         self.hint(&HistoryRoots::annals_counts(&roots))?;
-        for versions in self.history.versions.values_mut() {
-            versions.sort_by_key(|version| version.inode.born);
-        }
+        self.history.versions.are_gathered()?;
         self.changes(&roots, ends)?;
         self.policies(&roots)?;
         self.operations(&roots)

@@ -53,7 +53,7 @@ impl Checker<'_> {
             let decoded = Inode::decode(Inode::slot(&block, slot));
             let kind = decoded.as_ref().ok().and_then(|inode| FileKind::from_mode(inode.mode));
             match (decoded, kind) {
-                (Ok(inode), Some(kind)) => self.inodes.push(Known::new(number, &inode, kind)),
+                (Ok(inode), Some(kind)) => self.inodes.push(Known::new(number, &inode, kind))?,
                 (Ok(inode), None) => {
                     let found = format!("mode {:#o}", inode.mode);
                     self.add_incomplete(

@@ -6,7 +6,7 @@
 use crate::checker::Checker;
 use crate::known::CurrentCopy;
 use crate::proof::ground::Ground;
-use crate::proof::node::Summary;
+use crate::proof::summary::Summary;
 use crate::scan::Job;
 use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use yore_format::{BlockKind, BlockNo, Expect, MetaAddr, ZoneHeader, ZoneNo, ZoneTableRef};

@@ -1,5 +1,8 @@
 //! What a check keeps of what it has read: zones, inodes, and the past.
 
+use crate::deaths::Deaths;
+use crate::spill::{Record, Room};
+use crate::versions::Versions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_format::layout::ZONE_INDEXES;
@@ -97,20 +100,69 @@ impl Known {
     }
 }
 
-/// A version, with where it stands.
-pub(crate) struct Past {
-    pub(crate) end: EventNo,
-    pub(crate) inode: Inode,
-    pub(crate) addr: MetaAddr,
+impl Record for Known {
+    const BYTES: usize = 78;
+
+    fn key(&self) -> u64 {
+        self.number.0
+    }
+
+    fn put(&self, to: &mut [u8]) {
+        let longs = [
+            self.number.0,
+            self.parent.0,
+            self.parent_cookie,
+            self.names,
+            self.named_in.0,
+            self.named_at,
+            self.subdirectories,
+            self.entries,
+        ];
+        let words = [self.incarnation.0, self.links, self.parent_incarnation.0];
+        let flags = [
+            self.has_policy,
+            self.orphan,
+            self.below_root.is_some(),
+            self.below_root.is_some_and(|is_below| is_below),
+        ];
+        let bits = flags.iter().enumerate().map(|(i, flag)| u8::from(*flag) << i).sum::<u8>();
+        let bytes = longs.iter().flat_map(|long| long.to_le_bytes());
+        let bytes = bytes.chain(words.iter().flat_map(|word| word.to_le_bytes()));
+        let bytes = bytes.chain([self.kind as u8, bits]);
+        to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+    }
+
+    fn get(from: &[u8]) -> Known {
+        let long = |i: usize| u64::from_le_bytes(from[i * 8..i * 8 + 8].try_into().expect("8 bytes"));
+        let word = |i: usize| u32::from_le_bytes(from[64 + i * 4..68 + i * 4].try_into().expect("4 bytes"));
+        let flag = |i: usize| from[77] >> i & 1 != 0;
+        Known {
+            number: InodeNo(long(0)),
+            parent: InodeNo(long(1)),
+            parent_cookie: long(2),
+            names: long(3),
+            named_in: InodeNo(long(4)),
+            named_at: long(5),
+            subdirectories: long(6),
+            entries: long(7),
+            incarnation: Incarnation(word(0)),
+            links: word(1),
+            parent_incarnation: Incarnation(word(2)),
+            kind: FileKind::from_repr(from[76]).expect("the byte of a type"),
+            has_policy: flag(0),
+            orphan: flag(1),
+            below_root: flag(2).then(|| flag(3)),
+        }
+    }
 }
 
 /// What the walk over the inodes needs from the trees of the past.
-#[derive(Default)]
 pub(crate) struct History {
-    /// The versions of each inode that has any, from the oldest to the newest.
-    pub(crate) versions: BTreeMap<InodeNo, Vec<Past>>,
-    /// For each directory: when each past name ended last.
-    pub(crate) deaths: BTreeMap<InodeNo, Deaths>,
+    pub(crate) versions: Versions,
+    /// When past names ended last, of the old trees.
+    pub(crate) deaths: Deaths,
+    /// The same of the annals.
+    pub(crate) annals_deaths: Deaths,
     /// Files whose history is being expunged, and up to which number.
     pub(crate) expunged: BTreeMap<(InodeNo, Incarnation), EventNo>,
     /// How many blocks only the past holds, as its roots say.
@@ -134,22 +186,21 @@ pub(crate) struct IndexCells {
 }
 
 impl History {
-    /// Takes the versions of an inode, from the oldest to the newest.
-    pub(crate) fn take(&mut self, inode: InodeNo) -> Vec<Past> {
-        self.versions.remove(&inode).unwrap_or_default()
+    /// With nothing in it, in so much room.
+    pub(crate) fn new(room: Room, keeps_indexes: bool) -> History {
+        History {
+            versions: Versions::new(room),
+            deaths: Deaths::new(room),
+            annals_deaths: Deaths::new(room),
+            expunged: BTreeMap::new(),
+            space: HistorySpace::default(),
+            annals_from: EventNo(0),
+            references: None,
+            past_references: 0,
+            keeps_indexes,
+            indexes: Vec::new(),
+        }
     }
-
-    /// The first inode of which there still are versions.
-    pub(crate) fn first_inode(&self) -> Option<InodeNo> {
-        self.versions.keys().next().copied()
-    }
-}
-
-/// When past names ended last.
-#[derive(Default)]
-pub(crate) struct Deaths {
-    pub(crate) by_name: BTreeMap<Vec<u8>, (EventNo, EventNo)>,
-    pub(crate) by_cookie: BTreeMap<u64, (EventNo, EventNo)>,
 }
 
 /// A count table of a group, and what was found of each block that it describes: references, and those in

@@ -28,9 +28,10 @@
 //! The format's verifiers check every block before the checker looks into it. A block is entered at most
 //! once, because the bit of its address is set before. Only nodes that several states of one inode name are
 //! met again, once by each. Trees are walked with an explicit stack and descend by one level at each step. So
-//! time is bounded by what exists on the medium, each version counted as one more inode, and memory by its
-//! metadata; findings are kept up to a limit. If something cannot be read, that is reported. What would only
-//! follow from its absence (leaks, missing names, totals) is not: that is noise until the cause is repaired.
+//! time is bounded by what exists on the medium, each version counted as one more inode, and memory as
+//! [`check`] says; findings are kept up to a limit. If something cannot be read, that is reported. What would
+//! only follow from its absence (leaks, missing names, totals) is not: that is noise until the cause is
+//! repaired.
 //!
 //! Nothing is ever written by [`check`]. The writers here are [`mark_checked`], and [`Plan::apply`] and
 //! [`undo_repair`], which repair a volume and take a repair back (`repair.rs`).
@@ -39,6 +40,7 @@ mod chain;
 mod checker;
 mod claims;
 mod content;
+mod deaths;
 mod directory;
 mod error;
 mod estimate;
@@ -64,11 +66,13 @@ mod scan;
 mod settle;
 mod shared;
 mod space;
+mod spill;
 mod state;
 mod states;
 mod superblock;
 mod tree;
 mod unreached;
+mod versions;
 mod walk;
 mod whole;
 mod words;
@@ -96,10 +100,9 @@ use yore_format::{FindingsRecord, Generation, VolumeState, BLOCK_SIZE};
 /// Checks a whole volume. Changes nothing; the device may be open for reading only. Nobody may write to the
 /// volume meanwhile, or findings will be about moments that never existed.
 ///
-/// Takes time in proportion to the metadata that exists. Memory: the metadata itself, up to
-/// [`CheckOptions::memory`]; and in proportion to inodes, zones and groups
-/// in use, to the events, versions and past names that are kept, and to the tree nodes and extents of the one
-/// file whose states name most.
+/// Takes time in proportion to the metadata that exists. Memory: what [`CheckOptions::memory`] says, beyond
+/// which inodes, versions, past names and nodes go to temporary files; and in proportion to zones and groups
+/// in use, to the events, and to the tree nodes and extents of the one file whose states name most.
 ///
 /// # Errors
 /// [`CheckError::NotAVolume`], [`CheckError::Superblock`] and [`CheckError::SuperblockMissing`] if there is

@@ -23,17 +23,18 @@ impl Checker<'_> {
                     self.add_incomplete(finding.at(leaf.addr).of(number));
                     continue;
                 };
-                let known = self.known(number);
-                let hidden = known.is_none() && self.is_hidden(number);
-                let found = match known.map(|at| &mut self.inodes[at]) {
+                let at = self.known(number)?;
+                let known = at.map(|at| self.inodes.get(at)).transpose()?;
+                let hidden = known.is_none() && self.is_hidden(number)?;
+                let found = match known {
                     Some(known) if known.incarnation.0 != incarnation => {
                         format!("incarnation {incarnation}, where {} is in use", known.incarnation)
                     }
                     Some(known) if known.links > 0 && known.kind != FileKind::Regular => {
                         format!("{:?} with {} links", known.kind, known.links)
                     }
-                    Some(known) => {
-                        known.orphan = true;
+                    Some(_) => {
+                        at.map(|at| self.inodes.update(at, |known| known.orphan = true)).transpose()?;
                         continue;
                     }
                     None if hidden => continue,
@@ -48,11 +49,11 @@ impl Checker<'_> {
     }
 
     /// Compares links and parents with the names that were found.
-    pub(crate) fn links(&mut self) {
-        let root = self.known(InodeNo::ROOT);
-        match root.map(|at| self.inodes[at].kind) {
+    pub(crate) fn links(&mut self) -> Result<(), CheckError> {
+        let root = self.known_inode(InodeNo::ROOT)?;
+        match root.map(|root| root.kind) {
             Some(FileKind::Directory) => {}
-            None if self.is_hidden(InodeNo::ROOT) => {}
+            None if self.is_hidden(InodeNo::ROOT)? => {}
             found => {
                 let found = found.map_or("nothing".to_string(), |k| format!("{k:?}"));
                 let finding = Finding::new(Problem::RootMissing, "a directory", found);
@@ -60,17 +61,16 @@ impl Checker<'_> {
             }
         }
         for at in 0..self.inodes.len() {
-            let findings = self.link_findings(&self.inodes[at]);
-            for finding in findings {
-                let number = self.inodes[at].number;
-                self.add(finding.at(number.addr()).of(number));
+            let known = self.inodes.get(at)?;
+            for finding in self.link_findings(&known)? {
+                self.add(finding.at(known.number.addr()).of(known.number));
             }
         }
-        self.below_root();
+        self.below_root()
     }
 
     /// What is wrong with one inode's links.
-    fn link_findings(&self, known: &Known) -> Vec<Finding> {
+    fn link_findings(&self, known: &Known) -> Result<Vec<Finding>, CheckError> {
         let mut findings = Vec::new();
         let is_root = known.number == InodeNo::ROOT;
         let (inode, incarnation) = (known.number, known.incarnation);
@@ -90,7 +90,7 @@ impl Checker<'_> {
                 let finding = Finding::new(Problem::InodeUnnamed, "a name", found);
                 findings.push(finding.recounted(unnamed));
             }
-            return findings;
+            return Ok(findings);
         }
         let most = u64::from(!is_root);
         if known.is_directory() && known.names > most {
@@ -111,50 +111,52 @@ impl Checker<'_> {
             let finding = Finding::new(Problem::LinksTooMany, expected, links);
             findings.push(finding.recounted(Recount::Links { inode, incarnation, by }));
         }
-        findings.extend(self.parent_finding(known));
-        findings
+        findings.extend(self.parent_finding(known)?);
+        Ok(findings)
     }
 
     /// Checks that the parent of a directory, or of a file with one name, is where that name is.
-    fn parent_finding(&self, known: &Known) -> Option<Finding> {
+    fn parent_finding(&self, known: &Known) -> Result<Option<Finding>, CheckError> {
         let is_root = known.number == InodeNo::ROOT;
         let directory = if is_root { known.number } else { known.named_in };
         let one_name = is_root || known.names == 1;
         let may_have_none = !known.is_directory() && known.parent == InodeNo::NONE;
         if !one_name || may_have_none || (!known.is_directory() && known.links != 1) {
-            return None;
+            return Ok(None);
         }
-        let incarnation = self.known(directory).map(|at| self.inodes[at].incarnation)?;
+        let Some(incarnation) = self.known_inode(directory)?.map(|known| known.incarnation) else {
+            return Ok(None);
+        };
         let cookie = if is_root { known.parent_cookie } else { known.named_at };
         let same = known.parent == directory
             && known.parent_incarnation == incarnation
             && known.parent_cookie == cookie;
         let text = |d: InodeNo, i: Incarnation, c: u64| format!("inode {d}, incarnation {i}, cookie {c:#x}");
-        (!same).then(|| {
+        Ok((!same).then(|| {
             let found = text(known.parent, known.parent_incarnation, known.parent_cookie);
             Finding::new(Problem::Parent, text(directory, incarnation, cookie), found)
-        })
+        }))
     }
 
     /// Checks that every directory with a name is below the root: the path up by names ends there. Each
     /// directory is passed once, because what is found at the end of a path is then known for all directories
     /// on it. A directory on the current path counts as not below the root, so a path that meets itself ends.
-    fn below_root(&mut self) {
-        let mut path = Vec::new();
+    fn below_root(&mut self) -> Result<(), CheckError> {
         for start in 0..self.inodes.len() {
-            if !self.inodes[start].is_directory() || self.inodes[start].names == 0 {
+            let first = self.inodes.get(start)?;
+            if !first.is_directory() || first.names == 0 {
                 continue;
             }
-            let mut at = Some(start);
+            let (mut at, mut steps) = (Some(start), 0u64);
             let below = loop {
                 let Some(here) = at else { break true };
-                let known = &mut self.inodes[here];
+                let known = self.inodes.get(here)?;
                 // A directory that has no name is a finding of its own, or a removed one; not a cycle.
                 if known.number == InodeNo::ROOT || known.names == 0 {
                     break true;
                 }
                 if let Some(below) = known.below_root {
-                    if !below && path.contains(&here) {
+                    if !below && self.is_on_path(start, steps, here)? {
                         let number = known.number;
                         let found = "its own ancestor";
                         let finding = Finding::new(Problem::DirectoryCycle, "below the root", found);
@@ -162,13 +164,34 @@ impl Checker<'_> {
                     }
                     break below;
                 }
-                known.below_root = Some(false);
-                path.push(here);
-                at = self.known(self.inodes[here].named_in);
+                self.inodes.update(here, |known| known.below_root = Some(false))?;
+                steps += 1;
+                at = self.known(known.named_in)?;
             };
-            for here in path.drain(..) {
-                self.inodes[here].below_root = Some(below);
+            // The same path once more, for it may be as long as there are directories.
+            let mut at = Some(start);
+            for _ in 0..steps {
+                let Some(here) = at else { break };
+                let above = self.inodes.update(here, |known| {
+                    known.below_root = Some(below);
+                    known.named_in
+                })?;
+                at = self.known(above)?;
             }
         }
+        Ok(())
+    }
+
+    /// Whether a directory is among the first ones, so many, on the path up from another one.
+    fn is_on_path(&self, start: usize, steps: u64, wanted: usize) -> Result<bool, CheckError> {
+        let mut at = Some(start);
+        for _ in 0..steps {
+            let Some(here) = at else { break };
+            if here == wanted {
+                return Ok(true);
+            }
+            at = self.known(self.inodes.get(here)?.named_in)?;
+        }
+        Ok(false)
     }
 }

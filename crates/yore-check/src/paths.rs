@@ -61,8 +61,12 @@ impl Checker<'_> {
         lost_max: usize,
     ) -> Result<(BTreeMap<InodeNo, String>, Lost), CheckError> {
         let mut names = Names { of: BTreeMap::new(), lost: Vec::new(), lost_max, lost_count: 0 };
-        let unknown: BTreeSet<InodeNo> =
-            wanted.iter().copied().filter(|number| self.named(*number).is_none()).collect();
+        let mut unknown = BTreeSet::new();
+        for number in wanted {
+            if self.named(*number)?.is_none() {
+                unknown.insert(*number);
+            }
+        }
         if self.incomplete || !unknown.is_empty() {
             self.search_all(&unknown, &mut names)?;
         }
@@ -83,31 +87,33 @@ impl Checker<'_> {
     }
 
     /// The directory and cookie of an entry that names an inode in use, where the walk met one.
-    fn named(&self, number: InodeNo) -> Option<(InodeNo, u64)> {
-        let known = &self.inodes[self.known(number)?];
-        (known.names > 0).then_some((known.named_in, known.named_at))
+    fn named(&self, number: InodeNo) -> Result<Option<(InodeNo, u64)>, CheckError> {
+        let known = self.known_inode(number)?.filter(|known| known.names > 0);
+        Ok(known.map(|known| (known.named_in, known.named_at)))
     }
 
     /// Looks through all directories for names of inodes of which none is known, and for those that lead to
     /// what cannot be read.
     fn search_all(&mut self, unknown: &BTreeSet<InodeNo>, names: &mut Names) -> Result<(), CheckError> {
         for at in 0..self.inodes.len() {
-            if !self.inodes[at].is_directory() {
+            let known = self.inodes.get(at)?;
+            if !known.is_directory() {
                 continue;
             }
-            let directory = self.inodes[at].number;
+            let directory = known.number;
             let Some(listing) = self.listing(directory)? else { continue };
             self.each_entry(&listing, &mut |checker, _, entry| {
                 let name = || (directory, entry.name.to_vec());
                 if unknown.contains(&entry.inode) {
                     names.of.entry(entry.inode).or_insert_with(|| Some(name()));
                 }
-                if checker.known(entry.inode).is_none() && checker.is_hidden(entry.inode) {
+                if checker.known(entry.inode)?.is_none() && checker.is_hidden(entry.inode)? {
                     names.lost_count += 1;
                     if names.lost.len() < names.lost_max {
                         names.lost.push(name());
                     }
                 }
+                Ok(())
             })?;
         }
         Ok(())
@@ -134,7 +140,7 @@ impl Checker<'_> {
 
     /// The name of an inode in use: that of the entry which the walk met.
     fn name(&mut self, number: InodeNo) -> Result<Option<Name>, CheckError> {
-        let Some((directory, cookie)) = self.named(number) else { return Ok(None) };
+        let Some((directory, cookie)) = self.named(number)? else { return Ok(None) };
         let Some(listing) = self.listing(directory)? else { return Ok(None) };
         let mut found = None;
         if listing.inode.content_kind == ContentKind::Inline {
@@ -142,6 +148,7 @@ impl Checker<'_> {
                 if at == cookie {
                     found = Some((directory, entry.name.to_vec()));
                 }
+                Ok(())
             })?;
             return Ok(found);
         }
@@ -188,13 +195,13 @@ impl Checker<'_> {
     fn each_entry(
         &mut self,
         of: &Listing,
-        each: &mut dyn FnMut(&mut Self, u64, &DirEntry<'_>),
+        each: &mut dyn FnMut(&mut Self, u64, &DirEntry<'_>) -> Result<(), CheckError>,
     ) -> Result<(), CheckError> {
         match of.inode.content_kind {
             ContentKind::Empty | ContentKind::Extents => Ok(()),
             ContentKind::Inline => {
                 for InlineEntry { cookie, entry, .. } in InlineEntries::readable(of.inode.inline()) {
-                    each(self, cookie, &entry);
+                    each(self, cookie, &entry)?;
                 }
                 Ok(())
             }
@@ -212,7 +219,7 @@ impl Checker<'_> {
                         if level > 0 {
                             stack.extend(node.child(i).ok().map(|child| (child, level - 1)));
                         } else if let Ok(entry) = DirEntry::decode(node.value(i)) {
-                            each(self, crate::key::key(node, i).number(), &entry);
+                            each(self, crate::key::key(node, i).number(), &entry)?;
                         }
                     }
                 }

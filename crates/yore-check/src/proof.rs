@@ -5,58 +5,46 @@
 //! numbers of each tree node ([`node`]). When all is in, the numbers and sums are compared. The rest (zones,
 //! bitmaps, the tree of orphans, totals) goes through the same code as without a fast pass.
 //!
-//! The pass says *sound* or nothing. Whatever it cannot tell (a difference anywhere, a hash that two names
-//! share, a past, shared blocks, records of the log that must be put in place first) is a [`doubt::Doubt`]:
-//! then all is forgotten, and the walk checks the volume as if there were no fast pass. So the findings are
-//! those of the walk. What must be argued is that the walk finds nothing where the fast pass has no doubt;
-//! CHECK.md does that rule by rule.
+//! The pass says *sound*, or *sound but for owners, bitmaps and totals*, or nothing. Of these three it finds
+//! what the walk would ([`twice`] says how, of two owners of a block). Whatever else it cannot tell (a
+//! difference anywhere, a hash that two names share, a past, shared blocks, records of the log that must be
+//! put in place first) is a [`doubt::Doubt`]: then all is forgotten, and the walk checks the volume as if
+//! there were no fast pass. So the findings are those of the walk. What must be argued is that the walk finds
+//! nothing where the fast pass has no doubt; CHECK.md does that rule by rule.
 //!
-//! Memory: half a byte for each inode number, or 16 ([`places`] says when); 80 for each tree node, 80 for
-//! each inode with trees, 16 for each directory; a bit for each data block; and the blocks that are held,
-//! which are headers, bitmaps and the tree of orphans.
+//! Memory: half a byte for each inode number, or 16 ([`places`] says when); a bit for each data block; and
+//! the blocks that are held, which are headers, bitmaps and the tree of orphans. What is kept of nodes, of
+//! inodes with trees and of directories goes to temporary files when there is more than memory may be used.
 
 mod blocks;
+mod claim;
 pub(crate) mod digest;
 pub(crate) mod doubt;
 pub(crate) mod ground;
 mod keyed;
 mod leaves;
-pub(crate) mod node;
+mod node;
+mod packed;
 pub(crate) mod places;
+pub(crate) mod summary;
 mod trees;
+mod twice;
 
 use crate::checker::Checker;
 use crate::pace::How;
+use crate::spill::{Paged, Record, Room, Sorted};
 use crate::tree::Tree;
 use crate::walk::Walk;
 use crate::CheckError;
-use doubt::{ensure, Certain, Doubt};
+use doubt::{ensure, Certain, Doubt, Stop};
 use ground::Ground;
-use node::Summary;
-use std::collections::BTreeMap;
+use summary::{number_of, InOrder};
 use yore_format::{BlockKind, Engine, Expect, FileKind, Inode, InodeNo, NOT_INODES};
 
-/// Why the fast pass ends early.
-enum Stop {
-    Doubt(Doubt),
-    Failed(CheckError),
-}
-
-impl From<Doubt> for Stop {
-    fn from(doubt: Doubt) -> Stop {
-        Stop::Doubt(doubt)
-    }
-}
-
-impl From<CheckError> for Stop {
-    fn from(error: CheckError) -> Stop {
-        Stop::Failed(error)
-    }
-}
-
 impl Checker<'_> {
-    /// Tries to prove that the volume is sound. If that cannot be done, returns why, and everything is as it
-    /// was before, but for what was read.
+    /// Tries to prove that the volume is sound, but for owners of blocks, bitmaps and totals, of which it
+    /// finds all that there is to find. If that cannot be done, returns why, and everything is as it was
+    /// before, but for what was read.
     ///
     /// # Errors
     /// The device fails.
@@ -88,21 +76,26 @@ impl Checker<'_> {
     fn try_to_prove(&mut self) -> Result<(), Stop> {
         self.pace.how = How::Proof;
         let jobs = self.jobs();
-        let ground = Ground::new(&self.sb, jobs.iter().map(|job| job.number));
-        let mut summary = self.digest(jobs, &ground);
+        let ground = Ground::new(&self.sb, jobs.iter().map(|job| job.number), self.room);
+        let summary = self.digest(jobs, &ground);
+        ground.failed()?;
         ground.doubt()?;
         self.pace.begin_compare();
         self.load_zones()?;
         let zones = self.zones.len() as u64;
         ensure(summary.tally.zones == zones, "a zone that was not read")?;
         self.certain()?;
-        trees::compare(&mut summary)?;
+        let summary = summary.in_order()?;
+        trees::compare(&summary)?;
         ensure(summary.tally.root_directories == 1, "no root directory")?;
         ground.places.are_right()?;
-        all_below_root(std::mem::take(&mut summary.directories))?;
+        all_below_root(&summary.directories, self.room)?;
+        self.claim_fixed();
+        self.certain()?;
+        let twice = self.claims_of_twice(&ground, &summary)?;
+        twice.claims.iter().for_each(|claim| ground.release(claim.start, claim.len));
         self.take_owners(&ground)?;
         drop(ground);
-        self.claim_fixed();
         self.load_tables()?;
         ensure(self.tables.is_empty(), "shared blocks")?;
         for zone in 0..self.zones.len() {
@@ -110,12 +103,14 @@ impl Checker<'_> {
                 self.census_bitmap(zone)?;
             }
         }
-        self.orphans_among(&summary.unlinked)?;
+        self.orphans_among(&summary)?;
         self.count_reached(&summary)?;
-        self.bitmaps()?;
         self.take_tally(&summary);
+        // From here on what is found is what the walk would find.
+        self.claim_twice(&twice);
+        self.bitmaps()?;
         self.totals();
-        self.certain()
+        self.names_of_found()
     }
 
     /// Nothing was found so far.
@@ -130,15 +125,14 @@ impl Checker<'_> {
             let found = ground.owners(group);
             ensure(owned.is_some() == found.is_some(), "a group that was not in the zone table")?;
             if let (Some(owned), Some(found)) = (owned, found) {
-                owned.iter_mut().zip(found).for_each(|(word, found)| *word = found);
+                owned.iter_mut().zip(found).for_each(|(word, found)| *word |= found);
             }
         }
         Ok(())
     }
 
     /// Reads the tree of orphans. All inodes without links must be there, and otherwise only files.
-    fn orphans_among(&mut self, unlinked: &[(u64, u32)]) -> Result<(), Stop> {
-        let unlinked: BTreeMap<u64, u32> = unlinked.iter().copied().collect();
+    fn orphans_among(&mut self, summary: &InOrder) -> Result<(), Stop> {
         let mut listed = 0;
         if let Some(tree) = Tree::of_orphans(&self.sb) {
             let mut walk = Walk::new(tree);
@@ -148,9 +142,9 @@ impl Checker<'_> {
                     self.counts.orphans += 1;
                     let incarnation = <[u8; 4]>::try_from(value).map(u32::from_le_bytes);
                     let incarnation = incarnation.map_err(|_| Doubt("an orphan that cannot be decoded"))?;
-                    match unlinked.get(&key) {
+                    match summary.unlinked(key)? {
                         Some(own) => {
-                            ensure(*own == incarnation, "an orphan of another incarnation")?;
+                            ensure(own == incarnation, "an orphan of another incarnation")?;
                             listed += 1;
                         }
                         None => self.shrinking_file(InodeNo(key), incarnation)?,
@@ -159,7 +153,7 @@ impl Checker<'_> {
             }
         }
         self.certain()?;
-        ensure(listed == unlinked.len(), "an inode without links that is no orphan")?;
+        ensure(listed == summary.unlinked_count()?, "an inode without links that is no orphan")?;
         Ok(())
     }
 
@@ -178,7 +172,7 @@ impl Checker<'_> {
 
     /// Whether something led to every block: the digest knows inode blocks by their headers and has found
     /// nodes in their trees; the bits of the others were set.
-    fn count_reached(&self, summary: &Summary) -> Certain {
+    fn count_reached(&self, summary: &InOrder) -> Certain {
         let (mut exist, mut reached, mut inodes) = (0, 0, 0);
         for zone in &self.zones {
             let bits = |words: &[u64; 8]| words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
@@ -189,14 +183,14 @@ impl Checker<'_> {
             inodes += free.filter(|(i, free)| **free != NOT_INODES && !is_bitmap(*i)).count() as u64;
         }
         ensure(summary.tally.inode_blocks == inodes, "inodes that were not read")?;
-        let digested = summary.nodes.len() as u64 + inodes;
+        let digested = summary.tally.nodes + inodes;
         ensure(digested == summary.tally.blocks, "a block that is neither node nor inodes")?;
         ensure(reached + digested == exist, "a block to which nothing leads")
     }
 
-    fn take_tally(&mut self, summary: &Summary) {
+    fn take_tally(&mut self, summary: &InOrder) {
         let (tally, counts) = (&summary.tally, &mut self.counts);
-        counts.tree_nodes += summary.nodes.len() as u64;
+        counts.tree_nodes += summary.tally.nodes;
         counts.inodes = tally.inodes;
         counts.directories = tally.directories;
         counts.entries = tally.entries;
@@ -206,25 +200,65 @@ impl Checker<'_> {
     }
 }
 
+/// A directory on the way up to the root.
+#[derive(Clone)]
+struct Below {
+    number: u64,
+    parent: u64,
+    is_below: bool,
+    is_passed: bool,
+}
+
+impl Record for Below {
+    const BYTES: usize = 17;
+
+    fn key(&self) -> u64 {
+        self.number
+    }
+
+    fn put(&self, to: &mut [u8]) {
+        to[..8].copy_from_slice(&self.number.to_be_bytes());
+        to[8..16].copy_from_slice(&self.parent.to_be_bytes());
+        to[16] = u8::from(self.is_below) | u8::from(self.is_passed) << 1;
+    }
+
+    fn get(from: &[u8]) -> Below {
+        let (number, parent) = (number_of(from), number_of(&from[8..]));
+        Below { number, parent, is_below: from[16] & 1 != 0, is_passed: from[16] & 2 != 0 }
+    }
+}
+
 /// Whether every directory is below the root: the path up by parents ends there. Each directory is passed
 /// once, for it is then known to be below the root; one that is met again before that is below itself.
-fn all_below_root(mut directories: Vec<(u64, u64)>) -> Certain {
-    directories.sort_unstable();
-    let find = |number: u64| directories.binary_search_by_key(&number, |(number, _)| *number);
-    let (mut is_below, mut is_passed) = (vec![false; directories.len()], vec![false; directories.len()]);
-    let mut path = Vec::new();
+fn all_below_root(of: &Sorted, room: Room) -> Result<(), Stop> {
+    let (mut directories, mut cursor) = (Paged::new(room.inodes()), of.all()?);
+    while let Some((number, parent)) = cursor.get() {
+        let (number, parent) = (number_of(number), number_of(parent));
+        directories.push(Below { number, parent, is_below: false, is_passed: false })?;
+        cursor.advance()?;
+    }
     for start in 0..directories.len() {
-        let mut at = start;
-        while !is_below[at] {
-            ensure(!std::mem::replace(&mut is_passed[at], true), "a directory below itself")?;
-            path.push(at);
-            let parent = directories[at].1;
+        let (mut at, mut steps) = (start, 0u64);
+        while !directories.get(at)?.is_below {
+            let was = directories.update(at, |here| std::mem::replace(&mut here.is_passed, true))?;
+            ensure(!was, "a directory below itself")?;
+            steps += 1;
+            let parent = directories.get(at)?.parent;
             if parent == InodeNo::ROOT.0 {
                 break;
             }
-            at = find(parent).map_err(|_| Doubt("a directory in none"))?;
+            at = directories.find(parent)?.ok_or(Doubt("a directory in none"))?;
         }
-        path.drain(..).for_each(|at| is_below[at] = true);
+        // The same way once more, for it may be as long as there are directories.
+        let mut at = Some(start);
+        for _ in 0..steps {
+            let Some(here) = at else { break };
+            let parent = directories.update(here, |here| {
+                here.is_below = true;
+                here.parent
+            })?;
+            at = directories.find(parent)?;
+        }
     }
     Ok(())
 }

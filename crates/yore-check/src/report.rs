@@ -18,8 +18,9 @@ pub struct CheckOptions {
     /// Where the log is, if it has a device of its own: by default where the volume says. Without it, the
     /// volume is checked as its last superblock left it.
     pub log: LogPlace,
-    /// Bytes of metadata blocks to hold at most, 1 GiB unless set. What does not fit is read again when it is
-    /// needed, which takes longer. The rest of what a check remembers comes on top.
+    /// Bytes of memory for what grows with the volume, 1 GiB unless set. Metadata blocks that do not fit are
+    /// read again when they are needed, and what else does not fit is kept in temporary files, in the
+    /// directory that `TMPDIR` names or in `/tmp`. Both take longer.
     pub memory: u64,
     /// From how many metadata blocks on they are read in the order of the disk, 128 unless set. Fewer are
     /// read one by one when a walk comes to them: then threads and large requests cost more than they save.

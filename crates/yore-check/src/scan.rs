@@ -33,7 +33,7 @@ use crate::pace::Pace;
 use crate::proof::digest::Digest;
 use crate::proof::doubt::Doubt;
 use crate::proof::ground::Ground;
-use crate::proof::node::Summary;
+use crate::proof::summary::Summary;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -243,7 +243,7 @@ impl Scan<'_> {
             }));
             finished
         });
-        let (mut reading, mut summary) = (Reading::default(), Summary::default());
+        let (mut reading, mut summary) = (Reading::default(), Summary::new(0));
         for (zones, of_worker, digested) in finished.drain(..) {
             reading.add(&of_worker);
             for (zone, blocks) in zones {
@@ -258,11 +258,19 @@ impl Scan<'_> {
 
     /// Reads the inode blocks of a zone whose header is known.
     pub(crate) fn inode_blocks(&self, header: &ZoneHeader) -> (Vec<HeldBlock>, Reading) {
+        self.blocks(header, |index| header.inode_free[usize::from(index)] != NOT_INODES)
+    }
+
+    /// Reads some blocks of a zone whose header is known.
+    pub(crate) fn blocks(
+        &self,
+        header: &ZoneHeader,
+        is_wanted: impl Fn(u16) -> bool,
+    ) -> (Vec<HeldBlock>, Reading) {
         let left = AtomicI64::new(i64::MAX);
         let mut worker = Worker::new(self, Wanted::All, &left, None);
-        let is_inodes = |index: u16| header.inode_free[usize::from(index)] != NOT_INODES;
         let mut blocks = Vec::new();
-        worker.slots(header, is_inodes, (Arrived::NOTHING, self.sweep.turn()), &mut blocks);
+        worker.slots(header, is_wanted, (Arrived::NOTHING, self.sweep.turn()), &mut blocks);
         (blocks, worker.reading)
     }
 }
@@ -346,6 +354,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         self.reading.scan_blocks += blocks.len() as u64;
         if let Some(digest) = &mut self.digest {
             digest.summary.tally.zones += 1;
+            digest.zone_is_over();
             self.reading.scan_blocks += digest.summary.tally.blocks - before;
         }
         self.done.push((job.number, blocks));

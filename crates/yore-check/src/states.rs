@@ -4,8 +4,8 @@ use crate::chain::Chain;
 use crate::checker::Checker;
 use crate::claims::Claimant;
 use crate::finding::PastRow;
-use crate::known::Past;
 use crate::state::State;
+use crate::versions::Past;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{BlockKind, EventNo, Expect, FileKind, Incarnation, Inode, InodeNo, MetaAddr};
 
@@ -45,15 +45,14 @@ impl Checker<'_> {
     /// gone.
     pub(crate) fn contents(&mut self) -> Result<(), CheckError> {
         let mut next = 0;
-        while let Some(addr) = self.inodes.get(next).map(|k| k.number.addr()) {
-            if !self.begin_claims(Claimant::Inodes(addr.zone())) {
-                self.history.take(self.inodes[next].number);
+        while let Some(addr) = self.number_at(next)?.map(InodeNo::addr) {
+            if !self.begin_claims(Claimant::Inodes(addr.zone()))? {
                 next += 1;
                 continue;
             }
             // The census has reported what is wrong with the block, and then none of its inodes is known.
             let block = self.read_again(addr, &Expect::volume(BlockKind::Inodes))?;
-            while let Some(number) = self.inodes.get(next).map(|k| k.number).filter(|n| n.addr() == addr) {
+            while let Some(number) = self.number_at(next)?.filter(|number| number.addr() == addr) {
                 let inode = block.as_ref().map(|b| Inode::decode(Inode::slot(b, number.slot())));
                 if let Some(Ok(inode)) = inode {
                     self.states(number, Some((next, &inode)))?;
@@ -62,22 +61,33 @@ impl Checker<'_> {
             }
         }
         // What is left are versions of inodes that are gone.
-        while let Some(number) = self.history.first_inode() {
-            match self.begin_claims(Claimant::Gone(number.addr().zone())) {
-                true => self.states(number, None)?,
-                false => drop(self.history.take(number)),
+        let mut from = InodeNo(0);
+        while let Some(number) = self.history.versions.first_from(from)? {
+            let is_gone = self.known(number)?.is_none();
+            if is_gone && self.begin_claims(Claimant::Gone(number.addr().zone()))? {
+                self.states(number, None)?;
             }
+            let Some(next) = number.0.checked_add(1) else { break };
+            from = InodeNo(next);
         }
         Ok(())
     }
 
+    /// The number of the inode at a place in `inodes`; `None` behind the last one.
+    fn number_at(&self, at: usize) -> Result<Option<InodeNo>, CheckError> {
+        match at < self.inodes.len() {
+            true => Ok(Some(self.inodes.get(at)?.number)),
+            false => Ok(None),
+        }
+    }
+
     /// What is claimed from now on is claimed by these. False if they are not to be walked.
-    fn begin_claims(&mut self, by: Claimant) -> bool {
+    fn begin_claims(&mut self, by: Claimant) -> Result<bool, CheckError> {
         let is_walked = self.only.as_ref().is_none_or(|only| only.contains(&by));
         if is_walked {
-            self.claims.begin(by);
+            self.claims.begin(by)?;
         }
-        is_walked
+        Ok(is_walked)
     }
 
     /// Checks all states of an inode number: the inode in use, if there is one, with its place in `inodes`,
@@ -87,7 +97,7 @@ impl Checker<'_> {
         number: InodeNo,
         in_use: Option<(usize, &Inode)>,
     ) -> Result<(), CheckError> {
-        let past = self.history.take(number);
+        let past = self.history.versions.of(number)?;
         let newest = in_use.map(|(at, inode)| One { inode, addr: number.addr(), end: None, at: Some(at) });
         let states: Vec<One<'_>> = newest.into_iter().chain(past.iter().rev().map(One::past)).collect();
         if let ([one], Some((_, inode))) = (&states[..], in_use) {

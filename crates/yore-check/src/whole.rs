@@ -21,6 +21,9 @@ pub(crate) enum Way {
     Walk,
 }
 
+/// What the fast pass has found by itself.
+const OWNERS: &str = "owners of blocks, bitmaps or totals; all else is proved";
+
 /// Checks a volume. Returns what was found, and what was learned on the way.
 pub(crate) fn run<'a>(
     device: &'a dyn Device,
@@ -38,17 +41,19 @@ pub(crate) fn run<'a>(
         outcome = match way {
             Way::Walk => (false, "a repair"),
             Way::Quick => match checker.prove()? {
-                Ok(()) => (true, ""),
+                Ok(()) if checker.findings.is_empty() => (true, ""),
+                Ok(()) => (false, OWNERS),
                 Err(doubt) => (false, doubt.0),
             },
         };
-        if !outcome.0 {
+        if !outcome.0 && outcome.1 != OWNERS {
             checker.scan();
         }
     }
-    let lost = match outcome.0 {
-        true => Lost::default(),
-        false => {
+    let lost = match outcome {
+        (true, _) => Lost::default(),
+        (false, OWNERS) => checker.paths()?,
+        _ => {
             compare(&mut checker)?;
             first_owners(&mut checker, &found, options)?;
             checker.paths()?
@@ -68,7 +73,7 @@ fn first_owners(checker: &mut Checker<'_>, found: &Found, options: &CheckOptions
     if asked.is_empty() {
         return Ok(());
     }
-    let only = checker.claims.first_of(&asked);
+    let only = checker.claims.first_of(&asked)?;
     let are_inodes_asked = only.iter().any(|by| *by != Claimant::Volume);
     let mut other = Checker::new(checker.device, found, options, None);
     (other.asked, other.only) = (asked, Some(only));
@@ -84,13 +89,17 @@ fn first_owners(checker: &mut Checker<'_>, found: &Found, options: &CheckOptions
         other.claim_fixed();
         if are_inodes_asked {
             other.load_tables()?;
-            other.inodes.clone_from(&checker.inodes);
+            // Only files claim blocks, and walking them changes no inode.
+            std::mem::swap(&mut other.inodes, &mut checker.inodes);
             other.history()?;
             other.contents()?;
         }
         Ok(())
     };
     let walked = walk();
+    if are_inodes_asked {
+        checker.inodes = other.inodes;
+    }
     checker.held = other.held;
     checker.redone = other.redone;
     checker.zones = other.zones;
@@ -115,7 +124,7 @@ fn compare(checker: &mut Checker<'_>) -> Result<(), CheckError> {
     checker.contents()?;
     checker.orphans()?;
     checker.unreached()?;
-    checker.links();
+    checker.links()?;
     checker.shared_counts();
     checker.bitmaps()?;
     checker.totals();

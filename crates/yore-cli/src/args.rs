@@ -404,7 +404,7 @@ pub struct Check {
     /// Print at most this many findings
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_findings: usize,
-    /// Hold at most so much of the metadata in memory; less than there is costs time
+    /// Use so much memory for what grows with the volume; the rest is read again, or goes to a temporary file
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = crate::parse::parse_size)]
     pub memory: u64,
     /// Say how long a check would take, and do not check

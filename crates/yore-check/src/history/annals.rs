@@ -1,11 +1,14 @@
 //! The annals: their rows, and the indexes of them by inode and by name.
 //!
 //! Rows are read in the order of the trees. What they say of inodes and of names is checked with what the
-//! old trees say. Memory: beside that a cell of an index for each fact, and each past name.
+//! old trees say. The past names, and a cell of an index for each fact, are put in order first, in temporary
+//! files if there are many.
 
+use super::index::Missing;
 use super::names::Run;
 use crate::checker::Checker;
-use crate::known::{IndexCells, Past};
+use crate::known::IndexCells;
+use crate::spill::{Cursor, Room, Sorted, Sorter};
 use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{
@@ -27,25 +30,108 @@ struct Name {
     addr: MetaAddr,
 }
 
+/// Names sort by directory, cookie and birth.
+impl Name {
+    fn key(&self) -> Vec<u8> {
+        numbers([self.directory.0, self.cookie, self.birth.0])
+    }
+
+    fn value(&self) -> Vec<u8> {
+        let mut value = numbers([self.death.0, self.inode.0, self.addr.0, self.incarnation.0.into()]);
+        value.push(self.kind as u8);
+        value.extend(&self.name);
+        value
+    }
+
+    fn get((key, value): (&[u8], &[u8])) -> Name {
+        let [directory, cookie, birth] = numbers_of(key);
+        let [death, inode, addr, incarnation] = numbers_of(value);
+        let kind = FileKind::from_repr(value[32]).expect("the byte of a type");
+        Name {
+            directory: InodeNo(directory),
+            cookie,
+            birth: EventNo(birth),
+            death: EventNo(death),
+            inode: InodeNo(inode),
+            incarnation: Incarnation(incarnation as u32),
+            kind,
+            name: value[33..].to_vec(),
+            addr: MetaAddr(addr),
+        }
+    }
+}
+
+/// Numbers so that their bytes sort as they do.
+fn numbers<const COUNT: usize>(of: [u64; COUNT]) -> Vec<u8> {
+    of.iter().flat_map(|number| number.to_be_bytes()).collect()
+}
+
+/// The numbers at the beginning of what [`numbers`] has made.
+fn numbers_of<const COUNT: usize>(bytes: &[u8]) -> [u64; COUNT] {
+    let mut chunks = bytes.chunks_exact(8);
+    [(); COUNT].map(|()| {
+        let chunk = chunks.next().and_then(|chunk| chunk.first_chunk());
+        u64::from_be_bytes(*chunk.expect("as many numbers as were put there"))
+    })
+}
+
 /// What the rows say.
-#[derive(Default)]
 struct Rows {
-    names: Vec<Name>,
-    /// The cells that the indexes should have.
-    by_inode: Vec<InodeIndexCell>,
-    by_name: Vec<NameIndexCell>,
+    names: Sorter,
+    /// The cells that the indexes should have, as keys.
+    by_inode: Sorter,
+    by_name: Sorter,
     /// Something could not be read.
     incomplete: bool,
 }
 
+/// A cell of an index, which can be kept as bytes that sort as it does.
+trait IndexCell: Ord + Sized {
+    fn bytes(&self) -> Vec<u8>;
+    fn of(bytes: &[u8]) -> Self;
+}
+
+impl IndexCell for InodeIndexCell {
+    fn bytes(&self) -> Vec<u8> {
+        numbers([self.inode.0, self.end.0, self.born.0, self.sequence.into()])
+    }
+
+    fn of(bytes: &[u8]) -> InodeIndexCell {
+        let [inode, end, born, sequence] = numbers_of(bytes);
+        let (inode, end, born) = (InodeNo(inode), EventNo(end), EventNo(born));
+        InodeIndexCell { inode, end, born, sequence: sequence as u32 }
+    }
+}
+
+impl IndexCell for NameIndexCell {
+    fn bytes(&self) -> Vec<u8> {
+        let NameIndexCell { directory, cookie, death, birth, sequence, shard } = *self;
+        numbers([directory.0, cookie, death.0, birth.0, sequence.into(), shard as u64])
+    }
+
+    fn of(bytes: &[u8]) -> NameIndexCell {
+        let [directory, cookie, death, birth, sequence, shard] = numbers_of(bytes);
+        NameIndexCell {
+            directory: InodeNo(directory),
+            cookie,
+            death: EventNo(death),
+            birth: EventNo(birth),
+            sequence: sequence as u32,
+            shard: shard as usize,
+        }
+    }
+}
+
 /// Key and value of a cell.
 type Cell = (Vec<u8>, Vec<u8>);
+/// The cells of an index by their keys.
+type Cells = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Decodes a cell of an index.
 type Decode<C> = fn(&[u8], &[u8]) -> Result<C, Box<Corruption>>;
 
 /// An index as it should be.
 struct Index<C> {
-    cells: Vec<C>,
+    cells: Sorted,
     /// Whether these are all.
     complete: bool,
     problem: Problem,
@@ -53,6 +139,13 @@ struct Index<C> {
     /// Encodes a cell; `None` for numbers that no key has room for.
     encode: fn(&C) -> Option<Cell>,
     shown: fn(&C) -> String,
+}
+
+impl Rows {
+    fn new(room: Room) -> Rows {
+        let list = || Sorter::new(room.list());
+        Rows { names: list(), by_inode: list(), by_name: list(), incomplete: false }
+    }
 }
 
 impl Checker<'_> {
@@ -66,14 +159,14 @@ impl Checker<'_> {
         let at = self.sb.history_root;
         self.needs(WriteFeatures::ANNALS, "annals", at, InodeNo::HISTORY);
         self.check_number("begin of the annals", counts.annals_from, at, InodeNo::HISTORY);
-        let mut rows = Rows::default();
+        let mut rows = Rows::new(self.room);
         for shard in 0..HISTORY_SHARDS {
             self.rows(roots, shard, &mut rows)?;
         }
-        self.names_of_rows(rows.names);
+        self.names_of_rows(&rows.names.into_sorted()?)?;
         let complete = !rows.incomplete;
         let by_inode = Index {
-            cells: rows.by_inode,
+            cells: rows.by_inode.into_sorted()?,
             complete,
             problem: Problem::InodeIndex,
             decode: InodeIndexCell::decode,
@@ -89,7 +182,7 @@ impl Checker<'_> {
         };
         self.compare_cells((HistoryTree::InodeIndex, roots), by_inode)?;
         let by_name = Index {
-            cells: rows.by_name,
+            cells: rows.by_name.into_sorted()?,
             complete,
             problem: Problem::NameIndex,
             decode: NameIndexCell::decode,
@@ -127,7 +220,7 @@ impl Checker<'_> {
                 let row = AnnalsKey::decode(key)
                     .and_then(|key| Ok((key, AnnalsRow::decode(key.end, value, &seed)?)));
                 match row {
-                    Ok((key, row)) => self.row((shard, key), row, key <= watermark, leaf.addr, rows),
+                    Ok((key, row)) => self.row((shard, key), row, key <= watermark, leaf.addr, rows)?,
                     Err(c) => {
                         self.counts.versions += 1;
                         self.damaged_cell(c, leaf.addr);
@@ -147,7 +240,7 @@ impl Checker<'_> {
         has_keys: bool,
         addr: MetaAddr,
         rows: &mut Rows,
-    ) {
+    ) -> Result<(), CheckError> {
         let AnnalsRow { end, inode, incarnation, name, name_is_reclaimed, version } = row;
         let (right, next) = (version_shard(inode), self.sb.next_number);
         if shard != right || end > next {
@@ -161,19 +254,20 @@ impl Checker<'_> {
             self.counts.versions += 1;
             let born = version.born;
             if has_keys {
-                rows.by_inode.push(InodeIndexCell { inode, end, born, sequence: key.sequence });
+                let cell = InodeIndexCell { inode, end, born, sequence: key.sequence };
+                rows.by_inode.push(&cell.bytes(), &[])?;
             }
-            let past = Past { end, inode: version.into_owned(), addr };
-            self.history.versions.entry(inode).or_default().push(past);
+            self.history.versions.push(inode, end, version.into_owned(), addr)?;
         }
         if let Some(name) = name.filter(|_| !name_is_reclaimed) {
             self.counts.past_names += 1;
             let (directory, cookie, birth) = (name.directory, name.cookie, name.birth);
             if has_keys {
                 let sequence = key.sequence;
-                rows.by_name.push(NameIndexCell { directory, cookie, death: end, birth, sequence, shard });
+                let cell = NameIndexCell { directory, cookie, death: end, birth, sequence, shard };
+                rows.by_name.push(&cell.bytes(), &[])?;
             }
-            rows.names.push(Name {
+            let name = Name {
                 directory,
                 cookie,
                 birth,
@@ -183,40 +277,42 @@ impl Checker<'_> {
                 kind: name.kind,
                 name: name.name.to_vec(),
                 addr,
-            });
+            };
+            rows.names.push(&name.key(), &name.value())?;
         }
+        Ok(())
     }
 
     /// Checks the past names of the rows as those of the old trees, and that they follow those.
-    fn names_of_rows(&mut self, mut names: Vec<Name>) {
-        names.sort_unstable_by_key(|name| (name.directory, name.cookie, name.birth));
-        let mut run = Run::default();
-        for Name { directory, cookie, birth, death, inode, incarnation, kind, name, addr } in &names {
-            let (inode, incarnation, birth, kind) = (*inode, *incarnation, *birth, *kind);
-            let entry = DirEntry { inode, incarnation, birth, kind, name };
-            self.check_past_names(*directory, *addr, *cookie, &entry);
-            self.past_name(&mut run, *addr, *directory, *cookie, &PastName { death: *death, entry });
+    fn names_of_rows(&mut self, names: &Sorted) -> Result<(), CheckError> {
+        let mut run = Run::of_annals();
+        let mut cursor = names.all()?;
+        while let Some(pair) = cursor.get() {
+            let Name { directory, cookie, birth, death, inode, incarnation, kind, name, addr } =
+                Name::get(pair);
+            let entry = DirEntry { inode, incarnation, birth, kind, name: &name };
+            self.check_past_names(directory, addr, cookie, &entry, false)?;
+            self.past_name(&mut run, addr, directory, cookie, &PastName { death, entry })?;
+            cursor.advance()?;
         }
-        self.end_of_run(&mut run);
+        self.end_of_run(&mut run)
     }
 
     /// Compares an index with what it should have.
-    fn compare_cells<C: Ord>(
+    fn compare_cells<C: IndexCell>(
         &mut self,
         (tree, roots): (HistoryTree, &Block),
         index: Index<C>,
     ) -> Result<(), CheckError> {
         let mut walk = Self::past_walk(roots, tree);
-        let Index { mut cells, complete, problem, decode, encode, shown } = index;
-        cells.sort_unstable();
+        let Index { cells, complete, problem, decode, encode, shown } = index;
         if self.history.keeps_indexes && complete {
-            let encoded: Option<BTreeMap<_, _>> = cells.iter().map(encode).collect();
-            // Two cells of one key mean that rows contradict each other.
-            let whole = encoded.filter(|encoded| encoded.len() == cells.len());
-            self.history.indexes.extend(whole.map(|cells| IndexCells { tree, cells }));
+            if let Some(cells) = encoded(&cells, encode)? {
+                self.history.indexes.push(IndexCells { tree, cells });
+            }
         }
-        let mut wanted = cells.into_iter().peekable();
-        let (mut missing, mut addr) = (Vec::new(), MetaAddr::NONE);
+        let mut wanted = cells.all()?;
+        let (mut missing, mut addr) = (Missing::new(self.room), MetaAddr::NONE);
         let mut readable = true;
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
             addr = leaf.addr;
@@ -230,10 +326,14 @@ impl Checker<'_> {
                         continue;
                     }
                 };
-                while let Some(cell) = wanted.next_if(|wanted| *wanted < cell) {
-                    missing.push((cell, leaf.addr));
+                let bytes = cell.bytes();
+                while let Some(wanting) = here(&wanted).filter(|wanting| *wanting < &bytes[..]) {
+                    missing.push(wanting, leaf.addr)?;
+                    wanted.advance()?;
                 }
-                if wanted.next_if(|wanted| *wanted == cell).is_none() && complete {
+                if here(&wanted) == Some(&bytes[..]) {
+                    wanted.advance()?;
+                } else if complete {
                     self.add(Finding::new(problem, "no such key", shown(&cell)).at(leaf.addr));
                 }
             }
@@ -241,12 +341,32 @@ impl Checker<'_> {
         if !readable || walk.is_some_and(|walk| !walk.complete) {
             return Ok(());
         }
-        missing.extend(wanted.map(|cell| (cell, addr)));
-        for (cell, addr) in missing {
-            let mut finding = Finding::new(problem, shown(&cell), "no such key");
-            finding.addr = (!addr.is_none()).then_some(addr);
-            self.add(finding);
+        while let Some(wanting) = here(&wanted) {
+            missing.push(wanting, addr)?;
+            wanted.advance()?;
         }
-        Ok(())
+        missing.report(self, problem, |bytes| shown(&C::of(bytes)))
     }
+}
+
+/// The key at a place in a list.
+fn here<'c>(cursor: &'c Cursor<'_>) -> Option<&'c [u8]> {
+    cursor.get().map(|(key, _)| key)
+}
+
+/// The cells of an index by their keys; `None` if some have no key, or two of them one. Then rows contradict
+/// each other.
+fn encoded<C: IndexCell>(
+    cells: &Sorted,
+    encode: fn(&C) -> Option<Cell>,
+) -> Result<Option<Cells>, CheckError> {
+    let (mut by_key, mut cursor) = (Cells::new(), cells.all()?);
+    while let Some(bytes) = here(&cursor) {
+        let Some((key, value)) = encode(&C::of(bytes)) else { return Ok(None) };
+        if by_key.insert(key, value).is_some() {
+            return Ok(None);
+        }
+        cursor.advance()?;
+    }
+    Ok(Some(by_key))
 }

@@ -3,6 +3,7 @@
 use super::index::Index;
 use crate::checker::Checker;
 use crate::finding::PastRow;
+use crate::spill::Sorter;
 use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{
@@ -11,11 +12,10 @@ use yore_format::{
 };
 
 /// What the trees of events hold.
-#[derive(Default)]
 struct Events {
     times: Vec<Event>,
     /// The keys that their index should have.
-    keys: Vec<[u8; 16]>,
+    keys: Sorter,
     /// The names by which kept events can be found, each with its root, or without one on a volume where
     /// names of events are unique.
     names: BTreeMap<(Option<(InodeNo, Incarnation)>, String), EventNo>,
@@ -47,15 +47,23 @@ struct Event {
 impl Checker<'_> {
     /// Checks the events, the forgotten events, and the index of the others.
     pub(super) fn events(&mut self, roots: &Block) -> Result<(), CheckError> {
-        let mut events = Events::default();
+        let mut events = Events {
+            times: Vec::new(),
+            keys: Sorter::new(self.room.list()),
+            names: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            rollbacks: Vec::new(),
+        };
         let complete = self.events_in(roots, HistoryTree::Events, &mut events)?;
         self.events_in(roots, HistoryTree::Forgotten, &mut events)?;
         self.event_times(events.times);
         if complete {
-            self.rollbacks(&events.rollbacks, &events.kept);
+            self.rollbacks(&events.rollbacks, &events.kept)?;
         }
+        let keys = events.keys.into_sorted()?;
         let index = Index {
-            keys: events.keys,
+            keys: &keys,
+            first: &[],
             complete,
             problem: Problem::EventIndex,
             shown: |key| match key_parts(key) {
@@ -87,7 +95,7 @@ impl Checker<'_> {
                     _ => self.counts.events += 1,
                 }
                 match EventRow::decode_with(value, features) {
-                    Ok(event) => complete &= self.event(tree, leaf.addr, EventNo(number), event, events),
+                    Ok(event) => complete &= self.event(tree, leaf.addr, EventNo(number), event, events)?,
                     Err(c) => {
                         self.damaged_cell(c, leaf.addr);
                         complete = false;
@@ -107,7 +115,7 @@ impl Checker<'_> {
         number: EventNo,
         event: EventRow,
         events: &mut Events,
-    ) -> bool {
+    ) -> Result<bool, CheckError> {
         self.check_event(tree, addr, number, &event);
         let EventRow { time, kind, state, held, root, root_incarnation: incarnation, name, more } = event;
         if !more.is_empty() {
@@ -116,16 +124,16 @@ impl Checker<'_> {
         let is_forgotten = tree == HistoryTree::Forgotten;
         events.times.push(Event { number, time, root, addr, is_forgotten });
         if tree == HistoryTree::Forgotten {
-            return true;
+            return Ok(true);
         }
-        events.keys.push(event_index_by_root(root, number));
+        events.keys.push(&event_index_by_root(root, number), &[])?;
         if kind == EventKind::Rollback {
             self.counts.rollbacks += 1;
             let intent = match RollbackIntent::decode(&name) {
                 Ok(intent) => intent,
                 Err(c) => {
                     self.damaged_cell(c, addr);
-                    return false;
+                    return Ok(false);
                 }
             };
             events.rollbacks.push(Rollback { number, root, incarnation, stopped: held, intent, addr });
@@ -139,7 +147,7 @@ impl Checker<'_> {
         }
         // The names of dying events are free.
         if state != EventState::Dying && !name.is_empty() {
-            events.keys.push(event_index_by_name(&self.sb.hash_seed, &name, number));
+            events.keys.push(&event_index_by_name(&self.sb.hash_seed, &name, number), &[])?;
             let of = self.sb.features.contains(WriteFeatures::EXTENDED_PAST).then_some((root, incarnation));
             if let Some(other) = events.names.insert((of, name.clone()), number) {
                 let found = format!("{name:?} of the events {other} and {number}");
@@ -148,12 +156,16 @@ impl Checker<'_> {
                 self.add(finding.of_row(Some(PastRow::Event { number, is_forgotten })));
             }
         }
-        true
+        Ok(true)
     }
 
     /// Checks that each unfinished rollback can be finished: the events that it needs are kept, and the
     /// directory exists.
-    fn rollbacks(&mut self, all: &[Rollback], kept: &BTreeMap<EventNo, (InodeNo, EventKind)>) {
+    fn rollbacks(
+        &mut self,
+        all: &[Rollback],
+        kept: &BTreeMap<EventNo, (InodeNo, EventKind)>,
+    ) -> Result<(), CheckError> {
         for of in all {
             let Rollback { number, root, incarnation, stopped, intent, addr } = of;
             let row = Some(PastRow::Event { number: *number, is_forgotten: false });
@@ -166,10 +178,10 @@ impl Checker<'_> {
                 let finding = Finding::new(Problem::RollbackEvent, expected, intent.before.0);
                 self.add(finding.at(*addr).of(*root).of_row(row.clone()));
             }
-            if *stopped || self.is_hidden(*root) {
+            if *stopped || self.is_hidden(*root)? {
                 continue;
             }
-            let found = match self.known(*root).map(|at| &self.inodes[at]) {
+            let found = match self.known_inode(*root)? {
                 Some(known) if known.is_directory() && known.incarnation == *incarnation => continue,
                 Some(known) => format!("{:?} of incarnation {}", known.kind, known.incarnation),
                 None => "no inode in use".to_string(),
@@ -177,6 +189,7 @@ impl Checker<'_> {
             let finding = Finding::new(Problem::RollbackRoot, format!("a directory of {incarnation}"), found);
             self.add(finding.at(*addr).of(*root).of_row(row));
         }
+        Ok(())
     }
 
     /// Checks an event by itself.

@@ -19,6 +19,7 @@ pub(super) struct Run {
     directory: InodeNo,
     base: u64,
     lives: Vec<Life>,
+    is_of_annals: bool,
     /// Directory and cookie of the cell before, when it was born, and when it ended.
     before: (InodeNo, u64, EventNo, EventNo),
 }
@@ -31,6 +32,13 @@ struct Life {
     death: EventNo,
     cookie: u64,
     addr: MetaAddr,
+}
+
+impl Run {
+    /// One that begins with the first past name of the annals.
+    pub(super) fn of_annals() -> Run {
+        Run { is_of_annals: true, ..Run::default() }
+    }
 }
 
 impl Checker<'_> {
@@ -51,8 +59,8 @@ impl Checker<'_> {
                     Ok((directory, cookie, name)) => {
                         self.check_shard(directory, name_shard, shard, leaf.addr);
                         self.check_before_annals("a name", name.death, directory, leaf.addr);
-                        ends.keys[name_shard(directory)].push(name_end_key(name.death, directory, cookie));
-                        self.past_name(&mut run, leaf.addr, directory, cookie, &name);
+                        ends.push(name_shard(directory), &name_end_key(name.death, directory, cookie))?;
+                        self.past_name(&mut run, leaf.addr, directory, cookie, &name)?;
                     }
                     Err(c) => {
                         self.damaged_cell(c, leaf.addr);
@@ -61,7 +69,7 @@ impl Checker<'_> {
                 }
             }
         }
-        self.end_of_run(&mut run);
+        self.end_of_run(&mut run)?;
         ends.complete &= walk.is_none_or(|walk| walk.complete);
         Ok(())
     }
@@ -73,7 +81,7 @@ impl Checker<'_> {
         directory: InodeNo,
         cookie: u64,
         name: &PastName<'_>,
-    ) {
+    ) -> Result<(), CheckError> {
         let PastName { death, entry } = name;
         let row = Some(PastRow::Name {
             directory,
@@ -92,13 +100,14 @@ impl Checker<'_> {
             self.add(finding.at(addr).of(directory).of_row(row.clone()));
         }
         if (directory, base) != (run.directory, run.base) {
-            self.end_of_run(run);
+            self.end_of_run(run)?;
             (run.directory, run.base) = (directory, base);
         }
         self.cookie_is_free(run, addr, (directory, cookie), entry.birth, row);
         run.before = (directory, cookie, entry.birth, *death);
         let name = entry.name.to_vec();
         run.lives.push(Life { name, birth: entry.birth, death: *death, cookie, addr });
+        Ok(())
     }
 
     /// Checks that a cookie stands for one name at a time. Cells of one cookie follow each other in the order
@@ -128,7 +137,7 @@ impl Checker<'_> {
     }
 
     /// Compares the lives of each name with each other. Lives under one cookie were compared before.
-    pub(super) fn end_of_run(&mut self, run: &mut Run) {
+    pub(super) fn end_of_run(&mut self, run: &mut Run) -> Result<(), CheckError> {
         run.lives.sort();
         let mut before: Option<(Vec<u8>, u64, EventNo)> = None;
         for Life { name, birth, death, cookie, addr } in run.lives.drain(..) {
@@ -143,27 +152,31 @@ impl Checker<'_> {
                 let row = PastRow::Name { directory, birth, death, cookie, name: name.clone() };
                 self.add(finding.at(addr).of(directory).of_row(Some(row)));
             }
-            let deaths = self.history.deaths.entry(run.directory).or_default();
-            let by_cookie = deaths.by_cookie.entry(cookie).or_default();
-            *by_cookie = (death, birth).max(*by_cookie);
-            let by_name = deaths.by_name.entry(name.clone()).or_default();
-            *by_name = (death, birth).max(*by_name);
+            let deaths = match run.is_of_annals {
+                true => &mut self.history.annals_deaths,
+                false => &mut self.history.deaths,
+            };
+            deaths.push(run.directory, (&name, cookie), (death, birth))?;
             before = Some((name, cookie, death));
         }
+        Ok(())
     }
 
-    /// Checks that the earlier lives of an entry's name and cookie ended before the entry was born.
+    /// Checks that the earlier lives of an entry's name and cookie ended before the entry was born: those in
+    /// the old trees, and, if the entry is `in_use`, those in the annals. (The annals compare theirs with
+    /// each other.)
     pub(crate) fn check_past_names(
         &mut self,
         directory: InodeNo,
         addr: MetaAddr,
         cookie: u64,
         entry: &DirEntry<'_>,
-    ) {
-        let deaths = self.history.deaths.get(&directory);
-        let death = deaths.and_then(|deaths| {
-            deaths.by_name.get(entry.name).copied().max(deaths.by_cookie.get(&cookie).copied())
-        });
+        in_use: bool,
+    ) -> Result<(), CheckError> {
+        let mut death = self.history.deaths.last(directory, entry.name, cookie)?;
+        if in_use {
+            death = death.max(self.history.annals_deaths.last(directory, entry.name, cookie)?);
+        }
         if let Some((death, birth)) = death.filter(|(death, _)| *death > entry.birth) {
             let shown = String::from_utf8_lossy(entry.name);
             let expected = format!("{shown:?} born at {death} or later");
@@ -177,6 +190,7 @@ impl Checker<'_> {
             let began = expunged.map_or(entry.birth, |since| since.max(entry.birth));
             self.add(if birth == began { finding.may_be_left() } else { finding });
         }
+        Ok(())
     }
 }
 

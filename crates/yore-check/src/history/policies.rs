@@ -1,15 +1,16 @@
 //! The tree of policies, and the inodes that have one.
 
 use crate::checker::Checker;
+use crate::spill::{Sorted, Sorter};
 use crate::{CheckError, Finding, Problem};
-use std::collections::BTreeMap;
-use yore_format::{Block, HistoryTree, Incarnation, InodeNo, MetaAddr, PolicyRow, WriteFeatures};
+use yore_format::{Block, HistoryTree, InodeNo, MetaAddr, PolicyRow, WriteFeatures};
 
 impl Checker<'_> {
     /// Walks the tree. A policy under the number of an inode that is gone means nothing, and is removed at
     /// some time.
     pub(super) fn policies(&mut self, roots: &Block) -> Result<(), CheckError> {
-        let mut rows: BTreeMap<InodeNo, (Incarnation, MetaAddr)> = BTreeMap::new();
+        // Under the number of each inode: incarnation, and where the row is.
+        let mut rows = Sorter::new(self.room.list());
         let mut complete = true;
         let mut walk = Self::past_walk(roots, HistoryTree::Policies);
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
@@ -21,7 +22,9 @@ impl Checker<'_> {
                             let what = "a policy with further fields";
                             self.needs(WriteFeatures::EXTENDED_PAST, what, leaf.addr, InodeNo(number));
                         }
-                        rows.insert(InodeNo(number), (row.incarnation, leaf.addr));
+                        let value =
+                            [&row.incarnation.0.to_le_bytes()[..], &leaf.addr.0.to_le_bytes()].concat();
+                        rows.push(&number.to_be_bytes(), &value)?;
                     }
                     Err(c) => {
                         self.damaged_cell(c, leaf.addr);
@@ -31,34 +34,35 @@ impl Checker<'_> {
             }
         }
         complete &= walk.is_none_or(|walk| walk.complete);
-        self.policies_of_inodes(&rows, complete);
-        Ok(())
+        self.policies_of_inodes(&rows.into_sorted()?, complete)
     }
 
     /// Compares what inodes say with the policies found. If these are `complete`, there are no others.
-    pub(super) fn policies_of_inodes(
-        &mut self,
-        rows: &BTreeMap<InodeNo, (Incarnation, MetaAddr)>,
-        complete: bool,
-    ) {
-        let mut findings = Vec::new();
-        for known in &self.inodes {
-            let row = rows.get(&known.number).filter(|(incarnation, _)| *incarnation == known.incarnation);
-            match (known.has_policy, row) {
-                (false, Some((_, addr))) => {
+    pub(super) fn policies_of_inodes(&mut self, rows: &Sorted, complete: bool) -> Result<(), CheckError> {
+        let mut row = rows.all()?;
+        for at in 0..self.inodes.len() {
+            let known = self.inodes.get(at)?;
+            let key = known.number.0.to_be_bytes();
+            while row.get().is_some_and(|(number, _)| *number < key[..]) {
+                row.advance()?;
+            }
+            let addr = row.get().filter(|(number, _)| **number == key[..]).and_then(|(_, value)| {
+                let addr = value.strip_prefix(&known.incarnation.0.to_le_bytes())?;
+                Some(MetaAddr(u64::from_le_bytes(*addr.first_chunk()?)))
+            });
+            match (known.has_policy, addr) {
+                (false, Some(addr)) => {
                     let finding =
                         Finding::new(Problem::Policy, "an inode that says that it has one", "it has none");
-                    findings.push(finding.at(*addr).of(known.number));
+                    self.add(finding.at(addr).of(known.number));
                 }
                 (true, None) if complete => {
                     let finding = Finding::new(Problem::Policy, "a policy of the inode", "none");
-                    findings.push(finding.at(known.number.addr()).of(known.number));
+                    self.add(finding.at(known.number.addr()).of(known.number));
                 }
                 _ => {}
             }
         }
-        for finding in findings {
-            self.add(finding);
-        }
+        Ok(())
     }
 }

@@ -3,19 +3,28 @@
 use super::index::Index;
 use super::walk::inode_of;
 use crate::checker::Checker;
-use crate::known::Past;
+use crate::spill::Sorter;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
     key_parts, version_end_key, version_shard, Block, Corruption, EventNo, HistoryTree, Incarnation, InodeNo,
-    MetaAddr, Version,
+    MetaAddr, Version, HISTORY_SHARDS,
 };
 
-/// The keys that the trees of changes should have, by shard.
+/// The keys that the trees of changes should have, each behind a byte for its shard.
 pub(super) struct Ends {
-    pub(super) keys: Vec<Vec<[u8; 24]>>,
+    pub(super) keys: Sorter,
     /// Whether these are all.
     pub(super) complete: bool,
 }
+
+impl Ends {
+    /// Takes the key of an end in a shard.
+    pub(super) fn push(&mut self, shard: usize, key: &[u8; 24]) -> Result<(), CheckError> {
+        self.keys.push(&[&[shard as u8], &key[..]].concat(), &[])
+    }
+}
+
+const _: () = assert!(HISTORY_SHARDS <= 256);
 
 impl Checker<'_> {
     /// Gathers the versions of a shard, and their ends.
@@ -34,9 +43,8 @@ impl Checker<'_> {
                     Ok((inode, version)) => {
                         self.version(inode, &version, shard, leaf.addr);
                         let Version { end, inode: was } = version;
-                        ends.keys[version_shard(inode)].push(version_end_key(end, inode));
-                        let past = Past { end, inode: was, addr: leaf.addr };
-                        self.history.versions.entry(inode).or_default().push(past);
+                        ends.push(version_shard(inode), &version_end_key(end, inode))?;
+                        self.history.versions.push(inode, end, was, leaf.addr)?;
                     }
                     Err(c) => {
                         self.damaged_cell(c, leaf.addr);
@@ -67,9 +75,11 @@ impl Checker<'_> {
 
     /// Compares the trees of changes with the ends of versions and past names.
     pub(super) fn changes(&mut self, roots: &Block, ends: Ends) -> Result<(), CheckError> {
-        for (shard, keys) in ends.keys.into_iter().enumerate() {
+        let keys = ends.keys.into_sorted()?;
+        for shard in 0..HISTORY_SHARDS {
             let index = Index {
-                keys,
+                keys: &keys,
+                first: &[shard as u8],
                 complete: ends.complete,
                 problem: Problem::ChangeIndex,
                 shown: |key| match key_parts(key) {

@@ -100,7 +100,7 @@ impl Digest<'_> {
         self.names(number, inode, kind, told)?;
         let content = match kind {
             FileKind::Directory => self.directory(number, inode)?,
-            FileKind::Regular => self.regular(inode)?,
+            FileKind::Regular => self.regular(number, inode)?,
             FileKind::Symlink => symlink(inode)?,
             _ => {
                 ensure(inode.content_kind == ContentKind::Empty, "content of a special file")?;
@@ -115,7 +115,7 @@ impl Digest<'_> {
         if content.tree.is_none() && inode.xattr_root.is_none() {
             return ensure(left == 0, "too many blocks of an inode");
         }
-        self.summary.with_trees.push(InodeWithTrees {
+        let inode = InodeWithTrees {
             number: number.0,
             incarnation: inode.incarnation.0,
             links: inode.links,
@@ -124,8 +124,8 @@ impl Digest<'_> {
             flags: has,
             size: inode.size,
             blocks: left,
-        });
-        Ok(())
+        };
+        self.ground.kept(self.summary.with_trees(&inode))
     }
 
     /// What an inode says of its names. It has as many as it has links; a directory has one, the root none.
@@ -139,12 +139,11 @@ impl Digest<'_> {
             return Ok(());
         }
         if inode.links == 0 {
-            self.summary.unlinked.push((number.0, inode.incarnation.0));
-            return Ok(());
+            return self.ground.kept(self.summary.unlinked(number.0, inode.incarnation.0));
         }
         let named = (number, inode.incarnation, kind);
         if is_directory {
-            self.summary.directories.push((number.0, inode.parent.0));
+            self.ground.kept(self.summary.directory(number.0, inode.parent.0))?;
         } else if inode.links != 1 || inode.parent == InodeNo::NONE {
             told.does_not_tell(number, self.ground.keys.name(named), inode.links);
             return Ok(());
@@ -183,23 +182,23 @@ impl Digest<'_> {
         Ok(listed)
     }
 
-    fn regular(&mut self, inode: &Inode) -> Certain<Content> {
+    fn regular(&mut self, number: InodeNo, inode: &Inode) -> Certain<Content> {
         match inode.content_kind {
             ContentKind::Empty => {}
             ContentKind::Inline => {
                 ensure(inode.inline().len() as u64 <= inode.size, "more content than the size says")?;
             }
-            ContentKind::Extents => return self.inline_extents(inode),
+            ContentKind::Extents => return self.inline_extents(number, inode),
             ContentKind::Tree => return Ok(Content { tree: Some(BlockKind::Extents), ..Content::default() }),
         }
         Ok(Content::default())
     }
 
-    fn inline_extents(&mut self, inode: &Inode) -> Certain<Content> {
+    fn inline_extents(&mut self, number: InodeNo, inode: &Inode) -> Certain<Content> {
         let (mut end, mut blocks) = (0, 0);
         for extent in ExtentValue::inline(inode) {
             let (key, extent) = sound(extent, "an extent that cannot be decoded")?;
-            end = self.extent(key, &extent, end)?;
+            end = self.extent((number, number.addr()), key, &extent, end)?;
             blocks += u64::from(extent.len);
         }
         Ok(Content { blocks, tree: None })

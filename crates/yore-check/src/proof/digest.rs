@@ -4,11 +4,13 @@
 //! in the modules above come the rules that a block can break by itself. What must agree with other blocks is
 //! summed up or kept.
 
+use super::claim::{Claim, Span};
 use super::doubt::{ensure, Certain};
 use super::ground::Ground;
-use super::node::Summary;
 use super::places::Teller;
-use yore_format::{DirEntry, ExtentValue, FileKind, Incarnation, InodeNo};
+use super::summary::Summary;
+use std::collections::BTreeMap;
+use yore_format::{DirEntry, ExtentValue, FileKind, GroupNo, Incarnation, InodeNo, MetaAddr};
 
 /// Cookies that one hash of a name can have.
 const COLLISIONS: u64 = 256;
@@ -18,11 +20,18 @@ pub(crate) struct Digest<'g> {
     pub(crate) ground: &'g Ground,
     pub(crate) summary: Summary,
     pub(super) teller: Teller<'g>,
+    /// In which parts of groups the blocks lie that the spans of this zone have claimed.
+    parts: BTreeMap<(GroupNo, Span), u64>,
 }
 
 impl<'g> Digest<'g> {
     pub(crate) fn new(ground: &'g Ground) -> Digest<'g> {
-        Digest { ground, summary: Summary::default(), teller: Teller::new(&ground.places) }
+        Digest {
+            ground,
+            summary: Summary::new(ground.share),
+            teller: Teller::new(&ground.places),
+            parts: BTreeMap::new(),
+        }
     }
 
     /// An entry: what its name's hash is, and whether it names a directory.
@@ -43,13 +52,33 @@ impl<'g> Digest<'g> {
         Ok((base, entry.kind == FileKind::Directory))
     }
 
-    /// An extent, where the one before it ended at `end`. Returns where this one ends.
-    pub(super) fn extent(&mut self, key: u64, extent: &ExtentValue, end: u64) -> Certain<u64> {
+    /// All blocks of a zone were taken.
+    pub(crate) fn zone_is_over(&mut self) {
+        for ((group, span), bits) in std::mem::take(&mut self.parts) {
+            let kept = self.ground.kept(self.summary.part(group, span, bits));
+            if let Err(doubt) = kept {
+                self.ground.say(doubt);
+            }
+        }
+    }
+
+    /// An extent of an inode, which stands at an address, where the one before it ended at `end`. Returns
+    /// where this one ends.
+    pub(super) fn extent(
+        &mut self,
+        (inode, addr): (InodeNo, MetaAddr),
+        key: u64,
+        extent: &ExtentValue,
+        end: u64,
+    ) -> Certain<u64> {
         let len = u64::from(extent.len);
         let after = key.saturating_add(len);
         ensure(key >= end && after <= u64::from(u32::MAX), "extents out of order")?;
         self.ground.number(extent.birth)?;
-        self.ground.claim(extent.start, len)?;
+        let claim = Claim { inode, key, start: extent.start, len, addr };
+        if let Some(part) = self.ground.claim(&claim)? {
+            *self.parts.entry((part.group, Span::of(addr))).or_default() |= part.bits;
+        }
         self.summary.tally.extents += 1;
         self.summary.tally.data_blocks += len;
         Ok(after)

@@ -1,5 +1,7 @@
 //! What the fast pass could not prove.
 
+use crate::CheckError;
+
 /// Why the fast pass proves nothing: something is wrong, or is of a kind that it does not know. The walk then
 /// says what, so this is for tests and for whoever looks for the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,6 +9,24 @@ pub(crate) struct Doubt(pub(crate) &'static str);
 
 /// That something holds, or a doubt.
 pub(crate) type Certain<T = ()> = Result<T, Doubt>;
+
+/// Why the fast pass ends early.
+pub(crate) enum Stop {
+    Doubt(Doubt),
+    Failed(CheckError),
+}
+
+impl From<Doubt> for Stop {
+    fn from(doubt: Doubt) -> Stop {
+        Stop::Doubt(doubt)
+    }
+}
+
+impl From<CheckError> for Stop {
+    fn from(error: CheckError) -> Stop {
+        Stop::Failed(error)
+    }
+}
 
 /// A doubt unless this holds.
 #[inline]

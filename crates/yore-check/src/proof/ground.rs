@@ -4,17 +4,23 @@
 //! Blocks are claimed with atomic operations on words, and their order does not matter. Whoever sees a doubt
 //! says it; the others then stop.
 
+use super::claim::{Claim, Part, Twice};
 use super::doubt::{ensure, Certain, Doubt};
 use super::keyed::Keys;
 use super::places::Places;
+use crate::spill::Room;
 use crate::words::for_words;
+use crate::CheckError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use yore_format::layout::Geometry;
 use yore_format::{BlockNo, EventNo, Incarnation, Superblock, ZoneNo, BITS_PER_GROUP};
 
 /// Words of a bit set over a group's data area.
 const GROUP_WORDS: usize = BITS_PER_GROUP as usize / 64;
+
+/// Workers between whom memory is divided.
+const WORKERS: usize = 8;
 
 type Owned = [AtomicU64; GROUP_WORDS];
 
@@ -27,13 +33,18 @@ pub(crate) struct Ground {
     owned: Vec<Option<Box<Owned>>>,
     /// Where names are.
     pub(crate) places: Places,
+    /// What somebody had already when another one claimed it.
+    twice: Mutex<Twice>,
     is_doubted: AtomicBool,
     doubt: OnceLock<Doubt>,
+    failed: OnceLock<CheckError>,
+    /// How much memory each list of each worker may use.
+    pub(crate) share: usize,
 }
 
 impl Ground {
     /// For a volume with these zones.
-    pub(crate) fn new(sb: &Superblock, zones: impl Iterator<Item = ZoneNo> + Clone) -> Ground {
+    pub(crate) fn new(sb: &Superblock, zones: impl Iterator<Item = ZoneNo> + Clone, room: Room) -> Ground {
         let geometry = sb.geometry();
         let mut owned: Vec<Option<Box<Owned>>> = Vec::new();
         owned.resize_with(geometry.groups() as usize, || None);
@@ -48,8 +59,11 @@ impl Ground {
             geometry,
             owned,
             places: Places::new(zones),
+            twice: Mutex::default(),
             is_doubted: AtomicBool::new(false),
             doubt: OnceLock::new(),
+            failed: OnceLock::new(),
+            share: room.list_of_worker(WORKERS),
         }
     }
 
@@ -57,6 +71,19 @@ impl Ground {
     pub(crate) fn say(&self, doubt: Doubt) {
         let _ = self.doubt.set(doubt);
         self.is_doubted.store(true, Ordering::Relaxed);
+    }
+
+    /// A doubt if something could not be kept. Then the check fails.
+    pub(crate) fn kept(&self, kept: Result<(), CheckError>) -> Certain {
+        kept.map_err(|error| {
+            let _ = self.failed.set(error);
+            Doubt("what could not be kept")
+        })
+    }
+
+    /// Why something could not be kept.
+    pub(crate) fn failed(&self) -> Result<(), CheckError> {
+        self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Whether nothing can be proved any more.
@@ -80,18 +107,47 @@ impl Ground {
         ensure(is_given, "an incarnation not given yet")
     }
 
-    /// Gives blocks their only owner.
-    pub(crate) fn claim(&self, start: BlockNo, len: u64) -> Certain {
+    /// Gives blocks an owner. Returns where they lie, unless some had one: then the claim is kept.
+    pub(crate) fn claim(&self, claim: &Claim) -> Certain<Option<Part>> {
+        let Claim { start, len, .. } = *claim;
         let area = self.geometry.bit_of(start);
         let area = area.filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group));
         let (group, bit) = area.ok_or(Doubt("blocks that cannot be data"))?;
         let owned = self.owned.get(group.0 as usize).and_then(Option::as_ref);
         let owned = owned.ok_or(Doubt("blocks of a group not in use"))?;
-        let mut is_sole = true;
+        let mut both = Vec::new();
         for_words(bit, bit + len as u32, |word, mask| {
-            is_sole &= owned[word].fetch_or(mask, Ordering::Relaxed) & mask == 0;
+            let had = owned[word].fetch_or(mask, Ordering::Relaxed) & mask;
+            if had != 0 {
+                both.push((word, had));
+            }
         });
-        ensure(is_sole, "a block with two owners")
+        if both.is_empty() {
+            return Ok(Some(Part::of(group, bit, len as u32)));
+        }
+        let mut twice = self.twice.lock().unwrap_or_else(PoisonError::into_inner);
+        twice.claims.insert(*claim);
+        for (word, had) in both {
+            let bits = (0..u64::BITS).filter(|bit| had >> bit & 1 != 0);
+            twice.blocks.extend(bits.map(|bit| self.geometry.block_of(group, word as u32 * 64 + bit).0));
+        }
+        twice.is_few()?;
+        Ok(None)
+    }
+
+    /// Takes blocks from their owner.
+    pub(crate) fn release(&self, start: BlockNo, len: u64) {
+        let Some((group, bit)) = self.geometry.bit_of(start) else { return };
+        if let Some(Some(owned)) = self.owned.get(group.0 as usize) {
+            for_words(bit, bit + len as u32, |word, mask| {
+                owned[word].fetch_and(!mask, Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// What was claimed twice.
+    pub(crate) fn twice(&self) -> Twice {
+        std::mem::take(&mut *self.twice.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The owners of a group's blocks, if it has a first zone.

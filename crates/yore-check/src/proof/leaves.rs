@@ -23,14 +23,14 @@ impl Digest<'_> {
         let count = node.count();
         let at = |i: usize| key(node, i).number();
         let body = match BlockKind::from_repr(header.kind) {
-            _ if node.level() > 0 => self.branch(node)?,
-            Some(BlockKind::Extents) => Body::Extents(self.extents_leaf(node)?),
+            _ if node.level() > 0 => Self::branch(node)?,
+            Some(BlockKind::Extents) => Body::Extents(self.extents_leaf(header, node)?),
             Some(BlockKind::Directory) => Body::Directory(self.directory_leaf(header, node)?),
             Some(BlockKind::Symlink) => Body::Symlink(symlink_leaf(node)?),
             Some(BlockKind::Xattrs) => Body::Xattrs(Box::new(self.xattrs_leaf(node)?)),
             _ => return Err(Doubt("a node of another kind")),
         };
-        self.summary.nodes.push(Node {
+        let node = Node {
             addr: MetaAddr(header.addr.get()),
             owner: header.owner.get(),
             incarnation: header.owner_incarnation.get(),
@@ -41,24 +41,21 @@ impl Digest<'_> {
             first: if count == 0 { 0 } else { at(0) },
             last: if count == 0 { 0 } else { at(count - 1) },
             body,
-        });
-        Ok(())
+        };
+        self.ground.kept(self.summary.node(&node))
     }
 
-    fn branch(&mut self, node: NodeRef<'_>) -> Certain<Body> {
-        let from = self.summary.cells.len();
-        for i in 0..node.count() {
-            let child = sound(node.child(i), "a child that cannot be")?;
-            self.summary.cells.push((key(node, i).number(), child));
-        }
-        Ok(Body::Branch(from))
+    fn branch(node: NodeRef<'_>) -> Certain<Body> {
+        let cell = |i| Ok((key(node, i).number(), sound(node.child(i), "a child that cannot be")?));
+        Ok(Body::Branch((0..node.count()).map(cell).collect::<Certain<_>>()?))
     }
 
-    fn extents_leaf(&mut self, node: NodeRef<'_>) -> Certain<ExtentsLeaf> {
+    fn extents_leaf(&mut self, header: &BlockHeader, node: NodeRef<'_>) -> Certain<ExtentsLeaf> {
+        let of = (InodeNo(header.owner.get()), MetaAddr(header.addr.get()));
         let mut leaf = ExtentsLeaf::default();
         for i in 0..node.count() {
             let extent = sound(ExtentValue::decode(node.value(i)), "an extent that cannot be decoded")?;
-            leaf.end = self.extent(key(node, i).number(), &extent, leaf.end)?;
+            leaf.end = self.extent(of, key(node, i).number(), &extent, leaf.end)?;
             leaf.blocks += u64::from(extent.len);
         }
         Ok(leaf)

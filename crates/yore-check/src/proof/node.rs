@@ -2,10 +2,10 @@
 //! only what its trees must agree with, if it has trees. Most inodes leave nothing but sums.
 
 use super::doubt::{ensure, Certain};
-use std::ops::AddAssign;
 use yore_format::{BlockKind, InodeFlags, MetaAddr, XATTR_CHUNK_BYTES};
 
 /// A node of a tree of an inode.
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct Node {
     pub(crate) addr: MetaAddr,
     pub(crate) owner: u64,
@@ -20,9 +20,10 @@ pub(crate) struct Node {
 }
 
 /// What is in a node.
+#[cfg_attr(test, derive(Debug))]
 pub(crate) enum Body {
-    /// Cells of a branch: where they begin in [`Summary::cells`].
-    Branch(usize),
+    /// The keys and children of a branch.
+    Branch(Vec<(u64, MetaAddr)>),
     Extents(ExtentsLeaf),
     Directory(DirectoryLeaf),
     Symlink(SymlinkLeaf),
@@ -31,6 +32,7 @@ pub(crate) enum Body {
 
 /// Extents, which do not overlap and are in order.
 #[derive(Default)]
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct ExtentsLeaf {
     /// The file block after the last one.
     pub(crate) end: u64,
@@ -40,6 +42,7 @@ pub(crate) struct ExtentsLeaf {
 
 /// Entries, each sound by itself, no two of which have one name.
 #[derive(Default)]
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct DirectoryLeaf {
     /// The hashes of the first and of the last name.
     pub(crate) bases: Option<(u64, u64)>,
@@ -49,6 +52,7 @@ pub(crate) struct DirectoryLeaf {
 
 /// Chunks with consecutive keys, all of which are full but perhaps the last.
 #[derive(Default)]
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct SymlinkLeaf {
     pub(crate) bytes: u64,
     pub(crate) last_is_full: bool,
@@ -56,6 +60,7 @@ pub(crate) struct SymlinkLeaf {
 
 /// Attributes, no two of which have one hash.
 #[derive(Default)]
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct XattrsLeaf {
     /// Chunks before the first attribute: the end of one in the leaf before.
     pub(crate) head: Option<Head>,
@@ -68,6 +73,7 @@ pub(crate) struct XattrsLeaf {
 }
 
 /// Chunks with consecutive keys, all of which are full but perhaps the last.
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct Head {
     pub(crate) key: u64,
     pub(crate) count: usize,
@@ -87,6 +93,7 @@ impl Head {
 }
 
 /// What an inode with trees says, to be compared with them.
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct InodeWithTrees {
     pub(crate) number: u64,
     pub(crate) incarnation: u32,
@@ -99,67 +106,4 @@ pub(crate) struct InodeWithTrees {
     pub(crate) size: u64,
     /// What it says of its blocks, without those that its own extents name.
     pub(crate) blocks: u64,
-}
-
-/// How much there is of everything.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Tally {
-    pub(crate) zones: u64,
-    /// Blocks that were digested, inode blocks among them.
-    pub(crate) blocks: u64,
-    pub(crate) inode_blocks: u64,
-    pub(crate) inodes: u64,
-    pub(crate) directories: u64,
-    pub(crate) entries: u64,
-    pub(crate) extents: u64,
-    pub(crate) data_blocks: u64,
-    pub(crate) xattrs: u64,
-    pub(crate) root_directories: u64,
-}
-
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
-        self.zones += other.zones;
-        self.blocks += other.blocks;
-        self.inode_blocks += other.inode_blocks;
-        self.inodes += other.inodes;
-        self.directories += other.directories;
-        self.entries += other.entries;
-        self.extents += other.extents;
-        self.data_blocks += other.data_blocks;
-        self.xattrs += other.xattrs;
-        self.root_directories += other.root_directories;
-    }
-}
-
-/// All that one worker, or all of them, keep.
-#[derive(Default)]
-pub(crate) struct Summary {
-    pub(crate) tally: Tally,
-    pub(crate) nodes: Vec<Node>,
-    /// Keys and children of branches.
-    pub(crate) cells: Vec<(u64, MetaAddr)>,
-    pub(crate) with_trees: Vec<InodeWithTrees>,
-    /// Directories but the root and removed ones, each with its parent.
-    pub(crate) directories: Vec<(u64, u64)>,
-    /// Inodes without links, with their incarnations.
-    pub(crate) unlinked: Vec<(u64, u32)>,
-}
-
-impl Summary {
-    /// Takes over what another worker kept.
-    pub(crate) fn take(&mut self, mut other: Summary) {
-        self.tally += other.tally;
-        let offset = self.cells.len();
-        for node in &mut other.nodes {
-            if let Body::Branch(from) = &mut node.body {
-                *from += offset;
-            }
-        }
-        self.nodes.append(&mut other.nodes);
-        self.cells.append(&mut other.cells);
-        self.with_trees.append(&mut other.with_trees);
-        self.directories.append(&mut other.directories);
-        self.unlinked.append(&mut other.unlinked);
-    }
 }

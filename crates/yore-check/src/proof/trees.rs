@@ -3,20 +3,22 @@
 //! Neighbouring leaves must fit together, and all of a tree must agree with the inode.
 
 use super::digest::check_listing;
-use super::doubt::{ensure, Certain, Doubt};
-use super::node::{Body, InodeWithTrees, Node, Summary};
-use yore_format::{BlockKind, InodeFlags, MetaAddr, SYMLINK_CHUNK_BYTES, SYMLINK_MAX};
+use super::doubt::{ensure, Certain, Doubt, Stop};
+use super::node::{Body, InodeWithTrees, Node};
+use super::summary::{number_of, InOrder};
+use std::collections::HashMap;
+use yore_format::layout::ZONE_INDEXES;
+use yore_format::{BlockKind, InodeFlags, MetaAddr, ZoneNo, SYMLINK_CHUNK_BYTES, SYMLINK_MAX};
 
 /// The highest level of a root.
 const LEVEL_MAX: u8 = 12;
 
 /// The nodes of all trees.
 struct Trees<'s> {
-    /// In ascending order of their addresses.
-    nodes: &'s [Node],
-    cells: &'s [(u64, MetaAddr)],
-    is_reached: Vec<bool>,
-    reached: usize,
+    nodes: &'s InOrder,
+    /// Those that were reached, a bit for each index of a zone.
+    is_reached: HashMap<ZoneNo, [u64; ZONE_INDEXES.div_ceil(64) as usize]>,
+    reached: u64,
 }
 
 /// A node still to be entered.
@@ -29,18 +31,18 @@ struct Step {
 }
 
 /// Compares all trees with the inodes that have them. Every node belongs to one.
-pub(super) fn compare(summary: &mut Summary) -> Certain {
-    summary.nodes.sort_unstable_by_key(|node| node.addr);
-    let (nodes, cells) = (&summary.nodes[..], &summary.cells[..]);
-    let mut trees = Trees { nodes, cells, is_reached: vec![false; nodes.len()], reached: 0 };
-    for inode in &summary.with_trees {
-        trees.inode(inode)?;
+pub(super) fn compare(summary: &InOrder) -> Result<(), Stop> {
+    let mut trees = Trees { nodes: summary, is_reached: HashMap::new(), reached: 0 };
+    let mut cursor = summary.with_trees.all()?;
+    while let Some((number, packed)) = cursor.get() {
+        trees.inode(&InodeWithTrees::of(number_of(number), packed))?;
+        cursor.advance()?;
     }
-    ensure(trees.reached == nodes.len(), "a node to which nothing leads")
+    Ok(ensure(trees.reached == summary.tally.nodes, "a node to which nothing leads")?)
 }
 
-impl<'s> Trees<'s> {
-    fn inode(&mut self, inode: &InodeWithTrees) -> Certain {
+impl Trees<'_> {
+    fn inode(&mut self, inode: &InodeWithTrees) -> Result<(), Stop> {
         let mut blocks = 0;
         if let Some((kind, root, level)) = inode.content {
             let of = (kind, inode.number, inode.incarnation);
@@ -53,10 +55,10 @@ impl<'s> Trees<'s> {
         if !inode.xattrs.is_none() {
             blocks += self.xattrs(inode)?;
         }
-        ensure(blocks == inode.blocks, "another number of blocks of an inode")
+        Ok(ensure(blocks == inode.blocks, "another number of blocks of an inode")?)
     }
 
-    fn extents(&mut self, of: Owner, root: MetaAddr, level: u8) -> Certain<u64> {
+    fn extents(&mut self, of: Owner, root: MetaAddr, level: u8) -> Result<u64, Stop> {
         let (mut end, mut blocks) = (0, 0);
         let nodes = self.walk(of, root, Some(level), |node| {
             let Body::Extents(leaf) = &node.body else { return Err(OTHER_KIND) };
@@ -69,7 +71,13 @@ impl<'s> Trees<'s> {
         Ok(nodes + blocks)
     }
 
-    fn directory(&mut self, inode: &InodeWithTrees, of: Owner, root: MetaAddr, level: u8) -> Certain<u64> {
+    fn directory(
+        &mut self,
+        inode: &InodeWithTrees,
+        of: Owner,
+        root: MetaAddr,
+        level: u8,
+    ) -> Result<u64, Stop> {
         let (mut entries, mut subdirectories, mut before) = (0, 0, None);
         let nodes = self.walk(of, root, Some(level), |node| {
             let Body::Directory(leaf) = &node.body else { return Err(OTHER_KIND) };
@@ -85,7 +93,7 @@ impl<'s> Trees<'s> {
         Ok(nodes)
     }
 
-    fn symlink(&mut self, inode: &InodeWithTrees, of: Owner, root: MetaAddr, level: u8) -> Certain<u64> {
+    fn symlink(&mut self, inode: &InodeWithTrees, of: Owner, root: MetaAddr, level: u8) -> Result<u64, Stop> {
         let (mut chunks, mut bytes, mut is_full) = (0, 0, true);
         let nodes = self.walk(of, root, Some(level), |node| {
             let Body::Symlink(leaf) = &node.body else { return Err(OTHER_KIND) };
@@ -104,7 +112,7 @@ impl<'s> Trees<'s> {
         Ok(nodes)
     }
 
-    fn xattrs(&mut self, inode: &InodeWithTrees) -> Certain<u64> {
+    fn xattrs(&mut self, inode: &InodeWithTrees) -> Result<u64, Stop> {
         let of = (BlockKind::Xattrs, inode.number, inode.incarnation);
         let (mut next, mut hash, mut flags) = (None, None, InodeFlags::empty());
         let nodes = self.walk(of, inode.xattrs, None, |node| {
@@ -136,14 +144,16 @@ impl<'s> Trees<'s> {
         root: MetaAddr,
         level: Option<u8>,
         mut leaf: impl FnMut(&Node) -> Certain,
-    ) -> Certain<u64> {
+    ) -> Result<u64, Stop> {
         let mut stack = vec![Step { addr: root, level, low: 0, high: None, is_root: true }];
         let mut nodes = 0;
         while let Some(step) = stack.pop() {
-            let at = self.nodes.binary_search_by_key(&step.addr, |node| node.addr);
-            let at = at.map_err(|_| Doubt("a node that does not exist"))?;
-            let node = &self.nodes[at];
-            ensure(!std::mem::replace(&mut self.is_reached[at], true), "a node to which two lead")?;
+            let node = self.nodes.node(step.addr)?.ok_or(Doubt("a node that does not exist"))?;
+            // It was read, so it has an index that zones have.
+            let (index, bits) = (step.addr.index(), self.is_reached.entry(step.addr.zone()).or_default());
+            let (word, bit) = (&mut bits[usize::from(index / 64)], 1 << (index % 64));
+            ensure(*word & bit == 0, "a node to which two lead")?;
+            *word |= bit;
             let is_its = (node.kind, node.owner, node.incarnation) == (kind as u8, owner, incarnation);
             ensure(is_its, "a node of another tree")?;
             ensure(step.level.is_none_or(|level| level == node.level), "a node of another level")?;
@@ -157,8 +167,7 @@ impl<'s> Trees<'s> {
             }
             nodes += 1;
             match &node.body {
-                Body::Branch(from) => {
-                    let cells = self.cells.get(*from..from + usize::from(node.count)).unwrap_or_default();
+                Body::Branch(cells) => {
                     for (i, (key, addr)) in cells.iter().enumerate().rev() {
                         stack.push(Step {
                             addr: *addr,
@@ -169,10 +178,10 @@ impl<'s> Trees<'s> {
                         });
                     }
                 }
-                _ => leaf(node)?,
+                _ => leaf(&node)?,
             }
         }
-        self.reached += nodes as usize;
+        self.reached += nodes;
         Ok(nodes)
     }
 }

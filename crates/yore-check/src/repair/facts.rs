@@ -2,6 +2,7 @@
 //! its content and its names.
 
 use super::round::{number, Once, Round};
+use crate::known::Known;
 use crate::{CheckError, Finding};
 use yore_format::{
     BitmapMut, BitmapRef, BlockHeader, BlockKind, ContentKind, EventNo, GroupNo, Incarnation, Inode,
@@ -125,14 +126,12 @@ impl Round<'_> {
 
     /// Sets the parent to the directory that has the only name.
     pub(super) fn mend_parent(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        let Some(at) = finding.inode.and_then(|number| self.seen.known(number)) else { return Ok(false) };
-        let known = &self.seen.inodes[at];
+        let Some(number) = finding.inode else { return Ok(false) };
+        let Some(known) = self.seen.known_inode(number)? else { return Ok(false) };
         let is_root = known.number == InodeNo::ROOT;
         let directory = if is_root { known.number } else { known.named_in };
         let cookie = if is_root { known.parent_cookie } else { known.named_at };
-        let Some(incarnation) = self.seen.known(directory).map(|at| self.seen.inodes[at].incarnation) else {
-            return Ok(false);
-        };
+        let Some(Known { incarnation, .. }) = self.seen.known_inode(directory)? else { return Ok(false) };
         self.change(finding, |inode| {
             (inode.parent, inode.parent_incarnation, inode.parent_cookie) = (directory, incarnation, cookie);
         })
@@ -141,8 +140,9 @@ impl Round<'_> {
     /// A removed directory that is not empty keeps its entries: with links it is one without a name, and the
     /// next round gives it one.
     pub(super) fn keep_removed_directory(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        let Some(at) = finding.inode.and_then(|number| self.seen.known(number)) else { return Ok(false) };
-        let Ok(links) = u32::try_from(2 + self.seen.inodes[at].subdirectories) else { return Ok(false) };
+        let Some(number) = finding.inode else { return Ok(false) };
+        let Some(known) = self.seen.known_inode(number)? else { return Ok(false) };
+        let Ok(links) = u32::try_from(2 + known.subdirectories) else { return Ok(false) };
         self.change(finding, |inode| inode.links = links)
     }
 }

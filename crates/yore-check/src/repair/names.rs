@@ -135,7 +135,7 @@ impl Round<'_> {
         cookie: u64,
         mut entry: Kept,
     ) -> Result<Option<Kept>, CheckError> {
-        let Some(at) = self.seen.known(entry.inode) else {
+        let Some(known) = self.seen.known_inode(entry.inode)? else {
             // What is unreadable in this round may be back in the next one.
             if self.seen.incomplete {
                 return Ok(Some(entry));
@@ -144,7 +144,6 @@ impl Round<'_> {
             self.lose(directory, what)?;
             return Ok(None);
         };
-        let known = &self.seen.inodes[at];
         let is_remembered = (known.parent, known.parent_cookie) == (directory, cookie);
         if known.incarnation != entry.incarnation {
             if !is_remembered {
@@ -155,7 +154,7 @@ impl Round<'_> {
             entry.incarnation = known.incarnation;
         }
         entry.kind = known.kind;
-        Ok(self.may_name(known, directory, cookie).then_some(entry))
+        Ok(self.may_name(&known, directory, cookie).then_some(entry))
     }
 
     /// Whether this may be a name of an inode: a directory has one.
@@ -230,8 +229,8 @@ impl Round<'_> {
     /// A directory with several names keeps one. Which directories name it is not known, so all are gone
     /// through.
     pub(super) fn mend_named_twice(&mut self, _: &Finding) -> Result<bool, CheckError> {
-        let directories: Vec<InodeNo> =
-            self.seen.inodes.iter().filter(|known| known.is_directory()).map(|known| known.number).collect();
+        let mut directories: Vec<InodeNo> = Vec::new();
+        self.seen.inodes.each(|known| directories.extend(known.is_directory().then_some(known.number)))?;
         let mut changed = false;
         for number in directories {
             if !self.once.contains(&Once::Directory(number)) {
@@ -243,8 +242,9 @@ impl Round<'_> {
 
     /// Takes the name of a directory that is below itself away.
     pub(super) fn break_cycle(&mut self, finding: &Finding) -> Result<bool, CheckError> {
-        let Some(at) = finding.inode.and_then(|number| self.seen.known(number)) else { return Ok(false) };
-        let (above, cookie) = (self.seen.inodes[at].named_in, self.seen.inodes[at].named_at);
+        let Some(number) = finding.inode else { return Ok(false) };
+        let Some(known) = self.seen.known_inode(number)? else { return Ok(false) };
+        let (above, cookie) = (known.named_in, known.named_at);
         if !self.is_first(Once::Directory(above)) {
             return Ok(false);
         }
@@ -261,9 +261,12 @@ impl Round<'_> {
         if !self.is_first(Once::Orphans) {
             return Ok(true);
         }
-        let orphans = self.seen.inodes.iter().filter(|known| known.links == 0 || known.orphan);
-        let cells: BTreeMap<u64, Vec<u8>> =
-            orphans.map(|known| (known.number.0, orphan_value(known.incarnation).to_vec())).collect();
+        let mut cells: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        self.seen.inodes.each(|known| {
+            if known.links == 0 || known.orphan {
+                cells.insert(known.number.0, orphan_value(known.incarnation).to_vec());
+            }
+        })?;
         let sb = &mut self.volume.sb;
         (sb.orphan_root, sb.orphan_level) = (MetaAddr::NONE, 0);
         if cells.is_empty() {
@@ -283,15 +286,12 @@ impl Round<'_> {
         if !self.is_first(Once::Rescue) {
             return Ok(true);
         }
-        let is_unnamed =
-            |known: &&Known| known.names == 0 && known.links > 0 && known.number != InodeNo::ROOT;
-        let unnamed: Vec<(InodeNo, Incarnation, FileKind)> = self
-            .seen
-            .inodes
-            .iter()
-            .filter(is_unnamed)
-            .map(|known| (known.number, known.incarnation, known.kind))
-            .collect();
+        let mut unnamed: Vec<(InodeNo, Incarnation, FileKind)> = Vec::new();
+        self.seen.inodes.each(|known| {
+            if known.names == 0 && known.links > 0 && known.number != InodeNo::ROOT {
+                unnamed.push((known.number, known.incarnation, known.kind));
+            }
+        })?;
         let Some(place) = self.lost_and_found()? else { return Ok(false) };
         // A directory of that name that has lost its own stays where it can be found: in itself it could not.
         let unnamed: Vec<_> = unnamed.into_iter().filter(|(number, ..)| *number != place).collect();
@@ -335,7 +335,8 @@ impl Round<'_> {
             let Ok(entry) = DirEntry::decode(value) else { return Ok(None) };
             if entry.name == LOST_AND_FOUND {
                 if entry.kind == FileKind::Directory {
-                    return Ok(Some(entry.inode).filter(|number| self.seen.known(*number).is_some()));
+                    let is_there = self.seen.known(entry.inode)?.is_some();
+                    return Ok(is_there.then_some(entry.inode));
                 }
                 name.push(b'+');
             }
@@ -413,9 +414,7 @@ impl Round<'_> {
     pub(super) fn path_of(&self, number: InodeNo) -> Result<String, CheckError> {
         let (mut at, mut names) = (number, Vec::new());
         while at != InodeNo::ROOT && names.len() < DEPTH_MAX {
-            let Some(known) =
-                self.seen.known(at).map(|at| &self.seen.inodes[at]).filter(|known| known.names > 0)
-            else {
+            let Some(known) = self.seen.known_inode(at)?.filter(|known| known.names > 0) else {
                 names.push(format!("inode {at}"));
                 names.reverse();
                 return Ok(names.join("/"));

@@ -1,0 +1,70 @@
+//! When past names ended last, by directory and name, and by directory and cookie.
+
+use crate::spill::{Room, Sorted, Sorter};
+use crate::CheckError;
+use yore_format::{EventNo, InodeNo};
+
+/// Which of the two a key is by.
+const BY_COOKIE: u8 = 0;
+const BY_NAME: u8 = 1;
+
+/// The ends of past names.
+pub(crate) struct Deaths {
+    gathered: Sorter,
+    is_empty: bool,
+    /// Values are death and birth, the greatest last.
+    all: Sorted,
+}
+
+impl Deaths {
+    pub(crate) fn new(room: Room) -> Deaths {
+        Deaths { gathered: Sorter::new(room.list()), is_empty: true, all: Sorted::default() }
+    }
+
+    /// Takes a past name of a directory.
+    ///
+    /// # Errors
+    /// [`CheckError::TemporaryFile`], as for all that follow.
+    pub(crate) fn push(
+        &mut self,
+        directory: InodeNo,
+        (name, cookie): (&[u8], u64),
+        (death, birth): (EventNo, EventNo),
+    ) -> Result<(), CheckError> {
+        self.is_empty = false;
+        let value = [death.0.to_be_bytes(), birth.0.to_be_bytes()].concat();
+        self.gathered.push(&key(directory, BY_COOKIE, &cookie.to_be_bytes()), &value)?;
+        self.gathered.push(&key(directory, BY_NAME, name), &value)
+    }
+
+    /// From now on they are asked for.
+    pub(crate) fn are_gathered(&mut self) -> Result<(), CheckError> {
+        let gathered = std::mem::replace(&mut self.gathered, Sorter::new(0));
+        self.all = gathered.into_sorted()?;
+        Ok(())
+    }
+
+    /// The last death of this name or this cookie, with the birth that went before it.
+    pub(crate) fn last(
+        &self,
+        directory: InodeNo,
+        name: &[u8],
+        cookie: u64,
+    ) -> Result<Option<(EventNo, EventNo)>, CheckError> {
+        if self.is_empty {
+            return Ok(None);
+        }
+        let by_cookie = self.all.last_of(&key(directory, BY_COOKIE, &cookie.to_be_bytes()))?;
+        let by_name = self.all.last_of(&key(directory, BY_NAME, name))?;
+        let decoded = |value: Vec<u8>| {
+            let (death, rest) = value.split_first_chunk::<8>()?;
+            let birth = rest.first_chunk::<8>()?;
+            Some((EventNo(u64::from_be_bytes(*death)), EventNo(u64::from_be_bytes(*birth))))
+        };
+        Ok(by_cookie.max(by_name).and_then(decoded))
+    }
+}
+
+fn key(directory: InodeNo, by: u8, rest: &[u8]) -> Vec<u8> {
+    [&directory.0.to_be_bytes()[..], &[by], rest].concat()
+}

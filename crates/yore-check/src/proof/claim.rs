@@ -1,0 +1,114 @@
+//! Claims of data blocks, as far as the fast pass must remember them to find who claims a block with another
+//! one.
+//!
+//! When a worker claims blocks that nobody had, only the *part* of a group in which they lie is kept, once
+//! for each *span* of a zone: 64 of its blocks. When somebody had one of them already, the claim itself is
+//! kept. So the first of two owners is among the claims that were kept, or in a span with such a part; and
+//! for many blocks with two owners, all such spans are read in one go.
+
+use super::doubt::{ensure, Certain};
+use std::collections::BTreeSet;
+use yore_format::layout::ZONE_INDEXES;
+use yore_format::{BlockNo, GroupNo, InodeNo, MetaAddr, ZoneNo, BITS_PER_GROUP};
+
+/// Blocks of a group that have one bit of the parts.
+const PART: u32 = BITS_PER_GROUP / u64::BITS;
+/// The most blocks with several owners, and claims of them, for which spans are read. Beyond it so much is
+/// wrong that all is read once more.
+const MOST: usize = 1 << 16;
+/// Blocks of a span.
+const SPAN: u16 = 64;
+const _: () = assert!(ZONE_INDEXES <= SPAN as u32 * 8);
+
+/// A claim of an inode in use: its extent from file block `key` on. Claims sort in the order of a walk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Claim {
+    pub(crate) inode: InodeNo,
+    pub(crate) key: u64,
+    pub(crate) start: BlockNo,
+    pub(crate) len: u64,
+    /// Where the extent stands.
+    pub(crate) addr: MetaAddr,
+}
+
+/// Parts of a group.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) group: GroupNo,
+    pub(crate) bits: u64,
+}
+
+impl Part {
+    /// The parts that have any of these bits of a bitmap.
+    pub(crate) fn of(group: GroupNo, bit: u32, len: u32) -> Part {
+        let (first, last) = (bit / PART, (bit + len.max(1) - 1) / PART);
+        let bits = (u64::MAX << first) & (u64::MAX >> (u64::BITS - 1 - last.min(u64::BITS - 1)));
+        Part { group, bits }
+    }
+}
+
+/// Some blocks of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span {
+    pub(crate) zone: ZoneNo,
+    number: u8,
+}
+
+impl Span {
+    /// The span of an address.
+    pub(crate) fn of(addr: MetaAddr) -> Span {
+        Span { zone: addr.zone(), number: (addr.index() / SPAN) as u8 }
+    }
+
+    /// Whether it has this index of its zone.
+    pub(crate) fn has(self, index: u16) -> bool {
+        index / SPAN == u16::from(self.number)
+    }
+
+    /// As bytes.
+    pub(crate) fn bytes(self) -> [u8; 5] {
+        let [a, b, c, d] = self.zone.0.to_be_bytes();
+        [a, b, c, d, self.number]
+    }
+
+    /// The span of these bytes.
+    pub(crate) fn from_bytes([a, b, c, d, number]: [u8; 5]) -> Span {
+        Span { zone: ZoneNo(u32::from_be_bytes([a, b, c, d])), number }
+    }
+}
+
+/// Blocks with several owners.
+#[derive(Default)]
+pub(crate) struct Twice {
+    pub(crate) blocks: BTreeSet<u64>,
+    /// The claims of them that are known.
+    pub(crate) claims: BTreeSet<Claim>,
+}
+
+impl Twice {
+    /// A doubt if it is too much to look at each.
+    pub(crate) fn is_few(&self) -> Certain {
+        ensure(self.blocks.len() <= MOST && self.claims.len() <= MOST, "many blocks with two owners")
+    }
+
+    /// Whether some of these blocks have several owners.
+    pub(crate) fn concerns(&self, start: BlockNo, len: u64) -> bool {
+        self.blocks.range(start.0..start.0.saturating_add(len)).next().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promises that the parts are those that have a bit, at the ends of a group, too.
+    #[test]
+    fn parts_have_their_bits() {
+        let bits = |bit, len| Part::of(GroupNo(0), bit, len).bits;
+        assert_eq!(bits(0, 1), 1);
+        assert_eq!(bits(PART - 1, 2), 3);
+        assert_eq!(bits(PART, PART), 2);
+        assert_eq!(bits(BITS_PER_GROUP - 1, 1), 1 << 63);
+        assert_eq!(bits(0, BITS_PER_GROUP), u64::MAX);
+    }
+}

@@ -1,0 +1,56 @@
+//! Lists that may become larger than memory: each keeps a share of what a check may use, and what is beyond
+//! it is in an unnamed temporary file.
+//!
+//! There are three, by how they are used. [`Paged`] has records of one size, which are found by their keys
+//! and changed where they are. [`Sorter`] takes records of any bytes and becomes a [`Sorted`] list of them,
+//! to go through or to search in. [`Stream`] is written once and read from its beginning.
+//!
+//! Each works with any share, however small, for there is a least one. With enough memory no file is made.
+//! The files are where temporary files are: in the directory that `TMPDIR` names, or in `/tmp`. They have no
+//! names, so nothing is left of them, however the check ends.
+
+mod overflow;
+mod paged;
+mod sorted;
+mod stream;
+
+pub(crate) use paged::{Paged, Record};
+pub(crate) use sorted::{Cursor, Sorted, Sorter};
+pub(crate) use stream::{Reader, Stream};
+
+/// How much memory the parts of a check may use.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    all: u64,
+}
+
+impl Room {
+    /// For a check that may use so many bytes.
+    pub(crate) fn new(all: u64) -> Room {
+        Room { all }
+    }
+
+    /// For blocks that are held: a half.
+    pub(crate) fn blocks(self) -> u64 {
+        self.all / 2
+    }
+
+    /// For the inodes in use: a quarter.
+    pub(crate) fn inodes(self) -> usize {
+        bytes(self.all / 4)
+    }
+
+    /// For each other list, of which no more than eight grow at a time.
+    pub(crate) fn list(self) -> usize {
+        bytes(self.all / 32)
+    }
+
+    /// For each list of one of so many workers of the fast pass, while hardly any blocks are held.
+    pub(crate) fn list_of_worker(self, workers: usize) -> usize {
+        bytes(self.all / 8 / workers.max(1) as u64)
+    }
+}
+
+fn bytes(of: u64) -> usize {
+    usize::try_from(of).unwrap_or(usize::MAX)
+}
