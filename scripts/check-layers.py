@@ -314,9 +314,9 @@ LAYERS = {
         volume
         ground
         inspect/* command/check command/copy command/resize command/stopped command/target
-        command/bench command/df command/files command/info command/journal command/log_service command/man command/online fsck
+        command/bench command/df command/files command/info command/journal command/log_service command/man fsck
         command/find command/list command/snapshot mount/*
-        command/operand
+        command/online command/operand
         command/defrag command/scrub command/forget command/history command/operations command/policy complete
         command/describe command/expunge command/query/* command/mkfs
         command/put_back/*

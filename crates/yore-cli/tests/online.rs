@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::{fails, ok, put, run, text, until, wait_for_end, Mount, Scratch};
-use rustix::process::{kill_process, Signal};
+use common::{fails, ok, put, run, text, until, wait_for_end, yore, Mount, Scratch};
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use yore_device::{FileDevice, OpenOptions};
@@ -163,6 +164,49 @@ fn the_log_of_a_file_says_what_was_found_of_it() {
     assert!(of_all.ends_with("found size /f, links /another, total-inodes (yore info)"), "{of_all}");
     assert!(!ok(["log", &scratch.on("/g")]).contains("the check of"));
     assert_eq!(json(&["log", "--json", &scratch.on("/f")]), log);
+}
+
+/// A mount was busy for umount(8) as long as it was checked, because the command had its directory open to
+/// ask the daemon. Promises that nothing of the mount is open while the daemon is asked: the command is
+/// stopped then, and umount(8) succeeds.
+#[test]
+fn a_check_does_not_keep_the_mount_busy() {
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can call umount(8)");
+    }
+    for i in 0..3000 {
+        fs::write(mount.directory.join(format!("{i}")), b"x").unwrap();
+    }
+    let (directory, pid) = (text(&mount.directory), mount.pid());
+    let asks = |check: &Child| {
+        let all = fs::read_dir(format!("/proc/{}/fd", check.id())).into_iter().flatten().flatten();
+        let open: Vec<_> = all.filter_map(|of| fs::read_link(of.path()).ok()).collect();
+        open.iter().any(|of| of == &mount.directory || of.to_string_lossy().starts_with("socket:"))
+    };
+    let mut stopped = None;
+    until("a check was stopped while it asks", || {
+        let mut check = yore().args(["check", "--online", directory]).stdout(Stdio::null()).spawn().unwrap();
+        while check.try_wait().unwrap().is_none() {
+            if asks(&check) {
+                kill_process(Pid::from_child(&check), Signal::STOP).unwrap();
+                if asks(&check) {
+                    stopped = Some(check);
+                    return true;
+                }
+                kill_process(Pid::from_child(&check), Signal::CONT).unwrap();
+            }
+        }
+        false
+    });
+    let mut check = stopped.unwrap();
+    assert!(Command::new("umount").arg(directory).status().unwrap().success());
+    kill_process(Pid::from_child(&check), Signal::CONT).unwrap();
+    // It may have had its answer by then.
+    assert!(matches!(check.wait().unwrap().code(), Some(0 | 6)));
+    wait_for_end(pid);
+    ok(["check", text(&scratch.volume)]);
 }
 
 /// Promises that after a crash under an engine that orders changes a mount recounts by itself: `info` says

@@ -4,13 +4,13 @@
 
 mod common;
 
-use common::{fails, ok, run, text, Mount, Scratch};
+use common::{fails, ok, run, text, until, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 const BLOCK: usize = 4096;
 
@@ -119,7 +119,7 @@ fn an_unmount_breaks_a_scrub_off() {
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
     let args = ["scrub", "--json", "--rate", "100K", text(&mount.directory)];
     let scrub = common::yore().args(args).stdout(Stdio::piped()).spawn().unwrap();
-    common::until("it is being scrubbed", || mount.info()["scrub"]["under_way"]["running"] == true);
+    until("it is being scrubbed", || mount.info()["scrub"]["under_way"]["running"] == true);
     assert!(fails(3, ["scrub", text(&mount.directory)]).contains("is being scrubbed already"));
     ok(["umount", text(&mount.directory)]);
     let output = scrub.wait_with_output().unwrap();
@@ -176,5 +176,38 @@ fn an_interrupted_scrub_goes_on() {
         (&anew["went_on_since"], &anew["damaged_data"][0]["offset"]),
         (&Value::Null, &(12 * 4096).into())
     );
+    ok(["check", volume]);
+}
+
+/// A scrub of a mount that takes long.
+fn slow_scrub(mount: &Mount<'_>) -> Child {
+    let args = ["scrub", "--json", "--rate", "100K", text(&mount.directory)];
+    let scrub = common::yore().args(args).stdout(Stdio::piped()).spawn().unwrap();
+    until("it is being scrubbed", || mount.info()["scrub"]["under_way"]["running"] == true);
+    scrub
+}
+
+/// A mount was busy for umount(8) as long as a scrub of it ran, because the command had its directory open to
+/// ask the daemon. Promises that it is not: nothing of the mount is open, so the first umount(8) succeeds,
+/// and the scrub is broken off, says so, and goes on with the volume.
+#[test]
+fn a_plain_umount_breaks_a_scrub_off() {
+    let scratch = Scratch::empty();
+    let volume = text(&scratch.volume);
+    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
+    ok(["put", text(&scratch.file("big", blocks(1000))), &scratch.on("/big")]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let (scrub, pid) = (slow_scrub(&mount), mount.pid());
+    // `info` has just closed the directory.
+    let unmounted = || match rustix::process::geteuid().is_root() {
+        true => Command::new("umount").arg(&mount.directory).status().unwrap().success(),
+        false => Command::new("fusermount3").arg("-u").arg(&mount.directory).status().unwrap().success(),
+    };
+    assert!(unmounted());
+    let output = scrub.wait_with_output().unwrap();
+    let part: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &part["position_recorded"]), (Some(6), &true.into()), "{part}");
+    common::wait_for_end(pid);
+    assert!(json(0, &["scrub", "--json", volume])["went_on_since"].is_string());
     ok(["check", volume]);
 }

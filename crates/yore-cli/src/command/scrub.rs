@@ -3,6 +3,7 @@
 use super::operand::find;
 use super::snapshot::Location;
 use crate::args;
+use crate::mount::beside::Beside;
 use crate::output::{bytes_of, human, json_name, json_seconds, print_json, printable, Clock, Out};
 use crate::progress::{stop_wanted, while_searching};
 use crate::status::{self, Outcome};
@@ -11,6 +12,7 @@ use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::path::Path;
 use std::sync::Arc;
+use yore_control::Client;
 use yore_device::{FileDevice, OpenOptions};
 use yore_fs::{DamagedBlock, Scrub, ScrubFrom, Scrubbed};
 
@@ -27,6 +29,16 @@ pub fn scrub(args: &args::ScrubArgs) -> Outcome {
     let how = Scrub { rate: args.rate.unwrap_or(0), begin, ..Scrub::default() };
     let stop = stop_wanted()?;
     let location = find(&args.path)?;
+    let scrub = |client: &dyn Client| {
+        let what = format!("scrubbing {shown}");
+        let found = while_searching(args.progress, &what, |watch| client.scrub(how, &stop, watch))?;
+        found.with_context(|| format!("cannot scrub {shown}"))
+    };
+    if let Some(beside) = location.mount().and_then(|mount| Beside::at(&mount.directory)) {
+        // It must not keep the mount busy.
+        drop(location);
+        return told(args, &shown, &scrub(&beside)?);
+    }
     let found = location.ask_with(Access::Read, |client, volume| {
         if let (Some(volume), Location::Free(on)) = (volume, &location) {
             // This process holds the volume for reading, so nobody has it open for writing. Others may read
@@ -36,13 +48,16 @@ pub fn scrub(args: &args::ScrubArgs) -> Outcome {
                 volume.view().write_scrubs_to(Arc::new(device));
             }
         }
-        let what = format!("scrubbing {shown}");
-        let found = while_searching(args.progress, &what, |watch| client.scrub(how, &stop, watch))?;
-        found.with_context(|| format!("cannot scrub {shown}"))
+        scrub(client)
     })?;
+    told(args, &shown, &found)
+}
+
+/// Prints what was found, and returns the exit status.
+fn told(args: &args::ScrubArgs, shown: &str, found: &Scrubbed) -> Outcome {
     match args.json {
-        true => print_json(&as_json(&found))?,
-        false => tell(&shown, &found)?,
+        true => print_json(&as_json(found))?,
+        false => tell(shown, found)?,
     }
     if found.goes_on.is_some() {
         return Ok(status::BROKEN_OFF);

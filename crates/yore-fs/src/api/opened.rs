@@ -252,6 +252,13 @@ impl Store {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        // Checks and scrubs have seen that it is closed, and end soon, with what they have to record.
+        let (under_way, changed) = &self.inspections;
+        let mut under_way = under_way.lock();
+        while *under_way > 0 {
+            changed.wait(&mut under_way);
+        }
+        drop(under_way);
         let before = std::mem::take(&mut *self.before_close.lock());
         before.into_iter().for_each(|end| end());
         *self.tick.0.lock() = true;
