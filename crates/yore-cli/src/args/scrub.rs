@@ -14,6 +14,7 @@ use std::ffi::OsString;
                   A scrub that was interrupted, or that a crash has ended, goes on there when it is called again, and tells \
                   at its end what it had found before; yore info shows how far it is and how the last one ended. On a mount for \
                   reading only, and on a volume to which the user may not write, nothing is recorded; then --from goes on.\n\n\
+                  At the end it is told how much data has no checksum, and so was not verified (yore checksums --enable gives it one).\n\n\
                   Exit status: 0 if nothing is damaged, 1 if something is, 6 if it was broken off."
 )]
 pub struct ScrubArgs {

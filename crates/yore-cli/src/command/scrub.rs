@@ -1,5 +1,6 @@
 //! `scrub`: reads everything and tells what is damaged; `checksums`: whether file data has checksums.
 
+use super::found::{json_without, without_text};
 use super::operand::find;
 use super::snapshot::Location;
 use crate::args;
@@ -92,6 +93,9 @@ fn tell(shown: &str, found: &Scrubbed) -> anyhow::Result<()> {
             "{shown}: read {read}; file data has no checksums on this volume and was not read (yore checksums --enable)"
         ))?,
     }
+    if let Some(text) = without_text(&json_without(found.without.as_ref())) {
+        out.line(format_args!("{shown}: {text}"))?;
+    }
     match (found.goes_on, found.is_clean()) {
         (Some(_), _) if found.is_noted => out.line(format_args!(
             "{shown}: broken off; yore scrub goes on there (yore info says how far it is)"
@@ -149,6 +153,7 @@ fn as_json(found: &Scrubbed) -> Value {
         "data_bytes": found.data_blocks * BLOCK,
         "damaged_metadata": found.metadata,
         "damaged_data": found.data.iter().map(row).collect::<Vec<_>>(),
+        "without_checksums": json_without(found.without.as_ref()),
         "further_findings": found.further,
         "goes_on": found.goes_on,
         "position_recorded": found.is_noted,

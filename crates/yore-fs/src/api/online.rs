@@ -5,7 +5,7 @@ use crate::store::Store;
 use crate::{Result, View};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_format::FindingsRecord;
+use yore_format::{FindingsRecord, Incarnation};
 use yore_meta::Shadow;
 
 /// A check or a scrub of an open volume. It is over when this is dropped.
@@ -67,6 +67,12 @@ impl View {
     /// Whether the volume can be changed: it is open for writing, and no error has stopped that.
     pub fn may_write(&self) -> bool {
         self.store().check_writable().is_ok()
+    }
+
+    /// The first incarnation that no inode has yet; `None` if that says nothing, because their numbers have
+    /// begun anew.
+    pub fn incarnations_end(&self) -> Option<Incarnation> {
+        self.store().meta.incarnations_end()
     }
 
     /// What the last check found and left as it is; `None` if nothing is recorded.

@@ -275,6 +275,7 @@ impl Store {
             return Ok(());
         }
         self.files.stop();
+        self.met.record(&self.meta);
         // Goes on if some file cannot be freed or written: what can be written is written.
         let mut freed = crate::ops::reap::free_set_aside(self);
         for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
