@@ -331,3 +331,23 @@ fn a_plain_umount_breaks_a_scrub_off() {
     assert!(json(0, &["scrub", "--json", volume])["went_on_since"].is_string());
     ok(["check", volume]);
 }
+
+/// Promises that `--due` goes on with what was broken off, does nothing as long as the last scrub is younger
+/// than that, and begins another one when it is older.
+#[test]
+fn a_scrub_runs_when_it_is_due() {
+    let scratch = Scratch::empty();
+    let volume = text(&scratch.volume);
+    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
+    ok(["put", text(&scratch.file("big", blocks(3000))), &scratch.on("/big")]);
+    assert_eq!(interrupted(volume, 600).0, 6);
+    let whole = json(0, &["scrub", "--json", "--due", "30d", volume]);
+    assert!(whole["went_on_since"].is_string(), "{whole}");
+    assert_eq!(json(0, &["scrub", "--json", "--due", "30d", volume])["due"], false);
+    assert!(ok(["scrub", "--due", "30d", volume]).contains("no scrub is due, the last one ended "));
+    until("it is due", || json(0, &["scrub", "--json", "--due", "1s", volume])["clean"] == true);
+    let error = fails(2, ["scrub", "--due", "soon", volume]);
+    assert!(error.contains("--due soon"), "{error}");
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    assert_eq!(json(0, &["scrub", "--json", "--due", "30d", text(&mount.directory)])["due"], false);
+}
