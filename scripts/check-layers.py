@@ -149,14 +149,14 @@ LAYERS = {
         lib
     """,
     "yore-core": """
-        clock error locks memo retained testing
+        clock error locks memo met retained testing
         alloc/* btree/* pages/*
         extent/* inode
         datacache/* orphan
         lib
     """,
     "yore-fs": """
-        idle machine progress recounts time/* travel
+        api/block_set idle machine progress recounts time/* travel
         types
         file/*
         history/gate
@@ -185,7 +185,7 @@ LAYERS = {
         history history/read history/reclaim
         api/inodes
         api/checksums
-        api/defrag api/scrub api/shrink history/done
+        api/defrag api/scrub api/shrink api/verify history/done
         api/open
         api/volume/*
         lib
@@ -319,10 +319,10 @@ LAYERS = {
         asked inspect/superblock progress
         volume
         ground
-        inspect/* command/check command/copy command/resize command/stopped command/target
-        command/bench command/df command/files command/info command/journal command/log_service command/man command/online fsck
+        inspect/* command/check command/copy command/found command/resize command/stopped command/target
+        command/bench command/df command/files command/info command/journal command/log_service command/man fsck
         command/find command/list command/snapshot mount/*
-        command/operand
+        command/online command/operand
         command/defrag command/scrub command/forget command/history command/operations command/policy complete
         command/describe command/expunge command/query/* command/mkfs
         command/put_back/*

@@ -10,6 +10,7 @@ mod expunge;
 pub mod files;
 mod find;
 mod forget;
+pub mod found;
 mod history;
 mod info;
 mod journal;

@@ -16,6 +16,7 @@
 //! `--at TIME` mounts a snapshot by itself. If a daemon has the volume, it is asked to serve the snapshot,
 //! too. If none has it, one is started, which opens the volume for reading only.
 
+pub mod beside;
 pub mod helper;
 mod log;
 mod options;

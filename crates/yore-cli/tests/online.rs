@@ -3,16 +3,17 @@
 
 mod common;
 
-use common::{fails, ok, put, run, text, until, wait_for_end, Mount, Scratch};
-use rustix::process::{kill_process, Signal};
+use common::{fails, ok, put, run, text, until, wait_for_end, yore, Mount, Scratch};
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use yore_device::{FileDevice, OpenOptions};
-use yore_format::{FindingsRecord, InodeNo, RecordedFinding, SlotState, Superblock, BLOCK_SIZE};
+use yore_format::{FindingsRecord, Incarnation, InodeNo, RecordedFinding, SlotState, Superblock, BLOCK_SIZE};
 use yore_fs::{MountOptions, View};
 
 /// Makes a total of the newest superblock wrong.
@@ -128,33 +129,55 @@ fn findings_are_recorded_and_shown() {
     assert_eq!(info(&scratch.volume)["findings"]["count"], 1);
 }
 
-/// Promises that the log of a file says what a check found of it, and of no other file, as long as the file
-/// has the name under which it was found; and that the log of the root directory says all.
-#[test]
-fn the_log_of_a_file_says_what_was_found_of_it() {
-    let scratch = Scratch::new();
-    put(&scratch, "/f", "content");
-    put(&scratch, "/g", "content");
-    let log = json(&["log", "--json", &scratch.on("/f")]);
-    let inode = Some(InodeNo(log[0]["inode"].as_u64().unwrap()));
-    let finding = |code: &str, inode, path: Option<&str>| RecordedFinding {
+/// Records findings on a volume.
+fn record(scratch: &Scratch, findings: Vec<RecordedFinding>, next_incarnation: Option<Incarnation>) {
+    let (seconds, count) = (1_700_000_000, findings.len() as u64);
+    let record = FindingsRecord { seconds, count, next_incarnation, findings, ..FindingsRecord::default() };
+    let device = Arc::new(FileDevice::open(&scratch.volume, OpenOptions::default()).unwrap());
+    let view = View::open(device, &MountOptions::default()).unwrap();
+    view.record_findings(&record).unwrap();
+    view.close().unwrap();
+}
+
+fn finding(code: &str, inode: Option<InodeNo>, path: Option<&str>) -> RecordedFinding {
+    RecordedFinding {
         code: code.into(),
         is_damage: true,
         inode,
         path: path.map(Into::into),
         ..RecordedFinding::default()
-    };
+    }
+}
+
+/// Inode and incarnation of a file.
+fn file_of(path: &str) -> (InodeNo, Incarnation) {
+    let log = json(&["log", "--json", path]);
+    let number = |key: &str| log[0][key].as_u64().unwrap();
+    (InodeNo(number("inode")), Incarnation(number("incarnation") as u32))
+}
+
+/// The codes that the JSON of a log has.
+fn codes(path: &str) -> Vec<String> {
+    let log = json(&["log", "--json", path]);
+    let all = log[0]["findings"].as_array().unwrap();
+    all.iter().map(|found| found["problem"].as_str().unwrap().into()).collect()
+}
+
+/// Promises that the log of a file says what a check found of it, and of no other file, for people and as
+/// JSON; if the record does not say which files there were, as long as the file has the name under which it
+/// was found; and that the log of the root directory says all.
+#[test]
+fn the_log_of_a_file_says_what_was_found_of_it() {
+    let scratch = Scratch::new();
+    put(&scratch, "/f", "content");
+    put(&scratch, "/g", "content");
+    let inode = Some(file_of(&scratch.on("/f")).0);
     let findings = vec![
         finding("size", inode, Some("/f")),
         finding("links", inode, Some("/another")),
         finding("total-inodes", None, None),
     ];
-    let record = FindingsRecord { seconds: 1_700_000_000, count: 3, findings, ..FindingsRecord::default() };
-    let device = Arc::new(FileDevice::open(&scratch.volume, OpenOptions::default()).unwrap());
-    let view = View::open(device, &MountOptions::default()).unwrap();
-    view.record_findings(&record).unwrap();
-    view.close().unwrap();
-    drop(view);
+    record(&scratch, findings, None);
     let first = |path: &str| ok(["log", "--utc", path]).lines().next().unwrap().to_owned();
     let check = "the check of 2023-11-14 22:13:20";
     let of_file = first(&scratch.on("/f"));
@@ -162,7 +185,86 @@ fn the_log_of_a_file_says_what_was_found_of_it() {
     let of_all = first(&scratch.on("/"));
     assert!(of_all.ends_with("found size /f, links /another, total-inodes (yore info)"), "{of_all}");
     assert!(!ok(["log", &scratch.on("/g")]).contains("the check of"));
-    assert_eq!(json(&["log", "--json", &scratch.on("/f")]), log);
+    assert_eq!(codes(&scratch.on("/f")), ["size"]);
+    assert_eq!(codes(&scratch.on("/")), ["size", "links", "total-inodes"]);
+    assert!(codes(&scratch.on("/g")).is_empty());
+    let log = json(&["log", "--json", &scratch.on("/f")]);
+    let found = &log[0]["findings"][0];
+    assert_eq!((&found["severity"], &found["path"]), (&"damage".into(), &"/f".into()));
+    assert!(found["time"].as_str().unwrap().starts_with("2023-11-14T22:13:20"), "{found}");
+}
+
+/// A finding was told only under the name that the check had met. Promises that it is told of the file under
+/// each of its names, after it was renamed, and whatever path leads there, on a mount and at rest; and not of
+/// a file that was made since, which may have the number of one that is gone.
+#[test]
+fn findings_are_told_under_every_name() {
+    let scratch = Scratch::new();
+    ok(["mkdir", &scratch.on("/d")]);
+    put(&scratch, "/d/f", "content");
+    let (inode, incarnation) = file_of(&scratch.on("/d/f"));
+    let next = Some(Incarnation(incarnation.0 + 1));
+    record(&scratch, vec![finding("size", Some(inode), Some("/d/f"))], next);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let at = |path: &str| text(&mount.directory.join(path)).to_owned();
+    fs::hard_link(at("d/f"), at("link")).unwrap();
+    fs::rename(at("d/f"), at("renamed")).unwrap();
+    for path in ["link", "renamed", "d/../renamed", "./link"] {
+        assert_eq!(codes(&at(path)), ["size"], "{path}");
+        assert!(ok(["log", &at(path)]).starts_with("the check of "), "{path}");
+    }
+    let relative = yore().args(["log", "renamed"]).current_dir(&mount.directory).output().unwrap();
+    assert!(String::from_utf8_lossy(&relative.stdout).starts_with("the check of "), "{relative:?}");
+    std::os::unix::fs::symlink("renamed", at("symlink")).unwrap();
+    assert!(codes(&at("symlink")).is_empty(), "the log is that of the symbolic link");
+    mount.umount();
+    assert_eq!(codes(&scratch.on("/renamed")), ["size"]);
+    // The next file with that number is another one.
+    record(&scratch, vec![finding("size", Some(inode), Some("/d/f"))], Some(incarnation));
+    assert!(codes(&scratch.on("/link")).is_empty());
+}
+
+/// A mount was busy for umount(8) as long as it was checked, because the command had its directory open to
+/// ask the daemon. Promises that nothing of the mount is open while the daemon is asked: the command is
+/// stopped then, and umount(8) succeeds.
+#[test]
+fn a_check_does_not_keep_the_mount_busy() {
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can call umount(8)");
+    }
+    for i in 0..3000 {
+        fs::write(mount.directory.join(format!("{i}")), b"x").unwrap();
+    }
+    let (directory, pid) = (text(&mount.directory), mount.pid());
+    let asks = |check: &Child| {
+        let all = fs::read_dir(format!("/proc/{}/fd", check.id())).into_iter().flatten().flatten();
+        let open: Vec<_> = all.filter_map(|of| fs::read_link(of.path()).ok()).collect();
+        open.iter().any(|of| of == &mount.directory || of.to_string_lossy().starts_with("socket:"))
+    };
+    let mut stopped = None;
+    until("a check was stopped while it asks", || {
+        let mut check = yore().args(["check", "--online", directory]).stdout(Stdio::null()).spawn().unwrap();
+        while check.try_wait().unwrap().is_none() {
+            if asks(&check) {
+                kill_process(Pid::from_child(&check), Signal::STOP).unwrap();
+                if asks(&check) {
+                    stopped = Some(check);
+                    return true;
+                }
+                kill_process(Pid::from_child(&check), Signal::CONT).unwrap();
+            }
+        }
+        false
+    });
+    let mut check = stopped.unwrap();
+    assert!(Command::new("umount").arg(directory).status().unwrap().success());
+    kill_process(Pid::from_child(&check), Signal::CONT).unwrap();
+    // It may have had its answer by then.
+    assert!(matches!(check.wait().unwrap().code(), Some(0 | 6)));
+    wait_for_end(pid);
+    ok(["check", text(&scratch.volume)]);
 }
 
 /// Promises that after a crash under an engine that orders changes a mount recounts by itself: `info` says

@@ -4,13 +4,13 @@
 
 mod common;
 
-use common::{fails, ok, run, text, Mount, Scratch};
+use common::{fails, ok, run, take, text, until, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 const BLOCK: usize = 4096;
 
@@ -119,7 +119,7 @@ fn an_unmount_breaks_a_scrub_off() {
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
     let args = ["scrub", "--json", "--rate", "100K", text(&mount.directory)];
     let scrub = common::yore().args(args).stdout(Stdio::piped()).spawn().unwrap();
-    common::until("it is being scrubbed", || mount.info()["scrub"]["under_way"]["running"] == true);
+    until("it is being scrubbed", || mount.info()["scrub"]["under_way"]["running"] == true);
     assert!(fails(3, ["scrub", text(&mount.directory)]).contains("is being scrubbed already"));
     ok(["umount", text(&mount.directory)]);
     let output = scrub.wait_with_output().unwrap();
@@ -177,4 +177,177 @@ fn an_interrupted_scrub_goes_on() {
         (&Value::Null, &(12 * 4096).into())
     );
     ok(["check", volume]);
+}
+
+/// Promises that a scrub says how much data has no checksum and so was not verified, in how many files, and
+/// in plain words when all has one; that `info` says it of the last scrub; and that both are so on a mount.
+#[test]
+fn a_scrub_says_what_has_no_checksum() {
+    let scratch = Scratch::new();
+    let volume = text(&scratch.volume);
+    for (name, count) in [("/big", 300), ("/small", 1)] {
+        let file = scratch.file("file", blocks(count));
+        ok(["put", text(&file), &scratch.on(name)]);
+    }
+    let of = |bytes: u64, files: u64| serde_json::json!({ "bytes": bytes, "files": files });
+    assert_eq!(json(0, &["scrub", "--json", volume])["without_checksums"], of(301 * 4096, 2));
+    let said = ok(["scrub", volume]);
+    assert!(said.contains("of data, in 2 files, have no checksum and were not verified"), "{said}");
+    let info = json(0, &["info", "--json", volume]);
+    assert_eq!(info["scrub"]["last"]["without_checksums"], of(301 * 4096, 2));
+    assert!(ok(["info", volume]).contains("in 2 files, have no checksum"));
+    ok(["snapshot", volume]);
+    ok(["rm", &scratch.on("/big")]);
+    ok(["rm", &scratch.on("/small")]);
+    let said = ok(["scrub", volume]);
+    assert!(said.contains("of data that only the past has have no checksum"), "{said}");
+    ok(["checksums", "--enable", volume]);
+    assert_eq!(json(0, &["scrub", "--json", volume])["without_checksums"], of(0, 0));
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let said = ok(["scrub", text(&mount.directory)]);
+    assert!(said.contains("all file data has checksums"), "{said}");
+    assert_eq!(mount.info()["scrub"]["last"]["without_checksums"], of(0, 0));
+}
+
+/// A volume with checksums and the file `/d/big`, of which a snapshot has one state; the present one has
+/// another block 3, and that is damaged.
+fn damaged_since_a_snapshot() -> Scratch {
+    let scratch = Scratch::empty();
+    ok(["mkfs", "--policy", "none", "--data-checksums", text(&scratch.volume), "--size", "64M"]);
+    let mut content = blocks(300);
+    content[3 * BLOCK..4 * BLOCK].fill(7);
+    ok(["mkdir", &scratch.on("/d")]);
+    ok(["put", text(&scratch.file("was", &content)), &scratch.on("/d/big")]);
+    take(text(&scratch.volume), "before");
+    ok(["put", text(&scratch.file("is", blocks(300))), &scratch.on("/d/big")]);
+    damage(&scratch, 3);
+    scratch
+}
+
+/// What the log of a file must say of the damage.
+#[track_caller]
+fn says_what_is_whole(path: &str) {
+    let said = ok(["log", path]);
+    let line = said.lines().next().unwrap();
+    assert!(line.starts_with("the data is damaged at offset 12288 of the file (block "), "{said}");
+    assert!(line.contains(" is whole: yore restore ") && line.contains(&format!("{path}@")), "{said}");
+    let rows = json(0, &["log", "--json", path]);
+    assert_eq!((&rows[0]["data"]["state"], &rows[0]["data"]["offset"]), (&"damaged".into(), &12288.into()));
+    assert_eq!(rows[1]["data"]["state"], "whole", "{rows}");
+}
+
+/// Promises that the log of a file with a damaged block names the last state that is whole, and how to bring
+/// it back: on request; by itself once a scrub has found it, or somebody has read it, on a mount and at rest;
+/// that the error points there; and that it says nothing of the kind when all is whole again.
+#[test]
+fn the_log_names_the_last_state_that_is_whole() {
+    let scratch = damaged_since_a_snapshot();
+    let path = scratch.on("/d/big");
+    assert!(!ok(["log", &path]).contains("damaged"), "nobody knows of it yet");
+    let verified = run(["log", "--verify", &path]);
+    assert_eq!(verified.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&verified.stdout).contains(" is whole: yore restore "));
+    let error = fails(4, ["cat", &path]);
+    assert!(error.contains("`yore log --verify FILE` names the last state that is whole"), "{error}");
+    if let Some(mount) = Mount::new(&scratch, &[]) {
+        let file = mount.directory.join("d/big");
+        assert!(!ok(["log", text(&file)]).contains("damaged"));
+        assert!(fs::read(&file).is_err());
+        says_what_is_whole(text(&file));
+        let log = fs::read_to_string(scratch.path("daemon.log")).unwrap();
+        assert!(log.contains("`yore log --verify FILE`"), "{log}");
+        // Under another name the command names the one that it had then.
+        let renamed = mount.directory.join("an other");
+        fs::rename(&file, &renamed).unwrap();
+        assert!(ok(["log", text(&renamed)]).contains(&format!(" is whole: yore restore {}@", text(&file))));
+        fs::rename(&renamed, &file).unwrap();
+        mount.umount();
+        // What reading has met is known behind the unmount.
+        says_what_is_whole(&path);
+    }
+    assert_eq!(run(["scrub", text(&scratch.volume)]).status.code(), Some(1));
+    says_what_is_whole(&path);
+    let said = ok(["log", &path]);
+    let command = said.lines().next().unwrap().split("yore ").last().unwrap();
+    ok(command.split(' '));
+    ok(["get", &path, text(&scratch.path("back"))]);
+    assert_eq!(fs::read(scratch.path("back")).unwrap(), fs::read(scratch.path("was")).unwrap());
+    assert!(ok(["log", "--verify", &path]).starts_with("the data is whole\n"));
+    // The damage is still in the past, which a scrub finds there, and the log says so.
+    assert_eq!(run(["scrub", text(&scratch.volume)]).status.code(), Some(1));
+}
+
+/// Promises that the log says so where no state is whole, where there are no checksums, and of what has no
+/// data; and that a scrub which finds a block whole again takes it off what is known to be damaged.
+#[test]
+fn the_log_says_what_it_cannot_verify() {
+    let scratch = Scratch::new();
+    let volume = text(&scratch.volume);
+    ok(["put", text(&scratch.file("file", blocks(30))), &scratch.on("/f")]);
+    let said = ok(["log", "--verify", &scratch.on("/f")]);
+    assert!(said.starts_with("nothing is damaged, but 120 KiB of the data has no checksum"), "{said}");
+    assert!(ok(["log", "--verify", &scratch.on("/")]).starts_with("nothing was verified"));
+    ok(["checksums", "--enable", volume]);
+    damage(&scratch, 2);
+    assert_eq!(run(["scrub", volume]).status.code(), Some(1));
+    let said = ok(["log", &scratch.on("/f")]);
+    assert!(said.contains("; no state that a snapshot has is whole\n"), "{said}");
+    assert_eq!(json(0, &["info", "--json", volume])["scrub"]["damaged_blocks"].as_array().unwrap().len(), 1);
+    ok(["put", text(&scratch.file("file", blocks(30))), &scratch.on("/f")]);
+    ok(["scrub", volume]);
+    assert_eq!(json(0, &["info", "--json", volume])["scrub"]["damaged_blocks"].as_array().unwrap().len(), 0);
+    assert!(!ok(["log", &scratch.on("/f")]).contains("damaged"));
+}
+
+/// A scrub of a mount that takes long.
+fn slow_scrub(mount: &Mount<'_>) -> Child {
+    let args = ["scrub", "--json", "--rate", "100K", text(&mount.directory)];
+    let scrub = common::yore().args(args).stdout(Stdio::piped()).spawn().unwrap();
+    until("it is being scrubbed", || mount.info()["scrub"]["under_way"]["running"] == true);
+    scrub
+}
+
+/// A mount was busy for umount(8) as long as a scrub of it ran, because the command had its directory open to
+/// ask the daemon. Promises that it is not: nothing of the mount is open, so the first umount(8) succeeds,
+/// and the scrub is broken off, says so, and goes on with the volume.
+#[test]
+fn a_plain_umount_breaks_a_scrub_off() {
+    let scratch = Scratch::empty();
+    let volume = text(&scratch.volume);
+    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
+    ok(["put", text(&scratch.file("big", blocks(1000))), &scratch.on("/big")]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let (scrub, pid) = (slow_scrub(&mount), mount.pid());
+    // `info` has just closed the directory.
+    let unmounted = || match rustix::process::geteuid().is_root() {
+        true => Command::new("umount").arg(&mount.directory).status().unwrap().success(),
+        false => Command::new("fusermount3").arg("-u").arg(&mount.directory).status().unwrap().success(),
+    };
+    assert!(unmounted());
+    let output = scrub.wait_with_output().unwrap();
+    let part: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &part["position_recorded"]), (Some(6), &true.into()), "{part}");
+    common::wait_for_end(pid);
+    assert!(json(0, &["scrub", "--json", volume])["went_on_since"].is_string());
+    ok(["check", volume]);
+}
+
+/// Promises that `--due` goes on with what was broken off, does nothing as long as the last scrub is younger
+/// than that, and begins another one when it is older.
+#[test]
+fn a_scrub_runs_when_it_is_due() {
+    let scratch = Scratch::empty();
+    let volume = text(&scratch.volume);
+    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
+    ok(["put", text(&scratch.file("big", blocks(3000))), &scratch.on("/big")]);
+    assert_eq!(interrupted(volume, 600).0, 6);
+    let whole = json(0, &["scrub", "--json", "--due", "30d", volume]);
+    assert!(whole["went_on_since"].is_string(), "{whole}");
+    assert_eq!(json(0, &["scrub", "--json", "--due", "30d", volume])["due"], false);
+    assert!(ok(["scrub", "--due", "30d", volume]).contains("no scrub is due, the last one ended "));
+    until("it is due", || json(0, &["scrub", "--json", "--due", "1s", volume])["clean"] == true);
+    let error = fails(2, ["scrub", "--due", "soon", volume]);
+    assert!(error.contains("--due soon"), "{error}");
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    assert_eq!(json(0, &["scrub", "--json", "--due", "30d", text(&mount.directory)])["due"], false);
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
     ChecksumsEntered, Defragmented, EventNo, FindingsRecord, ListedEvent, MissedVersions, NewSnapshot,
-    OperationRow, Policy, Scrub, ScrubRecord, Scrubbed, SpaceRules, Timestamp, WouldFree,
+    OperationRow, Policy, Scrub, ScrubRecord, Scrubbed, SpaceRules, Timestamp, VerifyStates, WouldFree,
 };
 
 /// Most snapshots that one [`Request::Forget`] names.
@@ -233,6 +233,10 @@ impl Request {
                     | Request::Check { .. }
                     | Request::Scrub { .. }
                     | Request::Checksums { .. }
+                    | Request::Query(Query::Log {
+                        verify: VerifyStates::WhereDamaged | VerifyStates::Yes,
+                        ..
+                    })
             )
     }
 

@@ -84,8 +84,8 @@ impl Drop for Asked<'_> {
 }
 
 impl Ongoing {
-    /// For answers that do not leave this process, and so may be of any length.
-    pub(crate) fn here() -> Ongoing {
+    /// For answers that need not fit into buffers of the kernel, and so may be of any length.
+    pub fn here() -> Ongoing {
         Ongoing { most: usize::MAX, ..Ongoing::default() }
     }
 

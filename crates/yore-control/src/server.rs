@@ -175,6 +175,9 @@ fn defragment(
 fn scrub(view: &View, who: &Who<'_>, how: Scrub, question: u64) -> Result<Answer> {
     who.check_everything()?;
     let inspection = view.inspect();
+    if inspection.is_broken_off() {
+        return Err(Error::Refused("the volume is being unmounted".into()));
+    }
     let asked = who.host.ongoing().begin(who.uid, question);
     let is_over = || who.host.is_over() || asked.is_broken_off() || inspection.is_broken_off();
     let mut ask = || match is_over() {

@@ -18,6 +18,7 @@ pub mod extent;
 pub mod inode;
 pub mod locks;
 pub mod memo;
+pub mod met;
 pub mod orphan;
 pub mod pages;
 pub mod retained;
@@ -30,6 +31,7 @@ pub use crate::error::{Error, Result};
 pub use crate::inode::Attr;
 use crate::inode::{store_inode, InodeCell, InodeTable};
 use crate::locks::{OrderedMutex, Rank};
+use crate::met::MetDamage;
 use crate::orphan::Orphans;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -57,6 +59,8 @@ pub struct Core {
     pub rename: OrderedMutex,
     /// The seed of all hashes of names on this volume.
     pub hash_seed: [u8; 16],
+    /// Blocks of file data that were met damaged.
+    pub met: MetDamage,
     /// Whether nothing on the medium may change.
     pub read_only: bool,
     /// Whether times of access are kept.
@@ -96,6 +100,7 @@ impl Core {
             orphans: Orphans::default(),
             rename: OrderedMutex::new(Rank::Rename),
             hash_seed: meta.found().hash_seed,
+            met: MetDamage::default(),
             read_only,
             access_times: access_times && !read_only,
             aged: Mutex::default(),

@@ -385,8 +385,10 @@ fn all_data_has_checksums(view: &View) -> Result<(), Wrong> {
     }
     let wrong = |what: String| Wrong::new("checksum", what);
     match view.data_without_checksums(&mut || ControlFlow::Continue(())) {
-        Ok(Some(0)) => Ok(()),
-        Ok(blocks) => Err(wrong(format!("{} blocks of data have no checksum", blocks.unwrap_or(0)))),
+        Ok(Some(without)) if without.blocks == 0 => Ok(()),
+        Ok(without) => {
+            Err(wrong(format!("{} blocks of data have no checksum", without.unwrap_or_default().blocks)))
+        }
         Err(error) => Err(wrong(error.to_string())),
     }
 }

@@ -9,7 +9,9 @@
 //!
 //! It is advice for people, and nothing relies on it. A block that does not verify counts as none.
 
-use crate::{checksum_except, Block, BlockNo, Generation, InodeNo, MetaAddr, BLOCK_SIZE, ZERO_BLOCK};
+use crate::{
+    checksum_except, Block, BlockNo, Generation, Incarnation, InodeNo, MetaAddr, BLOCK_SIZE, ZERO_BLOCK,
+};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 8] = *b"YORE\x89FN\n";
@@ -60,6 +62,9 @@ pub struct FindingsRecord {
     pub seconds: u64,
     /// How many findings there were; 0: a check has found nothing since.
     pub count: u64,
+    /// The first incarnation that was not given yet when it was checked: an inode of an earlier one is the
+    /// file that a finding is about, whatever its names are by now. `None` if nobody says.
+    pub next_incarnation: Option<Incarnation>,
     /// Some of them, as many as there is room for.
     pub findings: Vec<RecordedFinding>,
 }
@@ -83,6 +88,7 @@ impl FindingsRecord {
             kept += 1;
         }
         block[64..66].copy_from_slice(&kept.to_le_bytes());
+        block[68..72].copy_from_slice(&self.next_incarnation.map_or(0, |next| next.0).to_le_bytes());
         reseal(&mut block);
         block
     }
@@ -100,6 +106,7 @@ impl FindingsRecord {
         }
         let mut rest = &block[FIRST..];
         let kept = u16::from_le_bytes([block[64], block[65]]);
+        let next = u32::from_le_bytes([block[68], block[69], block[70], block[71]]);
         let mut findings = Vec::new();
         for _ in 0..kept {
             findings.push(RecordedFinding::take(&mut rest)?);
@@ -109,6 +116,7 @@ impl FindingsRecord {
             generation: Generation(number(40)),
             seconds: number(48),
             count: number(56),
+            next_incarnation: (next != 0).then_some(Incarnation(next)),
             findings,
         })
     }
@@ -189,6 +197,7 @@ mod tests {
             generation: Generation(12),
             seconds: 1_800_000_000,
             count: findings as u64,
+            next_incarnation: (findings > 0).then_some(Incarnation(99)),
             findings: (0..findings).map(one).collect(),
         }
     }

@@ -69,7 +69,7 @@ pub use policy::{
     policy_key, Policy, PolicyRow, Retention, RetentionRules, Versioning, EXCLUDE_MAX, INTERVAL_MIN,
     WITHIN_MAX,
 };
-pub use scrubs::{ScrubEnded, ScrubPosition, ScrubRecord, ScrubUnderWay, SCRUB_CANDIDATES};
+pub use scrubs::{ScrubEnded, ScrubPosition, ScrubRecord, ScrubUnderWay, WithoutChecksums, SCRUB_CANDIDATES};
 pub use spare::Spare;
 pub use structures::layout_tables;
 pub use superblock::{

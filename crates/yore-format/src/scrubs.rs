@@ -5,7 +5,10 @@
 //! do not know it neither read nor write it, unless they record findings; so it takes no feature, and may be
 //! missing: then a scrub begins anew.
 //!
-//! Nothing relies on it but a scrub that goes on.
+//! It also has the blocks of file data that are known to be damaged, by a scrub or by reading them, as many
+//! as there is room for.
+//!
+//! Nothing relies on it but a scrub that goes on. A record of an earlier version counts as none.
 
 use crate::findings::{clear_findings, SCRUBS_AT, SPARE_AT};
 use crate::{checksum_except, Block};
@@ -14,13 +17,15 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: [u8; 8] = *b"YORE\x89SC\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CRC_AT: usize = 12;
 const BYTES: usize = SPARE_AT - SCRUBS_AT;
 /// In a position: it is a zone, and not a block of data.
 const IN_METADATA: u64 = 1 << 63;
+/// In a count: nobody knows it.
+const UNKNOWN: u64 = u64::MAX;
 /// So many blocks that seem damaged are recorded.
-pub const SCRUB_CANDIDATES: usize = 15;
+pub const SCRUB_CANDIDATES: usize = 13;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -42,6 +47,8 @@ struct RawScrubs {
     last_data_blocks: U64,
     last_damaged_metadata: U64,
     last_damaged_data: U64,
+    last_without_blocks: U64,
+    last_without_files: U64,
     candidates: [U64; SCRUB_CANDIDATES],
 }
 
@@ -90,6 +97,18 @@ pub struct ScrubEnded {
     pub damaged_metadata: u64,
     /// How much data of files was damaged, in blocks.
     pub damaged_data: u64,
+    /// The data that no checksum was known of, and so was not verified; `None`: damage kept the scrub from
+    /// counting it.
+    pub without: Option<WithoutChecksums>,
+}
+
+/// File data of which no checksum is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WithoutChecksums {
+    /// Its blocks, those of the past included. One that several files and versions have counts once.
+    pub blocks: u64,
+    /// The files that have some of it now.
+    pub files: u64,
 }
 
 /// What a volume says of scrubs.
@@ -101,6 +120,10 @@ pub struct ScrubRecord {
     pub under_way: Option<ScrubUnderWay>,
     /// The last one that has.
     pub last: Option<ScrubEnded>,
+    /// Blocks of data that are known to be damaged, up to [`SCRUB_CANDIDATES`]: those that the last scrub has
+    /// found, and those that were met by reading since. A scrub that is under way has them among its
+    /// candidates, so there are none beside it.
+    pub damaged: Vec<u64>,
 }
 
 impl ScrubRecord {
@@ -120,10 +143,11 @@ impl ScrubRecord {
             raw.metadata_blocks = at.metadata_blocks.into();
             raw.data_blocks = at.data_blocks.into();
             raw.damaged_metadata = at.damaged_metadata.into();
-            raw.candidate_count = (at.candidates.len().min(SCRUB_CANDIDATES) as u64).into();
-            for (place, block) in raw.candidates.iter_mut().zip(&at.candidates) {
-                *place = (*block).into();
-            }
+        }
+        let damaged = self.under_way.as_ref().map_or(&self.damaged, |at| &at.candidates);
+        raw.candidate_count = (damaged.len().min(SCRUB_CANDIDATES) as u64).into();
+        for (place, block) in raw.candidates.iter_mut().zip(damaged) {
+            *place = (*block).into();
         }
         if let Some(last) = &self.last {
             raw.last_began = last.began.into();
@@ -132,6 +156,8 @@ impl ScrubRecord {
             raw.last_data_blocks = last.data_blocks.into();
             raw.last_damaged_metadata = last.damaged_metadata.into();
             raw.last_damaged_data = last.damaged_data.into();
+            raw.last_without_blocks = last.without.map_or(UNKNOWN, |without| without.blocks).into();
+            raw.last_without_files = last.without.map_or(UNKNOWN, |without| without.files).into();
         }
         clear_findings(block);
         let place = &mut block[SCRUBS_AT..SPARE_AT];
@@ -159,14 +185,19 @@ impl ScrubRecord {
             at => Some(ScrubPosition::Data(at)),
         };
         let candidates = raw.candidates.get(..usize::try_from(raw.candidate_count.get()).ok()?)?;
+        let mut damaged: Vec<u64> = candidates.iter().map(|block| block.get()).collect();
         let under_way = position.map(|position| ScrubUnderWay {
             began: raw.began.get(),
             position,
             metadata_blocks: raw.metadata_blocks.get(),
             data_blocks: raw.data_blocks.get(),
             damaged_metadata: raw.damaged_metadata.get(),
-            candidates: candidates.iter().map(|block| block.get()).collect(),
+            candidates: std::mem::take(&mut damaged),
         });
+        let without = match (raw.last_without_blocks.get(), raw.last_without_files.get()) {
+            (UNKNOWN, _) | (_, UNKNOWN) => None,
+            (blocks, files) => Some(WithoutChecksums { blocks, files }),
+        };
         let last = ScrubEnded {
             began: raw.last_began.get(),
             ended: raw.last_ended.get(),
@@ -174,15 +205,16 @@ impl ScrubRecord {
             data_blocks: raw.last_data_blocks.get(),
             damaged_metadata: raw.last_damaged_metadata.get(),
             damaged_data: raw.last_damaged_data.get(),
+            without,
         };
         let last = (last.ended != 0).then_some(last);
-        Some(ScrubRecord { sequence: raw.sequence.get(), under_way, last })
+        Some(ScrubRecord { sequence: raw.sequence.get(), under_way, last, damaged })
     }
 }
 
 /// The layout of a record of scrubs.
 pub(crate) fn layout() -> crate::StructLayout {
-    crate::tables::layout!("Record of scrubs", RawScrubs: magic, version, crc, uuid, sequence, began, position, metadata_blocks, data_blocks, damaged_metadata, candidate_count, last_began, last_ended, last_metadata_blocks, last_data_blocks, last_damaged_metadata, last_damaged_data, candidates)
+    crate::tables::layout!("Record of scrubs", RawScrubs: magic, version, crc, uuid, sequence, began, position, metadata_blocks, data_blocks, damaged_metadata, candidate_count, last_began, last_ended, last_metadata_blocks, last_data_blocks, last_damaged_metadata, last_damaged_data, last_without_blocks, last_without_files, candidates)
 }
 
 #[cfg(test)]
@@ -208,7 +240,9 @@ mod tests {
                 data_blocks: 4,
                 damaged_metadata: 5,
                 damaged_data: 6,
+                without: Some(WithoutChecksums { blocks: 7, files: 8 }),
             }),
+            damaged: Vec::new(),
         }
     }
 
@@ -221,7 +255,11 @@ mod tests {
             sample(ScrubPosition::Metadata(0), 0),
             sample(ScrubPosition::Metadata(u32::MAX), 1),
             sample(ScrubPosition::Data(1), SCRUB_CANDIDATES),
-            ScrubRecord { under_way: None, ..sample(ScrubPosition::Data(9), 0) },
+            ScrubRecord { under_way: None, damaged: vec![9, 8], ..sample(ScrubPosition::Data(9), 0) },
+            ScrubRecord {
+                last: sample(ScrubPosition::Data(9), 0).last.map(|last| ScrubEnded { without: None, ..last }),
+                ..sample(ScrubPosition::Data(9), 0)
+            },
             ScrubRecord { last: None, ..sample(ScrubPosition::Data(1 << 50), 2) },
         ];
         for record in records {

@@ -1,5 +1,6 @@
 //! What programs ask of a volume: the calls of a [`crate::View`] that change it, or are about its past.
 
+pub(crate) mod block_set;
 pub(crate) mod checksums;
 pub(crate) mod copy;
 pub(crate) mod defrag;
@@ -9,6 +10,7 @@ pub(crate) mod opened;
 pub(crate) mod room;
 pub(crate) mod scrub;
 pub(crate) mod shrink;
+pub(crate) mod verify;
 pub(crate) mod view;
 pub(crate) mod volume;
 

@@ -32,6 +32,7 @@ pub use api::defrag::{Defragmented, Scattered, PIECES_MOST};
 pub use api::online::Inspection;
 pub use api::recount::RecountUnderWay;
 pub use api::scrub::{DamagedBlock, Scrub, ScrubFrom, Scrubbed};
+pub use api::verify::VerifyStates;
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use history::done::Doing;
@@ -40,7 +41,7 @@ pub use history::policy::PolicyInForce;
 pub use history::read::access::Access;
 pub use history::read::at_time::{resolve_name, split_time, NewSnapshot, Resolved};
 pub use history::read::listing::ListedEvent;
-pub use history::read::query::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
+pub use history::read::query::{Change, DataState, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
 pub use history::read::usage::{EventUsage, Retained, StateUsage, UsageTotals};
 pub use history::reclaim::expunge::{HistoryScope, Remembered};
 pub use history::reclaim::retention;
@@ -60,7 +61,7 @@ pub use yore_core::{Error, Result};
 pub use yore_device::mounts;
 pub use yore_format::{
     BlockNo, FindingsRecord, Generation, MetaAddr, RecordedFinding, ScrubEnded, ScrubPosition, ScrubRecord,
-    ScrubUnderWay,
+    ScrubUnderWay, WithoutChecksums,
 };
 pub use yore_format::{
     Engine, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation,

@@ -9,7 +9,7 @@ use crate::types::DEFAULT_RULES;
 use crate::{MountOptions, Result};
 use parking_lot::{Condvar, Mutex};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -43,8 +43,8 @@ pub(crate) struct Store {
     /// Ends what works beside calls, before the volume is closed.
     pub(crate) before_close: Mutex<Vec<BeforeClose>>,
     pub(crate) recounts: Recounts,
-    /// Checks and scrubs that are under way.
-    pub(crate) inspections: AtomicUsize,
+    /// Checks and scrubs that are under way, and who waits for them to end.
+    pub(crate) inspections: (Mutex<usize>, Condvar),
     /// How often those under way were told to break off.
     pub(crate) broken_off: AtomicU64,
     /// Whether a scrub is under way.
@@ -104,7 +104,7 @@ impl Store {
             closed: AtomicBool::new(false),
             before_close: Mutex::default(),
             recounts: Recounts::default(),
-            inspections: AtomicUsize::new(0),
+            inspections: Default::default(),
             broken_off: AtomicU64::new(0),
             scrubbing: AtomicBool::new(false),
             writes_scrubs: OnceLock::new(),

@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use yore_check::{CheckError, CheckOptions, Finding, Problem, Progress, Recount, Report};
-use yore_fs::{Behalf, FindingsRecord, LogPlace, RecordedFinding, RecountUnderWay, Saved, Shadow, View};
+use yore_fs::{
+    Behalf, FindingsRecord, Incarnation, LogPlace, RecordedFinding, RecountUnderWay, Saved, Shadow, View,
+};
 
 /// How to check.
 #[derive(Clone, Debug)]
@@ -88,6 +90,8 @@ pub enum OnlineError {
 struct Counted {
     online: OnlineReport,
     left: Vec<Finding>,
+    /// As of the generation that was checked.
+    next_incarnation: Option<Incarnation>,
     shadow: Shadow,
 }
 
@@ -99,13 +103,14 @@ struct Counted {
 /// [`OnlineError::BrokenOff`] if `told` says so. [`yore_fs::Error::Refused`] if another check is under way.
 /// What was repaired stays so.
 pub fn check(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<OnlineReport, OnlineError> {
-    let Counted { mut online, left, shadow } = rounds(view, options, told)?;
+    let Counted { mut online, left, next_incarnation, shadow } = rounds(view, options, told)?;
     if view.may_write() {
         let record = FindingsRecord {
             sequence: 0,
             generation: online.report.generation,
             seconds: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             count: online.left_count,
+            next_incarnation,
             findings: left.iter().map(recorded).collect(),
         };
         view.record_findings(&record)?;
@@ -157,7 +162,7 @@ fn rounds(view: &View, options: &OnlineOptions, told: Told<'_>) -> Result<Counte
         online.repaired.extend(next.online.repaired);
         online.kept_blocks += next.online.kept_blocks;
         online.kept_in_file += next.online.kept_in_file;
-        counted = Counted { online, left: next.left, shadow: next.shadow };
+        counted = Counted { online, ..next };
     }
     if is_clean {
         view.leaks_are_gone()?;
@@ -175,6 +180,8 @@ fn count(
     told: Told<'_>,
 ) -> Result<Counted, OnlineError> {
     let view = view.present();
+    // What is made between these two lines is not told apart from what comes later.
+    let next_incarnation = view.incarnations_end();
     let shadow = view.shadow(options.shadow_memory)?;
     let check = CheckOptions {
         findings_max: options.findings_max.max(FINDINGS),
@@ -254,7 +261,7 @@ fn count(
         kept_blocks: blocks,
         kept_in_file: in_file,
     };
-    Ok(Counted { online, left, shadow })
+    Ok(Counted { online, left, next_incarnation, shadow })
 }
 
 /// Puts one finding right, if that can be done while the volume is in use. Returns whether it was.

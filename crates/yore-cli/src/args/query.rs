@@ -56,8 +56,11 @@ pub struct Status {
                   the state before (M content, A permissions, owner, attributes or times, R renamed, N a new file took the name, + nothing \
                   before), permissions, size, path, and the first snapshot that has it. Renames are followed. Of a name that means nothing any more the \
                   first line says that it is gone or moved, and by when. What the last check of the volume in use found and left of \
-                  the file, under a name that is listed, comes first (of the root directory: what it found on the volume). Root and the user who mounted \
-                  the volume are told."
+                  the file, whatever names it has by now, comes first (of the root directory: what it found on the volume). Root and the user who mounted \
+                  the volume are told.\n\nOn a volume that keeps checksums of file data, a file of which a block is known to be damaged is \
+                  verified, because a scrub has found it or because somebody read it on this mount or the one before: its states are read, the latest \
+                  first, up to one that is whole. That is named, and `yore restore` brings it back. --verify reads them in any case.\n\n\
+                  Exit status with --verify: 0 if the latest state is not damaged, 1 if it is."
 )]
 pub struct Log {
     /// A file or directory, also one that is gone, on a mount; or VOL:/PATH on a volume that is not mounted
@@ -66,8 +69,13 @@ pub struct Log {
     /// The latest N only
     #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub most: Option<u32>,
+    /// Read the data of the states, the latest first, up to one that is what was written
+    #[arg(long)]
+    pub verify: bool,
     #[command(flatten)]
     pub listing: Listing,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 /// `deleted`

@@ -13,8 +13,10 @@ use std::ffi::OsString;
                   which it did: yore log names that state, and yore restore brings it back.\n\nHow far it is stands on the volume. \
                   A scrub that was interrupted, or that a crash has ended, goes on there when it is called again, and tells \
                   at its end what it had found before; yore info shows how far it is and how the last one ended. On a mount for \
-                  reading only, and on a volume to which the user may not write, nothing is recorded; then --from goes on.\n\n\
-                  Exit status: 0 if nothing is damaged, 1 if something is, 6 if it was broken off."
+                  reading only, and on a volume to which the user may not write, nothing is recorded; then --from goes on. \
+                  yore-scrub@NAME.timer asks once a day, and after each boot, whether a scrub is due.\n\n\
+                  At the end it is told how much data has no checksum, and so was not verified (yore checksums --enable gives it one).\n\n\
+                  Exit status: 0 if nothing is damaged, or none is due, 1 if something is damaged, 6 if it was broken off."
 )]
 pub struct ScrubArgs {
     /// A mount, or a volume that is not mounted
@@ -26,6 +28,10 @@ pub struct ScrubArgs {
     /// Begin anew, and do not go on where the last scrub was broken off
     #[arg(long, conflicts_with = "from")]
     pub restart: bool,
+    /// Go on with a scrub that was broken off, or begin one if the last ended longer ago than this (as 30d);
+    /// otherwise do nothing
+    #[arg(long, value_name = "AGE", conflicts_with_all = ["restart", "from"])]
+    pub due: Option<String>,
     /// Read the data from this block on only, and record nothing (0: read everything)
     #[arg(long, value_name = "BLOCK")]
     pub from: Option<u64>,

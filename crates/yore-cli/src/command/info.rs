@@ -1,5 +1,6 @@
 //! `info`: asks the kernel and the daemon about a mount, and opens a volume that is not mounted.
 
+use super::found::{json_finding, json_without, without_text};
 use super::stopped;
 use super::target::{Space, Target};
 use crate::args;
@@ -166,9 +167,13 @@ fn json_scrub(client: &dyn Client) -> yore_fs::Result<Value> {
             "began": json_seconds(last.began), "ended": json_seconds(last.ended),
             "metadata_bytes": bytes(last.metadata_blocks), "data_bytes": bytes(last.data_blocks),
             "damaged_metadata": last.damaged_metadata, "damaged_data": last.damaged_data,
+            "without_checksums": json_without(last.without.as_ref()),
         })
     };
-    Ok(json!({ "under_way": record.under_way.as_ref().map(part), "last": record.last.as_ref().map(whole) }))
+    Ok(json!({
+        "under_way": record.under_way.as_ref().map(part), "last": record.last.as_ref().map(whole),
+        "damaged_blocks": record.under_way.as_ref().map_or(&record.damaged, |at| &at.candidates),
+    }))
 }
 
 /// The same for people.
@@ -199,7 +204,11 @@ fn scrub_texts(of: &Value, clock: &Clock) -> (Option<String>, Option<String>) {
                 )
             }
         };
-        format!("ended {ended}: {damaged}; {}", read(last))
+        let without = match without_text(&last["without_checksums"]) {
+            Some(text) => format!("; {text}"),
+            None => String::new(),
+        };
+        format!("ended {ended}: {damaged}; {}{without}", read(last))
     });
     (at, last)
 }
@@ -210,16 +219,9 @@ const FINDINGS_SHOWN: usize = 3;
 /// What the last check found and left.
 fn json_findings(client: &dyn Client) -> yore_fs::Result<Value> {
     let Some(record) = client.findings()? else { return Ok(Value::Null) };
-    let one = |found: &yore_fs::RecordedFinding| {
-        json!({
-            "problem": found.code, "severity": if found.is_damage { "damage" } else { "leak" },
-            "place": found.addr.map(|addr| addr.to_string()), "block": found.block.map(|block| block.0),
-            "inode": found.inode.map(|inode| inode.0), "path": found.path,
-        })
-    };
     Ok(json!({
         "count": record.count, "generation": record.generation.0, "time": json_seconds(record.seconds),
-        "findings": record.findings.iter().map(one).collect::<Vec<_>>(),
+        "findings": record.findings.iter().map(json_finding).collect::<Vec<_>>(),
     }))
 }
 

@@ -3,13 +3,14 @@
 use super::check::as_found;
 use super::target::Target;
 use crate::args;
+use crate::mount::beside::Beside;
 use crate::output::{print_json, Out};
 use crate::progress::Progress;
 use crate::status::{self, Ended, Outcome};
 use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::fs::File;
-use yore_control::{Client as _, Mounted};
+use yore_control::{Client, Mounted};
 use yore_fs::Error;
 
 /// Checks a mounted volume.
@@ -27,9 +28,15 @@ pub fn run(args: &args::Check) -> Outcome {
             anyhow::bail!("{shown} is not mounted; check it without --online")
         }
     };
-    let dir = File::open(&directory).with_context(|| format!("cannot open {}", directory.display()))?;
+    let client: Box<dyn Client> = match Beside::at(&directory) {
+        Some(beside) => Box::new(beside),
+        None => {
+            let dir =
+                File::open(&directory).with_context(|| format!("cannot open {}", directory.display()))?;
+            Box::new(Mounted(dir))
+        }
+    };
     let mut progress = Progress::of_check(args.progress)?;
-    let client = Mounted(dir);
     let max = args.max_findings as u64;
     let done = match progress.is_shown() {
         true => client.check(max, args.memory, Some(&mut |done, total| progress.online(done, total))),

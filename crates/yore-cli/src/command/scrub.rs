@@ -1,18 +1,25 @@
 //! `scrub`: reads everything and tells what is damaged; `checksums`: whether file data has checksums.
 
+use super::found::{json_without, without_text};
 use super::operand::find;
 use super::snapshot::Location;
 use crate::args;
-use crate::output::{bytes_of, human, json_name, json_seconds, print_json, printable, Clock, Out};
+use crate::mount::beside::Beside;
+use crate::output::{
+    bytes_of, human, json_name, json_seconds, now, print_json, print_line, printable, Clock, Out,
+};
 use crate::progress::{stop_wanted, while_searching};
 use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
+use jiff::tz::TimeZone;
 use serde_json::{json, Value};
 use std::path::Path;
 use std::sync::Arc;
+use yore_control::Client;
 use yore_device::{FileDevice, OpenOptions};
-use yore_fs::{DamagedBlock, Scrub, ScrubFrom, Scrubbed};
+use yore_fs::time::parse_ago;
+use yore_fs::{DamagedBlock, Scrub, ScrubFrom, ScrubRecord, Scrubbed};
 
 const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
 
@@ -25,8 +32,25 @@ pub fn scrub(args: &args::ScrubArgs) -> Outcome {
         None => ScrubFrom::GoOn,
     };
     let how = Scrub { rate: args.rate.unwrap_or(0), begin, ..Scrub::default() };
+    let due = args.due.as_deref().map(since).transpose()?;
     let stop = stop_wanted()?;
     let location = find(&args.path)?;
+    let scrub = |client: &dyn Client| {
+        if let Some(since) = due {
+            let (record, is_under_way) = client.scrubs().with_context(|| format!("cannot ask {shown}"))?;
+            if let Some(not_due) = not_due(&record, is_under_way, since) {
+                return Ok(Err(not_due));
+            }
+        }
+        let what = format!("scrubbing {shown}");
+        let found = while_searching(args.progress, &what, |watch| client.scrub(how, &stop, watch))?;
+        found.map(Ok).with_context(|| format!("cannot scrub {shown}"))
+    };
+    if let Some(beside) = location.mount().and_then(|mount| Beside::at(&mount.directory)) {
+        // It must not keep the mount busy.
+        drop(location);
+        return told(args, &shown, &scrub(&beside)?);
+    }
     let found = location.ask_with(Access::Read, |client, volume| {
         if let (Some(volume), Location::Free(on)) = (volume, &location) {
             // This process holds the volume for reading, so nobody has it open for writing. Others may read
@@ -36,13 +60,59 @@ pub fn scrub(args: &args::ScrubArgs) -> Outcome {
                 volume.view().write_scrubs_to(Arc::new(device));
             }
         }
-        let what = format!("scrubbing {shown}");
-        let found = while_searching(args.progress, &what, |watch| client.scrub(how, &stop, watch))?;
-        found.with_context(|| format!("cannot scrub {shown}"))
+        scrub(client)
     })?;
+    told(args, &shown, &found)
+}
+
+/// The time that is so long ago, in seconds since 1970.
+fn since(age: &str) -> anyhow::Result<u64> {
+    let now = now();
+    let wrong = |why: String| status::usage(format!("--due {age}: {why}"));
+    let then = parse_ago(age, now, &TimeZone::UTC).map_err(|error| wrong(error.to_string()))?;
+    u64::try_from(then.seconds).map_err(|_| wrong("that is before 1970".into()))
+}
+
+/// Why no scrub is due, if none is: the last one ended since then, or one is under way.
+fn not_due(record: &ScrubRecord, is_under_way: bool, since: u64) -> Option<NotDue> {
+    if is_under_way {
+        return Some(NotDue::UnderWay);
+    }
+    let ended = record.last.filter(|_| record.under_way.is_none())?.ended;
+    // The clock may have been wrong then, and far ahead.
+    let now = u64::try_from(now().seconds).unwrap_or(0);
+    (since < ended && ended <= now).then_some(NotDue::Ended(ended))
+}
+
+/// Why no scrub is due.
+enum NotDue {
+    /// One is under way.
+    UnderWay,
+    /// One ended then, in seconds since 1970.
+    Ended(u64),
+}
+
+/// Prints what was found, and returns the exit status.
+fn told(args: &args::ScrubArgs, shown: &str, found: &Result<Scrubbed, NotDue>) -> Outcome {
+    let found = match (found, args.json) {
+        (Ok(found), _) => found,
+        (Err(_), true) => {
+            print_json(&json!({ "due": false }))?;
+            return Ok(status::OK);
+        }
+        (Err(NotDue::UnderWay), false) => {
+            print_line(format_args!("{shown}: is being scrubbed already"))?;
+            return Ok(status::OK);
+        }
+        (Err(NotDue::Ended(ended)), false) => {
+            let ended = Clock::new(false).seconds(*ended);
+            print_line(format_args!("{shown}: no scrub is due, the last one ended {ended}"))?;
+            return Ok(status::OK);
+        }
+    };
     match args.json {
-        true => print_json(&as_json(&found))?,
-        false => tell(&shown, &found)?,
+        true => print_json(&as_json(found))?,
+        false => tell(shown, found)?,
     }
     if found.goes_on.is_some() {
         return Ok(status::BROKEN_OFF);
@@ -76,6 +146,9 @@ fn tell(shown: &str, found: &Scrubbed) -> anyhow::Result<()> {
         false => out.line(format_args!(
             "{shown}: read {read}; file data has no checksums on this volume and was not read (yore checksums --enable)"
         ))?,
+    }
+    if let Some(text) = without_text(&json_without(found.without.as_ref())) {
+        out.line(format_args!("{shown}: {text}"))?;
     }
     match (found.goes_on, found.is_clean()) {
         (Some(_), _) if found.is_noted => out.line(format_args!(
@@ -134,6 +207,7 @@ fn as_json(found: &Scrubbed) -> Value {
         "data_bytes": found.data_blocks * BLOCK,
         "damaged_metadata": found.metadata,
         "damaged_data": found.data.iter().map(row).collect::<Vec<_>>(),
+        "without_checksums": json_without(found.without.as_ref()),
         "further_findings": found.further,
         "goes_on": found.goes_on,
         "position_recorded": found.is_noted,

@@ -1,5 +1,6 @@
-//! Requests to a daemon beside files and ioctls: to mount a snapshot beside what it serves, and to say when a
-//! mount has ended.
+//! Requests to a daemon beside files and ioctls: to mount a snapshot beside what it serves, to say when a
+//! mount has ended, and to check or scrub the volume, which would keep a mount busy if it was asked for
+//! through an open directory (`beside.rs`).
 //!
 //! They come through a socket beside the file that announces the daemon. The socket works whether or not the
 //! present is mounted, is open to the daemon's user and root only, and occupies no thread that serves files.
@@ -25,25 +26,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest line, in bytes; paths are far shorter.
+/// The longest request, in bytes; paths are far shorter.
 const LINE_MAX: u64 = 64 << 10;
+/// The longest answer: a check tells many findings.
+const ANSWER_MAX: u64 = 256 << 20;
 /// How long the daemon waits for the rest of a request that has begun.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a daemon may take to mount a snapshot.
 const MOUNTING: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Request {
+pub(super) enum Request {
     /// Mount a snapshot on a directory (bytes of an absolute path), with these mount options.
     Mount { at: At, directory: Vec<u8>, options: String },
     /// Answer when the mount on this directory has ended.
     WaitFor { directory: Vec<u8> },
     /// Break off checks and scrubs, which keep the mount in use.
     BreakOff,
+    /// What commands ask of a whole volume: to check or to scrub it, and how far that is.
+    Ask(yore_control::Request),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+pub(super) enum Answer {
     Mounted,
     /// The mount has ended; `last` says whether the daemon ends with it.
     Over {
@@ -55,6 +60,8 @@ enum Answer {
     BrokenOff {
         under_way: usize,
     },
+    /// The answer to what a command asked.
+    Said(Box<yore_fs::Result<yore_control::Answer>>),
     Failed {
         message: String,
         status: u8,
@@ -113,7 +120,10 @@ impl Listener {
 
 /// The daemon's half of a conversation.
 fn answer(sessions: &Arc<Sessions>, mut stream: UnixStream) {
-    let answered = hear(&stream).map(|request| match request {
+    // The daemon does not end before the answer is there.
+    let _asked = sessions.asked();
+    let answered = hear(&stream).map(|(request, uid)| match request {
+        Request::Ask(request) => Answer::Said(Box::new(sessions.answer(uid, &request))),
         Request::WaitFor { directory } => Answer::Over { last: sessions.wait_for(&path_of(directory)) },
         Request::BreakOff => Answer::BrokenOff { under_way: sessions.break_off() },
         Request::Mount { at, directory, options } => {
@@ -138,8 +148,8 @@ fn answer(sessions: &Arc<Sessions>, mut stream: UnixStream) {
     }
 }
 
-/// A request, if its sender may make one.
-fn hear(stream: &UnixStream) -> anyhow::Result<Request> {
+/// A request, if its sender may make one, and who that is.
+fn hear(stream: &UnixStream) -> anyhow::Result<(Request, u32)> {
     let peer = rustix::net::sockopt::socket_peercred(stream).context("cannot tell who asks")?;
     anyhow::ensure!(
         peer.uid.is_root() || peer.uid == rustix::process::geteuid(),
@@ -149,7 +159,8 @@ fn hear(stream: &UnixStream) -> anyhow::Result<Request> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
-    serde_json::from_str(&line).context("the request is not understood")
+    let request = serde_json::from_str(&line).context("the request is not understood")?;
+    Ok((request, peer.uid.as_raw()))
 }
 
 fn path_of(bytes: Vec<u8>) -> PathBuf {
@@ -162,7 +173,7 @@ fn bytes_of(path: &Path) -> Vec<u8> {
 
 /// Asks a daemon; `None` if it ended before it answered. `wait_on` is called again and again, and fails when
 /// the wait has been too long.
-fn ask(
+pub(super) fn ask(
     daemon: &Daemon,
     request: &Request,
     wait_on: &mut dyn FnMut() -> anyhow::Result<()>,
@@ -196,7 +207,7 @@ fn ask(
         while !has_answered(&stream)? {
             wait_on()?;
         }
-        spoken = BufReader::new((&stream).take(LINE_MAX)).read_line(&mut reply);
+        spoken = BufReader::new((&stream).take(ANSWER_MAX)).read_line(&mut reply);
     }
     match spoken {
         Ok(0) | Err(_) if ends(pid)? => Ok(None),
@@ -250,7 +261,7 @@ pub fn mount_beside(plan: &Plan, at: &At) -> anyhow::Result<bool> {
         Some(Answer::Mounted) => Ok(true),
         Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
         Some(Answer::Ending) | None => Ok(false),
-        Some(Answer::Over { .. } | Answer::BrokenOff { .. }) => {
+        Some(Answer::Over { .. } | Answer::BrokenOff { .. } | Answer::Said(_)) => {
             anyhow::bail!("the daemon's answer is not understood")
         }
     }
@@ -264,7 +275,9 @@ pub fn wait_for(daemon: &Daemon, directory: &Path, patience: &mut Patience<'_>) 
     match ask(daemon, &Request::WaitFor { directory: bytes_of(directory) }, &mut || patience.wait_on())? {
         Some(Answer::Over { last }) => Ok(last),
         Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
-        Some(Answer::Mounted | Answer::Ending | Answer::BrokenOff { .. }) | None => Ok(true),
+        Some(Answer::Mounted | Answer::Ending | Answer::BrokenOff { .. } | Answer::Said(_)) | None => {
+            Ok(true)
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use crate::live::{Announcement, Daemon, MountedSnapshot};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use yore_fs::View;
+use yore_control::{Answer, Host, Ongoing, Pinning, Request, Who};
+use yore_fs::{UserLimits, View};
 use yore_fuse::{MountConfig, Session, SessionHandle, UnmountError, UnmountHow};
 
 /// The sessions of one volume.
@@ -20,6 +21,8 @@ pub struct Sessions {
     first: SessionHandle,
     state: Mutex<State>,
     changed: Condvar,
+    /// What is remembered between requests of commands.
+    ongoing: Ongoing,
 }
 
 #[derive(Default)]
@@ -27,6 +30,8 @@ struct State {
     open: Vec<Open>,
     /// Sessions that are being made.
     coming: usize,
+    /// Requests that are being answered.
+    asked: usize,
     /// Numbers given to sessions so far.
     numbered: u64,
     /// Whether the last session has ended.
@@ -55,6 +60,32 @@ impl Drop for Coming<'_> {
     }
 }
 
+/// A request that is being answered; the daemon does not end in the meantime.
+pub struct AskedSession<'s>(&'s Sessions);
+
+impl Drop for AskedSession<'_> {
+    fn drop(&mut self) {
+        self.0.lock().asked -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// For commands that check or scrub the whole volume. These end with the volume: whoever closes it breaks
+/// them off.
+impl Host for Sessions {
+    fn room(&self) -> yore_fs::Result<Pinning<'_>> {
+        Err(yore_fs::Error::Refused("snapshots are pinned through a directory of the mount".into()))
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn ongoing(&self) -> &Ongoing {
+        &self.ongoing
+    }
+}
+
 /// Why a snapshot was not mounted.
 pub enum Refused {
     /// The daemon is about to end: another one can be started.
@@ -78,6 +109,7 @@ impl Sessions {
             first: session.handle(),
             state: Mutex::default(),
             changed: Condvar::new(),
+            ongoing: Ongoing::here(),
         });
         sessions.add(session, snapshot)?;
         Ok(sessions)
@@ -147,6 +179,36 @@ impl Sessions {
         self.add(session, Some(snapshot)).map_err(Refused::Failed)
     }
 
+    /// Notes that a request is being answered.
+    pub fn asked(&self) -> AskedSession<'_> {
+        self.lock().asked += 1;
+        AskedSession(self)
+    }
+
+    /// Answers what a command asks of the whole volume, on behalf of root or the daemon's user.
+    ///
+    /// # Errors
+    /// Those of the request; `Refused` for one that needs a directory of the mount.
+    pub fn answer(&self, uid: u32, request: &Request) -> yore_fs::Result<Answer> {
+        use Request::{BreakOff, Check, HowFar, Scrub, Scrubs};
+        let of_volume = matches!(request, Check { .. } | Scrub { .. } | Scrubs);
+        if !of_volume && !matches!(request, HowFar { question: Some(_) } | BreakOff { .. }) {
+            return Err(yore_fs::Error::Refused("that is asked through a directory of the mount".into()));
+        }
+        let who = Who {
+            uid,
+            may_all: true,
+            as_root: uid == 0,
+            groups: &[],
+            access: &self.view.access(None, self.view.root()),
+            read_only: self.view.read_only(),
+            limits: UserLimits::default(),
+            expunges_others: false,
+            host: self,
+        };
+        yore_control::answer(&self.view, self.view.root(), &who, request)
+    }
+
     /// Has checks and scrubs of the volume end soon; returns how many are under way.
     pub fn break_off(&self) -> usize {
         self.view.break_off_inspections()
@@ -164,13 +226,14 @@ impl Sessions {
         state.open.is_empty() && state.coming == 0
     }
 
-    /// Waits until the last mount has ended.
+    /// Waits until the last mount has ended, and all requests are answered.
     ///
     /// # Errors
     /// What a mount that ended badly said.
     pub fn wait(&self) -> Result<(), String> {
         let mut state = self.lock();
-        while (!state.open.is_empty() || state.coming > 0) && !state.abandoned {
+        let goes_on = |state: &State| !state.open.is_empty() || state.coming + state.asked > 0;
+        while goes_on(&state) && !state.abandoned {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.over = true;

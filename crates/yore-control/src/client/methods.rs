@@ -12,7 +12,7 @@ use yore_fs::View;
 use yore_fs::{
     ChecksumsEntered, Defragmented, Deleted, Difference, Error, EventNo, EventUsage, FindingsRecord,
     ListedEvent, Logged, MissedVersions, OperationRow, Policy, Result, Scattered, Scrub, ScrubRecord,
-    Scrubbed, SpaceRules, StateUsage, Timestamp, UsageTotals, WouldFree,
+    Scrubbed, SpaceRules, StateUsage, Timestamp, UsageTotals, VerifyStates, WouldFree,
 };
 
 /// A directory of a volume that accepts requests. Each method is a [`Request`], which says who may send it.
@@ -170,7 +170,21 @@ pub trait Client: Sync {
     /// # Errors
     /// [`Error::NotFound`] if no snapshot has seen the name.
     fn log(&self, name: &[u8], most: Option<u32>) -> Result<Vec<Logged>> {
-        match self.query(None, &|_| Query::Log { name: name.to_vec(), most })? {
+        self.verified_log(name, most, VerifyStates::No, None)
+    }
+
+    /// The same, and verifies the data of states, as [`View::verify_states`] does it. Tells how far that is.
+    ///
+    /// # Errors
+    /// As [`Client::log`].
+    fn verified_log(
+        &self,
+        name: &[u8],
+        most: Option<u32>,
+        verify: VerifyStates,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Logged>> {
+        match self.query(watch, &|question| Query::Log { name: name.to_vec(), most, verify, question })? {
             QueryResult::Log(found) => Ok(found),
             _ => Err(misunderstood()),
         }

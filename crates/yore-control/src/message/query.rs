@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use yore_fs::{
     Deleted, Difference, EventNo, EventUsage, Incarnation, InodeNo, Logged, Retained, StateUsage, Statfs,
-    UsageTotals,
+    UsageTotals, VerifyStates,
 };
 
 /// A question about the past of a directory. Root, the daemon's user and the owner of the directory may ask
@@ -40,6 +40,10 @@ pub enum Query {
         name: Vec<u8>,
         /// How many states the answer may have, at least one; `None`: all.
         most: Option<u32>,
+        /// Of which states the data is verified. The answer then says it in them.
+        verify: VerifyStates,
+        /// As of [`Query::Compare`].
+        question: u64,
     },
     /// Everything that is gone from the directory, the latest first. [`QueryResult::Deleted`].
     Deleted {

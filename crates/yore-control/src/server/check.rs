@@ -29,6 +29,9 @@ pub(super) fn check(
         ..OnlineOptions::default()
     };
     let inspection = view.inspect();
+    if inspection.is_broken_off() {
+        return Ok(Answer::CheckBrokenOff);
+    }
     let asked = who.host.ongoing().begin(who.uid, question);
     let (is_over, progress) = (AtomicBool::new(false), &asked.progress);
     let mut told = |at: &yore_check::Progress| {

@@ -5,7 +5,8 @@ use super::who::Who;
 use crate::{HistoryBytes, Identity, Query, QueryResult};
 use std::ops::ControlFlow;
 use yore_fs::{
-    Difference, Error, EventNo, Facts, Incarnation, InodeNo, Progress, Result, StateUsage, UsageTotals, View,
+    Difference, Error, EventNo, Facts, Incarnation, InodeNo, Logged, Progress, Result, StateUsage,
+    UsageTotals, View,
 };
 
 const NOT_TOLD: Error = Error::NotPermitted {
@@ -25,7 +26,16 @@ pub(super) fn answer(view: &View, directory: InodeNo, who: &Who<'_>, query: &Que
             let asked = who.host.ongoing().begin(who.uid, *question);
             differences(view, directory, who, (*from, *to), Some(&asked.progress))
         }
-        Query::Log { name, most } => log(view, directory, who, name, *most),
+        Query::Log { name, most, verify, question } => {
+            let mut rows = log(view, directory, who, name, *most)?;
+            let asked = who.host.ongoing().begin(who.uid, *question);
+            let mut ask = || match who.host.is_over() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            view.verify_states(&mut rows, *verify, &asked.progress, &mut ask)?;
+            Ok(QueryResult::Log(rows))
+        }
         Query::Deleted { recursive, question } => {
             let asked = who.host.ongoing().begin(who.uid, *question);
             deleted(view, directory, who, *recursive, &asked.progress)
@@ -94,7 +104,7 @@ fn log(
     who: &Who<'_>,
     name: &[u8],
     most: Option<u32>,
-) -> Result<QueryResult> {
+) -> Result<Vec<Logged>> {
     check(view, directory, who)?;
     let most = most.map_or(usize::MAX, |most| most as usize);
     let (told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
@@ -122,7 +132,7 @@ fn log(
     let rows = rows.all()?;
     match rows.is_empty() {
         true => Err(Error::NotFound),
-        false => Ok(QueryResult::Log(rows)),
+        false => Ok(rows),
     }
 }
 

@@ -11,7 +11,9 @@ mod put_back;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Caller, EventNo, MkfsOptions, MountOptions, NewSnapshot, SpaceRules, UserLimits};
+use yore_fs::{
+    Caller, EventNo, MkfsOptions, MountOptions, NewSnapshot, SpaceRules, UserLimits, VerifyStates,
+};
 
 /// The user who mounted the volume.
 const DAEMONS: u32 = 1;
@@ -474,11 +476,12 @@ fn who_may_query() {
     let queries = || {
         let name = || b"f".to_vec();
         let (from, to, question) = (Some(first), None, 0);
+        let log = |name| Query::Log { name, most: None, verify: VerifyStates::No, question };
         vec![
             Query::Diff { from, to },
             Query::Compare { from, to, question },
-            Query::Log { name: name(), most: None },
-            Query::Log { name: b"absent".to_vec(), most: None },
+            log(name()),
+            log(b"absent".to_vec()),
             Query::Deleted { recursive: false, question },
             Query::Usage,
             Query::UsageOf { name: name() },

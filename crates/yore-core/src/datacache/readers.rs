@@ -172,6 +172,10 @@ pub fn read_run(
 
 /// The damage of a block of a file, which is at file block `at`.
 pub fn damaged(at: u64, block: BlockNo, wrong: Mismatch) -> Box<Corruption> {
-    let found = format!("{:#010x} at offset {} of the file", wrong.found.get(), at * PAGE);
+    let found = format!(
+        "{:#010x} at offset {} of the file (`yore log --verify FILE` names the last state that is whole)",
+        wrong.found.get(),
+        at * PAGE
+    );
     Corruption::new("file data", "checksum", format!("{:#010x}", wrong.expected.get()), found).on(block)
 }

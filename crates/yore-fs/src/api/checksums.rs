@@ -1,11 +1,11 @@
 //! Checksums of file data: whether a volume keeps them, giving them to what it has, and how much has none.
 
+use crate::api::block_set::BlockSet;
 use crate::api::inodes::{each_state, State};
 use crate::file::{self, Entered};
 use crate::{Engine, Error, Progress, Result, View};
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use yore_format::{Inode, WriteFeatures, BITS_PER_GROUP};
+use yore_format::{Inode, WithoutChecksums, WriteFeatures};
 
 /// What giving checksums to the data of a volume has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -26,39 +26,48 @@ impl View {
         store.alloc.keeps_checksums(&store.meta)
     }
 
-    /// How many blocks of file data have no checksum, those of the past included: all of them on a volume
-    /// that keeps none. A block counts once, however many files and versions have it. What is not written
-    /// back yet does not count. Others use the volume meanwhile. `ask` says whether to go on; `None` if it
-    /// says no.
+    /// How much file data has no checksum, that of the past included: all of it on a volume that keeps none.
+    /// What is not written back yet does not count. Others use the volume meanwhile. `ask` says whether to go
+    /// on; `None` if it says no.
     ///
     /// O(extents of all files, and of their versions), and 4 KiB of memory for each 128 MiB of the volume
     /// that have such data.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] for a view of the past; damage of metadata, and device errors.
-    pub fn data_without_checksums(&self, ask: &mut dyn FnMut() -> ControlFlow<()>) -> Result<Option<u64>> {
+    pub fn data_without_checksums(
+        &self,
+        ask: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<WithoutChecksums>> {
         let store = self.live()?;
-        let mut without = Without::default();
+        let (mut without, mut files) = (BlockSet::default(), 0);
         let ended = each_state(self, &mut |seen| {
             if ask().is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             let mut count = |no, inode: &Inode| {
-                file::each_missing(store, no, inode, &mut |start, n| without.note(start, n))
+                let mut is_any = false;
+                file::each_missing(store, no, inode, &mut |start, n| {
+                    is_any = true;
+                    without.note(start, n);
+                })?;
+                Ok::<bool, Error>(is_any)
             };
             match seen {
                 State::Present(cell) => {
                     let state = cell.state.read();
                     if !state.gone && state.inode.is_regular() {
-                        count(cell.no, &state.inode)?;
+                        files += u64::from(count(cell.no, &state.inode)?);
                     }
                 }
-                State::Version(no, version) if version.inode.is_regular() => count(no, &version.inode)?,
+                State::Version(no, version) if version.inode.is_regular() => {
+                    count(no, &version.inode)?;
+                }
                 State::Version(..) => {}
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok(ended.is_continue().then_some(without.blocks))
+        Ok(ended.is_continue().then(|| WithoutChecksums { blocks: without.len(), files }))
     }
 
     /// From now on the volume keeps checksums of file data, and all data that has none gets one, that of the
@@ -106,26 +115,5 @@ impl View {
         })?;
         store.meta.sync()?;
         Ok(ChecksumsEntered { blocks: entered.blocks, left: entered.left, broken_off: ended.is_break() })
-    }
-}
-
-/// A set of blocks, by 128 MiB.
-#[derive(Default)]
-struct Without {
-    blocks: u64,
-    maps: BTreeMap<u64, Box<[u64; WORDS]>>,
-}
-
-const WORDS: usize = BITS_PER_GROUP as usize / 64;
-
-impl Without {
-    fn note(&mut self, start: u64, len: u64) {
-        for block in start..start + len {
-            let bit = (block % u64::from(BITS_PER_GROUP)) as usize;
-            let map =
-                self.maps.entry(block / u64::from(BITS_PER_GROUP)).or_insert_with(|| Box::new([0; WORDS]));
-            self.blocks += u64::from(map[bit / 64] >> (bit % 64) & 1 == 0);
-            map[bit / 64] |= 1 << (bit % 64);
-        }
     }
 }

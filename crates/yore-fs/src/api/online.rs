@@ -5,7 +5,7 @@ use crate::store::Store;
 use crate::{Result, View};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_format::FindingsRecord;
+use yore_format::{FindingsRecord, Incarnation};
 use yore_meta::Shadow;
 
 /// A check or a scrub of an open volume. It is over when this is dropped.
@@ -15,23 +15,27 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Whether [`View::break_off_inspections`] was called since it began.
+    /// Whether [`View::break_off_inspections`] was called since it began, or the volume is being closed.
     pub fn is_broken_off(&self) -> bool {
         self.store.broken_off.load(Ordering::Acquire) != self.told
+            || self.store.closed.load(Ordering::Acquire)
     }
 }
 
 impl Drop for Inspection {
     fn drop(&mut self) {
-        self.store.inspections.fetch_sub(1, Ordering::AcqRel);
+        let (under_way, changed) = &self.store.inspections;
+        *under_way.lock() -= 1;
+        changed.notify_all();
     }
 }
 
 impl View {
-    /// Notes that a check or a scrub begins, which asks now and then whether it is broken off.
+    /// Notes that a check or a scrub begins, which asks now and then whether it is broken off. Whoever closes
+    /// the volume waits until it is over.
     pub fn inspect(&self) -> Inspection {
         let store = self.store().clone();
-        store.inspections.fetch_add(1, Ordering::AcqRel);
+        *store.inspections.0.lock() += 1;
         let told = store.broken_off.load(Ordering::Acquire);
         Inspection { store, told }
     }
@@ -41,7 +45,8 @@ impl View {
     pub fn break_off_inspections(&self) -> usize {
         let store = self.store();
         store.broken_off.fetch_add(1, Ordering::AcqRel);
-        store.inspections.load(Ordering::Acquire)
+        let under_way = store.inspections.0.lock();
+        *under_way
     }
 
     /// The metadata of the volume as it is now, to be read as a device while work goes on. No call waits for
@@ -62,6 +67,12 @@ impl View {
     /// Whether the volume can be changed: it is open for writing, and no error has stopped that.
     pub fn may_write(&self) -> bool {
         self.store().check_writable().is_ok()
+    }
+
+    /// The first incarnation that no inode has yet; `None` if that says nothing, because their numbers have
+    /// begun anew.
+    pub fn incarnations_end(&self) -> Option<Incarnation> {
+        self.store().meta.incarnations_end()
     }
 
     /// What the last check found and left as it is; `None` if nothing is recorded.

@@ -252,6 +252,13 @@ impl Store {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        // Checks and scrubs have seen that it is closed, and end soon, with what they have to record.
+        let (under_way, changed) = &self.inspections;
+        let mut under_way = under_way.lock();
+        while *under_way > 0 {
+            changed.wait(&mut under_way);
+        }
+        drop(under_way);
         let before = std::mem::take(&mut *self.before_close.lock());
         before.into_iter().for_each(|end| end());
         *self.tick.0.lock() = true;
@@ -268,6 +275,7 @@ impl Store {
             return Ok(());
         }
         self.files.stop();
+        self.met.record(&self.meta);
         // Goes on if some file cannot be freed or written: what can be written is written.
         let mut freed = crate::ops::reap::free_set_aside(self);
         for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {

@@ -3,13 +3,14 @@
 //! First all metadata, whatever memory has of it; then all data that has checksums, in the order of the
 //! medium ([`yore_core::alloc::Alloc::scrub`]). Others use the volume meanwhile, so what seems wrong is only
 //! a candidate. If there are any, a walk over all files, as they are and as they were, finds who has these
-//! blocks, and each is read again under the lock that keeps it the file's. Without candidates no file is
-//! looked at.
+//! blocks, and each is read again under the lock that keeps it the file's. At the end another walk counts the
+//! data that has no checksum.
 //!
 //! How far a scrub is stands on the volume ([`yore_format::ScrubRecord`]), so one that was broken off, or
 //! whose process was killed, goes on by itself. Candidates stand there, too, as many as there is room for,
 //! and the position is not beyond them; so what was found before is told at the end. Of metadata it only
-//! stands there whether any is damaged; then it is read again.
+//! stands there whether any is damaged; then it is read again. Blocks that are known to be damaged when a
+//! scrub begins, by the last one or by reading, are candidates from its beginning.
 
 use crate::api::inodes::{each_state, State};
 use crate::store::Store;
@@ -25,7 +26,7 @@ use yore_core::inode::InodeCell;
 use yore_device::Device;
 use yore_format::{
     BlockNo, ContentKind, ExtentValue, Incarnation, Inode, ScrubEnded, ScrubPosition, ScrubRecord,
-    ScrubUnderWay, ZoneNo, BLOCK_SIZE, SCRUB_CANDIDATES,
+    ScrubUnderWay, WithoutChecksums, ZoneNo, BLOCK_SIZE, SCRUB_CANDIDATES,
 };
 
 /// So many findings are told one by one.
@@ -98,6 +99,9 @@ pub struct Scrubbed {
     pub metadata: Vec<String>,
     /// Data that is damaged: as many as one answer has.
     pub data: Vec<DamagedBlock>,
+    /// Data that has no checksum, and so was not verified. `None`: the scrub was broken off before it counted
+    /// that, or damage of metadata kept it from counting.
+    pub without: Option<WithoutChecksums>,
     /// How many findings there are beyond those that are told.
     pub further: u64,
     /// It was broken off: the block where the data goes on.
@@ -145,6 +149,8 @@ struct Notes<'a> {
     keeps: bool,
     /// How the last one ended.
     last: Option<ScrubEnded>,
+    /// Blocks that are known to be damaged since before it began.
+    known: BTreeSet<u64>,
     /// This scrub.
     at: ScrubUnderWay,
     /// It is one that was broken off.
@@ -156,14 +162,21 @@ struct Notes<'a> {
 impl<'a> Notes<'a> {
     fn begin(store: &'a Store, how: Scrub) -> Result<Notes<'a>> {
         let through = store.writes_scrubs.get().map(|device| &**device);
-        let ScrubRecord { under_way, last, .. } = store.meta.scrubs()?;
+        let ScrubRecord { under_way, last, damaged, .. } = store.meta.scrubs()?;
+        let mut known = BTreeSet::new();
+        // Whoever says where to begin is told only what is found from there on.
+        if !matches!(how.begin, ScrubFrom::Block(_)) {
+            known = store.met.all();
+            known.extend(damaged);
+        }
         let anew = ScrubUnderWay {
             began: now(),
             position: ScrubPosition::Metadata(0),
             metadata_blocks: 0,
             data_blocks: 0,
             damaged_metadata: 0,
-            candidates: Vec::new(),
+            // Those for which there is no room stay known in memory.
+            candidates: known.iter().copied().take(SCRUB_CANDIDATES).collect(),
         };
         let (at, goes_on) = match (how.begin, under_way) {
             (ScrubFrom::GoOn, Some(at)) => (at, true),
@@ -174,7 +187,7 @@ impl<'a> Notes<'a> {
         };
         let keeps = !matches!(how.begin, ScrubFrom::Block(_))
             && (store.check_writable().is_ok() || (store.read_only && through.is_some()));
-        Ok(Notes { store, through, keeps, last, at, goes_on, every: how.every, noted: Instant::now() })
+        Ok(Notes { store, through, keeps, last, known, at, goes_on, every: how.every, noted: Instant::now() })
     }
 
     fn note_sometimes(&mut self) {
@@ -186,12 +199,16 @@ impl<'a> Notes<'a> {
 
     /// Records where the scrub is. Returns whether it is recorded.
     fn note(&mut self, flush: bool) -> bool {
-        let record = ScrubRecord { sequence: 0, under_way: Some(self.at.clone()), last: self.last };
+        let record =
+            ScrubRecord { under_way: Some(self.at.clone()), last: self.last, ..ScrubRecord::default() };
         self.write(&record, flush)
     }
 
-    /// Records that the scrub has come to its end.
+    /// Records that the scrub has come to its end. What was known before is known better now.
     fn end(&mut self, found: &Scrubbed) {
+        self.store.met.forget(&self.known);
+        let damaged: BTreeSet<u64> = found.data.iter().map(|damaged| damaged.block).collect();
+        damaged.iter().for_each(|block| self.store.met.note(*block));
         let further = found.further;
         let last = ScrubEnded {
             began: self.at.began,
@@ -201,8 +218,10 @@ impl<'a> Notes<'a> {
             damaged_metadata: self.at.damaged_metadata,
             damaged_data: (found.metadata.len() as u64 + found.data.len() as u64 + further)
                 .saturating_sub(self.at.damaged_metadata),
+            without: found.without,
         };
-        self.write(&ScrubRecord { sequence: 0, under_way: None, last: Some(last) }, true);
+        let damaged = damaged.into_iter().take(SCRUB_CANDIDATES).collect();
+        self.write(&ScrubRecord { last: Some(last), damaged, ..ScrubRecord::default() }, true);
     }
 
     /// The scrub has its use without a record, so it goes on if that cannot be written.
@@ -283,7 +302,9 @@ fn scrub_data(
     })?;
     found.data_blocks = read;
     found.goes_on = ended.is_break().then_some(at);
-    Ok(candidates.into_inner())
+    let mut candidates = candidates.into_inner();
+    candidates.extend(&notes.known);
+    Ok(candidates)
 }
 
 impl View {
@@ -311,7 +332,8 @@ impl View {
     /// before its time goes on. `progress` counts blocks; `ask` is called now and then, and says whether to
     /// go on: if not, the result says where to.
     ///
-    /// O(metadata + data); if data is damaged, also O(extents of all files, and of their versions).
+    /// O(metadata + data), and O(extents of all files, and of their versions) for the data without checksums;
+    /// if data is damaged, these once more. Memory as [`View::data_without_checksums`].
     ///
     /// # Errors
     /// [`Error::ReadOnly`] for a view of the past; [`Error::Refused`] if a scrub is under way; damage of what
@@ -352,6 +374,15 @@ impl View {
             self.find_owners(&candidates, &mut found)?;
         }
         if found.goes_on.is_none() {
+            found.without = match self.data_without_checksums(pace.ask) {
+                Ok(without) => without,
+                // That is told otherwise.
+                Err(error @ Error::Corruption(_)) => {
+                    tracing::warn!(%error, "the data that has no checksum cannot be counted");
+                    None
+                }
+                Err(error) => return Err(error),
+            };
             notes.end(&found);
         }
         Ok(found)

@@ -65,6 +65,7 @@ pub(super) fn read_blocks(
     read.map_err(|e| match e {
         Error::Corruption(c) => {
             let c = c.of(no);
+            store.met.note(start.0);
             tracing::error!("{c}");
             c.into()
         }

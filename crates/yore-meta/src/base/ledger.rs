@@ -90,6 +90,11 @@ impl Ledger {
         }
     }
 
+    /// The next one that is given; `None` if numbers have begun anew, so that they do not say what is older.
+    pub(crate) fn incarnations_end(&self) -> Option<Incarnation> {
+        u32::try_from(self.next_incarnation.load(Ordering::Relaxed)).ok().map(Incarnation)
+    }
+
     /// The number that births take now.
     #[inline]
     pub(crate) fn number(&self) -> EventNo {

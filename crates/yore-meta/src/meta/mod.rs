@@ -136,6 +136,12 @@ impl Meta {
         self.base().ledger.take_incarnation()
     }
 
+    /// The first incarnation that is not given yet: inodes of earlier ones are there, or have been there.
+    /// `None` if their numbers have begun anew, so that nothing can be told from them.
+    pub fn incarnations_end(&self) -> Option<Incarnation> {
+        self.base().ledger.incarnations_end()
+    }
+
     /// The number that births take now (VERSIONING).
     #[inline]
     pub fn number(&self) -> EventNo {

@@ -4,23 +4,35 @@ use super::{json_facts, no_answer, words};
 use crate::args;
 use crate::asked::Paths;
 use crate::command::files::on_volume;
+use crate::command::found::json_finding;
 use crate::command::operand::find;
 use crate::live;
 use crate::opened::directory_of;
-use crate::output::{bytes_of, json_name, json_name_or_null, json_time, kind_name, printable, Clock, List};
+use crate::output::{
+    bytes_of, human, json_name, json_name_or_null, json_seconds, json_time, kind_name, printable, quoted,
+    Clock, List,
+};
 use crate::progress::while_searching;
 use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use yore_control::Client;
+use yore_control::{Client, Watch};
 use yore_format::RECORDED_PATH_MAX;
-use yore_fs::{Deleted, Error, FindingsRecord, Gone, InodeNo, Logged, RecordedFinding, SeenBy, What};
+use yore_fs::{
+    DataState, Deleted, Error, FindingsRecord, Gone, InodeNo, Logged, RecordedFinding, SeenBy, VerifyStates,
+    What,
+};
 
 /// What progress says during the search for what is gone.
 const SEARCHING: &str = "looking for what is gone";
+/// What it says while states are read.
+const VERIFYING: &str = "verifying";
+
+const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
 
 /// The directory of a path's last name, and that name. The name is empty if the path does not end in one.
 fn split(path: &Path) -> (PathBuf, Vec<u8>) {
@@ -75,8 +87,14 @@ pub(super) fn ask_about<T>(
 /// Prints what a file or directory was over time.
 pub fn log(args: &args::Log) -> Outcome {
     let shown = args.path.to_string_lossy().into_owned();
+    let verify = if args.verify { VerifyStates::Yes } else { VerifyStates::WhereDamaged };
     let (found, record) = ask_about(&args.path, false, |client, name| {
-        let found = client.log(name, args.most).map_err(|error| match error.root() {
+        let log = |watch: Watch<'_>| client.verified_log(name, args.most, verify, watch);
+        let found = match args.verify {
+            true => while_searching(args.progress, VERIFYING, log)?,
+            false => log(None),
+        };
+        let found = found.map_err(|error| match error.root() {
             Error::NotFound => never_seen(&shown),
             _ => no_answer(error).context(format!("cannot print the log of {shown}")),
         })?;
@@ -93,8 +111,12 @@ pub fn log(args: &args::Log) -> Outcome {
         Ok((found, record))
     })?;
     let clock = Clock::new(args.listing.utc);
+    let findings = record.map(|record| Findings { record, found: &found });
     let mut list = List::new(args.listing);
-    if let Some(line) = record.and_then(|record| findings_line(&record, &found, &clock)) {
+    if let Some(line) = findings.as_ref().and_then(|findings| findings.line(&clock)) {
+        list.heading(line.as_bytes())?;
+    }
+    if let Some(line) = data_line(args, &found, &clock) {
         list.heading(line.as_bytes())?;
     }
     let width = found.iter().map(|logged| log_time(logged, &clock).len()).max().unwrap_or(0);
@@ -102,50 +124,141 @@ pub fn log(args: &args::Log) -> Outcome {
         if let Some(gone) = &logged.gone {
             list.heading(gone_line(gone, logged, &clock, width).as_bytes())?;
         }
-        log_line(&mut list, logged, &clock, width)?;
+        log_line(&mut list, logged, findings.as_ref(), &clock, width)?;
     }
     list.done()?;
-    Ok(status::OK)
+    let latest = found.iter().find_map(|logged| logged.data);
+    Ok(match latest {
+        Some(DataState::Damaged { .. }) if args.verify => status::FINDINGS,
+        _ => status::OK,
+    })
 }
 
 /// How many findings a line has.
 const FINDINGS_SHOWN: usize = 5;
 
-/// What the last check of the volume in use found and left of this file; of the root directory, all of it.
-fn findings_line(record: &FindingsRecord, found: &[Logged], clock: &Clock) -> Option<String> {
-    let is_of_volume = found.iter().any(|logged| logged.inode == InodeNo::ROOT);
-    // The number of an inode that is gone may have been given to another file, so the name must be one that
-    // the log has.
-    let has_name = |logged: &Logged, recorded: &str| {
-        let path = String::from_utf8_lossy(logged.path.as_deref().unwrap_or_default());
-        let bare = |path: &str| path.strip_prefix('/').unwrap_or(path).to_owned();
-        // Of a long path the end is recorded, from the beginning of a character.
-        let is_truncated = recorded.len() + 4 > RECORDED_PATH_MAX;
-        bare(&path) == bare(recorded) || (is_truncated && path.ends_with(recorded))
-    };
-    let concerns = |finding: &RecordedFinding| {
-        let path = finding.path.as_deref();
-        let is_it = |logged: &Logged| {
-            finding.inode == Some(logged.inode) && path.is_none_or(|path| has_name(logged, path))
-        };
-        is_of_volume || found.iter().any(is_it)
-    };
-    let of: Vec<&RecordedFinding> = record.findings.iter().filter(|finding| concerns(finding)).collect();
-    let count = if is_of_volume { record.count } else { of.len() as u64 };
-    if count == 0 {
-        return None;
+/// What the last check of the volume in use found and left, and a log.
+struct Findings<'a> {
+    record: FindingsRecord,
+    found: &'a [Logged],
+}
+
+impl Findings<'_> {
+    /// Whether the log is that of the root directory, which has all findings.
+    fn are_of_volume(&self) -> bool {
+        self.found.iter().any(|logged| logged.inode == InodeNo::ROOT)
     }
-    let one = |finding: &&RecordedFinding| match &finding.path {
-        Some(path) if is_of_volume => format!("{} {path}", finding.code),
-        _ => finding.code.clone(),
+
+    /// Whether a finding is about the file of a state. The number of an inode that is gone may have been
+    /// given to another file. A file that is still there and was there when it was checked is the one that
+    /// was found, whatever its names are by now. Of others, the name must be one that the log has.
+    fn is_of(&self, finding: &RecordedFinding, logged: &Logged) -> bool {
+        if finding.inode != Some(logged.inode) {
+            return false;
+        }
+        let file = (logged.inode, logged.incarnation);
+        let is_there = self.found.iter().any(|of| of.current && (of.inode, of.incarnation) == file);
+        let was_there = self.record.next_incarnation.is_some_and(|next| logged.incarnation < next);
+        is_there && was_there || finding.path.as_deref().is_none_or(|path| has_name(logged, path))
+    }
+
+    /// A line for people; of the root directory, all of it.
+    fn line(&self, clock: &Clock) -> Option<String> {
+        let is_of_volume = self.are_of_volume();
+        let concerns = |finding: &&RecordedFinding| {
+            is_of_volume || self.found.iter().any(|logged| self.is_of(finding, logged))
+        };
+        let of: Vec<&RecordedFinding> = self.record.findings.iter().filter(concerns).collect();
+        let count = if is_of_volume { self.record.count } else { of.len() as u64 };
+        if count == 0 {
+            return None;
+        }
+        let one = |finding: &&RecordedFinding| match &finding.path {
+            Some(path) if is_of_volume => format!("{} {path}", finding.code),
+            _ => finding.code.clone(),
+        };
+        let shown: Vec<String> = of.iter().take(FINDINGS_SHOWN).map(one).collect();
+        let more = if count > shown.len() as u64 { ", …" } else { "" };
+        Some(format!(
+            "the check of {} found {}{more} (yore info)",
+            clock.seconds(self.record.seconds),
+            shown.join(", ")
+        ))
+    }
+
+    fn json_of(&self, logged: &Logged) -> Value {
+        let one = |finding: &RecordedFinding| {
+            let mut value = json_finding(finding);
+            value["time"] = json_seconds(self.record.seconds);
+            value
+        };
+        let is_root = logged.inode == InodeNo::ROOT;
+        let of = self.record.findings.iter().filter(|finding| is_root || self.is_of(finding, logged));
+        of.map(one).collect()
+    }
+}
+
+/// Whether a state has the name under which a check found the file.
+fn has_name(logged: &Logged, recorded: &str) -> bool {
+    let path = String::from_utf8_lossy(logged.path.as_deref().unwrap_or_default());
+    let bare = |path: &str| path.strip_prefix('/').unwrap_or(path).to_owned();
+    // Of a long path the end is recorded, from the beginning of a character.
+    let is_truncated = recorded.len() + 4 > RECORDED_PATH_MAX;
+    bare(&path) == bare(recorded) || (is_truncated && path.ends_with(recorded))
+}
+
+/// What was found of the data: where it is damaged, and which state before is whole.
+fn data_line(args: &args::Log, found: &[Logged], clock: &Clock) -> Option<String> {
+    let damaged = found.iter().find_map(|logged| match logged.data? {
+        DataState::Damaged { offset, block } => Some((logged, offset, block)),
+        DataState::Whole | DataState::Unknown { .. } => None,
+    });
+    let Some((damaged, offset, block)) = damaged else {
+        let latest = found.iter().find_map(|logged| logged.data);
+        return args.verify.then(|| match latest {
+            Some(DataState::Unknown { blocks }) => format!(
+                "nothing is damaged, but {} of the data has no checksum (yore checksums --enable)",
+                human(blocks * BLOCK)
+            ),
+            Some(_) => "the data is whole".into(),
+            None => "nothing was verified: only regular files have data".into(),
+        });
     };
-    let shown: Vec<String> = of.iter().take(FINDINGS_SHOWN).map(one).collect();
-    let more = if count > shown.len() as u64 { ", …" } else { "" };
-    Some(format!(
-        "the check of {} found {}{more} (yore info)",
-        clock.seconds(record.seconds),
-        shown.join(", ")
-    ))
+    let as_of = match damaged.current {
+        true => String::new(),
+        false => format!(" as of {}", log_time(damaged, clock)),
+    };
+    let damage = format!("the data{as_of} is damaged at offset {offset} of the file (block {block})");
+    let Some(whole) = found.iter().find(|logged| logged.data == Some(DataState::Whole)) else {
+        let is_unknown = |logged: &Logged| matches!(logged.data, Some(DataState::Unknown { .. }));
+        return Some(match (found.iter().any(is_unknown), args.most) {
+            (true, _) => format!("{damage}; of earlier states not all data has checksums"),
+            (false, Some(_)) => format!("{damage}; none of the states that are listed is whole"),
+            (false, None) => format!("{damage}; no state that a snapshot has is whole"),
+        });
+    };
+    if found.iter().position(|of| of == whole) < found.iter().position(|of| of == damaged) {
+        return Some(format!("{damage}; the state that came after it is whole"));
+    }
+    let time = log_time(whole, clock);
+    // The path as it was given leads there if the file had that name then.
+    let given = &args.path;
+    let is_same = Path::new(given).file_name().is_some_and(|name| name.as_bytes() == whole.name);
+    let path = match (is_same, &whole.path) {
+        (false, Some(path)) => format!("{}{}", front(given), printable(path)),
+        _ => printable(given.as_bytes()),
+    };
+    let state = quoted(&format!("{path}@{time}"), "-_./:@,+=");
+    Some(format!("{damage}; the state of {time} is whole: yore restore {state}"))
+}
+
+/// What stands before a path of the volume that an operand is on: the volume and a colon, or the mount point.
+fn front(operand: &OsStr) -> String {
+    if let Some(on) = OnVolume::split_unless_there(operand) {
+        return format!("{}:", printable(bytes_of(&on.volume)));
+    }
+    let mount = live::mount_at(directory_of(Path::new(operand)));
+    mount.map_or_else(String::new, |mount| printable(bytes_of(&mount.directory)))
 }
 
 pub(super) fn never_seen(name: &str) -> anyhow::Error {
@@ -194,7 +307,13 @@ fn gone_line(gone: &Gone, logged: &Logged, clock: &Clock, width: usize) -> Strin
     format!("{what:<width$}  -   {:4} {:>10}  {}{to}{by}", "", "", printable(path))
 }
 
-fn log_line(list: &mut List, logged: &Logged, clock: &Clock, width: usize) -> anyhow::Result<()> {
+fn log_line(
+    list: &mut List,
+    logged: &Logged,
+    findings: Option<&Findings<'_>>,
+    clock: &Clock,
+    width: usize,
+) -> anyhow::Result<()> {
     let time = log_time(logged, clock);
     let path = logged.path.as_deref().unwrap_or(&logged.name);
     let first = match (&logged.first, &logged.last) {
@@ -202,15 +321,41 @@ fn log_line(list: &mut List, logged: &Logged, clock: &Clock, width: usize) -> an
         _ => String::new(),
     };
     let mode = logged.facts.mode & 0o7777;
+    let data = match logged.data {
+        None => String::new(),
+        Some(DataState::Whole) => "  whole".into(),
+        Some(DataState::Damaged { offset, .. }) => format!("  damaged at offset {offset}"),
+        Some(DataState::Unknown { blocks }) => format!("  {} without checksums", human(blocks * BLOCK)),
+    };
     let after = format!(
-        "{:pad$}  {:<3} {mode:04o} {:>10}  {}{first}",
+        "{:pad$}  {:<3} {mode:04o} {:>10}  {}{first}{data}",
         "",
         letters(logged),
         logged.facts.size,
         printable(path),
         pad = width.saturating_sub(time.len())
     );
-    list.entry("", time.as_bytes(), &after, || json_logged(logged, clock))
+    list.entry("", time.as_bytes(), &after, || {
+        let mut value = json_logged(logged, clock);
+        value["data"] = json_data(logged.data);
+        // Null: nothing is recorded, or this user is not told.
+        value["findings"] = findings.map_or(Value::Null, |findings| findings.json_of(logged));
+        value
+    })
+}
+
+/// What was found of the data of a state; null if nobody has verified it.
+fn json_data(data: Option<DataState>) -> Value {
+    match data {
+        None => Value::Null,
+        Some(DataState::Whole) => json!({ "state": "whole" }),
+        Some(DataState::Damaged { offset, block }) => {
+            json!({ "state": "damaged", "offset": offset, "block": block })
+        }
+        Some(DataState::Unknown { blocks }) => {
+            json!({ "state": "unknown", "bytes_without_checksums": blocks * BLOCK })
+        }
+    }
 }
 
 pub(super) fn json_seen(seen: Option<&SeenBy>, clock: &Clock) -> Value {

@@ -11,12 +11,12 @@ use std::time::Duration;
 use yore_device::{DeviceError, Holder, HostError, Operation};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback, Verb};
 use yore_fs::{
-    BlockNo, Change, ChecksumsEntered, DamagedBlock, Defragmented, Deleted, Difference, Error, Event,
-    EventKind, EventMore, EventNo, EventRow, EventState, EventUsage, Facts, FileKind, FindingsRecord,
+    BlockNo, Change, ChecksumsEntered, DamagedBlock, DataState, Defragmented, Deleted, Difference, Error,
+    Event, EventKind, EventMore, EventNo, EventRow, EventState, EventUsage, Facts, FileKind, FindingsRecord,
     ForgottenFor, Generation, Gone, Incarnation, InodeNo, ListedEvent, Logged, MetaAddr, MissedVersions,
     OperationKind, OperationRow, Policy, RecordedFinding, Retained, Retention, RetentionRules, Scattered,
     Scrub, ScrubFrom, ScrubPosition, ScrubRecord, ScrubUnderWay, Scrubbed, SeenBy, SpaceRules, StateUsage,
-    Stays, Timestamp, UsageTotals, Versioning, What, WouldFree, EXCLUDE_MAX,
+    Stays, Timestamp, UsageTotals, VerifyStates, Versioning, What, WithoutChecksums, WouldFree, EXCLUDE_MAX,
 };
 
 pub(super) fn device_errors() -> Vec<DeviceError> {
@@ -301,6 +301,7 @@ pub(super) fn answers() -> Vec<Answer> {
                 until: Some(EventNo(4)),
                 sound_until: None,
             }],
+            without: Some(WithoutChecksums { blocks: 11, files: 12 }),
             further: 5,
             goes_on: Some(6),
             is_noted: true,
@@ -318,6 +319,7 @@ pub(super) fn answers() -> Vec<Answer> {
                     candidates: vec![7],
                 }),
                 last: None,
+                damaged: Vec::new(),
             },
             is_under_way: true,
         },
@@ -339,6 +341,7 @@ pub(super) fn answers() -> Vec<Answer> {
             generation: Generation(2),
             seconds: 3,
             count: 4,
+            next_incarnation: Some(Incarnation(5)),
             findings: vec![RecordedFinding {
                 code: "space-leaked".into(),
                 is_damage: false,
@@ -357,7 +360,12 @@ pub(super) fn queries() -> Vec<Query> {
         Query::Identity,
         Query::Diff { from, to },
         Query::Compare { from, to, question },
-        Query::Log { name: b"d/f\xff@then".to_vec(), most: Some(7) },
+        Query::Log {
+            name: b"d/f\xff@then".to_vec(),
+            most: Some(7),
+            verify: VerifyStates::WhereDamaged,
+            question: 9,
+        },
         Query::Deleted { recursive: true, question },
         Query::HistoryBytes,
         Query::Usage,
@@ -393,6 +401,7 @@ fn logged() -> Logged {
         replaced: false,
         oldest: true,
         gone: Some(Gone { by: Some(seen_by("")), moved: true, path: Some(b"/e".to_vec()) }),
+        data: Some(DataState::Damaged { offset: 1 << 40, block: 9 }),
     }
 }
 

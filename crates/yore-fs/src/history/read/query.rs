@@ -15,7 +15,7 @@ mod replaced;
 mod tree;
 
 pub(crate) use answer::Each;
-pub use answer::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
+pub use answer::{Change, DataState, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
 
 use crate::history::read::at_time::{self, PRESENT};
 use crate::progress::Progress;

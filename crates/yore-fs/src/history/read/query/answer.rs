@@ -140,6 +140,27 @@ pub struct Logged {
     pub oldest: bool,
     /// For the first state of a log, if the name means nothing any more: what is known about how it went.
     pub gone: Option<Gone>,
+    /// Whether its data is what was written, if somebody has verified that ([`crate::View::verify_states`]).
+    pub data: Option<DataState>,
+}
+
+/// Whether the data of a file in one state is what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum DataState {
+    /// All of it was read and verified.
+    Whole,
+    /// Some of it is damaged; this is the first damaged block that was met.
+    Damaged {
+        /// Where in the file it begins, in bytes.
+        offset: u64,
+        /// The block on the device.
+        block: u64,
+    },
+    /// Nothing is damaged as far as there are checksums.
+    Unknown {
+        /// So many blocks have none.
+        blocks: u64,
+    },
 }
 
 /// A name that means nothing any more.

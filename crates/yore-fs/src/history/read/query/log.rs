@@ -354,6 +354,7 @@ impl Log<'_, '_> {
             replaced: false,
             oldest: true,
             gone: None,
+            data: None,
         }))
     }
 
