@@ -175,6 +175,7 @@ LAYERS = {
         history/policy
         api/copy
         api/online api/opened api/past api/present api/recorded api/recount
+        api/recount/names
         api history/read/listing history/read/usage/* history/rollback/*
         history history/read history/reclaim
         api/inodes

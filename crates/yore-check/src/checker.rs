@@ -72,6 +72,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) inodes: Vec<Known>,
     /// The past of inodes, as far as later steps need it.
     pub(crate) history: History,
+    /// Directories with several names: each name but the last that was met, by its directory and cookie.
+    pub(crate) further_names: BTreeMap<InodeNo, Vec<(InodeNo, u64)>>,
     /// The bitmaps that could not be read, which was reported.
     pub(crate) damaged_bitmaps: Vec<MetaAddr>,
     /// Something could not be read, which was reported. So things that are not found may exist.
@@ -114,6 +116,7 @@ impl<'a> Checker<'a> {
             tables: CountTables::new(),
             inodes: Vec::new(),
             history: History::default(),
+            further_names: BTreeMap::new(),
             damaged_bitmaps: Vec::new(),
             incomplete: false,
             unpromised: options.unpromised,
@@ -145,6 +148,7 @@ impl<'a> Checker<'a> {
         self.inodes.clear();
         let keeps_indexes = self.history.keeps_indexes;
         self.history = History { keeps_indexes, ..History::default() };
+        self.further_names.clear();
         self.damaged_bitmaps.clear();
         (self.incomplete, self.zones_lost) = (false, false);
         self.redone.clear();

@@ -126,13 +126,20 @@ impl Checker<'_> {
         let known = &mut self.inodes[target];
         let (incarnation, kind) = (known.incarnation, known.kind);
         let is_remembered = (known.parent, known.parent_cookie) == (directory, cookie);
+        let before = (known.names > 0).then_some((known.named_in, known.named_at));
+        known.is_remembered |= is_remembered;
         known.names += 1;
         (known.named_in, known.named_at) = (directory, cookie);
         if is_remembered {
             self.check_expunged((entry.inode, entry.incarnation), entry.birth, "an entry", addr);
         }
         if kind == yore_format::FileKind::Directory {
-            self.inodes[listing.at].subdirectories += 1;
+            // While a directory is renamed it may have two names in one directory, which counts it once.
+            let is_counted = before.is_some_and(|(named_in, _)| named_in == directory);
+            self.inodes[listing.at].subdirectories += u64::from(!is_counted);
+            if let Some(before) = before {
+                self.further_names.entry(entry.inode).or_default().push(before);
+            }
         }
         if incarnation != entry.incarnation {
             let (expected, found) = (incarnation.0, format!("{} for {name:?}", entry.incarnation));

@@ -59,6 +59,8 @@ pub(crate) struct Known {
     /// The directory and cookie of the last of them.
     pub(crate) named_in: InodeNo,
     pub(crate) named_at: u64,
+    /// Whether one of them is where the inode says that its name is.
+    pub(crate) is_remembered: bool,
     /// Directories: entries that are directories.
     pub(crate) subdirectories: u64,
     /// Directories: entries.
@@ -84,6 +86,7 @@ impl Known {
             names: 0,
             named_in: InodeNo::NONE,
             named_at: 0,
+            is_remembered: false,
             subdirectories: 0,
             entries: 0,
             has_policy: inode.has_policy,
