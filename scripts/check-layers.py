@@ -284,7 +284,7 @@ LAYERS = {
         judge model/apply subject/model subject/view
         judge/ordered
         marks subject
-        generate past runner stalled
+        fill generate past runner stalled
         case recorded threads
         compare edges/calls edges/effect together
         edges record
