@@ -246,10 +246,11 @@ fn a_crash_under_an_engine_that_orders_changes_leaves_before_or_after() {
     }
 }
 
-/// The same where hardly any room is left.
+/// The same where hardly any room is left. Not under `sync`: there a mount behind the crash may find less
+/// room than the rollback had, and leave it stopped (docs/TESTING.md, "Not covered").
 #[test]
 fn a_crash_on_a_nearly_full_volume_leaves_before_or_after() {
-    for engine in [Engine::Snapshot, Engine::SoftUpdates, Engine::Sync] {
+    for engine in [Engine::Snapshot, Engine::SoftUpdates] {
         let states: usize = seeds(3)
             .zip([0, 4, 40].into_iter().cycle())
             .map(|(seed, left)| run(seed, engine, Some(left)))
