@@ -181,6 +181,7 @@ LAYERS = {
         history/policy
         api/copy
         api/online api/opened api/past api/present api/recorded api/recount
+        api/recount/names
         api history/read/listing history/read/usage/* history/rollback/*
         history history/read history/reclaim
         api/inodes
@@ -289,7 +290,7 @@ LAYERS = {
         judge model/apply subject/model subject/view
         judge/ordered
         marks subject
-        generate past runner stalled
+        fill generate past runner stalled
         case recorded threads
         compare edges/calls edges/effect together
         edges record

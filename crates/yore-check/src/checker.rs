@@ -73,6 +73,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) inodes: Paged<Known>,
     /// The past of inodes, as far as later steps need it.
     pub(crate) history: History,
+    /// Directories with several names: each name but the last that was met, by its directory and cookie.
+    pub(crate) further_names: BTreeMap<InodeNo, Vec<(InodeNo, u64)>>,
     /// The bitmaps that could not be read, which was reported.
     pub(crate) damaged_bitmaps: Vec<MetaAddr>,
     /// Something could not be read, which was reported. So things that are not found may exist.
@@ -117,6 +119,7 @@ impl<'a> Checker<'a> {
             tables: CountTables::new(),
             inodes: Paged::new(room.inodes()),
             history: History::new(room, false),
+            further_names: BTreeMap::new(),
             damaged_bitmaps: Vec::new(),
             incomplete: false,
             unpromised: options.unpromised,
@@ -148,6 +151,7 @@ impl<'a> Checker<'a> {
         self.tables.clear();
         self.inodes = Paged::new(self.room.inodes());
         self.history = History::new(self.room, self.history.keeps_indexes);
+        self.further_names.clear();
         self.damaged_bitmaps.clear();
         (self.incomplete, self.zones_lost) = (false, false);
         self.redone.clear();

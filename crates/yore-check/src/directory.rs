@@ -133,17 +133,24 @@ impl Checker<'_> {
             }
             return Ok(());
         };
-        let (incarnation, kind, is_remembered) = self.inodes.update(target, |known| {
+        let (incarnation, kind, is_remembered, before) = self.inodes.update(target, |known| {
+            let is_remembered = (known.parent, known.parent_cookie) == (directory, cookie);
+            let before = (known.names > 0).then_some((known.named_in, known.named_at));
+            known.is_remembered |= is_remembered;
             known.names += 1;
             (known.named_in, known.named_at) = (directory, cookie);
-            let is_remembered = (known.parent, known.parent_cookie) == (directory, cookie);
-            (known.incarnation, known.kind, is_remembered)
+            (known.incarnation, known.kind, is_remembered, before)
         })?;
         if is_remembered {
             self.check_expunged((entry.inode, entry.incarnation), entry.birth, "an entry", addr);
         }
         if kind == yore_format::FileKind::Directory {
-            listing.subdirectories += 1;
+            // While a directory is renamed it may have two names in one directory, which counts it once.
+            let is_counted = before.is_some_and(|(named_in, _)| named_in == directory);
+            listing.subdirectories += u64::from(!is_counted);
+            if let Some(before) = before {
+                self.further_names.entry(entry.inode).or_default().push(before);
+            }
         }
         if incarnation != entry.incarnation {
             let (expected, found) = (incarnation.0, format!("{} for {name:?}", entry.incarnation));

@@ -430,6 +430,8 @@ pub enum Recount {
         incarnation: Incarnation,
         /// By how many they are too many.
         by: u32,
+        /// Whether one of its names is where it says that its name is.
+        is_remembered: bool,
     },
     /// An inode has no name, and is not among the orphans.
     Unnamed {
@@ -439,6 +441,35 @@ pub enum Recount {
         incarnation: Incarnation,
         /// How many links it has nevertheless.
         links: u32,
+    },
+    /// An inode has one name, and says that its name is elsewhere.
+    Parent {
+        /// The inode.
+        inode: InodeNo,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// The directory with its name.
+        directory: InodeNo,
+        /// The cookie of the name there.
+        cookie: u64,
+    },
+    /// A directory has several names.
+    NamedTwice {
+        /// The directory.
+        inode: InodeNo,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// The name that it keeps: the directory that has it, and the cookie there.
+        kept: (InodeNo, u64),
+        /// Its other names.
+        others: Vec<(InodeNo, u64)>,
+    },
+    /// The flags of an inode are not those of the attributes that it has.
+    Flags {
+        /// The inode.
+        inode: InodeNo,
+        /// Its incarnation.
+        incarnation: Incarnation,
     },
     /// What an inode says of itself differs from what it has.
     Counts {

@@ -62,6 +62,8 @@ pub(crate) struct Known {
     /// The directory and cookie of the last of them.
     pub(crate) named_in: InodeNo,
     pub(crate) named_at: u64,
+    /// Whether one of them is where the inode says that its name is.
+    pub(crate) is_remembered: bool,
     /// Directories: entries that are directories.
     pub(crate) subdirectories: u64,
     /// Directories: entries.
@@ -87,6 +89,7 @@ impl Known {
             names: 0,
             named_in: InodeNo::NONE,
             named_at: 0,
+            is_remembered: false,
             subdirectories: 0,
             entries: 0,
             has_policy: inode.has_policy,
@@ -124,6 +127,7 @@ impl Record for Known {
             self.orphan,
             self.below_root.is_some(),
             self.below_root.is_some_and(|is_below| is_below),
+            self.is_remembered,
         ];
         let bits = flags.iter().enumerate().map(|(i, flag)| u8::from(*flag) << i).sum::<u8>();
         let bytes = longs.iter().flat_map(|long| long.to_le_bytes());
@@ -152,6 +156,7 @@ impl Record for Known {
             has_policy: flag(0),
             orphan: flag(1),
             below_root: flag(2).then(|| flag(3)),
+            is_remembered: flag(4),
         }
     }
 }

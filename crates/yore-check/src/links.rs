@@ -94,7 +94,11 @@ impl Checker<'_> {
         }
         let most = u64::from(!is_root);
         if known.is_directory() && known.names > most {
-            findings.push(Finding::new(Problem::DirectoryNamedTwice, most, known.names));
+            let finding = Finding::new(Problem::DirectoryNamedTwice, most, known.names);
+            findings.push(match is_root {
+                true => finding,
+                false => finding.recounted(self.named_twice(known)),
+            });
         }
         let expected = match known.is_directory() {
             // A removed directory has neither names nor links.
@@ -109,7 +113,12 @@ impl Checker<'_> {
             // Both are counts of names, of which a volume has fewer than 2^32.
             let by = u32::try_from(links - expected).unwrap_or(u32::MAX);
             let finding = Finding::new(Problem::LinksTooMany, expected, links);
-            findings.push(finding.recounted(Recount::Links { inode, incarnation, by }));
+            findings.push(finding.recounted(Recount::Links {
+                inode,
+                incarnation,
+                by,
+                is_remembered: known.is_remembered,
+            }));
         }
         findings.extend(self.parent_finding(known)?);
         Ok(findings)
@@ -134,8 +143,24 @@ impl Checker<'_> {
         let text = |d: InodeNo, i: Incarnation, c: u64| format!("inode {d}, incarnation {i}, cookie {c:#x}");
         Ok((!same).then(|| {
             let found = text(known.parent, known.parent_incarnation, known.parent_cookie);
-            Finding::new(Problem::Parent, text(directory, incarnation, cookie), found)
+            let finding = Finding::new(Problem::Parent, text(directory, incarnation, cookie), found);
+            let (inode, of) = (known.number, known.incarnation);
+            match is_root {
+                true => finding,
+                false => finding.recounted(Recount::Parent { inode, incarnation: of, directory, cookie }),
+            }
         }))
+    }
+
+    /// What a directory of several names keeps: the name that it remembers, and else the last one that was
+    /// met, as a repair does.
+    fn named_twice(&self, known: &Known) -> Recount {
+        let last = (known.named_in, known.named_at);
+        let kept = if known.is_remembered { (known.parent, known.parent_cookie) } else { last };
+        let mut others = self.further_names.get(&known.number).cloned().unwrap_or_default();
+        others.push(last);
+        others.retain(|name| *name != kept);
+        Recount::NamedTwice { inode: known.number, incarnation: known.incarnation, kept, others }
     }
 
     /// Checks that every directory with a name is below the root: the path up by names ends there. Each

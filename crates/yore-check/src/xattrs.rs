@@ -7,7 +7,7 @@ use crate::key::KEY_WIDTH;
 use crate::state::State;
 use crate::tree::Tree;
 use crate::walk::Walk;
-use crate::{CheckError, Finding, Problem};
+use crate::{CheckError, Finding, Problem, Recount};
 use yore_format::{
     xattr_key, BlockKind, InodeFlags, InodeNo, MetaAddr, WriteFeatures, XattrCell, XattrNamespace,
     XATTR_CHUNK_BYTES,
@@ -63,7 +63,8 @@ impl Checker<'_> {
         if flags != has && !may_be {
             let (expected, found) = (flags.bits(), has.bits());
             let finding = Finding::new(Problem::XattrFlags, expected, found);
-            self.add(finding.at(state.addr).of(number));
+            let recount = Recount::Flags { inode: number, incarnation: inode.incarnation };
+            self.add(finding.at(state.addr).of(number).recounted(recount));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::crash::{Each, Thoroughness};
 use crate::generate::Profile;
 use crate::record::{record_between, Between};
 use crate::systematic;
-use crate::volume::{orders, Wrong};
+use crate::volume::Wrong;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -95,9 +95,9 @@ impl Campaign {
     /// of [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with
     /// a small log, one is disturbed by another thread, one is by several threads, and one copies files.
     /// About a third takes snapshots, except those of several threads. In some that are not by number, each
-    /// file is closed after each change, which makes a version. In some freed blocks are discarded. Of those
-    /// with snapshots half expunge files from them; with `expunges` all sequences do, except those of several
-    /// threads.
+    /// file is closed after each change, which makes a version. In some freed blocks are discarded, and some
+    /// begin on a volume that is nearly full. Of those with snapshots half expunge files from them; with
+    /// `expunges` all sequences do, except those of several threads.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
@@ -150,10 +150,16 @@ impl Campaign {
             Kind::Compared => false,
             _ => round % 5 > 2,
         };
-        // A call that waits for the writer would wait for ever behind a stalled sync.
-        let stalled = case.stalled && self.durability == Durability::Async && !orders(self.engine);
+        let nearly_full = match kind {
+            Kind::Random => matches!(round % 7, 2 | 5),
+            Kind::Fsyncs | Kind::Systematic => round % 8 == 5,
+            Kind::Across | Kind::Shared | Kind::Disturbed | Kind::Threads | Kind::Compared => false,
+        };
+        // A call that waits for the log would wait for ever behind a stalled sync.
+        let stalled = case.stalled && self.durability == Durability::Async;
         let Campaign { durability, elsewhere, checksums, .. } = *self;
-        (kind, past.of(Case { closes, usual, discard, stalled, durability, elsewhere, checksums, ..case }))
+        let case = Case { closes, usual, discard, nearly_full, ..case };
+        (kind, past.of(Case { stalled, durability, elsewhere, checksums, ..case }))
     }
 
     fn case_without_events(&self, number: u64, plain: Case) -> (Kind, Case) {
@@ -262,7 +268,7 @@ impl Past {
     fn of(self, case: Case) -> Case {
         match self {
             Past::Nothing => case,
-            Past::Expunges if case.profile != Profile::Full => case.with_expunges(),
+            Past::Expunges if case.profile != Profile::Full && !case.nearly_full => case.with_expunges(),
             Past::Snapshots | Past::Expunges => case.with_events(),
         }
     }

@@ -12,6 +12,7 @@
 //!   many times.
 //! - `use`: the volume was used after the mount.
 //! - `repair`: it was repaired behind that (engines that order changes).
+//! - `recount`: what the crash has left was recounted while the volume was in use (the same).
 //! - `change`: the engine `snapshot` mounted it after the crash.
 //! - `again=7`: a second crash, drawn by seed 7, while the volume was mounted after the first.
 //! - `third=8`: a third crash, while it was mounted after the second.
@@ -25,6 +26,7 @@
 //! - `elsewhere`: the log is on another disk.
 //! - `commits`: generations begin by themselves all the time; the schedule decides when.
 //! - `stalled`: syncs stall halfway: see the module `stalled`.
+//! - `nearly-full`: hardly any room is left on the volume before the first operation ([`crate::fill`]).
 //! - `profile=across`: case number `seed` of [`crate::systematic::across`].
 //! - `discard`: freed blocks are discarded, behind every other operation.
 //! - `closes`: files are closed after each change, under a policy that makes versions then.
@@ -34,6 +36,7 @@
 //! - `events`: snapshots are taken between the operations ([`crate::past`]); they count as operations.
 //! - `expunges`: also, files are expunged from the snapshots.
 
+use crate::fill;
 use crate::generate::{sequence, Profile};
 use crate::op::Op;
 use crate::past::{weave, weave_defragments, weave_expunges, weave_indexing};
@@ -83,6 +86,8 @@ pub struct Case {
     pub usual: bool,
     /// Whether the volume keeps checksums of file data.
     pub checksums: bool,
+    /// Whether hardly any room is left on the volume.
+    pub nearly_full: bool,
     /// The crash.
     pub crash: Option<CrashState>,
     /// What the trial does with the state that the crash left.
@@ -169,6 +174,7 @@ impl Case {
             closes: false,
             usual: false,
             checksums: false,
+            nearly_full: false,
             crash: None,
             trial: Trial::default(),
         }
@@ -181,7 +187,7 @@ impl Case {
 
     /// The words that stand for themselves, with what each switches on. (`use` is about the crash, and stands
     /// behind it.)
-    fn switches(&mut self) -> [(&'static str, &mut bool); 10] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 11] {
         [
             ("disturb", &mut self.disturb),
             ("elsewhere", &mut self.elsewhere),
@@ -191,6 +197,7 @@ impl Case {
             ("closes", &mut self.closes),
             ("usual", &mut self.usual),
             ("checksums", &mut self.checksums),
+            ("nearly-full", &mut self.nearly_full),
             ("events", &mut self.events),
             ("expunges", &mut self.expunges),
         ]
@@ -199,10 +206,12 @@ impl Case {
     /// The operations to carry out.
     pub fn operations(&self) -> Vec<Op> {
         let all = self.drawn(self.ops);
-        match &self.only {
+        let mut ops = match &self.only {
             None => all,
             Some(only) => only.iter().filter_map(|number| all.get(*number).cloned()).collect(),
-        }
+        };
+        ops.retain(|op| !self.nearly_full || fill::is_all_or_nothing(op));
+        ops
     }
 
     /// The same run with only these of the drawn operations.
@@ -248,6 +257,9 @@ impl fmt::Display for Case {
         }
         if self.trial.repair {
             write!(f, " repair")?;
+        }
+        if self.trial.recount {
+            write!(f, " recount")?;
         }
         if self.trial.change {
             write!(f, " change")?;
@@ -305,6 +317,7 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
     let trials = [
         ("use", &mut case.trial.use_it),
         ("repair", &mut case.trial.repair),
+        ("recount", &mut case.trial.recount),
         ("change", &mut case.trial.change),
     ];
     if let Some((_, on)) = trials.into_iter().find(|(name, _)| *name == word) {
@@ -356,10 +369,12 @@ mod tests {
             "seed=7 ops=4 profile=systematic crash=3:index=5:blocks again=1 third=2",
             "seed=7 ops=40 threads=3 crash=3:all use more=4",
             "seed=7 ops=40 engine=soft-updates crash=3:all use repair change more=4",
+            "seed=7 ops=40 engine=soft-updates crash=3:all recount change",
             "seed=7 ops=60 profile=fsync log=16 commits stalled crash=3:all",
             "seed=7 ops=4 profile=across stalled",
             "seed=7 ops=60 stalled discard events crash=3:all",
             "seed=7 ops=60 checksums events crash=3:all",
+            "seed=7 ops=60 nearly-full events crash=3:all",
             "seed=7 ops=60 engine=journal durability=group crash=3:all",
         ] {
             let case: Case = line.parse().expect("it is a line");

@@ -16,6 +16,7 @@
 
 use crate::judge::{Bounds, Unit};
 use crate::model::Identity;
+use crate::outcome::Kind;
 use crate::past::{must_begin_with, observe_all, taken_of, Seen};
 use crate::record::record_more;
 use crate::recorded::{Order, Part, Recorded};
@@ -40,6 +41,7 @@ use yore_fs::{
     Caller, Durability, Engine, Error, EventNo, FallocateMode, FileKind, InodeNo, NewSnapshot, SetAttr, View,
     WriteMode,
 };
+use yore_online::OnlineOptions;
 
 /// What [`Recorded::try_all`] tries at each moment.
 #[derive(Clone, Copy, Debug)]
@@ -255,7 +257,8 @@ impl Recorded {
         let later = |wrong: Wrong| {
             Wrong::new(wrong.class, format!("in the sequence after the crash: {}", wrong.message))
         };
-        let recorded = record_more(&device, &view, &tree, snapshots, order, seed).map_err(later)?;
+        let recorded =
+            record_more(&device, &view, &tree, snapshots, (order, self.nearly_full), seed).map_err(later)?;
         drop(view);
         let mut last = None;
         let mut each = |state, _| {
@@ -303,13 +306,24 @@ impl Recorded {
             .map_err(|error| Wrong::new("mount", error))?;
         let mut found = self.observe(&view, bounds, unit)?;
         if use_it {
-            use_volume(&view)?;
+            use_volume(&view, self.nearly_full)?;
             if !self.snapshots.is_none() {
-                found.meddle(&view)?;
+                found.meddle(&view, self.nearly_full)?;
             }
+        }
+        if trial.recount {
+            recount(&view)?;
+            found.must_be_kept(&view, "after the recount")?;
+            found.must_still_be_seen(&view, "after the recount")?;
         }
         view.close().map_err(|error| Wrong::new("close", error))?;
         drop(view);
+        if trial.recount {
+            must_be_clean(&*device, "after the recount")?;
+            let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
+            found.must_be_kept(&view, "after the recount and a mount")?;
+            found.must_still_be_seen(&view, "after the recount and a mount")?;
+        }
         if use_it {
             must_be_sound(&*device, findings, "after the volume was used and unmounted")?;
             if !self.snapshots.is_none() {
@@ -421,6 +435,22 @@ fn repair(device: &dyn Device) -> Result<(), Wrong> {
     must_be_clean(device, "after the repair").map(|_| ())
 }
 
+/// Puts right what a crash has left, while the volume is in use: then nothing is left, and the volume says
+/// so.
+fn recount(view: &View) -> Result<(), Wrong> {
+    let wrong = |what: String| Wrong::new("recount", what);
+    let mut goes_on = |_: &_| ControlFlow::Continue(());
+    let done = yore_online::recount(view, &OnlineOptions::default(), &mut goes_on);
+    done.map_err(|error| wrong(error.to_string()))?;
+    if !view.leaks_pending() {
+        return Ok(());
+    }
+    let again = yore_online::recount(view, &OnlineOptions::default(), &mut goes_on);
+    let again = again.map_err(|error| wrong(error.to_string()))?;
+    let left: Vec<String> = again.report.findings.iter().take(4).map(ToString::to_string).collect();
+    Err(wrong(format!("leaks are still pending: {}", left.join("; "))))
+}
+
 /// The content that a mount after a crash has shown.
 #[derive(Clone)]
 struct Found {
@@ -443,7 +473,29 @@ impl Found {
         must_be_sound(&*device, findings, "after the unmount")?;
         repair(&*device)?;
         let view = open(device).map_err(|error| Wrong::new("mount", error))?;
-        let tree = observe_all_of(&view)?;
+        let tree = self.must_be_kept(&view, "after the repair")?;
+        let mut before = self.clone();
+        if tree.entries(tree.root).is_some_and(|entries| entries.contains_key(FOUND)) {
+            // The repair has made a directory in the root directory, which has no version of its own then:
+            // its count and times are seen by snapshots, too.
+            let now = observe_all(&view).map_err(|error| Wrong::new("past", error))?;
+            for (before, now) in before.snapshots.iter_mut().zip(&now) {
+                let root = before.tree.nodes.get_mut(&tree.root).zip(now.tree.nodes.get(&tree.root));
+                if let Some((before, now)) = root {
+                    let facts = &mut before.facts;
+                    (facts.links, facts.mtime, facts.ctime) =
+                        (now.facts.links, now.facts.mtime, now.facts.ctime);
+                }
+            }
+        }
+        before.must_still_be_seen(&view, "after the repair")?;
+        Ok(view)
+    }
+
+    /// Behind a repair or a recount what was found is there, counts are exact, and each inode has a name.
+    /// Returns what is there.
+    fn must_be_kept(&self, view: &View, when: &str) -> Result<Tree, Wrong> {
+        let tree = observe_all_of(view)?;
         let mut wrong = tree.contradictions.clone();
         wrong.extend(tree.wrong_links());
         let is_there = |number: u64, incarnation: u32| {
@@ -470,25 +522,10 @@ impl Found {
                 }
             }
         }
-        if !wrong.is_empty() {
-            return Err(Wrong::new("repair", format!("after the repair: {}", crate::tree::list(&wrong))));
+        match wrong.is_empty() {
+            true => Ok(tree),
+            false => Err(Wrong::new("repair", format!("{when}: {}", crate::tree::list(&wrong)))),
         }
-        let mut before = self.clone();
-        if tree.entries(tree.root).is_some_and(|entries| entries.contains_key(FOUND)) {
-            // The repair has made a directory in the root directory, which has no version of its own then:
-            // its count and times are seen by snapshots, too.
-            let now = observe_all(&view).map_err(|error| Wrong::new("past", error))?;
-            for (before, now) in before.snapshots.iter_mut().zip(&now) {
-                let root = before.tree.nodes.get_mut(&tree.root).zip(now.tree.nodes.get(&tree.root));
-                if let Some((before, now)) = root {
-                    let facts = &mut before.facts;
-                    (facts.links, facts.mtime, facts.ctime) =
-                        (now.facts.links, now.facts.mtime, now.facts.ctime);
-                }
-            }
-        }
-        before.must_still_be_seen(&view, "after the repair")?;
-        Ok(view)
     }
 
     /// Whether each snapshot still exists and shows the same.
@@ -500,16 +537,17 @@ impl Found {
     }
 
     /// Takes another snapshot, and changes every file: no snapshot may show any of these changes.
-    fn meddle(&mut self, view: &View) -> Result<(), Wrong> {
+    fn meddle(&mut self, view: &View, nearly_full: bool) -> Result<(), Wrong> {
         let wrong = |error: Error| Wrong::new("use", format!("changing what snapshots have seen: {error}"));
         let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
-        let event = view.take_snapshot(view.root(), &NewSnapshot::default()).map_err(wrong)?;
+        let event = view.take_snapshot(view.root(), &NewSnapshot::default());
+        let event = if_room(event, nearly_full).map_err(wrong)?;
         let mut files: Vec<u64> = tree.nodes.keys().copied().collect();
         files.sort_unstable();
         files.retain(|number| tree.nodes[number].facts.kind == FileKind::Regular);
-        self.snapshots.push(taken_of(tree, event.number));
+        self.snapshots.extend(event.map(|event| taken_of(tree, event.number)));
         for (n, number) in files.into_iter().enumerate() {
-            change_file(view, InodeNo(number), n).map_err(wrong)?;
+            if_room(change_file(view, InodeNo(number), n), nearly_full).map_err(wrong)?;
         }
         self.must_still_be_seen(view, "after every file was changed")?;
         let done = view
@@ -530,6 +568,14 @@ impl Found {
             true => must_begin_with(&seen, &self.snapshots).map_err(wrong),
             false => Err(wrong(format!("{} and not {} snapshots", seen.len(), self.snapshots.len()))),
         }
+    }
+}
+
+/// What a call has done; `None` if it has done nothing, because it found no room where hardly any is left.
+fn if_room<T>(done: Result<T, Error>, nearly_full: bool) -> Result<Option<T>, Error> {
+    match done {
+        Err(error) if nearly_full && Kind::of(&error) == Kind::NoSpace => Ok(None),
+        done => done.map(Some),
     }
 }
 
@@ -638,23 +684,28 @@ fn unit_of(state: CrashState) -> Unit {
     }
 }
 
-/// Creates a file and a directory, and removes something if there is anything.
-fn use_volume(view: &View) -> Result<(), Wrong> {
+/// Creates a file and a directory, as far as there is room, and removes something if there is anything.
+fn use_volume(view: &View, nearly_full: bool) -> Result<(), Wrong> {
+    const NAME: &[u8] = b"made after the crash";
     let wrong = |what: &str, error: Error| Wrong::new("use", format!("{what} after the mount: {error}"));
     let (caller, root) = (Caller::superuser(), view.root());
-    let name = b"made after the crash";
-    let node = view
-        .create(&caller, root, name, FileKind::Regular, 0o600, 0)
-        .map_err(|error| wrong("create", error))?;
+    let node = view.create(&caller, root, NAME, FileKind::Regular, 0o600, 0);
+    let node = if_room(node, nearly_full).map_err(|error| wrong("create", error))?;
     let data = crate::op::payload(1, 20_000);
     let mode = WriteMode { append: false, kill_set_id: false };
-    view.write(node.inode(), 0, &data, mode).map_err(|error| wrong("write", error))?;
-    view.mkdir(&caller, root, b"directory made after the crash", 0o700)
-        .map_err(|error| wrong("mkdir", error))?;
-    view.fsync(node.inode(), false).map_err(|error| wrong("fsync", error))?;
+    let written = match &node {
+        Some(node) => if_room(view.write(node.inode(), 0, &data, mode), nearly_full),
+        None => Ok(None),
+    };
+    let written = written.map_err(|error| wrong("write", error))?.is_some();
+    let made = view.mkdir(&caller, root, b"directory made after the crash", 0o700);
+    if_room(made, nearly_full).map_err(|error| wrong("mkdir", error))?;
+    if let Some(node) = &node {
+        view.fsync(node.inode(), false).map_err(|error| wrong("fsync", error))?;
+    }
     let mut victims = Vec::new();
     view.readdir(root, 0, &mut |item| {
-        if item.kind == FileKind::Regular && item.name != name {
+        if item.kind == FileKind::Regular && item.name != NAME {
             victims.push(item.name.to_vec());
         }
         true
@@ -664,6 +715,7 @@ fn use_volume(view: &View) -> Result<(), Wrong> {
         view.unlink(root, victim).map_err(|error| wrong("unlink", error))?;
     }
     view.sync().map_err(|error| wrong("sync", error))?;
+    let Some(node) = node.filter(|_| written) else { return Ok(()) };
     let mut back = vec![0; data.len()];
     let count = view.read(node.inode(), 0, &mut back).map_err(|error| wrong("read", error))?;
     match count == data.len() && back == data {

@@ -42,6 +42,7 @@ pub mod case;
 pub mod compare;
 pub mod crash;
 pub mod edges;
+pub mod fill;
 pub mod generate;
 pub mod judge;
 mod marks;

@@ -6,11 +6,12 @@
 //! has one part, the whole tree; [`crate::together`] records several threads, each with a part of its own.
 
 use crate::case::Case;
+use crate::fill;
 use crate::generate::{sequence, Profile};
 use crate::judge::{History, Judge};
 use crate::marks::{bounds_of, mark};
 use crate::model::{Effects, State};
-use crate::op::Op;
+use crate::op::{Op, Target};
 use crate::past::{weave, Seen, Snapshots};
 use crate::recorded::{Order, Part, Recorded};
 use crate::runner::Runner;
@@ -82,6 +83,11 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         run.carry_out(systematic::preparation(case.seed))?;
         run.forget_events();
     }
+    if case.nearly_full {
+        run.carry_out(fill::leave_little(&view, case.seed))?;
+        run.forget_events();
+        run.nearly_full = true;
+    }
     run.gate = gate;
     run.history.settles = case.settles();
     run.order = Order::of(case.engine);
@@ -120,13 +126,15 @@ pub(crate) fn record_more(
     view: &View,
     tree: &Tree,
     snapshots: Vec<Seen>,
-    order: Order,
+    (order, nearly_full): (Order, bool),
     seed: u64,
 ) -> Result<Recorded, Wrong> {
     const OPS: usize = 14;
     let mut run = Run::new(device, view, State::of(tree));
     run.history.settles = view.info().engine == Engine::Sync;
-    let ops = sequence(seed, OPS, Profile::Crash);
+    run.nearly_full = nearly_full;
+    let mut ops = sequence(seed, OPS, Profile::Crash);
+    ops.retain(|op| !nearly_full || fill::is_all_or_nothing(op));
     run.carry_out(if snapshots.is_empty() { ops } else { weave(ops, seed, 4, "later") })?;
     run.snapshots_before = snapshots;
     run.order = order;
@@ -169,6 +177,8 @@ struct Run<'a> {
     snapshots_before: Vec<Seen>,
     /// What a crash leaves.
     order: Order,
+    /// Operations may fail for want of room.
+    nearly_full: bool,
 }
 
 impl<'a> Run<'a> {
@@ -188,6 +198,7 @@ impl<'a> Run<'a> {
             discards: false,
             snapshots_before,
             order: Order::OneMoment,
+            nearly_full: false,
         }
     }
 
@@ -195,7 +206,9 @@ impl<'a> Run<'a> {
     /// when it has returned, a mark says what it promises.
     fn hold(&mut self, gate: &Arc<Gated>) -> Result<(), Wrong> {
         let moment = self.history.ops.len();
-        let (first, left) = (moment as u32 / 3 % 2, 1 + moment % 5);
+        // A generation of an engine that orders changes has a flush for each round.
+        let flushes = if self.order.is_of_changes() { 5 } else { 2 };
+        let (first, left) = (moment as u32 / 3 % flushes, 1 + moment % 5);
         let stalled = StalledSync::begin(gate, self.runner.subject.view(), moment, first, left)?;
         self.stalled = Some(stalled);
         self.history.push(Op::Sync, Effects::default(), self.runner.model.clone());
@@ -240,6 +253,7 @@ impl<'a> Run<'a> {
                 stalled.left -= 1;
             }
             let number = self.history.ops.len();
+            let full = self.runner.full;
             self.device.mark(mark(0, number, false));
             let result = self.runner.step(&op);
             self.device.mark(mark(0, number, true));
@@ -254,9 +268,13 @@ impl<'a> Run<'a> {
             }
             let effects =
                 result.map_err(|error| Wrong::new("result", format!("operation {number}: {error}")))?;
+            let op = match self.runner.full == full {
+                true => op,
+                false => after_no_space(op),
+            };
             self.history.push(op, effects, self.runner.model.clone());
         }
-        if self.runner.full > 0 {
+        if self.runner.full > 0 && !self.nearly_full {
             return Err(Wrong::new("result", "the volume was full though little was stored"));
         }
         self.runner
@@ -284,7 +302,16 @@ impl<'a> Run<'a> {
         let bounds = bounds_of(&trace, 0, self.before);
         let snapshots = Snapshots::new(self.snapshots_before, &self.history, self.runner.subject.snapshots());
         let part = Part { judge: Judge::new(self.history), lens: None, bounds };
-        Ok(Recorded { trace, parts: vec![part], snapshots, order: self.order })
+        Ok(Recorded { trace, parts: vec![part], snapshots, order: self.order, nearly_full: self.nearly_full })
+    }
+}
+
+/// What an operation has done that found no room: nothing, so for the judge it is one that only reads.
+/// Forgetting marks the snapshot before it needs room.
+fn after_no_space(op: Op) -> Op {
+    match op {
+        Op::Forget { .. } => op,
+        _ => Op::Readdir { target: Target::Path(Vec::new()), batch: 1 },
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Recorded {
     pub(crate) snapshots: Snapshots,
     /// How the engine keeps metadata consistent, and what that leaves.
     pub(crate) order: Order,
+    /// Whether hardly any room was left, so that calls may find none behind a crash, too.
+    pub(crate) nearly_full: bool,
 }
 
 /// Whether a crash leaves one moment.

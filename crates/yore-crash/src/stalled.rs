@@ -3,8 +3,9 @@
 //! A sequence by one thread waits for each of its syncs, so it never changes anything between the freezing of
 //! a generation and its superblock. Here another thread syncs, and a [`Gate`] stops the first (or second)
 //! flush after its begin: the blocks of the generation are written, and are not durable. The sequence goes
-//! on, and its writes are then as pending as the generation. An operation that would wait for the generation,
-//! or the end of the sequence, opens the gate. So the schedule is the same in each run.
+//! on, and its writes are then as pending as the generation. An operation that waits for the generation, or
+//! the end of the sequence, opens the gate. So the schedule is the same in each run: what an operation does
+//! before it waits, it does while the sync stalls. Under `sync` nearly every operation waits.
 //!
 //! When the sync has returned, a mark says up to which moment everything is durable; until then nothing is
 //! promised.
@@ -14,6 +15,7 @@ use crate::volume::Wrong;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{JoinHandle, ThreadId};
+use std::time::Duration;
 use yore_device::simulated::SimulatedDevice;
 use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError};
@@ -32,15 +34,37 @@ enum State {
 /// A device of which a flush can be stalled.
 pub(crate) type Gated = Wrapped<Arc<dyn Device>, Gate>;
 
+/// How often a flush that is stalled asks whether an operation waits for it.
+const PAUSE: Duration = Duration::from_micros(200);
+
 /// The state that stalls it.
 pub(crate) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
+    /// The volume of the sync that stalls.
+    view: Mutex<Option<View>>,
 }
 
 impl Gate {
     pub(crate) fn new() -> Gate {
-        Gate { state: Mutex::new(State::Open), changed: Condvar::new() }
+        Gate { state: Mutex::new(State::Open), changed: Condvar::new(), view: Mutex::new(None) }
+    }
+
+    /// Whether somebody else waits beside the sync. That can only be the sequence.
+    fn is_waited_for(&self) -> bool {
+        let view = self.view.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        view.as_ref().is_some_and(|view| view.threads_waiting().is_ok_and(|threads| threads > 1))
+    }
+
+    /// Stalls until the gate is opened.
+    fn stall(&self, mut state: MutexGuard<'_, State>) {
+        while *state == State::Stalling {
+            let waited = self.changed.wait_timeout(state, PAUSE);
+            state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            if *state == State::Stalling && self.is_waited_for() {
+                *state = State::Open;
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -75,7 +99,7 @@ impl Hook for Gate {
                 State::Armed(_, 0) => {
                     *state = State::Stalling;
                     self.changed.notify_all();
-                    self.wait_while(state, |state| state == State::Stalling);
+                    self.stall(state);
                 }
                 State::Open | State::Stalling => {}
             }
@@ -105,6 +129,7 @@ impl StalledSync {
         left: usize,
     ) -> Result<StalledSync, Wrong> {
         let gate = &device.hook;
+        *gate.view.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(view.clone());
         gate.set(State::Armed(std::thread::current().id(), first));
         let (its_device, its_view) = (device.clone(), view.clone());
         let sync = move || {
@@ -123,7 +148,7 @@ impl StalledSync {
 
     /// Lets it return.
     pub(crate) fn end(mut self, device: &SimulatedDevice) -> Result<(), Wrong> {
-        self.device.hook.set(State::Open);
+        self.open();
         let result = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_)) => return Err(Wrong::new("panic", "a sync panicked")),
@@ -135,9 +160,18 @@ impl StalledSync {
     }
 }
 
+impl StalledSync {
+    /// Lets it go on. The device does not keep the volume open.
+    fn open(&self) {
+        let gate = &self.device.hook;
+        gate.set(State::Open);
+        drop(gate.view.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
+    }
+}
+
 impl Drop for StalledSync {
     fn drop(&mut self) {
-        self.device.hook.set(State::Open);
+        self.open();
         if let Some(thread) = self.thread.take() {
             // Its result does not matter any more: something else went wrong.
             let _ = thread.join();

@@ -220,7 +220,7 @@ fn unmount(
         bounds,
     };
     let parts = workers.into_iter().zip(bounds).map(part).collect();
-    Ok(Recorded { trace, parts, snapshots: Snapshots::default(), order })
+    Ok(Recorded { trace, parts, snapshots: Snapshots::default(), order, nearly_full: false })
 }
 
 /// For each thread and number of entries: how far its operations had come, and what others had made durable

@@ -10,6 +10,8 @@ pub struct Trial {
     pub use_it: bool,
     /// Repair the volume in the end. (What other engines leave is clean as it is.)
     pub repair: bool,
+    /// Recount what the crash has left while the volume is in use (engines that order changes).
+    pub recount: bool,
     /// Mount it under another engine.
     pub change: bool,
     /// Crash again while mounting: the seed of where and how.
@@ -28,7 +30,8 @@ impl Trial {
         let (repair, change) = (random.random_range(0..6) == 0, random.random_range(0..6) == 0);
         // A volume is repaired before another sequence begins on it.
         let repair = trial.again.is_none() && (repair || trial.more.is_some());
-        Trial { repair, change: change && is_plain, ..trial }
+        let recount = random.random_range(0..6) == 0 && is_plain && !repair && !trial.use_it;
+        Trial { repair, recount, change: change && is_plain, ..trial }
     }
 
     /// About one state in four is tried in one more way.

@@ -46,22 +46,9 @@ fn every_crash_under_sync_leaves_what_was_promised() {
     every_crash_under(Engine::Sync, 60, Run::try_states);
 }
 
-/// Sequences behind whose crashes the recount leaves something: a directory that has entries, and no name yet
-/// (docs/EDGES.md, "What exists").
-const NOT_RECOUNTED: [&str; 2] =
-    ["names in directories that are new", "names change places with those in new directories"];
-
-fn is_recounted(name: &str) -> bool {
-    !NOT_RECOUNTED.contains(&name)
-}
-
 /// What a crash has left is put right while the volume is in use, beside work, and the volume says so.
 #[test]
 fn every_crash_is_recounted() {
-    let recounts = |run: &Run, states, seed| match is_recounted(run.name()) {
-        true => run.try_recounts(states, seed),
-        false => Ok(Tried::default()),
-    };
-    every_crash_under(Engine::SoftUpdates, 16, recounts);
-    every_crash_under(Engine::Sync, 6, recounts);
+    every_crash_under(Engine::SoftUpdates, 16, Run::try_recounts);
+    every_crash_under(Engine::Sync, 6, Run::try_recounts);
 }

@@ -81,6 +81,24 @@ mod promises {
         every_moment_of(line, &[Trial { repair: true, ..Trial::default() }]);
     }
 
+    /// A crash left a file with more links than names, and none of the names was where the file said that its
+    /// name was. The repair lowered the count, and the file still said so when it had one name again: damage.
+    #[test]
+    fn a_file_of_several_names_says_where_one_is_or_nothing() {
+        tried(&[
+            "seed=77002290 ops=60 keep=0-11,15-59 engine=soft-updates discard crash=139:none:blocks repair more=215118",
+        ]);
+    }
+
+    /// A version was kept in an Op of its own, and the next Op changed names. The names went to the medium
+    /// before the version did. So the inode in use was still the one that a snapshot had seen, with counts
+    /// that did not agree with the names; and the snapshot showed the counts that the repair set.
+    #[test]
+    fn a_version_comes_before_the_names_that_change_behind_it() {
+        let mended = Trial { repair: true, ..Trial::default() };
+        every_moment_of("seed=3679 ops=18 keep=0-1 profile=across engine=sync events expunges", &[mended]);
+    }
+
     /// Tries all moments of a sequence: at each nothing that was pending is there, and all of it.
     fn every_moment_of(line: &str, trials: &[Trial]) {
         let case: Case = line.parse().expect("a line");

@@ -4,8 +4,9 @@
 //! have seen.
 //!
 //! The test runs random sequences of operations and snapshots, each with a rollback, an undo or a redo, and
-//! lets the power fail after each of its writes. `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n`
-//! runs that many.
+//! lets the power fail after each of its writes; so it does under engines that order changes, which may leave
+//! what docs/EDGES.md says, and on volumes that are nearly full, where a rollback that finds no room must
+//! have done nothing. `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
 #[path = "../../yore-fs/tests/common/seeds.rs"]
 mod seeds;
@@ -19,13 +20,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tree::{tree, Tree};
-use yore_check::{check, CheckOptions};
-use yore_device::simulated::{CrashPlan, SimulatedDevice};
+use yore_check::{check, CheckOptions, Finding, Report};
+use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
 use yore_fs::{
-    EventNo, InodeFlags, InodeNo, MkfsOptions, MountOptions, NewSnapshot, RenameMode, SetXattrMode, View,
-    Volume,
+    Engine, Error, EventNo, FallocateMode, InodeFlags, InodeNo, MkfsOptions, MountOptions, NewSnapshot,
+    RenameMode, SetXattrMode, View, Volume,
 };
 
 const SIZE: u64 = 32 << 20;
@@ -77,7 +78,7 @@ impl Random {
 }
 
 /// The last operation: a rollback to the first event, an undo of one, or a redo of that.
-fn roll(volume: &Volume, dir: InodeNo, target: EventNo, verb: Verb) {
+fn roll(volume: &Volume, dir: InodeNo, target: EventNo, verb: Verb) -> yore_fs::Result<()> {
     let view = volume.view();
     let plan = match verb {
         Verb::Rollback => Plan { verb, of: None, target, others: None },
@@ -89,7 +90,7 @@ fn roll(volume: &Volume, dir: InodeNo, target: EventNo, verb: Verb) {
             Plan { verb, of: Some(one.number), target, others: until(&all, one) }
         }
     };
-    view.rollback(&Rights::All, dir, &plan, &mut |_| ()).unwrap();
+    view.rollback(&Rights::All, dir, &plan, &mut |_| ()).map(|_| ())
 }
 
 /// Runs a sequence up to the last rollback, which is to be that of `verb`. Returns the directory, and the
@@ -107,11 +108,11 @@ fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, EventNo) 
         view.take_snapshot(whole, &NewSnapshot { wait: true, ..NewSnapshot::default() }).unwrap().number;
     (0..25).for_each(|_| random.step(volume));
     if verb != Verb::Rollback {
-        roll(volume, dir, target, Verb::Rollback);
+        roll(volume, dir, target, Verb::Rollback).unwrap();
         // Others go on.
         (0..2).for_each(|_| random.step(volume));
         if verb == Verb::Redo {
-            roll(volume, dir, target, Verb::Undo);
+            roll(volume, dir, target, Verb::Undo).unwrap();
         }
     }
     if seed.is_multiple_of(2) {
@@ -123,32 +124,70 @@ fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, EventNo) 
     (dir, target)
 }
 
-/// Runs a sequence; returns how many states there were.
-fn run(seed: u64) -> usize {
+/// Leaves so many blocks on a volume.
+fn leave_little(volume: &Volume, blocks: u64) {
+    let node = yore_fs::File::create(volume, "takes all the room").map(drop);
+    node.and_then(|()| volume.node("takes all the room"))
+        .and_then(|node| {
+            let room = volume.view().statfs();
+            let len = room.blocks_available.saturating_sub(blocks) * u64::from(room.block_size);
+            let mode = FallocateMode::Allocate { keep_size: true };
+            volume.view().fallocate(node.inode(), 0, len, mode)
+        })
+        .and_then(|()| volume.sync())
+        .unwrap();
+}
+
+/// A check finds nothing but what the engine may leave.
+fn must_be_sound(report: &Report, engine: Engine, state: &str) {
+    let is_wrong = |finding: &&Finding| engine == Engine::Snapshot || !finding.is_tolerated();
+    if let Some(finding) = report.findings.iter().find(is_wrong) {
+        panic!("{state}: {finding}");
+    }
+}
+
+/// Runs a sequence; returns how many states there were. `left`: so many blocks are left before the rollback.
+fn run(seed: u64, engine: Engine, left: Option<u64>) -> usize {
     let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(SIZE)));
-    let mkfs = MkfsOptions { log_size: (seed.is_multiple_of(2)).then_some(0), ..MkfsOptions::default() };
+    let log_size = (seed.is_multiple_of(2)).then_some(0);
+    let mkfs = MkfsOptions { log_size, engine, ..MkfsOptions::default() };
     Volume::create(device.clone(), &mkfs).unwrap().close().unwrap();
     let volume = Volume::open(device.clone(), &options()).unwrap();
     let verb = [Verb::Rollback, Verb::Undo, Verb::Redo, Verb::Rollback][seed as usize % 4];
     let (dir, target) = until_the_last(&volume, seed, verb);
     let view = volume.view();
+    if let Some(left) = left {
+        leave_little(&volume, left);
+    }
     let before = tree(view, dir);
     device.restart_trace();
-    roll(&volume, dir, target, verb);
+    let is_done = match roll(&volume, dir, target, verb) {
+        Err(error) if left.is_some() && matches!(error.root(), Error::NoSpace | Error::NeverFits { .. }) => {
+            false
+        }
+        rolled => rolled.map(|()| true).unwrap(),
+    };
     device.mark(DONE);
     let after = tree(view, dir);
-    assert!(verb != Verb::Rollback || after == tree_of_then(view, dir, target), "seed {seed}");
+    match is_done {
+        true => assert!(verb != Verb::Rollback || after == tree_of_then(view, dir, target), "seed {seed}"),
+        false => assert!(after == before, "seed {seed}: what found no room has changed something"),
+    }
     if seed % 3 == 1 {
         volume.sync().unwrap();
     }
     let trace = device.trace();
     let mut states = 0;
-    for case in trace.crash_states(&CrashPlan::default()) {
+    let tearing = match engine {
+        Engine::Snapshot => CrashPlan::default().tearing,
+        _ => Tearing::Blocks,
+    };
+    for case in trace.crash_states(&CrashPlan { tearing, ..CrashPlan::default() }) {
         let promised = trace.marks_before(case.after_entry()).any(|mark| mark == DONE);
-        let state = format!("YORE_SEED={seed}: {}", case.state());
+        let state = format!("YORE_SEED={seed} {} {left:?}: {}", engine.name(), case.state());
         let medium = Arc::new(case.materialise());
         let report = check(&*medium, &CheckOptions::default()).unwrap();
-        assert!(report.is_clean(), "{state}: {report}");
+        must_be_sound(&report, engine, &state);
         // If a generation was complete before, a generation that has the row is of this rollback, and not of
         // the one that is undone.
         let is_begun = seed.is_multiple_of(2) && report.counts.rollbacks > 0;
@@ -173,7 +212,8 @@ fn run(seed: u64) -> usize {
         assert_eq!(tree_of_then(again.view(), dir, target), tree_of_then(view, dir, target), "{state}");
         again.close().unwrap();
         let report = check(&*medium, &CheckOptions::default()).unwrap();
-        assert!(report.is_clean() && report.counts.rollbacks == 0, "{state}: {report}");
+        must_be_sound(&report, engine, &state);
+        assert!(report.counts.rollbacks == 0, "{state}: {report}");
         states += 1;
     }
     states
@@ -190,8 +230,31 @@ fn tree_of_then(view: &View, dir: InodeNo, event: EventNo) -> Tree {
 fn a_crash_leaves_before_or_after() {
     let mut states = 0;
     for seed in seeds(6) {
-        states += run(seed);
+        states += run(seed, Engine::Snapshot, None);
     }
     println!("{states} states");
     assert!(states > 20, "{states}");
+}
+
+/// The same under engines that order changes.
+#[test]
+fn a_crash_under_an_engine_that_orders_changes_leaves_before_or_after() {
+    for engine in [Engine::SoftUpdates, Engine::Sync] {
+        let states: usize = seeds(2).map(|seed| run(seed, engine, None)).sum();
+        println!("{states} states under {}", engine.name());
+        assert!(states > 20, "{states}");
+    }
+}
+
+/// The same where hardly any room is left. Not under `sync`: there a mount behind the crash may find less
+/// room than the rollback had, and leave it stopped (docs/TESTING.md, "Not covered").
+#[test]
+fn a_crash_on_a_nearly_full_volume_leaves_before_or_after() {
+    for engine in [Engine::Snapshot, Engine::SoftUpdates] {
+        let states: usize = seeds(3)
+            .zip([0, 4, 40].into_iter().cycle())
+            .map(|(seed, left)| run(seed, engine, Some(left)))
+            .sum();
+        println!("{states} states under {}", engine.name());
+    }
 }

@@ -27,7 +27,7 @@ mod tests;
 pub(crate) use acls::{inherit, permits};
 pub(crate) use free::{free_step, free_trees, prepare_free_trees};
 pub(crate) use plan::tree;
-pub(crate) use read::{get, list};
+pub(crate) use read::{flags, get, list};
 
 use self::acl::Acl;
 pub(crate) use self::acl::Inherited;

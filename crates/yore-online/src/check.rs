@@ -269,7 +269,16 @@ fn put_right(view: &View, finding: &Finding) -> Result<bool, yore_fs::Error> {
     let Some(recount) = finding.recount() else { return Ok(false) };
     match recount {
         Recount::Blocks { start, len } => Ok(view.free_leaked(start, len)? == u64::from(len)),
-        Recount::Links { inode, incarnation, by } => view.lower_links(inode, incarnation, by),
+        Recount::Links { inode, incarnation, by, is_remembered } => {
+            view.lower_links(inode, incarnation, by, is_remembered)
+        }
+        Recount::Parent { inode, incarnation, directory, cookie } => {
+            view.correct_parent(inode, incarnation, (directory, cookie))
+        }
+        Recount::NamedTwice { inode, incarnation, kept, others } => {
+            view.end_further_names(inode, incarnation, kept, &others)
+        }
+        Recount::Flags { inode, incarnation } => view.correct_flags(inode, incarnation),
         Recount::Unnamed { inode, incarnation, links } => view.end_unnamed(inode, incarnation, links),
         Recount::Counts { inode, incarnation, size, blocks } => {
             view.correct_counts(inode, incarnation, (size, blocks))

@@ -118,10 +118,21 @@ impl Round<'_> {
         self.change_inode(number, |inode| inode.has_policy = !inode.has_policy)
     }
 
+    /// Sets the links to the number of names. Of several names none may be where a file says that its name
+    /// is, for only of one name that is a finding: then the file says nothing. Otherwise it would still say
+    /// so when it has one name again.
     pub(super) fn mend_links(&mut self, finding: &Finding) -> Result<bool, CheckError> {
         let links = number(&finding.expected).and_then(|links| u32::try_from(links).ok());
         let Some(links) = links else { return Ok(false) };
-        self.change(finding, |inode| inode.links = links)
+        let known = finding.inode.map_or(Ok(None), |number| self.seen.known_inode(number))?;
+        let is_astray = known.is_some_and(|known| !known.is_directory() && !known.is_remembered);
+        self.change(finding, |inode| {
+            inode.links = links;
+            if links > 1 && is_astray {
+                (inode.parent, inode.parent_incarnation, inode.parent_cookie) =
+                    (InodeNo::NONE, Incarnation(0), 0);
+            }
+        })
     }
 
     /// Sets the parent to the directory that has the only name.

@@ -266,6 +266,15 @@ impl View {
         Ok(self.live()?.meta.pass_counts())
     }
 
+    /// How many threads wait until generations are complete: syncs, and calls that go on behind one. For
+    /// tests that hold the writer up.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] for a view of the past.
+    pub fn threads_waiting(&self) -> Result<usize> {
+        Ok(self.live()?.meta.threads_waiting())
+    }
+
     /// As [`View::sync`]; also, all metadata is where it belongs when this returns, and not in the log alone.
     /// The next mount replays nothing of it, and what was freed can be used again.
     ///

@@ -10,26 +10,33 @@
 //! - **L3** *An inode is told by its incarnation.* Where a number is in use again, nothing is changed.
 //!
 //! What of it can be seen at the moment of the correction is looked at again, under the locks under which it
-//! is corrected. A correction records no version: what an event has seen is as it was, and the count was
-//! wrong then, too.
+//! is corrected.
+//!
+//! - **L4** *What a snapshot has shown of names stays.* A change of links, of a parent or of a name keeps
+//!   what an event has seen, like any other change: an event is durable behind all that was done before it,
+//!   so it has seen the right count, and the change that a crash has left half done came later. But what an
+//!   inode says of its own content (how many blocks and entries it has, which attributes) follows from what
+//!   its versions share with it. It records no version, and is put right in them, too.
+//!
+//! Counts and nodes are here, names in `recount/names.rs`.
 
-use crate::file::Room;
-use crate::history::preserve;
+mod names;
+
 use crate::history::reclaim::alone::give_up_double;
+use crate::history::reclaim::unended::end_state;
 use crate::history::record::Ended;
-use crate::ops::name_at;
 use crate::store::Store;
-use crate::{dir, xattr, Error, InodeNo, RenameMode, Result, View};
+use crate::{dir, xattr, Error, InodeNo, Result, View};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_core::alloc::Run;
-use yore_core::btree::Pins;
-use yore_core::inode::{store_inode, InodeCell, InodeState};
-use yore_core::{extent, orphan, retained};
+use yore_core::inode::{store_inode, InodeCell};
+use yore_core::{extent, retained};
 use yore_format::{
-    BlockCount, BlockKind, BlockNo, ContentKind, EventNo, Expect, HistoryGrowth, Incarnation, MetaAddr,
+    BlockCount, BlockKind, BlockNo, ContentKind, EventNo, Expect, HistoryGrowth, Incarnation, InodeFlags,
+    MetaAddr,
 };
-use yore_meta::{EdgeKind, Reserved, TotalsGrowth};
+use yore_meta::{Reserved, TotalsGrowth};
 
 /// A recount that is under way ([`View::begin_recount`]).
 pub struct RecountUnderWay(View);
@@ -112,17 +119,6 @@ impl View {
     pub fn free_leaked(&self, start: BlockNo, len: u32) -> Result<u64> {
         let store = self.writable()?;
         store.alloc.free_leaked(&store.meta, Run { start, len })
-    }
-
-    /// Lowers the links of an inode by so many more than it has names. False, and nothing is changed, if no
-    /// link would be left: it has lost all its names since.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`], [`Error::ReadOnly`]; damage and device errors.
-    pub fn lower_links(&self, inode: InodeNo, incarnation: Incarnation, by: u32) -> Result<bool> {
-        self.writable()?;
-        let _passage = self.enter(inode)?;
-        self.change(|store| lower_links(store, (inode, incarnation), by))
     }
 
     /// Adds to what an inode says of itself: to the number of entries, of a directory, and to that of its
@@ -235,8 +231,9 @@ impl View {
         Ok(true)
     }
 
-    /// Gives up a version whose end has not come, because the state after it is of the same birth: what it
-    /// says, that one says, too. False if that is not so, or it is not there.
+    /// Ends the state of a version whose end has not come: the inode in use begins where the version ends. If
+    /// a later version is of the same birth, what this one says, that one says, too, and it is given up.
+    /// False if that is not so, or it is not there.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; damage and device errors.
@@ -248,8 +245,7 @@ impl View {
         }
         let is_double = match store.past.version_ending_behind(&store.meta, inode, end)? {
             Some(later) => (later.inode.born, later.inode.incarnation) == (born, version.inode.incarnation),
-            None => cell_of(store, inode, version.inode.incarnation)?
-                .is_some_and(|cell| cell.state.read().inode.born == born),
+            None => return end_state(store, inode, &version),
         };
         if is_double {
             give_up_double(store, inode, &version)?;
@@ -280,38 +276,24 @@ impl View {
         }
     }
 
-    /// What becomes of an inode without a name, that has `links` all the same: it gets back the name that
-    /// half an exchange has taken from it, or else it goes. False, and nothing is changed, for a directory
-    /// with entries, and if somebody has changed its links.
+    /// Sets the flags of an inode that repeat which attributes it has.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::ReadOnly`]; damage and device errors.
-    pub fn end_unnamed(&self, inode: InodeNo, incarnation: Incarnation, links: u32) -> Result<bool> {
+    /// [`Error::ReadOnly`]; damage and device errors.
+    pub fn correct_flags(&self, inode: InodeNo, incarnation: Incarnation) -> Result<bool> {
         let store = self.writable()?;
-        if let Some(taken) = taken_name(store, inode, incarnation)? {
-            return self.give_back(inode, taken);
+        let Some(cell) = cell_of(store, inode, incarnation)? else { return Ok(false) };
+        let reserved = store.reserve_freely(store.near(inode), 0)?;
+        let mut state = cell.state.write();
+        if state.gone {
+            return Ok(false);
         }
-        let _passage = self.enter(inode)?;
-        let ended = self.change(|store| orphan_unnamed(store, (inode, incarnation), links))?;
-        if let Some(cell) = &ended {
-            store.let_go(cell);
+        let flags = (state.inode.flags & InodeFlags::CHOSEN) | xattr::flags(store, &state, inode)?;
+        if flags != state.inode.flags {
+            state.inode.flags = flags;
+            store_inode(&mut store.meta.begin(reserved), &cell, &state);
         }
-        Ok(ended.is_some())
-    }
-
-    /// Gives an inode the name that another one has taken. At each instant it keeps the name that it has by
-    /// then.
-    fn give_back(&self, inode: InodeNo, (directory, name): (InodeNo, Vec<u8>)) -> Result<bool> {
-        for number in 0..100 {
-            let between = format!(".exchanged-{inode}-{number}").into_bytes();
-            match self.link(inode, directory, &between) {
-                Err(Error::Exists) => continue,
-                linked => linked?,
-            };
-            self.rename(directory, &between, directory, &name, RenameMode::Replace)?;
-            return Ok(true);
-        }
-        Ok(false)
+        Ok(true)
     }
 
     fn writable(&self) -> Result<&Arc<Store>> {
@@ -327,117 +309,5 @@ fn cell_of(store: &Store, inode: InodeNo, incarnation: Incarnation) -> Result<Op
         Ok(cell) => Ok(Some(cell).filter(|cell| cell.incarnation == incarnation)),
         Err(Error::Stale) => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-fn lower_links(store: &Arc<Store>, (inode, incarnation): (InodeNo, Incarnation), by: u32) -> Result<bool> {
-    let Some(cell) = cell_of(store, inode, incarnation)? else { return Ok(false) };
-    let reserved = store.reserve_freely(store.near(inode), 0)?;
-    let mut state = cell.state.write();
-    let least = if state.inode.is_directory() { 2 } else { 1 };
-    if state.gone || state.inode.links < by.saturating_add(least) {
-        return Ok(false);
-    }
-    state.inode.links -= by;
-    if state.inode.links == 1 && !state.inode.is_directory() {
-        // Where several links were counted, nobody has checked that its one name is where it says.
-        name_at(&mut state.inode, InodeNo::NONE, Incarnation(0), 0);
-        cell.cover.follow(&state.inode);
-    }
-    store_inode(&mut store.meta.begin(reserved), &cell, &state);
-    Ok(true)
-}
-
-/// Where a name is of which an exchange has made another inode's: directory and name. That is the place
-/// where the inode says that its name is, if the entry there means an inode that has a name elsewhere, at the
-/// place where it says so.
-fn taken_name(
-    store: &Arc<Store>,
-    inode: InodeNo,
-    incarnation: Incarnation,
-) -> Result<Option<(InodeNo, Vec<u8>)>> {
-    let Some(cell) = cell_of(store, inode, incarnation)? else { return Ok(None) };
-    let Some((directory, cookie)) = place_of(&cell.state.read()) else { return Ok(None) };
-    let Some((other, other_incarnation, name)) = entry_at(store, directory, cookie)? else {
-        return Ok(None);
-    };
-    let Some(other_cell) = cell_of(store, other, other_incarnation)? else { return Ok(None) };
-    let (place, links) = {
-        let state = other_cell.state.read();
-        (place_of(&state), state.inode.links)
-    };
-    let Some(place) = place.filter(|place| *place != (directory, cookie) && links > 1) else {
-        return Ok(None);
-    };
-    let is_there = entry_at(store, place.0, place.1)?.is_some_and(|(of, ..)| of == other);
-    Ok((other != inode && is_there).then_some((directory, name)))
-}
-
-/// Where an inode says that its name is.
-fn place_of(state: &InodeState) -> Option<(InodeNo, u64)> {
-    let inode = &state.inode;
-    (!state.gone && inode.parent != InodeNo::NONE).then_some((inode.parent, inode.parent_cookie))
-}
-
-/// The entry with this cookie: what it means, and its name.
-fn entry_at(
-    store: &Arc<Store>,
-    directory: InodeNo,
-    cookie: u64,
-) -> Result<Option<(InodeNo, Incarnation, Vec<u8>)>> {
-    let cell = match store.cell(directory) {
-        Err(Error::Stale) => return Ok(None),
-        other => other?,
-    };
-    let state = cell.state.read();
-    if state.gone || !state.inode.is_directory() {
-        return Ok(None);
-    }
-    let (Some(before), mut found) = (cookie.checked_sub(1), None) else { return Ok(None) };
-    dir::list(store, &state, directory, before, &mut |at, entry| {
-        found = (at == cookie).then(|| (entry.inode, entry.incarnation, entry.name.to_vec()));
-        Ok(false)
-    })?;
-    Ok(found)
-}
-
-/// Makes an inode without a name an orphan, if it has so many links.
-fn orphan_unnamed(
-    store: &Arc<Store>,
-    (inode, incarnation): (InodeNo, Incarnation),
-    links: u32,
-) -> Result<Option<Arc<InodeCell>>> {
-    let Some(cell) = cell_of(store, inode, incarnation)? else { return Ok(None) };
-    let mut blocks = orphan::blocks_to_add(&store.meta);
-    loop {
-        let reserved = store.reserve_freely(store.near(inode), blocks)?;
-        let orphans = store.orphans.lock();
-        let mut state = cell.state.write();
-        let is_as_found = !state.gone && !state.data.listed && state.inode.links == links;
-        if !is_as_found || (state.inode.is_directory() && !dir::is_empty(&state)) {
-            return Ok(None);
-        }
-        if links > 0 && preserve::must_preserve(store, &cell, &state)? {
-            drop((state, orphans, reserved));
-            preserve::preserve(store, &cell, Room::Reserve)?;
-            continue;
-        }
-        let mut pins = Pins::new();
-        let (position, needed) = orphans.prepare_add(&store.meta, inode, &mut pins)?;
-        if needed > blocks {
-            blocks = needed;
-            continue;
-        }
-        let mut op = store.meta.begin(reserved);
-        let listed = orphans.add(&mut op, &store.meta, position, inode, incarnation).counts;
-        state.inode.links = 0;
-        name_at(&mut state.inode, InodeNo::NONE, Incarnation(0), 0);
-        cell.cover.follow(&state.inode);
-        cell.unlinked.store(true, Ordering::Release);
-        let counted = store_inode(&mut op, &cell, &state);
-        op.edge(EdgeKind::Listed, listed, counted);
-        drop(op);
-        drop(state);
-        return Ok(Some(cell));
     }
 }

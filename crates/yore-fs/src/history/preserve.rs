@@ -78,6 +78,7 @@ fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<(
             let recorded = recording.inode(&mut op, cell.no, &mut state).expect("prepared above");
             let born = store_inode(&mut op, cell, &state);
             op.edge(EdgeKind::Recorded, recorded, born);
+            op.reborn(cell.no, born);
             drop(op);
             if let Some(waits) = waits {
                 versioning::note_changed(store, waits);
@@ -101,7 +102,8 @@ fn renew(store: &Store, cell: &Arc<InodeCell>, epoch: u64) -> Result<bool> {
     let number = store.number();
     let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(false) };
     state.inode.born = number;
-    store_inode(&mut op, cell, &state);
+    let born = store_inode(&mut op, cell, &state);
+    op.reborn(cell.no, born);
     store.past.note_renewed(cell);
     drop(op);
     Ok(true)

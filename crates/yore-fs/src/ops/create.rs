@@ -127,6 +127,7 @@ fn enter(
     (spot, entry): (Spot, &DirEntry<'_>),
 ) -> Attr {
     let Made { cell, state, slot, target, inherited } = made;
+    op.behind_birth(parent.no);
     // Done before the slot is written: whoever looks for this number from then on finds this cell.
     store.inodes.insert(cell);
     let target =
@@ -264,6 +265,7 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         let entry =
             DirEntry { inode: file, incarnation: cell.incarnation, birth: store.number(), kind, name };
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
+        op.behind_birth(directory);
         let now = crate::clock::now();
         state.inode.links += 1;
         state.inode.ctime = now;

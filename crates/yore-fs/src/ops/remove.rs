@@ -186,6 +186,8 @@ impl Call<'_> {
         (removal, orphans): (PreparedRemoval<'_>, Option<&OrphansGuard<'_>>),
     ) {
         let directory = self.parent.no;
+        op.behind_birth(directory);
+        op.behind_birth(cell.no);
         let is_dir = state.inode.is_directory();
         let recorded = recording.inode(&mut op, cell.no, state);
         recording.name(&mut op, directory, found.cookie, found.birth);

@@ -462,6 +462,7 @@ impl Rename<'_> {
             Prepared::NeedNumber => return Ok(Outcome::NeedNumber),
         };
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
+        self.behind_births(&mut op, &child, other.as_ref());
         let recorded = recording.inode(&mut op, child.cell.no, &mut child.state);
         let other_recorded = other.as_mut().and_then(|o| recording.inode(&mut op, o.cell.no, &mut o.state));
         self.record_names(&mut op, &mut recording, &child, other.as_ref());
@@ -533,6 +534,15 @@ impl Rename<'_> {
         }
     }
 
+    /// At the beginning of the Op: what an event has seen of the directories, and of what the names mean, is
+    /// kept before any of it changes.
+    fn behind_births(&self, op: &mut Op<'_>, child: &Child<'_>, other: Option<&Child<'_>>) {
+        let children = [Some(child), other].into_iter().flatten().map(|child| child.cell.no);
+        for inode in [self.from.no, self.to.no].into_iter().chain(children) {
+            op.behind_birth(inode);
+        }
+    }
+
     /// Makes the Op that exchanges two names.
     fn exchange(
         &self,
@@ -549,6 +559,7 @@ impl Rename<'_> {
             Prepared::NeedNumber => return Ok(Outcome::NeedNumber),
         };
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
+        self.behind_births(&mut op, &child, Some(&other));
         self.record_names(&mut op, &mut recording, &child, Some(&other));
         let moves_dir = !self.same_dir() && (child.is_directory() || other.is_directory());
         if moves_dir {

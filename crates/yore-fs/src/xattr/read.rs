@@ -5,7 +5,7 @@ use super::plan::Attributes;
 use crate::store::Store;
 use crate::{Error, Result};
 use yore_core::inode::InodeState;
-use yore_format::{EventNo, InodeNo, XattrNamespace};
+use yore_format::{EventNo, InodeFlags, InodeNo, XattrNamespace};
 
 /// The value of an attribute.
 ///
@@ -29,6 +29,15 @@ pub(crate) fn get_acl(
 /// The names of all attributes, in no order that means anything.
 pub(crate) fn list(store: &Store, state: &InodeState, no: InodeNo) -> Result<Vec<Vec<u8>>> {
     attributes(store, state, no).list()
+}
+
+/// The flags of an inode that repeat which attributes it has.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn flags(store: &Store, state: &InodeState, no: InodeNo) -> Result<InodeFlags> {
+    let names = list(store, state, no)?;
+    names.iter().try_fold(InodeFlags::empty(), |flags, name| Ok(flags | Name::parse(name)?.flag()))
 }
 
 pub(super) fn attributes<'a>(store: &'a Store, state: &'a InodeState, no: InodeNo) -> Attributes<'a> {

@@ -122,6 +122,10 @@ pub(crate) trait KeepsOrder: Sync {
     fn named(&self, inode: InodeNo, directory: InodeNo, by: Change);
     /// A name of an inode goes with the change `gone`, or a name that is reached through this directory.
     fn unnamed(&self, inode: InodeNo, gone: Change);
+    /// An inode that an event has seen is born anew with the change `by`.
+    fn reborn(&self, inode: InodeNo, by: Change);
+    /// All later changes of this Op come behind the new birth of an inode, if that waits.
+    fn behind_birth(&self, op: u64, inode: InodeNo);
     /// Extents of an inode go with the change `gone`.
     fn vacated(&self, inode: InodeNo, gone: Change);
     /// Blocks come to an inode with the change `by`.

@@ -199,6 +199,14 @@ impl KeepsOrder for Mutex<State> {
         self.lock().waits.unnamed(inode, gone);
     }
 
+    fn reborn(&self, inode: InodeNo, by: Change) {
+        self.lock().waits.reborn(inode, by);
+    }
+
+    fn behind_birth(&self, op: u64, inode: InodeNo) {
+        self.lock().waits.behind_birth(op, inode);
+    }
+
     fn vacated(&self, inode: InodeNo, gone: Change) {
         self.lock().waits.vacated(inode, gone);
     }

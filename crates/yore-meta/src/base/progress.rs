@@ -3,7 +3,7 @@
 
 use crate::engine::Due;
 use crate::error::{MetaError, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use yore_format::Generation;
@@ -36,6 +36,8 @@ struct State {
     /// When that was.
     stopped_at: Option<SystemTime>,
     writing: bool,
+    /// How many threads wait here for a generation.
+    waiting: usize,
 }
 
 impl State {
@@ -178,6 +180,18 @@ impl Progress {
         self.state.lock().writing
     }
 
+    /// How many threads wait for generations to be complete.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().waiting
+    }
+
+    /// Waits until the writer has come further, or has stopped.
+    fn await_move(&self, s: &mut MutexGuard<'_, State>) {
+        s.waiting += 1;
+        self.moved.wait(s);
+        s.waiting -= 1;
+    }
+
     /// Whether somebody waits for the generation.
     pub(crate) fn is_awaited(&self, generation: Generation) -> bool {
         self.state.lock().awaited >= generation.0
@@ -254,7 +268,7 @@ impl Progress {
             if s.closed {
                 return Err(MetaError::Refused("the volume is closed".into()));
             }
-            self.moved.wait(&mut s);
+            self.await_move(&mut s);
         }
         Ok(())
     }
@@ -278,7 +292,7 @@ impl Progress {
                 s.awaited = s.wanted;
                 self.moved.notify_all();
             }
-            self.moved.wait(&mut s);
+            self.await_move(&mut s);
         }
         Ok(())
     }
@@ -287,7 +301,7 @@ impl Progress {
     pub(crate) fn await_writer(&self) -> Result<()> {
         let mut s = self.state.lock();
         while s.writing && s.error.is_none() {
-            self.moved.wait(&mut s);
+            self.await_move(&mut s);
         }
         s.stopped().map_or(Ok(()), Err)
     }

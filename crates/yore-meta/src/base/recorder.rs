@@ -175,6 +175,14 @@ impl KeepsOrder for Recorder {
         self.0.lock().waits.unnamed(inode, gone);
     }
 
+    fn reborn(&self, inode: InodeNo, by: Change) {
+        self.0.lock().waits.reborn(inode, by);
+    }
+
+    fn behind_birth(&self, op: u64, inode: InodeNo) {
+        self.0.lock().waits.behind_birth(op, inode);
+    }
+
     fn vacated(&self, inode: InodeNo, gone: Change) {
         self.0.lock().waits.vacated(inode, gone);
     }

@@ -49,6 +49,8 @@ pub(crate) struct Waits<P> {
     names: HashMap<InodeNo, Vec<(usize, InodeNo)>>,
     /// The changes with which extents of an inode went.
     vacated: HashMap<InodeNo, Vec<usize>>,
+    /// The change with which an inode was born anew, because an event has seen it.
+    reborn: HashMap<InodeNo, usize>,
 }
 
 impl<P> Default for Waits<P> {
@@ -71,6 +73,7 @@ impl<P> Waits<P> {
             ahead: HashMap::new(),
             names: HashMap::new(),
             vacated: HashMap::new(),
+            reborn: HashMap::new(),
         }
     }
 
@@ -137,6 +140,20 @@ impl<P> Waits<P> {
                 }
             }
             next += 1;
+        }
+    }
+
+    /// An inode that an event has seen is born anew with the change `by`.
+    pub(crate) fn reborn(&mut self, inode: InodeNo, by: Change) {
+        if let Some(by) = self.at(by) {
+            self.reborn.insert(inode, by);
+        }
+    }
+
+    /// All later changes of this Op come behind the new birth of an inode, if that waits.
+    pub(crate) fn behind_birth(&mut self, op: u64, inode: InodeNo) {
+        if let Some(by) = self.reborn.get(&inode).copied() {
+            self.ahead.entry(op).or_default().push((EdgeKind::Recorded, by));
         }
     }
 

@@ -482,6 +482,11 @@ impl Meta {
         self.base().order.pending.counts()
     }
 
+    /// How many threads wait for generations to be complete.
+    pub fn threads_waiting(&self) -> usize {
+        self.base().progress.waiting()
+    }
+
     /// The last generation that is complete on the medium (counting those in which nothing changed).
     pub fn completed_generation(&self) -> u64 {
         self.base().progress.completed().0

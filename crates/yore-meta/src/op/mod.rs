@@ -275,6 +275,26 @@ impl<'m> Op<'m> {
         }
     }
 
+    /// An inode that an event has seen is born anew with the change `by`, and its version has a row: what
+    /// changes of it from now on does not show in the past.
+    #[inline]
+    pub fn reborn(&mut self, inode: InodeNo, by: Change) {
+        if let Some((order, _)) = self.order() {
+            order.reborn(inode, by);
+        }
+    }
+
+    /// This Op changes names of an inode, or its entries if it is a directory. If an earlier Op has born it
+    /// anew, and that still waits, all that this one changes later comes behind that. A crash between would
+    /// leave an inode that an event has seen, and whose counts do not agree with its names: whatever puts
+    /// these right would show in the past.
+    #[inline]
+    pub fn behind_birth(&mut self, inode: InodeNo) {
+        if let Some((order, op)) = self.order() {
+            order.behind_birth(op, inode);
+        }
+    }
+
     /// Extents of an inode go with the change `gone`, or get shorter: others come into their place later.
     #[inline]
     pub fn vacated(&mut self, inode: InodeNo, gone: Change) {

@@ -3,21 +3,22 @@
 //!
 //! Such a row says that a state or a name ended, and in the present it has not: it is born when the row's is.
 //! (Of a file that is being expunged the present may still have names from before. A row takes only what is
-//! not given up of such a name, so it is born when that begins.)
-//! As long as nothing changes that hurts nobody, since the past is read from the present first. The next
-//! change would record the same state again, under another end. So the row is given up before the first
-//! change of the present, and before rows get their keys. What the present has it keeps; what the row alone
-//! has is freed.
+//! not given up of such a name, so it is born when that begins.) As long as nothing changes that hurts
+//! nobody, since the past is read from the present first. The next change would record the same state again,
+//! under another end. So before the first change of the present, and before rows get their keys, such a state
+//! ends: the inode in use begins where the version ends. Whatever is put right in the inode behind the crash,
+//! such as a count of links, does not show in the past then. A past name is given up: its entry is in use.
 //!
 //! Only rows above the watermarks can be such: a batch of keys comes alone, behind all changes from before
 //! it. There are few, and a mount reads them at its first change, not before it serves.
 
 use crate::history::reclaim::rows::give_up_rows;
-use crate::history::record::{EndedRow, LeavingRow, PastEntry};
+use crate::history::record::{LeavingRow, PastEntry};
 use crate::store::Store;
 use crate::{dir, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use yore_core::inode::{store_inode, InodeState};
 use yore_format::{Version, HISTORY_SHARDS};
 
 /// Rows that are read at a time.
@@ -47,9 +48,11 @@ fn settle_all(store: &Arc<Store>) -> Result<()> {
             let (rows, next) = store.past.rows_without_keys(&store.meta, shard, after, ROWS)?;
             let mut leaving = Vec::new();
             for row in rows {
-                let (version_goes, name_goes) = unended(store, &row)?;
-                if version_goes || name_goes {
-                    leaving.push(LeavingRow { row, version_goes, name_goes });
+                if let Some((no, version)) = &row.version {
+                    end_state(store, *no, version)?;
+                }
+                if row.name.as_ref().map_or(Ok(false), |name| means_still(store, name))? {
+                    leaving.push(LeavingRow { row, version_goes: false, name_goes: true });
                 }
             }
             give_up_rows(store, &leaving)?;
@@ -63,21 +66,35 @@ fn settle_all(store: &Arc<Store>) -> Result<()> {
     Ok(())
 }
 
-/// Whether the state and the name of a row go on in the present.
-fn unended(store: &Arc<Store>, row: &EndedRow) -> Result<(bool, bool)> {
-    let version = row.version.as_ref().map_or(Ok(false), |(no, version)| is_in_use(store, *no, version))?;
-    let name = row.name.as_ref().map_or(Ok(false), |name| means_still(store, name))?;
-    Ok((version, name))
-}
-
-fn is_in_use(store: &Arc<Store>, no: InodeNo, version: &Version) -> Result<bool> {
+/// If an inode in use is the state of a version, it begins where that ends. False if it is not.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn end_state(store: &Arc<Store>, no: InodeNo, version: &Version) -> Result<bool> {
     let cell = match store.cell(no) {
         Ok(cell) => cell,
         Err(Error::Stale) => return Ok(false),
         Err(error) => return Err(error),
     };
-    let born = cell.state.read().inode.born;
-    Ok(cell.incarnation == version.inode.incarnation && born == version.inode.born && born < version.end)
+    let is_it = |state: &InodeState| {
+        let born = state.inode.born;
+        let is_same = cell.incarnation == version.inode.incarnation && born == version.inode.born;
+        !state.gone && is_same && born < version.end
+    };
+    if !is_it(&cell.state.read()) {
+        return Ok(false);
+    }
+    let reserved = store.reserve_freely(store.near(no), 0)?;
+    let mut state = cell.state.write();
+    if !is_it(&state) {
+        return Ok(false);
+    }
+    state.inode.born = version.end;
+    state.ask_recorded_anew();
+    let mut op = store.meta.begin(reserved);
+    let born = store_inode(&mut op, &cell, &state);
+    op.reborn(no, born);
+    Ok(true)
 }
 
 fn means_still(store: &Arc<Store>, name: &PastEntry) -> Result<bool> {
