@@ -205,8 +205,9 @@ LAYERS = {
         log/moving
         mkfs
         log rooms
-        op/* writer/gather writer/beside
+        op/* writer/gather writer/beside writer/ceilings
         writer/rounds
+        writer/passing
         writer/generation
         writer
         meta/*

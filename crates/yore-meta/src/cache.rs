@@ -189,7 +189,8 @@ impl<H> Frame<H> {
         Some((s.block.clone(), s.logged.take()))
     }
 
-    fn is_dead(&self) -> bool {
+    /// Whether it was freed.
+    pub(crate) fn is_dead(&self) -> bool {
         self.0.state.read().dead
     }
 }
