@@ -212,8 +212,9 @@ LAYERS = {
         log/moving
         mkfs
         log rooms
-        op/* writer/along writer/gather writer/beside
+        op/* writer/along writer/gather writer/beside writer/ceilings
         writer/rounds
+        writer/passing
         writer/generation
         writer
         meta/*

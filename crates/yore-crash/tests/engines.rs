@@ -81,13 +81,21 @@ fn a_volume_changes_its_engine_behind_a_crash() {
         let node = view.lookup(view.root(), b"logged").unwrap();
         view.fsync(node.attr().inode, false).unwrap();
         let left = Arc::new(device.snapshot());
-        must_be_clean(&left, "as the crash left it");
+        // An engine that orders changes writes no superblock for each fsync: totals may be of an earlier one.
+        let must_be_good = |when: &str| match matches!(crashed, Engine::SoftUpdates | Engine::Sync) {
+            false => must_be_clean(&left, when),
+            true => {
+                let report = check(&*left, &CheckOptions::default()).unwrap();
+                assert!(report.findings.iter().all(|finding| finding.is_tolerated()), "{when}: {report}");
+            }
+        };
+        must_be_good("as the crash left it");
         let view = View::open(left.clone(), &options(next)).unwrap();
         assert_eq!(view.info().engine, next);
         has(&view, "old");
         has(&view, "logged");
         view.close().unwrap();
-        must_be_clean(&left, &format!("from {} to {}", crashed.name(), next.name()));
+        must_be_good(&format!("from {} to {}", crashed.name(), next.name()));
     }
 }
 
@@ -187,11 +195,7 @@ fn what_passes_cost_is_counted() {
         view.sync().unwrap();
         let counts = view.pass_counts().unwrap();
         let orders = matches!(engine, Engine::SoftUpdates | Engine::Sync);
-        assert_eq!(
-            counts.passes > 0 && counts.rounds >= counts.passes && counts.blocks > 0,
-            orders,
-            "{engine:?}"
-        );
+        assert_eq!(counts.passes > 0 && counts.rounds > 0 && counts.blocks > 0, orders, "{engine:?}");
         assert!(counts.rollbacks <= counts.blocks, "{engine:?}: {counts:?}");
         if engine == Engine::SoftUpdates {
             assert!(counts.rollbacks > 0, "{counts:?}");

@@ -196,7 +196,8 @@ impl<H> Frame<H> {
         (s.dirty == 0 && s.frozen.is_none() && !s.dead).then(|| s.block.clone())
     }
 
-    fn is_dead(&self) -> bool {
+    /// Whether it was freed.
+    pub(crate) fn is_dead(&self) -> bool {
         self.0.state.read().dead
     }
 }

@@ -147,7 +147,9 @@ fn the_generation_stays_as_it_was() {
             volume.write(format!("large {i}"), vec![1; 1 << 20]).unwrap();
         }
         volume.sync().unwrap();
-        let report = yore_check::check(&shadow, &CheckOptions::default()).unwrap();
+        // The superblock of a volume in use does not count all free blocks under an engine that orders changes.
+        let options = CheckOptions { unpromised: shadow.unpromised, ..CheckOptions::default() };
+        let report = yore_check::check(&shadow, &options).unwrap();
         assert!(report.is_clean(), "{engine:?}: {report}");
         assert_eq!(report.counts.inodes, before.inodes, "{engine:?}");
         assert_eq!(report.counts.entries, before.entries, "{engine:?}");

@@ -140,8 +140,9 @@ impl Ledger {
     }
 
     /// The generation is frozen, with the gate held alone: enters what the ledger says in its superblock.
-    pub(crate) fn freeze(&self, superblock: &mut Superblock) {
-        self.changed.store(false, Ordering::Relaxed);
+    /// Returns whether the generation has changed something that only the superblock says.
+    pub(crate) fn freeze(&self, superblock: &mut Superblock) -> bool {
+        let has_changed = self.changed.swap(false, Ordering::Relaxed);
         (superblock.orphan_root, superblock.orphan_level) = self.orphan_root();
         superblock.next_incarnation = self.next_incarnation.load(Ordering::Relaxed);
         superblock.next_number = self.number();
@@ -150,6 +151,7 @@ impl Ledger {
         superblock.inodes = self.totals.inodes.get();
         superblock.metadata_blocks = self.totals.metadata_blocks.get();
         superblock.zones = self.totals.zones.get() as u32;
+        has_changed
     }
 
     /// What a record says beside zones and blocks. With no Op open.

@@ -44,6 +44,24 @@ struct State {
     counts: PassCounts,
     /// Free blocks that the last superblock does not count.
     unpromised: u64,
+    /// The last pass has written no superblock: totals of the one before are not those of that pass.
+    is_stale: bool,
+    /// So many changes were put off by the generation before.
+    put_off: usize,
+    /// So many callers want each superblock to be of the last pass, and nothing to be put off.
+    wants_exact: usize,
+}
+
+/// The number of no Op: that of changes that the generation before has put off.
+pub(crate) const PUT_OFF: u64 = 0;
+
+/// What a pass has put off of a block.
+pub(crate) struct PutOff {
+    pub(crate) addr: MetaAddr,
+    /// The block as the medium has it.
+    pub(crate) base: Box<Block>,
+    /// What was put off.
+    pub(crate) pieces: Vec<Piece>,
 }
 
 /// What a generation has changed.
@@ -52,6 +70,18 @@ pub(crate) struct Taken {
     pub(crate) bases: Bases,
     /// Something in it has no order in which a crash may stop anywhere: all of it is there, or nothing.
     pub(crate) whole: bool,
+}
+
+impl Taken {
+    /// A block before its first change that waits, or when it was made.
+    pub(crate) fn base(&self, addr: MetaAddr) -> &Block {
+        self.bases.get(&addr).map_or(&yore_format::ZERO_BLOCK, |block| block)
+    }
+
+    /// Whether the root of the orphans is another one.
+    pub(crate) fn changes_orphans(&self) -> bool {
+        self.waits.changes.iter().any(|(_, kept)| matches!(kept, Kept::Orphans { .. }))
+    }
 }
 
 /// What the generations of an engine that orders changes have cost since the volume was opened.
@@ -118,27 +148,85 @@ impl Pending {
         let mut state = self.0.get()?.lock();
         let whole = std::mem::take(&mut state.whole);
         let bases = std::mem::take(&mut state.bases);
+        state.put_off = 0;
         Some(Taken { waits: state.waits.take(), bases, whole })
     }
 
-    /// A generation was written, which cost this. Its superblock counts `unpromised` free blocks less than
-    /// there are.
-    pub(crate) fn count_pass(&self, cost: PassCounts, unpromised: u64) {
+    /// A generation is written, which costs this. Its superblock counts `unpromised` free blocks less than
+    /// there are; `None`: it needs none.
+    pub(crate) fn count_pass(&self, cost: PassCounts, unpromised: Option<u64>) {
         if let Some(state) = self.0.get() {
             let mut state = state.lock();
             state.counts.add(cost);
-            state.unpromised = unpromised;
+            state.is_stale = unpromised.is_none();
+            state.unpromised = unpromised.unwrap_or(state.unpromised);
         }
     }
 
-    /// How many free blocks the superblock of the last generation does not count.
-    pub(crate) fn unpromised(&self) -> u64 {
-        self.0.get().map_or(0, |state| state.lock().unpromised)
+    /// How many free blocks the superblock of the last generation does not count; `None`: it is not of the
+    /// last generation.
+    pub(crate) fn unpromised(&self) -> Option<u64> {
+        let Some(state) = self.0.get() else { return Some(0) };
+        let state = state.lock();
+        (!state.is_stale && state.put_off == 0).then_some(state.unpromised)
+    }
+
+    /// While this lives each generation that is frozen writes its superblock, and puts nothing off.
+    pub(crate) fn want_exact(&self) -> Exact<'_> {
+        if let Some(state) = self.0.get() {
+            state.lock().wants_exact += 1;
+        }
+        Exact(self)
+    }
+
+    /// Whether somebody wants that.
+    pub(crate) fn wants_exact(&self) -> bool {
+        self.0.get().is_some_and(|state| state.lock().wants_exact > 0)
+    }
+
+    /// Whether anything was changed but for what was put off.
+    pub(crate) fn has_news(&self) -> bool {
+        self.0.get().is_some_and(|state| {
+            let state = state.lock();
+            state.waits.changes.len() > state.put_off
+        })
+    }
+
+    /// The generation that was just written has put off to clear bits: the running one clears them. With no
+    /// Op open. It comes behind what the running one has changed of the block so far, which has other bits:
+    /// the blocks have not been available again.
+    pub(crate) fn put_off(&self, PutOff { addr, base, pieces }: PutOff) {
+        let Some(state) = self.0.get() else { return };
+        let mut state = state.lock();
+        let mut meant: HashMap<u16, u64> = HashMap::new();
+        for (word, mask) in pieces.iter().filter_map(Piece::bits) {
+            *meant.entry(word).or_default() |= mask;
+        }
+        for later in state.waits.changes_of(addr) {
+            let Kept::Block { pieces: later, .. } = later else { continue };
+            let mut bits = later.iter().filter_map(Piece::bits);
+            let is_other = |(word, mask)| meant.get(&word).is_none_or(|meant| meant & mask == 0);
+            assert!(bits.all(is_other), "bits of {addr} were changed before they were cleared");
+        }
+        state.bases.insert(addr, base);
+        state.waits.change(PUT_OFF, Kept::Block { addr, pieces });
+        state.put_off += 1;
     }
 
     /// What all have cost since the volume was opened.
     pub(crate) fn counts(&self) -> PassCounts {
         self.0.get().map_or_else(PassCounts::default, |state| state.lock().counts)
+    }
+}
+
+/// As [`Pending::want_exact`] says.
+pub(crate) struct Exact<'p>(&'p Pending);
+
+impl Drop for Exact<'_> {
+    fn drop(&mut self) {
+        if let Some(state) = self.0 .0.get() {
+            state.lock().wants_exact -= 1;
+        }
     }
 }
 

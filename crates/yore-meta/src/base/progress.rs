@@ -18,13 +18,17 @@ struct State {
     wanted: u64,
     /// Somebody waits for all generations up to this one.
     awaited: u64,
+    /// Somebody wants that a generation up to this one puts nothing off.
+    wanted_whole: u64,
+    /// Changes are old enough that the next generation is to put nothing off.
+    is_due: bool,
     /// Append to the log what it does not have.
     record_wanted: bool,
     /// When the last record was appended.
     recorded: Option<Instant>,
     /// All generations up to this one are complete.
     completed: u64,
-    /// The last generation of which the superblock is on the medium. Not every engine writes one each time.
+    /// The last generation that a mount finds. Not every engine closes each.
     closed_up_to: u64,
     /// When the running generation got its first change.
     dirty_since: Option<Instant>,
@@ -160,7 +164,10 @@ impl Progress {
             due(age, s.recorded.map_or(age, |at| at.elapsed().min(age)))
         });
         match due {
-            Due::Generation => return Task::Write,
+            Due::Generation => {
+                s.is_due = true;
+                return Task::Write;
+            }
             Due::Record => return Task::Record,
             Due::Nothing(wait) => self.moved.wait_for(&mut s, wait.min(WRITER_WAKES)),
         };
@@ -168,11 +175,13 @@ impl Progress {
     }
 
     /// A generation is being frozen, with the gate held alone. The writer says so before anything looks
-    /// unchanged: who sees neither changes nor a writer believes that all is on the medium.
-    pub(crate) fn begin_writing(&self) {
+    /// unchanged: who sees neither changes nor a writer believes that all is on the medium. Returns whether
+    /// the generation may put off what nobody waits for.
+    pub(crate) fn begin_writing(&self, generation: Generation) -> bool {
         let mut s = self.state.lock();
         s.dirty_since = None;
         s.writing = true;
+        !std::mem::take(&mut s.is_due) && s.wanted_whole < generation.0
     }
 
     /// Whether a generation is being written.
@@ -225,8 +234,8 @@ impl Progress {
         self.stop(error);
     }
 
-    /// The generation is complete, and `closed` if its superblock is on the medium. `has_changes` tells
-    /// whether the running one has something to write.
+    /// The generation is complete, and `closed` if a mount finds it. `has_changes` tells whether the running
+    /// one has something to write.
     pub(crate) fn complete(&self, generation: Generation, closed: bool, has_changes: impl FnOnce() -> bool) {
         let mut s = self.state.lock();
         s.completed = generation.0;
@@ -260,6 +269,7 @@ impl Progress {
     pub(crate) fn await_background(&self, generation: Generation) -> Result<()> {
         let mut s = self.state.lock();
         s.wanted = s.wanted.max(generation.0);
+        s.wanted_whole = s.wanted_whole.max(generation.0);
         self.moved.notify_all();
         while s.completed < generation.0 {
             if let Some(e) = s.stopped() {
@@ -275,9 +285,21 @@ impl Progress {
 
     /// Has the generation written, and waits until it is complete.
     pub(crate) fn sync(&self, generation: Generation) -> Result<()> {
+        self.await_closed(generation, true)
+    }
+
+    /// The same, and it may put off what nobody waits for.
+    pub(crate) fn force(&self, generation: Generation) -> Result<()> {
+        self.await_closed(generation, false)
+    }
+
+    fn await_closed(&self, generation: Generation, whole: bool) -> Result<()> {
         let mut s = self.state.lock();
         s.wanted = s.wanted.max(generation.0);
         s.awaited = s.awaited.max(generation.0);
+        if whole {
+            s.wanted_whole = s.wanted_whole.max(generation.0);
+        }
         self.moved.notify_all();
         while s.closed_up_to < generation.0 {
             if let Some(e) = s.stopped() {

@@ -59,6 +59,21 @@ pub enum Piece {
     },
 }
 
+impl Piece {
+    /// The bits of a bitmap that it means: the word, and which of it.
+    pub(crate) fn bits(&self) -> Option<(u16, u64)> {
+        match self {
+            Piece::Bits { word, mask, .. } => Some((*word, *mask)),
+            _ => None,
+        }
+    }
+
+    /// Whether all that it does is to clear bits.
+    pub(crate) fn only_clears(&self) -> bool {
+        matches!(self, Piece::Bits { mask, to, .. } if mask & to == 0)
+    }
+}
+
 fn kind(block: &Block) -> Option<BlockKind> {
     BlockKind::from_repr(BlockHeader::of(block).kind)
 }

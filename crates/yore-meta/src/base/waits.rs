@@ -200,6 +200,12 @@ impl<P: HasPlace> Waits<P> {
         Change::from_number(self.first + at as u64)
     }
 
+    /// The changes of a block, ascending.
+    pub(crate) fn changes_of(&self, block: MetaAddr) -> impl Iterator<Item = &P> {
+        let changes = self.by_block.get(&block).into_iter().flatten();
+        changes.map(|change| &self.changes[*change].1)
+    }
+
     /// The block that a change lies in.
     fn block_of(&self, change: usize) -> Option<MetaAddr> {
         match self.changes[change].1.place() {

@@ -410,6 +410,20 @@ impl Intent {
         base.progress.sync(running)
     }
 
+    /// As [`Intent::force`], without a log: by a generation, which may put off what nobody waits for.
+    fn force_generation(&self, blocks: &Blocks) -> Result<()> {
+        let base = &blocks.base;
+        if !base.medium.strategy().orders() {
+            return self.sync(blocks);
+        }
+        let running = base.gate.running();
+        let has_news = || base.ledger.has_changed() || base.order.pending.has_news();
+        if base.progress.is_settled(running, has_news) {
+            return base.flush();
+        }
+        base.progress.force(running)
+    }
+
     /// All changes made before, and data noted or written before, are durable when this returns: by a record
     /// in the log, or by a generation. Concurrent callers share one. Costs one write and one flush; a second
     /// flush if metadata names data that was written since the last. Under an engine that does not force
@@ -422,7 +436,7 @@ impl Intent {
             return blocks.base.flush();
         }
         if !self.is_on() {
-            return self.sync(blocks);
+            return self.force_generation(blocks);
         }
         let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
         let Some(_lead) = self.await_turn(arrival) else { return Ok(()) };
@@ -480,7 +494,7 @@ impl Intent {
     pub(crate) fn force_alone(&self, blocks: &Blocks) -> Result<()> {
         assert_no_op();
         if !self.is_on() {
-            return self.sync(blocks);
+            return self.force_generation(blocks);
         }
         let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
         self.lead_until_served(blocks, arrival, false)

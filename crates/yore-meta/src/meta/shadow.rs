@@ -31,10 +31,17 @@ impl Meta {
         if crate::mutation::is(crate::mutation::Mutation::LeaksDeniedEarly) {
             self.leaks_are_gone()?;
         }
+        let pending = &self.base().order.pending;
+        let _exact = pending.want_exact();
         loop {
-            self.sync()?;
+            // The totals of the superblock are to be those of what is on the medium.
+            match pending.unpromised() {
+                Some(_) => self.sync()?,
+                None => self.sync_always()?,
+            }
             let paused = self.writer.pause();
             self.check_writable()?;
+            let Some(unpromised) = pending.unpromised() else { continue };
             // Under `none` another generation may have come in between, which did not close. One that is
             // written in order is whole without that.
             if !self.writer.is_closed(&paused) && !self.base().medium.strategy().orders() {
@@ -45,7 +52,7 @@ impl Meta {
             let log = log_blocks(paused.superblock());
             let mut shadow = shadows.begin(starts, log, blocks).ok_or_else(other)?;
             shadow.log_is_elsewhere = paused.superblock().external_log.is_some();
-            shadow.unpromised = self.base().order.pending.unpromised();
+            shadow.unpromised = unpromised;
             return Ok(shadow);
         }
     }

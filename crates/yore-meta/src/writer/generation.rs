@@ -2,11 +2,13 @@
 
 use super::along;
 use super::beside::{Beside, FrozenBeside};
+use super::ceilings;
 use super::gather::Gather;
-use super::rounds::Schedule;
+use super::passing::Carried;
+use super::rounds::{freed_by, How, Schedule};
 use crate::base::freed::Runs;
 use crate::base::medium::now_seconds;
-use crate::base::pending::{PassCounts, Taken};
+use crate::base::pending::{PassCounts, PutOff, Taken};
 use crate::engine::{Pass, Place, Plan, Strategy};
 use crate::error::Result;
 use crate::log::intent::Leader;
@@ -31,6 +33,12 @@ pub(super) struct Frozen {
     pub(super) zones: Vec<FrozenZone>,
     pub(super) superblock: Superblock,
     pub(super) freed: Runs,
+    /// What it has put off itself, when it is written.
+    pub(super) put_off: Vec<PutOff>,
+    /// Whether it may put off what nobody waits for.
+    may_put_off: bool,
+    /// Whether it needs a superblock of its own, whatever it has changed.
+    needs_superblock: bool,
     /// Where replay starts after it.
     pub(super) log: Option<Position>,
     /// How it is written.
@@ -98,7 +106,9 @@ pub(super) fn freeze(
     let strategy = base.medium.strategy();
     let mut gate = base.gate.hold();
     let generation = gate.running();
-    base.progress.begin_writing();
+    let may_put_off = base.progress.begin_writing(generation);
+    let wants_exact = base.order.pending.wants_exact();
+    let may_put_off = may_put_off && !wants_exact;
     // Records count if the last superblock says that they are of this generation. After a mount that has
     // replayed some, it says that they are of an earlier one.
     let follows = last.log_generation == generation;
@@ -126,7 +136,7 @@ pub(super) fn freeze(
     let outstanding = rooms.log.freeze(blocks, last_record.as_mut());
     let head = blocks.head(gate.running());
     let mut superblock = Superblock {
-        generation,
+        generation: ceilings::number(last, generation),
         engine: base.medium.engine(),
         state: medium_state(base.medium.has_leaks(), strategy, state),
         features: base.features.wanted(),
@@ -138,7 +148,9 @@ pub(super) fn freeze(
     if let Some(at) = &moved {
         moving::enter(at, &mut superblock, gate.running());
     }
-    base.ledger.freeze(&mut superblock);
+    // What the background writes keeps the totals fresh that are not.
+    let is_awaited = base.progress.is_awaited(generation);
+    let needs_superblock = base.ledger.freeze(&mut superblock) || wants_exact || !is_awaited;
     let since = if state == VolumeState::Clean { Generation(0) } else { superblock.in_place_since };
     superblock.set_in_place_since(since);
     changes.hand_over(captured);
@@ -176,6 +188,9 @@ pub(super) fn freeze(
         zones,
         superblock,
         freed,
+        put_off: Vec::new(),
+        may_put_off,
+        needs_superblock,
         log: None,
         plan,
         logged,
@@ -230,10 +245,18 @@ pub(super) fn write(
 ) -> Result<u32> {
     if frozen.plan.blocks == Place::InOrder {
         let taken = frozen.taken.take().expect("who writes in order keeps it");
-        if let Some(schedule) = Schedule::of(&taken) {
-            let (slot, superblock) =
-                schedule.carry_out(rooms, &frozen.zones, &frozen.superblock, last, slot)?;
-            frozen.superblock = superblock;
+        let (generation, freed) = (frozen.generation, freed_by(&taken));
+        let is_covered = !frozen.needs_superblock
+            && !taken.changes_orphans()
+            && ceilings::covers(last, &frozen.superblock, generation, freed);
+        #[cfg(feature = "mutations")]
+        let is_covered = is_covered || (is(Mutation::BoundsIgnored) && !taken.changes_orphans());
+        let how = How { is_covered, puts_off: frozen.may_put_off, freed };
+        if let Some(schedule) = Schedule::of(&taken, how) {
+            let next = (generation, &frozen.superblock);
+            let Carried { slot, superblock, put_off } =
+                schedule.carry_out(rooms, &frozen.zones, next, last, slot)?;
+            (frozen.superblock, frozen.put_off) = (superblock, put_off);
             return Ok(slot);
         }
         let pass = Pass { is_logged: false, is_wanted: false, is_whole: true };
@@ -242,8 +265,13 @@ pub(super) fn write(
         frozen.zones.sort_by_key(|z| z.zone.start);
         unclosed.forget();
     }
+    let held_back = match frozen.superblock.in_place_since.0 {
+        0 => 0,
+        _ => ceilings::raise(&mut frozen.superblock, frozen.generation),
+    };
     write_together(rooms, frozen, slot)?;
-    rooms.blocks.base.order.pending.count_pass(PassCounts { wholes: 1, ..PassCounts::default() }, 0);
+    let cost = PassCounts { wholes: 1, ..PassCounts::default() };
+    rooms.blocks.base.order.pending.count_pass(cost, Some(held_back));
     Ok(slot)
 }
 

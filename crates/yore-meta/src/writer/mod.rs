@@ -43,11 +43,14 @@
 
 mod along;
 pub(crate) mod beside;
+mod ceilings;
 mod gather;
 mod generation;
+mod passing;
 mod rounds;
 
 use crate::base::medium::now_seconds;
+use crate::base::pending::PutOff;
 use crate::base::progress::Task;
 use crate::engine::{Backlog, Due};
 use crate::error::{MetaError, Result};
@@ -147,10 +150,11 @@ impl Writer {
         let result = match progress.check_writable() {
             Ok(()) => {
                 // Nobody else advances the gate from here on.
-                let mount_id = self.superblock.lock().0.mount_id;
+                let last = self.superblock.lock().0.clone();
                 // What a crash has left in places that nobody has read since is to be in the headers, too.
                 let settled = rooms.blocks.zones.settle_all(&rooms.blocks.base);
-                let beside = prepare(Closing { generation: rooms.blocks.base.gate.running(), mount_id });
+                let generation = ceilings::number(&last, rooms.blocks.base.gate.running());
+                let beside = prepare(Closing { generation, mount_id: last.mount_id });
                 settled.and_then(|()| self.commit(rooms, VolumeState::Clean, beside))
             }
             Err(e) => Err(e),
@@ -284,7 +288,7 @@ impl Writer {
                     *held = (frozen.superblock.clone(), slot);
                 }
                 drop(held);
-                complete(rooms, &frozen, served)
+                complete(rooms, frozen, served)
             }
             Err(e) => {
                 self.unwritten.lock().append(&mut frozen.zones);
@@ -336,10 +340,13 @@ fn wrong_before_writing(rooms: &Rooms, frozen: &mut Frozen) -> Result<()> {
 }
 
 /// The generation is on the medium: what it freed may be used again, and whoever waits goes on.
-fn complete(rooms: &Rooms, frozen: &Frozen, served: u64) -> Result<()> {
+fn complete(rooms: &Rooms, mut frozen: Frozen, served: u64) -> Result<()> {
     let (blocks, base) = (&rooms.blocks, &rooms.blocks.base);
     // Before anybody is told: who finds no generation being written may append at once.
     let released = rooms.log.complete(frozen.log, served);
+    // Before its blocks can be taken again: then bits are cleared first, and set behind that.
+    let what = std::mem::take(&mut frozen.put_off);
+    put_off(rooms, &frozen, what);
     for zone in &frozen.zones {
         zone.zone.release(&blocks.zones.changes);
     }
@@ -351,4 +358,29 @@ fn complete(rooms: &Rooms, frozen: &Frozen, served: u64) -> Result<()> {
     }
     base.progress.complete(frozen.generation, frozen.plan.is_durable(), || blocks.has_changes());
     released
+}
+
+/// The running generation takes over what this one has put off.
+fn put_off(rooms: &Rooms, frozen: &Frozen, what: Vec<PutOff>) {
+    #[cfg(feature = "mutations")]
+    let what =
+        if crate::mutation::is(crate::mutation::Mutation::PutOffForgotten) { Vec::new() } else { what };
+    if what.is_empty() {
+        return;
+    }
+    let blocks = &rooms.blocks;
+    // A block that an Op is about to free would not be there any more.
+    let gate = blocks.base.gate.hold();
+    for of_block in what {
+        let frames = frozen.zones.iter().filter(|zone| zone.zone.no == of_block.addr.zone());
+        let frame = frames.flat_map(|zone| &zone.dirty).find(|frame| frame.addr() == of_block.addr);
+        let frame = frame.expect("a block that the generation has changed");
+        if frame.is_dead() {
+            // Its group is gone, in a generation that goes aside.
+            continue;
+        }
+        let take_over = |_: &mut _| (blocks.base.order.pending.put_off(of_block), 0);
+        let ((), news) = frame.modify(gate.running(), take_over);
+        blocks.note_changed(frame.home(), gate.running(), frame, news);
+    }
 }

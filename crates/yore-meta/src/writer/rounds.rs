@@ -1,4 +1,5 @@
-//! How a generation is written in place: in rounds, each change behind those that it waits for.
+//! How a generation is written in place: in rounds, each change behind those that it waits for. Here the
+//! rounds are found out; `passing.rs` carries them out.
 //!
 //! **A pass.** The generation is frozen, and its changes are known with their units and the edges between
 //! them (`base/pending.rs`). Let D be the changes that are durable. A round takes from each block the changes
@@ -19,40 +20,43 @@
 //! round, to a slot that the zone did not use when the pass began; the header that names it follows in the
 //! next round, and with it the block's changes are in D. Until then its slot means nothing. So the block may
 //! be written with changes whose predecessors are written in the same round: they are in D before the header
-//! is written, or come into D with the same header ([`Counts`]). An index that is
-//! freed goes out of the header when what its removal waits for is in D. A header names only what was durable
-//! before its round, and goes to the slot of the zone's two that does not count, so each instant has one that
-//! is whole. Slots and indexes that are freed are not used again in the same pass.
+//! is written, or come into D with the same header ([`Counts`]). An index that is freed goes out of the
+//! header when what its removal waits for is in D. A header names only what was durable before its round, and
+//! goes to the slot of the zone's two that does not count, so each instant has one that is whole. Slots and
+//! indexes that are freed are not used again in the same pass.
 //!
 //! **The superblock** comes first, and says which numbers are used up; the flush behind it has file data on
 //! the medium, too. What needs neither goes with it, before the same flush, for a mount never uses the number
 //! of the generation behind the last superblock (R5): new blocks, since no header names them yet, and blocks
 //! in place if what is taken of them takes things away or sets bits (`Planner::says_nothing_new`). It
 //! promises no block that only this generation frees, for a crash may leave such a block marked as used: its
-//! count of free blocks lacks them, until a later generation or a recount says more. It
-//! has the root of the orphans as the generation before left it; when that changes, a second one follows as a
-//! part of some round, in the other slot.
+//! count of free blocks lacks them, until a later generation or a recount says more. It has the root of the
+//! orphans as the generation before left it; when that changes, a second one follows as a part of some round,
+//! in the other slot.
+//!
+//! **A pass without a superblock.** If the last superblock covers this generation, too (`ceilings.rs`), none
+//! is written. The first flush is there for file data, and more goes before it: numbers that only a
+//! superblock says are used up are so already, so entries and inodes may go that name no data. That takes
+//! rollbacks of inodes that do name some; they are written if it saves a round.
+//!
+//! **What is put off.** Nobody waits for the bits of blocks to be cleared that nothing names any more. So a
+//! pass that somebody waits for leaves that to the next one, unless it can go with something else that is
+//! written of the bitmap. The running generation takes it over before the blocks can be taken again, so their
+//! bits are cleared before they are set (U1). All that it waited for is durable, so the next pass clears them
+//! before its first flush.
 //!
 //! **All rounds are found out before the first one is written** (`Schedule`). If they are more than
 //! [`ROUNDS_MOST`], or the root of the orphans must change twice, the generation goes aside as a whole.
 
-use super::gather::Gather;
-use crate::base::medium::now_seconds;
-use crate::base::pending::{Kept, PassCounts, Taken};
+use crate::base::pending::{Kept, PassCounts, PutOff, Taken, PUT_OFF};
 use crate::base::units::{self, Piece};
-use crate::error::Result;
 #[cfg(feature = "mutations")]
 use crate::mutation::{is, Mutation};
-use crate::rooms::Rooms;
-use crate::zones::slots::Slots;
-use crate::zones::zone::{Copies, FrozenZone};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES};
 use yore_format::{
-    Block, BlockHeader, BlockKind, BlockNo, Generation, MetaAddr, NodeRef, Superblock, ZoneHeader, ZoneNo,
-    NODE_PAYLOAD_BYTES, NOT_INODES,
+    Block, BlockHeader, BlockKind, ContentKind, Inode, MetaAddr, NodeRef, ZoneNo, INODE_BYTES,
+    NODE_PAYLOAD_BYTES,
 };
 
 /// Rounds of a pass beyond which it costs less to write the generation aside.
@@ -65,7 +69,7 @@ const SWEEPS: usize = 3;
 const FLUSH_BLOCKS: u64 = 200;
 
 /// What is written of a block in a round.
-enum What {
+pub(super) enum What {
     /// The block as it was frozen.
     Whole,
     /// The block with some changes undone.
@@ -74,21 +78,41 @@ enum What {
 
 /// What is written between two flushes.
 #[derive(Default)]
-struct Round {
-    blocks: Vec<(MetaAddr, What)>,
+pub(super) struct Round {
+    pub(super) blocks: Vec<(MetaAddr, What)>,
     /// Indexes that the headers of zones name from this round on, or no longer name.
-    headers: BTreeMap<ZoneNo, Vec<(u16, bool)>>,
+    pub(super) headers: BTreeMap<ZoneNo, Vec<(u16, bool)>>,
     /// Root and level of the orphans, if a superblock says so from this round on.
-    orphans: Option<(MetaAddr, u8)>,
+    pub(super) orphans: Option<(MetaAddr, u8)>,
+}
+
+/// How a pass is to be written.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// The last superblock holds for it, too.
+    pub(super) is_covered: bool,
+    /// It may put off what nobody waits for.
+    pub(super) puts_off: bool,
+    /// Data blocks that its bitmaps mark as free that were not.
+    pub(super) freed: u64,
 }
 
 /// The rounds of a pass.
 pub(super) struct Schedule {
-    /// What is written with the superblock, before the first round.
-    ahead: Vec<(MetaAddr, What)>,
-    rounds: Vec<Round>,
-    /// Data blocks that the generation frees.
-    freed: u64,
+    pub(super) how: How,
+    /// What is written before the first flush, with the superblock if there is one.
+    pub(super) ahead: Vec<(MetaAddr, What)>,
+    pub(super) rounds: Vec<Round>,
+    pub(super) put_off: Vec<PutOff>,
+}
+
+/// Which rollbacks go before the first flush.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ahead {
+    /// Those that are known to be needed.
+    Known,
+    /// All that can be written.
+    All,
 }
 
 /// Of blocks that cannot do without a rollback: how many of their changes each one had, ascending.
@@ -144,6 +168,9 @@ struct Choice {
 
 struct Planner<'t> {
     taken: &'t Taken,
+    how: How,
+    /// Which changes may be put off.
+    may_wait: Vec<bool>,
     /// Which changes each waits for: a range of `firsts`.
     starts: Vec<usize>,
     firsts: Vec<usize>,
@@ -173,16 +200,21 @@ struct Planner<'t> {
 impl Schedule {
     /// The rounds that write what a generation has changed; `None`: it cannot be written in as few as it may
     /// take. Takes time in proportion to changes and edges, for each round.
-    pub(super) fn of(taken: &Taken) -> Option<Schedule> {
-        let (late, rollbacks) = Schedule::with(taken, &Rollbacks::new(), ROUNDS_MOST)?;
-        if rollbacks.is_empty() {
-            return Some(late);
+    pub(super) fn of(taken: &Taken, how: How) -> Option<Schedule> {
+        let none = Rollbacks::new();
+        let (late, rollbacks) = Schedule::with((taken, how), Ahead::Known, &none, ROUNDS_MOST)?;
+        let mut plans = vec![late];
+        let most = plans[0].rounds.len();
+        if !rollbacks.is_empty() {
+            // What is put off until nothing else is left makes what waits for it late, too.
+            let early = Schedule::with((taken, how), Ahead::Known, &rollbacks, most);
+            plans.extend(early.map(|(early, _)| early));
         }
-        // What is put off until nothing else is left makes what waits for it late, too.
-        match Schedule::with(taken, &rollbacks, late.rounds.len()) {
-            Some((early, _)) if early.blocks_worth() < late.blocks_worth() => Some(early),
-            _ => Some(late),
+        if how.is_covered && most > 1 {
+            let ahead = Schedule::with((taken, how), Ahead::All, &none, most - 1);
+            plans.extend(ahead.map(|(ahead, _)| ahead));
         }
+        plans.into_iter().min_by_key(Schedule::blocks_worth)
     }
 
     /// What it costs, in blocks that could be written meanwhile.
@@ -193,9 +225,14 @@ impl Schedule {
 
     /// The rounds, at most `most`, with rollbacks that are `known` as early as may be, and others as late;
     /// and all that it has.
-    fn with(taken: &Taken, known: &Rollbacks, most: usize) -> Option<(Schedule, Rollbacks)> {
-        let mut planner = Planner::new(taken, known);
-        let ahead = planner.ahead();
+    fn with(
+        (taken, how): (&Taken, How),
+        goes_ahead: Ahead,
+        known: &Rollbacks,
+        most: usize,
+    ) -> Option<(Schedule, Rollbacks)> {
+        let mut planner = Planner::new((taken, how), known);
+        let ahead = planner.ahead(goes_ahead);
         let mut rounds = Vec::new();
         while planner.has_more() {
             if rounds.len() == most {
@@ -203,10 +240,10 @@ impl Schedule {
             }
             rounds.push(planner.round()?);
         }
-        Some((Schedule { ahead, rounds, freed: freed_by(taken) }, planner.rollbacks))
+        Some((Schedule { how, ahead, rounds, put_off: planner.put_off() }, planner.rollbacks))
     }
 
-    fn cost(&self) -> PassCounts {
+    pub(super) fn cost(&self) -> PassCounts {
         let blocks = || self.rounds.iter().flat_map(|round| &round.blocks).chain(&self.ahead);
         let rollbacks = blocks().filter(|(_, what)| matches!(what, What::Undone(_))).count();
         PassCounts {
@@ -220,7 +257,7 @@ impl Schedule {
 }
 
 /// How many data blocks the bitmaps of a generation mark as free that were not.
-fn freed_by(taken: &Taken) -> u64 {
+pub(super) fn freed_by(taken: &Taken) -> u64 {
     let pieces = taken.waits.changes.iter().flat_map(|(_, kept)| match kept {
         Kept::Block { pieces, .. } => &pieces[..],
         Kept::Made { .. } | Kept::Freed { .. } | Kept::Orphans { .. } => &[],
@@ -232,8 +269,23 @@ fn freed_by(taken: &Taken) -> u64 {
     cleared.sum()
 }
 
+/// Which changes may be put off: they clear bits, were not put off before, and none of `firsts` is one.
+fn may_wait(taken: &Taken, how: How, firsts: &[usize]) -> Vec<bool> {
+    let mut may_wait = vec![false; taken.waits.changes.len()];
+    if !how.puts_off {
+        return may_wait;
+    }
+    for (number, (op, kept)) in taken.waits.changes.iter().enumerate() {
+        let Kept::Block { addr, pieces } = kept else { continue };
+        let is_bitmap = BlockHeader::of(taken.base(*addr)).kind == BlockKind::Bitmap as u8;
+        may_wait[number] = is_bitmap && *op != PUT_OFF && pieces.iter().all(Piece::only_clears);
+    }
+    firsts.iter().for_each(|first| may_wait[*first] = false);
+    may_wait
+}
+
 impl<'t> Planner<'t> {
-    fn new(taken: &'t Taken, known: &'t Rollbacks) -> Planner<'t> {
+    fn new((taken, how): (&'t Taken, How), known: &'t Rollbacks) -> Planner<'t> {
         let changes = &taken.waits.changes;
         let count = changes.len();
         let mut starts = vec![0; count + 1];
@@ -255,6 +307,8 @@ impl<'t> Planner<'t> {
         }
         let mut planner = Planner {
             taken,
+            how,
+            may_wait: may_wait(taken, how, &firsts),
             starts,
             firsts,
             is_durable: vec![false; count],
@@ -309,7 +363,32 @@ impl<'t> Planner<'t> {
     }
 
     fn has_more(&self) -> bool {
-        !self.open.is_empty() || !self.orphans.is_empty()
+        !self.orphans.is_empty() || self.open.iter().any(|addr| self.is_needed(*addr))
+    }
+
+    /// Whether something of a block is left that cannot be put off.
+    fn is_needed(&self, addr: MetaAddr) -> bool {
+        let block = &self.blocks[&addr];
+        block.stage != Stage::Named || block.freed.is_some() || self.left_of(block) > 0
+    }
+
+    /// How many changes of a block are left that cannot be put off.
+    fn left_of(&self, block: &InPass<'_>) -> usize {
+        match self.how.puts_off {
+            false => block.left,
+            true => block.changes.iter().filter(|c| !self.is_durable[**c] && !self.may_wait[**c]).count(),
+        }
+    }
+
+    /// What is left when nothing else is.
+    fn put_off(&self) -> Vec<PutOff> {
+        let of_block = |addr: &MetaAddr| {
+            let block = &self.blocks[addr];
+            let left = block.changes.iter().filter(|change| !self.is_durable[**change]);
+            let pieces = left.flat_map(|change| self.pieces(*change).iter().cloned()).collect();
+            PutOff { addr: *addr, base: self.compose(block, &[]), pieces }
+        };
+        self.open.iter().map(of_block).collect()
     }
 
     /// Whether all that a change waits for is durable when the change counts, or was taken from the same
@@ -333,11 +412,13 @@ impl<'t> Planner<'t> {
             return true;
         }
         let Kept::Block { addr, pieces } = &self.taken.waits.changes[change].1 else { return false };
-        let is_table = || BlockHeader::of(self.blocks[addr].base).kind == BlockKind::CountTable as u8;
+        let kind = BlockKind::from_repr(BlockHeader::of(self.blocks[addr].base).kind);
+        let has_no_data = matches!(kind, Some(BlockKind::Directory | BlockKind::Orphans));
         pieces.iter().all(|piece| match piece {
             Piece::Bits { .. } | Piece::Cell { value: None, .. } => true,
-            Piece::Word { .. } => is_table(),
-            Piece::Slot { .. } | Piece::Cell { value: Some(_), .. } => false,
+            Piece::Word { .. } => kind == Some(BlockKind::CountTable),
+            Piece::Cell { value: Some(_), .. } => self.how.is_covered && has_no_data,
+            Piece::Slot { bytes, .. } => self.how.is_covered && names_no_data(bytes),
         })
     }
 
@@ -456,7 +537,7 @@ impl<'t> Planner<'t> {
     }
 
     /// What can be written with the superblock, before anything is durable.
-    fn ahead(&mut self) -> Vec<(MetaAddr, What)> {
+    fn ahead(&mut self, which: Ahead) -> Vec<(MetaAddr, What)> {
         self.is_ahead = true;
         // A block that goes is written only if what waits for it needs that.
         let stays = |addr: &&MetaAddr| {
@@ -464,8 +545,11 @@ impl<'t> Planner<'t> {
             block.stage == Stage::Nowhere || block.freed.is_none()
         };
         let open: Vec<MetaAddr> = self.open.iter().filter(stays).copied().collect();
-        let (chosen, _) = self.choose_all(&open);
+        let (mut chosen, mut partly) = self.choose_all(&open);
         self.is_ahead = false;
+        if which == Ahead::All {
+            chosen.append(&mut partly);
+        }
         let ahead = chosen.into_iter().map(|(addr, choice)| (addr, self.write(addr, choice))).collect();
         self.close_done();
         ahead
@@ -478,7 +562,7 @@ impl<'t> Planner<'t> {
         let (new, others): (Vec<MetaAddr>, Vec<MetaAddr>) = of.iter().copied().partition(is_new);
         let (mut chosen, mut partly) = (Chosen::new(), Chosen::new());
         for addr in others {
-            if self.blocks[&addr].left > 0 {
+            if self.left_of(&self.blocks[&addr]) > 0 {
                 self.choose_one(addr, Counts::Behind, &mut chosen, &mut partly);
             }
         }
@@ -512,9 +596,10 @@ impl<'t> Planner<'t> {
         chosen: &mut Chosen,
         partly: &mut Chosen,
     ) -> bool {
-        let left = self.blocks[&addr].left;
+        let left = self.left_of(&self.blocks[&addr]);
         let Some(choice) = self.choose(addr) else { return false };
-        let goes = choice.changes.len() == left || self.is_early(addr, choice.changes.len());
+        let needed = choice.changes.iter().filter(|change| !self.may_wait[**change]).count();
+        let goes = needed == left || self.is_early(addr, choice.changes.len());
         if goes {
             choice.changes.iter().for_each(|change| self.taken_now[*change] = counts);
         }
@@ -608,8 +693,10 @@ impl<'t> Planner<'t> {
 
     /// A block is written with what was chosen of it.
     fn write(&mut self, addr: MetaAddr, Choice { changes, what }: Choice) -> What {
+        let needed = changes.iter().filter(|change| !self.may_wait[**change]).count();
+        let is_rollback = needed < self.left_of(&self.blocks[&addr]);
         let block = self.blocks.get_mut(&addr).expect("a block of the pass");
-        if changes.len() < block.left {
+        if is_rollback {
             let had = block.changes.len() - block.left + changes.len();
             self.rollbacks.entry(addr).or_default().push(had);
         }
@@ -634,6 +721,13 @@ impl<'t> Planner<'t> {
             }
         });
     }
+}
+
+/// Whether an inode names no data blocks.
+fn names_no_data(slot: &[u8]) -> bool {
+    let slot: Option<&[u8; INODE_BYTES]> = slot.try_into().ok();
+    let inode = slot.and_then(|slot| Inode::decode(slot).ok());
+    inode.is_some_and(|inode| inode.content_kind != ContentKind::Extents)
 }
 
 /// Units of changes that were left out.
@@ -704,203 +798,5 @@ impl<'t> Cells<'t> {
                 self.put(key, value.as_ref().map(|value| value.len()));
             }
         }
-    }
-}
-
-/// A zone while a pass is written.
-struct Working<'z> {
-    zone: &'z FrozenZone,
-    copies: Copies,
-    /// Indexes that the header names.
-    named: [u64; 8],
-    /// Slots that were in use when the pass began, or are since.
-    used: Slots,
-    /// Written in this round: index, and checksum.
-    written: Vec<(usize, u32)>,
-}
-
-/// Writes a pass.
-struct Passing<'w> {
-    rooms: &'w Rooms,
-    generation: Generation,
-    zones: HashMap<ZoneNo, Working<'w>>,
-    images: HashMap<MetaAddr, Arc<Block>>,
-    superblock: Superblock,
-    slot: u32,
-}
-
-impl Schedule {
-    /// Writes what a frozen generation has of these zones, and its superblock. `last` is the superblock
-    /// before it, and `slot` where its own goes; returns the slot of the last one that was written, and that
-    /// one.
-    pub(super) fn carry_out(
-        self,
-        rooms: &Rooms,
-        zones: &[FrozenZone],
-        superblock: &Superblock,
-        last: &Superblock,
-        slot: u32,
-    ) -> Result<(u32, Superblock)> {
-        rooms.blocks.base.order.pending.count_pass(self.cost(), self.freed);
-        let Schedule { ahead, mut rounds, freed } = self;
-        let mut passing = Passing::new(rooms, zones, superblock, slot);
-        passing.superblock.free_blocks = superblock.free_blocks.saturating_sub(freed);
-        let device = rooms.blocks.base.medium.device();
-        let (root, level) = (superblock.orphan_root, superblock.orphan_level);
-        passing.superblock.orphan_root = last.orphan_root;
-        passing.superblock.orphan_level = last.orphan_level;
-        // What changed without any change that has an order goes with the first round.
-        let ordered: HashSet<MetaAddr> =
-            rounds.iter().flat_map(|round| &round.blocks).chain(&ahead).map(|(addr, _)| *addr).collect();
-        let others: Vec<MetaAddr> =
-            passing.images.keys().copied().filter(|addr| !ordered.contains(addr)).collect();
-        if !others.is_empty() {
-            if rounds.is_empty() {
-                rounds.push(Round::default());
-            }
-            rounds[0].blocks.extend(others.into_iter().map(|addr| (addr, What::Whole)));
-        }
-        passing.write_round(0, Round { blocks: ahead, ..Round::default() })?;
-        passing.write_superblock()?;
-        // Of file data, too, that is named in this generation.
-        device.flush()?;
-        for (number, round) in rounds.into_iter().enumerate() {
-            passing.write_round(number as u16 + 1, round)?;
-            #[cfg(feature = "mutations")]
-            if is(Mutation::RoundsUnflushed) {
-                continue;
-            }
-            device.flush()?;
-        }
-        debug_assert_eq!((passing.superblock.orphan_root, passing.superblock.orphan_level), (root, level));
-        for working in passing.zones.into_values() {
-            debug_assert!((0..ZONE_INDEXES as usize)
-                .all(|index| working.zone.has(index) == (working.copies.map[index] != 0)));
-            working.zone.zone.set_copies(working.copies);
-        }
-        Ok((passing.slot, passing.superblock))
-    }
-}
-
-impl<'w> Passing<'w> {
-    fn new(rooms: &'w Rooms, frozen: &'w [FrozenZone], superblock: &Superblock, slot: u32) -> Passing<'w> {
-        let (mut zones, mut images) = (HashMap::new(), HashMap::new());
-        let generation = superblock.generation;
-        for zone in frozen {
-            for frame in &zone.dirty {
-                let Some((block, _)) = frame.capture(generation) else { continue };
-                if zone.has(usize::from(frame.addr().index())) {
-                    images.insert(frame.addr(), block);
-                }
-            }
-            let copies = zone.zone.copies();
-            let shadows = rooms.blocks.base.medium.shadows();
-            shadows.zone_is_written(zone.zone.start.0, || Some(copies.blocks(true)));
-            let used = Slots::of(&copies.map[..]);
-            let mut named = [0; 8];
-            for index in (0..ZONE_INDEXES as usize).filter(|index| copies.map[*index] != 0) {
-                named[index / 64] |= 1 << (index % 64);
-            }
-            zones.insert(zone.zone.no, Working { zone, copies, named, used, written: Vec::new() });
-        }
-        let superblock = superblock.clone();
-        Passing { rooms, generation, zones, images, superblock, slot: 1 - slot }
-    }
-
-    fn write_superblock(&mut self) -> Result<()> {
-        self.slot = 1 - self.slot;
-        self.superblock.written_seconds = now_seconds();
-        self.rooms.blocks.base.medium.write_superblock(&self.superblock, self.slot)
-    }
-
-    fn write_round(&mut self, number: u16, round: Round) -> Result<()> {
-        let medium = &self.rooms.blocks.base.medium;
-        let mut gather = Gather::new(medium, round.blocks.len() + round.headers.len());
-        let mut blocks = round.blocks;
-        // In the order of the disk.
-        blocks.sort_by_key(|(addr, _)| (self.zones[&addr.zone()].zone.zone.start, addr.index()));
-        for (addr, what) in &blocks {
-            let block = match what {
-                What::Whole => self.images.get(addr).expect("a block that was frozen"),
-                What::Undone(block) => &**block,
-            };
-            let working = self.zones.get_mut(&addr.zone()).expect("a zone that the generation has changed");
-            let index = usize::from(addr.index());
-            if working.copies.map[index] == 0 {
-                working.copies.map[index] = working.used.take_first();
-            }
-            let at = BlockNo(working.zone.zone.start.0 + u64::from(working.copies.map[index]));
-            let crc = gather.push(at, block, self.generation)?;
-            working.written.push((index, crc));
-        }
-        for (zone, indexes) in &round.headers {
-            let working = self.zones.get_mut(zone).expect("a zone that the generation has changed");
-            working.change_header(self.rooms, &mut gather, self.generation, number, indexes)?;
-        }
-        gather.submit()?;
-        if let Some((root, level)) = round.orphans {
-            (self.superblock.orphan_root, self.superblock.orphan_level) = (root, level);
-            self.superblock.step = 1;
-            self.write_superblock()?;
-        }
-        for working in self.zones.values_mut() {
-            for (index, crc) in working.written.drain(..) {
-                working.copies.checks[index] = crc;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Working<'_> {
-    /// Writes a header that names these indexes, or names them no longer, to the slot that does not count.
-    fn change_header(
-        &mut self,
-        rooms: &Rooms,
-        gather: &mut Gather<'_>,
-        generation: Generation,
-        round: u16,
-        indexes: &[(u16, bool)],
-    ) -> Result<()> {
-        let medium = &rooms.blocks.base.medium;
-        let mut header = ZoneHeader::empty(
-            medium.uuid(),
-            medium.geometry().blocks,
-            self.zone.zone.start,
-            self.zone.zone.no,
-            self.zone.zone.group,
-        );
-        for (index, exists) in indexes {
-            let index = usize::from(*index);
-            match exists {
-                true => self.named[index / 64] |= 1 << (index % 64),
-                false => {
-                    self.named[index / 64] &= !(1 << (index % 64));
-                    self.copies.map[index] = 0;
-                    self.copies.checks[index] = 0;
-                }
-            }
-        }
-        header.round = round;
-        header.exists = self.named;
-        header.extras = self.zone.extras;
-        header.tables = *self.zone.tables;
-        for index in (0..ZONE_INDEXES as usize).filter(|index| self.copies.map[*index] != 0) {
-            if !header.has(index as u16) {
-                // It is written in this round, or was in an earlier one, and is named later.
-                continue;
-            }
-            header.map[index] = self.copies.map[index];
-            // What this round writes is not durable before its flush.
-            header.checks[index] = self.copies.checks[index];
-            header.inode_free[index] = match self.zone.has(index) {
-                true => self.zone.inode_free[index],
-                false => NOT_INODES,
-            };
-        }
-        self.copies.header_slot = 1 - self.copies.header_slot;
-        let (block, _) = header.encode(generation);
-        let slot = HEADER_SLOTS[usize::from(self.copies.header_slot)];
-        gather.push_sealed(BlockNo(self.zone.zone.start.0 + slot), &block)
     }
 }
