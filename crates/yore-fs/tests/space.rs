@@ -464,3 +464,36 @@ fn versions_that_have_no_room_are_counted() {
     volume.write("file", "there is room").unwrap();
     assert_eq!(volume.view().missed_versions(), None);
 }
+
+/// Data that a snapshot has cannot become zeros where it is. On a full volume the call failed when the data
+/// had been zeroed already. Now it promises the blocks first, and changes nothing without them.
+#[test]
+fn zeroing_without_room_changes_nothing() {
+    let volume = volume(64);
+    let data = vec![7; 6 * MIB];
+    volume.write("file", &data).unwrap();
+    event(&volume, "/", "keep");
+    let mut fillers = 0;
+    for size in [4 * MIB, 256 << 10, BLOCK] {
+        while volume.write(format!("filler {fillers}"), vec![1; size]).is_ok() {
+            fillers += 1;
+        }
+        drop(volume.remove_file(format!("filler {fillers}")));
+    }
+    volume.sync().unwrap();
+    let mode = FallocateMode::ZeroRange { keep_size: true };
+    let inode = volume.node("file").unwrap().inode();
+    // From within a page to within another one.
+    let (from, len) = (1000, 5 * MIB as u64);
+    is_full(volume.view().fallocate(inode, from, len, mode));
+    assert!(volume.read("file").unwrap() == data, "the call failed, and has zeroed data");
+    for filler in 0..fillers {
+        volume.remove_file(format!("filler {filler}")).unwrap();
+    }
+    volume.sync().unwrap();
+    volume.view().fallocate(inode, from, len, mode).unwrap();
+    let mut zeroed = data;
+    zeroed[from as usize..(from + len) as usize].fill(0);
+    assert!(volume.read("file").unwrap() == zeroed);
+    volume.close().unwrap();
+}

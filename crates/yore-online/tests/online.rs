@@ -147,7 +147,8 @@ fn the_generation_stays_as_it_was() {
             volume.write(format!("large {i}"), vec![1; 1 << 20]).unwrap();
         }
         volume.sync().unwrap();
-        // The superblock of a volume in use does not count all free blocks under an engine that orders changes.
+        // The superblock of a volume in use does not count all free blocks under an engine that orders
+        // changes.
         let options = CheckOptions { unpromised: shadow.unpromised, ..CheckOptions::default() };
         let report = yore_check::check(&shadow, &options).unwrap();
         assert!(report.is_clean(), "{engine:?}: {report}");

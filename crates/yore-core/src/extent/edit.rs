@@ -266,6 +266,14 @@ impl Edit {
         Ok(())
     }
 
+    /// How many blocks the extents in `from..to` would have.
+    pub fn blocks_in(&self, from: u64, to: u64) -> u64 {
+        let within = |(first, value): &Extent| {
+            (first + u64::from(value.len)).min(to).saturating_sub((*first).max(from))
+        };
+        self.after.iter().map(within).sum()
+    }
+
     /// How many extents the window would gain. This bounds how much one Op may do.
     pub fn growth(&self) -> usize {
         self.after.iter().filter(|e| self.find_before(e.0).is_none()).count()

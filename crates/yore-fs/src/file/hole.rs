@@ -1,9 +1,10 @@
 //! fallocate: blocks without data, and holes where data was.
 //!
 //! Both change extents with io held, in bounded Ops, while writes go on in memory. Allocating promises all
-//! blocks first, so that it fails before anything has changed. Punching and zeroing write zeros to the pages
-//! at the edges, discard the pages between, and hide the extents there (F5) until these have been removed or
-//! become unwritten.
+//! blocks first, so that it fails before anything has changed; so does zeroing, which needs blocks for holes,
+//! and for data that the past or others have. Punching and zeroing write zeros to the pages at the edges,
+//! discard the pages between, and hide the extents there (F5) until these have been removed or become
+//! unwritten.
 
 use super::extents::{self, apply, finish_doomed, make_unwritten};
 use super::flush::{flush_locked, store_changed};
@@ -14,7 +15,7 @@ use super::write;
 use crate::{Error, FallocateMode, Result};
 use std::ops::Range;
 use std::sync::Arc;
-use yore_core::alloc::Run;
+use yore_core::alloc::{Promise, Run};
 use yore_core::extent;
 use yore_core::inode::{InodeCell, InodeState};
 use yore_format::layout::FILE_SIZE_MAX;
@@ -48,7 +49,7 @@ pub(crate) fn fallocate(
     }
     match mode {
         FallocateMode::Allocate { keep_size } => {
-            allocate(store, cell, offset, end)?;
+            allocate(store, cell, offset, end, None)?;
             grow(store, cell, end, keep_size, touch)
         }
         FallocateMode::PunchHole => {
@@ -56,9 +57,11 @@ pub(crate) fn fallocate(
             finish_doomed(store, cell)
         }
         FallocateMode::ZeroRange { keep_size } => {
+            leave_inode(store, cell)?;
+            let promise = promise_zeros(store, cell, offset, end)?;
             zero_memory(store, cell, offset, end, &mut |_| {})?;
             make_unwritten(store, cell)?;
-            allocate(store, cell, offset, end)?;
+            allocate(store, cell, offset, end, Some(promise))?;
             grow(store, cell, end, keep_size, touch)
         }
     }
@@ -83,8 +86,62 @@ fn grow(
     store_changed(store, cell)
 }
 
-/// Fills the holes in a range with unwritten extents.
-fn allocate(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Result<()> {
+/// Promises the blocks that a range needs which is to be zeroed: nothing has changed if they cannot be had.
+fn promise_zeros<'s>(
+    store: &'s impl History,
+    cell: &Arc<InodeCell>,
+    offset: u64,
+    end: u64,
+) -> Result<Promise<'s>> {
+    let promise = || {
+        let wanted = blocks_of_zeros(store, cell, offset, end)?;
+        store.alloc.promise(&store.meta, store.near(cell.no), wanted)
+    };
+    match promise() {
+        // Dirty pages over holes have promises of their own.
+        Err(Error::NoSpace) => {
+            flush_locked(store, cell)?;
+            Ok(promise()?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// How many blocks a range lacks when it has been zeroed: those of holes, and of data that cannot become
+/// unwritten where it is.
+fn blocks_of_zeros(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Result<u64> {
+    let state = cell.state.read();
+    let full = full_pages(state.inode.size, offset, end);
+    let (first, last) = (offset / PAGE, u64::from(pages_for(end)));
+    let (mut at, mut has) = (first, 0);
+    while at < last {
+        let mut edit = extents::load(store, cell, &state, at..last)?;
+        let limit = edit.limit().min(last);
+        let (from, to) = (at.max(full.start), limit.min(full.end));
+        if from < to {
+            edit.set_unwritten(from, to, |run| store.alloc.in_place_part(&store.meta, run))?;
+        }
+        has += edit.blocks_in(at, limit);
+        at = limit;
+    }
+    Ok(last - first - has)
+}
+
+/// The pages that a range covers wholly. What is behind the end of the file counts as covered.
+fn full_pages(size: u64, offset: u64, end: u64) -> Range<u64> {
+    let first = offset.div_ceil(PAGE);
+    let last = if end >= size { (end / PAGE).max(u64::from(pages_for(size))) } else { end / PAGE };
+    first..last.max(first)
+}
+
+/// Fills the holes in a range with unwritten extents, of blocks that were promised or are now.
+fn allocate<'s>(
+    store: &'s impl History,
+    cell: &Arc<InodeCell>,
+    offset: u64,
+    end: u64,
+    promised: Option<Promise<'s>>,
+) -> Result<()> {
     leave_inode(store, cell)?;
     // Dirty pages get their blocks as data; only real holes are left.
     flush_locked(store, cell)?;
@@ -99,7 +156,14 @@ fn allocate(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) 
         })?;
     }
     let near = store.near(cell.no);
-    let mut promise = store.alloc.promise(&store.meta, near, holes)?;
+    let mut promise = match promised {
+        Some(promise) if promise.left() >= holes => promise,
+        // A snapshot may have come meanwhile, which has what was the file's alone.
+        promised => {
+            drop(promised);
+            store.alloc.promise(&store.meta, near, holes)?
+        }
+    };
     let mut goal = store.meta.geometry().data_start(near);
     let mut at = first;
     while at < end {
@@ -166,11 +230,7 @@ fn zero_memory(
         let mut guard = lock_preserved(store, cell, Room::Free)?;
         let state = &mut *guard;
         let size = state.inode.size;
-        let mut full = offset.div_ceil(PAGE)..end / PAGE;
-        if end >= size {
-            full.end = full.end.max(u64::from(pages_for(size)));
-        }
-        full.end = full.end.max(full.start);
+        let full = full_pages(size, offset, end);
         let Some(plans) = edges(store, cell, state, offset, end.min(size), &full)? else {
             drop(guard);
             store.alloc.make_index_room(&store.meta, store.near(cell.no))?;

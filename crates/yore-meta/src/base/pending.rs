@@ -198,14 +198,14 @@ impl Pending {
     pub(crate) fn put_off(&self, PutOff { addr, base, pieces }: PutOff) {
         let Some(state) = self.0.get() else { return };
         let mut state = state.lock();
-        let mut meant: HashMap<u16, u64> = HashMap::new();
+        let mut clearing: HashMap<u16, u64> = HashMap::new();
         for (word, mask) in pieces.iter().filter_map(Piece::bits) {
-            *meant.entry(word).or_default() |= mask;
+            *clearing.entry(word).or_default() |= mask;
         }
         for later in state.waits.changes_of(addr) {
             let Kept::Block { pieces: later, .. } = later else { continue };
             let mut bits = later.iter().filter_map(Piece::bits);
-            let is_other = |(word, mask)| meant.get(&word).is_none_or(|meant| meant & mask == 0);
+            let is_other = |(word, mask)| clearing.get(&word).is_none_or(|clearing| clearing & mask == 0);
             assert!(bits.all(is_other), "bits of {addr} were changed before they were cleared");
         }
         state.bases.insert(addr, base);

@@ -210,8 +210,8 @@ fn correct_parent(
         let reserved = store.reserve_freely(store.near(of.0), 0)?;
         // As long as this is locked, the entry stays.
         let dir = parent.state.read();
-        if !entry_in(store, &dir, directory, cookie)?
-            .is_some_and(|(no, incarnation, _)| (no, incarnation) == of)
+        if entry_in(store, &dir, directory, cookie)?
+            .is_none_or(|(no, incarnation, _)| (no, incarnation) != of)
         {
             return Ok(false);
         }

@@ -64,7 +64,8 @@ fn counted(data_checksums: bool) -> (Arc<Wrapped<MemoryDevice, Counted>>, Volume
 }
 
 /// Promises that whoever reads a large file from its beginning to its end reads the tables of a group
-/// together, and that a scrub finds nothing in what was written. Each table used to cost a request, for which the reader waited.
+/// together, and that a scrub finds nothing in what was written. Each table used to cost a request, for which
+/// the reader waited.
 #[test]
 fn the_tables_of_a_group_are_read_together() {
     const COUNT: usize = 10_000;
