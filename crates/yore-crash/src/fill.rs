@@ -12,9 +12,9 @@ const NAME: &[u8] = b"takes all the room";
 const LEFT: [u64; 6] = [0, 3, 12, 30, 80, 200];
 
 /// Whether an operation that finds no room has changed nothing. A copy may have copied a part, as the call
-/// says; and a range may have been zeroed whose holes then get no blocks.
+/// says; and the set-id bits that a write takes are gone before it changes content.
 pub(crate) fn is_all_or_nothing(op: &Op) -> bool {
-    !matches!(op, Op::Copy { .. } | Op::Fallocate { mode: FallocateMode::ZeroRange { .. }, .. })
+    !matches!(op, Op::Copy { .. } | Op::Write { kill_set_id: true, .. })
 }
 
 /// The operations that leave little of what is free on a volume now.

@@ -129,6 +129,27 @@ proptest! {
         prop_assert_eq!((found, slot), (newer, 0));
     }
 
+    /// Promises that of two superblocks of one generation the second step counts, that nobody goes back to the
+    /// first one where the second is complete and wrong, and that a wrong first one is of no matter.
+    #[test]
+    fn the_second_step_of_a_generation_counts(sb in superblock(), slot in 0u32..2) {
+        let generation = Generation(sb.generation.0.max(1));
+        let mut first = Superblock { generation, engine: Engine::SoftUpdates, ..sb };
+        first.set_in_place_since(Generation(1));
+        let second = Superblock { step: 1, ..first.clone() };
+        let in_slots = |first: Block, second: Block| {
+            decode_slots(if slot == 0 { [&second, &first] } else { [&first, &second] }).map(|found| found.0)
+        };
+        let wrong = |mut block: Block| {
+            block[60] ^= 1;
+            block
+        };
+        let (one, two) = (*first.encode(1 - slot), *second.encode(slot));
+        prop_assert_eq!(in_slots(one, two).unwrap(), second.clone());
+        prop_assert!(in_slots(one, wrong(two)).is_err());
+        prop_assert_eq!(in_slots(wrong(one), two).unwrap(), second);
+    }
+
     #[test]
     fn zone_headers_come_back(
         (uuid, volume_blocks, start) in any::<([u8; 16], u64, u64)>(),

@@ -134,8 +134,8 @@ fn decode_root_zones(
         .collect()
 }
 
-/// Chooses between the two slots: the newer valid one; the older only if the newer is torn. Of two valid ones
-/// of the same generation the later [`Superblock::step`] counts.
+/// Chooses between the two slots: the newer valid one; the older only if the newer is torn. Of two of the
+/// same generation the later [`Superblock::step`] counts: beside the first step, what is wrong is the second.
 ///
 /// Returns the superblock, the slot it is in, and the greatest generation stamped anywhere in either.
 ///
@@ -150,8 +150,8 @@ pub fn decode_slots(slots: [&Block; 2]) -> Result<(Superblock, u32, Generation),
     };
     let newest = states.iter().map(stamp).max().unwrap_or_default();
     let step = |s: &SlotState| match s {
-        SlotState::Valid(sb) => sb.step,
-        _ => 0,
+        SlotState::Valid(sb) => 2 * sb.step,
+        _ => 1,
     };
     let rank = |s: &SlotState| (stamp(s), step(s));
     let order = if rank(&states[1]) > rank(&states[0]) { [1, 0] } else { [0, 1] };
