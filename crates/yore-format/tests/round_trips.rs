@@ -129,8 +129,8 @@ proptest! {
         prop_assert_eq!((found, slot), (newer, 0));
     }
 
-    /// Promises that of two superblocks of one generation the second step counts, that nobody goes back to the
-    /// first one where the second is complete and wrong, and that a wrong first one is of no matter.
+    /// Promises that of two superblocks of one generation the second step counts, that nobody goes back to
+    /// the first one where the second is complete and wrong, and that a wrong first one is of no matter.
     #[test]
     fn the_second_step_of_a_generation_counts(sb in superblock(), slot in 0u32..2) {
         let generation = Generation(sb.generation.0.max(1));
