@@ -29,6 +29,17 @@ pub(crate) const GROUP_WORDS: usize = BITS_PER_GROUP as usize / 64;
 /// The blocks of a group that have an owner.
 pub(crate) type Owned = [u64; GROUP_WORDS];
 
+/// Which reading of a block it is.
+#[derive(Clone, Copy)]
+enum When {
+    /// The first.
+    First,
+    /// A later one, of blocks in their order.
+    Again,
+    /// A later one, of one block here and one there.
+    Alone,
+}
+
 /// The outcome of reading a block. Anything but the first was reported.
 enum Reading {
     Sound(Arc<Block>),
@@ -220,7 +231,7 @@ impl<'a> Checker<'a> {
         owner: InodeNo,
     ) -> Result<Option<Arc<Block>>, CheckError> {
         self.pace.compared();
-        let block = self.read_quietly(addr, copy, problem, owner)?;
+        let block = self.read_quietly(addr, copy, problem, owner, true)?;
         if let Some(block) = &block {
             let header = BlockHeader::of(block);
             let (generation, birth) = (header.generation.get(), header.birth.get());
@@ -241,6 +252,7 @@ impl<'a> Checker<'a> {
         copy: CurrentCopy,
         problem: Problem,
         owner: InodeNo,
+        in_order: bool,
     ) -> Result<Option<Arc<Block>>, CheckError> {
         let block_no = copy.block;
         if let Some(block) = self.redone.get(&addr) {
@@ -250,7 +262,7 @@ impl<'a> Checker<'a> {
             }
             return Ok(Some(block.clone()));
         }
-        if let Some(block) = self.held(addr, copy) {
+        if let Some(block) = self.held(addr, copy, in_order) {
             return Ok(Some(block));
         }
         let Some(block) = self.read(block_no)? else {
@@ -271,10 +283,13 @@ impl<'a> Checker<'a> {
     }
 
     /// A block that was read in the order of the disk. If memory did not suffice for the inode blocks of all
-    /// zones, reads those of this one: whoever wants them comes to one zone after the other.
-    fn held(&mut self, addr: MetaAddr, copy: CurrentCopy) -> Option<Arc<Block>> {
+    /// zones, reads those of this one, if whoever wants them comes to one zone after the other.
+    fn held(&mut self, addr: MetaAddr, copy: CurrentCopy, in_order: bool) -> Option<Arc<Block>> {
         if let Some(block) = self.held.get(addr, copy) {
             return Some(block);
+        }
+        if !in_order {
+            return None;
         }
         let (zone, _) = self.locate(addr)?;
         if self.held.is_window(addr.zone()) || !self.is_inode_block(zone, addr.index()) {
@@ -298,8 +313,8 @@ impl<'a> Checker<'a> {
         self.zones_lost && self.zones.binary_search_by_key(&addr.zone(), |z| z.number).is_err()
     }
 
-    /// Reads the block at `addr` for the first time, or again. Reports whatever is wrong with it.
-    fn read_verified(&mut self, addr: MetaAddr, expect: &Expect, first: bool) -> Result<Reading, CheckError> {
+    /// Reads the block at `addr`. Reports whatever is wrong with it.
+    fn read_verified(&mut self, addr: MetaAddr, expect: &Expect, when: When) -> Result<Reading, CheckError> {
         let Some((_, copy)) = self.locate(addr) else {
             if !self.is_in_lost_zone(addr) {
                 let found = "no block of this address";
@@ -308,9 +323,11 @@ impl<'a> Checker<'a> {
             }
             return Ok(Reading::Unusable);
         };
-        let block = match first {
-            true => self.read_at(addr, copy, Problem::BlockDamaged, expect.owner)?,
-            false => self.read_quietly(addr, copy, Problem::BlockDamaged, expect.owner)?,
+        let (problem, owner) = (Problem::BlockDamaged, expect.owner);
+        let block = match when {
+            When::First => self.read_at(addr, copy, problem, owner)?,
+            When::Again => self.read_quietly(addr, copy, problem, owner, true)?,
+            When::Alone => self.read_quietly(addr, copy, problem, owner, false)?,
         };
         let Some(block) = block else { return Ok(Reading::Unusable) };
         if let Err(c) = expect.check(&block) {
@@ -328,7 +345,16 @@ impl<'a> Checker<'a> {
         addr: MetaAddr,
         expect: &Expect,
     ) -> Result<Option<Arc<Block>>, CheckError> {
-        Ok(self.read_verified(addr, expect, false)?.sound())
+        Ok(self.read_verified(addr, expect, When::Again)?.sound())
+    }
+
+    /// The same for who wants one block here and one there, and so has no use for the others of the zone.
+    pub(crate) fn read_alone(
+        &mut self,
+        addr: MetaAddr,
+        expect: &Expect,
+    ) -> Result<Option<Arc<Block>>, CheckError> {
+        Ok(self.read_verified(addr, expect, When::Alone)?.sound())
     }
 
     /// Follows a reference to the block at `addr`, to which there may be only one.
@@ -348,7 +374,7 @@ impl<'a> Checker<'a> {
             }
             *word |= bit;
         }
-        let reading = self.read_verified(addr, expect, true)?;
+        let reading = self.read_verified(addr, expect, When::First)?;
         if let (Reading::SomebodyElses, Some((zone, _))) = (&reading, located) {
             // The owner's reference may still come.
             self.zones[zone].reached[index] &= !bit;

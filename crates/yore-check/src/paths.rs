@@ -28,6 +28,16 @@ struct Listing {
     expect: Expect,
 }
 
+impl Listing {
+    /// What a directory has, if the block of its inode could be read.
+    fn of(number: InodeNo, block: Option<Arc<Block>>) -> Option<Listing> {
+        let inode = Inode::decode(Inode::slot(&*block?, number.slot())).ok()?;
+        let incarnation = inode.incarnation;
+        let expect = Expect { kind: BlockKind::Directory, owner: number, incarnation, level: None };
+        (FileKind::from_mode(inode.mode) == Some(FileKind::Directory)).then_some(Listing { inode, expect })
+    }
+}
+
 /// What the paths are made of, as far as it was read.
 struct Names {
     /// A name of each inode in question. `None`: it has none that can be read.
@@ -101,7 +111,8 @@ impl Checker<'_> {
                 continue;
             }
             let directory = known.number;
-            let Some(listing) = self.listing(directory)? else { continue };
+            let block = self.read_again(directory.addr(), &Expect::volume(BlockKind::Inodes))?;
+            let Some(listing) = Listing::of(directory, block) else { continue };
             self.each_entry(&listing, &mut |checker, _, entry| {
                 let name = || (directory, entry.name.to_vec());
                 if unknown.contains(&entry.inode) {
@@ -141,7 +152,8 @@ impl Checker<'_> {
     /// The name of an inode in use: that of the entry which the walk met.
     fn name(&mut self, number: InodeNo) -> Result<Option<Name>, CheckError> {
         let Some((directory, cookie)) = self.named(number)? else { return Ok(None) };
-        let Some(listing) = self.listing(directory)? else { return Ok(None) };
+        let block = self.read_alone(directory.addr(), &Expect::volume(BlockKind::Inodes))?;
+        let Some(listing) = Listing::of(directory, block) else { return Ok(None) };
         let mut found = None;
         if listing.inode.content_kind == ContentKind::Inline {
             self.each_entry(&listing, &mut |_, at, entry| {
@@ -164,21 +176,6 @@ impl Checker<'_> {
             (addr, level) = (child, level - 1);
         }
         Ok(None)
-    }
-
-    /// What a directory has, if its inode can be read.
-    fn listing(&mut self, number: InodeNo) -> Result<Option<Listing>, CheckError> {
-        let block = self.read_again(number.addr(), &Expect::volume(BlockKind::Inodes))?;
-        let inode = block.and_then(|block| Inode::decode(Inode::slot(&block, number.slot())).ok());
-        Ok(inode.filter(|inode| FileKind::from_mode(inode.mode) == Some(FileKind::Directory)).map(|inode| {
-            let expect = Expect {
-                kind: BlockKind::Directory,
-                owner: number,
-                incarnation: inode.incarnation,
-                level: None,
-            };
-            Listing { inode, expect }
-        }))
     }
 
     /// A node of a directory's tree, if it can be read and has cells.

@@ -122,7 +122,7 @@ impl Checker<'_> {
             if number == InodeNo::ROOT || known.contains_key(&number) {
                 continue;
             }
-            let block = self.read_again(number.addr(), &Expect::volume(BlockKind::Inodes))?.ok_or(ODD)?;
+            let block = self.read_alone(number.addr(), &Expect::volume(BlockKind::Inodes))?.ok_or(ODD)?;
             let inode = Inode::decode(Inode::slot(&block, number.slot())).map_err(|_| ODD)?;
             let kind = FileKind::from_mode(inode.mode).ok_or(ODD)?;
             let mut own = Known::new(number, &inode, kind);
