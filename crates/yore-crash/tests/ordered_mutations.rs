@@ -35,7 +35,6 @@ fn a_wrong_order_is_found() {
         (Mutation::EdgesDropped, Engine::Sync),
         (Mutation::Unsettled, Engine::Sync),
         (Mutation::BoundsIgnored, Engine::Sync),
-        (Mutation::PutOffForgotten, Engine::Sync),
     ];
     let mut missed = Vec::new();
     for (mutation, engine) in mutations {

@@ -38,8 +38,6 @@ pub enum Mutation {
     AheadOfData,
     /// A pass writes no superblock whatever the last one says.
     BoundsIgnored,
-    /// A pass does not do what the one before has put off.
-    PutOffForgotten,
     /// A mount after a crash believes the header that the table names, although there is a newer one.
     OlderBelieved,
     /// A rename over a file does not write the new file's data first (R12).

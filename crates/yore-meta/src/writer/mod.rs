@@ -362,9 +362,6 @@ fn complete(rooms: &Rooms, mut frozen: Frozen, served: u64) -> Result<()> {
 
 /// The running generation takes over what this one has put off.
 fn put_off(rooms: &Rooms, frozen: &Frozen, what: Vec<PutOff>) {
-    #[cfg(feature = "mutations")]
-    let what =
-        if crate::mutation::is(crate::mutation::Mutation::PutOffForgotten) { Vec::new() } else { what };
     if what.is_empty() {
         return;
     }
