@@ -135,7 +135,8 @@ fn decode_root_zones(
 }
 
 /// Chooses between the two slots: the newer valid one; the older only if the newer is torn. Of two of the
-/// same generation the later [`Superblock::step`] counts: beside the first step, what is wrong is the second.
+/// same generation the later [`Superblock::step`] counts. A wrong one may be the second step, if there can be
+/// one: under an engine that orders changes.
 ///
 /// Returns the superblock, the slot it is in, and the greatest generation stamped anywhere in either.
 ///
@@ -149,9 +150,11 @@ pub fn decode_slots(slots: [&Block; 2]) -> Result<(Superblock, u32, Generation),
         SlotState::Foreign => Generation(0),
     };
     let newest = states.iter().map(stamp).max().unwrap_or_default();
+    let has_steps = |s: &SlotState| matches!(s, SlotState::Valid(sb) if sb.in_place_since.0 != 0);
+    let wrong = u8::from(states.iter().any(has_steps));
     let step = |s: &SlotState| match s {
         SlotState::Valid(sb) => 2 * sb.step,
-        _ => 1,
+        _ => wrong,
     };
     let rank = |s: &SlotState| (stamp(s), step(s));
     let order = if rank(&states[1]) > rank(&states[0]) { [1, 0] } else { [0, 1] };
