@@ -37,7 +37,7 @@ use crate::proof::summary::Summary;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use yore_device::{AlignedBuf, Device};
+use yore_device::{near, AlignedBuf, Device};
 use yore_format::layout::{HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES};
 use yore_format::{
     verify_header, verify_own_header, verify_version, Block, BlockHeader, BlockKind, BlockNo, Features,
@@ -492,15 +492,7 @@ impl<'s, 'a> Worker<'s, 'a> {
 
 /// How many blocks one request of at most so many reads for the first of these, which ascend.
 fn run(wanted: &[(u16, CurrentCopy)], gap: u64, most: u64) -> u64 {
-    let first = wanted[0].1.block.0;
-    let mut last = first;
-    for (_, copy) in wanted {
-        if copy.block.0 - last > gap || copy.block.0 - first >= most {
-            break;
-        }
-        last = copy.block.0;
-    }
-    last - first + 1
+    near(wanted.iter().map(|(_, copy)| copy.block.0), gap, most).1
 }
 
 /// Block `at` of a buffer.

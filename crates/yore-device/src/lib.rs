@@ -54,5 +54,5 @@ pub use file::{CreateOptions, Direct, FileDevice, OpenOptions};
 pub use host_error::HostError;
 pub use memory::MemoryDevice;
 pub use part::Part;
-pub use runs::write_blocks;
+pub use runs::{near, write_blocks};
 pub use simulated::SimulatedDevice;

@@ -1,4 +1,5 @@
-//! Writing many single blocks: those that follow one another go to the device together.
+//! Many single blocks: those that follow one another are written together, and those that lie near each
+//! other are read together.
 
 use crate::{AlignedBuf, Device, DeviceError, SharedBuf, WriteRequest, BLOCK_SIZE};
 use std::io::IoSlice;
@@ -10,6 +11,22 @@ const RUN_LONG: usize = 64;
 
 /// Blocks that follow one another: the number of the first, and what each is to hold.
 type Run<'a> = (u64, Vec<&'a SharedBuf>);
+
+/// Of blocks whose numbers ascend: how many of the first ones one request reads, and how many blocks that
+/// takes, with those in between. `gap` blocks between two are read rather than left out; a request reads at
+/// most `most`.
+pub fn near(blocks: impl IntoIterator<Item = u64>, gap: u64, most: u64) -> (usize, u64) {
+    let mut blocks = blocks.into_iter();
+    let Some(first) = blocks.next() else { return (0, 0) };
+    let (mut count, mut last) = (1, first);
+    for block in blocks {
+        if block - last > gap || block - first >= most {
+            break;
+        }
+        (count, last) = (count + 1, block);
+    }
+    (count, last - first + 1)
+}
 
 /// Stores blocks, each under its number, with one request for what lies together. Sorts `blocks`.
 ///

@@ -7,9 +7,8 @@ use crate::error::Result;
 use crate::zones::zone::{count_free_inodes, Frame, Zone};
 use crate::zones::Zones;
 use std::sync::Arc;
-use yore_device::AlignedBuf;
 use yore_format::{
-    Block, BlockKind, BlockNo, Corruption, Expect, Generation, IntentHead, MetaAddr, BLOCK_SIZE, NOT_INODES,
+    Block, BlockKind, BlockNo, Corruption, Expect, Generation, IntentHead, MetaAddr, NOT_INODES,
 };
 
 /// Changed blocks that the log does not have, at which it gets a record under an engine that must log them
@@ -19,11 +18,6 @@ const UNLOGGED_MANY: usize = 1024;
 /// Changes that wait for the next generation, under an engine that orders them, at which one begins: each is
 /// kept with what it means, whatever blocks they lie in.
 const CHANGES_MANY: usize = 1 << 17;
-
-/// Blocks between two that are read together, which are read with them rather than with another request.
-const GAP: u64 = 16;
-/// The most blocks of such a request: 1 MiB.
-const REQUEST: u64 = 256;
 
 /// Where the medium has a block.
 struct Copy {
@@ -115,23 +109,22 @@ impl Blocks {
     }
 
     /// Reads blocks that are not in memory, those that lie near each other with one request, for somebody who
-    /// will want them soon. What is wrong with them is nobody's matter yet: whoever wants such a block reads
-    /// it by itself, and is told.
+    /// will want them soon. Errors are ignored here: a later read of the block by itself reports them.
     pub(crate) fn read_together(&self, addrs: impl IntoIterator<Item = MetaAddr>) {
         assert_no_op();
         let mut copies: Vec<Copy> = addrs.into_iter().filter_map(|addr| self.missing_copy(addr)).collect();
         copies.sort_unstable_by_key(Copy::block);
         let mut rest = &copies[..];
-        while let Some(first) = rest.first().map(Copy::block) {
-            let near = rest.windows(2).take_while(|pair| {
-                let (block, next) = (pair[0].block().0, pair[1].block().0);
-                next - block <= GAP && next - first.0 < REQUEST
+        while !rest.is_empty() {
+            let (left, read) = self.base.medium.read_near(rest, Copy::block, |copy, block| {
+                if let Err(error) = self.enter_read(copy, *block) {
+                    tracing::debug!(%error, "reading metadata ahead");
+                }
             });
-            let (together, later) = rest.split_at(1 + near.count());
-            rest = later;
-            if let Err(error) = self.read_run(first, together) {
+            if let Err(error) = read {
                 tracing::debug!(%error, "reading metadata ahead");
             }
+            rest = left;
         }
     }
 
@@ -143,21 +136,6 @@ impl Blocks {
         let zone = self.zones.get(&self.base, addr.zone()).ok()??;
         let (slot, check) = zone.copy_of(addr.index()).filter(|(slot, _)| *slot != 0)?;
         Some(Copy { addr, zone, slot, check })
-    }
-
-    /// Reads blocks that lie near each other, the first of them at `first`.
-    fn read_run(&self, first: BlockNo, copies: &[Copy]) -> Result<()> {
-        let last = copies.last().map_or(first, Copy::block);
-        let mut bytes = AlignedBuf::zeroed((last.0 - first.0 + 1) as usize);
-        self.base.medium.device().read_at(first.0 * BLOCK_SIZE as u64, &mut bytes)?;
-        for copy in copies {
-            let from = (copy.block().0 - first.0) as usize * BLOCK_SIZE;
-            let block: &Block = bytes[from..from + BLOCK_SIZE].try_into().expect("one block");
-            if let Err(error) = self.enter_read(copy, *block) {
-                tracing::debug!(%error, "reading metadata ahead");
-            }
-        }
-        Ok(())
     }
 
     /// Corrects what the zone counts of a block that was read. Freeing the last inode by the header's count

@@ -8,12 +8,17 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
-use yore_device::{AlignedBuf, Device};
+use yore_device::{near, AlignedBuf, Device};
 use yore_format::layout::{Geometry, SUPERBLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use yore_format::{
     verify_header, verify_version, Block, BlockNo, Corruption, Engine, MetaAddr, SlotState, Spare,
     Superblock, BLOCK_SIZE, ZERO_BLOCK,
 };
+
+/// Blocks between two that are read together, which are read with them rather than with another request.
+const GAP: u64 = 16;
+/// The most blocks of such a request: 1 MiB.
+const REQUEST: u64 = 256;
 
 /// The device with the volume on it.
 pub(crate) struct Medium {
@@ -129,6 +134,29 @@ impl Medium {
     /// The log has these blocks within the volume from now on.
     pub(crate) fn set_log_blocks(&self, blocks: Range<u64>) {
         *self.log.write() = blocks;
+    }
+
+    /// Reads the first of these blocks, as many as lie near each other, with one request. `at` says where a
+    /// block is; the places ascend. `take` gets each block, and verifies it. Returns the blocks that are
+    /// left.
+    pub(crate) fn read_near<'b, B>(
+        &self,
+        blocks: &'b [B],
+        at: impl Fn(&B) -> BlockNo,
+        mut take: impl FnMut(&B, &Block),
+    ) -> (&'b [B], Result<()>) {
+        let (count, len) = near(blocks.iter().map(|block| at(block).0), GAP, REQUEST);
+        let (together, left) = blocks.split_at(count);
+        let Some(first) = together.first().map(|block| at(block).0) else { return (left, Ok(())) };
+        let mut bytes = AlignedBuf::zeroed(len as usize);
+        if let Err(error) = self.device.read_at(first * BLOCK_SIZE as u64, &mut bytes) {
+            return (left, Err(error.into()));
+        }
+        for block in together {
+            let from = (at(block).0 - first) as usize * BLOCK_SIZE;
+            take(block, bytes[from..from + BLOCK_SIZE].try_into().expect("one block"));
+        }
+        (left, Ok(()))
     }
 
     /// Reads a block, which the caller verifies.

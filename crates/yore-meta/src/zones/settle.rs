@@ -10,17 +10,11 @@ use super::header::{read_copy, read_header, Place};
 use super::zone::Counted;
 use crate::base::Base;
 use crate::error::Result;
-use yore_device::AlignedBuf;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{
     verify_header, Block, BlockHeader, BlockNo, Generation, MetaAddr, ZoneHeader, ZoneNo, ZoneTableEntry,
-    BLOCK_SIZE, NOT_INODES,
+    NOT_INODES,
 };
-
-/// Slots between two of a zone's blocks that are read with them, rather than with another request.
-const GAP: u64 = 16;
-/// Most blocks of a request.
-const REQUEST: u64 = 256;
 
 /// A zone as it is read.
 pub(super) struct Found {
@@ -84,26 +78,14 @@ fn settle(base: &Base, since: Generation, found: &mut Found) -> Result<()> {
         .map(|index| (u64::from(header.map[usize::from(index)]), index))
         .collect();
     places.sort_unstable();
-    let mut rest = &places[..];
-    while let Some((first, _)) = rest.first().copied() {
-        let mut count = 1;
-        while rest
-            .get(count)
-            .is_some_and(|(slot, _)| slot - rest[count - 1].0 <= GAP && slot - first < REQUEST)
-        {
-            count += 1;
-        }
-        let (together, later) = rest.split_at(count);
-        let blocks = together[count - 1].0 - first + 1;
-        let mut bytes = AlignedBuf::zeroed(blocks as usize);
-        let start = found.header.start.0 + first;
-        base.medium.device().read_at(start * BLOCK_SIZE as u64, &mut bytes)?;
-        for (slot, index) in together {
-            let from = (slot - first) as usize * BLOCK_SIZE;
-            let block: &Block = bytes[from..from + BLOCK_SIZE].try_into().expect("one block");
-            settle_block(base, since, found, *index, block);
-        }
-        rest = later;
+    let (mut rest, start) = (&places[..], found.header.start.0);
+    while !rest.is_empty() {
+        let at = |(slot, _): &(u64, u16)| BlockNo(start + slot);
+        let (left, read) = base
+            .medium
+            .read_near(rest, at, |(_, index), block| settle_block(base, since, found, *index, block));
+        read?;
+        rest = left;
     }
     Ok(())
 }
