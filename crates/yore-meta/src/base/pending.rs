@@ -3,7 +3,7 @@
 //! (`writer/rounds.rs`).
 
 use super::order::{Change, Did, EdgeKind, KeepsOrder};
-use super::units::Piece;
+use super::units::{Piece, Units};
 use super::waits::{HasPlace, Waits, Where};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -20,6 +20,16 @@ pub(crate) enum Kept {
     Freed { addr: MetaAddr },
     /// The superblock has this root and level of the orphans.
     Orphans { root: MetaAddr, level: u8 },
+}
+
+impl Kept {
+    /// The units of a block that it changed.
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        match self {
+            Kept::Block { pieces, .. } => pieces,
+            Kept::Made { .. } | Kept::Freed { .. } | Kept::Orphans { .. } => &[],
+        }
+    }
 }
 
 impl HasPlace for Kept {
@@ -42,10 +52,9 @@ struct State {
     bases: Bases,
     whole: bool,
     counts: PassCounts,
-    /// Free blocks that the last superblock does not count.
-    unpromised: u64,
-    /// The last pass has written no superblock: totals of the one before are not those of that pass.
-    is_stale: bool,
+    /// Free blocks that the last superblock does not count. `None`: the last pass has written none, so the
+    /// totals of the one before are not those of that pass.
+    unpromised: Option<u64>,
     /// So many changes were put off by the generation before.
     put_off: usize,
     /// So many callers want each superblock to be of the last pass, and nothing to be put off.
@@ -72,12 +81,8 @@ pub(crate) struct Taken {
     pub(crate) whole: bool,
 }
 
+#[cfg(feature = "mutations")]
 impl Taken {
-    /// A block before its first change that waits, or when it was made.
-    pub(crate) fn base(&self, addr: MetaAddr) -> &Block {
-        self.bases.get(&addr).map_or(&yore_format::ZERO_BLOCK, |block| block)
-    }
-
     /// Whether the root of the orphans is another one.
     pub(crate) fn changes_orphans(&self) -> bool {
         self.waits.changes.iter().any(|(_, kept)| matches!(kept, Kept::Orphans { .. }))
@@ -128,7 +133,7 @@ pub(crate) struct Pending(OnceLock<Mutex<State>>);
 impl Pending {
     /// Keeps all changes from now on, with no Op open.
     pub(crate) fn start(&self) {
-        self.0.get_or_init(Mutex::default);
+        self.0.get_or_init(|| Mutex::new(State { unpromised: Some(0), ..State::default() }));
     }
 
     /// What keeps them, if an engine wants that.
@@ -158,8 +163,7 @@ impl Pending {
         if let Some(state) = self.0.get() {
             let mut state = state.lock();
             state.counts.add(cost);
-            state.is_stale = unpromised.is_none();
-            state.unpromised = unpromised.unwrap_or(state.unpromised);
+            state.unpromised = unpromised;
         }
     }
 
@@ -168,7 +172,7 @@ impl Pending {
     pub(crate) fn unpromised(&self) -> Option<u64> {
         let Some(state) = self.0.get() else { return Some(0) };
         let state = state.lock();
-        (!state.is_stale && state.put_off == 0).then_some(state.unpromised)
+        state.unpromised.filter(|_| state.put_off == 0)
     }
 
     /// While this lives each generation that is frozen writes its superblock, and puts nothing off.
@@ -192,22 +196,21 @@ impl Pending {
         })
     }
 
-    /// The generation that was just written has put off to clear bits: the running one clears them. With no
-    /// Op open. It comes behind what the running one has changed of the block so far, which has other bits:
-    /// the blocks have not been available again.
+    /// The generation just written did not clear these bits; the running one does. With no Op open. The new
+    /// change follows those that the running one has already made to the block. They concern other bits,
+    /// since the blocks have not been reusable yet.
     pub(crate) fn put_off(&self, PutOff { addr, base, pieces }: PutOff) {
         let Some(state) = self.0.get() else { return };
         let mut state = state.lock();
-        let mut clearing: HashMap<u16, u64> = HashMap::new();
-        for (word, mask) in pieces.iter().filter_map(Piece::bits) {
-            *clearing.entry(word).or_default() |= mask;
-        }
+        let mut clearing = Units::default();
+        clearing.add_all(&pieces);
         for later in state.waits.changes_of(addr) {
-            let Kept::Block { pieces: later, .. } = later else { continue };
-            let mut bits = later.iter().filter_map(Piece::bits);
-            let is_other = |(word, mask)| clearing.get(&word).is_none_or(|clearing| clearing & mask == 0);
-            assert!(bits.all(is_other), "bits of {addr} were changed before they were cleared");
+            assert!(
+                !clearing.has_any(later.pieces()),
+                "bits of {addr} were changed before they were cleared"
+            );
         }
+        drop(clearing);
         state.bases.insert(addr, base);
         state.waits.change(PUT_OFF, Kept::Block { addr, pieces });
         state.put_off += 1;

@@ -20,8 +20,6 @@ struct State {
     awaited: u64,
     /// Somebody wants that a generation up to this one puts nothing off.
     wanted_whole: u64,
-    /// Changes are old enough that the next generation is to put nothing off.
-    is_due: bool,
     /// Append to the log what it does not have.
     record_wanted: bool,
     /// When the last record was appended.
@@ -165,7 +163,8 @@ impl Progress {
         });
         match due {
             Due::Generation => {
-                s.is_due = true;
+                // The next generation is to put nothing off.
+                s.wanted_whole = s.wanted_whole.max(s.completed + 1);
                 return Task::Write;
             }
             Due::Record => return Task::Record,
@@ -174,14 +173,14 @@ impl Progress {
         Task::Wait
     }
 
-    /// A generation is being frozen, with the gate held alone. The writer says so before anything looks
-    /// unchanged: who sees neither changes nor a writer believes that all is on the medium. Returns whether
-    /// the generation may put off what nobody waits for.
+    /// A generation is being frozen, with the gate held alone. This must come before anything looks
+    /// unchanged: a caller that sees neither changes nor a writer takes everything to be on the medium.
+    /// Returns whether the generation may put off what nobody waits for.
     pub(crate) fn begin_writing(&self, generation: Generation) -> bool {
         let mut s = self.state.lock();
         s.dirty_since = None;
         s.writing = true;
-        !std::mem::take(&mut s.is_due) && s.wanted_whole < generation.0
+        s.wanted_whole < generation.0
     }
 
     /// Whether a generation is being written.
@@ -283,17 +282,9 @@ impl Progress {
         Ok(())
     }
 
-    /// Has the generation written, and waits until it is complete.
-    pub(crate) fn sync(&self, generation: Generation) -> Result<()> {
-        self.await_closed(generation, true)
-    }
-
-    /// The same, and it may put off what nobody waits for.
-    pub(crate) fn force(&self, generation: Generation) -> Result<()> {
-        self.await_closed(generation, false)
-    }
-
-    fn await_closed(&self, generation: Generation, whole: bool) -> Result<()> {
+    /// Has the generation written, and waits until it is complete. Unless it is wanted `whole`, it may put
+    /// off what nobody waits for.
+    pub(crate) fn sync(&self, generation: Generation, whole: bool) -> Result<()> {
         let mut s = self.state.lock();
         s.wanted = s.wanted.max(generation.0);
         s.awaited = s.awaited.max(generation.0);

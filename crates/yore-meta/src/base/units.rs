@@ -10,6 +10,7 @@
 //! each unit of the composed block is as the last of its changes left it. All of the changes together give
 //! what the block is now, unit by unit; a test compares.
 
+use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use yore_format::{
@@ -60,17 +61,41 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// The bits of a bitmap that it means: the word, and which of it.
-    pub(crate) fn bits(&self) -> Option<(u16, u64)> {
-        match self {
-            Piece::Bits { word, mask, .. } => Some((*word, *mask)),
-            _ => None,
-        }
-    }
-
     /// Whether all that it does is to clear bits.
     pub(crate) fn only_clears(&self) -> bool {
         matches!(self, Piece::Bits { mask, to, .. } if mask & to == 0)
+    }
+}
+
+/// Units of several changes.
+#[derive(Default)]
+pub(crate) struct Units<'t> {
+    keys: HashSet<&'t [u8]>,
+    slots: HashSet<u16>,
+    bits: HashMap<u16, u64>,
+    words: HashSet<u16>,
+}
+
+impl<'t> Units<'t> {
+    /// Whether any of these is among them.
+    pub(crate) fn has_any(&self, pieces: &[Piece]) -> bool {
+        pieces.iter().any(|piece| match piece {
+            Piece::Cell { key, .. } => self.keys.contains(&key[..]),
+            Piece::Slot { slot, .. } => self.slots.contains(slot),
+            Piece::Bits { word, mask, .. } => self.bits.get(word).is_some_and(|bits| bits & mask != 0),
+            Piece::Word { word, .. } => self.words.contains(word),
+        })
+    }
+
+    pub(crate) fn add_all(&mut self, pieces: &'t [Piece]) {
+        for piece in pieces {
+            match piece {
+                Piece::Cell { key, .. } => drop(self.keys.insert(key)),
+                Piece::Slot { slot, .. } => drop(self.slots.insert(*slot)),
+                Piece::Bits { word, mask, .. } => *self.bits.entry(*word).or_insert(0) |= mask,
+                Piece::Word { word, .. } => drop(self.words.insert(*word)),
+            }
+        }
     }
 }
 

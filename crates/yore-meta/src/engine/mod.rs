@@ -9,7 +9,7 @@
 //! |---|---|---|---|---|
 //! | a block goes | to a free slot | where it is, if the log has it | where it is, in rounds | where it is |
 //! | before the blocks | – | the log is forced | those that its changes wait for | – |
-//! | headers, table, superblock | with each generation, aside | with each generation, aside | a superblock with each generation; headers as blocks come and go | when somebody asks |
+//! | headers, table, superblock | with each generation, aside | with each generation, aside | a superblock where the last one does not cover the pass; headers as blocks come and go | when somebody asks |
 //! | what fsync waits for | a record in the log | a record in the log | a generation | its data |
 //! | after a crash | the log is replayed | the log is replayed | leaks remain, and counts that are too high | the volume must be checked |
 

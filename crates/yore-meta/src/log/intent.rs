@@ -397,31 +397,30 @@ impl Intent {
 impl Intent {
     /// All changes made before are on the medium when this returns. Concurrent callers share one generation.
     pub(crate) fn sync(&self, blocks: &Blocks) -> Result<()> {
-        assert_no_op();
-        let base = &blocks.base;
-        base.progress.check_writable()?;
-        let running = base.gate.running();
-        // With nothing else changed, notes still count: what is outstanding on the medium may be more than
-        // what is, and a replay would bring back data that something newer has replaced at home.
-        let has_changes = || blocks.has_changes() || self.notes.lock().any();
-        if base.progress.is_settled(running, has_changes) {
-            return base.flush();
-        }
-        base.progress.sync(running)
+        self.await_generation(blocks, true)
     }
 
     /// As [`Intent::force`], without a log: by a generation, which may put off what nobody waits for.
     fn force_generation(&self, blocks: &Blocks) -> Result<()> {
+        self.await_generation(blocks, !blocks.base.medium.strategy().orders())
+    }
+
+    /// By a generation, which puts nothing off if it is wanted `whole`.
+    fn await_generation(&self, blocks: &Blocks, whole: bool) -> Result<()> {
+        assert_no_op();
         let base = &blocks.base;
-        if !base.medium.strategy().orders() {
-            return self.sync(blocks);
-        }
+        base.progress.check_writable()?;
         let running = base.gate.running();
-        let has_news = || base.ledger.has_changed() || base.order.pending.has_news();
-        if base.progress.is_settled(running, has_news) {
+        let has_changes = || match whole {
+            // With nothing else changed, notes still count: what is outstanding on the medium may be more
+            // than what is, and a replay would bring back data that something newer has replaced at home.
+            true => blocks.has_changes() || self.notes.lock().any(),
+            false => base.ledger.has_changed() || base.order.pending.has_news(),
+        };
+        if base.progress.is_settled(running, has_changes) {
             return base.flush();
         }
-        base.progress.force(running)
+        base.progress.sync(running, whole)
     }
 
     /// All changes made before, and data noted or written before, are durable when this returns: by a record
@@ -468,7 +467,7 @@ impl Intent {
                 return Ok(());
             }
             drop(leader);
-            return progress.sync(blocks.base.gate.running());
+            return progress.sync(blocks.base.gate.running(), true);
         }
     }
 

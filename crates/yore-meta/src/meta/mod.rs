@@ -441,7 +441,7 @@ impl Meta {
     }
 
     /// As [`Meta::force`], for a caller whose later changes rely on it: under an engine that orders changes
-    /// all so far come before all that follow.
+    /// all so far come before all that follow, but for bits to be cleared, for which nobody waits.
     ///
     /// # Errors
     /// The error that stopped writing, if one did.

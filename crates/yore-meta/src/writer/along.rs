@@ -83,8 +83,9 @@ fn unchanged(blocks: &Blocks, zone: &Zone, indexes: impl Iterator<Item = u16>) -
     if missing.len() * MISSING > along.len() {
         return None;
     }
+    blocks.read_together(missing.iter().copied());
     for addr in missing {
-        // Whoever needs a damaged block is told; a generation does not fail by it.
+        // A damaged block does not fail the generation; its next reader reports it.
         take(blocks.read_any(addr).ok()?, &mut along);
     }
     ((stay + freed) * STAY <= along.len()).then_some(along)

@@ -148,9 +148,8 @@ pub(super) fn freeze(
     if let Some(at) = &moved {
         moving::enter(at, &mut superblock, gate.running());
     }
-    // What the background writes keeps the totals fresh that are not.
-    let is_awaited = base.progress.is_awaited(generation);
-    let needs_superblock = base.ledger.freeze(&mut superblock) || wants_exact || !is_awaited;
+    // A pass begun by the background refreshes the totals, which covered passes leave stale.
+    let needs_superblock = base.ledger.freeze(&mut superblock) || wants_exact || !is_wanted;
     let since = if state == VolumeState::Clean { Generation(0) } else { superblock.in_place_since };
     superblock.set_in_place_since(since);
     changes.hand_over(captured);
@@ -246,9 +245,8 @@ pub(super) fn write(
     if frozen.plan.blocks == Place::InOrder {
         let taken = frozen.taken.take().expect("who writes in order keeps it");
         let (generation, freed) = (frozen.generation, freed_by(&taken));
-        let is_covered = !frozen.needs_superblock
-            && !taken.changes_orphans()
-            && ceilings::covers(last, &frozen.superblock, generation, freed);
+        let is_covered =
+            !frozen.needs_superblock && ceilings::covers(last, &frozen.superblock, generation, freed);
         #[cfg(feature = "mutations")]
         let is_covered = is_covered || (is(Mutation::BoundsIgnored) && !taken.changes_orphans());
         let how = How { is_covered, puts_off: frozen.may_put_off, freed };
@@ -287,7 +285,9 @@ fn write_together(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
     let forced = forced.filter(|_| !is(Mutation::LastRecordDropped));
     // Of each zone the dirty blocks and the header; at most as many table blocks, and the root zones'
     // headers.
-    let blocks = frozen.zones.iter().map(|zone| zone.dirty.len() + 2).sum::<usize>() + 1;
+    // Where blocks may go along with them, these are at most as many again.
+    let times = if along::may_move(rooms, plan.blocks) { 2 } else { 1 };
+    let blocks = frozen.zones.iter().map(|zone| times * zone.dirty.len() + 2).sum::<usize>() + 1;
     let mut gather = Gather::new(medium, blocks);
     let mut entries: Vec<(ZoneNo, ZoneTableEntry)> = Vec::with_capacity(frozen.zones.len());
     for zone in &mut frozen.zones {
@@ -423,7 +423,7 @@ fn write_blocks(
         let index = usize::from(frame.addr().index());
         copies.map[index] = slots.next().expect("a slot for each block");
         let at = BlockNo(z.zone.start.0 + u64::from(copies.map[index]));
-        // Whatever comes of the generation: who looks for the block by the new map finds it in memory.
+        // Even if the generation fails, a reader that follows the new map finds the block in memory.
         z.along.push(frame);
         copies.checks[index] = gather.push(at, &block, generation)?;
     }

@@ -344,7 +344,7 @@ fn complete(rooms: &Rooms, mut frozen: Frozen, served: u64) -> Result<()> {
     let (blocks, base) = (&rooms.blocks, &rooms.blocks.base);
     // Before anybody is told: who finds no generation being written may append at once.
     let released = rooms.log.complete(frozen.log, served);
-    // Before its blocks can be taken again: then bits are cleared first, and set behind that.
+    // Before the freed blocks become reusable, so that each bit is cleared before it is set again.
     let what = std::mem::take(&mut frozen.put_off);
     put_off(rooms, &frozen, what);
     for zone in &frozen.zones {

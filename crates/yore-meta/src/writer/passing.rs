@@ -59,15 +59,23 @@ impl Schedule {
     ) -> Result<Carried> {
         let cost = self.cost();
         let Schedule { how, ahead, mut rounds, put_off } = self;
-        let mut passing = Passing::new(rooms, zones, (generation, superblock), slot);
-        passing.superblock.free_blocks = superblock.free_blocks.saturating_sub(how.freed);
-        let held_back = ceilings::raise(&mut passing.superblock, generation);
-        let unpromised = (!how.is_covered).then_some(how.freed + held_back);
-        rooms.blocks.base.order.pending.count_pass(cost, unpromised);
-        let device = rooms.blocks.base.medium.device();
         let (root, level) = (superblock.orphan_root, superblock.orphan_level);
-        passing.superblock.orphan_root = last.orphan_root;
-        passing.superblock.orphan_level = last.orphan_level;
+        let (first, unpromised) = match how.is_covered {
+            true => (last.clone(), None),
+            false => {
+                let mut first = Superblock {
+                    free_blocks: superblock.free_blocks.saturating_sub(how.freed),
+                    orphan_root: last.orphan_root,
+                    orphan_level: last.orphan_level,
+                    ..superblock.clone()
+                };
+                let held_back = ceilings::raise(&mut first, generation);
+                (first, Some(how.freed + held_back))
+            }
+        };
+        rooms.blocks.base.order.pending.count_pass(cost, unpromised);
+        let mut passing = Passing::new(rooms, zones, (generation, first), slot);
+        let device = rooms.blocks.base.medium.device();
         // What changed without any change that has an order goes with the first round.
         let ordered: HashSet<MetaAddr> =
             rounds.iter().flat_map(|round| &round.blocks).chain(&ahead).map(|(addr, _)| *addr).collect();
@@ -81,9 +89,7 @@ impl Schedule {
             rounds[0].blocks.extend(others.into_iter().map(|addr| (addr, What::Whole)));
         }
         passing.write_round(0, Round { blocks: ahead, ..Round::default() })?;
-        if how.is_covered {
-            passing.superblock = last.clone();
-        } else {
+        if !how.is_covered {
             passing.write_superblock()?;
         }
         // Of file data, too, that is named in this generation.
@@ -96,13 +102,13 @@ impl Schedule {
             }
             device.flush()?;
         }
-        debug_assert_eq!((passing.superblock.orphan_root, passing.superblock.orphan_level), (root, level));
-        for working in passing.zones.values() {
+        let Passing { zones, slot, superblock, .. } = passing;
+        debug_assert_eq!((superblock.orphan_root, superblock.orphan_level), (root, level));
+        for working in zones.into_values() {
             debug_assert!((0..ZONE_INDEXES as usize)
                 .all(|index| working.zone.has(index) == (working.copies.map[index] != 0)));
-            working.zone.zone.set_copies(working.copies.clone());
+            working.zone.zone.set_copies(working.copies);
         }
-        let Passing { slot, superblock, .. } = passing;
         Ok(Carried { slot, superblock, put_off })
     }
 }
@@ -111,7 +117,7 @@ impl<'w> Passing<'w> {
     fn new(
         rooms: &'w Rooms,
         frozen: &'w [FrozenZone],
-        (generation, superblock): (Generation, &Superblock),
+        (generation, superblock): (Generation, Superblock),
         slot: u32,
     ) -> Passing<'w> {
         let (mut zones, mut images) = (HashMap::new(), HashMap::new());
@@ -132,7 +138,6 @@ impl<'w> Passing<'w> {
             }
             zones.insert(zone.zone.no, Working { zone, copies, named, used, written: Vec::new() });
         }
-        let superblock = superblock.clone();
         Passing { rooms, generation, zones, images, superblock, slot: 1 - slot }
     }
 

@@ -36,8 +36,8 @@
 //!
 //! **A pass without a superblock.** If the last superblock covers this generation, too (`ceilings.rs`), none
 //! is written. The first flush is there for file data, and more goes before it: numbers that only a
-//! superblock says are used up are so already, so entries and inodes may go that name no data. That takes
-//! rollbacks of inodes that do name some; they are written if it saves a round.
+//! superblock says are used up are so already, so entries and inodes may go that name no data. That needs
+//! rollbacks of blocks whose other inodes name data; the plan with them is carried out if it saves a round.
 //!
 //! **What is put off.** Nobody waits for the bits of blocks to be cleared that nothing names any more. So a
 //! pass that somebody waits for leaves that to the next one, unless it can go with something else that is
@@ -49,7 +49,7 @@
 //! [`ROUNDS_MOST`], or the root of the orphans must change twice, the generation goes aside as a whole.
 
 use crate::base::pending::{Kept, PassCounts, PutOff, Taken, PUT_OFF};
-use crate::base::units::{self, Piece};
+use crate::base::units::{self, Piece, Units};
 #[cfg(feature = "mutations")]
 use crate::mutation::{is, Mutation};
 use hashbrown::{HashMap, HashSet};
@@ -142,6 +142,8 @@ struct InPass<'t> {
     changes: Vec<usize>,
     /// How many of them are not durable.
     left: usize,
+    /// How many of those cannot be put off.
+    needed: usize,
     /// Of a block that was written and is not named: the changes that it has.
     written: Vec<usize>,
 }
@@ -258,10 +260,7 @@ impl Schedule {
 
 /// How many data blocks the bitmaps of a generation mark as free that were not.
 pub(super) fn freed_by(taken: &Taken) -> u64 {
-    let pieces = taken.waits.changes.iter().flat_map(|(_, kept)| match kept {
-        Kept::Block { pieces, .. } => &pieces[..],
-        Kept::Made { .. } | Kept::Freed { .. } | Kept::Orphans { .. } => &[],
-    });
+    let pieces = taken.waits.changes.iter().flat_map(|(_, kept)| kept.pieces());
     let cleared = pieces.map(|piece| match piece {
         Piece::Bits { mask, to, .. } => u64::from((mask & !to).count_ones()),
         Piece::Cell { .. } | Piece::Slot { .. } | Piece::Word { .. } => 0,
@@ -277,7 +276,8 @@ fn may_wait(taken: &Taken, how: How, firsts: &[usize]) -> Vec<bool> {
     }
     for (number, (op, kept)) in taken.waits.changes.iter().enumerate() {
         let Kept::Block { addr, pieces } = kept else { continue };
-        let is_bitmap = BlockHeader::of(taken.base(*addr)).kind == BlockKind::Bitmap as u8;
+        let base = taken.bases.get(addr);
+        let is_bitmap = base.is_some_and(|block| BlockHeader::of(block).kind == BlockKind::Bitmap as u8);
         may_wait[number] = is_bitmap && *op != PUT_OFF && pieces.iter().all(Piece::only_clears);
     }
     firsts.iter().for_each(|first| may_wait[*first] = false);
@@ -339,6 +339,7 @@ impl<'t> Planner<'t> {
             freed: None,
             changes: Vec::new(),
             left: 0,
+            needed: 0,
             written: Vec::new(),
         };
         match kept {
@@ -351,6 +352,7 @@ impl<'t> Planner<'t> {
                 let block = self.blocks.entry(*addr).or_insert_with(|| of(&taken.bases[addr], Stage::Named));
                 block.changes.push(number);
                 block.left += 1;
+                block.needed += usize::from(!self.may_wait[number]);
             }
             Kept::Freed { addr } => {
                 // Nothing of a block that was not changed needs to be known.
@@ -369,15 +371,12 @@ impl<'t> Planner<'t> {
     /// Whether something of a block is left that cannot be put off.
     fn is_needed(&self, addr: MetaAddr) -> bool {
         let block = &self.blocks[&addr];
-        block.stage != Stage::Named || block.freed.is_some() || self.left_of(block) > 0
+        block.stage != Stage::Named || block.freed.is_some() || block.needed > 0
     }
 
-    /// How many changes of a block are left that cannot be put off.
-    fn left_of(&self, block: &InPass<'_>) -> usize {
-        match self.how.puts_off {
-            false => block.left,
-            true => block.changes.iter().filter(|c| !self.is_durable[**c] && !self.may_wait[**c]).count(),
-        }
+    /// How many of these changes cannot be put off.
+    fn needed(&self, changes: &[usize]) -> usize {
+        changes.iter().filter(|change| !self.may_wait[**change]).count()
     }
 
     /// What is left when nothing else is.
@@ -405,7 +404,8 @@ impl<'t> Planner<'t> {
     }
 
     /// Whether a change names no file data, which may not be on the medium yet, and has no number that only
-    /// this generation's superblock says is used up: it takes cells away, or changes bits or counts.
+    /// this generation's superblock says is used up: it takes cells away, or changes bits or counts. If the
+    /// last superblock covers the pass, also entries, and inodes that name no data.
     fn says_nothing_new(&self, change: usize) -> bool {
         #[cfg(feature = "mutations")]
         if is(Mutation::AheadOfData) {
@@ -423,10 +423,7 @@ impl<'t> Planner<'t> {
     }
 
     fn pieces(&self, change: usize) -> &'t [Piece] {
-        match &self.taken.waits.changes[change].1 {
-            Kept::Block { pieces, .. } => pieces,
-            Kept::Made { .. } | Kept::Freed { .. } | Kept::Orphans { .. } => &[],
-        }
+        self.taken.waits.changes[change].1.pieces()
     }
 
     /// What of a block's changes can be written now; `None`: nothing.
@@ -473,7 +470,7 @@ impl<'t> Planner<'t> {
     fn choose_some(&mut self, addr: MetaAddr, waiting: &[usize], chosen: &mut Vec<usize>) {
         let block = &self.blocks[&addr];
         let width = self.width(block);
-        let mut left = LeftOut::default();
+        let mut left = Units::default();
         // Bytes of cells as all changes up to here leave the node, and the most that there would be if what
         // was left out came later.
         let mut cells = Cells::of(block.base, width);
@@ -562,7 +559,7 @@ impl<'t> Planner<'t> {
         let (new, others): (Vec<MetaAddr>, Vec<MetaAddr>) = of.iter().copied().partition(is_new);
         let (mut chosen, mut partly) = (Chosen::new(), Chosen::new());
         for addr in others {
-            if self.left_of(&self.blocks[&addr]) > 0 {
+            if self.blocks[&addr].needed > 0 {
                 self.choose_one(addr, Counts::Behind, &mut chosen, &mut partly);
             }
         }
@@ -596,10 +593,9 @@ impl<'t> Planner<'t> {
         chosen: &mut Chosen,
         partly: &mut Chosen,
     ) -> bool {
-        let left = self.left_of(&self.blocks[&addr]);
+        let needed = self.blocks[&addr].needed;
         let Some(choice) = self.choose(addr) else { return false };
-        let needed = choice.changes.iter().filter(|change| !self.may_wait[**change]).count();
-        let goes = needed == left || self.is_early(addr, choice.changes.len());
+        let goes = self.needed(&choice.changes) == needed || self.is_early(addr, choice.changes.len());
         if goes {
             choice.changes.iter().for_each(|change| self.taken_now[*change] = counts);
         }
@@ -687,15 +683,18 @@ impl<'t> Planner<'t> {
         };
         block.stage = stage;
         let index = if exists { block.made } else { block.freed };
-        block.left -= durable.iter().filter(|change| !self.is_durable[**change]).count();
+        for change in durable.iter().filter(|change| !self.is_durable[**change]) {
+            block.left -= 1;
+            block.needed -= usize::from(!self.may_wait[*change]);
+        }
         durable.into_iter().chain(index).for_each(|change| self.is_durable[change] = true);
     }
 
     /// A block is written with what was chosen of it.
     fn write(&mut self, addr: MetaAddr, Choice { changes, what }: Choice) -> What {
-        let needed = changes.iter().filter(|change| !self.may_wait[**change]).count();
-        let is_rollback = needed < self.left_of(&self.blocks[&addr]);
+        let needed = self.needed(&changes);
         let block = self.blocks.get_mut(&addr).expect("a block of the pass");
+        let is_rollback = needed < block.needed;
         if is_rollback {
             let had = block.changes.len() - block.left + changes.len();
             self.rollbacks.entry(addr).or_default().push(had);
@@ -706,6 +705,7 @@ impl<'t> Planner<'t> {
             return what;
         }
         block.left -= changes.len();
+        block.needed -= needed;
         changes.iter().for_each(|change| self.is_durable[*change] = true);
         what
     }
@@ -728,37 +728,6 @@ fn names_no_data(slot: &[u8]) -> bool {
     let slot: Option<&[u8; INODE_BYTES]> = slot.try_into().ok();
     let inode = slot.and_then(|slot| Inode::decode(slot).ok());
     inode.is_some_and(|inode| inode.content_kind != ContentKind::Extents)
-}
-
-/// Units of changes that were left out.
-#[derive(Default)]
-struct LeftOut<'t> {
-    keys: HashSet<&'t [u8]>,
-    slots: HashSet<u16>,
-    bits: HashMap<u16, u64>,
-    words: HashSet<u16>,
-}
-
-impl<'t> LeftOut<'t> {
-    fn has_any(&self, pieces: &[Piece]) -> bool {
-        pieces.iter().any(|piece| match piece {
-            Piece::Cell { key, .. } => self.keys.contains(&key[..]),
-            Piece::Slot { slot, .. } => self.slots.contains(slot),
-            Piece::Bits { word, mask, .. } => self.bits.get(word).is_some_and(|left| left & mask != 0),
-            Piece::Word { word, .. } => self.words.contains(word),
-        })
-    }
-
-    fn add_all(&mut self, pieces: &'t [Piece]) {
-        for piece in pieces {
-            match piece {
-                Piece::Cell { key, .. } => drop(self.keys.insert(key)),
-                Piece::Slot { slot, .. } => drop(self.slots.insert(*slot)),
-                Piece::Bits { word, mask, .. } => *self.bits.entry(*word).or_insert(0) |= mask,
-                Piece::Word { word, .. } => drop(self.words.insert(*word)),
-            }
-        }
-    }
 }
 
 /// The cells of a node, as far as the room that they take goes.

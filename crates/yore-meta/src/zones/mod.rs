@@ -57,9 +57,10 @@ impl Zones {
 
     /// The zone with this number, read if need be; `None` if the table says that there is none.
     ///
-    /// Who reads a zone holds no lock, so others may read it meanwhile, change it, write it, and even remove
-    /// it. What was read counts if the zone is still not in memory and the table still says the same of it:
-    /// the writer changes only zones that are in memory, and they leave it when the table names them no more.
+    /// The reader holds no lock. Meanwhile another thread may read the zone, change it, write it, or even
+    /// remove it. So what was read counts only if the zone is still not in memory, and the table still says
+    /// the same of it. That suffices: the writer changes only zones that are in memory, and a zone leaves
+    /// memory only when the table no longer names it.
     pub(crate) fn get(&self, base: &Base, no: ZoneNo) -> Result<Option<Arc<Zone>>> {
         loop {
             if let Some(zone) = self.loaded(no) {

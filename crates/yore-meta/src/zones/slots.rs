@@ -57,8 +57,9 @@ impl Slots {
 
     /// Adds the first free slot and returns it.
     pub(crate) fn take_first(&mut self) -> u16 {
-        let slot = self.free_for(1)[0];
-        self.0[usize::from(slot) / 64] |= 1 << (slot % 64);
+        let first = { Self::ALL }.find(|slot| !self.has(*slot));
+        let slot = first.expect("there are enough slots") as u16;
+        self.add(&[slot]);
         slot
     }
 
@@ -150,17 +151,7 @@ impl Slots {
 
     /// Slots that are not in the set, in ascending order.
     fn free(&self) -> Vec<u16> {
-        let mut free = Vec::with_capacity(ZONE_BLOCKS as usize);
-        for (at, word) in self.0.iter().enumerate() {
-            let mut left = !word;
-            while left != 0 {
-                free.push((at * 64) as u16 + left.trailing_zeros() as u16);
-                left &= left - 1;
-            }
-        }
-        let before = free.iter().take_while(|slot| u64::from(**slot) < Self::ALL.start).count();
-        free.drain(..before);
-        free
+        self.gaps().flatten().map(|slot| slot as u16).collect()
     }
 
     /// Runs of slots that are not in the set.
