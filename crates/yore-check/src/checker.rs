@@ -348,7 +348,8 @@ impl<'a> Checker<'a> {
         Ok(self.read_verified(addr, expect, When::Again)?.sound())
     }
 
-    /// The same for who wants one block here and one there, and so has no use for the others of the zone.
+    /// As [`Checker::read_again`], for a caller that wants single blocks of many zones. It reads no other
+    /// block of the zone.
     pub(crate) fn read_alone(
         &mut self,
         addr: MetaAddr,

@@ -26,7 +26,7 @@ impl Checker<'_> {
             self.add(Finding::new(Problem::DeviceNumber, 0u64, inode.rdev).at(addr).of(number));
         }
         match (kind, at) {
-            // Who is asked for blocks is no directory.
+            // A walk for the first owners of data blocks needs no directories, which have none.
             (FileKind::Directory, _) if self.only.is_some() => {}
             (FileKind::Directory, Some(at)) => self.directory(at, state)?,
             (FileKind::Regular, _) => self.regular(state)?,

@@ -9,13 +9,12 @@ fn file(i: usize) -> InodeNo {
     InodeNo::new(MetaAddr::new(ZoneNo(2), 2 + (i / 16) as u16), (i % 16) as u8)
 }
 
-/// The sound volume with files in zone 2, without names. So many of the second half of them have the block of
-/// one of the first half; and the second extent of a file of zone 0 is that of another there if `in_zone_0`.
-fn volume(twice: usize, in_zone_0: bool) -> MemoryDevice {
-    let mut b = sound();
+/// Adds files of a block each to zone 2, without names. So many of the second half of them have the block of
+/// one of the first half.
+fn add_files(b: &mut Builder, twice: usize, files: usize) {
     let mut starts = Vec::new();
-    for i in 0..FILES {
-        let start = match i.checked_sub(FILES / 2).filter(|n| *n < twice) {
+    for i in 0..files {
+        let start = match i.checked_sub(files / 2).filter(|n| *n < twice) {
             Some(n) => starts[n],
             None => b.data(1),
         };
@@ -25,6 +24,13 @@ fn volume(twice: usize, in_zone_0: bool) -> MemoryDevice {
         (inode.size, inode.blocks) = (4096, 1);
         b.inodes.insert(file(i), inode);
     }
+}
+
+/// The sound volume with such files; and the second extent of a file of zone 0 is that of another there if
+/// `in_zone_0`.
+fn volume(twice: usize, in_zone_0: bool) -> MemoryDevice {
+    let mut b = sound();
+    add_files(&mut b, twice, FILES);
     if in_zone_0 {
         let (_, first) = ExtentValue::decode_inline(b.inode(EXTENTS)).unwrap()[0];
         let inode = b.inode(FAR);
@@ -76,18 +82,7 @@ fn only_the_zone_of_the_first_owner_is_read_again() {
 /// change them and the entries before the volume is made.
 fn named(twice: usize, files: usize, more: impl Fn(&mut Builder, &mut Vec<(u64, Vec<u8>)>)) -> MemoryDevice {
     let mut b = sound();
-    let mut starts = Vec::new();
-    for i in 0..files {
-        let start = match i.checked_sub(files / 2).filter(|n| *n < twice) {
-            Some(n) => starts[n],
-            None => b.data(1),
-        };
-        starts.push(start);
-        let mut inode = empty_inode(FILE, 1, 7);
-        ExtentValue::encode_inline(&mut inode, &[(0, extent(start, 1, false))]);
-        (inode.size, inode.blocks) = (4096, 1);
-        b.inodes.insert(file(i), inode);
-    }
+    add_files(&mut b, twice, files);
     b.forget(ROOT);
     let (of_root, mut cells) = (root_cells(&b), Vec::new());
     cells.extend((0..files).map(|i| b.entry(&format!("file-{i}"), file(i).0)));
