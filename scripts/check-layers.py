@@ -282,7 +282,7 @@ LAYERS = {
     """,
     "yore-crash": """
         edges/units model/data mutant op volume
-        edges/sets
+        edges/sets recount
         edges/state
         op/brief outcome trial
         model systematic

@@ -20,6 +20,7 @@ use crate::outcome::Kind;
 use crate::past::{must_begin_with, observe_all, taken_of, Seen};
 use crate::record::record_more;
 use crate::recorded::{Order, Part, Recorded};
+use crate::recount::{recount, LOST_AND_FOUND};
 use crate::subject::{observe, observe_ordered};
 use crate::tree::{Inside, Tree};
 use crate::trial::Trial;
@@ -41,7 +42,6 @@ use yore_fs::{
     Caller, Durability, Engine, Error, EventNo, FallocateMode, FileKind, InodeNo, NewSnapshot, SetAttr, View,
     WriteMode,
 };
-use yore_online::OnlineOptions;
 
 /// What [`Recorded::try_all`] tries at each moment.
 #[derive(Clone, Copy, Debug)]
@@ -313,7 +313,7 @@ impl Recorded {
         }
         if trial.recount {
             recount(&view)?;
-            found.must_be_kept(&view, "after the recount")?;
+            found.must_be_kept(&view, "recount", "after the recount")?;
             found.must_still_be_seen(&view, "after the recount")?;
         }
         view.close().map_err(|error| Wrong::new("close", error))?;
@@ -321,7 +321,7 @@ impl Recorded {
         if trial.recount {
             must_be_clean(&*device, "after the recount")?;
             let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
-            found.must_be_kept(&view, "after the recount and a mount")?;
+            found.must_be_kept(&view, "recount", "after the recount and a mount")?;
             found.must_still_be_seen(&view, "after the recount and a mount")?;
         }
         if use_it {
@@ -407,9 +407,6 @@ fn all_data_has_checksums(view: &View) -> Result<(), Wrong> {
     }
 }
 
-/// A name that a repair gives to what it finds without one.
-const FOUND: &[u8] = b"lost+found";
-
 fn observe_all_of(view: &View) -> Result<Tree, Wrong> {
     observe(view, view.root()).map_err(|error| Wrong::new("read", error))
 }
@@ -435,22 +432,6 @@ fn repair(device: &dyn Device) -> Result<(), Wrong> {
     must_be_clean(device, "after the repair").map(|_| ())
 }
 
-/// Puts right what a crash has left, while the volume is in use: then nothing is left, and the volume says
-/// so.
-fn recount(view: &View) -> Result<(), Wrong> {
-    let wrong = |what: String| Wrong::new("recount", what);
-    let mut goes_on = |_: &_| ControlFlow::Continue(());
-    let done = yore_online::recount(view, &OnlineOptions::default(), &mut goes_on);
-    done.map_err(|error| wrong(error.to_string()))?;
-    if !view.leaks_pending() {
-        return Ok(());
-    }
-    let again = yore_online::recount(view, &OnlineOptions::default(), &mut goes_on);
-    let again = again.map_err(|error| wrong(error.to_string()))?;
-    let left: Vec<String> = again.report.findings.iter().take(4).map(ToString::to_string).collect();
-    Err(wrong(format!("leaks are still pending: {}", left.join("; "))))
-}
-
 /// The content that a mount after a crash has shown.
 #[derive(Clone)]
 struct Found {
@@ -473,9 +454,9 @@ impl Found {
         must_be_sound(&*device, findings, "after the unmount")?;
         repair(&*device)?;
         let view = open(device).map_err(|error| Wrong::new("mount", error))?;
-        let tree = self.must_be_kept(&view, "after the repair")?;
+        let tree = self.must_be_kept(&view, "repair", "after the repair")?;
         let mut before = self.clone();
-        if tree.entries(tree.root).is_some_and(|entries| entries.contains_key(FOUND)) {
+        if tree.entries(tree.root).is_some_and(|entries| entries.contains_key(LOST_AND_FOUND)) {
             // The repair has made a directory in the root directory, which has no version of its own then:
             // its count and times are seen by snapshots, too.
             let now = observe_all(&view).map_err(|error| Wrong::new("past", error))?;
@@ -494,7 +475,7 @@ impl Found {
 
     /// Behind a repair or a recount what was found is there, counts are exact, and each inode has a name.
     /// Returns what is there.
-    fn must_be_kept(&self, view: &View, when: &str) -> Result<Tree, Wrong> {
+    fn must_be_kept(&self, view: &View, class: &'static str, when: &str) -> Result<Tree, Wrong> {
         let tree = observe_all_of(view)?;
         let mut wrong = tree.contradictions.clone();
         wrong.extend(tree.wrong_links());
@@ -509,7 +490,7 @@ impl Found {
             let now = tree.entries(number).cloned().unwrap_or_default();
             // A directory that had two names has one.
             let lost = entries.iter().filter(|(name, (_, kind))| {
-                *kind != FileKind::Directory && &name[..] != FOUND && !now.contains_key(*name)
+                *kind != FileKind::Directory && &name[..] != LOST_AND_FOUND && !now.contains_key(*name)
             });
             wrong.extend(lost.map(|(name, _)| {
                 format!("{} has lost {}", self.tree.path_of(number), crate::op::show_name(name))
@@ -524,7 +505,7 @@ impl Found {
         }
         match wrong.is_empty() {
             true => Ok(tree),
-            false => Err(Wrong::new("repair", format!("{when}: {}", crate::tree::list(&wrong)))),
+            false => Err(Wrong::new(class, format!("{when}: {}", crate::tree::list(&wrong)))),
         }
     }
 
@@ -548,6 +529,9 @@ impl Found {
         self.snapshots.extend(event.map(|event| taken_of(tree, event.number)));
         for (n, number) in files.into_iter().enumerate() {
             if_room(change_file(view, InodeNo(number), n), nearly_full).map_err(wrong)?;
+            if n % 4 == 3 {
+                view.fsync(InodeNo(number), false).map_err(wrong)?;
+            }
         }
         self.must_still_be_seen(view, "after every file was changed")?;
         let done = view
@@ -590,10 +574,7 @@ fn change_file(view: &View, file: InodeNo, n: usize) -> Result<(), Error> {
             view.setattr(&Caller::superuser(), file, &set).map(|_| ())?;
         }
         2 => view.fallocate(file, 0, size.max(1), FallocateMode::PunchHole)?,
-        _ => {
-            view.write(file, size / 2, &crate::op::payload(3, 100), mode)?;
-            view.fsync(file, false)?;
-        }
+        _ => view.write(file, size / 2, &crate::op::payload(3, 100), mode).map(|_| ())?,
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ mod units;
 
 use crate::subject::observe;
 use crate::tree::Tree;
-use crate::volume::{make, used_device, Wrong, NEVER};
+use crate::volume::{make, used_device, Findings, Wrong, NEVER};
 use calls::{Carrier, Sequence};
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -27,7 +27,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use sets::{Order, Set};
 use state::{Ground, NoMedium};
 use std::sync::Arc;
-use yore_check::{check, CheckOptions, Finding, Problem};
+use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{EdgeKind, Engine, EventNo, InodeNo, MountOptions, Recording, View, Volume};
 
@@ -284,9 +284,7 @@ struct Expected<'a> {
 /// and what stands for all names and attributes.
 fn examine(medium: &MemoryDevice, expected: &Expected<'_>) -> Result<(usize, u64), Wrong> {
     let report = check(medium, &CheckOptions::default()).map_err(|error| Wrong::new("check", error))?;
-    // The volume was sound before, so an orphan is unlisted only behind a second crash.
-    let is_wrong = |finding: &&Finding| !finding.is_tolerated() || finding.problem == Problem::OrphanUnlisted;
-    if let Some(finding) = report.findings.iter().find(is_wrong) {
+    if let Some(finding) = Findings::Ordered.wrong_of(&report) {
         return Err(Wrong::new("check", finding));
     }
     let view = View::open(Arc::new(medium.snapshot()), &options(None, true));

@@ -53,6 +53,7 @@ pub mod outcome;
 pub mod past;
 pub mod record;
 pub mod recorded;
+mod recount;
 pub mod runner;
 mod stalled;
 pub mod subject;

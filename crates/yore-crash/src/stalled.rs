@@ -1,8 +1,8 @@
 //! Syncs that stall halfway, so that operations meet a generation that is being written.
 //!
 //! A sequence by one thread waits for each of its syncs, so it never changes anything between the freezing of
-//! a generation and its superblock. Here another thread syncs, and a [`Gate`] stops the first (or second)
-//! flush after its begin: the blocks of the generation are written, and are not durable. The sequence goes
+//! a generation and its superblock. Here another thread syncs, and a [`Gate`] stops one of the first flushes
+//! after its begin: the blocks of the generation are written, and are not durable. The sequence goes
 //! on, and its writes are then as pending as the generation. An operation that waits for the generation, or
 //! the end of the sequence, opens the gate. So the schedule is the same in each run: what an operation does
 //! before it waits, it does while the sync stalls. Under `sync` nearly every operation waits.
@@ -52,8 +52,7 @@ impl Gate {
 
     /// Whether somebody else waits beside the sync. That can only be the sequence.
     fn is_waited_for(&self) -> bool {
-        let view = self.view.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        view.as_ref().is_some_and(|view| view.threads_waiting().is_ok_and(|threads| threads > 1))
+        self.view().as_ref().is_some_and(|view| view.threads_waiting().is_ok_and(|threads| threads > 1))
     }
 
     /// Stalls until the gate is opened.
@@ -69,6 +68,10 @@ impl Gate {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn view(&self) -> MutexGuard<'_, Option<View>> {
+        self.view.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn set(&self, state: State) {
@@ -129,7 +132,7 @@ impl StalledSync {
         left: usize,
     ) -> Result<StalledSync, Wrong> {
         let gate = &device.hook;
-        *gate.view.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(view.clone());
+        *gate.view() = Some(view.clone());
         gate.set(State::Armed(std::thread::current().id(), first));
         let (its_device, its_view) = (device.clone(), view.clone());
         let sync = move || {
@@ -165,7 +168,7 @@ impl StalledSync {
     fn open(&self) {
         let gate = &self.device.hook;
         gate.set(State::Open);
-        drop(gate.view.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
+        drop(gate.view().take());
     }
 }
 

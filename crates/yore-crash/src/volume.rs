@@ -219,6 +219,25 @@ pub enum Findings {
     OrderedTwice,
 }
 
+impl Findings {
+    /// What one crash under an engine may leave on a volume that was sound before.
+    pub fn behind_a_crash_under(engine: Engine) -> Findings {
+        match orders(engine) {
+            true => Findings::Ordered,
+            false => Findings::None,
+        }
+    }
+
+    /// The first finding of a report that may not be there. An orphan is unlisted only behind a second crash.
+    pub fn wrong_of(self, report: &Report) -> Option<&Finding> {
+        report.findings.iter().find(|finding| match self {
+            Findings::None => true,
+            Findings::Ordered => !finding.is_tolerated() || finding.problem == Problem::OrphanUnlisted,
+            Findings::OrderedTwice => !finding.is_tolerated(),
+        })
+    }
+}
+
 /// Checks a volume; nothing else may be found.
 ///
 /// # Errors
@@ -228,11 +247,7 @@ pub fn must_be_sound(device: &dyn Device, may: Findings, when: &str) -> Result<(
         return must_be_clean(device, when).map(|_| ());
     }
     let report = check_sides(device).map_err(|error| Wrong::new("check", format!("{when}: {error}")))?;
-    // An orphan is unlisted only behind a second crash.
-    let is_wrong = |finding: &&Finding| {
-        !finding.is_tolerated() || finding.problem == Problem::OrphanUnlisted && may == Findings::Ordered
-    };
-    match report.findings.iter().find(is_wrong) {
+    match may.wrong_of(&report) {
         None => Ok(()),
         Some(finding) => Err(Wrong::new("check", format!("{when} the check finds:\n    {finding}"))),
     }

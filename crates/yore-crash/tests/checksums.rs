@@ -462,7 +462,7 @@ const STATES: usize = 40;
 /// A volume with a past, shared blocks and data that is only in memory gets checksums while files change. The
 /// power fails anywhere.
 fn crash_while_enabling(engine: Engine) -> Enabled {
-    let findings = if orders(engine) { Findings::Ordered } else { Findings::None };
+    let findings = Findings::behind_a_crash_under(engine);
     let simulated = Arc::new(SimulatedDevice::new(MemoryDevice::new(24 << 20)));
     let options = MkfsOptions { engine, ..MkfsOptions::default() };
     Volume::create(simulated.clone(), &options).unwrap().close().unwrap();

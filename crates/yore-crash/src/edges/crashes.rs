@@ -10,19 +10,18 @@
 
 use super::calls::Carrier;
 use super::{calls, effect, examine, examine_past, options, prepare, see, see_past, Expected};
+use crate::recount::{recount, LOST_AND_FOUND};
 use crate::tree::{Inside, Tree};
-use crate::volume::{make, used_device, Wrong};
+use crate::volume::{make, used_device, Findings, Wrong};
 use rand::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use yore_check::{check, CheckOptions, Problem};
+use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, CrashState, SimulatedDevice, Tearing, Trace};
 use yore_device::{Device, MemoryDevice};
 use yore_format::VolumeState;
 use yore_fs::{Engine, EventNo, File, Volume};
-use yore_online::{recount, OnlineOptions};
 
 /// A sequence that was carried out under an engine, with all that reached the device.
 pub struct Run {
@@ -187,9 +186,7 @@ impl Run {
         let tree = see(volume.view())?;
         volume.close().map_err(opened)?;
         let report = check(&*device, &CheckOptions::default()).map_err(|error| Wrong::new("check", error))?;
-        let wrong =
-            report.findings.iter().find(|f| !f.is_tolerated() || f.problem == Problem::OrphanUnlisted);
-        if let Some(finding) = wrong {
+        if let Some(finding) = Findings::Ordered.wrong_of(&report) {
             return Err(Wrong::new("check", format!("after the mount: {finding}")));
         }
         let volume = Volume::open(device, &options(Some(Engine::Snapshot), false)).map_err(opened)?;
@@ -230,29 +227,19 @@ impl Run {
         let volume = Volume::open(device.clone(), &options(Some(next), false)).map_err(opened)?;
         let view = volume.view();
         let pending = view.leaks_pending();
-        let recount = || {
-            let mut goes_on = |_: &_| ControlFlow::Continue(());
-            let recounted = recount(view, &OnlineOptions::default(), &mut goes_on);
-            recounted.map_err(|error| Wrong::new("recount", error))
-        };
         match beside {
-            false => drop(recount()?),
+            false => recount(view)?,
             true => {
                 let is_over = AtomicBool::new(false);
                 std::thread::scope(|scope| {
                     let work = scope.spawn(|| work_beside(&volume, &is_over));
-                    let recounted = recount();
+                    let recounted = recount(view);
                     is_over.store(true, Ordering::Relaxed);
                     let worked = work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                     worked.map_err(|error| Wrong::new("work beside", error))?;
                     recounted
                 })?;
             }
-        }
-        if view.leaks_pending() {
-            let again = recount()?;
-            let finding = again.report.findings.first().map_or("nothing".to_string(), ToString::to_string);
-            return Err(Wrong::new("recount", format!("leaks are still pending: {finding}")));
         }
         if pending && !beside {
             let expected = self.expected(after_entry);
@@ -270,10 +257,8 @@ impl Run {
     }
 }
 
-/// Where the recount has put directories that had no name. No call has made it.
-const LOST_AND_FOUND: &[u8] = b"lost+found";
-
-/// A tree without that directory, but with what is in it.
+/// A tree without the directory in which the recount has put what had no name, but with what is in it. No
+/// call has made it.
 fn without_rescued(mut tree: Tree) -> Tree {
     let root = tree.root;
     let found = tree.nodes.get_mut(&root).and_then(|root| match &mut root.inside {
