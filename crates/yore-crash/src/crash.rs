@@ -246,7 +246,9 @@ impl Recorded {
             if repair || found.is_unfinished(&view)? {
                 view.close().map_err(|error| Wrong::new("close", error))?;
                 view = found.repair(device.clone(), self.order.findings())?;
-                found = Found { tree: observe_all_of(&view)?, ..found };
+                // What the repair has changed in them was judged.
+                let snapshots = observe_all(&view).map_err(|error| Wrong::new("past", error))?;
+                found = Found { tree: observe_all_of(&view)?, snapshots, ..found };
                 // No crash meets the repair.
                 device.restart_trace();
             } else {
@@ -387,7 +389,8 @@ impl Recorded {
                 }
             }
         }
-        Ok(Found { tree, snapshots, nameless })
+        let before_crash = snapshots.len();
+        Ok(Found { tree, snapshots, before_crash, nameless })
     }
 }
 
@@ -437,6 +440,8 @@ fn repair(device: &dyn Device) -> Result<(), Wrong> {
 struct Found {
     tree: Tree,
     snapshots: Vec<Seen>,
+    /// How many of them were taken before the crash.
+    before_crash: usize,
     /// What half an exchange has left without a name.
     nameless: Vec<Identity>,
 }
@@ -456,10 +461,14 @@ impl Found {
         let view = open(device).map_err(|error| Wrong::new("mount", error))?;
         let tree = self.must_be_kept(&view, "repair", "after the repair")?;
         let mut before = self.clone();
+        let now = observe_all(&view).map_err(|error| Wrong::new("past", error))?;
+        // Of what a snapshot has seen that was taken behind the crash, the repair puts counts right.
+        for (before, now) in before.snapshots.iter_mut().zip(&now).skip(self.before_crash) {
+            before.tree.take_right_links(&now.tree);
+        }
         if tree.entries(tree.root).is_some_and(|entries| entries.contains_key(LOST_AND_FOUND)) {
             // The repair has made a directory in the root directory, which has no version of its own then:
             // its count and times are seen by snapshots, too.
-            let now = observe_all(&view).map_err(|error| Wrong::new("past", error))?;
             for (before, now) in before.snapshots.iter_mut().zip(&now) {
                 let root = before.tree.nodes.get_mut(&tree.root).zip(now.tree.nodes.get(&tree.root));
                 if let Some((before, now)) = root {

@@ -153,8 +153,8 @@ impl Tree {
         self.nodes.iter().fold(0, |sum: u64, (number, node)| sum.wrapping_add(node.names_hash(*number)))
     }
 
-    /// Link counts that do not agree with the names found.
-    pub fn wrong_links(&self) -> Vec<String> {
+    /// How many links the names found make, by inode; none of an inode without a name.
+    fn links_by_names(&self) -> HashMap<u64, u32> {
         let mut names: HashMap<u64, u32> = HashMap::from([(self.root, 2)]);
         for (number, node) in &self.nodes {
             let Inside::Directory { entries, .. } = &node.inside else { continue };
@@ -166,6 +166,23 @@ impl Tree {
                 }
             }
         }
+        names
+    }
+
+    /// Takes the link counts of `other`, which has the same inodes, where they agree with the names found.
+    pub(crate) fn take_right_links(&mut self, other: &Tree) {
+        let names = self.links_by_names();
+        for (number, node) in &mut self.nodes {
+            let links = other.nodes.get(number).map(|other| other.facts.links);
+            if links.is_some() && links == names.get(number).copied() {
+                node.facts.links = names[number];
+            }
+        }
+    }
+
+    /// Link counts that do not agree with the names found.
+    pub fn wrong_links(&self) -> Vec<String> {
+        let names = self.links_by_names();
         let wrong = |(number, node): (&u64, &Node)| {
             let (links, found) = (node.facts.links, names.get(number).copied().unwrap_or(0));
             (links != found).then(|| format!("{} has {links} links and {found} names", self.path_of(*number)))
