@@ -7,6 +7,7 @@
 2. Inside crates: each has a table in LAYERS with all of its modules, each module refers only to modules of lower levels, and
    there is no ring. Methods count: who calls a method that another module adds to a type refers to that module. Tests are exempt, as
    the compiler leaves them out: `#[cfg(test)] mod tests`, in a file of its own or not.
+3. Where the tests of a crate are one program, tests/all.rs, it has each file beside it.
 
 `check-layers.py --self-test` proves on made-up input that all kinds of breach are seen; `--edges CRATE` prints the picture
 of a crate.
@@ -653,8 +654,29 @@ def self_test_layers():
     assert list(layer_breaches("crate", ring[:1] + [("a/b.rs", "pub struct B;")], "a/*")) == []
 
 
+def tests_left_out(name, files, roots, root_source):
+    """Files beside tests/all.rs that no program of the crate has. files, roots: names of files in tests/."""
+    for file in files:
+        if file not in roots and not re.search(rf"^mod {file.removesuffix('.rs')};$", root_source, re.M):
+            yield f"{name}/tests/{file}: nobody runs it; name it in tests/all.rs"
+
+
+def tests_of(root, package):
+    """What `tests_left_out` wants to know of a package; no files if it has no tests/all.rs."""
+    home = os.path.join(root, "crates", package["name"], "tests")
+    if not os.path.exists(os.path.join(home, "all.rs")):
+        return package["name"], [], set(), ""
+    with open(os.path.join(home, "all.rs"), encoding="utf-8") as file:
+        source = file.read()
+    roots = {os.path.basename(target["src_path"]) for target in package["targets"] if "test" in target["kind"]}
+    files = sorted(name for name in os.listdir(home) if name.endswith(".rs"))
+    return package["name"], files, roots, source
+
+
 def self_test():
     self_test_layers()
+    left = list(tests_left_out("yore-x", ["a.rs", "all.rs", "b.rs", "c.rs"], {"all.rs", "b.rs"}, "mod a;\nmod cc;\n"))
+    assert [one.split(":")[0] for one in left] == ["yore-x/tests/c.rs"], left
     packages = [
         ("yore-check", [("yore-fs", None), ("yore-meta", None)]),
         ("yore-crash", [("yore-meta", "dev"), ("yore-bench", "dev")]),
@@ -706,6 +728,8 @@ def main():
         for package in metadata["packages"]
     ]
     breaches = sorted(crate_breaches(packages)) + sorted(crates_without_table(packages))
+    for package in metadata["packages"]:
+        breaches += tests_left_out(*tests_of(root, package))
     for crate, table in LAYERS.items():
         breaches += sorted(layer_breaches(crate, sources(root, crate), table, methods_below(root, crate)))
     for breach in breaches:

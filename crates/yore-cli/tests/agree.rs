@@ -1,7 +1,7 @@
 //! Commands that look at history and commands that put back agree: `deleted`, `log`, `diff`, `status`,
 //! `undelete`, `rollback`.
 
-mod common;
+use crate::common;
 
 use common::trees::{both, read, remove, write as save};
 use common::{error_text, fails, ok, run, scratch, text, Mount};

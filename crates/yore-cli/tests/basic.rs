@@ -1,7 +1,7 @@
 //! The basic tests for NFS servers (the Connectathon suite, tests 1 to 9), run on a mount, with a snapshot
 //! after each step. In the end everything is read back as of every snapshot, also after another mount.
 
-mod common;
+use crate::common;
 
 use common::{ok, text, Mount, Scratch};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Each measurement in miniature, through the command, which also serves the mounts and fills the volumes. It
 //! ends well, reports every figure, and leaves nothing behind.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, run, text, Scratch};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The commands on a volume that is not mounted.
 
-mod common;
+use crate::common;
 
 use common::{error_text, fails, ok, run, text, yore, Scratch};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Completion in shells: snapshots, keys and values of policies, and otherwise files.
 
-mod common;
+use crate::common;
 
 use common::{can_mount, ok, scratch, text, Mount, Scratch};
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Promises of `defrag`: it says what it takes, and lays files together, mounted or not; what files hold, and
 //! what they were, stays. Where there is no room it changes nothing, and says what to do.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, text, Mount, Scratch};
 use serde_json::Value;

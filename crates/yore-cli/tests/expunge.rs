@@ -1,7 +1,7 @@
 //! Expunges files by command, on volumes and on mounts: what goes, what stays, who may, and the question
 //! beforehand.
 
-mod common;
+use crate::common;
 
 use common::{error_text, fails, ok, put, run, scratch, take, text, yore, Mount, NOBODY};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Holds, releases and forgets snapshots by command, on volumes and on mounts: by name, and by rules.
 //! Versions of files are in `forget_versions.rs`.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, put, rows, run, scratch, take, text, yore, Mount, Scratch, NOBODY};
 use serde_json::Value;

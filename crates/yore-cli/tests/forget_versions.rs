@@ -1,6 +1,6 @@
 //! Forgets single versions of files by command, on a volume and on a mount: by name, and by rules.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, put, rows, run, scratch, take, text, yore, Mount, NOBODY};
 use std::fs;

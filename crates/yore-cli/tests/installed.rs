@@ -1,6 +1,6 @@
 //! The installed Yore, called by mount(8) and by fsck(8).
 
-mod common;
+use crate::common;
 
 use common::{can_mount, error_text, have_own_mounts, ok, text, Scratch};
 use rustix::fs::StatVfsMountFlags;

@@ -2,7 +2,7 @@
 //! not; it moves, and gets another length; a log that is missing or another volume's is refused by name, and
 //! can be given up.
 
-mod common;
+use crate::common;
 
 use common::{error_text, fails, ok, run, text, Mount, Scratch};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 //! in whatever form the input has them; nothing that somebody wants is overwritten; a log has one owner and
 //! one writer; damage is told from the end; and no bytes on the medium make a command panic or hang.
 
-mod common;
+use crate::common;
 
 use common::{error_text, fails, ok, text, yore, Scratch};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Promises that commands are alike: if one takes the current directory, its siblings do; commands that can
 //! find differences report them by exit status; and failures as JSON.
 
-mod common;
+use crate::common;
 
 use common::{ok, put, run, scratch, text, yore, Mount};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Promises about a hundred mistyped commands: the answer says what is wrong, with what, and what to do. Each
 //! has its exit status and the words that the answer must contain. None of them changes the volume.
 
-mod common;
+use crate::common;
 
 use common::{error_text, ok, run, Scratch};
 use std::fs;

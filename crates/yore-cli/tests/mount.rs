@@ -1,6 +1,6 @@
 //! The life of a mount. Without FUSE these tests say so and pass; the system tests insist on it.
 
-mod common;
+use crate::common;
 
 use common::{
     can_mount, error_text, fails, is_mounted, ok, run, text, until, wait_for_end, yore, Mount, Scratch,

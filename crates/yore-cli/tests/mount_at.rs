@@ -2,7 +2,7 @@
 //! It stays as long as it is mounted. If it cannot be mounted, the message explains why. Everything ends in
 //! good order.
 
-mod common;
+use crate::common;
 
 use common::{fails, is_mounted, ok, put, scratch, text, wait_for_end, Mount, Scratch};
 use rustix::process::{kill_process, Signal};

@@ -1,6 +1,6 @@
 //! Names and descriptions of snapshots, reasons of holds, imported dates, and the list of operations.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, put, scratch, text, Mount, Scratch};
 use serde_json::Value;

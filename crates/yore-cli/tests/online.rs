@@ -1,7 +1,7 @@
 //! `check --online`, as people call it: a mounted volume is checked while it is in use, what is found is
 //! recorded and shown by `info`, and repaired when the volume is not mounted.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, put, run, text, until, wait_for_end, yore, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};

@@ -3,7 +3,7 @@
 //! compliance", Figures 1, 2 and 4, and the rules for names in between), 150 versions of a file, each opened,
 //! and the ways in which editors save.
 
-mod common;
+use crate::common;
 
 use common::{ok, text, Mount, Scratch};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Promises of `policy`: it shows what was set, on mounts and on volumes, and the policy works when programs
 //! that know nothing of it save files.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, put, run, scratch, text, Mount, Scratch};
 use std::fs;

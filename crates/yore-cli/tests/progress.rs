@@ -1,6 +1,6 @@
 //! Progress: a bar with the time left on a terminal, JSON lines on request, and nothing else.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, run, text, yore, Mount, Scratch};
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! `diff`, `status`, `log`, `deleted` and `du --history`, on volumes and on mounts.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, put, run, scratch, text, Mount, Scratch};
 use serde_json::Value;

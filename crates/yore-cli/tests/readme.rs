@@ -1,6 +1,6 @@
 //! Promises that the README's sessions run exactly as printed there, except for times and identities.
 
-mod common;
+use crate::common;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;

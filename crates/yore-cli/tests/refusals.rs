@@ -1,6 +1,6 @@
 //! Refused commands: the message names the problem, and not a byte is changed.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, text, Scratch};
 use std::fs;

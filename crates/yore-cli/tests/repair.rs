@@ -1,6 +1,6 @@
 //! `check --repair` and `check --undo`, as people call them.
 
-mod common;
+use crate::common;
 
 use common::{error_text, fails, ok, put, run, text, yore, Scratch};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 //! volume shrinks if it is not mounted and nothing lies beyond its new end. `info` and `mount` say if there
 //! is room to grow.
 
-mod common;
+use crate::common;
 
 use common::{error_text, fails, ok, run, text, Mount, Scratch};
 use serde_json::Value;

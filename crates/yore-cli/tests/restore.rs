@@ -1,6 +1,6 @@
 //! `restore`, `undelete`, `rollback`, `undo` and `redo`, on mounts and on volumes that are not mounted.
 
-mod common;
+use crate::common;
 
 use common::trees::{both, read, remove, tree, write};
 use common::{error_text, fails, ok, put, rows, run, scratch, text, Mount};

@@ -1,7 +1,7 @@
 //! A `restore` that does not end, because the disk is full or somebody presses Ctrl-C: what was done stays,
 //! each file whole, nothing else is lost, and the same command again finishes it.
 
-mod common;
+use crate::common;
 
 use common::{error_text, ok, run, text, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};

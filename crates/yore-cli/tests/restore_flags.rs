@@ -1,7 +1,7 @@
 //! `restore`, `undelete` and `rollback` of files and directories with flags (`chattr`), on mounts and on
 //! volumes that are not mounted.
 
-mod common;
+use crate::common;
 
 use common::{error_text, fails, ok, run, scratch, text, yore, Mount, Scratch};
 use rustix::fs::{ioctl_getflags, ioctl_setflags, IFlags};

@@ -1,7 +1,7 @@
 //! `rollback` as one operation of the process that has the volume open: the daemon is killed during it, the
 //! volume is full, others wait.
 
-mod common;
+use crate::common;
 
 use common::{error_text, ok, run, text, Mount, Scratch};
 use rustix::process::{kill_process, Signal};

@@ -4,7 +4,7 @@
 //!
 //! The library's part, with rows without keys at their bound, is in `yore-fs/tests/room.rs`.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, text, Scratch};
 use std::fs;

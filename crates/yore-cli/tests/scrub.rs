@@ -2,7 +2,7 @@
 //! on a volume and on a mount; reading it is an error and no other byte; and a volume that has no checksums
 //! of its data says so, and can get them.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, run, take, text, until, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};

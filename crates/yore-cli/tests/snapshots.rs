@@ -1,6 +1,6 @@
 //! Snapshots by command, on volumes and on mounts, and the past by `name@TIME`.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, put, scratch, text, Mount, Scratch};
 use serde_json::Value;

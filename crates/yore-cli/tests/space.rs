@@ -1,7 +1,7 @@
 //! A full volume as its users meet it: what putting back does if there is no room, what stays, who makes a
 //! volume forget, how that is reported, and the rules.
 
-mod common;
+use crate::common;
 
 use common::{error_text, fails, ok, text, yore, Mount, Scratch, NOBODY};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! A volume to which nothing is written any more after an error, as its users meet it: each command that
 //! reports its state says so.
 
-mod common;
+use crate::common;
 
 use common::{error_text, fails, ok, run, text, Mount, Scratch};
 use rustix::mount::{mount, unmount, MountFlags, UnmountFlags};

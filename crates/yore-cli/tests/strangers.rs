@@ -2,7 +2,7 @@
 //! directories that everybody may write to, files held open, false claims. Needs root and FUSE; says so if it
 //! has not got them.
 
-mod common;
+use crate::common;
 
 use common::{can_mount, error_text, have_own_mounts, is_mounted, ok, text, yore, Mount, Scratch, NOBODY};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};

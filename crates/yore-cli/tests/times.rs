@@ -1,6 +1,6 @@
 //! Times on the command line: unreadable times, times counted from the last snapshot, and mistyped ones.
 
-mod common;
+use crate::common;
 
 use common::{fails, ok, put, scratch, text, Mount, Scratch};
 

@@ -2,10 +2,8 @@
 //! blocks, too; it takes as much room, and history grows by as much, as was said before; what files share
 //! stays shared; and the checker finds nothing.
 
-#[path = "common/copies.rs"]
-mod copies;
-#[path = "common/old_trees.rs"]
-mod old_trees;
+use crate::common::copies;
+use crate::common::old_trees;
 
 use copies::{copy, copy_all};
 use rand::{Rng as _, SeedableRng as _};

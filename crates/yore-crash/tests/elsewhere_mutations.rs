@@ -2,8 +2,6 @@
 //!
 //! The switches affect the whole process, so this is one test, and alone in its file.
 
-#![cfg(feature = "mutations")]
-
 mod moves;
 mod wrong;
 

@@ -6,8 +6,7 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
-#[path = "../../yore-fs/tests/common/seeds.rs"]
-mod seeds;
+use crate::common::seeds;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -1,7 +1,7 @@
 //! Promises: whenever the power fails while the log of a volume moves, exactly one log counts, on whichever
 //! disk, and the volume has with it all that was durable.
 
-mod moves;
+use crate::moves;
 
 use moves::crashes_while_it_moves;
 use yore_fs::Engine;

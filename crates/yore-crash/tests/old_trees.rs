@@ -3,10 +3,8 @@
 //! what old versions have is removed, renamed and shared, and while events and a file are given up. Whatever
 //! state a crash leaves, all of the past can be given up from there, and nothing of it is left.
 
-#[path = "common/copies.rs"]
-mod copies;
-#[path = "common/old_trees.rs"]
-mod old_trees;
+use crate::common::copies;
+use crate::common::old_trees;
 
 use copies::{copy, Tree};
 use std::collections::BTreeMap;

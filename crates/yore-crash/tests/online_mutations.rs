@@ -1,7 +1,5 @@
 //! A check of a volume in use relies on this: what a shadow needs is saved before it is written over. Without
 //! that, checks find what never was.
-#![cfg(feature = "mutations")]
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_check::{check, CheckOptions};

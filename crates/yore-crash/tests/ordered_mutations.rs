@@ -3,8 +3,6 @@
 //!
 //! The switches affect the whole process, so this is one test, and alone in its file.
 
-#![cfg(feature = "mutations")]
-
 use yore_crash::edges::crashes::run;
 use yore_crash::edges::sequences;
 use yore_fs::mutation::{set, Mutation};

@@ -8,12 +8,9 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
-#[path = "common/copies.rs"]
-mod copies;
-#[path = "common/old_trees.rs"]
-mod old_trees;
-#[path = "../../yore-fs/tests/common/seeds.rs"]
-mod seeds;
+use crate::common::copies;
+use crate::common::old_trees;
+use crate::common::seeds;
 
 use copies::{copy, copy_all, Named, Seen, Tree};
 use rand::{Rng, SeedableRng};

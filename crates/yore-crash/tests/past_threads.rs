@@ -1,8 +1,7 @@
 //! Promise: past views do not change while several threads change the present, while snapshots are forgotten,
 //! and while versions are made of single files.
 
-#[path = "common/copies.rs"]
-mod copies;
+use crate::common::copies;
 
 use copies::{copy, Seen};
 use std::ops::ControlFlow;

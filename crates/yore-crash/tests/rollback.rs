@@ -8,10 +8,8 @@
 //! what docs/EDGES.md says, and on volumes that are nearly full, where a rollback that finds no room must
 //! have done nothing. `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
-#[path = "../../yore-fs/tests/common/seeds.rs"]
-mod seeds;
-#[path = "common/tree.rs"]
-mod tree;
+use crate::common::seeds;
+use crate::common::tree;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

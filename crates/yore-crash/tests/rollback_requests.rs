@@ -6,10 +6,8 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
-#[path = "../../yore-fs/tests/common/seeds.rs"]
-mod seeds;
-#[path = "common/tree.rs"]
-mod tree;
+use crate::common::seeds;
+use crate::common::tree;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -6,10 +6,8 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs that many.
 
-#[path = "common/old_trees.rs"]
-mod old_trees;
-#[path = "../../yore-fs/tests/common/seeds.rs"]
-mod seeds;
+use crate::common::old_trees;
+use crate::common::seeds;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -9,10 +9,8 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs `n` sequences.
 
-#[path = "common/tree.rs"]
-mod reading;
-#[path = "common/seeds.rs"]
-mod seeds;
+use crate::common::seeds;
+use crate::common::tree as reading;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

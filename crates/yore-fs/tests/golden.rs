@@ -7,8 +7,9 @@
 //! times that [`wanted`] does not set, and whatever else depends on the moment of making, are in the image as
 //! they were.
 
-#[path = "golden/blocks.rs"]
-mod blocks;
+pub mod blocks;
+pub mod event;
+pub mod seen;
 
 use blocks::{pack, unpack};
 use std::collections::{BTreeMap, BTreeSet};

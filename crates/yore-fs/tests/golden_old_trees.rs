@@ -13,14 +13,11 @@
 //! `yore-faults/src/sample.rs` the other's: the last program that could record in old trees followed both,
 //! and [`blocks::pack`] and [`seen`] wrote the files. What the recipes make today is in annals.
 
-#[path = "golden/blocks.rs"]
-mod blocks;
-#[path = "golden/event.rs"]
-mod event;
+use crate::golden::blocks;
+use crate::golden::event;
 // Nothing makes these images any more.
 #[allow(dead_code)]
-#[path = "golden/seen.rs"]
-mod seen;
+use crate::golden::seen;
 
 use blocks::unpack;
 use rand::{Rng, SeedableRng};

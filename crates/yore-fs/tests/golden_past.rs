@@ -8,12 +8,9 @@
 //! Neither file is ever made again: a program that cannot read them reads another format. They were made by
 //! `cargo test -p yore-fs --test golden_past -- --ignored make_the_image`, which needs empty files there.
 
-#[path = "golden/blocks.rs"]
-mod blocks;
-#[path = "golden/event.rs"]
-mod event;
-#[path = "golden/seen.rs"]
-mod seen;
+use crate::golden::blocks;
+use crate::golden::event;
+use crate::golden::seen;
 
 use blocks::unpack;
 use seen::{begun, gist, left_open, make_files, no, options, read_only, same, text, tree, write};

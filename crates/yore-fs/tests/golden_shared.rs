@@ -7,10 +7,8 @@
 //! Neither file is ever made again. They were made by
 //! `cargo test -p yore-fs --test golden_shared -- --ignored make_the_image`, which needs empty files there.
 
-#[path = "golden/blocks.rs"]
-mod blocks;
-#[path = "golden/seen.rs"]
-mod seen;
+use crate::golden::blocks;
+use crate::golden::seen;
 
 use blocks::unpack;
 use seen::{gist, left_open, make_files, no, options, read_only, same, text, tree, tree_of, write};

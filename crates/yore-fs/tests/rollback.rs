@@ -1,7 +1,6 @@
 //! Rolling back in the library: the result, the calls that wait, and what a crash or a full volume leaves.
 
-#[path = "common/tree.rs"]
-mod reading;
+use crate::common::tree as reading;
 
 use reading::{read_tree, Found};
 use std::collections::BTreeMap;

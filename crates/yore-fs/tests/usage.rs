@@ -1,8 +1,7 @@
 //! Promises about the size of history: the count is exact at any time; what an event is said to hold alone is
 //! what forgetting it frees; and what all versions hold adds up to the count.
 
-#[path = "common/seeds.rs"]
-mod seeds;
+use crate::common::seeds;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

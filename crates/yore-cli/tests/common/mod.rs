@@ -1,8 +1,5 @@
 //! Shared by the tests of the command: running it, and a directory to work in.
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
-
 pub mod trees;
 
 use rustix::process::Pid;

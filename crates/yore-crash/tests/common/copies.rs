@@ -3,10 +3,7 @@
 // No test uses all of it.
 #![allow(dead_code)]
 
-#[path = "../../../yore-fs/tests/common/tree.rs"]
-mod reading;
-
-use reading::{read_tree, Found};
+use super::reading::{read_tree, Found};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

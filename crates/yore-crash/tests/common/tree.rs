@@ -1,9 +1,6 @@
 //! What is below a directory, for tests of rollbacks.
 
-#[path = "../../../yore-fs/tests/common/tree.rs"]
-mod reading;
-
-use reading::{read_tree, Found};
+use super::reading::{read_tree, Found};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use yore_fs::{FileKind, InodeNo, View};

@@ -1,6 +1,6 @@
 //! How the tests of images with a past in old trees describe an event.
 
-use crate::seen::tree_of;
+use super::seen::tree_of;
 use std::fmt::Write as _;
 use yore_fs::{Event, View};
 

@@ -1,7 +1,7 @@
 //! What the tests of golden images of the past share: they make content, and describe everything that can be
 //! seen.
 
-use crate::blocks::pack;
+use super::blocks::pack;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;

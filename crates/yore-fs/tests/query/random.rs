@@ -1,7 +1,7 @@
 //! Random differences, applied to the earlier tree, give the later one.
 
 use super::*;
-use crate::seeds::seeds;
+use crate::common::seeds::seeds;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,8 +5,6 @@
 mod diff;
 mod log;
 mod random;
-#[path = "../common/seeds.rs"]
-mod seeds;
 
 use std::ops::ControlFlow;
 use yore_fs::{Change, Deleted, Difference, EventNo, Logged, NewSnapshot, Result, Volume, What};

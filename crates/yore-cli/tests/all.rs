@@ -1,0 +1,41 @@
+//! The tests of the command, as one program: it is linked once, and its tests share the processors.
+
+mod common;
+
+mod agree;
+mod basic;
+mod bench;
+mod commands;
+mod complete;
+mod defrag;
+mod expunge;
+mod forget;
+mod forget_versions;
+mod installed;
+mod journal;
+mod log_service;
+mod manner;
+mod mistyped;
+mod mount;
+mod mount_at;
+mod names;
+mod online;
+mod paper;
+mod policy;
+mod progress;
+mod query;
+mod readme;
+mod refusals;
+mod repair;
+mod resize;
+mod restore;
+mod restore_broken_off;
+mod restore_flags;
+mod rollback;
+mod room;
+mod scrub;
+mod snapshots;
+mod space;
+mod stopped;
+mod strangers;
+mod times;
