@@ -199,8 +199,8 @@ fn others_see_what_concerns_them() {
     }
     let as_her = |args: &[&str]| {
         let mut command = std::process::Command::new("setpriv");
-        command.args(["--reuid=4711", "--regid=4711", "--clear-groups", env!("CARGO_BIN_EXE_yore")]);
-        let output = command.args(args).stdin(Stdio::null()).output().unwrap();
+        command.args(["--reuid=4711", "--regid=4711", "--clear-groups"]);
+        let output = command.arg(common::program()).args(args).stdin(Stdio::null()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     as_her(&["snapshot", &path("hers"), "-n", "her-own"]);

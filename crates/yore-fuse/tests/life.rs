@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::reachable::reachable;
 use common::{can_mount, errno_of, new_device, skipped, Mounted, NOBODY};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -161,7 +162,7 @@ fn daemon(
     uid: u32,
     variables: &[&str],
 ) -> (Child, BufReader<std::process::ChildStdout>, String) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = Command::new(reachable(&std::env::current_exe().unwrap()));
     command
         .args(["--exact", "daemon_process", "--nocapture", "--test-threads=1"])
         .env("YORE_TEST_DAEMON", mountpoint)

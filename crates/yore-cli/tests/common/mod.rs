@@ -1,5 +1,7 @@
 //! Shared by the tests of the command: running it, and a directory to work in.
 
+#[path = "../../../yore-fuse/tests/common/reachable.rs"]
+mod reachable;
 pub mod trees;
 
 use rustix::process::Pid;
@@ -14,9 +16,14 @@ use yore_device::mounts::mounts_of_thread;
 /// A user with no rights anywhere.
 pub const NOBODY: u32 = 65534;
 
+/// The program, which other users can start, too.
+pub fn program() -> &'static Path {
+    reachable::reachable(Path::new(env!("CARGO_BIN_EXE_yore")))
+}
+
 /// The command.
 pub fn yore() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_yore"));
+    let mut command = Command::new(program());
     command.stdin(Stdio::null());
     command
 }

@@ -6,6 +6,7 @@
 #![allow(dead_code)] // Each test binary uses its own part.
 
 pub mod asking;
+pub mod reachable;
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
