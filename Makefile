@@ -17,7 +17,7 @@ export CARGO_INCREMENTAL ?= 0
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
-.PHONY: all demo test deps layers format lint unit crash mutations doc system package clean campaign-fuzz campaign-ordered symbols \
+.PHONY: all demo test deps layers format lint unit crash mutations mutations-1 mutations-2 doc system system-snapshot system-engines package clean campaign-fuzz campaign-ordered symbols \
 	install uninstall deb $(CAMPAIGNS:%=campaign-%)
 
 all:
@@ -56,18 +56,20 @@ unit:
 	$(CARGO) test --workspace --locked
 
 # Link-time optimisation costs the tests more time than it saves them; what fails shows a backtrace.
-crash mutations: export CARGO_PROFILE_RELEASE_LTO = false
-crash mutations: export CARGO_PROFILE_RELEASE_STRIP = none
-crash mutations: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
+crash mutations campaign-ordered: export CARGO_PROFILE_RELEASE_LTO = false
+crash mutations campaign-ordered: export CARGO_PROFILE_RELEASE_STRIP = none
+crash mutations campaign-ordered: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 
 # One release build serves both: mutations are in it, and each is off until a test asks for it.
-MUTATIONS := --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
-	--test engine_mutations --test journal_mutations --test ordered_mutations --test ordered_random --test online_mutations --test elsewhere_mutations --test mutations --test spans --test cold_queries --test intent --test late_data
+MUTATIONS := --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations
+# Most of them work on one thread, so they run in two lanes, which take about as long as each other.
+LANE_1 := engine_mutations journal_mutations elsewhere_mutations spans late_data
+LANE_2 := ordered_mutations ordered_random online_mutations mutations cold_queries intent
 
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
-CRASH_STATES ?= 80000
+CRASH_STATES ?= 70000
 crash:
-	$(CARGO) test $(MUTATIONS) --no-run
+	$(CARGO) test $(MUTATIONS) $(LANE_1:%=--test %) $(LANE_2:%=--test %) --no-run
 	target/release/yore-crash run --states $(CRASH_STATES)
 	for durability in async group sync; do \
 		target/release/yore-crash run --engine journal --durability $$durability \
@@ -84,20 +86,20 @@ crash:
 # wrong, one way after the other, and the random crashes must find it.
 SEED ?= 0
 campaign-ordered:
-	$(CARGO) test $(MUTATIONS) --no-run
+	$(CARGO) test $(MUTATIONS) $(LANE_1:%=--test %) $(LANE_2:%=--test %) --no-run
 	for engine in soft-updates sync; do \
 		target/release/yore-crash campaign --engine $$engine --seed $(SEED) --seconds $$(( $(BUDGET) / 2 )) || exit 1; \
 	done
-	ORDERED_MUTATIONS=all $(CARGO) test $(MUTATIONS) random_crashes_find_a_wrong_order
-
-campaign-ordered: export CARGO_PROFILE_RELEASE_LTO = false
-campaign-ordered: export CARGO_PROFILE_RELEASE_STRIP = none
-campaign-ordered: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
+	ORDERED_MUTATIONS=all $(CARGO) test $(MUTATIONS) --test ordered_random random_crashes_find_a_wrong_order
 
 # Engines that are wrong on purpose: the crash tests must find each of them.
 mutations:
 	$(CARGO) clippy -p yore-crash -p yore-meta --features yore-crash/mutations --all-targets --locked -- -D warnings
-	$(CARGO) test $(MUTATIONS)
+	$(CARGO) test $(MUTATIONS) $(LANE_1:%=--test %) $(LANE_2:%=--test %) --no-run
+	$(MAKE) -j2 --output-sync mutations-1 mutations-2
+
+mutations-1 mutations-2: mutations-%:
+	$(CARGO) test $(MUTATIONS) $(LANE_$*:%=--test %)
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked
@@ -105,11 +107,8 @@ doc:
 # The debug binary, so that lock order and other assertions are on.
 system:
 	@if [ "$$(id -u)" = 0 ] && [ -c /dev/fuse ]; then \
-		PROFILE=debug tests/system/run.sh && \
-		PROFILE=debug ENGINE=journal OPERATIONS=20000 ROUNDS=4 tests/system/run.sh pjdfstest fsx kill && \
-		PROFILE=debug ENGINE=journal JOURNAL=elsewhere OPERATIONS=20000 ROUNDS=4 tests/system/run.sh fsx kill && \
-		PROFILE=debug ENGINE=soft-updates OPERATIONS=8000 ROUNDS=4 tests/system/run.sh pjdfstest fsx kill && \
-		PROFILE=debug ENGINE=sync OPERATIONS=1000 ROUNDS=2 tests/system/run.sh fsx kill; \
+		$(CARGO) build --locked --quiet -p yore-cli && \
+		$(MAKE) -j2 --output-sync system-snapshot system-engines; \
 	elif [ "$(CI)" = true ]; then \
 		echo 'FAILED: the system tests need root and /dev/fuse, and CI=true forbids skipping them' >&2; exit 1; \
 	elif [ -w /dev/fuse ]; then \
@@ -119,6 +118,16 @@ system:
 		echo 'SKIPPED: the system tests, for there is no /dev/fuse to open here; but for the library commands:'; \
 		PROFILE=debug tests/system/run.sh commands; \
 	fi
+
+# Two lanes, for campaigns wait for disks, kernels and clocks as much as they work.
+system-snapshot:
+	PROFILE=debug tests/system/run.sh
+
+system-engines:
+	PROFILE=debug ENGINE=journal OPERATIONS=20000 ROUNDS=4 tests/system/run.sh pjdfstest fsx kill
+	PROFILE=debug ENGINE=journal JOURNAL=elsewhere OPERATIONS=20000 ROUNDS=4 tests/system/run.sh fsx kill
+	PROFILE=debug ENGINE=soft-updates OPERATIONS=8000 ROUNDS=4 tests/system/run.sh pjdfstest fsx kill
+	PROFILE=debug ENGINE=sync OPERATIONS=1000 ROUNDS=2 tests/system/run.sh fsx kill
 
 # The Debian package, made of the debug binary that the other tests have built, unpacked, installed and removed below a
 # directory of its own.

@@ -2,8 +2,8 @@
 //! a file of every kind, as a program of that format left it without closing it. The tests read it as it is,
 //! then go on using it, change it and empty it; [`wanted`] lists its names, attributes and contents.
 //!
-//! The image is never made again: a program that cannot read it reads another format. It was made by
-//! `cargo test -p yore-fs --test golden -- --ignored make_the_image`, which needs an empty file there. The
+//! The image is never made again: a program that cannot read it reads another format. It was made by `cargo
+//! test -p yore-fs --test all golden::make_the_image -- --ignored`, which needs an empty file there. The
 //! times that [`wanted`] does not set, and whatever else depends on the moment of making, are in the image as
 //! they were.
 

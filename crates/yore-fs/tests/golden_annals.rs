@@ -5,8 +5,8 @@
 //! seen of it. The test reads the image as it is, then indexes the rest, goes on recording, and gives
 //! everything up.
 //!
-//! Neither file is ever made again. They were made by
-//! `cargo test -p yore-fs --test golden_annals -- --ignored make_the_image`, which needs empty files there.
+//! Neither file is ever made again. They were made by `cargo test -p yore-fs --test all
+//! golden_annals::make_the_image -- --ignored`, which needs empty files there.
 
 use crate::golden::blocks;
 use crate::golden::seen;

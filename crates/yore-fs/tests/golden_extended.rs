@@ -6,7 +6,8 @@
 //! the image as it is, then uses it, makes it longer and shorter, and gives up all its history.
 //!
 //! Neither file is ever made again: a program that cannot read them reads another format. They were made by
-//! `cargo test -p yore-fs --test golden_extended -- --ignored make_the_image`, which needs empty files there.
+//! `cargo test -p yore-fs --test all golden_extended::make_the_image -- --ignored`, which needs empty files
+//! there.
 
 use crate::golden::blocks;
 use crate::golden::seen;

@@ -6,7 +6,8 @@
 //! go on using the volume and change it, and its past stays as it was.
 //!
 //! Neither file is ever made again: a program that cannot read them reads another format. They were made by
-//! `cargo test -p yore-fs --test golden_past -- --ignored make_the_image`, which needs empty files there.
+//! `cargo test -p yore-fs --test all golden_past::make_the_image -- --ignored`, which needs empty files
+//! there.
 
 use crate::golden::blocks;
 use crate::golden::event;

@@ -4,8 +4,8 @@
 //! changed, the last only in the log. `golden/volume-2.3-shared.txt` describes what can be seen of it. The
 //! test reads the image as it is, then uses it, changes what is shared, and gives everything up.
 //!
-//! Neither file is ever made again. They were made by
-//! `cargo test -p yore-fs --test golden_shared -- --ignored make_the_image`, which needs empty files there.
+//! Neither file is ever made again. They were made by `cargo test -p yore-fs --test all
+//! golden_shared::make_the_image -- --ignored`, which needs empty files there.
 
 use crate::golden::blocks;
 use crate::golden::seen;
