@@ -90,15 +90,17 @@ fn a_volume_gets_checksums() {
     assert!(refused.contains("engine"), "{refused}");
 }
 
+/// Whether a line of progress says that so many blocks are read.
+fn has_read(line: &str, blocks: u64) -> bool {
+    serde_json::from_str::<Value>(line).unwrap()["done"].as_u64().is_some_and(|done| done >= blocks)
+}
+
 /// Starts a slow scrub, interrupts it once so many blocks are read, and returns its status and what it said.
 fn interrupted(target: &str, blocks: u64) -> (i32, Value) {
     let args = ["scrub", "--json", "--rate", "4M", "--progress-fd", "2", target];
     let mut scrub = common::yore().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(scrub.stderr.take().unwrap()).lines();
-    let has_read = |line: &str| {
-        serde_json::from_str::<Value>(line).unwrap()["done"].as_u64().is_some_and(|done| done >= blocks)
-    };
-    let mut lines = lines.map(Result::unwrap).skip_while(|line| !has_read(line));
+    let mut lines = lines.map(Result::unwrap).skip_while(|line| !has_read(line, blocks));
     assert!(lines.next().is_some(), "it was not interrupted");
     kill_process(Pid::from_child(&scrub), Signal::INT).unwrap();
     // It goes on saying how far it is.
@@ -329,6 +331,31 @@ fn a_plain_umount_breaks_a_scrub_off() {
     assert_eq!((output.status.code(), &part["position_recorded"]), (Some(6), &true.into()), "{part}");
     common::wait_for_end(pid);
     assert!(json(0, &["scrub", "--json", volume])["went_on_since"].is_string());
+    ok(["check", volume]);
+}
+
+/// A daemon that had only snapshots mounted went on with a scrub when the last of them was unmounted, and
+/// ended with it, for nobody closes the volume before. Promises that the scrub is broken off with the last
+/// mount.
+#[test]
+fn a_scrub_ends_with_the_last_mounted_snapshot() {
+    let scratch = Scratch::empty();
+    let volume = text(&scratch.volume);
+    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
+    ok(["put", text(&scratch.file("big", blocks(1000))), &scratch.on("/big")]);
+    take(volume, "then");
+    let Some(mount) = Mount::new(&scratch, &["--at", "then"]) else { return };
+    let args = ["scrub", "--json", "--rate", "100K", "--progress-fd", "2", text(&mount.directory)];
+    let mut scrub = common::yore().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(scrub.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = lines.skip_while(|line| !has_read(line, 1));
+    assert!(lines.next().is_some(), "it is being scrubbed");
+    let pid = mount.pid();
+    mount.umount();
+    lines.for_each(drop);
+    let output = scrub.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    common::wait_for_end(pid);
     ok(["check", volume]);
 }
 
