@@ -8,9 +8,12 @@ use common::{fails, ok, run, take, text, until, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const BLOCK: usize = 4096;
 
@@ -357,6 +360,42 @@ fn a_scrub_ends_with_the_last_mounted_snapshot() {
     assert_eq!(output.status.code(), Some(6), "{output:?}");
     common::wait_for_end(pid);
     ok(["check", volume]);
+}
+
+/// A daemon waited at its end for whoever had connected to its socket, although nothing had been asked there.
+/// Promises that it ends with its mount.
+#[test]
+fn a_daemon_does_not_wait_for_who_asks_nothing() {
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let pid = mount.pid();
+    let socket = socket_of(pid);
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    let tasks = format!("/proc/{}/task", pid.as_raw_nonzero());
+    until("somebody hears", || {
+        let all = fs::read_dir(&tasks).unwrap().flatten();
+        all.into_iter().any(|of| {
+            fs::read_to_string(of.path().join("comm")).is_ok_and(|name| name.trim() == "yore-request")
+        })
+    });
+    // It goes on and on, and says nothing.
+    let talker = std::thread::spawn(move || {
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    mount.umount();
+    common::wait_for_end(pid);
+    talker.join().unwrap();
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// The socket on which a daemon takes requests.
+fn socket_of(pid: Pid) -> PathBuf {
+    let end = format!("/{}.sock", pid.as_raw_nonzero());
+    let all = fs::read_to_string("/proc/net/unix").unwrap();
+    let mut paths = all.lines().filter_map(|line| line.split_whitespace().last());
+    paths.find(|path| path.ends_with(&end)).expect("the daemon has a socket").into()
 }
 
 /// Promises that `--due` goes on with what was broken off, does nothing as long as the last scrub is younger
