@@ -6,7 +6,6 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use yore_format::SCRUB_CANDIDATES;
 use yore_meta::Meta;
 
 /// So many are noted.
@@ -42,15 +41,9 @@ impl MetDamage {
         if met.is_empty() {
             return;
         }
-        let recorded = meta.scrubs().and_then(|mut record| {
-            let known = record.under_way.as_mut().map_or(&mut record.damaged, |at| &mut at.candidates);
-            let new: Vec<u64> = met.into_iter().filter(|block| !known.contains(block)).collect();
-            let room = SCRUB_CANDIDATES.saturating_sub(known.len());
-            known.extend(new.iter().take(room));
-            match new.is_empty() || room == 0 {
-                true => Ok(()),
-                false => meta.record_scrubs(&record, None, false),
-            }
+        let recorded = meta.scrubs().and_then(|mut record| match record.add_damaged(met) {
+            true => meta.record_scrubs(&record, None, false),
+            false => Ok(()),
         });
         if let Err(error) = recorded {
             tracing::warn!(%error, "which data was met damaged cannot be recorded");

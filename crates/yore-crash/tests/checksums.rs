@@ -384,6 +384,43 @@ fn a_scrub_of_much_damage_goes_on() {
     volume.close().unwrap();
 }
 
+/// Blocks that were recorded as damaged fell out of the record when a scrub began anew, or when reading had
+/// met many others with smaller numbers. Promises that they stay until a scrub has found out what they are.
+#[test]
+fn what_is_recorded_as_damaged_stays_recorded() {
+    const COUNT: usize = 2000;
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("file", blocks(1, COUNT)).unwrap();
+    volume.close().unwrap();
+    let recorded = damage(&device, &block(1, COUNT - 1));
+    let volume = open(&device);
+    assert_eq!(scrub(&volume).data.len(), 1);
+    assert_eq!(volume.view().scrubs().unwrap().known_damaged(), [recorded]);
+    volume.close().unwrap();
+    let met = (0..20).map(|n| 10 * n);
+    met.clone().for_each(|n| assert!(damage(&device, &block(1, n)) < recorded));
+    let volume = open(&device);
+    for n in met {
+        assert!(read(&volume, "file", n * BLOCK, BLOCK).is_err());
+    }
+    let view = volume.view();
+    let is_recorded = || {
+        let record = view.scrubs().unwrap();
+        let known = record.known_damaged();
+        assert!(known.len() == 13 && known.contains(&recorded), "{record:?}");
+    };
+    for begin in [ScrubFrom::Anew, ScrubFrom::Anew, ScrubFrom::GoOn] {
+        let how = Scrub { begin, ..Scrub::default() };
+        let part = view.scrub(how, &Progress::default(), &mut || ControlFlow::Break(())).unwrap();
+        assert!(part.is_noted, "{part:?}");
+        is_recorded();
+    }
+    assert_eq!(scrub(&volume).data.len(), 21);
+    is_recorded();
+    volume.close().unwrap();
+}
+
 /// Promises that a volume gets checksums of what it has, while it is used and with a past; that it takes
 /// several calls if they are broken off; and that what is written later has them, too.
 #[test]

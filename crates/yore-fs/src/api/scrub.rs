@@ -151,6 +151,8 @@ struct Notes<'a> {
     last: Option<ScrubEnded>,
     /// Blocks that are known to be damaged since before it began.
     known: BTreeSet<u64>,
+    /// Those of them that were recorded.
+    recorded: BTreeSet<u64>,
     /// This scrub.
     at: ScrubUnderWay,
     /// It is one that was broken off.
@@ -162,22 +164,24 @@ struct Notes<'a> {
 impl<'a> Notes<'a> {
     fn begin(store: &'a Store, how: Scrub) -> Result<Notes<'a>> {
         let through = store.writes_scrubs.get().map(|device| &**device);
-        let ScrubRecord { under_way, last, damaged, .. } = store.meta.scrubs()?;
-        let mut known = BTreeSet::new();
+        let record = store.meta.scrubs()?;
         // Whoever says where to begin is told only what is found from there on.
-        if !matches!(how.begin, ScrubFrom::Block(_)) {
-            known = store.met.all();
-            known.extend(damaged);
-        }
+        let (recorded, met) = match how.begin {
+            ScrubFrom::Block(_) => (BTreeSet::new(), BTreeSet::new()),
+            ScrubFrom::GoOn | ScrubFrom::Anew => {
+                (record.known_damaged().iter().copied().collect(), store.met.all())
+            }
+        };
         let anew = ScrubUnderWay {
             began: now(),
             position: ScrubPosition::Metadata(0),
             metadata_blocks: 0,
             data_blocks: 0,
             damaged_metadata: 0,
-            // Those for which there is no room stay known in memory.
-            candidates: known.iter().copied().take(SCRUB_CANDIDATES).collect(),
+            candidates: recorded.iter().copied().collect(),
         };
+        let known = recorded.union(&met).copied().collect();
+        let ScrubRecord { under_way, last, .. } = record;
         let (at, goes_on) = match (how.begin, under_way) {
             (ScrubFrom::GoOn, Some(at)) => (at, true),
             (ScrubFrom::Block(block @ 1..), _) => {
@@ -187,7 +191,8 @@ impl<'a> Notes<'a> {
         };
         let keeps = !matches!(how.begin, ScrubFrom::Block(_))
             && (store.check_writable().is_ok() || (store.read_only && through.is_some()));
-        Ok(Notes { store, through, keeps, last, known, at, goes_on, every: how.every, noted: Instant::now() })
+        let (every, noted) = (how.every, Instant::now());
+        Ok(Notes { store, through, keeps, last, known, recorded, at, goes_on, every, noted })
     }
 
     fn note_sometimes(&mut self) {
@@ -199,9 +204,8 @@ impl<'a> Notes<'a> {
 
     /// Records where the scrub is. Returns whether it is recorded.
     fn note(&mut self, flush: bool) -> bool {
-        let record =
-            ScrubRecord { under_way: Some(self.at.clone()), last: self.last, ..ScrubRecord::default() };
-        self.write(&record, flush)
+        let (under_way, last) = (Some(self.at.clone()), self.last);
+        self.write(ScrubRecord { under_way, last, ..ScrubRecord::default() }, flush)
     }
 
     /// Records that the scrub has come to its end. What was known before is known better now.
@@ -220,14 +224,16 @@ impl<'a> Notes<'a> {
                 .saturating_sub(self.at.damaged_metadata),
             without: found.without,
         };
-        let damaged = damaged.into_iter().take(SCRUB_CANDIDATES).collect();
-        self.write(&ScrubRecord { last: Some(last), damaged, ..ScrubRecord::default() }, true);
+        let damaged = damaged.intersection(&self.recorded).copied().collect();
+        self.write(ScrubRecord { last: Some(last), damaged, ..ScrubRecord::default() }, true);
     }
 
-    /// The scrub has its use without a record, so it goes on if that cannot be written.
-    fn write(&mut self, record: &ScrubRecord, flush: bool) -> bool {
+    /// Writes a record, with what was met damaged, as far as it has room. The scrub has its use without a
+    /// record, so it goes on if that cannot be written.
+    fn write(&mut self, mut record: ScrubRecord, flush: bool) -> bool {
         if self.keeps {
-            let written = self.store.meta.record_scrubs(record, self.through, flush);
+            record.add_damaged(self.store.met.all());
+            let written = self.store.meta.record_scrubs(&record, self.through, flush);
             if let Err(error) = written {
                 tracing::warn!(%error, "how far the scrub is cannot be recorded");
                 self.keeps = false;

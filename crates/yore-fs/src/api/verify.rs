@@ -59,9 +59,8 @@ impl View {
     /// Those of the device.
     pub fn damaged_blocks(&self) -> Result<BTreeSet<u64>> {
         let store = self.store();
-        let record = store.meta.scrubs()?;
         let mut all = store.met.all();
-        all.extend(record.under_way.map_or(record.damaged, |at| at.candidates));
+        all.extend(store.meta.scrubs()?.known_damaged());
         Ok(all)
     }
 
