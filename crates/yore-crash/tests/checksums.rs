@@ -384,6 +384,50 @@ fn a_scrub_of_much_damage_goes_on() {
     volume.close().unwrap();
 }
 
+/// A scrub that had read everything could not be broken off any more: whoever closed the volume waited until
+/// it had asked all files for the damaged blocks. Promises that it is broken off there, too, that this is
+/// recorded, and that the next one goes on and tells what is damaged.
+#[test]
+fn a_scrub_is_broken_off_while_it_asks_whose_damage_it_is() {
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    for n in 0..300 {
+        volume.write(format!("{n}"), block(1, n)).unwrap();
+    }
+    volume.close().unwrap();
+    let damaged = damage(&device, &block(1, 7));
+    let volume = open(&device);
+    let (view, whole) = (volume.view(), scrub(&volume));
+    assert_eq!(whole.data.len(), 1);
+    let (mut limit, mut broken_off) = (0, 0);
+    loop {
+        let mut asked = 0;
+        let few = &mut || {
+            asked += 1;
+            match asked > limit {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let how = Scrub { begin: ScrubFrom::Anew, ..Scrub::default() };
+        let part = view.scrub(how, &Progress::default(), few).unwrap();
+        if part.goes_on.is_none() {
+            break;
+        }
+        assert!(part.is_noted && part.data.is_empty(), "{limit}: {part:?}");
+        if part.data_blocks == whole.data_blocks {
+            let rest = scrub(&volume);
+            assert_eq!(rest.data.iter().map(|d| d.block).collect::<Vec<_>>(), [damaged], "{limit}");
+            assert!(rest.since.is_some() && rest.goes_on.is_none() && rest.further == 0, "{rest:?}");
+            broken_off += 1;
+        }
+        limit += 1;
+    }
+    // The first time it had just read the last block.
+    assert!(broken_off > 3, "{broken_off} times");
+    volume.close().unwrap();
+}
+
 /// Blocks that were recorded as damaged fell out of the record when a scrub began anew, or when reading had
 /// met many others with smaller numbers. Promises that they stay until a scrub has found out what they are.
 #[test]

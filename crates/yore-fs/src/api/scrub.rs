@@ -31,6 +31,8 @@ use yore_format::{
 
 /// So many findings are told one by one.
 const FINDINGS_MOST: usize = 200;
+/// Behind so many states of inodes is asked whether a walk over all of them goes on.
+const STATES: u32 = 64;
 /// The longest pause between two looks at whether to go on.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -208,10 +210,10 @@ impl<'a> Notes<'a> {
         self.write(ScrubRecord { under_way, last, ..ScrubRecord::default() }, flush)
     }
 
-    /// Records that the scrub has come to its end. What was known before is known better now.
-    fn end(&mut self, found: &Scrubbed) {
+    /// Records that the scrub has come to its end, and which blocks of data are damaged. What was known
+    /// before is known better now.
+    fn end(&mut self, found: &Scrubbed, damaged: &BTreeSet<u64>) {
         self.store.met.forget(&self.known);
-        let damaged: BTreeSet<u64> = found.data.iter().map(|damaged| damaged.block).collect();
         damaged.iter().for_each(|block| self.store.met.note(*block));
         let further = found.further;
         let last = ScrubEnded {
@@ -376,8 +378,21 @@ impl View {
             found.further += candidates.len() as u64;
             return Ok(found);
         }
+        let mut damaged = BTreeSet::new();
         if !candidates.is_empty() {
-            self.find_owners(&candidates, &mut found)?;
+            match self.find_owners(&candidates, &mut found, pace.ask)? {
+                Some(of_files) => damaged = of_files,
+                None => {
+                    found.further += candidates.len() as u64;
+                    found.is_noted = notes.note(true);
+                    found.goes_on = match notes.at.position {
+                        ScrubPosition::Data(at) if found.is_noted => Some(at),
+                        // Whoever goes on must find them once more.
+                        _ => candidates.first().copied(),
+                    };
+                    return Ok(found);
+                }
+            }
         }
         if found.goes_on.is_none() {
             found.without = match self.data_without_checksums(pace.ask) {
@@ -389,7 +404,7 @@ impl View {
                 }
                 Err(error) => return Err(error),
             };
-            notes.end(&found);
+            notes.end(&found, &damaged);
         }
         Ok(found)
     }
@@ -450,18 +465,34 @@ impl View {
         Ok(true)
     }
 
-    /// Tells which files have damaged blocks.
-    fn find_owners(&self, candidates: &BTreeSet<u64>, found: &mut Scrubbed) -> Result<()> {
+    /// Tells which files have damaged blocks, and returns these blocks; `None` if `ask` breaks it off.
+    fn find_owners(
+        &self,
+        candidates: &BTreeSet<u64>,
+        found: &mut Scrubbed,
+        ask: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<BTreeSet<u64>>> {
         let store = self.live()?;
         let mut owners = Owners { store, candidates, damaged: BTreeMap::new() };
+        let mut states = 0;
         let walk = each_state(self, &mut |seen| {
+            states += 1;
+            if states == STATES {
+                states = 0;
+                if ask().is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
             match seen {
                 State::Present(cell) => owners.present(cell)?,
                 State::Version(no, version) => owners.version(no, &version.inode, version.end)?,
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        debug_assert!(walk.is_continue(), "nothing breaks it off");
+        if walk.is_break() {
+            return Ok(None);
+        }
+        let blocks = owners.damaged.keys().map(|(.., block)| *block).collect();
         for ((inode, incarnation, block), mut damaged) in owners.damaged {
             if found.data.len() == FINDINGS_MOST {
                 found.further += 1;
@@ -481,7 +512,7 @@ impl View {
             );
             found.data.push(damaged);
         }
-        Ok(())
+        Ok(Some(blocks))
     }
 }
 
