@@ -66,7 +66,8 @@ fn is_damage<T: std::fmt::Debug>(result: Result<T>, offset: usize, block: u64) {
     match result {
         Err(Error::Corruption(c)) => {
             assert_eq!((c.structure, c.field), ("file data", "checksum"), "{c}");
-            assert!(c.found.contains(&format!("at offset {offset} of the file (")), "{c}");
+            let help = "(`yore log --verify FILE` names the last state that is whole)";
+            assert!(c.found.ends_with(&format!(" at offset {offset} of the file {help}")), "{c}");
             assert_eq!(c.block.map(|block| block.0), Some(block));
             assert!(c.owner.is_some());
         }

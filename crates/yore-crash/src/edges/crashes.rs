@@ -10,6 +10,7 @@
 
 use super::calls::Carrier;
 use super::{calls, effect, examine, examine_past, options, prepare, see, see_past, Expected};
+use crate::op::show_name;
 use crate::tree::{Inside, Tree};
 use crate::volume::{make, used_device, Wrong};
 use rand::{Rng as _, SeedableRng as _};
@@ -21,7 +22,7 @@ use yore_check::{check, CheckOptions, Problem};
 use yore_device::simulated::{CrashPlan, CrashState, SimulatedDevice, Tearing, Trace};
 use yore_device::{Device, MemoryDevice};
 use yore_format::VolumeState;
-use yore_fs::{Engine, EventNo, File, Volume};
+use yore_fs::{Engine, EventNo, File, FileKind, Volume};
 use yore_online::{recount, OnlineOptions};
 
 /// A sequence that was carried out under an engine, with all that reached the device.
@@ -256,7 +257,7 @@ impl Run {
         }
         if pending && !beside {
             let expected = self.expected(after_entry);
-            let judged = effect::judge(&without_rescued(see(view)?), expected.moments, false);
+            let judged = effect::judge(&without_rescued(see(view)?)?, expected.moments, false);
             judged.map_err(|error| Wrong::new("effect", error))?;
             examine_past(view, &expected)?;
         }
@@ -273,17 +274,21 @@ impl Run {
 /// Where the recount has put directories that had no name. No call has made it.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// A tree without that directory, but with what is in it.
-fn without_rescued(mut tree: Tree) -> Tree {
+/// A tree without that directory, but with what is in it: directories alone.
+fn without_rescued(mut tree: Tree) -> Result<Tree, Wrong> {
     let root = tree.root;
     let found = tree.nodes.get_mut(&root).and_then(|root| match &mut root.inside {
         Inside::Directory { entries, .. } => entries.remove(LOST_AND_FOUND),
         _ => None,
     });
-    if let Some((number, _)) = found {
-        tree.nodes.remove(&number);
+    let Some((number, _)) = found else { return Ok(tree) };
+    let rescued = tree.entries(number).cloned().unwrap_or_default();
+    if let Some((name, _)) = rescued.iter().find(|(_, (_, kind))| *kind != FileKind::Directory) {
+        let what = format!("{} in lost+found is no directory", show_name(name));
+        return Err(Wrong::new("recount", what));
     }
-    tree
+    tree.nodes.remove(&number);
+    Ok(tree)
 }
 
 /// Files come, grow, get other names, are changed beside others, and go, until it is over.
