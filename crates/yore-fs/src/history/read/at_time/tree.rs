@@ -273,6 +273,28 @@ pub(crate) fn entries(store: &Arc<Store>, directory: InodeNo, event: EventNo) ->
         }
     }
 }
+/// The entry in use with a cookie in a directory that is locked; `None` if that is no directory any more.
+/// O(log entries).
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn entry_in_use(
+    store: &Store,
+    state: &InodeState,
+    directory: InodeNo,
+    cookie: u64,
+) -> Result<Option<PastEntry>> {
+    let (Some(before), mut found) = (cookie.checked_sub(1), None) else { return Ok(None) };
+    if state.gone || !state.inode.is_directory() {
+        return Ok(None);
+    }
+    dir::list(store, state, directory, before, &mut |at, entry| {
+        found = (at == cookie).then(|| PastEntry::in_use(directory, at, entry));
+        Ok(false)
+    })?;
+    Ok(found)
+}
+
 
 /// What a cookie meant in a directory: the entry in use, which has no death, or a past one. O(log entries).
 ///
@@ -286,14 +308,10 @@ pub(crate) fn entry_at(
 ) -> Result<Option<PastEntry>> {
     let cell = directory_in_use(store, directory)?;
     let state = cell.as_ref().map(|cell| cell.state.read());
-    let mut found = None;
-    if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
-        let Some(before) = cookie.checked_sub(1) else { return Ok(None) };
-        dir::list(store, state, directory, before, &mut |at, entry| {
-            found = (at == cookie && entry.birth <= event).then(|| PastEntry::in_use(directory, at, entry));
-            Ok(false)
-        })?;
-    }
+    let found = match state.as_ref().filter(|state| state.check_directory().is_ok()) {
+        Some(state) => entry_in_use(store, state, directory, cookie)?.filter(|entry| entry.birth <= event),
+        None => None,
+    };
     match found {
         Some(found) => Ok(Some(found)),
         None if event == PRESENT => Ok(None),
@@ -344,8 +362,6 @@ pub(crate) fn each_state(
                 return Ok(());
             }
         }
-        Err(Error::Stale) => {}
-        Err(e) => return Err(e),
     }
     let mut most = to.0;
     while let Some(below) = most.checked_sub(1) {
