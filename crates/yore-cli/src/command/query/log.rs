@@ -9,7 +9,7 @@ use crate::command::operand::find;
 use crate::live;
 use crate::opened::directory_of;
 use crate::output::{
-    bytes_of, human, json_name, json_name_or_null, json_seconds, json_time, kind_name, printable, quoted,
+    bytes_of, human, json_name, json_name_or_null, json_seconds, json_time, kind_name, printable, shell,
     Clock, List,
 };
 use crate::progress::while_searching;
@@ -246,7 +246,7 @@ fn data_line(args: &args::Log, found: &[Logged], clock: &Clock) -> Option<String
         (false, Some(path)) => format!("{}{}", front(given), printable(path)),
         _ => printable(given.as_bytes()),
     };
-    let state = quoted(&format!("{path}@{time}"), "-_./:@,+=");
+    let state = shell(&format!("{path}@{time}"));
     Some(format!("{damage}; the state of {time} is whole: yore restore {state}"))
 }
 
