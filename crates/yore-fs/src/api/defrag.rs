@@ -129,10 +129,7 @@ impl View {
         }
         progress.restart(before.blocks);
         for no in which {
-            let cell = match store.cell(no) {
-                Err(Error::Stale) => continue,
-                other => other?,
-            };
+            let Some(cell) = store.cell_if_used(no)? else { continue };
             let broken_off = lay_file(store, &cell, most, progress, &mut done, ask)?.is_break();
             let lies = Lies::of(store, &cell, most)?;
             done.pieces += lies.pieces;

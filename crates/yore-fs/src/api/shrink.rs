@@ -97,10 +97,7 @@ fn move_all(
     let (mut done, all) = (0, (found.own + found.references) * BLOCK);
     let mut copies = Copies::default();
     for no in &found.moves {
-        let cell = match store.cell(*no) {
-            Err(Error::Stale) => continue,
-            other => other?,
-        };
+        let Some(cell) = store.cell_if_used(*no)? else { continue };
         file::relocate(store, &cell, end, (&mut promise, &mut copies), &mut |blocks| {
             done += blocks * BLOCK;
             told(done, all);
@@ -127,10 +124,10 @@ fn least(view: &View) -> Result<u64> {
             Owner::Alone => own.push(run),
             Owner::Several => several.push(run),
             Owner::Past => {}
-    debug_assert!(walk.is_continue(), "nothing breaks it off");
         })?;
         Ok(ControlFlow::Continue(()))
     })?;
+    debug_assert!(walk.is_continue(), "nothing breaks it off");
     own.append(&mut in_use_alone(store, &several)?);
     Ok(store.alloc.least(&store.meta, &mut own)? * BLOCK)
 }
@@ -216,10 +213,10 @@ impl Found {
             }
             if lies_beyond(store, cell, end)? {
                 found.lying.push(cell.no);
-        debug_assert!(walk.is_continue(), "nothing breaks it off");
             }
             Ok(ControlFlow::Continue(()))
         })?;
+        debug_assert!(walk.is_continue(), "nothing breaks it off");
         let references: Vec<Run> =
             files.iter().flat_map(|(_, (_, _, several), _)| several).copied().collect();
         let alone = in_use_alone(store, &references)?;

@@ -206,12 +206,11 @@ pub(super) fn entry(
 }
 
 /// The inode in use with this number, if it is a directory.
-pub(super) fn directory_in_use(store: &Arc<Store>, no: InodeNo) -> Result<Option<Arc<InodeCell>>> {
-    match store.cell(no) {
-        Ok(cell) if cell.state.read().inode.is_directory() => Ok(Some(cell)),
-        Ok(_) | Err(Error::Stale) => Ok(None),
-        Err(e) => Err(e),
-    }
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn directory_in_use(store: &Arc<Store>, no: InodeNo) -> Result<Option<Arc<InodeCell>>> {
+    Ok(store.cell_if_used(no)?.filter(|cell| cell.state.read().inode.is_directory()))
 }
 
 /// Calls `each` with the entries that a directory had after a cookie, `.` and `..` first, until it returns
@@ -273,6 +272,7 @@ pub(crate) fn entries(store: &Arc<Store>, directory: InodeNo, event: EventNo) ->
         }
     }
 }
+
 /// The entry in use with a cookie in a directory that is locked; `None` if that is no directory any more.
 /// O(log entries).
 ///
@@ -294,7 +294,6 @@ pub(crate) fn entry_in_use(
     })?;
     Ok(found)
 }
-
 
 /// What a cookie meant in a directory: the entry in use, which has no death, or a past one. O(log entries).
 ///
@@ -354,13 +353,11 @@ pub(crate) fn each_state(
     to: EventNo,
     each: &mut dyn FnMut(&Inode, EventNo, EventNo) -> bool,
 ) -> Result<()> {
-    match store.cell(no) {
-        Ok(cell) => {
-            let state = cell.state.read();
-            let born = state.inode.born;
-            if !state.gone && born < to && !each(&state.inode, born.max(from), to) {
-                return Ok(());
-            }
+    if let Some(cell) = store.cell_if_used(no)? {
+        let state = cell.state.read();
+        let born = state.inode.born;
+        if !state.gone && born < to && !each(&state.inode, born.max(from), to) {
+            return Ok(());
         }
     }
     let mut most = to.0;
