@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use yore_crash::volume::{must_be_sound, orders, Findings};
 use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice};
@@ -464,6 +464,50 @@ fn what_is_recorded_as_damaged_stays_recorded() {
     assert_eq!(scrub(&volume).data.len(), 21);
     is_recorded();
     volume.close().unwrap();
+}
+
+/// What reading had met damaged was forgotten if the process ended before the volume was closed. Promises
+/// that the volume has it some seconds later, whatever becomes of the process, also while a scrub is under
+/// way that writes the same record; and that a scrub finds out what it is.
+#[test]
+fn what_reading_has_met_is_recorded_soon() {
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("file", blocks(1, 100)).unwrap();
+    volume.close().unwrap();
+    let damaged = [5, 60].map(|n| damage(&device, &block(1, n)));
+    let volume = open(&device);
+    let view = volume.view();
+    let recorded = |wanted: &[u64]| {
+        let begun = Instant::now();
+        while view.scrubs().unwrap().known_damaged() != wanted {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", view.scrubs());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    assert!(read(&volume, "file", 5 * BLOCK, BLOCK).is_err());
+    recorded(&damaged[..1]);
+    let mut asked = 0;
+    let how = Scrub { every: Duration::ZERO, ..Scrub::default() };
+    let stops = &mut || {
+        asked += 1;
+        if asked == 1 {
+            assert!(read(&volume, "file", 60 * BLOCK, BLOCK).is_err());
+            recorded(&damaged);
+        }
+        match asked > 2 {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    assert!(view.scrub(how, &Progress::default(), stops).unwrap().is_noted);
+    recorded(&damaged);
+    // The process is gone.
+    let later = open(&Arc::new(device.snapshot()));
+    assert_eq!(later.view().damaged_blocks().unwrap().into_iter().collect::<Vec<_>>(), damaged);
+    assert_eq!(scrub(&later).data.len(), 2);
+    drop(volume);
+    later.close().unwrap();
 }
 
 /// Promises that a volume gets checksums of what it has, while it is used and with a past; that it takes
