@@ -448,9 +448,9 @@ pub fn duration_text(duration: Duration) -> String {
     text
 }
 
-/// A word as a shell reads it; letters, digits and what is `plain` need no quotes.
-pub fn quoted(word: &str, plain: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || plain.contains(c);
+/// A word as a shell reads it: a command that is shown can be copied into one.
+pub fn shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,+=".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_string(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
@@ -508,6 +508,15 @@ mod tests {
         assert_eq!(flags_text(InodeFlags::IMMUTABLE | InodeFlags::NO_DUMP), "id (immutable, no dump)");
         assert_eq!(flag_names(InodeFlags::CHOSEN), "iaAd");
         assert_eq!(flag_names(InodeFlags::empty()), "");
+    }
+
+    /// Promises that a command that is shown can be copied into a shell.
+    #[test]
+    fn words_are_quoted() {
+        assert_eq!(shell("/mnt/a-b.c@2026-11-22_10.41"), "/mnt/a-b.c@2026-11-22_10.41");
+        assert_eq!(shell("/mnt/it's here"), r"'/mnt/it'\''s here'");
+        assert_eq!(shell(""), "''");
+        assert_eq!(shell("$(x)"), "'$(x)'");
     }
 
     /// Promises that sizes are printed in a suitable unit.

@@ -172,6 +172,8 @@ fn the_log_of_a_file_says_what_was_found_of_it() {
     put(&scratch, "/f", "content");
     put(&scratch, "/g", "content");
     let inode = Some(file_of(&scratch.on("/f")).0);
+    let before = json(&["log", "--json", &scratch.on("/f")]);
+    assert_eq!(before[0]["findings"], Value::Null);
     let findings = vec![
         finding("size", inode, Some("/f")),
         finding("links", inode, Some("/another")),
@@ -188,10 +190,12 @@ fn the_log_of_a_file_says_what_was_found_of_it() {
     assert_eq!(codes(&scratch.on("/f")), ["size"]);
     assert_eq!(codes(&scratch.on("/")), ["size", "links", "total-inodes"]);
     assert!(codes(&scratch.on("/g")).is_empty());
-    let log = json(&["log", "--json", &scratch.on("/f")]);
+    let mut log = json(&["log", "--json", &scratch.on("/f")]);
     let found = &log[0]["findings"][0];
     assert_eq!((&found["severity"], &found["path"]), (&"damage".into(), &"/f".into()));
     assert!(found["time"].as_str().unwrap().starts_with("2023-11-14T22:13:20"), "{found}");
+    log[0]["findings"] = Value::Null;
+    assert_eq!(log, before, "nothing else has changed");
 }
 
 /// A finding was told only under the name that the check had met. Promises that it is told of the file under

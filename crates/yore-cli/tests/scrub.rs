@@ -8,9 +8,12 @@ use common::{fails, ok, run, take, text, until, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const BLOCK: usize = 4096;
 
@@ -90,15 +93,17 @@ fn a_volume_gets_checksums() {
     assert!(refused.contains("engine"), "{refused}");
 }
 
+/// Whether a line of progress says that so many blocks are read.
+fn has_read(line: &str, blocks: u64) -> bool {
+    serde_json::from_str::<Value>(line).unwrap()["done"].as_u64().is_some_and(|done| done >= blocks)
+}
+
 /// Starts a slow scrub, interrupts it once so many blocks are read, and returns its status and what it said.
 fn interrupted(target: &str, blocks: u64) -> (i32, Value) {
     let args = ["scrub", "--json", "--rate", "4M", "--progress-fd", "2", target];
     let mut scrub = common::yore().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(scrub.stderr.take().unwrap()).lines();
-    let has_read = |line: &str| {
-        serde_json::from_str::<Value>(line).unwrap()["done"].as_u64().is_some_and(|done| done >= blocks)
-    };
-    let mut lines = lines.map(Result::unwrap).skip_while(|line| !has_read(line));
+    let mut lines = lines.map(Result::unwrap).skip_while(|line| !has_read(line, blocks));
     assert!(lines.next().is_some(), "it was not interrupted");
     kill_process(Pid::from_child(&scrub), Signal::INT).unwrap();
     // It goes on saying how far it is.
@@ -192,15 +197,15 @@ fn a_scrub_says_what_has_no_checksum() {
     let of = |bytes: u64, files: u64| serde_json::json!({ "bytes": bytes, "files": files });
     assert_eq!(json(0, &["scrub", "--json", volume])["without_checksums"], of(301 * 4096, 2));
     let said = ok(["scrub", volume]);
-    assert!(said.contains("of data, in 2 files, have no checksum and were not verified"), "{said}");
+    assert!(said.contains("of data in 2 files has no checksum and was not verified"), "{said}");
     let info = json(0, &["info", "--json", volume]);
     assert_eq!(info["scrub"]["last"]["without_checksums"], of(301 * 4096, 2));
-    assert!(ok(["info", volume]).contains("in 2 files, have no checksum"));
+    assert!(ok(["info", volume]).contains("in 2 files has no checksum"));
     ok(["snapshot", volume]);
     ok(["rm", &scratch.on("/big")]);
     ok(["rm", &scratch.on("/small")]);
     let said = ok(["scrub", volume]);
-    assert!(said.contains("of data that only the past has have no checksum"), "{said}");
+    assert!(said.contains("of data of the past alone has no checksum"), "{said}");
     ok(["checksums", "--enable", volume]);
     assert_eq!(json(0, &["scrub", "--json", volume])["without_checksums"], of(0, 0));
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
@@ -330,6 +335,67 @@ fn a_plain_umount_breaks_a_scrub_off() {
     common::wait_for_end(pid);
     assert!(json(0, &["scrub", "--json", volume])["went_on_since"].is_string());
     ok(["check", volume]);
+}
+
+/// A daemon that had only snapshots mounted went on with a scrub when the last of them was unmounted, and
+/// ended with it, for nobody closes the volume before. Promises that the scrub is broken off with the last
+/// mount.
+#[test]
+fn a_scrub_ends_with_the_last_mounted_snapshot() {
+    let scratch = Scratch::empty();
+    let volume = text(&scratch.volume);
+    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
+    ok(["put", text(&scratch.file("big", blocks(1000))), &scratch.on("/big")]);
+    take(volume, "then");
+    let Some(mount) = Mount::new(&scratch, &["--at", "then"]) else { return };
+    let args = ["scrub", "--json", "--rate", "100K", "--progress-fd", "2", text(&mount.directory)];
+    let mut scrub = common::yore().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(scrub.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = lines.skip_while(|line| !has_read(line, 1));
+    assert!(lines.next().is_some(), "it is being scrubbed");
+    let pid = mount.pid();
+    mount.umount();
+    lines.for_each(drop);
+    let output = scrub.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    common::wait_for_end(pid);
+    ok(["check", volume]);
+}
+
+/// A daemon waited at its end for whoever had connected to its socket, although nothing had been asked there.
+/// Promises that it ends with its mount.
+#[test]
+fn a_daemon_does_not_wait_for_who_asks_nothing() {
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let pid = mount.pid();
+    let socket = socket_of(pid);
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    let tasks = format!("/proc/{}/task", pid.as_raw_nonzero());
+    until("somebody hears", || {
+        let all = fs::read_dir(&tasks).unwrap().flatten();
+        all.into_iter().any(|of| {
+            fs::read_to_string(of.path().join("comm")).is_ok_and(|name| name.trim() == "yore-request")
+        })
+    });
+    // It goes on and on, and says nothing.
+    let talker = std::thread::spawn(move || {
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    mount.umount();
+    common::wait_for_end(pid);
+    talker.join().unwrap();
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// The socket on which a daemon takes requests.
+fn socket_of(pid: Pid) -> PathBuf {
+    let end = format!("/{}.sock", pid.as_raw_nonzero());
+    let all = fs::read_to_string("/proc/net/unix").unwrap();
+    let mut paths = all.lines().filter_map(|line| line.split_whitespace().last());
+    paths.find(|path| path.ends_with(&end)).expect("the daemon has a socket").into()
 }
 
 /// Promises that `--due` goes on with what was broken off, does nothing as long as the last scrub is younger

@@ -160,6 +160,14 @@ impl Core {
         self.inodes.get(&self.meta, no)
     }
 
+    /// The inode's cell; `None` if the number names no inode in use.
+    pub fn cell_if_used(&self, no: InodeNo) -> Result<Option<Arc<InodeCell>>> {
+        match self.cell(no) {
+            Err(Error::Stale) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// The inode's cell, if memory has the inode. `None`: the device would have to be asked.
     pub fn cell_in_memory(&self, no: InodeNo) -> Option<Result<Arc<InodeCell>>> {
         self.inodes.in_memory(&self.meta, no)

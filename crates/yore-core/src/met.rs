@@ -3,10 +3,13 @@
 //! Whoever reads a block that is not what its checksum says notes it here, so that others can tell whose it
 //! is, and what of the past is whole. Nothing relies on that: the block may have been freed since, and be
 //! another file's.
+//!
+//! A reader only notes it in memory. Housekeeping records it on the volume a moment later, so that it
+//! outlives the process however that ends.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use yore_format::SCRUB_CANDIDATES;
+use std::sync::atomic::{AtomicBool, Ordering};
 use yore_meta::Meta;
 
 /// So many are noted.
@@ -14,46 +17,38 @@ const MOST: usize = 1000;
 
 /// Blocks that were met damaged.
 #[derive(Debug, Default)]
-pub struct MetDamage(Mutex<BTreeSet<u64>>);
+pub struct MetDamage {
+    blocks: Mutex<BTreeSet<u64>>,
+    /// Whether some were noted that nobody has tried to record.
+    is_new: AtomicBool,
+}
 
 impl MetDamage {
     /// Notes a block.
     pub fn note(&self, block: u64) {
-        let mut met = self.0.lock();
-        if met.len() < MOST {
-            met.insert(block);
+        let mut blocks = self.blocks.lock();
+        if blocks.len() < MOST && blocks.insert(block) {
+            self.is_new.store(true, Ordering::Release);
         }
     }
 
     /// All that are noted.
     pub fn all(&self) -> BTreeSet<u64> {
-        self.0.lock().clone()
+        self.blocks.lock().clone()
     }
 
     /// Forgets these: somebody has found out what they are.
     pub fn forget(&self, blocks: &BTreeSet<u64>) {
-        self.0.lock().retain(|block| !blocks.contains(block));
+        self.blocks.lock().retain(|block| !blocks.contains(block));
     }
 
-    /// Before the volume is closed: records them, as many as there is room for. They have their use without a
-    /// record, so closing goes on if they cannot be recorded.
+    /// Records those that are noted, as many as there is room for, if some are new. They have their use
+    /// without a record, so whoever calls this goes on if they cannot be recorded. The caller holds no locks.
     pub fn record(&self, meta: &Meta) {
-        let met = self.all();
-        if met.is_empty() {
-            return;
-        }
-        let recorded = meta.scrubs().and_then(|mut record| {
-            let known = record.under_way.as_mut().map_or(&mut record.damaged, |at| &mut at.candidates);
-            let new: Vec<u64> = met.into_iter().filter(|block| !known.contains(block)).collect();
-            let room = SCRUB_CANDIDATES.saturating_sub(known.len());
-            known.extend(new.iter().take(room));
-            match new.is_empty() || room == 0 {
-                true => Ok(()),
-                false => meta.record_scrubs(&record, None, false),
+        if self.is_new.swap(false, Ordering::AcqRel) {
+            if let Err(error) = meta.record_damaged(|| self.all()) {
+                tracing::warn!(%error, "which data was met damaged cannot be recorded");
             }
-        });
-        if let Err(error) = recorded {
-            tracing::warn!(%error, "which data was met damaged cannot be recorded");
         }
     }
 }

@@ -315,7 +315,8 @@ impl Recorded {
         }
         if trial.recount {
             recount(&view)?;
-            found.must_be_kept(&view, "recount", "after the recount")?;
+            let tree = found.must_be_kept(&view, "recount", "after the recount")?;
+            found.must_rescue_directories_alone(&tree)?;
             found.must_still_be_seen(&view, "after the recount")?;
         }
         view.close().map_err(|error| Wrong::new("close", error))?;
@@ -515,6 +516,26 @@ impl Found {
         match wrong.is_empty() {
             true => Ok(tree),
             false => Err(Wrong::new(class, format!("{when}: {}", crate::tree::list(&wrong)))),
+        }
+    }
+
+    /// What a recount has added to lost+found are directories alone.
+    fn must_rescue_directories_alone(&self, tree: &Tree) -> Result<(), Wrong> {
+        let rescued = |tree: &Tree| {
+            let found =
+                tree.entries(tree.root).and_then(|entries| tree.entries(entries.get(LOST_AND_FOUND)?.0));
+            found.cloned().unwrap_or_default()
+        };
+        let (before, now) = (rescued(&self.tree), rescued(tree));
+        let is_wrong = |(name, (_, kind)): &(&crate::op::Name, &(u64, FileKind))| {
+            *kind != FileKind::Directory && !before.contains_key(*name)
+        };
+        match now.iter().find(is_wrong) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let what = format!("{} in lost+found is no directory", crate::op::show_name(name));
+                Err(Wrong::new("recount", what))
+            }
         }
     }
 

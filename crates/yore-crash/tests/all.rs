@@ -1,5 +1,5 @@
-//! The tests of crash consistency, as one program: it is linked once, and its tests share the processors. Tests
-//! that make the whole process wrong on purpose are programs of their own.
+//! The tests of crash consistency, as one program: it is linked once, and its tests share the processors.
+//! Tests that make the whole process wrong on purpose are programs of their own.
 
 mod common {
     pub mod copies;

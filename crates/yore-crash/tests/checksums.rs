@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use yore_crash::volume::{must_be_sound, orders, Findings};
 use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice};
@@ -66,7 +66,8 @@ fn is_damage<T: std::fmt::Debug>(result: Result<T>, offset: usize, block: u64) {
     match result {
         Err(Error::Corruption(c)) => {
             assert_eq!((c.structure, c.field), ("file data", "checksum"), "{c}");
-            assert!(c.found.contains(&format!("at offset {offset} of the file (")), "{c}");
+            let help = "(`yore log --verify FILE` names the last state that is whole)";
+            assert!(c.found.ends_with(&format!(" at offset {offset} of the file {help}")), "{c}");
             assert_eq!(c.block.map(|block| block.0), Some(block));
             assert!(c.owner.is_some());
         }
@@ -382,6 +383,131 @@ fn a_scrub_of_much_damage_goes_on() {
     assert_eq!((found.data.len(), found.further), (COUNT / 80, 0));
     assert!(found.since.is_some());
     volume.close().unwrap();
+}
+
+/// A scrub that had read everything could not be broken off any more: whoever closed the volume waited until
+/// it had asked all files for the damaged blocks. Promises that it is broken off there, too, that this is
+/// recorded, and that the next one goes on and tells what is damaged.
+#[test]
+fn a_scrub_is_broken_off_while_it_asks_whose_damage_it_is() {
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    for n in 0..300 {
+        volume.write(format!("{n}"), block(1, n)).unwrap();
+    }
+    volume.close().unwrap();
+    let damaged = damage(&device, &block(1, 7));
+    let volume = open(&device);
+    let (view, whole) = (volume.view(), scrub(&volume));
+    assert_eq!(whole.data.len(), 1);
+    let (mut limit, mut broken_off) = (0, 0);
+    loop {
+        let mut asked = 0;
+        let few = &mut || {
+            asked += 1;
+            match asked > limit {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let how = Scrub { begin: ScrubFrom::Anew, ..Scrub::default() };
+        let part = view.scrub(how, &Progress::default(), few).unwrap();
+        if part.goes_on.is_none() {
+            break;
+        }
+        assert!(part.is_noted && part.data.is_empty(), "{limit}: {part:?}");
+        if part.data_blocks == whole.data_blocks {
+            let rest = scrub(&volume);
+            assert_eq!(rest.data.iter().map(|d| d.block).collect::<Vec<_>>(), [damaged], "{limit}");
+            assert!(rest.since.is_some() && rest.goes_on.is_none() && rest.further == 0, "{rest:?}");
+            broken_off += 1;
+        }
+        limit += 1;
+    }
+    // The first time it had just read the last block.
+    assert!(broken_off > 3, "{broken_off} times");
+    volume.close().unwrap();
+}
+
+/// Blocks that were recorded as damaged fell out of the record when a scrub began anew, or when reading had
+/// met many others with smaller numbers. Promises that they stay until a scrub has found out what they are.
+#[test]
+fn what_is_recorded_as_damaged_stays_recorded() {
+    const COUNT: usize = 2000;
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("file", blocks(1, COUNT)).unwrap();
+    volume.close().unwrap();
+    let recorded = damage(&device, &block(1, COUNT - 1));
+    let volume = open(&device);
+    assert_eq!(scrub(&volume).data.len(), 1);
+    assert_eq!(volume.view().scrubs().unwrap().known_damaged(), [recorded]);
+    volume.close().unwrap();
+    let met = (0..20).map(|n| 10 * n);
+    met.clone().for_each(|n| assert!(damage(&device, &block(1, n)) < recorded));
+    let volume = open(&device);
+    for n in met {
+        assert!(read(&volume, "file", n * BLOCK, BLOCK).is_err());
+    }
+    let view = volume.view();
+    let is_recorded = || {
+        let record = view.scrubs().unwrap();
+        let known = record.known_damaged();
+        assert!(known.len() == 13 && known.contains(&recorded), "{record:?}");
+    };
+    for begin in [ScrubFrom::Anew, ScrubFrom::Anew, ScrubFrom::GoOn] {
+        let how = Scrub { begin, ..Scrub::default() };
+        let part = view.scrub(how, &Progress::default(), &mut || ControlFlow::Break(())).unwrap();
+        assert!(part.is_noted, "{part:?}");
+        is_recorded();
+    }
+    assert_eq!(scrub(&volume).data.len(), 21);
+    is_recorded();
+    volume.close().unwrap();
+}
+
+/// What reading had met damaged was forgotten if the process ended before the volume was closed. Promises
+/// that the volume has it some seconds later, whatever becomes of the process, also while a scrub is under
+/// way that writes the same record; and that a scrub finds out what it is.
+#[test]
+fn what_reading_has_met_is_recorded_soon() {
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("file", blocks(1, 100)).unwrap();
+    volume.close().unwrap();
+    let damaged = [5, 60].map(|n| damage(&device, &block(1, n)));
+    let volume = open(&device);
+    let view = volume.view();
+    let recorded = |wanted: &[u64]| {
+        let begun = Instant::now();
+        while view.scrubs().unwrap().known_damaged() != wanted {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", view.scrubs());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    assert!(read(&volume, "file", 5 * BLOCK, BLOCK).is_err());
+    recorded(&damaged[..1]);
+    let mut asked = 0;
+    let how = Scrub { every: Duration::ZERO, ..Scrub::default() };
+    let stops = &mut || {
+        asked += 1;
+        if asked == 1 {
+            assert!(read(&volume, "file", 60 * BLOCK, BLOCK).is_err());
+            recorded(&damaged);
+        }
+        match asked > 2 {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    assert!(view.scrub(how, &Progress::default(), stops).unwrap().is_noted);
+    recorded(&damaged);
+    // The process is gone.
+    let later = open(&Arc::new(device.snapshot()));
+    assert_eq!(later.view().damaged_blocks().unwrap().into_iter().collect::<Vec<_>>(), damaged);
+    assert_eq!(scrub(&later).data.len(), 2);
+    drop(volume);
+    later.close().unwrap();
 }
 
 /// Promises that a volume gets checksums of what it has, while it is used and with a past; that it takes

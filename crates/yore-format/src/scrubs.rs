@@ -127,6 +127,27 @@ pub struct ScrubRecord {
 }
 
 impl ScrubRecord {
+    /// Blocks of data that are known to be damaged, or seem to be.
+    pub fn known_damaged(&self) -> &[u64] {
+        self.under_way.as_ref().map_or(&self.damaged, |at| &at.candidates)
+    }
+
+    /// Adds blocks of data that were met damaged, as many as there is room for: what is recorded stays.
+    /// Returns whether any was added.
+    pub fn add_damaged(&mut self, met: impl IntoIterator<Item = u64>) -> bool {
+        let known = self.under_way.as_mut().map_or(&mut self.damaged, |at| &mut at.candidates);
+        let before = known.len();
+        for block in met {
+            if known.len() >= SCRUB_CANDIDATES {
+                break;
+            }
+            if !known.contains(&block) {
+                known.push(block);
+            }
+        }
+        known.len() > before
+    }
+
     /// Writes the record into a block, and keeps a spare superblock that is there. Findings that are there
     /// are removed.
     pub fn put(&self, block: &mut Block, uuid: [u8; 16]) {
@@ -144,7 +165,7 @@ impl ScrubRecord {
             raw.data_blocks = at.data_blocks.into();
             raw.damaged_metadata = at.damaged_metadata.into();
         }
-        let damaged = self.under_way.as_ref().map_or(&self.damaged, |at| &at.candidates);
+        let damaged = self.known_damaged();
         raw.candidate_count = (damaged.len().min(SCRUB_CANDIDATES) as u64).into();
         for (place, block) in raw.candidates.iter_mut().zip(damaged) {
             *place = (*block).into();
@@ -274,6 +295,22 @@ mod tests {
         many.put(&mut block, uuid);
         let back = ScrubRecord::find(&block, uuid).unwrap().under_way.unwrap();
         assert_eq!(back.candidates, many.under_way.unwrap().candidates[..SCRUB_CANDIDATES]);
+    }
+
+    /// What was met damaged is added behind what is recorded, once, and takes no other's place; beside a
+    /// scrub that is under way it is one of its candidates.
+    #[test]
+    fn damage_that_was_met_is_added() {
+        let first = 7000..7000 + SCRUB_CANDIDATES as u64;
+        for mut record in [ScrubRecord::default(), sample(ScrubPosition::Data(1), 0)] {
+            assert!(record.add_damaged([7001, 7000, 7001]));
+            assert_eq!(record.known_damaged(), [7001, 7000]);
+            assert!(!record.add_damaged([7000]) && record.add_damaged(first.clone()));
+            assert!(!record.add_damaged([1]));
+            assert_eq!(record.known_damaged().len(), SCRUB_CANDIDATES);
+            assert!(first.clone().all(|block| record.known_damaged().contains(&block)));
+            assert_eq!(record.damaged.is_empty(), record.under_way.is_some());
+        }
     }
 
     /// New findings take a record of scrubs along, as many as there are; a record of scrubs removes findings.

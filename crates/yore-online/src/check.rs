@@ -237,8 +237,7 @@ fn count(
         match done {
             Ok(true) => repaired.push(finding.clone()),
             Ok(false) => left.push(finding.clone()),
-            // Others can be put right all the same, and make room.
-            Err(error @ (yore_fs::Error::NoSpace | yore_fs::Error::Corruption(_))) => {
+            Err(error) if is_of_one(&error) => {
                 tracing::warn!(%finding, %error, "it stays as it is");
                 left.push(finding.clone());
             }
@@ -262,6 +261,27 @@ fn count(
         kept_in_file: in_file,
     };
     Ok(Counted { online, left, next_incarnation, shadow })
+}
+
+/// Whether an error is about one finding alone: others can be put right all the same, and make room. Calls
+/// that go on meanwhile, limits and flags of files lead to such errors.
+fn is_of_one(error: &yore_fs::Error) -> bool {
+    use yore_fs::Error as E;
+    matches!(
+        error,
+        E::Corruption(_)
+            | E::Exists
+            | E::HashFull { .. }
+            | E::IsADirectory
+            | E::NeverFits { .. }
+            | E::NoSpace
+            | E::NotADirectory
+            | E::NotEmpty
+            | E::NotFound
+            | E::NotPermitted { .. }
+            | E::Stale
+            | E::TooManyLinks
+    )
 }
 
 /// Puts one finding right, if that can be done while the volume is in use. Returns whether it was.

@@ -415,6 +415,42 @@ fn beside_damage_only_counts_of_sound_inodes_are_put_right() {
     assert_eq!(report.findings.iter().filter(|f| f.problem == Problem::InodeBlocks).count(), 1);
 }
 
+/// A finding that could not be put right, because something forbade it, ended the recount, and left all
+/// others for good. Promises that only that one is left: here a directory without a name has entries, and the
+/// root directory is immutable, so nobody can make lost+found.
+#[test]
+fn one_finding_that_cannot_be_put_right_leaves_no_others() {
+    let device = crashed();
+    let [root, above, lost] = {
+        let volume = mount(&device, Engine::SoftUpdates);
+        volume.create_dir("d").unwrap();
+        volume.create_dir("d/lost").unwrap();
+        volume.write("d/lost/file", [1; 10]).unwrap();
+        let inodes = ["/", "d", "d/lost"].map(|path| volume.node(path).unwrap().inode());
+        volume.view().set_flags(inodes[0], InodeFlags::IMMUTABLE).unwrap();
+        volume.close().unwrap();
+        inodes
+    };
+    plant_inode(&device, above, |inode| {
+        inode.set_inline(&[]);
+        (inode.size, inode.links) = (0, 2);
+    });
+    let volume = mount(&device, Engine::SoftUpdates);
+    let report = recount(volume.view(), &OnlineOptions::default(), &mut |_| ControlFlow::Continue(()));
+    let report = report.unwrap();
+    assert!(report.repaired.iter().any(|f| f.problem == Problem::SpaceLeaked), "{}", report.report);
+    assert!(report.left_count == 1 && volume.view().leaks_pending(), "{}", report.report);
+    volume.close().unwrap();
+    assert_eq!(codes(&at_rest(&device)), ["inode-unnamed"]);
+    let volume = mount(&device, Engine::SoftUpdates);
+    volume.view().set_flags(root, InodeFlags::empty()).unwrap();
+    recount_beside(volume.view()).unwrap().unwrap().wait();
+    assert_eq!(volume.read(format!("lost+found/#{lost}/file")).unwrap(), [1; 10]);
+    volume.close().unwrap();
+    let report = at_rest(&device);
+    assert!(report.is_clean() && report.state == VolumeState::Clean, "{report}");
+}
+
 /// A volume behind a crash that has freed a file and not its blocks: many of its blocks are leaks, and little
 /// else is free. Returns how many blocks leaked.
 fn full_of_leaks() -> (Arc<MemoryDevice>, u64) {

@@ -22,12 +22,13 @@ pub fn json_without(without: Option<&WithoutChecksums>) -> Value {
 
 /// The same for people; `None` if nobody knows.
 pub fn without_text(of: &Value) -> Option<String> {
-    let (bytes, files) = (of["bytes"].as_u64()?, of["files"].as_u64()?);
-    let bytes = human(bytes);
-    Some(match (of["bytes"].as_u64(), files) {
-        (Some(0), _) => "all file data has checksums".into(),
-        (_, 0) => format!("{bytes} of data that only the past has have no checksum and were not verified"),
-        (_, 1) => format!("{bytes} of data, in 1 file, have no checksum and were not verified"),
-        (_, files) => format!("{bytes} of data, in {files} files, have no checksum and were not verified"),
+    let of_files = match of["files"].as_u64()? {
+        0 => "of the past alone".to_string(),
+        1 => "in 1 file".to_string(),
+        files => format!("in {files} files"),
+    };
+    Some(match of["bytes"].as_u64()? {
+        0 => "all file data has checksums".into(),
+        bytes => format!("{} of data {of_files} has no checksum and was not verified", human(bytes)),
     })
 }

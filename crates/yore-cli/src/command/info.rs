@@ -172,7 +172,7 @@ fn json_scrub(client: &dyn Client) -> yore_fs::Result<Value> {
     };
     Ok(json!({
         "under_way": record.under_way.as_ref().map(part), "last": record.last.as_ref().map(whole),
-        "damaged_blocks": record.under_way.as_ref().map_or(&record.damaged, |at| &at.candidates),
+        "damaged_blocks": record.known_damaged(),
     }))
 }
 

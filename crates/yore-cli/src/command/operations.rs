@@ -2,7 +2,7 @@
 
 use super::snapshot::Location;
 use crate::args;
-use crate::output::{human, json_name, json_time, printable, quoted, Clock, List, Names};
+use crate::output::{human, json_name, json_time, printable, shell, Clock, List, Names};
 use crate::status::{self, Outcome};
 use crate::volume::Access;
 use serde_json::json;
@@ -134,11 +134,6 @@ fn resize_back(row: &OperationRow, front: &str) -> Option<String> {
     }
 }
 
-/// A word as a shell reads it.
-fn shell(word: &str) -> String {
-    quoted(word, "-_./:@,+=")
-}
-
 /// The note of an operation as people read it.
 fn note(row: &OperationRow) -> String {
     match row.kind {
@@ -198,18 +193,4 @@ fn print(listing: args::Listing, lines: &[Line]) -> anyhow::Result<()> {
         })?;
     }
     list.done()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Promises that a command that is shown can be copied into a shell.
-    #[test]
-    fn words_are_quoted() {
-        assert_eq!(shell("/mnt/a-b.c"), "/mnt/a-b.c");
-        assert_eq!(shell("/mnt/it's here"), r"'/mnt/it'\''s here'");
-        assert_eq!(shell(""), "''");
-        assert_eq!(shell("$(x)"), "'$(x)'");
-    }
 }

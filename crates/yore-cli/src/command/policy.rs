@@ -4,7 +4,7 @@ use super::files::on_volume;
 use super::snapshot::{is_file_on_mount, too_many, Location};
 use crate::args;
 use crate::output::{
-    bytes_of, duration_text, json_name, json_name_or_null, now, print_json, printable, quoted, Out,
+    bytes_of, duration_text, json_name, json_name_or_null, now, print_json, printable, shell, Out,
 };
 use crate::status::{self, Outcome};
 use crate::volume::Access;
@@ -181,7 +181,7 @@ fn versioning_text(versioning: Versioning) -> String {
 
 /// The patterns as settings, quoted for a shell.
 fn exclude_text(patterns: &[String]) -> String {
-    let one = |pattern: &String| format!("exclude={}", quoted(pattern, "._-/"));
+    let one = |pattern: &String| format!("exclude={}", shell(pattern));
     match patterns {
         [] => "exclude=none".into(),
         some => some.iter().map(one).collect::<Vec<_>>().join(" "),

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 const LINE_MAX: u64 = 64 << 10;
 /// The longest answer: a check tells many findings.
 const ANSWER_MAX: u64 = 256 << 20;
-/// How long the daemon waits for the rest of a request that has begun.
+/// How long each end waits for the other one to say or to take something.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a daemon may take to mount a snapshot.
 const MOUNTING: Duration = Duration::from_secs(120);
@@ -120,9 +120,10 @@ impl Listener {
 
 /// The daemon's half of a conversation.
 fn answer(sessions: &Arc<Sessions>, mut stream: UnixStream) {
-    // The daemon does not end before the answer is there.
+    let heard = hear(&stream);
+    // The daemon does not end before the answer is there. It does not wait for whoever has asked nothing.
     let _asked = sessions.asked();
-    let answered = hear(&stream).map(|(request, uid)| match request {
+    let answered = heard.map(|(request, uid)| match request {
         Request::Ask(request) => Answer::Said(Box::new(sessions.answer(uid, &request))),
         Request::WaitFor { directory } => Answer::Over { last: sessions.wait_for(&path_of(directory)) },
         Request::BreakOff => Answer::BrokenOff { under_way: sessions.break_off() },
@@ -157,6 +158,8 @@ fn hear(stream: &UnixStream) -> anyhow::Result<(Request, u32)> {
         peer.uid.as_raw()
     );
     stream.set_read_timeout(Some(PATIENCE))?;
+    // The daemon's end must not wait for somebody who takes no answer.
+    stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
     let request = serde_json::from_str(&line).context("the request is not understood")?;

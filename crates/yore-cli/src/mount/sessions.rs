@@ -71,14 +71,15 @@ impl Drop for AskedSession<'_> {
 }
 
 /// For commands that check or scrub the whole volume. These end with the volume: whoever closes it breaks
-/// them off.
+/// them off. Nobody closes it before they end where only snapshots are mounted; so they end with the last
+/// mount, too.
 impl Host for Sessions {
     fn room(&self) -> yore_fs::Result<Pinning<'_>> {
         Err(yore_fs::Error::Refused("snapshots are pinned through a directory of the mount".into()))
     }
 
     fn is_over(&self) -> bool {
-        false
+        self.lock().has_no_mount()
     }
 
     fn ongoing(&self) -> &Ongoing {
@@ -223,7 +224,7 @@ impl Sessions {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
-        state.open.is_empty() && state.coming == 0
+        state.has_no_mount()
     }
 
     /// Waits until the last mount has ended, and all requests are answered.
@@ -232,8 +233,7 @@ impl Sessions {
     /// What a mount that ended badly said.
     pub fn wait(&self) -> Result<(), String> {
         let mut state = self.lock();
-        let goes_on = |state: &State| !state.open.is_empty() || state.coming + state.asked > 0;
-        while goes_on(&state) && !state.abandoned {
+        while (!state.has_no_mount() || state.asked > 0) && !state.abandoned {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.over = true;
@@ -355,6 +355,11 @@ fn sync_all(handles: &[SessionHandle]) {
 }
 
 impl State {
+    /// Whether nothing is mounted, or about to be.
+    fn has_no_mount(&self) -> bool {
+        self.open.is_empty() && self.coming == 0
+    }
+
     /// Tells other commands what is mounted now.
     fn announce_anew(&mut self) {
         let Some((daemon, announcement)) = &mut self.announced else { return };

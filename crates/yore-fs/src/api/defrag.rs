@@ -71,9 +71,9 @@ impl Lies {
 /// How the files below an inode lie, and which of them are scattered.
 fn survey(view: &View, start: InodeNo, most: u32) -> Result<(Scattered, Vec<InodeNo>)> {
     let (store, mut found, mut which) = (view.store(), Scattered::default(), Vec::new());
-    each_below(view, start, &mut |cell| {
+    let walk = each_below(view, start, &mut |cell| {
         if !cell.state.read().inode.is_regular() {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         found.files += 1;
         let lies = Lies::of(store, cell, most)?;
@@ -84,8 +84,9 @@ fn survey(view: &View, start: InodeNo, most: u32) -> Result<(Scattered, Vec<Inod
             found.history += lies.history;
             which.push(cell.no);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
+    debug_assert!(walk.is_continue(), "nothing breaks it off");
     Ok((found, which))
 }
 
@@ -128,10 +129,7 @@ impl View {
         }
         progress.restart(before.blocks);
         for no in which {
-            let cell = match store.cell(no) {
-                Err(Error::Stale) => continue,
-                other => other?,
-            };
+            let Some(cell) = store.cell_if_used(no)? else { continue };
             let broken_off = lay_file(store, &cell, most, progress, &mut done, ask)?.is_break();
             let lies = Lies::of(store, &cell, most)?;
             done.pieces += lies.pieces;

@@ -10,22 +10,25 @@ use yore_core::inode::InodeCell;
 use yore_format::Version;
 
 /// Calls `each` with a directory and all inodes that have a name below it, each once; with anything else,
-/// only with that. What others remove meanwhile may be left out. O(inodes).
+/// only with that. Ends when `each` says so, and returns what it said. What others remove meanwhile may be
+/// left out. O(inodes).
 ///
 /// # Errors
 /// Damage and device errors, and those of `each`.
 pub(crate) fn each_below(
     view: &View,
     start: InodeNo,
-    each: &mut dyn FnMut(&Arc<InodeCell>) -> Result<()>,
-) -> Result<()> {
+    each: &mut dyn FnMut(&Arc<InodeCell>) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
     let (view, store) = (view.present(), view.store());
     let first = store.cell(start)?;
     let is_directory = first.state.read().inode.is_directory();
-    each(&first)?;
+    if each(&first)?.is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
     drop(first);
     if !is_directory {
-        return Ok(());
+        return Ok(ControlFlow::Continue(()));
     }
     let (mut left, mut met, mut several) = (vec![start], HashSet::new(), HashSet::new());
     while let Some(directory) = left.pop() {
@@ -52,13 +55,33 @@ pub(crate) fn each_below(
             } else if links > 1 && !several.insert(no) {
                 continue;
             }
-            match store.cell(no) {
-                Err(Error::NotFound | Error::Stale) => {}
-                other => each(&other?)?,
+            let cell = match store.cell(no) {
+                Err(Error::NotFound | Error::Stale) => continue,
+                other => other?,
+            };
+            if each(&cell)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
     }
-    Ok(())
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Calls `each` with all inodes that have a name, each once, and with those without a name that are in use.
+/// As [`each_below`].
+pub(crate) fn each_inode(
+    view: &View,
+    each: &mut dyn FnMut(&Arc<InodeCell>) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
+    if each_below(view, view.root(), each)?.is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
+    for cell in view.store().inodes.select(|cell| cell.unlinked.load(Ordering::Acquire)) {
+        if each(&cell)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Versions that are looked at under one hold of the lock that keeps forgetting back.
@@ -81,27 +104,19 @@ pub(crate) fn each_state(
     each: &mut dyn FnMut(State<'_>) -> Result<ControlFlow<()>>,
 ) -> Result<ControlFlow<()>> {
     let store = view.live()?;
-    let mut said = ControlFlow::Continue(());
-    let mut present = |cell: &Arc<InodeCell>| {
-        if said.is_continue() {
-            said = each(State::Present(cell))?;
-        }
-        Ok(())
-    };
-    each_below(view, view.root(), &mut present)?;
-    for cell in store.inodes.select(|cell| cell.unlinked.load(Ordering::Acquire)) {
-        present(&cell)?;
+    if each_inode(view, &mut |cell| each(State::Present(cell)))?.is_break() {
+        return Ok(ControlFlow::Break(()));
     }
     let mut walk = VersionsWalk::default();
-    while said.is_continue() {
+    loop {
         let _still = store.past.forgetting.lock();
-        let Some(versions) = store.past.next_versions(&store.meta, &mut walk, BATCH)? else { break };
+        let Some(versions) = store.past.next_versions(&store.meta, &mut walk, BATCH)? else {
+            return Ok(ControlFlow::Continue(()));
+        };
         for (no, version) in &versions {
-            said = each(State::Version(*no, version))?;
-            if said.is_break() {
-                break;
+            if each(State::Version(*no, version))?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
     }
-    Ok(said)
 }

@@ -109,6 +109,7 @@ impl Store {
             drop(stop);
             let Some(store) = Weak::upgrade(&weak) else { return };
             store.index_in_background();
+            store.met.record(&store.meta);
             if let Err(e) = spans::keep_up(&store, store.idle.lasts() >= SUMS_AFTER) {
                 tracing::warn!("what each snapshot holds is not known any more: {e}");
             }

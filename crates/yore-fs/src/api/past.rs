@@ -391,10 +391,9 @@ impl View {
         if !self.store().past.has_policies() || self.event().is_some() {
             return Ok(None);
         }
-        match self.store().cell(inode) {
-            Ok(cell) => policy::closed(self.store(), &cell, self.behalf()),
-            Err(Error::Stale) => Ok(None),
-            Err(e) => Err(e),
+        match self.store().cell_if_used(inode)? {
+            Some(cell) => policy::closed(self.store(), &cell, self.behalf()),
+            None => Ok(None),
         }
     }
 

@@ -305,9 +305,5 @@ impl View {
 
 /// An inode in use, if it is of this incarnation (L3).
 fn cell_of(store: &Store, inode: InodeNo, incarnation: Incarnation) -> Result<Option<Arc<InodeCell>>> {
-    match store.cell(inode) {
-        Ok(cell) => Ok(Some(cell).filter(|cell| cell.incarnation == incarnation)),
-        Err(Error::Stale) => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(store.cell_if_used(inode)?.filter(|cell| cell.incarnation == incarnation))
 }

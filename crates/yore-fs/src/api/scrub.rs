@@ -31,6 +31,8 @@ use yore_format::{
 
 /// So many findings are told one by one.
 const FINDINGS_MOST: usize = 200;
+/// Behind so many states of inodes is asked whether a walk over all of them goes on.
+const STATES: u32 = 64;
 /// The longest pause between two looks at whether to go on.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -151,6 +153,8 @@ struct Notes<'a> {
     last: Option<ScrubEnded>,
     /// Blocks that are known to be damaged since before it began.
     known: BTreeSet<u64>,
+    /// Those of them that were recorded.
+    recorded: BTreeSet<u64>,
     /// This scrub.
     at: ScrubUnderWay,
     /// It is one that was broken off.
@@ -162,22 +166,24 @@ struct Notes<'a> {
 impl<'a> Notes<'a> {
     fn begin(store: &'a Store, how: Scrub) -> Result<Notes<'a>> {
         let through = store.writes_scrubs.get().map(|device| &**device);
-        let ScrubRecord { under_way, last, damaged, .. } = store.meta.scrubs()?;
-        let mut known = BTreeSet::new();
+        let record = store.meta.scrubs()?;
         // Whoever says where to begin is told only what is found from there on.
-        if !matches!(how.begin, ScrubFrom::Block(_)) {
-            known = store.met.all();
-            known.extend(damaged);
-        }
+        let (recorded, met) = match how.begin {
+            ScrubFrom::Block(_) => (BTreeSet::new(), BTreeSet::new()),
+            ScrubFrom::GoOn | ScrubFrom::Anew => {
+                (record.known_damaged().iter().copied().collect(), store.met.all())
+            }
+        };
         let anew = ScrubUnderWay {
             began: now(),
             position: ScrubPosition::Metadata(0),
             metadata_blocks: 0,
             data_blocks: 0,
             damaged_metadata: 0,
-            // Those for which there is no room stay known in memory.
-            candidates: known.iter().copied().take(SCRUB_CANDIDATES).collect(),
+            candidates: recorded.iter().copied().collect(),
         };
+        let known = recorded.union(&met).copied().collect();
+        let ScrubRecord { under_way, last, .. } = record;
         let (at, goes_on) = match (how.begin, under_way) {
             (ScrubFrom::GoOn, Some(at)) => (at, true),
             (ScrubFrom::Block(block @ 1..), _) => {
@@ -187,7 +193,8 @@ impl<'a> Notes<'a> {
         };
         let keeps = !matches!(how.begin, ScrubFrom::Block(_))
             && (store.check_writable().is_ok() || (store.read_only && through.is_some()));
-        Ok(Notes { store, through, keeps, last, known, at, goes_on, every: how.every, noted: Instant::now() })
+        let (every, noted) = (how.every, Instant::now());
+        Ok(Notes { store, through, keeps, last, known, recorded, at, goes_on, every, noted })
     }
 
     fn note_sometimes(&mut self) {
@@ -199,15 +206,14 @@ impl<'a> Notes<'a> {
 
     /// Records where the scrub is. Returns whether it is recorded.
     fn note(&mut self, flush: bool) -> bool {
-        let record =
-            ScrubRecord { under_way: Some(self.at.clone()), last: self.last, ..ScrubRecord::default() };
-        self.write(&record, flush)
+        let (under_way, last) = (Some(self.at.clone()), self.last);
+        self.write(ScrubRecord { under_way, last, ..ScrubRecord::default() }, flush)
     }
 
-    /// Records that the scrub has come to its end. What was known before is known better now.
-    fn end(&mut self, found: &Scrubbed) {
+    /// Records that the scrub has come to its end, and which blocks of data are damaged. What was known
+    /// before is known better now.
+    fn end(&mut self, found: &Scrubbed, damaged: &BTreeSet<u64>) {
         self.store.met.forget(&self.known);
-        let damaged: BTreeSet<u64> = found.data.iter().map(|damaged| damaged.block).collect();
         damaged.iter().for_each(|block| self.store.met.note(*block));
         let further = found.further;
         let last = ScrubEnded {
@@ -220,14 +226,16 @@ impl<'a> Notes<'a> {
                 .saturating_sub(self.at.damaged_metadata),
             without: found.without,
         };
-        let damaged = damaged.into_iter().take(SCRUB_CANDIDATES).collect();
-        self.write(&ScrubRecord { last: Some(last), damaged, ..ScrubRecord::default() }, true);
+        let damaged = damaged.intersection(&self.recorded).copied().collect();
+        self.write(ScrubRecord { last: Some(last), damaged, ..ScrubRecord::default() }, true);
     }
 
-    /// The scrub has its use without a record, so it goes on if that cannot be written.
-    fn write(&mut self, record: &ScrubRecord, flush: bool) -> bool {
+    /// Writes a record, with what was met damaged, as far as it has room. The scrub has its use without a
+    /// record, so it goes on if that cannot be written.
+    fn write(&mut self, mut record: ScrubRecord, flush: bool) -> bool {
         if self.keeps {
-            let written = self.store.meta.record_scrubs(record, self.through, flush);
+            record.add_damaged(self.store.met.all());
+            let written = self.store.meta.record_scrubs(&record, self.through, flush);
             if let Err(error) = written {
                 tracing::warn!(%error, "how far the scrub is cannot be recorded");
                 self.keeps = false;
@@ -370,8 +378,21 @@ impl View {
             found.further += candidates.len() as u64;
             return Ok(found);
         }
+        let mut damaged = BTreeSet::new();
         if !candidates.is_empty() {
-            self.find_owners(&candidates, &mut found)?;
+            match self.find_owners(&candidates, &mut found, pace.ask)? {
+                Some(of_files) => damaged = of_files,
+                None => {
+                    found.further += candidates.len() as u64;
+                    found.is_noted = notes.note(true);
+                    found.goes_on = match notes.at.position {
+                        ScrubPosition::Data(at) if found.is_noted => Some(at),
+                        // Whoever goes on must find them once more.
+                        _ => candidates.first().copied(),
+                    };
+                    return Ok(found);
+                }
+            }
         }
         if found.goes_on.is_none() {
             found.without = match self.data_without_checksums(pace.ask) {
@@ -383,7 +404,7 @@ impl View {
                 }
                 Err(error) => return Err(error),
             };
-            notes.end(&found);
+            notes.end(&found, &damaged);
         }
         Ok(found)
     }
@@ -444,18 +465,34 @@ impl View {
         Ok(true)
     }
 
-    /// Tells which files have damaged blocks.
-    fn find_owners(&self, candidates: &BTreeSet<u64>, found: &mut Scrubbed) -> Result<()> {
+    /// Tells which files have damaged blocks, and returns these blocks; `None` if `ask` breaks it off.
+    fn find_owners(
+        &self,
+        candidates: &BTreeSet<u64>,
+        found: &mut Scrubbed,
+        ask: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<BTreeSet<u64>>> {
         let store = self.live()?;
         let mut owners = Owners { store, candidates, damaged: BTreeMap::new() };
+        let mut states = 0;
         let walk = each_state(self, &mut |seen| {
+            states += 1;
+            if states == STATES {
+                states = 0;
+                if ask().is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
             match seen {
                 State::Present(cell) => owners.present(cell)?,
                 State::Version(no, version) => owners.version(no, &version.inode, version.end)?,
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        debug_assert!(walk.is_continue(), "nothing breaks it off");
+        if walk.is_break() {
+            return Ok(None);
+        }
+        let blocks = owners.damaged.keys().map(|(.., block)| *block).collect();
         for ((inode, incarnation, block), mut damaged) in owners.damaged {
             if found.data.len() == FINDINGS_MOST {
                 found.further += 1;
@@ -475,7 +512,7 @@ impl View {
             );
             found.data.push(damaged);
         }
-        Ok(())
+        Ok(Some(blocks))
     }
 }
 

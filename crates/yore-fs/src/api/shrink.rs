@@ -12,15 +12,13 @@
 //! changes the length. A crash or an error in between leaves files elsewhere on the volume, and everything
 //! else as it was.
 
-use crate::api::inodes::each_below;
+use crate::api::inodes::each_inode;
 use crate::file::{Copies, History as _, Owner};
 use crate::history::reclaim::forget;
 use crate::store::Store;
 use crate::{file, Error, InodeNo, Result, View};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
-use std::sync::Arc;
 use yore_core::alloc::{Beyond, ClosedEnd, Run};
 use yore_core::inode::InodeCell;
 use yore_format::layout::Geometry;
@@ -99,10 +97,7 @@ fn move_all(
     let (mut done, all) = (0, (found.own + found.references) * BLOCK);
     let mut copies = Copies::default();
     for no in &found.moves {
-        let cell = match store.cell(*no) {
-            Err(Error::Stale) => continue,
-            other => other?,
-        };
+        let Some(cell) = store.cell_if_used(*no)? else { continue };
         file::relocate(store, &cell, end, (&mut promise, &mut copies), &mut |blocks| {
             done += blocks * BLOCK;
             told(done, all);
@@ -124,13 +119,15 @@ fn no_room(view: &View, missing: u64) -> Error {
 fn least(view: &View) -> Result<u64> {
     let store = view.store();
     let (mut own, mut several) = (Vec::new(), Vec::new());
-    each_inode(view, &mut |cell| {
+    let walk = each_inode(view, &mut |cell| {
         file::blocks(&**store, cell, &mut |run, owner| match owner {
             Owner::Alone => own.push(run),
             Owner::Several => several.push(run),
             Owner::Past => {}
-        })
+        })?;
+        Ok(ControlFlow::Continue(()))
     })?;
+    debug_assert!(walk.is_continue(), "nothing breaks it off");
     own.append(&mut in_use_alone(store, &several)?);
     Ok(store.alloc.least(&store.meta, &mut own)? * BLOCK)
 }
@@ -200,7 +197,7 @@ impl Found {
             let start = run.start.0.max(end);
             (start < run.end()).then(|| Run { start: BlockNo(start), len: (run.end() - start) as u32 })
         };
-        each_inode(view, &mut |cell| {
+        let walk = each_inode(view, &mut |cell| {
             let (mut own, mut past, mut several) = (0, 0, Vec::new());
             file::blocks(&**store, cell, &mut |run, owner| {
                 let Some(run) = part(run) else { return };
@@ -217,8 +214,9 @@ impl Found {
             if lies_beyond(store, cell, end)? {
                 found.lying.push(cell.no);
             }
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
+        debug_assert!(walk.is_continue(), "nothing breaks it off");
         let references: Vec<Run> =
             files.iter().flat_map(|(_, (_, _, several), _)| several).copied().collect();
         let alone = in_use_alone(store, &references)?;
@@ -318,14 +316,4 @@ fn lies_beyond(store: &Store, cell: &InodeCell, end: u64) -> Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// All inodes that have a name, each once, and those without a name that are in use. O(inodes).
-fn each_inode(view: &View, each: &mut dyn FnMut(&Arc<InodeCell>) -> Result<()>) -> Result<()> {
-    each_below(view, view.root(), each)?;
-    let store = view.store();
-    for cell in store.inodes.select(|cell| cell.unlinked.load(Ordering::Acquire)) {
-        each(&cell)?;
-    }
-    Ok(())
 }

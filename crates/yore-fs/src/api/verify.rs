@@ -47,7 +47,11 @@ struct Of {
 /// What became of the next blocks of a file.
 enum Step {
     Damaged(DataState),
-    GoOn(u64),
+    /// The file goes on at this block. So many of those before it have no checksum.
+    GoOn {
+        next: u64,
+        without: u64,
+    },
     End,
 }
 
@@ -59,9 +63,8 @@ impl View {
     /// Those of the device.
     pub fn damaged_blocks(&self) -> Result<BTreeSet<u64>> {
         let store = self.store();
-        let record = store.meta.scrubs()?;
         let mut all = store.met.all();
-        all.extend(record.under_way.map_or(record.damaged, |at| at.candidates));
+        all.extend(store.meta.scrubs()?.known_damaged());
         Ok(all)
     }
 
@@ -81,13 +84,15 @@ impl View {
         progress: &Progress,
         ask: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<()> {
-        let known = self.damaged_blocks()?;
         let mut reads = match which {
             VerifyStates::No => return Ok(()),
-            VerifyStates::WhereDamaged if known.is_empty() => return Ok(()),
             VerifyStates::WhereDamaged => false,
             VerifyStates::Yes => true,
         };
+        let known = self.damaged_blocks()?;
+        if known.is_empty() && !reads {
+            return Ok(());
+        }
         let view = self.present();
         let mut verifier = Verifier { view: &view, known: &known, whole: BlockSet::default() };
         let bytes: u64 = states.iter().map(|state| state.facts.size).fold(0, u64::saturating_add);
@@ -128,7 +133,7 @@ struct Verifier<'a> {
 
 impl Verifier<'_> {
     /// Does something with a state, which stays what it is meanwhile, and its blocks with it.
-    fn with<R>(&self, of: Of, mut work: impl FnMut(&InodeState) -> Result<R>) -> Result<R> {
+    fn with_state<R>(&self, of: Of, mut work: impl FnMut(&InodeState) -> Result<R>) -> Result<R> {
         let store = self.view.store();
         let _passage = self.view.enter(of.no)?;
         let _seeing = (of.at != PRESENT).then(|| store.past.see(of.at)).transpose()?;
@@ -146,7 +151,7 @@ impl Verifier<'_> {
             return Ok(None);
         }
         let (store, known) = (self.view.store(), self.known);
-        self.with(of, |state| {
+        self.with_state(of, |state| {
             let mut found = None;
             each_written(store, of.no, state, 0, &mut |first, run| {
                 for block in known.range(run.start.0..run.end()) {
@@ -174,13 +179,12 @@ impl Verifier<'_> {
         let (mut at, mut unknown) = (0, 0);
         let mut whole = std::mem::take(&mut self.whole);
         let found = loop {
-            let mut without = 0;
-            match self.with(of, |state| step(store, of.no, state, at, &mut whole, &mut without)) {
+            match self.with_state(of, |state| step(store, of.no, state, at, &mut whole)) {
                 Err(error) => break Err(error),
                 Ok(Step::Damaged(found)) => break Ok(Some(found)),
                 Ok(Step::End) if unknown > 0 => break Ok(Some(DataState::Unknown { blocks: unknown })),
                 Ok(Step::End) => break Ok(Some(DataState::Whole)),
-                Ok(Step::GoOn(next)) => {
+                Ok(Step::GoOn { next, without }) => {
                     progress.add(next - at);
                     (at, unknown) = (next, unknown + without);
                 }
@@ -194,35 +198,26 @@ impl Verifier<'_> {
     }
 }
 
-/// Reads the next blocks of a file from file block `at` on. `whole` gets those that are what was written, and
-/// `without` how many have no checksum.
-fn step(
-    store: &Store,
-    no: InodeNo,
-    state: &InodeState,
-    at: u64,
-    whole: &mut BlockSet,
-    without: &mut u64,
-) -> Result<Step> {
+/// Reads the next blocks of a file from file block `at` on. `whole` gets those that are what was written.
+fn step(store: &Store, no: InodeNo, state: &InodeState, at: u64, whole: &mut BlockSet) -> Result<Step> {
     let mut next = None;
     each_written(store, no, state, at, &mut |first, run| {
         next = Some((first, run));
         Ok(false)
     })?;
     let Some((first, run)) = next else { return Ok(Step::End) };
-    let len = u64::from(run.len);
-    *without = 0;
+    let (len, mut without) = (u64::from(run.len), 0);
+    let next = first + len;
     if !whole.has(run.start.0, len) {
         let checksums = store.alloc.checksums(&store.meta, run)?;
         if (0..run.len as usize).all(|i| checksums.get(i).is_none()) {
-            *without = len;
-            return Ok(Step::GoOn(first + len));
+            return Ok(Step::GoOn { next, without: len });
         }
         let mut bytes = AlignedBuf::zeroed(run.len as usize);
         store.meta.device().read_at(run.start.0 * BLOCK_SIZE as u64, &mut bytes)?;
         for (i, bytes) in (0u64..).zip(bytes.chunks(BLOCK_SIZE)) {
             match checksums.get(i as usize) {
-                None => *without += 1,
+                None => without += 1,
                 Some(expected) if expected == DataChecksum::of(bytes) => whole.note(run.start.0 + i, 1),
                 Some(_) if is_replaced(state, first + i) => {}
                 Some(_) => {
@@ -233,7 +228,7 @@ fn step(
             }
         }
     }
-    Ok(Step::GoOn(first + len))
+    Ok(Step::GoOn { next, without })
 }
 
 /// Calls `each` with the blocks of a file that are written, from file block `at` on, in runs of up to 1 MiB:

@@ -3,6 +3,7 @@
 use super::history::History;
 use super::map::{map_to_write, PAGE};
 use crate::Result;
+use std::sync::OnceLock;
 use yore_core::alloc::Run;
 use yore_core::extent::{is_own, Mapping};
 use yore_core::inode::{InodeCell, InodeState};
@@ -31,6 +32,8 @@ pub(super) struct Segment {
     pub(super) bytes: Vec<Bytes>,
     /// Which of the pages brought a promise.
     pub(super) promised: Vec<bool>,
+    /// The checksums of the pages, once somebody has asked for them.
+    checksums: OnceLock<Vec<Option<DataChecksum>>>,
 }
 
 /// A snapshot of dirty pages under write-back.
@@ -43,9 +46,6 @@ pub(super) struct Batch {
     /// The size to be stored then, if this is the last batch of the pass.
     pub(super) stored: Option<u64>,
 }
-
-/// The checksums of the pages of a batch, by segment: none of segments that go over data that is there.
-pub(super) struct Computed(Vec<Vec<Option<DataChecksum>>>);
 
 /// What a pass writes back.
 #[derive(Clone, Copy)]
@@ -79,6 +79,7 @@ pub(super) fn collect(store: &impl History, cell: &InodeCell, from: u32, pass: P
                 to,
                 bytes: vec![bytes],
                 promised: vec![promised],
+                checksums: OnceLock::new(),
             }),
         }
     }
@@ -104,22 +105,19 @@ impl Batch {
     }
 
     /// Computes the checksums of the pages that get blocks which were never written, or that are new.
-    pub(super) fn compute_checksums(&self) -> Computed {
-        let of = |segment: &Segment| match segment.to {
-            Destination::InPlace(_) => Vec::new(),
-            Destination::Unwritten(_) | Destination::New => {
-                segment.bytes.iter().map(|bytes| Some(DataChecksum::of(bytes))).collect()
-            }
-        };
-        Computed(self.segments.iter().map(of).collect())
+    pub(super) fn compute_checksums(&self) {
+        let is_new = |segment: &&Segment| !matches!(segment.to, Destination::InPlace(_));
+        self.segments.iter().filter(is_new).for_each(|segment| {
+            segment.checksums();
+        });
     }
 
     /// The checksums of some of its pages, which follow one another and are of one segment.
-    pub(super) fn checksums(&self, computed: &Computed, first: u64, count: u32) -> Vec<Option<DataChecksum>> {
+    pub(super) fn checksums(&self, first: u64, count: u32) -> Vec<Option<DataChecksum>> {
         let behind = self.segments.partition_point(|segment| u64::from(segment.first) <= first);
-        let at = behind.checked_sub(1).expect("the pages are of the batch");
-        let from = (first - u64::from(self.segments[at].first)) as usize;
-        computed.0[at][from..from + count as usize].to_vec()
+        let segment = &self.segments[behind.checked_sub(1).expect("the pages are of the batch")];
+        let from = (first - u64::from(segment.first)) as usize;
+        segment.checksums()[from..from + count as usize].to_vec()
     }
 
     /// How many pages it has.
@@ -129,6 +127,11 @@ impl Batch {
 }
 
 impl Segment {
+    /// The checksums of the pages, which are computed once.
+    fn checksums(&self) -> &[Option<DataChecksum>] {
+        self.checksums.get_or_init(|| self.bytes.iter().map(|bytes| Some(DataChecksum::of(bytes))).collect())
+    }
+
     fn continues(&self, index: u32, to: Destination) -> bool {
         let len = self.bytes.len() as u64;
         u64::from(self.first) + len == u64::from(index)

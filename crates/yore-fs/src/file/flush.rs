@@ -17,7 +17,7 @@
 //! First all of them get their blocks, next to one another if there is room; then one request writes what
 //! lies together; and then each file has Ops of its own.
 
-use super::batch::{collect, Batch, Computed, Destination, Pass, Segment};
+use super::batch::{collect, Batch, Destination, Pass, Segment};
 use super::extents::{self, finish_doomed};
 use super::history::History;
 use super::map::{map_block, pages_for};
@@ -101,15 +101,13 @@ pub(super) struct Part<'a> {
     pieces: Vec<Piece>,
     /// File blocks that Ops have entered.
     entered: Vec<(u64, u64)>,
-    /// The checksums of what is written.
-    computed: Option<Computed>,
     /// The result of writing it.
     pub(super) result: Result<()>,
 }
 
 impl<'a> Part<'a> {
     pub(super) fn new(cell: &'a Arc<InodeCell>, batch: Batch) -> Part<'a> {
-        Part { cell, batch, pieces: Vec::new(), entered: Vec::new(), computed: None, result: Ok(()) }
+        Part { cell, batch, pieces: Vec::new(), entered: Vec::new(), result: Ok(()) }
     }
 }
 
@@ -236,50 +234,41 @@ pub(super) fn write_parts(store: &impl History, parts: &mut [Part<'_>], when: Wh
     }
     let written = store.settle_renewed(renewed);
     let put_out = || written.and_then(|()| put_out(store, &placement.writes, when));
-    let (written, computed) = match store.alloc.keeps_checksums(&store.meta) {
+    let written = match store.alloc.keeps_checksums(&store.meta) {
         true => compute_beside(&batches, when, put_out),
-        false => (put_out(), Vec::new()),
+        false => put_out(),
     };
-    for (part, computed) in parts.iter_mut().zip(computed) {
-        part.computed = Some(computed);
-    }
     for part in parts {
-        let Part { cell, batch, pieces, entered, computed, result } = part;
+        let Part { cell, batch, pieces, entered, result } = part;
         if result.is_ok() {
             *result = written.clone();
         }
         if result.is_ok() {
             note_in_place(store, batch);
-            *result = enter(store, cell, pieces, entered, (batch, computed));
+            *result = enter(store, cell, pieces, entered, batch);
         }
         settle(store, part);
     }
     store.files.note_progress();
 }
 
-/// Computes the checksums of what is written, for each part. If that is so much that another thread is worth
-/// it, that is done while `put_out` has the device write it. Nobody changes these bytes meanwhile: a writer
-/// that comes gets a copy of its page.
-fn compute_beside(
-    batches: &[&Batch],
-    when: When,
-    put_out: impl FnOnce() -> Result<()>,
-) -> (Result<()>, Vec<Computed>) {
-    let compute = || batches.iter().map(|batch| batch.compute_checksums()).collect::<Vec<_>>();
+/// Computes the checksums of what is written. If that is so much that another thread is worth it, that is
+/// done while `put_out` has the device write it. Nobody changes these bytes meanwhile: a writer that comes
+/// gets a copy of its page.
+fn compute_beside(batches: &[&Batch], when: When, put_out: impl FnOnce() -> Result<()>) -> Result<()> {
+    let compute = || batches.iter().for_each(|batch| batch.compute_checksums());
     let pages: usize = batches.iter().map(|batch| batch.pages()).sum();
     if when == When::Later || pages < BESIDE {
-        return (put_out(), compute());
+        return put_out();
     }
     std::thread::scope(|scope| {
         let other = std::thread::Builder::new().name("yore-checksums".into()).spawn_scoped(scope, compute);
         let written = put_out();
-        let computed = match other.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(computed)) => computed,
+        match other.map(std::thread::ScopedJoinHandle::join) {
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            // No thread can be had.
-            Err(_) => compute(),
-        };
-        (written, computed)
+            // If no thread can be had, whoever enters what is written computes them.
+            Ok(Ok(())) | Err(_) => written,
+        }
     })
 }
 
@@ -440,10 +429,10 @@ fn enter(
     cell: &InodeCell,
     pieces: &mut Vec<Piece>,
     entered: &mut Vec<(u64, u64)>,
-    (batch, computed): (&Batch, &mut Option<Computed>),
+    batch: &Batch,
 ) -> Result<()> {
     while !pieces.is_empty() {
-        let (edit, count) = plan(store, cell, pieces, (batch, computed))?;
+        let (edit, count) = plan(store, cell, pieces, batch)?;
         let grows = edit.growth() > 0;
         let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
         let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
@@ -484,7 +473,7 @@ fn plan(
     store: &impl History,
     cell: &InodeCell,
     pieces: &mut Vec<Piece>,
-    (batch, computed): (&Batch, &mut Option<Computed>),
+    batch: &Batch,
 ) -> Result<(Edit, usize)> {
     let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
     let mut edit = extents::load(store, cell, &cell.state.read(), pieces[0].first()..last)?;
@@ -502,10 +491,8 @@ fn plan(
             Piece::Written(first, run) => edit.set_written(*first, first + u64::from(run.len)),
         }
         if store.alloc.keeps_checksums(&store.meta) {
-            // They are here, unless the volume has begun to keep them since the data was written.
-            let computed = computed.get_or_insert_with(|| batch.compute_checksums());
             let (first, run) = piece.parts();
-            edit.note_checksums(run, batch.checksums(computed, first, run.len));
+            edit.note_checksums(run, batch.checksums(first, run.len));
         }
         count += 1;
     }

@@ -101,9 +101,9 @@ fn promise_zeros<'s>(
         // Dirty pages over holes have promises of their own.
         Err(Error::NoSpace) => {
             flush_locked(store, cell)?;
-            Ok(promise()?)
+            promise()
         }
-        other => Ok(other?),
+        other => other,
     }
 }
 

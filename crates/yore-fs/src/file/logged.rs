@@ -151,11 +151,8 @@ pub(crate) fn restore(
     files: &BTreeMap<(InodeNo, Incarnation), NotedFile<Vec<u8>>>,
 ) -> Result<()> {
     for ((no, incarnation), file) in files {
-        let cell = match store.cell(*no) {
-            Ok(cell) if cell.incarnation == *incarnation => cell,
-            Ok(_) | Err(Error::Stale) => continue,
-            Err(e) => return Err(e),
-        };
+        let cell = store.cell_if_used(*no)?.filter(|cell| cell.incarnation == *incarnation);
+        let Some(cell) = cell else { continue };
         if !cell.state.read().inode.is_regular() {
             continue;
         }

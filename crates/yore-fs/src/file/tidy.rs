@@ -94,10 +94,7 @@ fn tidy_file(
         store.files.scattered.done(noted, until);
         Ok(Tidied::Step)
     };
-    let cell = match store.cell(no) {
-        Err(Error::Stale) => return done(u64::MAX),
-        cell => cell?,
-    };
+    let Some(cell) = store.cell_if_used(no)? else { return done(u64::MAX) };
     if cell.incarnation != incarnation {
         return done(u64::MAX);
     }

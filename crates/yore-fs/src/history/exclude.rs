@@ -32,7 +32,7 @@
 //! keeps too much, never too little.
 
 use crate::store::Store;
-use crate::{dir, Error, InodeNo, Result};
+use crate::{dir, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_core::inode::{InodeCell, DEPTH_MAX};
@@ -74,11 +74,7 @@ fn above(store: &Store, cell: &InodeCell) -> Result<Option<Arc<InodeCell>>> {
     if up == InodeNo::NONE || up == cell.no {
         return Ok(None);
     }
-    match store.cell(up) {
-        Ok(above) => Ok(Some(above)),
-        Err(Error::Stale) => Ok(None),
-        Err(e) => Err(e),
-    }
+    store.cell_if_used(up)
 }
 
 /// The scope of a directory; `None` if it cannot be found out. O(1), or O(depth) after a directory was
@@ -232,10 +228,9 @@ pub(crate) fn before_move(
     if is_excluded(store, cell)? || store.past.patterns(&store.meta, cell)?.is_some() {
         return Ok(());
     }
-    match store.cell(by) {
-        Ok(by) => store.past.exclude_anew(store, &by),
-        Err(Error::Stale) => Ok(()),
-        Err(e) => Err(e),
+    match store.cell_if_used(by)? {
+        Some(by) => store.past.exclude_anew(store, &by),
+        None => Ok(()),
     }
 }
 
@@ -251,9 +246,8 @@ pub(crate) fn before_change_of(store: &Store, cell: &Arc<InodeCell>, policy: &Po
     }
     let Some(up) = above(store, cell)? else { return Ok(()) };
     let by = scope_in(store, &up, Wait::Yes)?.and_then(|scope| scope.decided_by());
-    match by.map(|by| store.cell(by)).transpose() {
-        Ok(Some(by)) => store.past.exclude_anew(store, &by),
-        Ok(None) | Err(Error::Stale) => Ok(()),
-        Err(e) => Err(e),
+    match by.map(|by| store.cell_if_used(by)).transpose()?.flatten() {
+        Some(by) => store.past.exclude_anew(store, &by),
+        None => Ok(()),
     }
 }

@@ -177,11 +177,7 @@ fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, bool)>> {
         Ok(true)
     })?;
     for (no, row, in_use) in &mut rows {
-        *in_use = match store.cell(*no) {
-            Ok(cell) => cell.incarnation == row.incarnation,
-            Err(Error::Stale) => false,
-            Err(e) => return Err(e),
-        };
+        *in_use = store.cell_if_used(*no)?.is_some_and(|cell| cell.incarnation == row.incarnation);
     }
     Ok(rows)
 }
@@ -450,11 +446,7 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
 /// Damage and device errors.
 pub(crate) fn take_due_events(store: &Arc<Store>) -> Result<()> {
     for no in store.due.take(Instant::now()) {
-        let cell = match store.cell(no) {
-            Ok(cell) => cell,
-            Err(Error::Stale) => continue,
-            Err(e) => return Err(e),
-        };
+        let Some(cell) = store.cell_if_used(no)? else { continue };
         let own = store.past.policy(&store.meta, no, cell.incarnation)?;
         if !matches!(own.and_then(|own| own.versioning), Some(Versioning::Interval(_))) {
             continue;
@@ -507,11 +499,7 @@ pub(crate) fn retain_in_time(store: &Arc<Store>) -> Result<()> {
 fn count(store: &Store, rows: &[(InodeNo, PolicyRow, bool)]) -> Result<()> {
     let mut owners = Vec::new();
     for (no, ..) in rows.iter().filter(|(.., in_use)| *in_use) {
-        match store.cell(*no) {
-            Ok(cell) => owners.push(cell.state.read().inode.uid),
-            Err(Error::Stale) => {}
-            Err(e) => return Err(e),
-        }
+        owners.extend(store.cell_if_used(*no)?.map(|cell| cell.state.read().inode.uid));
     }
     store.past.users.set_policies(owners.into_iter());
     Ok(())

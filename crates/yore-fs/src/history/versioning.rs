@@ -2,7 +2,7 @@
 
 use crate::history::exclude;
 use crate::store::Store;
-use crate::{Error, InodeNo, Result};
+use crate::{InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +28,10 @@ pub(crate) fn upwards(store: &Store, cell: &Arc<InodeCell>, each: &mut Each<'_>)
             InodeNo::NONE => InodeNo::ROOT,
             up => up,
         };
-        at = match store.cell(up) {
-            Ok(up) => up,
+        at = match store.cell_if_used(up)? {
+            Some(up) => up,
             // It was removed meanwhile.
-            Err(Error::Stale) => store.cell(InodeNo::ROOT)?,
-            Err(e) => return Err(e),
+            None => store.cell(InodeNo::ROOT)?,
         };
     }
     Err(Corruption::new("directory", "parent", "a way to the root", "a circle").of(cell.no).into())

@@ -69,8 +69,28 @@ impl Meta {
             }
             return Ok(());
         }
+        self.write_scrubs(record, flush)
+    }
+
+    /// Adds the blocks of data that `met` says were met damaged to the record of scrubs, as many as it has
+    /// room for. Takes no room of the volume. Durable when it returns.
+    ///
+    /// # Errors
+    /// As [`Meta::record_scrubs`].
+    pub fn record_damaged<M: IntoIterator<Item = u64>>(&self, met: impl FnOnce() -> M) -> Result<()> {
+        // A scrub that ends forgets what was met, and then replaces the record: not between these lines.
+        let _alone = self.base().medium.hold_spares();
+        let mut record = self.scrubs()?;
+        match record.add_damaged(met()) {
+            true => self.write_scrubs(&record, true),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes the next record of scrubs. The caller holds the spare superblocks.
+    fn write_scrubs(&self, record: &ScrubRecord, flush: bool) -> Result<()> {
         self.check_writable()?;
-        let (at, block) = next_scrubs(&**self.device(), uuid, record)?;
+        let (at, block) = next_scrubs(&**self.device(), self.found().uuid, record)?;
         let written = self.device().write_at(at.0 * BLOCK_SIZE as u64, &AlignedBuf::from_slice(&block[..]));
         written.map_err(|e| {
             self.stop(e.clone().into());

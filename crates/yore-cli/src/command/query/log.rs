@@ -9,7 +9,7 @@ use crate::command::operand::find;
 use crate::live;
 use crate::opened::directory_of;
 use crate::output::{
-    bytes_of, human, json_name, json_name_or_null, json_seconds, json_time, kind_name, printable, quoted,
+    bytes_of, human, json_name, json_name_or_null, json_seconds, json_time, kind_name, printable, shell,
     Clock, List,
 };
 use crate::progress::while_searching;
@@ -209,11 +209,11 @@ fn has_name(logged: &Logged, recorded: &str) -> bool {
 
 /// What was found of the data: where it is damaged, and which state before is whole.
 fn data_line(args: &args::Log, found: &[Logged], clock: &Clock) -> Option<String> {
-    let damaged = found.iter().find_map(|logged| match logged.data? {
-        DataState::Damaged { offset, block } => Some((logged, offset, block)),
+    let damaged = found.iter().enumerate().find_map(|(at, logged)| match logged.data? {
+        DataState::Damaged { offset, block } => Some((at, logged, offset, block)),
         DataState::Whole | DataState::Unknown { .. } => None,
     });
-    let Some((damaged, offset, block)) = damaged else {
+    let Some((at, damaged, offset, block)) = damaged else {
         let latest = found.iter().find_map(|logged| logged.data);
         return args.verify.then(|| match latest {
             Some(DataState::Unknown { blocks }) => format!(
@@ -229,17 +229,15 @@ fn data_line(args: &args::Log, found: &[Logged], clock: &Clock) -> Option<String
         false => format!(" as of {}", log_time(damaged, clock)),
     };
     let damage = format!("the data{as_of} is damaged at offset {offset} of the file (block {block})");
-    let Some(whole) = found.iter().find(|logged| logged.data == Some(DataState::Whole)) else {
+    let earlier = &found[at + 1..];
+    let Some(whole) = earlier.iter().find(|logged| logged.data == Some(DataState::Whole)) else {
         let is_unknown = |logged: &Logged| matches!(logged.data, Some(DataState::Unknown { .. }));
-        return Some(match (found.iter().any(is_unknown), args.most) {
+        return Some(match (earlier.iter().any(is_unknown), args.most) {
             (true, _) => format!("{damage}; of earlier states not all data has checksums"),
             (false, Some(_)) => format!("{damage}; none of the states that are listed is whole"),
             (false, None) => format!("{damage}; no state that a snapshot has is whole"),
         });
     };
-    if found.iter().position(|of| of == whole) < found.iter().position(|of| of == damaged) {
-        return Some(format!("{damage}; the state that came after it is whole"));
-    }
     let time = log_time(whole, clock);
     // The path as it was given leads there if the file had that name then.
     let given = &args.path;
@@ -248,7 +246,7 @@ fn data_line(args: &args::Log, found: &[Logged], clock: &Clock) -> Option<String
         (false, Some(path)) => format!("{}{}", front(given), printable(path)),
         _ => printable(given.as_bytes()),
     };
-    let state = quoted(&format!("{path}@{time}"), "-_./:@,+=");
+    let state = shell(&format!("{path}@{time}"));
     Some(format!("{damage}; the state of {time} is whole: yore restore {state}"))
 }
 

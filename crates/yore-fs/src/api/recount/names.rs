@@ -6,7 +6,8 @@ use crate::dir::{self, Lookup};
 use crate::file::Room;
 use crate::history::exclude;
 use crate::history::preserve;
-use crate::history::record::{OldName, Prepared};
+use crate::history::read::at_time::{directory_in_use, entry_in_use};
+use crate::history::record::{OldName, PastEntry, Prepared};
 use crate::ops::name_at;
 use crate::store::Store;
 use crate::{Caller, Error, FileKind, InodeNo, RenameMode, Result, View};
@@ -200,7 +201,8 @@ fn correct_parent(
     of: (InodeNo, Incarnation),
     (directory, cookie): Place,
 ) -> Result<bool> {
-    let (Some(cell), Some(parent)) = (cell_of(store, of.0, of.1)?, directory_at(store, directory)?) else {
+    let (Some(cell), Some(parent)) = (cell_of(store, of.0, of.1)?, directory_in_use(store, directory)?)
+    else {
         return Ok(false);
     };
     if of.0 == directory {
@@ -210,9 +212,8 @@ fn correct_parent(
         let reserved = store.reserve_freely(store.near(of.0), 0)?;
         // As long as this is locked, the entry stays.
         let dir = parent.state.read();
-        if entry_in(store, &dir, directory, cookie)?
-            .is_none_or(|(no, incarnation, _)| (no, incarnation) != of)
-        {
+        let entry = entry_in_use(store, &dir, directory, cookie)?;
+        if entry.is_none_or(|entry| (entry.inode, entry.incarnation) != of) {
             return Ok(false);
         }
         let mut state = cell.state.write();
@@ -248,7 +249,8 @@ fn end_further_name(
     kept: Place,
     (directory, cookie): Place,
 ) -> Result<bool> {
-    let (Some(cell), Some(parent)) = (cell_of(store, inode, incarnation)?, directory_at(store, directory)?)
+    let (Some(cell), Some(parent)) =
+        (cell_of(store, inode, incarnation)?, directory_in_use(store, directory)?)
     else {
         return Ok(false);
     };
@@ -258,10 +260,11 @@ fn end_further_name(
         let blocks = store.past.blocks_for_names(1);
         let reserved = store.reserve_freely(store.near(directory), blocks)?;
         let mut dir = parent.state.write();
-        let Some((no, of, name)) = entry_in(store, &dir, directory, cookie)? else { return Ok(false) };
-        if dir.gone || (no, of) != (inode, incarnation) {
+        let Some(entry) = entry_in_use(store, &dir, directory, cookie)? else { return Ok(false) };
+        if (entry.inode, entry.incarnation) != (inode, incarnation) {
             return Ok(false);
         }
+        let name = entry.name;
         if preserve::must_preserve(store, &parent, &dir)? {
             drop((dir, reserved));
             preserve::preserve(store, &parent, Room::Reserve)?;
@@ -407,19 +410,17 @@ fn taken_name(
 ) -> Result<Option<(InodeNo, Vec<u8>)>> {
     let Some(cell) = cell_of(store, inode, incarnation)? else { return Ok(None) };
     let Some((directory, cookie)) = place_of(&cell.state.read()) else { return Ok(None) };
-    let Some((other, other_incarnation, name)) = entry_at(store, directory, cookie)? else {
-        return Ok(None);
-    };
-    let Some(other_cell) = cell_of(store, other, other_incarnation)? else { return Ok(None) };
+    let Some(entry) = entry_at(store, (directory, cookie))? else { return Ok(None) };
+    let Some(other) = cell_of(store, entry.inode, entry.incarnation)? else { return Ok(None) };
     let (place, links) = {
-        let state = other_cell.state.read();
+        let state = other.state.read();
         (place_of(&state), state.inode.links)
     };
     let Some(place) = place.filter(|place| *place != (directory, cookie) && links > 1) else {
         return Ok(None);
     };
-    let is_there = entry_at(store, place.0, place.1)?.is_some_and(|(of, ..)| of == other);
-    Ok((other != inode && is_there).then_some((directory, name)))
+    let is_there = entry_at(store, place)?.is_some_and(|of| of.inode == other.no);
+    Ok((other.no != inode && is_there).then_some((directory, entry.name)))
 }
 
 /// Where an inode says that its name is.
@@ -428,37 +429,11 @@ fn place_of(state: &InodeState) -> Option<Place> {
     (!state.gone && inode.parent != InodeNo::NONE).then_some((inode.parent, inode.parent_cookie))
 }
 
-/// A directory in use.
-fn directory_at(store: &Arc<Store>, no: InodeNo) -> Result<Option<Arc<InodeCell>>> {
-    let cell = match store.cell(no) {
-        Err(Error::Stale) => return Ok(None),
-        other => other?,
-    };
-    let is_directory = cell.state.read().inode.is_directory();
-    Ok(Some(cell).filter(|_| is_directory))
-}
-
-/// An entry: what it means, and its name.
-type Entry = (InodeNo, Incarnation, Vec<u8>);
-
-/// The entry with this cookie.
-fn entry_at(store: &Arc<Store>, directory: InodeNo, cookie: u64) -> Result<Option<Entry>> {
-    let Some(cell) = directory_at(store, directory)? else { return Ok(None) };
+/// The entry with this cookie in a directory in use.
+fn entry_at(store: &Arc<Store>, (directory, cookie): Place) -> Result<Option<PastEntry>> {
+    let Some(cell) = directory_in_use(store, directory)? else { return Ok(None) };
     let state = cell.state.read();
-    entry_in(store, &state, directory, cookie)
-}
-
-/// The same in a directory that is locked.
-fn entry_in(store: &Store, state: &InodeState, directory: InodeNo, cookie: u64) -> Result<Option<Entry>> {
-    let (Some(before), mut found) = (cookie.checked_sub(1), None) else { return Ok(None) };
-    if state.gone || !state.inode.is_directory() {
-        return Ok(None);
-    }
-    dir::list(store, state, directory, before, &mut |at, entry| {
-        found = (at == cookie).then(|| (entry.inode, entry.incarnation, entry.name.to_vec()));
-        Ok(false)
-    })?;
-    Ok(found)
+    entry_in_use(store, &state, directory, cookie)
 }
 
 /// Makes an inode without a name an orphan, if it has so many links.

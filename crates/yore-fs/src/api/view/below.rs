@@ -19,11 +19,7 @@ pub(crate) fn is_below(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> R
         if at == InodeNo::ROOT {
             return Ok(false);
         }
-        let cell = match store.cell(at) {
-            Ok(cell) => cell,
-            Err(Error::Stale) => return Ok(false),
-            Err(e) => return Err(e),
-        };
+        let Some(cell) = store.cell_if_used(at)? else { return Ok(false) };
         let state = cell.state.read();
         let inode = &state.inode;
         if state.gone || inode.links == 0 {

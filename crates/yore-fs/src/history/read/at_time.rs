@@ -24,8 +24,8 @@ mod when;
 pub(crate) use events::{covers, events, kept_from};
 pub use name::{resolve_name, split_time, Resolved};
 pub(crate) use tree::{
-    attr, each_state, entries, entry_at, entry_named, get_xattr, inode, list_xattrs, lookup, name_of, parent,
-    read, read_from, readdir, readlink, seek, with, PastInode, PRESENT,
+    attr, directory_in_use, each_state, entries, entry_at, entry_in_use, entry_named, get_xattr, inode,
+    list_xattrs, lookup, name_of, parent, read, read_from, readdir, readlink, seek, with, PastInode, PRESENT,
 };
 pub(crate) use when::{event_for, lookup_at};
 

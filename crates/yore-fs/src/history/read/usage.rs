@@ -300,10 +300,9 @@ impl View {
             with_older.add(let_go(store, no, version, Some(oldest))?);
         }
         counted.entry((no, incarnation)).or_insert(EventNo(0));
-        let in_use = match store.cell(no) {
-            Ok(cell) if cell.incarnation == incarnation => cell.state.read().inode.blocks,
-            Ok(_) | Err(Error::Stale) => 0,
-            Err(e) => return Err(e),
+        let in_use = match store.cell_if_used(no)? {
+            Some(cell) if cell.incarnation == incarnation => cell.state.read().inode.blocks,
+            _ => 0,
         };
         let is_present = state.current && self.event().is_none();
         let blocks = match seen.last().filter(|_| !is_present) {

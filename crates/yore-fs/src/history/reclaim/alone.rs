@@ -13,7 +13,7 @@
 //! belongs to that inode alone.
 
 use crate::store::Store;
-use crate::{symlink, xattr, Error, InodeNo, Result};
+use crate::{symlink, xattr, InodeNo, Result};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,11 +49,7 @@ fn give_up(
 ) -> Result<u64> {
     // Before all locks of the inode: what holds it never waits for one of these.
     let _work = store.past.annals_work();
-    let cell = match store.cell(no) {
-        Ok(cell) => Some(cell),
-        Err(Error::Stale) => None,
-        Err(e) => return Err(e),
-    };
+    let cell = store.cell_if_used(no)?;
     // F1.
     let _io = cell.as_ref().map(|cell| cell.io.lock());
     let same =
@@ -391,11 +387,7 @@ fn with_let_go<T>(
     from: Option<EventNo>,
     found: impl FnOnce(&Alone<'_>, Option<EventNo>) -> T,
 ) -> Result<T> {
-    let cell = match store.cell(no) {
-        Ok(cell) => Some(cell),
-        Err(Error::Stale) => None,
-        Err(e) => return Err(e),
-    };
+    let cell = store.cell_if_used(no)?;
     // While both are held, the content of the inode in use does not change, and the inode does not become a
     // version.
     let _io = cell.as_ref().map(|cell| cell.io.lock());

@@ -304,11 +304,8 @@ impl Work<'_> {
     fn entries_once(&mut self, files: &HashMap<InodeNo, Vec<Expunge>>) -> Result<ControlFlow<()>> {
         let (mut left, mut met) = (vec![InodeNo::ROOT], HashSet::new());
         while let Some(no) = left.pop() {
-            let cell = match self.store.cell(no) {
-                Ok(cell) => cell,
-                Err(Error::Stale) => continue, // Removed meanwhile.
-                Err(e) => return Err(e),
-            };
+            // Otherwise it was removed meanwhile.
+            let Some(cell) = self.store.cell_if_used(no)? else { continue };
             let mut after = 0;
             loop {
                 let (mut found, mut count) = (Vec::new(), 0);

@@ -31,7 +31,7 @@ use crate::history::reclaim::needed::{has_one_name, Needed};
 use crate::history::reclaim::rows::give_up_rows;
 use crate::history::record::{Ask, Ended, EndedBatch, EndedRow, EndsWalk, Forgetting, LeavingRow, PastEntry};
 use crate::store::Store;
-use crate::{Error, InodeNo, Result};
+use crate::{InodeNo, Result};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ const BATCH: usize = 64;
 /// Marks events as dying, unless one of them must stay. Durable on return. [`finish`] does the rest.
 ///
 /// # Errors
-/// [`Error::NotFound`] if one is not kept, [`Error::Held`], [`Error::Pinned`]; damage and device errors.
+/// `NotFound` if one is not kept, `Held`, `Pinned`; damage and device errors.
 pub(crate) fn begin(store: &Arc<Store>, events: &[EventNo]) -> Result<()> {
     store.check_writable()?;
     let events: BTreeSet<EventNo> = events.iter().copied().collect();
@@ -187,13 +187,9 @@ impl Work<'_> {
         let name_of = |inode: &Inode| has_one_name(inode).then_some((inode.parent, inode.parent_cookie));
         let name = match &version {
             Some(version) => name_of(&version.inode),
-            None => match self.store.cell(file) {
-                Ok(cell) => {
-                    Some(cell.state.read()).filter(|s| s.inode.born <= event).and_then(|s| name_of(&s.inode))
-                }
-                Err(Error::Stale) => None,
-                Err(e) => return Err(e),
-            },
+            None => self.store.cell_if_used(file)?.and_then(|cell| {
+                Some(cell.state.read()).filter(|s| s.inode.born <= event).and_then(|s| name_of(&s.inode))
+            }),
         };
         let death = match name {
             Some((directory, cookie)) => {

@@ -13,7 +13,7 @@
 use crate::history::reclaim::alone::{give_up_version, Alone, Freed};
 use crate::history::record::{Ended, LeavingRow};
 use crate::store::Store;
-use crate::{Error, InodeNo, Result};
+use crate::{InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,10 +53,9 @@ pub(crate) fn give_up_rows(store: &Arc<Store>, mut leaving: &[LeavingRow]) -> Re
 
 /// The inode in use with the number of that whose version goes.
 fn cell_of(store: &Store, leaving: &LeavingRow) -> Result<Option<Arc<InodeCell>>> {
-    match version_of(leaving).map(|(no, _)| store.cell(no)) {
-        Some(Ok(cell)) => Ok(Some(cell)),
-        Some(Err(Error::Stale)) | None => Ok(None),
-        Some(Err(e)) => Err(e),
+    match version_of(leaving) {
+        Some((no, _)) => store.cell_if_used(no),
+        None => Ok(None),
     }
 }
 

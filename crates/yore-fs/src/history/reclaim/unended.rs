@@ -15,7 +15,7 @@
 use crate::history::reclaim::rows::give_up_rows;
 use crate::history::record::{LeavingRow, PastEntry};
 use crate::store::Store;
-use crate::{dir, Error, InodeNo, Result};
+use crate::{dir, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_core::inode::{store_inode, InodeState};
@@ -71,11 +71,7 @@ fn settle_all(store: &Arc<Store>) -> Result<()> {
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn end_state(store: &Arc<Store>, no: InodeNo, version: &Version) -> Result<bool> {
-    let cell = match store.cell(no) {
-        Ok(cell) => cell,
-        Err(Error::Stale) => return Ok(false),
-        Err(error) => return Err(error),
-    };
+    let Some(cell) = store.cell_if_used(no)? else { return Ok(false) };
     let is_it = |state: &InodeState| {
         let born = state.inode.born;
         let is_same = cell.incarnation == version.inode.incarnation && born == version.inode.born;
@@ -98,11 +94,7 @@ pub(crate) fn end_state(store: &Arc<Store>, no: InodeNo, version: &Version) -> R
 }
 
 fn means_still(store: &Arc<Store>, name: &PastEntry) -> Result<bool> {
-    let cell = match store.cell(name.directory) {
-        Ok(cell) => cell,
-        Err(Error::Stale) => return Ok(false),
-        Err(error) => return Err(error),
-    };
+    let Some(cell) = store.cell_if_used(name.directory)? else { return Ok(false) };
     let state = cell.state.read();
     if !state.inode.is_directory() {
         return Ok(false);

@@ -1,7 +1,7 @@
 //! Which events cover which inodes: P1 and P5 of [`super`]. The memory for the answers is in `core/memo.rs`.
 
 use super::past::Past;
-use crate::{Error, InodeNo, Result};
+use crate::{InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_core::inode::{InodeCell, DEPTH_MAX};
 use yore_core::Core;
@@ -62,11 +62,9 @@ impl Past {
     fn cover_of_directory(&self, store: &Core, no: InodeNo, epoch: u64) -> Result<EventNo> {
         let (mut path, mut at) = (Vec::new(), no);
         let mut event = loop {
-            let cell = match store.cell(at) {
-                Ok(cell) => cell,
+            let Some(cell) = store.cell_if_used(at)? else {
                 // This is damage, which other checks report. The last event of all may have covered it.
-                Err(Error::Stale) => break EventNo(self.last.load(Ordering::Acquire)),
-                Err(e) => return Err(e),
+                break EventNo(self.last.load(Ordering::Acquire));
             };
             if let Some(event) = cell.cover.get(epoch) {
                 break event;

@@ -206,12 +206,11 @@ pub(super) fn entry(
 }
 
 /// The inode in use with this number, if it is a directory.
-pub(super) fn directory_in_use(store: &Arc<Store>, no: InodeNo) -> Result<Option<Arc<InodeCell>>> {
-    match store.cell(no) {
-        Ok(cell) if cell.state.read().inode.is_directory() => Ok(Some(cell)),
-        Ok(_) | Err(Error::Stale) => Ok(None),
-        Err(e) => Err(e),
-    }
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn directory_in_use(store: &Arc<Store>, no: InodeNo) -> Result<Option<Arc<InodeCell>>> {
+    Ok(store.cell_if_used(no)?.filter(|cell| cell.state.read().inode.is_directory()))
 }
 
 /// Calls `each` with the entries that a directory had after a cookie, `.` and `..` first, until it returns
@@ -274,6 +273,28 @@ pub(crate) fn entries(store: &Arc<Store>, directory: InodeNo, event: EventNo) ->
     }
 }
 
+/// The entry in use with a cookie in a directory that is locked; `None` if that is no directory any more.
+/// O(log entries).
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn entry_in_use(
+    store: &Store,
+    state: &InodeState,
+    directory: InodeNo,
+    cookie: u64,
+) -> Result<Option<PastEntry>> {
+    let (Some(before), mut found) = (cookie.checked_sub(1), None) else { return Ok(None) };
+    if state.gone || !state.inode.is_directory() {
+        return Ok(None);
+    }
+    dir::list(store, state, directory, before, &mut |at, entry| {
+        found = (at == cookie).then(|| PastEntry::in_use(directory, at, entry));
+        Ok(false)
+    })?;
+    Ok(found)
+}
+
 /// What a cookie meant in a directory: the entry in use, which has no death, or a past one. O(log entries).
 ///
 /// # Errors
@@ -286,14 +307,10 @@ pub(crate) fn entry_at(
 ) -> Result<Option<PastEntry>> {
     let cell = directory_in_use(store, directory)?;
     let state = cell.as_ref().map(|cell| cell.state.read());
-    let mut found = None;
-    if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
-        let Some(before) = cookie.checked_sub(1) else { return Ok(None) };
-        dir::list(store, state, directory, before, &mut |at, entry| {
-            found = (at == cookie && entry.birth <= event).then(|| PastEntry::in_use(directory, at, entry));
-            Ok(false)
-        })?;
-    }
+    let found = match state.as_ref().filter(|state| state.check_directory().is_ok()) {
+        Some(state) => entry_in_use(store, state, directory, cookie)?.filter(|entry| entry.birth <= event),
+        None => None,
+    };
     match found {
         Some(found) => Ok(Some(found)),
         None if event == PRESENT => Ok(None),
@@ -336,16 +353,12 @@ pub(crate) fn each_state(
     to: EventNo,
     each: &mut dyn FnMut(&Inode, EventNo, EventNo) -> bool,
 ) -> Result<()> {
-    match store.cell(no) {
-        Ok(cell) => {
-            let state = cell.state.read();
-            let born = state.inode.born;
-            if !state.gone && born < to && !each(&state.inode, born.max(from), to) {
-                return Ok(());
-            }
+    if let Some(cell) = store.cell_if_used(no)? {
+        let state = cell.state.read();
+        let born = state.inode.born;
+        if !state.gone && born < to && !each(&state.inode, born.max(from), to) {
+            return Ok(());
         }
-        Err(Error::Stale) => {}
-        Err(e) => return Err(e),
     }
     let mut most = to.0;
     while let Some(below) = most.checked_sub(1) {

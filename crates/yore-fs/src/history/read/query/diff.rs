@@ -266,10 +266,9 @@ impl<'s> Diff<'s> {
         if !self.may_miss(lacks) {
             return Ok(false);
         }
-        match self.store.cell(one.inode) {
-            Ok(cell) if cell.incarnation == one.incarnation => exclude::is_excluded(self.store, &cell),
-            Ok(_) | Err(Error::Stale) => Ok(false),
-            Err(e) => Err(e),
+        match self.store.cell_if_used(one.inode)? {
+            Some(cell) if cell.incarnation == one.incarnation => exclude::is_excluded(self.store, &cell),
+            _ => Ok(false),
         }
     }
 

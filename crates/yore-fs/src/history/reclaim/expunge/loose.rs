@@ -16,11 +16,7 @@ use yore_meta::Op;
 /// # Errors
 /// `NoSpace`; damage and device errors. Then nothing has changed.
 pub(super) fn expunge(store: &Store, inode: InodeNo, incarnation: Incarnation) -> Result<Expunge> {
-    let cell = match store.cell(inode) {
-        Ok(cell) => Some(cell).filter(|cell| cell.incarnation == incarnation),
-        Err(Error::Stale) => None,
-        Err(e) => return Err(e),
-    };
+    let cell = store.cell_if_used(inode)?.filter(|cell| cell.incarnation == incarnation);
     let file = enter(store, cell.as_deref(), inode, incarnation)?;
     store.past.hide(|| store.versions.forget_all(file.inode));
     Ok(file)

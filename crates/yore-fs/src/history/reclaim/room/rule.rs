@@ -4,7 +4,7 @@ use crate::clock::now;
 use crate::history::record::{is_held, Event};
 use crate::store::Store;
 use crate::types::Behalf;
-use crate::{Error, Result};
+use crate::Result;
 use std::sync::Arc;
 use yore_format::EventKind;
 
@@ -97,11 +97,7 @@ impl<'s> Rule<'s> {
         if event.row.more.by.is_some_and(|by| by != uid) {
             return Ok(false);
         }
-        let cell = match self.store.cell(event.row.root) {
-            Ok(cell) => cell,
-            Err(Error::Stale) => return Ok(false),
-            Err(e) => return Err(e),
-        };
+        let Some(cell) = self.store.cell_if_used(event.row.root)? else { return Ok(false) };
         let state = cell.state.read();
         let same = cell.incarnation == event.row.root_incarnation && !state.gone && state.inode.links > 0;
         Ok(same && state.inode.uid == uid)
