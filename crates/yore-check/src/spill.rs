@@ -16,9 +16,9 @@ mod stream;
 
 pub(crate) use paged::{Paged, Record};
 pub(crate) use sorted::{Cursor, Sorted, Sorter};
-pub(crate) use stream::{Reader, Stream};
+pub(crate) use stream::Stream;
 
-/// How much memory the parts of a check may use.
+/// The memory that a check may use, and its parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     all: u64,
