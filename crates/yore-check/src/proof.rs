@@ -153,7 +153,7 @@ impl Checker<'_> {
             }
         }
         self.certain()?;
-        ensure(listed == summary.unlinked_count()?, "an inode without links that is no orphan")?;
+        ensure(listed == summary.tally.unlinked, "an inode without links that is no orphan")?;
         Ok(())
     }
 
