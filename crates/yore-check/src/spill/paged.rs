@@ -163,10 +163,7 @@ impl<R: Record> Pages<R> {
                 for (record, to) in page.records.iter().zip(bytes.chunks_exact_mut(R::BYTES)) {
                     record.put(to);
                 }
-                let file = match &mut self.file {
-                    Some(file) => file,
-                    None => self.file.insert(Overflow::new()?),
-                };
+                let file = Overflow::of(&mut self.file)?;
                 file.write((number * PAGE) as u64, &bytes[..page.records.len() * R::BYTES])?;
             }
             self.all[number] = None;

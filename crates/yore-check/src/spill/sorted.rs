@@ -131,11 +131,7 @@ impl Sorter {
     fn end_run(&mut self) -> Result<(), CheckError> {
         let mut records = std::mem::take(&mut self.records);
         records.sort();
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => self.file.insert(Overflow::new()?),
-        };
-        let mut writer = RunWriter::new(file);
+        let mut writer = RunWriter::new(Overflow::of(&mut self.file)?);
         for i in 0..records.at.len() {
             writer.push(records.get(i))?;
         }

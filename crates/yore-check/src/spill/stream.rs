@@ -25,11 +25,7 @@ impl Stream {
     /// [`CheckError::TemporaryFile`].
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), CheckError> {
         if self.last.len() + bytes.len() > self.share {
-            let file = match &mut self.file {
-                Some(file) => file,
-                None => self.file.insert(Overflow::new()?),
-            };
-            file.append(&self.last)?;
+            Overflow::of(&mut self.file)?.append(&self.last)?;
             self.last.clear();
         }
         self.last.extend_from_slice(bytes);
