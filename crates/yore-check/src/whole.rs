@@ -21,9 +21,6 @@ pub(crate) enum Way {
     Walk,
 }
 
-/// What the fast pass has found by itself.
-const OWNERS: &str = "owners of blocks, bitmaps or totals; all else is proved";
-
 /// Checks a volume. Returns what was found, and what was learned on the way.
 pub(crate) fn run<'a>(
     device: &'a dyn Device,
@@ -36,33 +33,33 @@ pub(crate) fn run<'a>(
     checker.history.keeps_indexes = way == Way::Walk;
     checker.superblock(&found);
     checker.log(&options.log)?;
-    let mut outcome = (false, "");
+    let (mut is_found, mut doubt) = (false, "");
     if found.superblock.metadata_blocks >= options.scan_from {
-        outcome = match way {
+        (is_found, doubt) = match way {
             Way::Walk => (false, "a repair"),
             Way::Quick => match checker.prove()? {
-                Ok(()) if checker.findings.is_empty() => (true, ""),
-                Ok(()) => (false, OWNERS),
+                Ok(()) => (true, ""),
                 Err(doubt) => (false, doubt.0),
             },
         };
-        if !outcome.0 && outcome.1 != OWNERS {
+        if !is_found {
             checker.scan();
         }
     }
-    let lost = match outcome {
-        (true, _) => Lost::default(),
-        (false, OWNERS) => checker.paths()?,
-        _ => {
-            compare(&mut checker)?;
-            first_owners(&mut checker, &found, options)?;
-            checker.paths()?
-        }
-    };
+    if !is_found {
+        compare(&mut checker)?;
+        first_owners(&mut checker, &found, options)?;
+    }
+    let is_proved = is_found && checker.findings.is_empty();
+    if is_found && !is_proved {
+        doubt = "owners of blocks, bitmaps or totals; all else is proved";
+    }
+    let lost = if is_proved { Lost::default() } else { checker.paths()? };
     checker.pace.end();
     let counted = (checker.counts, checker.reading);
     let findings = std::mem::take(&mut checker.findings);
     Ok((findings.into_report(lost, counted, outcome, &found.superblock, found.slot), checker))
+    let outcome = (is_proved, doubt);
 }
 
 /// Finds out who had the blocks first that two have. It was noted in which zones their owners are
