@@ -1,11 +1,11 @@
-//! A temporary file of a list.
+//! The temporary file of a list.
 
 use crate::CheckError;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-/// A file for what does not fit into memory.
+/// A file for what does not fit into memory. It has no name.
 pub(super) struct Overflow {
     pub(super) file: Arc<File>,
     pub(super) end: u64,
@@ -29,7 +29,7 @@ impl Overflow {
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), CheckError> {
         self.write(self.end, bytes)?;
         self.end += bytes.len() as u64;
-        Ok(at)
+        Ok(())
     }
 
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), CheckError> {
