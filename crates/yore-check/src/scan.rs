@@ -14,8 +14,9 @@
 //! *Slow devices.* Where a request costs a movement, requests of several workers to several zones would each
 //! cost one. There all workers share one zone ([`Shared`]): one reads the next part of it, and leaves the
 //! rest to another one while it verifies its part. A part begins where the one before ended, so the device
-//! reads each zone in one go, and the parts need not be large. What lies between blocks of a zone is read
-//! with them, for it passes under the head anyhow.
+//! reads each zone in one go. Parts are small enough to keep buffers small, and large enough for most zones
+//! to be a single one, for between two of them another thread may move the arm. What lies between blocks of a
+//! zone is read with them, for it passes under the head anyhow.
 //!
 //! *Memory.* The table also says beforehand how much there will be to hold. If that is more than the check
 //! may use, inode blocks are left out: the steps after the scan take them in ascending order, and get them
@@ -46,8 +47,10 @@ use yore_format::{
     MetaAddr, ZoneHeader, ZoneNo, ZoneTableEntry, BLOCK_SIZE, NOT_INODES,
 };
 
-/// Most blocks of a request, and the blocks of a worker's buffer: 1 MiB.
+/// Most blocks of a request, unless the device is slow: 1 MiB.
 const REQUEST_BLOCKS: u64 = 256;
+/// The same of a slow device: 2 MiB. A zone has at most 510 blocks, so that is mostly all of it.
+const REQUEST_BLOCKS_SLOW: u64 = 512;
 /// Blocks of a zone at which its header is read alone. The header says where the blocks are, which may be
 /// anywhere; what a smaller zone has lies in its beginning mostly.
 const WITH_HEADER: u64 = 64;
@@ -451,8 +454,9 @@ impl<'s, 'a> Worker<'s, 'a> {
                 // The disk goes on where it is. A request that leaves out a block or two may come too late,
                 // and wait for a whole turn.
                 let skipped = first.checked_sub(visit.end).filter(|_| visit.is_slow);
-                let skipped = skipped.filter(|skipped| *skipped < gap.min(REQUEST_BLOCKS)).unwrap_or(0);
-                let count = skipped + run(&plan.wanted[from..], gap, REQUEST_BLOCKS - skipped);
+                let skipped = skipped.filter(|skipped| *skipped <= gap).unwrap_or(0);
+                let most = if visit.is_slow { REQUEST_BLOCKS_SLOW } else { REQUEST_BLOCKS };
+                let count = skipped + run(&plan.wanted[from..], gap, most - skipped);
                 let arrived = Arrived { first: first - skipped, count };
                 if !self.read(BlockNo(arrived.first), count) {
                     self.doubt("a block that cannot be read");
@@ -521,12 +525,14 @@ impl<'s, 'a> Worker<'s, 'a> {
         }
     }
 
-    /// Reads at most [`REQUEST_BLOCKS`] blocks into the buffer. False if that fails: then whoever needs one
-    /// of them reads it alone, and reports the error if it comes again.
+    /// Reads blocks into the buffer. False if that fails: then whoever needs one of them reads it alone, and
+    /// reports the error if it comes again.
     fn read(&mut self, first: BlockNo, count: u64) -> bool {
-        if self.buffer.blocks() == 0 {
-            // At once as long as it can become: what is freed when a buffer grows would stay for a while.
-            self.buffer = AlignedBuf::zeroed(REQUEST_BLOCKS as usize);
+        if (self.buffer.blocks() as u64) < count {
+            // It grows once at most, because freed memory stays with the process for a while.
+            let most = if count > REQUEST_BLOCKS { REQUEST_BLOCKS_SLOW } else { REQUEST_BLOCKS };
+            self.buffer = AlignedBuf::zeroed(0);
+            self.buffer = AlignedBuf::zeroed(most as usize);
         }
         let bytes = count as usize * BLOCK_SIZE;
         self.reading.requests += 1;
@@ -580,7 +586,7 @@ mod tests {
         let close: Vec<u64> = (0..250).map(|i| ZONE_BLOCKS + 5 + i * 4).collect();
         let far = vec![ZONE_BLOCKS + 3, ZONE_BLOCKS + 13, ZONE_BLOCKS + 600, ZONE_BLOCKS + 1000];
         let again = [close.clone(), close.clone()].concat();
-        for (mut blocks, requests) in [(close, 5), (far, 4), (again, 5), (Vec::new(), 1)] {
+        for (mut blocks, requests) in [(close, 3), (far, 4), (again, 3), (Vec::new(), 1)] {
             let left = AtomicI64::new(0);
             let mut worker = Worker::new(&scan, Wanted::All, &left, None);
             let there = Arrived { first: ZONE_BLOCKS + 2, count: 10 };
@@ -595,12 +601,12 @@ mod tests {
             while let Some(read) = worker.read_part(&mut visit) {
                 for (_, copy) in &read.plan.wanted[read.wanted] {
                     let at = copy.block.0 - read.arrived.first;
-                    assert!(at < REQUEST_BLOCKS);
+                    assert!(at < REQUEST_BLOCKS_SLOW);
                     let bytes = part(&worker.buffer, at as usize).unwrap();
                     assert_eq!(bytes[..8], copy.block.0.to_le_bytes());
                     found.push(copy.block.0);
                 }
-                assert!(requests != 5 || [there.first, end].contains(&read.arrived.first));
+                assert!(requests != 3 || [there.first, end].contains(&read.arrived.first));
                 end = read.arrived.end();
             }
             assert_eq!(found, blocks);
