@@ -104,7 +104,7 @@ LAYERS = {
         lib
     """,
     "yore-check": """
-        error finding inline key pace words proof/keyed
+        error finding inline key pace varint words proof/keyed
         proof/doubt
         proof/claim
         spill/*

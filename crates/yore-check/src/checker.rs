@@ -11,11 +11,12 @@ use crate::held::Held;
 use crate::known::{CountTables, CurrentCopy, History, Known, Zone};
 use crate::pace::{Pace, Watcher};
 use crate::report::Findings;
-use crate::scan::{Reading as HowMuch, Scan, Sweep};
+use crate::scan::{Reading as HowMuch, Scan};
 use crate::spill::{Paged, Room};
 use crate::superblock::Found;
 use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use yore_device::Device;
 use yore_format::layout::Geometry;
@@ -144,7 +145,7 @@ impl<'a> Checker<'a> {
                 device_blocks: device.size() / BLOCK_SIZE as u64,
                 volume_tag: sb.volume_tag(),
                 memory_blocks: room.blocks() / BLOCK_SIZE as u64,
-                sweep: Sweep::default(),
+                is_slow: AtomicBool::new(false),
             },
             room,
             pace: Pace::new(watcher),

@@ -5,10 +5,11 @@
 //! say in which zone the first one is. Then only the inodes of that zone are walked once more, of all such
 //! zones together.
 //!
-//! A run takes as many bytes as its length and the distance from the one before need, seven bits to a byte;
+//! A run takes as many bytes as its length and the distance from the one before need ([`crate::varint`]):
 //! mostly two to four for each extent. What does not fit into memory is in a temporary file.
 
-use crate::spill::{Reader, Room, Stream};
+use crate::spill::{Room, Stream};
+use crate::varint::{get, put};
 use crate::CheckError;
 use std::collections::BTreeSet;
 use yore_format::ZoneNo;
@@ -31,6 +32,8 @@ pub(crate) struct Claims {
     by: Claimant,
     /// Where the last run began.
     last: u64,
+    /// What is written next.
+    bytes: Vec<u8>,
     /// Why some claims could not be noted, until somebody is told.
     failed: Option<CheckError>,
 }
@@ -38,7 +41,13 @@ pub(crate) struct Claims {
 impl Claims {
     /// None, in so much room. The volume itself is the first to claim.
     pub(crate) fn new(room: Room) -> Claims {
-        Claims { runs: Stream::new(room.list()), by: Claimant::Volume, last: 0, failed: None }
+        Claims {
+            runs: Stream::new(room.list()),
+            by: Claimant::Volume,
+            last: 0,
+            bytes: Vec::new(),
+            failed: None,
+        }
     }
 
     /// From now on this one claims.
@@ -58,9 +67,10 @@ impl Claims {
             Claimant::Inodes(zone) => (1, zone.0),
             Claimant::Gone(zone) => (2, zone.0),
         };
-        let mut bytes = vec![0, kind];
-        put(&mut bytes, zone.into());
-        self.runs.write(&bytes)
+        self.bytes.clear();
+        self.bytes.extend([0, kind]);
+        put(&mut self.bytes, zone.into());
+        self.runs.write(&self.bytes)
     }
 
     /// Notes a run of blocks.
@@ -69,11 +79,11 @@ impl Claims {
             return;
         }
         let distance = start.wrapping_sub(self.last) as i64;
-        let mut bytes = Vec::with_capacity(20);
-        put(&mut bytes, len);
+        self.bytes.clear();
+        put(&mut self.bytes, len);
         // The sign comes last, so that small distances stay small numbers.
-        put(&mut bytes, (distance << 1 ^ distance >> 63) as u64);
-        self.failed = self.runs.write(&bytes).err();
+        put(&mut self.bytes, (distance << 1 ^ distance >> 63) as u64);
+        self.failed = self.runs.write(&self.bytes).err();
         self.last = start;
     }
 
@@ -88,12 +98,13 @@ impl Claims {
         let (mut left, mut first) = (blocks.clone(), BTreeSet::new());
         let (mut by, mut last) = (Claimant::Volume, 0u64);
         let mut runs = self.runs.reader();
-        while let Some(len) = get(&mut runs)? {
+        let mut next = || get(|| runs.byte());
+        while let Some(len) = next()? {
             if left.is_empty() {
                 break;
             }
             if len == 0 {
-                let (Some(kind), Some(zone)) = (get(&mut runs)?, get(&mut runs)?) else { break };
+                let (Some(kind), Some(zone)) = (next()?, next()?) else { break };
                 let zone = ZoneNo(zone as u32);
                 by = match kind {
                     0 => Claimant::Volume,
@@ -103,7 +114,7 @@ impl Claims {
                 last = 0;
                 continue;
             }
-            let Some(distance) = get(&mut runs)? else { break };
+            let Some(distance) = next()? else { break };
             last = last.wrapping_add((distance >> 1) ^ (distance & 1).wrapping_neg());
             let found: Vec<u64> = left.range(last..last.saturating_add(len)).copied().collect();
             for block in found {
@@ -112,27 +123,6 @@ impl Claims {
             }
         }
         Ok(first)
-    }
-}
-
-/// Seven bits to a byte, the lowest first; the highest bit of a byte says that there are more.
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn get(bytes: &mut Reader<'_>) -> Result<Option<u64>, CheckError> {
-    let (mut number, mut shift) = (0, 0);
-    loop {
-        let Some(byte) = bytes.byte()? else { return Ok(None) };
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Ok(Some(number));
-        }
-        shift += 7;
     }
 }
 

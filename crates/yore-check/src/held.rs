@@ -28,10 +28,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes what was read of a zone.
-    pub(crate) fn insert(&mut self, zone: ZoneNo, mut blocks: Vec<HeldBlock>) {
-        blocks.sort_unstable_by_key(|held| held.index);
-        self.zones.insert(zone, blocks);
+    /// Takes what was read of a zone, beside what it has of it.
+    pub(crate) fn insert(&mut self, zone: ZoneNo, blocks: Vec<HeldBlock>) {
+        let of_zone = self.zones.entry(zone).or_default();
+        of_zone.extend(blocks);
+        of_zone.sort_unstable_by_key(|held| held.index);
     }
 
     /// Holds the inode blocks of this zone, and of no other.

@@ -72,6 +72,7 @@ mod states;
 mod superblock;
 mod tree;
 mod unreached;
+mod varint;
 mod versions;
 mod walk;
 mod whole;

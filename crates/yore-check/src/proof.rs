@@ -32,6 +32,7 @@ mod twice;
 
 use crate::checker::Checker;
 use crate::pace::How;
+use crate::scan::WORKERS_MAX;
 use crate::spill::{Paged, Record, Room, Sorted};
 use crate::tree::Tree;
 use crate::walk::Walk;
@@ -76,7 +77,8 @@ impl Checker<'_> {
     fn try_to_prove(&mut self) -> Result<(), Stop> {
         self.pace.how = How::Proof;
         let jobs = self.jobs();
-        let ground = Ground::new(&self.sb, jobs.iter().map(|job| job.number), self.room);
+        let share = self.room.list_of_worker(WORKERS_MAX);
+        let ground = Ground::new(&self.sb, jobs.iter().map(|job| job.number), share);
         let summary = self.digest(jobs, &ground);
         ground.failed()?;
         ground.doubt()?;
@@ -153,7 +155,7 @@ impl Checker<'_> {
             }
         }
         self.certain()?;
-        ensure(listed == summary.unlinked_count()?, "an inode without links that is no orphan")?;
+        ensure(listed == summary.tally.unlinked, "an inode without links that is no orphan")?;
         Ok(())
     }
 

@@ -7,14 +7,16 @@
 //! that are sound are held ([`Held`]) for the steps after the scan, which then rarely read anything. So each
 //! block is read once, and the time that takes depends on zones and bytes alone.
 //!
-//! *Threads.* Each worker takes the next zone, reads it and verifies it. While one verifies, others read; the
-//! requests still go out in ascending order, one of each worker at a time. Nothing waits in a queue, so
-//! memory is that of the blocks held, and of one request for each worker.
+//! *Threads.* Each worker takes the next zone, reads it and verifies it, one request after the other. While
+//! one verifies, others read; the requests still go out in ascending order, one of each worker at a time.
+//! Nothing waits in a queue, so memory is that of the blocks held, and of one request for each worker.
 //!
-//! *Slow devices.* Where a request costs a movement, requests of several workers in turn would each cost one.
-//! There a worker reads a zone to its end before another one begins with the next ([`Sweep`]), in requests as
-//! large as they can be, and verifies it while others read. What lies between blocks of a zone is read with
-//! them, for it passes under the head anyhow.
+//! *Slow devices.* Where a request costs a movement, requests of several workers to several zones would each
+//! cost one. There all workers share one zone ([`Shared`]): one reads the next part of it, and leaves the
+//! rest to another one while it verifies its part. A part begins where the one before ended, so the device
+//! reads each zone in one go. Parts are small enough to keep buffers small, and large enough for most zones
+//! to be a single one, for between two of them another thread may move the arm. What lies between blocks of a
+//! zone is read with them, for it passes under the head anyhow.
 //!
 //! *Memory.* The table also says beforehand how much there will be to hold. If that is more than the check
 //! may use, inode blocks are left out: the steps after the scan take them in ascending order, and get them
@@ -34,8 +36,9 @@ use crate::proof::digest::Digest;
 use crate::proof::doubt::Doubt;
 use crate::proof::ground::Ground;
 use crate::proof::summary::Summary;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use yore_device::{near, AlignedBuf, Device};
 use yore_format::layout::{HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES};
@@ -46,6 +49,8 @@ use yore_format::{
 
 /// Most blocks of a request, unless the device is slow: 1 MiB.
 const REQUEST_BLOCKS: u64 = 256;
+/// The same of a slow device: 2 MiB. A zone has at most 510 blocks, so that is mostly all of it.
+const REQUEST_BLOCKS_SLOW: u64 = 512;
 /// Blocks of a zone at which its header is read alone. The header says where the blocks are, which may be
 /// anywhere; what a smaller zone has lies in its beginning mostly.
 const WITH_HEADER: u64 = 64;
@@ -61,7 +66,7 @@ const TRANSFER: Duration = Duration::from_micros(20);
 /// Fewer blocks than these are not worth a thread.
 const BLOCKS_PER_WORKER: u64 = 1024;
 /// Most workers.
-const WORKERS_MAX: usize = 8;
+pub(crate) const WORKERS_MAX: usize = 8;
 
 /// A zone to read.
 #[derive(Clone, Copy)]
@@ -122,47 +127,63 @@ pub(crate) struct Scan<'a> {
     pub(crate) volume_tag: u32,
     /// Blocks that may be held.
     pub(crate) memory_blocks: u64,
-    pub(crate) sweep: Sweep,
-}
-
-/// Lets one worker at a time read a zone, if the device is slow.
-#[derive(Default)]
-pub(crate) struct Sweep {
     /// What the last zone has shown of the device.
-    is_slow: AtomicBool,
-    turn: Mutex<()>,
+    pub(crate) is_slow: AtomicBool,
 }
 
-/// The right to read a zone to its end.
-type Turn<'s> = MutexGuard<'s, ()>;
+/// What is wanted of a zone.
+struct Plan {
+    header: ZoneHeader,
+    /// Blocks that are wanted, in the order of the disk.
+    wanted: Vec<(u16, CurrentCopy)>,
+}
 
-impl Sweep {
-    /// Waits until nobody else reads a zone, if the device is slow.
-    fn turn(&self) -> Option<Turn<'_>> {
-        // A worker that panicked leaves nothing behind: the lock guards no data.
-        let turn = || self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_slow.load(Ordering::Relaxed).then(turn)
-    }
-
-    /// How many blocks are read without being wanted.
-    fn gap(&self) -> u64 {
-        match self.is_slow.load(Ordering::Relaxed) {
-            true => GAP_SLOW,
-            false => GAP_QUICK,
-        }
+impl Plan {
+    fn new(header: ZoneHeader, is_wanted: impl Fn(&ZoneHeader, u16) -> bool) -> Arc<Plan> {
+        let mut wanted: Vec<(u16, CurrentCopy)> = (0..ZONE_INDEXES as u16)
+            .filter(|index| is_wanted(&header, *index))
+            .filter_map(|index| Some((index, CurrentCopy::of(&header, index)?)))
+            .collect();
+        wanted.sort_unstable_by_key(|(_, copy)| copy.block);
+        Arc::new(Plan { header, wanted })
     }
 }
 
-/// Blocks that a buffer has: the number of the first one, how many, and where in the buffer they begin.
+/// A zone that is being read.
+struct Visit {
+    plan: Arc<Plan>,
+    /// Wanted blocks for which nothing is left to read.
+    done: usize,
+    /// What came with the header: it is in the buffer of whoever read that, until its next request.
+    there: Arrived,
+    /// Where the last request ended.
+    end: u64,
+    is_slow: bool,
+    /// When it began, and how many blocks the table says that the zone has.
+    began: Instant,
+    blocks: u64,
+}
+
+/// The zone that all workers read together, if the device is slow. Whoever has the lock reads the next part.
+type Shared = Mutex<Option<Visit>>;
+
+/// A part of a zone that is in a worker's buffer.
+struct Part {
+    plan: Arc<Plan>,
+    /// Which of the wanted blocks it has.
+    wanted: Range<usize>,
+    arrived: Arrived,
+}
+
+/// Blocks that a buffer has from its beginning on: the number of the first one, and how many.
 #[derive(Clone, Copy)]
 struct Arrived {
     first: u64,
     count: u64,
-    at: u64,
 }
 
 impl Arrived {
-    const NOTHING: Arrived = Arrived { first: 0, count: 0, at: 0 };
+    const NOTHING: Arrived = Arrived { first: 0, count: 0 };
 
     fn end(&self) -> u64 {
         self.first + self.count
@@ -180,8 +201,12 @@ struct Worker<'s, 'a> {
     /// Blocks that may still be held, by all workers; it may fall below 0.
     left: &'s AtomicI64,
     buffer: AlignedBuf,
-    gap: u64,
+    /// The zone that it reads alone.
+    own: Option<Visit>,
     reading: Reading,
+    /// Blocks that were found sound.
+    sound: u64,
+    /// What is held of each zone, or of a part of it.
     done: Vec<(ZoneNo, Vec<HeldBlock>)>,
     /// Of the fast pass: takes blocks in place of holding them.
     digest: Option<Digest<'s>>,
@@ -207,7 +232,7 @@ impl Scan<'_> {
             false => Wanted::NoInodes,
         };
         let left = AtomicI64::new(i64::try_from(self.memory_blocks).unwrap_or(i64::MAX));
-        let next = AtomicUsize::new(0);
+        let (next, shared) = (AtomicUsize::new(0), Shared::default());
         pace.begin_scan(jobs.len() as u64, blocks);
         let is_given_up = || ground.is_some_and(Ground::is_doubted);
         let take = || jobs.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !is_given_up());
@@ -215,17 +240,13 @@ impl Scan<'_> {
         let pace = &*pace;
         let mut finished = std::thread::scope(|scope| {
             let work = |mut worker: Worker<'_, '_>| {
-                // In this order, so that zones are read in ascending order.
-                let next = || {
-                    let turn = self.sweep.turn();
-                    take().map(|job| (job, turn))
-                };
-                while let Some((job, turn)) = next() {
-                    let began = Instant::now();
-                    worker.zone(job, turn);
-                    pace.zone_done(job.blocks, began.elapsed());
+                while let Some(part) = worker.next(take, &shared, pace) {
+                    worker.take_part(&part);
                 }
-                (worker.done, worker.reading, worker.digest.map(|digest| digest.summary))
+                let Reading { requests, bytes, .. } = worker.reading;
+                let (scan_requests, scan_bytes, scan_blocks) = (requests, bytes, worker.sound);
+                let reading = Reading { requests, bytes, scan_requests, scan_bytes, scan_blocks };
+                (worker.done, reading, worker.digest.map(|digest| digest.summary))
             };
             // Where no thread can be had, this one does all the work.
             let threads: Vec<_> = (0..others)
@@ -269,8 +290,19 @@ impl Scan<'_> {
     ) -> (Vec<HeldBlock>, Reading) {
         let left = AtomicI64::new(i64::MAX);
         let mut worker = Worker::new(self, Wanted::All, &left, None);
-        let mut blocks = Vec::new();
-        worker.slots(header, is_wanted, (Arrived::NOTHING, self.sweep.turn()), &mut blocks);
+        let mut visit = Visit {
+            plan: Plan::new(header.clone(), |_, index| is_wanted(index)),
+            done: 0,
+            there: Arrived::NOTHING,
+            end: 0,
+            is_slow: self.is_slow.load(Ordering::Relaxed),
+            began: Instant::now(),
+            blocks: 0,
+        };
+        while let Some(part) = worker.read_part(&mut visit) {
+            worker.take_part(&part);
+        }
+        let blocks = worker.done.into_iter().flat_map(|(_, blocks)| blocks).collect();
         (blocks, worker.reading)
     }
 }
@@ -295,8 +327,7 @@ impl<'s, 'a> Worker<'s, 'a> {
     ) -> Worker<'s, 'a> {
         let (buffer, reading) = (AlignedBuf::zeroed(0), Reading::default());
         let digest = ground.map(Digest::new);
-        let gap = scan.sweep.gap();
-        Worker { scan, wanted, left, buffer, gap, reading, done: Vec::new(), digest }
+        Worker { scan, wanted, left, buffer, own: None, reading, sound: 0, done: Vec::new(), digest }
     }
 
     /// Something could not be read, or is not sound.
@@ -306,15 +337,73 @@ impl<'s, 'a> Worker<'s, 'a> {
         }
     }
 
-    /// Reads a zone and keeps what is sound.
-    fn zone(&mut self, job: &Job, turn: Option<Turn<'_>>) {
-        if !self.try_zone(job, turn) {
-            self.doubt("a zone header that cannot be used");
+    /// Reads the next part of a zone, if there is one: of that which this worker or, on a slow device, all of
+    /// them read, or of the next one that there is to `take`.
+    fn next<'j>(
+        &mut self,
+        take: impl Fn() -> Option<&'j Job>,
+        shared: &Shared,
+        pace: &Pace<'_>,
+    ) -> Option<Part> {
+        loop {
+            if let Some(visit) = self.own.take() {
+                let (part, rest) = self.go_on(visit, pace);
+                self.own = rest;
+                if part.is_some() {
+                    return part;
+                }
+                continue;
+            }
+            // Without it no zone is taken either, so that zones are read in ascending order. A worker that
+            // panicked has left no zone here.
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let visit = match shared.take() {
+                Some(visit) => visit,
+                None => {
+                    let job = take()?;
+                    if !self.scan.is_slow.load(Ordering::Relaxed) {
+                        drop(shared);
+                        self.own = self.begin(job, pace);
+                        continue;
+                    }
+                    let Some(visit) = self.begin(job, pace) else { continue };
+                    visit
+                }
+            };
+            let (part, rest) = self.go_on(visit, pace);
+            *shared = rest;
+            if part.is_some() {
+                return part;
+            }
         }
     }
 
-    /// The same. False if the header cannot be used.
-    fn try_zone(&mut self, job: &Job, turn: Option<Turn<'_>>) -> bool {
+    /// Reads the next part of a zone. Returns that, and the zone if it was not the last.
+    fn go_on(&mut self, mut visit: Visit, pace: &Pace<'_>) -> (Option<Part>, Option<Visit>) {
+        let part = self.read_part(&mut visit);
+        if visit.done < visit.plan.wanted.len() {
+            return (part, Some(visit));
+        }
+        if let Some(digest) = &mut self.digest {
+            digest.summary.tally.zones += 1;
+        }
+        pace.zone_done(visit.blocks, visit.began.elapsed());
+        (part, None)
+    }
+
+    /// Reads the header of a zone, and with it what may be all of a small one.
+    fn begin(&mut self, job: &Job, pace: &Pace<'_>) -> Option<Visit> {
+        let began = Instant::now();
+        let visit = self.try_to_begin(job, began);
+        if visit.is_none() {
+            self.doubt("a zone header that cannot be used");
+            pace.zone_done(job.blocks, began.elapsed());
+        }
+        visit
+    }
+
+    /// The same. `None` if the header cannot be used.
+    fn try_to_begin(&mut self, job: &Job, began: Instant) -> Option<Visit> {
         // From the current header slot on.
         let first = HEADER_SLOTS[usize::from(job.slot & 1)];
         let behind = match self.wanted {
@@ -322,126 +411,90 @@ impl<'s, 'a> Worker<'s, 'a> {
             Wanted::NoInodes => 0,
         };
         let count = if behind < WITH_HEADER { 1 + behind } else { 1 };
-        let began = Instant::now();
-        if !self.read(BlockNo(job.start.0 + first), count, 0) {
-            return false;
+        if !self.read(BlockNo(job.start.0 + first), count) {
+            return None;
         }
         let is_slow = began.elapsed() >= SLOW + TRANSFER * count as u32;
-        self.scan.sweep.is_slow.store(is_slow, Ordering::Relaxed);
-        self.gap = self.scan.sweep.gap();
-        let Some(block) = part(&self.buffer, 0) else { return false };
+        self.scan.is_slow.store(is_slow, Ordering::Relaxed);
+        let block = part(&self.buffer, 0)?;
         let (addr, block_no) = (ZoneHeader::addr(job.number), BlockNo(job.start.0 + first));
         if verify_header(block, addr, self.scan.volume_tag, block_no).is_err()
             || BlockHeader::of(block).kind != BlockKind::ZoneHeader as u8
         {
-            return false;
+            return None;
         }
         // The map of another zone, or of another place, leads to blocks that are not this zone's.
         let is_own = |header: &ZoneHeader| header.start == job.start && header.zone == job.number;
-        let Some(header) = ZoneHeader::decode(block).ok().filter(is_own) else { return false };
+        let header = ZoneHeader::decode(block).ok().filter(is_own)?;
         let index = ZoneHeader::INDEX;
-        let mut blocks = vec![HeldBlock { index, check: 0, block: block_no, bytes: Arc::new(*block) }];
+        let held = HeldBlock { index, check: 0, block: block_no, bytes: Arc::new(*block) };
+        self.done.push((job.number, vec![held]));
+        self.sound += 1;
         let wanted = self.wanted;
-        let is_wanted = |index: u16| match wanted {
+        let plan = Plan::new(header, |header, index| match wanted {
             Wanted::All => true,
             Wanted::NoInodes => header.inode_free[usize::from(index)] == NOT_INODES,
-        };
-        let before = self.digest.as_ref().map_or(0, |digest| digest.summary.tally.blocks);
-        let arrived = Arrived { first: block_no.0, count, at: 0 };
-        self.slots(&header, is_wanted, (arrived, turn), &mut blocks);
-        self.reading.scan_requests = self.reading.requests;
-        self.reading.scan_bytes = self.reading.bytes;
-        self.reading.scan_blocks += blocks.len() as u64;
-        if let Some(digest) = &mut self.digest {
-            digest.summary.tally.zones += 1;
-            digest.zone_is_over();
-            self.reading.scan_blocks += digest.summary.tally.blocks - before;
-        }
-        self.done.push((job.number, blocks));
-        true
+        });
+        let there = Arrived { first: block_no.0, count };
+        let end = there.end();
+        Some(Visit { plan, done: 0, there, end, is_slow, began, blocks: job.blocks })
     }
 
-    /// Reads the blocks that a header names and that are wanted, beside those that are in the buffer already.
-    /// Whoever has the turn reads all of them before it takes the first, and gives the turn to the next one.
-    fn slots(
-        &mut self,
-        header: &ZoneHeader,
-        is_wanted: impl Fn(u16) -> bool,
-        (there, turn): (Arrived, Option<Turn<'_>>),
-        blocks: &mut Vec<HeldBlock>,
-    ) {
-        let mut wanted: Vec<(u16, CurrentCopy)> = (0..ZONE_INDEXES as u16)
-            .filter(|index| is_wanted(*index))
-            .filter_map(|index| Some((index, CurrentCopy::of(header, index)?)))
-            .collect();
-        wanted.sort_unstable_by_key(|(_, copy)| copy.block);
-        blocks.reserve(wanted.len());
-        let mut parts = vec![there];
-        if turn.is_some() {
-            self.read_ahead(&wanted, &mut parts);
-        }
-        drop(turn);
-        let mut left = &wanted[..];
-        while let Some((_, copy)) = left.first() {
-            let first = copy.block.0;
-            let part = match parts.iter().find(|part| part.has(first)) {
-                Some(part) => *part,
-                None => {
-                    let count = run(left, self.gap, REQUEST_BLOCKS);
-                    // It takes the place of what was in the buffer.
-                    parts.clear();
-                    if !self.read(copy.block, count, 0) {
-                        self.doubt("a block that cannot be read");
-                        left = &left[1..];
-                        continue;
-                    }
-                    let part = Arrived { first, count, at: 0 };
-                    parts.push(part);
-                    part
-                }
-            };
-            let arrived = left.partition_point(|(_, copy)| copy.block.0 < part.end());
-            let (arrived, others) = left.split_at(arrived);
-            left = others;
-            // Inodes first: then less is kept of the names that they have.
-            let is_inodes = |index: u16| header.inode_free[usize::from(index)] != NOT_INODES;
-            for is_first in [true, false] {
-                for (index, copy) in arrived.iter().filter(|(index, _)| is_inodes(*index) == is_first) {
-                    self.take(header, *index, *copy, part, blocks);
-                }
-            }
-        }
-    }
-
-    /// Reads all wanted blocks that are not there yet into the buffer, one part behind the other. A part that
-    /// cannot be read is left to whoever takes its blocks.
-    fn read_ahead(&mut self, wanted: &[(u16, CurrentCopy)], parts: &mut Vec<Arrived>) {
-        let mut left = wanted;
-        while let Some((_, copy)) = left.first() {
-            let first = copy.block.0;
-            let mut end = first + 1;
-            if let Some(part) = parts.iter().find(|part| part.has(first)) {
-                end = part.end();
+    /// Reads the next part of a zone into the buffer, unless it came with the header. `None` if nothing is
+    /// left.
+    fn read_part(&mut self, visit: &mut Visit) -> Option<Part> {
+        let plan = visit.plan.clone();
+        let there = std::mem::replace(&mut visit.there, Arrived::NOTHING);
+        let gap = if visit.is_slow { GAP_SLOW } else { GAP_QUICK };
+        while let Some((_, copy)) = plan.wanted.get(visit.done) {
+            let (from, first) = (visit.done, copy.block.0);
+            let arrived = if there.has(first) {
+                there
             } else {
-                let at = parts.iter().map(|part| part.count).sum::<u64>();
                 // The disk goes on where it is. A request that leaves out a block or two may come too late,
                 // and wait for a whole turn.
-                let before = parts.last().map_or(first, Arrived::end);
-                let skipped = first.checked_sub(before).filter(|skipped| *skipped <= self.gap).unwrap_or(0);
-                // Blocks that a header names twice must not make the buffer grow.
-                let most = ZONE_BLOCKS.saturating_sub(at);
-                let count = (skipped + run(left, self.gap, most)).min(most);
-                let part = Arrived { first: first - skipped, count, at };
-                if count > skipped && self.read(BlockNo(part.first), count, at) {
-                    end = part.end();
-                    parts.push(part);
+                let skipped = first.checked_sub(visit.end).filter(|_| visit.is_slow);
+                let skipped = skipped.filter(|skipped| *skipped <= gap).unwrap_or(0);
+                let most = if visit.is_slow { REQUEST_BLOCKS_SLOW } else { REQUEST_BLOCKS };
+                let count = skipped + run(&plan.wanted[from..], gap, most - skipped);
+                let arrived = Arrived { first: first - skipped, count };
+                if !self.read(BlockNo(arrived.first), count) {
+                    self.doubt("a block that cannot be read");
+                    visit.done += 1;
+                    continue;
                 }
+                visit.end = arrived.end();
+                arrived
+            };
+            visit.done += plan.wanted[from..].partition_point(|(_, copy)| copy.block.0 < arrived.end());
+            return Some(Part { wanted: from..visit.done, arrived, plan });
+        }
+        None
+    }
+
+    /// Takes the blocks of a part.
+    fn take_part(&mut self, part: &Part) {
+        let (header, wanted) = (&part.plan.header, &part.plan.wanted[part.wanted.clone()]);
+        let mut blocks = Vec::with_capacity(if self.digest.is_some() { 0 } else { wanted.len() });
+        let digested = |worker: &Self| worker.digest.as_ref().map_or(0, |d| d.summary.tally.blocks);
+        let before = digested(self);
+        // Inodes first: then less is kept of the names that they have.
+        let is_inodes = |index: u16| header.inode_free[usize::from(index)] != NOT_INODES;
+        for is_first in [true, false] {
+            for (index, copy) in wanted.iter().filter(|(index, _)| is_inodes(*index) == is_first) {
+                self.take(header, *index, *copy, part.arrived, &mut blocks);
             }
-            left = &left[left.partition_point(|(_, copy)| copy.block.0 < end)..];
+        }
+        if let Some(digest) = &mut self.digest {
+            digest.part_is_over();
+        }
+        self.sound += blocks.len() as u64 + digested(self) - before;
+        if !blocks.is_empty() {
+            self.done.push((header.zone, blocks));
         }
     }
 
-    /// Takes a block that is in this part of the buffer.
+    /// Takes a block that is in the buffer.
     fn take(
         &mut self,
         header: &ZoneHeader,
@@ -450,8 +503,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         from: Arrived,
         blocks: &mut Vec<HeldBlock>,
     ) {
-        let at = from.at + (copy.block.0 - from.first);
-        let Some(block) = part(&self.buffer, at as usize) else { return };
+        let Some(block) = part(&self.buffer, (copy.block.0 - from.first) as usize) else { return };
         let addr = MetaAddr::new(header.zone, index);
         let check = copy.check.unwrap_or_default();
         let tag = self.scan.volume_tag;
@@ -473,20 +525,19 @@ impl<'s, 'a> Worker<'s, 'a> {
         }
     }
 
-    /// Reads blocks into the buffer, behind the `at` blocks that it keeps. False if that fails: then whoever
-    /// needs one of them reads it alone, and reports the error if it comes again.
-    fn read(&mut self, first: BlockNo, count: u64, at: u64) -> bool {
-        if (self.buffer.blocks() as u64) < at + count {
-            let mut larger = AlignedBuf::zeroed((at + count) as usize);
-            let kept = at as usize * BLOCK_SIZE;
-            larger[..kept].copy_from_slice(&self.buffer[..kept]);
-            self.buffer = larger;
+    /// Reads blocks into the buffer. False if that fails: then whoever needs one of them reads it alone, and
+    /// reports the error if it comes again.
+    fn read(&mut self, first: BlockNo, count: u64) -> bool {
+        if (self.buffer.blocks() as u64) < count {
+            // It grows once at most, because freed memory stays with the process for a while.
+            let most = if count > REQUEST_BLOCKS { REQUEST_BLOCKS_SLOW } else { REQUEST_BLOCKS };
+            self.buffer = AlignedBuf::zeroed(0);
+            self.buffer = AlignedBuf::zeroed(most as usize);
         }
-        let (from, bytes) = (at as usize * BLOCK_SIZE, count as usize * BLOCK_SIZE);
+        let bytes = count as usize * BLOCK_SIZE;
         self.reading.requests += 1;
         self.reading.bytes += bytes as u64;
-        let buffer = &mut self.buffer[from..from + bytes];
-        self.scan.device.read_at(first.0 * BLOCK_SIZE as u64, buffer).is_ok()
+        self.scan.device.read_at(first.0 * BLOCK_SIZE as u64, &mut self.buffer[..bytes]).is_ok()
     }
 }
 
@@ -504,6 +555,7 @@ fn part(buffer: &AlignedBuf, at: usize) -> Option<&Block> {
 mod tests {
     use super::*;
     use yore_device::MemoryDevice;
+    use yore_format::GroupNo;
 
     /// A device of two zones each block of which begins with its number.
     fn numbered() -> MemoryDevice {
@@ -516,10 +568,10 @@ mod tests {
         device
     }
 
-    /// Promises that whoever has the turn gets all wanted blocks of a zone behind what is there, wherever
-    /// they lie, and each at its place in the buffer; that what lies close together comes with one request,
-    /// which begins where the one before has ended; and that the buffer never has more than a zone, however
-    /// often a header names a block.
+    /// Promises that a zone of a slow device is read in parts that follow one another, none of them longer
+    /// than a request, and each block of which is at its place in the buffer; that each wanted block is in
+    /// one, wherever they lie and however often a header names it; and that what lies close together is read
+    /// in one go.
     #[test]
     fn a_zone_is_read_to_its_end() {
         let device = numbered();
@@ -528,31 +580,37 @@ mod tests {
             device_blocks: 2 * ZONE_BLOCKS,
             volume_tag: 0,
             memory_blocks: 0,
-            sweep: Sweep::default(),
+            is_slow: AtomicBool::new(true),
         };
+        let header = ZoneHeader::empty([0; 16], 0, BlockNo(ZONE_BLOCKS), ZoneNo(0), GroupNo(0));
         let close: Vec<u64> = (0..250).map(|i| ZONE_BLOCKS + 5 + i * 4).collect();
         let far = vec![ZONE_BLOCKS + 3, ZONE_BLOCKS + 13, ZONE_BLOCKS + 600, ZONE_BLOCKS + 1000];
         let again = [close.clone(), close.clone()].concat();
-        for (blocks, requests) in [(close, 2), (far, 4), (again, 2), (Vec::new(), 1)] {
+        for (mut blocks, requests) in [(close, 3), (far, 4), (again, 3), (Vec::new(), 1)] {
             let left = AtomicI64::new(0);
             let mut worker = Worker::new(&scan, Wanted::All, &left, None);
-            worker.gap = GAP_SLOW;
-            assert!(worker.read(BlockNo(ZONE_BLOCKS + 2), 10, 0));
-            let mut parts = vec![Arrived { first: ZONE_BLOCKS + 2, count: 10, at: 0 }];
+            let there = Arrived { first: ZONE_BLOCKS + 2, count: 10 };
+            assert!(worker.read(BlockNo(there.first), there.count));
+            blocks.sort_unstable();
             let copy = |block: &u64| (0, CurrentCopy { block: BlockNo(*block), check: None });
-            let mut wanted: Vec<_> = blocks.iter().map(copy).collect();
-            wanted.sort_unstable_by_key(|(_, copy)| copy.block);
-            worker.read_ahead(&wanted, &mut parts);
+            let wanted: Vec<_> = blocks.iter().map(copy).collect();
+            let plan = Arc::new(Plan { header: header.clone(), wanted });
+            let (end, began) = (there.end(), Instant::now());
+            let mut visit = Visit { plan, done: 0, there, end, is_slow: true, began, blocks: 0 };
+            let (mut found, mut end) = (Vec::new(), there.end());
+            while let Some(read) = worker.read_part(&mut visit) {
+                for (_, copy) in &read.plan.wanted[read.wanted] {
+                    let at = copy.block.0 - read.arrived.first;
+                    assert!(at < REQUEST_BLOCKS_SLOW);
+                    let bytes = part(&worker.buffer, at as usize).unwrap();
+                    assert_eq!(bytes[..8], copy.block.0.to_le_bytes());
+                    found.push(copy.block.0);
+                }
+                assert!(requests != 3 || [there.first, end].contains(&read.arrived.first));
+                end = read.arrived.end();
+            }
+            assert_eq!(found, blocks);
             assert_eq!(worker.reading.requests, requests, "{blocks:?}");
-            assert!(worker.buffer.blocks() as u64 <= ZONE_BLOCKS);
-            for block in blocks {
-                let arrived = parts.iter().find(|part| part.has(block)).expect("it was read");
-                let bytes = part(&worker.buffer, (arrived.at + block - arrived.first) as usize).unwrap();
-                assert_eq!(bytes[..8], block.to_le_bytes());
-            }
-            if requests == 2 {
-                assert_eq!(parts[1].first, parts[0].end());
-            }
         }
     }
 }

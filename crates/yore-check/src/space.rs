@@ -53,7 +53,9 @@ impl Checker<'_> {
             }
             return 0;
         };
-        self.claims.note(start.0, len);
+        if self.only.is_none() {
+            self.claims.note(start.0, len);
+        }
         for block in self.asked.range(start.0..start.0 + len) {
             let inode = Some(inode).filter(|inode| *inode != InodeNo::NONE);
             let owner = || FirstOwner { what: what.into(), inode, path: None };

@@ -1,12 +1,12 @@
-//! Lists that may become larger than memory: each keeps a share of what a check may use, and what is beyond
-//! it is in an unnamed temporary file.
+//! Lists that may outgrow memory. Each list has a share of the memory that a check may use. What does not fit
+//! into the share goes to an unnamed temporary file.
 //!
-//! There are three, by how they are used. [`Paged`] has records of one size, which are found by their keys
-//! and changed where they are. [`Sorter`] takes records of any bytes and becomes a [`Sorted`] list of them,
-//! to go through or to search in. [`Stream`] is written once and read from its beginning.
+//! There are three kinds of lists, by how they are used. [`Paged`] has records of one size, which are found
+//! by key and changed in place. [`Sorter`] takes records of any size and becomes a [`Sorted`] list, which is
+//! iterated over or searched. [`Stream`] is written once and read from its beginning.
 //!
-//! Each works with any share, however small, for there is a least one. With enough memory no file is made.
-//! The files are where temporary files are: in the directory that `TMPDIR` names, or in `/tmp`. They have no
+//! A list works with any share, however small: it uses at least a few pages. A list that fits into its share
+//! creates no file. Temporary files are in the directory that `TMPDIR` names, or in `/tmp`. They have no
 //! names, so nothing is left of them, however the check ends.
 
 mod overflow;
@@ -16,9 +16,9 @@ mod stream;
 
 pub(crate) use paged::{Paged, Record};
 pub(crate) use sorted::{Cursor, Sorted, Sorter};
-pub(crate) use stream::{Reader, Stream};
+pub(crate) use stream::Stream;
 
-/// How much memory the parts of a check may use.
+/// The memory that a check may use, and its parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     all: u64,
@@ -45,7 +45,8 @@ impl Room {
         bytes(self.all / 32)
     }
 
-    /// For each list of one of so many workers of the fast pass, while hardly any blocks are held.
+    /// For each list of one of so many workers of the fast pass. It may be more than [`Room::list`], because
+    /// the fast pass holds hardly any blocks.
     pub(crate) fn list_of_worker(self, workers: usize) -> usize {
         bytes(self.all / 8 / workers.max(1) as u64)
     }

@@ -83,11 +83,10 @@ impl Checker<'_> {
 
     /// What is claimed from now on is claimed by these. False if they are not to be walked.
     fn begin_claims(&mut self, by: Claimant) -> Result<bool, CheckError> {
-        let is_walked = self.only.as_ref().is_none_or(|only| only.contains(&by));
-        if is_walked {
-            self.claims.begin(by)?;
+        match &self.only {
+            Some(only) => Ok(only.contains(&by)),
+            None => self.claims.begin(by).map(|()| true),
         }
-        Ok(is_walked)
     }
 
     /// Checks all states of an inode number: the inode in use, if there is one, with its place in `inodes`,

@@ -6,6 +6,7 @@
 
 use crate::checker::Checker;
 use crate::claims::Claimant;
+use crate::known::History;
 use crate::pace::Watcher;
 use crate::report::{CheckOptions, Lost, Report};
 use crate::superblock::{read_superblock, Found};
@@ -21,9 +22,6 @@ pub(crate) enum Way {
     Walk,
 }
 
-/// What the fast pass has found by itself.
-const OWNERS: &str = "owners of blocks, bitmaps or totals; all else is proved";
-
 /// Checks a volume. Returns what was found, and what was learned on the way.
 pub(crate) fn run<'a>(
     device: &'a dyn Device,
@@ -36,38 +34,38 @@ pub(crate) fn run<'a>(
     checker.history.keeps_indexes = way == Way::Walk;
     checker.superblock(&found);
     checker.log(&options.log)?;
-    let mut outcome = (false, "");
+    let (mut is_found, mut doubt) = (false, "");
     if found.superblock.metadata_blocks >= options.scan_from {
-        outcome = match way {
+        (is_found, doubt) = match way {
             Way::Walk => (false, "a repair"),
             Way::Quick => match checker.prove()? {
-                Ok(()) if checker.findings.is_empty() => (true, ""),
-                Ok(()) => (false, OWNERS),
+                Ok(()) => (true, ""),
                 Err(doubt) => (false, doubt.0),
             },
         };
-        if !outcome.0 && outcome.1 != OWNERS {
+        if !is_found {
             checker.scan();
         }
     }
-    let lost = match outcome {
-        (true, _) => Lost::default(),
-        (false, OWNERS) => checker.paths()?,
-        _ => {
-            compare(&mut checker)?;
-            first_owners(&mut checker, &found, options)?;
-            checker.paths()?
-        }
-    };
+    if !is_found {
+        compare(&mut checker)?;
+        first_owners(&mut checker, &found, options)?;
+    }
+    let is_proved = is_found && checker.findings.is_empty();
+    if is_found && !is_proved {
+        doubt = "owners of blocks, bitmaps or totals; all else is proved";
+    }
+    let lost = if is_proved { Lost::default() } else { checker.paths()? };
     checker.pace.end();
     let counted = (checker.counts, checker.reading);
     let findings = std::mem::take(&mut checker.findings);
+    let outcome = (is_proved, doubt);
     Ok((findings.into_report(lost, counted, outcome, &found.superblock, found.slot), checker))
 }
 
 /// Finds out who had the blocks first that two have. It was noted in which zones their owners are
-/// ([`crate::claims`]): the inodes of these are walked once more, and asked for just these blocks. If there
-/// is a past, its trees are walked again, too, for they have the versions.
+/// ([`crate::claims`]): the inodes of these are walked once more, with their versions, and asked for just
+/// these blocks.
 fn first_owners(checker: &mut Checker<'_>, found: &Found, options: &CheckOptions) -> Result<(), CheckError> {
     let asked = checker.findings.owned_twice();
     if asked.is_empty() {
@@ -85,13 +83,15 @@ fn first_owners(checker: &mut Checker<'_>, found: &Found, options: &CheckOptions
     other.sb = checker.sb.clone();
     other.zones_lost = checker.zones_lost;
     other.begin_owners();
+    let past_references = checker.history.past_references;
     let mut walk = || -> Result<(), CheckError> {
         other.claim_fixed();
         if are_inodes_asked {
             other.load_tables()?;
-            // Only files claim blocks, and walking them changes no inode.
+            // Only files claim blocks, and walking them changes no inode, and nothing of the past but a
+            // count.
             std::mem::swap(&mut other.inodes, &mut checker.inodes);
-            other.history()?;
+            std::mem::swap(&mut other.history, &mut checker.history);
             other.contents()?;
         }
         Ok(())
@@ -99,6 +99,7 @@ fn first_owners(checker: &mut Checker<'_>, found: &Found, options: &CheckOptions
     let walked = walk();
     if are_inodes_asked {
         checker.inodes = other.inodes;
+        checker.history = History { past_references, ..other.history };
     }
     checker.held = other.held;
     checker.redone = other.redone;

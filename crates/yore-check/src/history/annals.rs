@@ -12,54 +12,10 @@ use crate::spill::{Cursor, Room, Sorted, Sorter};
 use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{
-    version_shard, AnnalsKey, AnnalsRow, Block, Corruption, DirEntry, EventNo, FileKind, HistoryRoots,
-    HistoryTree, Incarnation, InodeIndexCell, InodeNo, MetaAddr, NameIndexCell, PastName, WriteFeatures,
-    EVENT_LIMIT, HISTORY_SHARDS, INODE_LIMIT,
+    name_key, version_shard, AnnalsKey, AnnalsRow, Block, Corruption, DirEntry, EventNo, HistoryRoots,
+    HistoryTree, InodeIndexCell, InodeNo, MetaAddr, NameIndexCell, PastName, WriteFeatures, EVENT_LIMIT,
+    HISTORY_SHARDS, INODE_LIMIT,
 };
-
-/// A past name of a row.
-struct Name {
-    directory: InodeNo,
-    cookie: u64,
-    birth: EventNo,
-    death: EventNo,
-    inode: InodeNo,
-    incarnation: Incarnation,
-    kind: FileKind,
-    name: Vec<u8>,
-    addr: MetaAddr,
-}
-
-/// Names sort by directory, cookie and birth.
-impl Name {
-    fn key(&self) -> Vec<u8> {
-        numbers([self.directory.0, self.cookie, self.birth.0])
-    }
-
-    fn value(&self) -> Vec<u8> {
-        let mut value = numbers([self.death.0, self.inode.0, self.addr.0, self.incarnation.0.into()]);
-        value.push(self.kind as u8);
-        value.extend(&self.name);
-        value
-    }
-
-    fn get((key, value): (&[u8], &[u8])) -> Name {
-        let [directory, cookie, birth] = numbers_of(key);
-        let [death, inode, addr, incarnation] = numbers_of(value);
-        let kind = FileKind::from_repr(value[32]).expect("the byte of a type");
-        Name {
-            directory: InodeNo(directory),
-            cookie,
-            birth: EventNo(birth),
-            death: EventNo(death),
-            inode: InodeNo(inode),
-            incarnation: Incarnation(incarnation as u32),
-            kind,
-            name: value[33..].to_vec(),
-            addr: MetaAddr(addr),
-        }
-    }
-}
 
 /// Numbers so that their bytes sort as they do.
 fn numbers<const COUNT: usize>(of: [u64; COUNT]) -> Vec<u8> {
@@ -77,6 +33,7 @@ fn numbers_of<const COUNT: usize>(bytes: &[u8]) -> [u64; COUNT] {
 
 /// What the rows say.
 struct Rows {
+    /// Past names, by directory, cookie, birth and death. In front of each is where its row stands.
     names: Sorter,
     /// The cells that the indexes should have, as keys.
     by_inode: Sorter,
@@ -267,18 +224,10 @@ impl Checker<'_> {
                 let cell = NameIndexCell { directory, cookie, death: end, birth, sequence, shard };
                 rows.by_name.push(&cell.bytes(), &[])?;
             }
-            let name = Name {
-                directory,
-                cookie,
-                birth,
-                death: end,
-                inode,
-                incarnation,
-                kind: name.kind,
-                name: name.name.to_vec(),
-                addr,
-            };
-            rows.names.push(&name.key(), &name.value())?;
+            let entry = DirEntry { inode, incarnation, birth, kind: name.kind, name: name.name };
+            let past = PastName { death: end, entry };
+            let key = [&name_key(directory, cookie, birth)[..], &end.0.to_be_bytes()].concat();
+            rows.names.push(&key, &[&addr.0.to_be_bytes()[..], &past.encode()].concat())?;
         }
         Ok(())
     }
@@ -287,12 +236,14 @@ impl Checker<'_> {
     fn names_of_rows(&mut self, names: &Sorted) -> Result<(), CheckError> {
         let mut run = Run::of_annals();
         let mut cursor = names.all()?;
-        while let Some(pair) = cursor.get() {
-            let Name { directory, cookie, birth, death, inode, incarnation, kind, name, addr } =
-                Name::get(pair);
-            let entry = DirEntry { inode, incarnation, birth, kind, name: &name };
-            self.check_past_names(directory, addr, cookie, &entry, false)?;
-            self.past_name(&mut run, addr, directory, cookie, &PastName { death, entry })?;
+        while let Some((key, value)) = cursor.get() {
+            let [directory, cookie, birth, _] = numbers_of(key);
+            let (directory, [addr]) = (InodeNo(directory), numbers_of(value).map(MetaAddr));
+            // The row was decoded before, by the same rules.
+            let name = PastName::decode(EventNo(birth), &value[size_of::<MetaAddr>()..]);
+            let name = name.expect("a name that was decoded before");
+            self.check_past_names(directory, addr, cookie, &name.entry, false)?;
+            self.past_name(&mut run, addr, directory, cookie, &name)?;
             cursor.advance()?;
         }
         self.end_of_run(&mut run)

@@ -47,19 +47,17 @@ impl Wanted<'_> {
 
 /// What an index lacks. It is reported when all of it could be read.
 pub(super) struct Missing {
-    /// Each key behind a number that ascends, with the address of the leaf that should have it.
+    /// Each key, with the address of the leaf that should have it.
     keys: Sorter,
-    count: u64,
 }
 
 impl Missing {
     pub(super) fn new(room: Room) -> Missing {
-        Missing { keys: Sorter::new(room.list()), count: 0 }
+        Missing { keys: Sorter::new(room.list()) }
     }
 
     pub(super) fn push(&mut self, key: &[u8], addr: MetaAddr) -> Result<(), CheckError> {
-        self.count += 1;
-        self.keys.push(&[&self.count.to_be_bytes(), key].concat(), &addr.0.to_le_bytes())
+        self.keys.push(key, &addr.0.to_le_bytes())
     }
 
     pub(super) fn report(
@@ -71,7 +69,7 @@ impl Missing {
         let missing = self.keys.into_sorted()?;
         let mut cursor = missing.all()?;
         while let Some((key, addr)) = cursor.get() {
-            let mut finding = Finding::new(problem, shown(&key[size_of::<u64>()..]), "no such key");
+            let mut finding = Finding::new(problem, shown(key), "no such key");
             let addr = <[u8; 8]>::try_from(addr).ok().map(|addr| MetaAddr(u64::from_le_bytes(addr)));
             finding.addr = addr.filter(|addr| !addr.is_none());
             checker.add(finding);

@@ -1,10 +1,9 @@
-//! Claims of data blocks, as far as the fast pass must remember them to find who claims a block with another
-//! one.
+//! Claims of data blocks, as far as the fast pass must remember them to name both owners of a block.
 //!
-//! When a worker claims blocks that nobody had, only the *part* of a group in which they lie is kept, once
-//! for each *span* of a zone: 64 of its blocks. When somebody had one of them already, the claim itself is
-//! kept. So the first of two owners is among the claims that were kept, or in a span with such a part; and
-//! for many blocks with two owners, all such spans are read in one go.
+//! A *span* is 64 blocks of a zone. A *part* is a sixty-fourth of a group. A claim of blocks that all had no
+//! owner is not kept: its span only remembers the parts in which the blocks lie. A claim is kept if one of
+//! its blocks had an owner already. So the first of two owners is among the kept claims, or in a span that
+//! remembers the part of the block. The spans for all blocks with two owners are read together.
 
 use super::doubt::{ensure, Certain};
 use std::collections::BTreeSet;
@@ -13,14 +12,15 @@ use yore_format::{BlockNo, GroupNo, InodeNo, MetaAddr, ZoneNo, BITS_PER_GROUP};
 
 /// Blocks of a group that have one bit of the parts.
 const PART: u32 = BITS_PER_GROUP / u64::BITS;
-/// The most blocks with several owners, and claims of them, for which spans are read. Beyond it so much is
-/// wrong that all is read once more.
+/// The most blocks with several owners, and the most claims of them, for which spans are read. If there are
+/// more, the whole volume is read once more.
 const MOST: usize = 1 << 16;
 /// Blocks of a span.
 const SPAN: u16 = 64;
 const _: () = assert!(ZONE_INDEXES <= SPAN as u32 * 8);
 
-/// A claim of an inode in use: its extent from file block `key` on. Claims sort in the order of a walk.
+/// A claim of an inode in use, which is its extent from file block `key` on. Claims sort in the order in
+/// which the walk makes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Claim {
     pub(crate) inode: InodeNo,
@@ -91,7 +91,7 @@ impl Twice {
         ensure(self.blocks.len() <= MOST && self.claims.len() <= MOST, "many blocks with two owners")
     }
 
-    /// Whether some of these blocks have several owners.
+    /// Whether any of these blocks has several owners.
     pub(crate) fn concerns(&self, start: BlockNo, len: u64) -> bool {
         self.blocks.range(start.0..start.0.saturating_add(len)).next().is_some()
     }

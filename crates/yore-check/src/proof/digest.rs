@@ -20,7 +20,7 @@ pub(crate) struct Digest<'g> {
     pub(crate) ground: &'g Ground,
     pub(crate) summary: Summary,
     pub(super) teller: Teller<'g>,
-    /// In which parts of groups the blocks lie that the spans of this zone have claimed.
+    /// In which parts of groups the blocks lie that the spans of this part of a zone have claimed.
     parts: BTreeMap<(GroupNo, Span), u64>,
 }
 
@@ -52,8 +52,8 @@ impl<'g> Digest<'g> {
         Ok((base, entry.kind == FileKind::Directory))
     }
 
-    /// All blocks of a zone were taken.
-    pub(crate) fn zone_is_over(&mut self) {
+    /// All blocks of a part of a zone were taken.
+    pub(crate) fn part_is_over(&mut self) {
         for ((group, span), bits) in std::mem::take(&mut self.parts) {
             let kept = self.ground.kept(self.summary.part(group, span, bits));
             if let Err(doubt) = kept {

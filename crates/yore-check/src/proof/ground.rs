@@ -8,7 +8,6 @@ use super::claim::{Claim, Part, Twice};
 use super::doubt::{ensure, Certain, Doubt};
 use super::keyed::Keys;
 use super::places::Places;
-use crate::spill::Room;
 use crate::words::for_words;
 use crate::CheckError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,9 +17,6 @@ use yore_format::{BlockNo, EventNo, Incarnation, Superblock, ZoneNo, BITS_PER_GR
 
 /// Words of a bit set over a group's data area.
 const GROUP_WORDS: usize = BITS_PER_GROUP as usize / 64;
-
-/// Workers between whom memory is divided.
-const WORKERS: usize = 8;
 
 type Owned = [AtomicU64; GROUP_WORDS];
 
@@ -43,8 +39,8 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// For a volume with these zones.
-    pub(crate) fn new(sb: &Superblock, zones: impl Iterator<Item = ZoneNo> + Clone, room: Room) -> Ground {
+    /// For a volume with these zones. Each list of each worker may use `share` bytes.
+    pub(crate) fn new(sb: &Superblock, zones: impl Iterator<Item = ZoneNo> + Clone, share: usize) -> Ground {
         let geometry = sb.geometry();
         let mut owned: Vec<Option<Box<Owned>>> = Vec::new();
         owned.resize_with(geometry.groups() as usize, || None);
@@ -63,7 +59,7 @@ impl Ground {
             is_doubted: AtomicBool::new(false),
             doubt: OnceLock::new(),
             failed: OnceLock::new(),
-            share: room.list_of_worker(WORKERS),
+            share,
         }
     }
 

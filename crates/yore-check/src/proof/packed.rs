@@ -1,6 +1,8 @@
 //! What is kept of nodes and inodes as bytes: as few as the numbers need, for there may be many.
 
 use super::node::{Body, DirectoryLeaf, ExtentsLeaf, Head, InodeWithTrees, Node, SymlinkLeaf, XattrsLeaf};
+use crate::varint;
+use std::convert::Infallible;
 use yore_format::{BlockKind, InodeFlags, MetaAddr};
 
 /// Which kind of body a node has.
@@ -15,13 +17,9 @@ const XATTRS: u8 = 4;
 struct Packing(Vec<u8>);
 
 impl Packing {
-    /// A number that is mostly small: seven bits to a byte, the lowest first.
-    fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
+    /// A number that is mostly small.
+    fn number(&mut self, number: u64) {
+        varint::put(&mut self.0, number);
     }
 
     /// A number that may be any, like a hash.
@@ -50,15 +48,8 @@ impl Packed<'_> {
     }
 
     fn number(&mut self) -> u64 {
-        let (mut number, mut shift) = (0, 0);
-        loop {
-            let byte = self.byte();
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return number;
-            }
-            shift += 7;
-        }
+        let Ok(number) = varint::get(|| Ok::<_, Infallible>(Some(self.byte())));
+        number.expect("as many bytes as were written")
     }
 
     fn long(&mut self) -> u64 {

@@ -1,9 +1,8 @@
-//! Blocks with two owners, where the fast pass has no other doubt: who the owners are, and how they are
-//! called.
+//! Blocks with two owners, if the fast pass has no other doubt: who the owners are, and what their paths are.
 //!
-//! The spans that may have the first owners are read once more ([`super::claim`]), and no others. Then the
-//! claims of all extents that concern such blocks are made again in the order of the walk, by the same code.
-//! All other claims are known not to meet others. So the findings are those of the walk.
+//! The spans that may have the first owners are read once more ([`super::claim`]), and no others. Then all
+//! claims of such blocks are made again in the order of the walk, by the code of the walk. No other claim
+//! overlaps with one. So the findings are those of the walk.
 
 use super::claim::{Claim, Part, Span, Twice};
 use super::doubt::{ensure, Certain, Doubt, Stop};
@@ -20,7 +19,8 @@ use yore_format::{
 };
 
 impl Checker<'_> {
-    /// Finds all claims of blocks that several claim, once zones and the log have claimed theirs.
+    /// Finds all claims of the blocks that have several. Zones and the log must have claimed their blocks
+    /// before.
     pub(super) fn claims_of_twice(&mut self, ground: &Ground, summary: &InOrder) -> Result<Twice, Stop> {
         let mut twice = ground.twice();
         self.also_fixed(ground, &mut twice)?;
@@ -43,7 +43,7 @@ impl Checker<'_> {
         Ok(twice)
     }
 
-    /// Whether each of the blocks has two owners that are known.
+    /// Whether at least two owners are known of each of the blocks.
     fn all_are_known(&self, twice: &Twice) -> Certain {
         let mut owners: BTreeMap<u64, u32> = BTreeMap::new();
         for claim in &twice.claims {
@@ -61,7 +61,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Blocks of files that zones or the log have.
+    /// Adds the blocks of files that belong to zones or to the log as well.
     fn also_fixed(&self, ground: &Ground, twice: &mut Twice) -> Certain {
         for (group, owned) in (0..).zip(&self.owned) {
             let (Some(owned), Some(found)) = (owned, ground.owners(group as usize)) else { continue };
@@ -78,7 +78,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Reads spans of a zone, and gathers the claims that concern such blocks.
+    /// Reads spans of a zone, and gathers the claims of such blocks in them.
     fn read_spans(&mut self, spans: &[Span], twice: &mut Twice) -> Certain {
         let Some(first) = spans.first() else { return Ok(()) };
         let zone = self.zones.binary_search_by_key(&first.zone, |zone| zone.number).map_err(|_| ODD)?;
@@ -93,13 +93,15 @@ impl Checker<'_> {
         twice.is_few()
     }
 
-    /// Claims what was found, in the order of a walk. The owners of all other blocks are known.
+    /// Makes the claims that were found, in the order of the walk. All other blocks have their owners
+    /// already.
     pub(super) fn claim_twice(&mut self, twice: &Twice) {
         if twice.blocks.is_empty() {
             return;
         }
         self.asked.clone_from(&twice.blocks);
-        // Zones and the log have claimed before anybody asked. Now they only answer.
+        // Zones and the log have claimed their blocks before. They claim them again only to be named as
+        // owners, so the findings of that do not count.
         let findings = std::mem::replace(&mut self.findings, Findings::new(0));
         self.claim_fixed();
         self.findings = findings;
@@ -112,9 +114,9 @@ impl Checker<'_> {
         self.asked.clear();
     }
 
-    /// Keeps of the inodes that findings are about, and of the directories above them, where their names are:
-    /// they say it themselves, and that was compared. Of a file with several names only a walk finds the one
-    /// that it would tell.
+    /// Remembers where the names are of the inodes that findings are about, and of the directories above
+    /// them. The inodes say it themselves, and the fast pass has compared that with the entries. A file with
+    /// several names does not say it: there is a doubt, and the walk finds its names.
     pub(super) fn names_of_found(&mut self) -> Result<(), Stop> {
         let mut wanted: Vec<InodeNo> = self.findings.inodes().filter(|number| number.is_file()).collect();
         let mut known = BTreeMap::new();
@@ -141,10 +143,10 @@ impl Checker<'_> {
     }
 }
 
-/// What was read is not what was read before.
+/// What is read now differs from what was read before.
 const ODD: Doubt = Doubt("metadata that is another now");
 
-/// Gathers the claims in a block that concern such blocks.
+/// Gathers the claims of such blocks that stand in a block of metadata.
 fn claims_in(block: &Block, addr: MetaAddr, is_inodes: bool, twice: &mut Twice) -> Certain {
     let mut claim = |inode: InodeNo, key: u64, extent: &ExtentValue| {
         let (start, len) = (extent.start, u64::from(extent.len));

@@ -226,16 +226,16 @@ impl Round<'_> {
         self.volume.set_inode(number, Some(inode))
     }
 
-    /// A directory with several names keeps one. Which directories name it is not known, so all are gone
-    /// through.
-    pub(super) fn mend_named_twice(&mut self, _: &Finding) -> Result<bool, CheckError> {
-        let mut directories: Vec<InodeNo> = Vec::new();
-        self.seen.inodes.each(|known| directories.extend(known.is_directory().then_some(known.number)))?;
+    /// A directory with several names keeps one. All directories that name it are put right.
+    pub(super) fn mend_named_twice(&mut self, finding: &Finding) -> Result<bool, CheckError> {
+        let Some(number) = finding.inode else { return Ok(false) };
+        let Some(known) = self.seen.known_inode(number)? else { return Ok(false) };
+        let further = self.seen.further_names.get(&number).into_iter().flatten();
+        let mut directories: BTreeSet<InodeNo> = further.map(|(directory, _)| *directory).collect();
+        directories.insert(known.named_in);
         let mut changed = false;
-        for number in directories {
-            if !self.once.contains(&Once::Directory(number)) {
-                changed |= self.mend_entries(number)?;
-            }
+        for directory in directories {
+            changed |= self.mend_entries(directory)?;
         }
         Ok(changed)
     }

@@ -1,11 +1,11 @@
-//! A temporary file of a list.
+//! The temporary file of a list.
 
 use crate::CheckError;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-/// A file for what does not fit into memory.
+/// A file for what does not fit into memory. It has no name.
 pub(super) struct Overflow {
     pub(super) file: Arc<File>,
     pub(super) end: u64,
@@ -17,12 +17,19 @@ impl Overflow {
         Ok(Overflow { file: Arc::new(file), end: 0 })
     }
 
-    /// Writes behind what is there. Returns where.
-    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64, CheckError> {
-        let at = self.end;
-        self.file.write_all_at(bytes, at).map_err(failed)?;
+    /// The file of a list, which is created when it is first needed.
+    pub(super) fn of(list: &mut Option<Overflow>) -> Result<&mut Overflow, CheckError> {
+        match list {
+            Some(file) => Ok(file),
+            None => Ok(list.insert(Overflow::new()?)),
+        }
+    }
+
+    /// Appends bytes.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), CheckError> {
+        self.write(self.end, bytes)?;
         self.end += bytes.len() as u64;
-        Ok(at)
+        Ok(())
     }
 
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), CheckError> {

@@ -1,8 +1,9 @@
-//! Records of one size, in ascending order of their keys, which are found by them and changed in place.
+//! Records of one size in ascending order of their keys. They are found by key and changed in place.
 //!
-//! The records of a page lie in one run of the file. Pages are in memory as far as the share suffices; which
-//! of them leaves it is decided as by a clock: the hand passes over pages that were used since it came by.
-//! Of each page that is elsewhere the first key remains, and a word.
+//! Records are in pages. As many pages are in memory as the share has room for. The clock algorithm chooses
+//! the page that leaves memory: its hand skips a page that was used since the hand last passed it. Page `n`
+//! is at byte `n` · [`PAGE`] of the file. Of a page that is not in memory, its first key and a null pointer
+//! stay there.
 
 use super::overflow::Overflow;
 use crate::CheckError;
@@ -13,18 +14,18 @@ const PAGE: usize = 4 << 10;
 /// The least share: pages.
 const LEAST: usize = 2;
 
-/// What a list has.
+/// A record of a list.
 pub(crate) trait Record: Clone {
     /// Bytes in a file.
     const BYTES: usize;
 
-    /// By which it is found. No two records have one key.
+    /// The key. No two records have the same.
     fn key(&self) -> u64;
 
-    /// Writes it: exactly [`Record::BYTES`].
+    /// Encodes it into exactly [`Record::BYTES`] bytes.
     fn put(&self, to: &mut [u8]);
 
-    /// What `put` has written.
+    /// Decodes what `put` has written.
     fn get(from: &[u8]) -> Self;
 }
 
@@ -163,10 +164,7 @@ impl<R: Record> Pages<R> {
                 for (record, to) in page.records.iter().zip(bytes.chunks_exact_mut(R::BYTES)) {
                     record.put(to);
                 }
-                let file = match &mut self.file {
-                    Some(file) => file,
-                    None => self.file.insert(Overflow::new()?),
-                };
+                let file = Overflow::of(&mut self.file)?;
                 file.write((number * PAGE) as u64, &bytes[..page.records.len() * R::BYTES])?;
             }
             self.all[number] = None;
@@ -211,7 +209,7 @@ mod tests {
             for i in 0..COUNT {
                 list.push(Pair(i * 3 + 10, 0)).unwrap();
             }
-            // In an order that is everywhere.
+            // In an order that jumps back and forth.
             for i in (0..COUNT).map(|i| i * 1237 % COUNT) {
                 let at = list.find(i * 3 + 10).unwrap().expect("it is there");
                 assert_eq!(at as u64, i);

@@ -1,12 +1,13 @@
-//! Records of a key and a value, both any bytes, that are put in order.
+//! Sorted lists of records. A record has a key and a value, which may be any bytes.
 //!
-//! A [`Sorter`] takes them in any order. When its share is used up it sorts what it has and writes it to a
-//! file: a *run*. At the end, runs are merged, as many at a time as the share has blocks for, until one is
-//! left. So a list of any length takes the memory of its share, and its file at most twice the bytes of the
-//! list. Records are in the order of their keys, and those of one key in the order of their values.
+//! A [`Sorter`] takes records in any order. When its share is used up, it sorts the records that it has and
+//! writes them to a file as a *run*. In the end it merges runs until one is left. It merges as many at a time
+//! as its share has blocks for, but no fewer than 8 and no more than 16. So a list of any length takes the
+//! memory of its share, or of nine blocks if that is more. Its files take at most twice the bytes of the
+//! list. Records are in the order of their keys, and records of one key in the order of their values.
 //!
-//! A file has blocks of one size, each with whole records, so it can be searched without an index in memory:
-//! by halves, reading the beginnings of blocks. Who searches in ascending order mostly stays in one block.
+//! A file has blocks of one size with whole records in each. So a binary search that reads the beginnings of
+//! blocks needs no index in memory. Searches for ascending keys mostly stay in one block.
 
 use super::overflow::{failed, Overflow};
 use crate::CheckError;
@@ -19,18 +20,18 @@ use std::sync::Arc;
 
 /// Bytes of a block in a file. A record fits into one.
 const BLOCK: usize = 8 << 10;
-/// In front of the records of a block: how many bytes they have.
+/// Bytes in front of the records of a block, which say how many bytes the records have.
 const BLOCK_HEAD: usize = 2;
-/// In front of a record: how many bytes its key and its value have.
+/// Bytes in front of a record, which say how many bytes its key and its value have.
 const HEAD: usize = 4;
-/// Bytes of a key at most, and of key and value.
+/// The most bytes of a key, and of key and value together.
 const KEY_MAX: usize = 500;
 const RECORD_MAX: usize = BLOCK - BLOCK_HEAD - HEAD;
-/// Bytes in memory that are made at a time.
+/// Bytes of memory that are allocated at a time.
 const CHUNK: usize = 16 << 10;
 /// The least share.
 const LEAST: usize = 4 << 10;
-/// How many runs are merged at a time.
+/// How many runs are merged at a time: the least, and the most.
 const MERGED: std::ops::RangeInclusive<usize> = 8..=16;
 
 /// Key and value.
@@ -49,7 +50,7 @@ impl Records {
     fn push(&mut self, key: &[u8], value: &[u8]) {
         let need = HEAD + key.len() + value.len();
         if self.chunks.last().is_none_or(|chunk| chunk.len() + need > CHUNK) {
-            // The first one grows by and by, for most lists are short.
+            // Most lists are short, so the first chunk grows as it is filled.
             let capacity = if self.chunks.is_empty() { 0 } else { CHUNK };
             self.chunks.push(Vec::with_capacity(capacity));
         }
@@ -90,7 +91,7 @@ fn record(bytes: &[u8]) -> Pair<'_> {
     bytes[HEAD..HEAD + length(0) + length(2)].split_at(length(0))
 }
 
-/// Takes records.
+/// A list that is being filled.
 pub(crate) struct Sorter {
     share: usize,
     records: Records,
@@ -120,22 +121,18 @@ impl Sorter {
         Ok(())
     }
 
-    /// Takes all that another one has, and its share.
+    /// Takes all records of another one, and its share.
     pub(crate) fn append(&mut self, other: Sorter) {
         self.share = self.share.saturating_add(other.share);
         self.records.append(other.records);
-        // Its runs lie in its file, which they keep.
+        // Each run keeps its own file open.
         self.runs.extend(other.runs);
     }
 
     fn end_run(&mut self) -> Result<(), CheckError> {
         let mut records = std::mem::take(&mut self.records);
         records.sort();
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => self.file.insert(Overflow::new()?),
-        };
-        let mut writer = RunWriter::new(file);
+        let mut writer = RunWriter::new(Overflow::of(&mut self.file)?);
         for i in 0..records.at.len() {
             writer.push(records.get(i))?;
         }
@@ -153,10 +150,10 @@ impl Sorter {
             self.end_run()?;
         }
         drop(self.file);
-        // Each has a block in memory, and the merged one another.
+        // Each run that is merged has a block in memory, and so has the merged one.
         let most = (self.share / BLOCK).saturating_sub(1).clamp(*MERGED.start(), *MERGED.end());
         while self.runs.len() > 1 {
-            // All runs once, into another file: then that of before can go.
+            // One pass merges all runs into a new file. The old one goes with the last of its runs.
             let (mut file, mut merged) = (Overflow::new()?, VecDeque::new());
             while !self.runs.is_empty() {
                 let some: Vec<Run> = self.runs.drain(..most.min(self.runs.len())).collect();
@@ -190,7 +187,7 @@ pub(crate) struct Run {
     /// Where the first block begins.
     from: u64,
     blocks: u64,
-    /// The block in which something was found last.
+    /// The block in which the last search ended.
     last: Cell<u64>,
 }
 
@@ -257,7 +254,7 @@ impl Run {
         if is_below(last)? && (last + 1 == self.blocks || !is_below(last + 1)?) {
             return Ok(last);
         }
-        // The first of these is below, or is block 0; that at the end is not.
+        // Invariant: block `low` is below, or is block 0. Block `high` is not, or is behind the last one.
         let (mut low, mut high) = (0, self.blocks);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -315,7 +312,7 @@ impl<'r> RunCursor<'r> {
     }
 }
 
-/// Records in order.
+/// A list in order.
 pub(crate) enum Sorted {
     Memory(Records),
     File(Run),
@@ -328,7 +325,7 @@ impl Default for Sorted {
 }
 
 impl Sorted {
-    /// Goes through all records.
+    /// A cursor at the first record.
     pub(crate) fn all(&self) -> Result<Cursor<'_>, CheckError> {
         Ok(Cursor(match self {
             Sorted::Memory(records) => Place::Memory(records, 0),
@@ -336,7 +333,7 @@ impl Sorted {
         }))
     }
 
-    /// Begins with the first record of this key or a greater one.
+    /// A cursor at the first record of this key or a greater one.
     pub(crate) fn from(&self, key: &[u8]) -> Result<Cursor<'_>, CheckError> {
         match self {
             Sorted::Memory(records) => {
@@ -405,8 +402,8 @@ mod tests {
         vec![i as u8; (i % 300) as usize]
     }
 
-    /// So many records, each number twice, taken in an order that is everywhere, by two of whom one takes
-    /// over what the other has.
+    /// `count` keys with two records each. Two sorters take them in an order that jumps back and forth, and
+    /// one then takes over what the other has.
     fn list(count: u64, share: usize) -> Sorted {
         let mut sorters = [Sorter::new(share), Sorter::new(share)];
         for i in (0..count).map(|i| i * 7919 % count.max(1)) {

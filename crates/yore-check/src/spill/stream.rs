@@ -1,4 +1,4 @@
-//! Bytes that are written once and read from their beginning.
+//! A stream of bytes that is written once and read from its beginning.
 
 use super::overflow::Overflow;
 use crate::CheckError;
@@ -6,7 +6,7 @@ use crate::CheckError;
 /// The least share.
 const LEAST: usize = 4 << 10;
 
-/// Bytes, the last of them in memory.
+/// A stream. The bytes that were written last are in memory.
 pub(crate) struct Stream {
     share: usize,
     last: Vec<u8>,
@@ -19,30 +19,26 @@ impl Stream {
         Stream { share: share.max(LEAST), last: Vec::new(), file: None }
     }
 
-    /// Writes behind what is there.
+    /// Appends bytes.
     ///
     /// # Errors
     /// [`CheckError::TemporaryFile`].
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), CheckError> {
         if self.last.len() + bytes.len() > self.share {
-            let file = match &mut self.file {
-                Some(file) => file,
-                None => self.file.insert(Overflow::new()?),
-            };
-            file.append(&self.last)?;
+            Overflow::of(&mut self.file)?.append(&self.last)?;
             self.last.clear();
         }
         self.last.extend_from_slice(bytes);
         Ok(())
     }
 
-    /// From the beginning.
+    /// A reader at the beginning.
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader { of: self, buffer: Vec::new(), at: 0, next: 0 }
     }
 }
 
-/// Reads a stream.
+/// Reads a stream from its beginning.
 pub(crate) struct Reader<'s> {
     of: &'s Stream,
     /// A part of the file.
