@@ -69,7 +69,8 @@ fn on_the_library() {
         "--volume-size",
         "1G",
     ];
-    let report = bench(&[&["history"], &small[..], &sizes[..]].concat());
+    // All parts are measured in `yore-bench/tests/history.rs`.
+    let report = bench(&[&["history", "--parts", "take,back,forget,diff"], &small[..], &sizes[..]].concat());
     assert_eq!(report["tables"].as_array().unwrap().len(), 1, "one table of all measures");
     let latency = ["latency", "--seconds", "1", "--probe-seconds", "1", "--alive", "100"];
     let report = bench(&[&latency[..], &["--volume-size", "256M"]].concat());

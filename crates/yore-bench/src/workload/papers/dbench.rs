@@ -20,7 +20,7 @@ pub(super) fn script(scale: &Scale) -> Result<Script> {
         return Err(BenchError::NotInstalled { program: "dbench".into(), package: "dbench".into() });
     }
     let text = std::fs::read_to_string(LOAD).map_err(BenchError::system(format!("reading {LOAD}")))?;
-    from_load(&text, scale.of(LINES, 2000), &CLIENTS)
+    from_load(&text, scale.of(LINES, 300), &CLIENTS)
 }
 
 /// The part of `text` of so many lines, replayed by each of these numbers of clients.
