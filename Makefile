@@ -17,7 +17,7 @@ export CARGO_INCREMENTAL ?= 0
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
-.PHONY: all demo test deps layers format lint unit crash mutations mutations-1 mutations-2 doc system system-snapshot system-engines package clean campaign-fuzz campaign-ordered symbols \
+.PHONY: all demo test deps debug layers format lint unit crash mutations mutations-1 mutations-2 doc system system-snapshot system-engines package clean campaign-fuzz campaign-ordered symbols \
 	install uninstall deb $(CAMPAIGNS:%=campaign-%)
 
 all:
@@ -104,10 +104,15 @@ mutations-1 mutations-2: mutations-%:
 doc:
 	$(CARGO) doc --workspace --no-deps --locked
 
-# The debug binary, so that lock order and other assertions are on.
-system:
+# The program that the unit tests have: `cargo build -p yore-cli` builds it once more, because alone it asks fewer
+# features of libraries. It is a debug build, so that lock order and other assertions are on.
+debug:
+	$(CARGO) test --workspace --locked --no-run --quiet
+
+system package: export YORE := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug/yore
+
+system: debug
 	@if [ "$$(id -u)" = 0 ] && [ -c /dev/fuse ]; then \
-		$(CARGO) build --locked --quiet -p yore-cli && \
 		$(MAKE) -j2 --output-sync system-snapshot system-engines; \
 	elif [ "$(CI)" = true ]; then \
 		echo 'FAILED: the system tests need root and /dev/fuse, and CI=true forbids skipping them' >&2; exit 1; \
@@ -131,7 +136,7 @@ system-engines:
 
 # The Debian package, made of the debug binary that the other tests have built, unpacked, installed and removed below a
 # directory of its own.
-package:
+package: debug
 	tests/package.sh
 
 include packaging/install.mk

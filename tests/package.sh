@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# package.sh: makes the Debian package as `make deb` does, of the debug binary, and tries what is in it: unpacked, and installed
+# package.sh: makes the Debian package as `make deb` does, of the debug binary or of YORE, and tries what is in it: unpacked, and installed
 # and removed by dpkg below a directory of its own. Nothing of this system is changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-binary=${CARGO_TARGET_DIR:-target}/debug/yore
 for tool in dpkg-deb dpkg strip; do
     command -v "$tool" >/dev/null || {
         echo "SKIPPED: the Debian package, for there is no $tool here"
@@ -15,7 +14,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'echo "package.sh: failed at line $LINENO" >&2' ERR
 
-cargo build --locked --quiet -p yore-cli
+binary=${YORE:-}
+if [ -z "$binary" ]; then
+    cargo build --locked --quiet -p yore-cli
+    binary=${CARGO_TARGET_DIR:-target}/debug/yore
+fi
 make --no-print-directory deb BINARY="$binary" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 package=target/debian/yore.deb
 
