@@ -84,7 +84,7 @@ check_lines() {
         esac
     done <"$WORK/lines.out"
     if [ "$status" != 0 ] || [ "$count" = 0 ]; then
-        fail "$(basename "$2") ran to its end" "exit status $status after $count checks"
+        fail "$(basename -- "$2") ran to its end" "exit status $status after $count checks"
         tail -n 25 "$WORK/lines.err" | sed 's/^/           | /'
     fi
 }
