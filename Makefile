@@ -17,8 +17,9 @@ export CARGO_INCREMENTAL ?= 0
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
-.PHONY: all demo test deps debug layers format lint unit crash mutations mutations-1 mutations-2 doc system system-snapshot system-engines package clean campaign-fuzz campaign-ordered symbols \
-	install uninstall deb $(CAMPAIGNS:%=campaign-%)
+.PHONY: all demo test deps debug layers format lint unit crash mutations mutations-1 mutations-2 doc system \
+	system-snapshot system-engines package clean campaign-fuzz campaign-ordered symbols install uninstall deb \
+	$(CAMPAIGNS:%=campaign-%)
 
 all:
 	$(CARGO) build --release --locked
@@ -63,13 +64,14 @@ crash mutations campaign-ordered: export CARGO_PROFILE_RELEASE_DEBUG = line-tabl
 # One release build serves both: mutations are in it, and each is off until a test asks for it.
 MUTATIONS := --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations
 # Most of them work on one thread, so they run in two lanes, which take about as long as each other.
-LANE_1 := engine_mutations journal_mutations elsewhere_mutations spans late_data
-LANE_2 := ordered_mutations ordered_random online_mutations mutations cold_queries intent
+LANE_1 := engine_mutations ordered_mutations late_data
+LANE_2 := journal_mutations elsewhere_mutations mutations spans ordered_random online_mutations cold_queries intent
+LANES := $(patsubst %,--test %,$(LANE_1) $(LANE_2))
 
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
 CRASH_STATES ?= 70000
 crash:
-	$(CARGO) test $(MUTATIONS) $(LANE_1:%=--test %) $(LANE_2:%=--test %) --no-run
+	$(CARGO) test $(MUTATIONS) $(LANES) --no-run
 	target/release/yore-crash run --states $(CRASH_STATES)
 	for durability in async group sync; do \
 		target/release/yore-crash run --engine journal --durability $$durability \
@@ -86,7 +88,7 @@ crash:
 # wrong, one way after the other, and the random crashes must find it.
 SEED ?= 0
 campaign-ordered:
-	$(CARGO) test $(MUTATIONS) $(LANE_1:%=--test %) $(LANE_2:%=--test %) --no-run
+	$(CARGO) test $(MUTATIONS) $(LANES) --no-run
 	for engine in soft-updates sync; do \
 		target/release/yore-crash campaign --engine $$engine --seed $(SEED) --seconds $$(( $(BUDGET) / 2 )) || exit 1; \
 	done
@@ -95,7 +97,7 @@ campaign-ordered:
 # Engines that are wrong on purpose: the crash tests must find each of them.
 mutations:
 	$(CARGO) clippy -p yore-crash -p yore-meta --features yore-crash/mutations --all-targets --locked -- -D warnings
-	$(CARGO) test $(MUTATIONS) $(LANE_1:%=--test %) $(LANE_2:%=--test %) --no-run
+	$(CARGO) test $(MUTATIONS) $(LANES) --no-run
 	$(MAKE) -j2 --output-sync mutations-1 mutations-2
 
 mutations-1 mutations-2: mutations-%:
@@ -104,8 +106,8 @@ mutations-1 mutations-2: mutations-%:
 doc:
 	$(CARGO) doc --workspace --no-deps --locked
 
-# The program that the unit tests have: `cargo build -p yore-cli` builds it once more, because alone it asks fewer
-# features of libraries. It is a debug build, so that lock order and other assertions are on.
+# The program that the unit tests have: `cargo build -p yore-cli` builds it once more, because alone it asks
+# fewer features of libraries. It is a debug build, so that lock order and other assertions are on.
 debug:
 	$(CARGO) test --workspace --locked --no-run --quiet
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# package.sh: makes the Debian package as `make deb` does, of the debug binary or of YORE, and tries what is in it: unpacked, and installed
-# and removed by dpkg below a directory of its own. Nothing of this system is changed.
+# package.sh: makes the Debian package as `make deb` does, of the debug binary or of YORE, and tries what is in
+# it: unpacked, and installed and removed by dpkg below a directory of its own. Nothing of this system is
+# changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for tool in dpkg-deb dpkg strip; do
