@@ -283,7 +283,7 @@ LAYERS = {
     """,
     "yore-crash": """
         edges/units model/data mutant op volume
-        edges/sets recount
+        edges/sets
         edges/state
         op/brief outcome trial
         model systematic
@@ -292,7 +292,7 @@ LAYERS = {
         judge model/apply subject/model subject/view
         judge/ordered
         marks subject
-        fill generate past runner stalled
+        fill generate past recount runner stalled
         case recorded threads
         compare edges/calls edges/effect together
         edges record

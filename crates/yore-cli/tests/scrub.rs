@@ -36,13 +36,24 @@ fn json(status: i32, args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// A volume with checksums of file data, on which only the test takes snapshots.
+fn with_checksums() -> Scratch {
+    let scratch = Scratch::empty();
+    ok(["mkfs", "--policy", "none", "--data-checksums", text(&scratch.volume), "--size", "64M"]);
+    scratch
+}
+
+/// The same with a file of so many blocks.
+fn with_big_file(count: usize) -> Scratch {
+    let scratch = with_checksums();
+    ok(["put", text(&scratch.file("big", blocks(count))), &scratch.on("/big")]);
+    scratch
+}
+
 #[test]
 fn a_damaged_block_is_found() {
-    let scratch = Scratch::empty();
+    let scratch = with_big_file(300);
     let volume = text(&scratch.volume);
-    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
-    let file = scratch.file("big", blocks(300));
-    ok(["put", text(&file), &scratch.on("/big")]);
     let sound = json(0, &["scrub", "--json", volume]);
     assert_eq!((sound["clean"].as_bool(), sound["data_bytes"].as_u64()), (Some(true), Some(300 * 4096)));
     damage(&scratch, 123);
@@ -116,11 +127,8 @@ fn interrupted(target: &str, blocks: u64) -> (i32, Value) {
 /// says so, and goes on with the volume.
 #[test]
 fn an_unmount_breaks_a_scrub_off() {
-    let scratch = Scratch::empty();
+    let scratch = with_big_file(1000);
     let volume = text(&scratch.volume);
-    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
-    let file = scratch.file("big", blocks(1000));
-    ok(["put", text(&file), &scratch.on("/big")]);
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
     let args = ["scrub", "--json", "--rate", "100K", text(&mount.directory)];
     let scrub = common::yore().args(args).stdout(Stdio::piped()).spawn().unwrap();
@@ -138,11 +146,8 @@ fn an_unmount_breaks_a_scrub_off() {
 /// its end what was found before, and that `info` then says how it ended. `--restart` begins anew.
 #[test]
 fn an_interrupted_scrub_goes_on() {
-    let scratch = Scratch::empty();
+    let scratch = with_big_file(3000);
     let volume = text(&scratch.volume);
-    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
-    let file = scratch.file("big", blocks(3000));
-    ok(["put", text(&file), &scratch.on("/big")]);
     damage(&scratch, 12);
     let (status, part) = interrupted(volume, 600);
     assert_eq!((status, &part["position_recorded"]), (6, &true.into()), "{part}");
@@ -217,8 +222,7 @@ fn a_scrub_says_what_has_no_checksum() {
 /// A volume with checksums and the file `/d/big`, of which a snapshot has one state; the present one has
 /// another block 3, and that is damaged.
 fn damaged_since_a_snapshot() -> Scratch {
-    let scratch = Scratch::empty();
-    ok(["mkfs", "--policy", "none", "--data-checksums", text(&scratch.volume), "--size", "64M"]);
+    let scratch = with_checksums();
     let mut content = blocks(300);
     content[3 * BLOCK..4 * BLOCK].fill(7);
     ok(["mkdir", &scratch.on("/d")]);
@@ -317,10 +321,8 @@ fn slow_scrub(mount: &Mount<'_>) -> Child {
 /// and the scrub is broken off, says so, and goes on with the volume.
 #[test]
 fn a_plain_umount_breaks_a_scrub_off() {
-    let scratch = Scratch::empty();
+    let scratch = with_big_file(1000);
     let volume = text(&scratch.volume);
-    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
-    ok(["put", text(&scratch.file("big", blocks(1000))), &scratch.on("/big")]);
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
     let (scrub, pid) = (slow_scrub(&mount), mount.pid());
     // `info` has just closed the directory.
@@ -342,10 +344,8 @@ fn a_plain_umount_breaks_a_scrub_off() {
 /// mount.
 #[test]
 fn a_scrub_ends_with_the_last_mounted_snapshot() {
-    let scratch = Scratch::empty();
+    let scratch = with_big_file(1000);
     let volume = text(&scratch.volume);
-    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
-    ok(["put", text(&scratch.file("big", blocks(1000))), &scratch.on("/big")]);
     take(volume, "then");
     let Some(mount) = Mount::new(&scratch, &["--at", "then"]) else { return };
     let args = ["scrub", "--json", "--rate", "100K", "--progress-fd", "2", text(&mount.directory)];
@@ -402,10 +402,8 @@ fn socket_of(pid: Pid) -> PathBuf {
 /// than that, and begins another one when it is older.
 #[test]
 fn a_scrub_runs_when_it_is_due() {
-    let scratch = Scratch::empty();
+    let scratch = with_big_file(3000);
     let volume = text(&scratch.volume);
-    ok(["mkfs", "--policy", "none", "--data-checksums", volume, "--size", "64M"]);
-    ok(["put", text(&scratch.file("big", blocks(3000))), &scratch.on("/big")]);
     assert_eq!(interrupted(volume, 600).0, 6);
     let whole = json(0, &["scrub", "--json", "--due", "30d", volume]);
     assert!(whole["went_on_since"].is_string(), "{whole}");

@@ -20,7 +20,7 @@ use crate::outcome::Kind;
 use crate::past::{must_begin_with, observe_all, taken_of, Seen};
 use crate::record::record_more;
 use crate::recorded::{Order, Part, Recorded};
-use crate::recount::{recount, LOST_AND_FOUND};
+use crate::recount::{must_rescue_directories_alone, recount, LOST_AND_FOUND};
 use crate::subject::{observe, observe_ordered};
 use crate::tree::{Inside, Tree};
 use crate::trial::Trial;
@@ -316,7 +316,7 @@ impl Recorded {
         if trial.recount {
             recount(&view)?;
             let tree = found.must_be_kept(&view, "recount", "after the recount")?;
-            found.must_rescue_directories_alone(&tree)?;
+            must_rescue_directories_alone(&found.tree, &tree)?;
             found.must_still_be_seen(&view, "after the recount")?;
         }
         view.close().map_err(|error| Wrong::new("close", error))?;
@@ -519,26 +519,6 @@ impl Found {
         }
     }
 
-    /// What a recount has added to lost+found are directories alone.
-    fn must_rescue_directories_alone(&self, tree: &Tree) -> Result<(), Wrong> {
-        let rescued = |tree: &Tree| {
-            let found =
-                tree.entries(tree.root).and_then(|entries| tree.entries(entries.get(LOST_AND_FOUND)?.0));
-            found.cloned().unwrap_or_default()
-        };
-        let (before, now) = (rescued(&self.tree), rescued(tree));
-        let is_wrong = |(name, (_, kind)): &(&crate::op::Name, &(u64, FileKind))| {
-            *kind != FileKind::Directory && !before.contains_key(*name)
-        };
-        match now.iter().find(is_wrong) {
-            None => Ok(()),
-            Some((name, _)) => {
-                let what = format!("{} in lost+found is no directory", crate::op::show_name(name));
-                Err(Wrong::new("recount", what))
-            }
-        }
-    }
-
     /// Whether each snapshot still exists and shows the same.
     fn still_shows(&self, before: &Found) -> Result<(), String> {
         match self.snapshots.len() == before.snapshots.len() {
@@ -559,6 +539,7 @@ impl Found {
         self.snapshots.extend(event.map(|event| taken_of(tree, event.number)));
         for (n, number) in files.into_iter().enumerate() {
             if_room(change_file(view, InodeNo(number), n), nearly_full).map_err(wrong)?;
+            // An fsync must not fail for want of room.
             if n % 4 == 3 {
                 view.fsync(InodeNo(number), false).map_err(wrong)?;
             }

@@ -75,6 +75,18 @@ fn is_damage<T: std::fmt::Debug>(result: Result<T>, offset: usize, block: u64) {
     }
 }
 
+/// Goes on so many times, and then breaks off.
+fn breaks_off_after(times: u32) -> impl FnMut() -> ControlFlow<()> {
+    let mut left = times;
+    move || match left {
+        0 => ControlFlow::Break(()),
+        _ => {
+            left -= 1;
+            ControlFlow::Continue(())
+        }
+    }
+}
+
 /// Promises that a flipped bit in a block is an error with the offset, for large reads, small ones and
 /// reading ahead; that all other blocks and files can be read; that a part of the block cannot be written
 /// over, and the whole of it can, which ends the damage.
@@ -245,14 +257,7 @@ fn a_scrub_finds_exactly_what_is_damaged() {
     let (mut how, mut times, mut blocks) =
         (Scrub { begin: ScrubFrom::Block(0), ..Scrub::default() }, 0, Vec::new());
     loop {
-        let mut times_asked = 0;
-        let few = &mut || {
-            times_asked += 1;
-            match times_asked > 6 {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
+        let few = &mut breaks_off_after(6);
         let part = volume.view().scrub(how, &Progress::default(), few).unwrap();
         blocks.extend(part.data.iter().map(|d| d.block));
         let Some(next) = part.goes_on else { break };
@@ -291,15 +296,11 @@ fn a_scrub_goes_on_by_itself() {
         let read_only = parts % 2 == 1;
         let options = MountOptions { read_only, ..MountOptions::default() };
         let volume = Volume::open(device.clone(), &options).unwrap();
-        let (view, mut asked) = (volume.view(), 0);
+        let (view, mut goes_on) = (volume.view(), breaks_off_after(6));
         let few = &mut || {
             let other = view.scrub(Scrub::default(), &Progress::default(), &mut || unreachable!());
             assert!(other.unwrap_err().to_string().contains("being scrubbed already"));
-            asked += 1;
-            match asked > 6 {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            goes_on()
         };
         if read_only {
             view.write_scrubs_to(device.clone());
@@ -366,14 +367,7 @@ fn a_scrub_of_much_damage_goes_on() {
     let volume = open(&device);
     let mut limit = 4;
     let found = loop {
-        let mut asked = 0;
-        let few = &mut || {
-            asked += 1;
-            match asked > limit {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
+        let few = &mut breaks_off_after(limit);
         let part = volume.view().scrub(Scrub::default(), &Progress::default(), few).unwrap();
         if part.goes_on.is_none() {
             break part;
@@ -402,14 +396,7 @@ fn a_scrub_is_broken_off_while_it_asks_whose_damage_it_is() {
     assert_eq!(whole.data.len(), 1);
     let (mut limit, mut broken_off) = (0, 0);
     loop {
-        let mut asked = 0;
-        let few = &mut || {
-            asked += 1;
-            match asked > limit {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
+        let few = &mut breaks_off_after(limit);
         let how = Scrub { begin: ScrubFrom::Anew, ..Scrub::default() };
         let part = view.scrub(how, &Progress::default(), few).unwrap();
         if part.goes_on.is_none() {
@@ -529,14 +516,7 @@ fn a_volume_gets_checksums_of_what_it_has() {
     file.write_at(&block(3, 8), 8 * BLOCK as u64).unwrap();
     let (mut times, mut entered) = (0, 0);
     loop {
-        let mut times_asked = 0;
-        let few = &mut || {
-            times_asked += 1;
-            match times_asked > 4 {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
+        let few = &mut breaks_off_after(4);
         let done = volume.view().enable_data_checksums(&Progress::default(), few).unwrap();
         (times, entered) = (times + 1, entered + done.blocks);
         assert_eq!(done.left, 0);

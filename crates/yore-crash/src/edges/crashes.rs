@@ -10,8 +10,7 @@
 
 use super::calls::Carrier;
 use super::{calls, effect, examine, examine_past, options, prepare, see, see_past, Expected};
-use crate::op::show_name;
-use crate::recount::{recount, LOST_AND_FOUND};
+use crate::recount::{must_rescue_directories_alone, recount, LOST_AND_FOUND};
 use crate::tree::{Inside, Tree};
 use crate::volume::{make, used_device, Findings, Wrong};
 use rand::{Rng as _, SeedableRng as _};
@@ -22,7 +21,7 @@ use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, CrashState, SimulatedDevice, Tearing, Trace};
 use yore_device::{Device, MemoryDevice};
 use yore_format::VolumeState;
-use yore_fs::{Engine, EventNo, File, FileKind, Volume};
+use yore_fs::{Engine, EventNo, File, Volume};
 
 /// A sequence that was carried out under an engine, with all that reached the device.
 pub struct Run {
@@ -261,18 +260,15 @@ impl Run {
 /// A tree without the directory in which the recount has put what had no name, but with what is in it:
 /// directories alone. No call has made it.
 fn without_rescued(mut tree: Tree) -> Result<Tree, Wrong> {
+    must_rescue_directories_alone(&Tree::default(), &tree)?;
     let root = tree.root;
     let found = tree.nodes.get_mut(&root).and_then(|root| match &mut root.inside {
         Inside::Directory { entries, .. } => entries.remove(LOST_AND_FOUND),
         _ => None,
     });
-    let Some((number, _)) = found else { return Ok(tree) };
-    let rescued = tree.entries(number).cloned().unwrap_or_default();
-    if let Some((name, _)) = rescued.iter().find(|(_, (_, kind))| *kind != FileKind::Directory) {
-        let what = format!("{} in lost+found is no directory", show_name(name));
-        return Err(Wrong::new("recount", what));
+    if let Some((number, _)) = found {
+        tree.nodes.remove(&number);
     }
-    tree.nodes.remove(&number);
     Ok(tree)
 }
 
