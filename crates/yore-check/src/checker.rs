@@ -145,6 +145,7 @@ impl<'a> Checker<'a> {
                 device_blocks: device.size() / BLOCK_SIZE as u64,
                 volume_tag: sb.volume_tag(),
                 memory_blocks: room.blocks() / BLOCK_SIZE as u64,
+                threads: options.threads,
                 is_slow: AtomicBool::new(false),
             },
             room,

@@ -25,6 +25,9 @@ pub struct CheckOptions {
     /// From how many metadata blocks on they are read in the order of the disk, 128 unless set. Fewer are
     /// read one by one when a walk comes to them: then threads and large requests cost more than they save.
     pub scan_from: u64,
+    /// How many threads read and parse at most; never more than 8, and one unless there is much to read. One
+    /// more than there are processors unless set, for some of them wait for the device.
+    pub threads: usize,
     /// How many free blocks the superblock does not count: whoever has the volume open knows
     /// ([`yore_meta::Shadow::unpromised`]).
     pub unpromised: u64,
@@ -48,6 +51,7 @@ impl Default for CheckOptions {
             log: LogPlace::Recorded,
             memory: MEMORY,
             scan_from: SCAN_FROM,
+            threads: std::thread::available_parallelism().map_or(1, usize::from) + 1,
             unpromised: 0,
             give_up_past: false,
             shorten: false,

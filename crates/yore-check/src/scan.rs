@@ -127,6 +127,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) volume_tag: u32,
     /// Blocks that may be held.
     pub(crate) memory_blocks: u64,
+    /// The most workers there are.
+    pub(crate) threads: usize,
     /// What the last zone has shown of the device.
     pub(crate) is_slow: AtomicBool,
 }
@@ -236,7 +238,7 @@ impl Scan<'_> {
         pace.begin_scan(jobs.len() as u64, blocks);
         let is_given_up = || ground.is_some_and(Ground::is_doubted);
         let take = || jobs.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !is_given_up());
-        let others = workers(blocks, jobs.len()) - 1;
+        let others = self.workers(blocks, jobs.len()) - 1;
         let pace = &*pace;
         let mut finished = std::thread::scope(|scope| {
             let work = |mut worker: Worker<'_, '_>| {
@@ -277,6 +279,12 @@ impl Scan<'_> {
         (reading, summary)
     }
 
+    /// How many threads read, this one included.
+    fn workers(&self, blocks: u64, zones: usize) -> usize {
+        let worth = usize::try_from(blocks / BLOCKS_PER_WORKER).unwrap_or(usize::MAX).min(zones);
+        worth.min(self.threads).clamp(1, WORKERS_MAX)
+    }
+
     /// Reads the inode blocks of a zone whose header is known.
     pub(crate) fn inode_blocks(&self, header: &ZoneHeader) -> (Vec<HeldBlock>, Reading) {
         self.blocks(header, |index| header.inode_free[usize::from(index)] != NOT_INODES)
@@ -305,17 +313,6 @@ impl Scan<'_> {
         let blocks = worker.done.into_iter().flat_map(|(_, blocks)| blocks).collect();
         (blocks, worker.reading)
     }
-}
-
-/// How many threads read, this one included.
-fn workers(blocks: u64, zones: usize) -> usize {
-    let worth = usize::try_from(blocks / BLOCKS_PER_WORKER).unwrap_or(usize::MAX).min(zones);
-    if worth < 2 {
-        return 1;
-    }
-    // One more than there are processors, for some of them wait for the device.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (processors + 1).min(worth).min(WORKERS_MAX)
 }
 
 impl<'s, 'a> Worker<'s, 'a> {
@@ -580,6 +577,7 @@ mod tests {
             device_blocks: 2 * ZONE_BLOCKS,
             volume_tag: 0,
             memory_blocks: 0,
+            threads: 1,
             is_slow: AtomicBool::new(true),
         };
         let header = ZoneHeader::empty([0; 16], 0, BlockNo(ZONE_BLOCKS), ZoneNo(0), GroupNo(0));
