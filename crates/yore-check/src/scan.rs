@@ -47,10 +47,9 @@ use yore_format::{
     MetaAddr, ZoneHeader, ZoneNo, ZoneTableEntry, BLOCK_SIZE, NOT_INODES,
 };
 
-/// Most blocks of a request, unless the device is slow: 1 MiB.
-const REQUEST_BLOCKS: u64 = 256;
-/// The same of a slow device: 2 MiB. A zone has at most 510 blocks, so that is mostly all of it.
-const REQUEST_BLOCKS_SLOW: u64 = 512;
+/// Most blocks of a request: 2 MiB. A zone has at most 510 blocks, so that is mostly all of it; and a buffer
+/// of that size is a huge page ([`AlignedBuf`]).
+const REQUEST_BLOCKS: u64 = 512;
 /// Blocks of a zone at which its header is read alone. The header says where the blocks are, which may be
 /// anywhere; what a smaller zone has lies in its beginning mostly.
 const WITH_HEADER: u64 = 64;
@@ -452,8 +451,7 @@ impl<'s, 'a> Worker<'s, 'a> {
                 // and wait for a whole turn.
                 let skipped = first.checked_sub(visit.end).filter(|_| visit.is_slow);
                 let skipped = skipped.filter(|skipped| *skipped <= gap).unwrap_or(0);
-                let most = if visit.is_slow { REQUEST_BLOCKS_SLOW } else { REQUEST_BLOCKS };
-                let count = skipped + run(&plan.wanted[from..], gap, most - skipped);
+                let count = skipped + run(&plan.wanted[from..], gap, REQUEST_BLOCKS - skipped);
                 let arrived = Arrived { first: first - skipped, count };
                 if !self.read(BlockNo(arrived.first), count) {
                     self.doubt("a block that cannot be read");
@@ -526,10 +524,7 @@ impl<'s, 'a> Worker<'s, 'a> {
     /// reports the error if it comes again.
     fn read(&mut self, first: BlockNo, count: u64) -> bool {
         if (self.buffer.blocks() as u64) < count {
-            // It grows once at most, because freed memory stays with the process for a while.
-            let most = if count > REQUEST_BLOCKS { REQUEST_BLOCKS_SLOW } else { REQUEST_BLOCKS };
-            self.buffer = AlignedBuf::zeroed(0);
-            self.buffer = AlignedBuf::zeroed(most as usize);
+            self.buffer = AlignedBuf::zeroed(REQUEST_BLOCKS as usize);
         }
         let bytes = count as usize * BLOCK_SIZE;
         self.reading.requests += 1;
@@ -599,7 +594,7 @@ mod tests {
             while let Some(read) = worker.read_part(&mut visit) {
                 for (_, copy) in &read.plan.wanted[read.wanted] {
                     let at = copy.block.0 - read.arrived.first;
-                    assert!(at < REQUEST_BLOCKS_SLOW);
+                    assert!(at < REQUEST_BLOCKS);
                     let bytes = part(&worker.buffer, at as usize).unwrap();
                     assert_eq!(bytes[..8], copy.block.0.to_le_bytes());
                     found.push(copy.block.0);

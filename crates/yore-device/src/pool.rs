@@ -17,7 +17,6 @@
 //! releases them on both sides, as the system's allocator does. (The locks are the standard library's, which
 //! keep nothing but a word: waiters that do not exist in the child do no harm.)
 
-use rustix::mm::{madvise, Advice};
 use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
 use std::cell::{RefCell, UnsafeCell};
 use std::collections::BTreeSet;
@@ -26,9 +25,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+use crate::buffer::{want_huge_pages, HUGE_PAGE};
 use crate::BLOCK_SIZE;
 
-const SLAB_BYTES: usize = 2 << 20;
+const SLAB_BYTES: usize = HUGE_PAGE;
 const SLAB_BLOCKS: usize = SLAB_BYTES / BLOCK_SIZE;
 const WORDS: usize = SLAB_BLOCKS / 64;
 const HOMES: usize = 8;
@@ -147,14 +147,6 @@ unsafe fn header<'a>(block: NonNull<u8>) -> &'a Header {
     unsafe { slab_of(block).cast().as_ref() }
 }
 
-/// Asks for the slab to be one huge page where the system leaves that to programs: blocks are used at random,
-/// and with small pages nearly each use misses the processor's table of translations.
-fn want_huge_page(start: NonNull<u8>) {
-    // SAFETY: the range is a slab's own memory, and what is advised changes none of it. A system without huge
-    // pages refuses, and all stays as it was.
-    let _ = unsafe { madvise(start.as_ptr().cast(), SLAB_BYTES, Advice::LinuxHugepage) };
-}
-
 impl Home {
     fn take(&mut self, home: u8) -> NonNull<u8> {
         let start = match self.open.first() {
@@ -180,7 +172,9 @@ impl Home {
     fn add_slab(&mut self, home: u8) -> NonNull<u8> {
         // SAFETY: the layout has a size above zero.
         let Some(start) = NonNull::new(unsafe { alloc(SLAB) }) else { handle_alloc_error(SLAB) };
-        want_huge_page(start);
+        // Blocks are used at random, and with small pages nearly each use misses the processor's table of
+        // translations.
+        want_huge_pages(start, SLAB_BYTES);
         let shares = [const { AtomicU32::new(0) }; SLAB_BLOCKS];
         let header = Header { home, shares, free: UnsafeCell::new(ALL_FREE) };
         // SAFETY: the memory is ours alone, aligned, and long enough.
