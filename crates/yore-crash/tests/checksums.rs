@@ -257,7 +257,7 @@ fn a_scrub_finds_exactly_what_is_damaged() {
     let (mut how, mut times, mut blocks) =
         (Scrub { begin: ScrubFrom::Block(0), ..Scrub::default() }, 0, Vec::new());
     loop {
-        let few = &mut breaks_off_after(6);
+        let few = &mut breaks_off_after(4);
         let part = volume.view().scrub(how, &Progress::default(), few).unwrap();
         blocks.extend(part.data.iter().map(|d| d.block));
         let Some(next) = part.goes_on else { break };
@@ -296,7 +296,7 @@ fn a_scrub_goes_on_by_itself() {
         let read_only = parts % 2 == 1;
         let options = MountOptions { read_only, ..MountOptions::default() };
         let volume = Volume::open(device.clone(), &options).unwrap();
-        let (view, mut goes_on) = (volume.view(), breaks_off_after(6));
+        let (view, mut goes_on) = (volume.view(), breaks_off_after(3));
         let few = &mut || {
             let other = view.scrub(Scrub::default(), &Progress::default(), &mut || unreachable!());
             assert!(other.unwrap_err().to_string().contains("being scrubbed already"));
@@ -332,7 +332,7 @@ fn a_scrub_goes_on_by_itself() {
     let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let many = &mut || {
             asked += 1;
-            assert!(asked < 14);
+            assert!(asked < 9);
             ControlFlow::Continue(())
         };
         view.scrub(how, &Progress::default(), many)

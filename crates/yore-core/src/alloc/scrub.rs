@@ -12,8 +12,8 @@ use yore_device::AlignedBuf;
 use yore_format::{BitmapRef, BlockNo, GroupNo, BLOCK_SIZE};
 use yore_meta::Meta;
 
-/// Blocks that are read at a time: 1 MiB.
-const TOGETHER: u32 = 256;
+/// Blocks that are read at a time: 2 MiB, from which on a buffer is a huge page ([`AlignedBuf`]).
+const TOGETHER: u32 = 512;
 
 impl Alloc {
     /// Reads the blocks in use from `from` on that have checksums. `wrong` is called with each that is a
@@ -30,6 +30,7 @@ impl Alloc {
         told: &mut dyn FnMut(BlockNo, u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let geometry = self.geometry();
+        let mut buffer = AlignedBuf::zeroed(0);
         let first = geometry.group_of(BlockNo(from.0.min(geometry.blocks.saturating_sub(1))));
         for group in (first.0..geometry.groups()).map(GroupNo) {
             if !meta.group_summary(group)?.initialised {
@@ -51,8 +52,11 @@ impl Alloc {
                 let checksums = self.checksums(meta, run)?;
                 let known = (0..run.len as usize).filter(|i| checksums.get(*i).is_some()).count() as u64;
                 if known > 0 {
-                    let mut bytes = AlignedBuf::zeroed(run.len as usize);
-                    meta.device().read_at(run.start.0 * BLOCK_SIZE as u64, &mut bytes)?;
+                    if buffer.blocks() == 0 {
+                        buffer = AlignedBuf::zeroed(TOGETHER as usize);
+                    }
+                    let bytes = &mut buffer[..run.len as usize * BLOCK_SIZE];
+                    meta.device().read_at(run.start.0 * BLOCK_SIZE as u64, bytes)?;
                     for i in checksums.all_wrong(bytes.chunks(BLOCK_SIZE)) {
                         wrong(BlockNo(run.start.0 + i.at as u64));
                     }
