@@ -5,15 +5,19 @@
 //! too but is copied through such a buffer on the way. Invariant: `pointer` is an allocation of exactly
 //! `blocks * BLOCK_SIZE` initialised bytes, aligned to [`BLOCK_SIZE`]: from the pool if `blocks` is 1; from
 //! the system if it is more; dangling if it is 0.
+//!
+//! A buffer of 2 MiB or more is made of huge pages where there are any. Each piece of memory that lies apart
+//! is a piece of work for whoever carries out a request, and a small page is such a piece: a virtual disk
+//! gave 1.2 GB/s into small pages, and 3.2 GB/s into a huge one (docs/PERFORMANCE.md).
 
-use rustix::mm::{madvise, Advice};
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 
-use crate::{pool, BLOCK_SIZE};
+use crate::pool::{self, want_huge_pages, HUGE_PAGE};
+use crate::BLOCK_SIZE;
 
 /// A heap buffer of whole blocks that begins at a multiple of [`BLOCK_SIZE`] in memory.
 pub struct AlignedBuf {
@@ -22,11 +26,6 @@ pub struct AlignedBuf {
 }
 
 const _: () = assert!(size_of::<AlignedBuf>() == 16);
-
-/// A buffer of so many bytes or more is made of huge pages where there are any. Each piece of memory that
-/// lies apart is a piece of work for whoever carries out a request, and a small page is such a piece: a
-/// virtual disk gave 1.2 GB/s into small pages, and 3.2 GB/s into a huge one (docs/PERFORMANCE.md).
-pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 // SAFETY: the buffer owns its allocation alone, as `Box<[u8]>` does, and bytes may move between threads.
 unsafe impl Send for AlignedBuf {}
@@ -93,14 +92,6 @@ impl AlignedBuf {
             })
             .unwrap_or_else(|| too_large(blocks))
     }
-}
-
-/// Asks for the memory to be huge pages where the system leaves that to programs. Parts that were touched
-/// before stay as they are: where the allocator has zeroed them, as the C library's does.
-pub(crate) fn want_huge_pages(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: the range is the caller's own memory, and what is advised changes none of it. A system without
-    // huge pages refuses, and all stays as it was.
-    let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
 }
 
 fn too_large(blocks: usize) -> ! {

@@ -17,6 +17,7 @@
 //! releases them on both sides, as the system's allocator does. (The locks are the standard library's, which
 //! keep nothing but a word: waiters that do not exist in the child do no harm.)
 
+use rustix::mm::{madvise, Advice};
 use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
 use std::cell::{RefCell, UnsafeCell};
 use std::collections::BTreeSet;
@@ -25,8 +26,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use crate::buffer::{want_huge_pages, HUGE_PAGE};
 use crate::BLOCK_SIZE;
+
+/// The size of a huge page.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 const SLAB_BYTES: usize = HUGE_PAGE;
 const SLAB_BLOCKS: usize = SLAB_BYTES / BLOCK_SIZE;
@@ -145,6 +148,14 @@ unsafe fn header<'a>(block: NonNull<u8>) -> &'a Header {
     // SAFETY: a slab begins with its header, which was written before any of its blocks was handed out, and
     // all of which but `free` is changed by atomics only.
     unsafe { slab_of(block).cast().as_ref() }
+}
+
+/// Asks for the memory to be huge pages where the system leaves that to programs. Parts that were touched
+/// before stay as they are: where the allocator has zeroed them, as the C library's does.
+pub(crate) fn want_huge_pages(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: the range is the caller's own memory, and what is advised changes none of it. A system without
+    // huge pages refuses, and all stays as it was.
+    let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
 }
 
 impl Home {

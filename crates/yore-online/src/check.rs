@@ -265,8 +265,8 @@ fn count(
 }
 
 /// How many threads read: of two processors, one is left to others. Two nice threads on two processors made
-/// PostMark on a mount a quarter slower, one makes it a twelfth: calls there pass from process to process, and
-/// wait for a processor each time.
+/// PostMark on a mount a quarter slower, one makes it a twelfth: calls there pass from process to process,
+/// and wait for a processor each time.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
 }
