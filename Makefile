@@ -54,7 +54,7 @@ lint:
 
 # Doctests are part of it.
 unit:
-	$(CARGO) test --workspace --locked
+	python3 scripts/run-tests.py
 
 # Link-time optimisation costs the tests more time than it saves them; what fails shows a backtrace.
 crash mutations campaign-ordered: export CARGO_PROFILE_RELEASE_LTO = false
@@ -69,7 +69,7 @@ LANE_2 := journal_mutations elsewhere_mutations mutations spans ordered_random o
 LANES := $(patsubst %,--test %,$(LANE_1) $(LANE_2))
 
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
-CRASH_STATES ?= 70000
+CRASH_STATES ?= 50000
 crash:
 	$(CARGO) test $(MUTATIONS) $(LANES) --no-run
 	target/release/yore-crash run --states $(CRASH_STATES)
