@@ -51,6 +51,8 @@ def run(what, program, package):
 def main():
     # The large ones first: a program `all` has nearly all tests of its crate.
     found = sorted(programs(), key=lambda of: (not of[0].endswith(" all"), -os.path.getsize(of[1])))
+    if not found:
+        sys.exit("run-tests: there are no tests")
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         passed = list(pool.map(lambda of: run(*of), found))
     failed = [what for (what, _, _), is_passed in zip(found, passed) if not is_passed]
