@@ -30,7 +30,7 @@ impl Alloc {
         told: &mut dyn FnMut(BlockNo, u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let geometry = self.geometry();
-        let mut buffer = AlignedBuf::zeroed(0);
+        let mut buffer = AlignedBuf::zeroed(TOGETHER as usize);
         let first = geometry.group_of(BlockNo(from.0.min(geometry.blocks.saturating_sub(1))));
         for group in (first.0..geometry.groups()).map(GroupNo) {
             if !meta.group_summary(group)?.initialised {
@@ -52,9 +52,6 @@ impl Alloc {
                 let checksums = self.checksums(meta, run)?;
                 let known = (0..run.len as usize).filter(|i| checksums.get(*i).is_some()).count() as u64;
                 if known > 0 {
-                    if buffer.blocks() == 0 {
-                        buffer = AlignedBuf::zeroed(TOGETHER as usize);
-                    }
                     let bytes = &mut buffer[..run.len as usize * BLOCK_SIZE];
                     meta.device().read_at(run.start.0 * BLOCK_SIZE as u64, bytes)?;
                     for i in checksums.all_wrong(bytes.chunks(BLOCK_SIZE)) {
