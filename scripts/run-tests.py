@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """run-tests.py: builds the tests of the workspace and runs them, as many programs at a time as there are processors.
 
-`cargo test --workspace` runs one test program behind the other. The largest ones wait for mounts, clocks and disks half
+`cargo test --workspace` runs one test program behind the other. The largest ones wait for mounts, clocks and disks part
 of the time, and others can work meanwhile. What a program prints is shown when it has ended. All of them run, whatever
 fails, and the end says which ones did. Documentation tests come last.
 
@@ -33,12 +33,10 @@ def programs():
 
 
 def run(what, program, package):
-    """Runs a test program as cargo does. Returns whether it has passed."""
+    """Runs a test program where cargo does. Returns whether it has passed."""
     began = time.monotonic()
-    environment = {**os.environ, "CARGO_MANIFEST_DIR": package}
     ended = subprocess.run(
-        [program], cwd=package, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        [program], cwd=package, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     sys.stdout.buffer.write(
         b"\n     Running %s\n%s%s: %.1f s, status %d\n"
