@@ -7,9 +7,11 @@
 //! it home (`writeback.rs`). At a mount after a crash [`restore`] puts into the cache what was only in the
 //! log.
 //!
-//! Three things are not logged: more than [`PAGES_MOST`] pages at once, which are better written once; pages
-//! that all have blocks to be overwritten (one write and one flush, too); and small files, whose content goes
-//! into the inode and so is in the record anyway.
+//! Pages that have blocks go into the log as well. Without that an fsync of a few of them would be two
+//! writes: to the blocks, where the arm of a disk has to go, and to the log, where it has to come back to.
+//!
+//! Two things are not logged: more than [`PAGES_MOST`] pages at once, which are better written once; and
+//! small files, whose content goes into the inode and so is in the record anyway.
 //!
 //! **In step with the log (F8).** A page's bytes are noted under io and the state lock, so no Op about them
 //! is half done. A record or a generation, and so a replay, must never see either of two things:
@@ -29,7 +31,6 @@
 //! and so none takes the note back ([`super::noted::release`]). A replay may then find the note and the newer
 //! bytes, and leaves the block as it was fsynced: old, as a crash without a log may leave it.
 
-use super::batch::{destinations, Destination};
 use super::extents::settle_beyond;
 use super::flush::{flush_file, is_settled};
 use super::history::History;
@@ -44,8 +45,8 @@ use yore_core::Core;
 use yore_format::{Incarnation, InodeNo};
 use yore_meta::NotedFile;
 
-/// The most pages that one fsync puts into the log: 64 KiB.
-const PAGES_MOST: usize = 16;
+/// The most pages that one fsync puts into the log: 128 KiB.
+const PAGES_MOST: usize = 32;
 
 /// Prepares a file for [`yore_meta::Meta::force`]: its data is at home, or noted in the log. The first half
 /// of fsync.
@@ -88,7 +89,6 @@ fn log_pages(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {
     }
     let Some(pages) = data.cached() else { return Ok(false) };
     let unlogged = pages.unlogged(PAGES_MOST + 1);
-    let again = unlogged.iter().any(|i| pages.is_logged(*i));
     // A pass that wrote the file home up to a smaller size wrote the whole last page of that size. A replay
     // takes the bytes behind the size there for stale, so it must not be the one to extend the file over that
     // page.
@@ -102,15 +102,8 @@ fn log_pages(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {
     if unlogged.len() > PAGES_MOST || (unlogged.is_empty() && data.logged_size != Some(size)) {
         return Ok(false);
     }
-    if !unlogged.is_empty() {
-        let destinations = destinations(store, cell, state, &unlogged)?;
-        let in_place = destinations.iter().all(|to| matches!(to, Destination::InPlace(_)));
-        if in_place && !again {
-            return Ok(false);
-        }
-        if !note_pages(store, cell, state, &unlogged) {
-            return Ok(false);
-        }
+    if !unlogged.is_empty() && !note_pages(store, cell, state, &unlogged) {
+        return Ok(false);
     }
     if state.dirty {
         let mut op = store.meta.begin(reserved);
