@@ -54,7 +54,14 @@ impl Deaths {
         if self.is_empty {
             return Ok(None);
         }
-        let by_cookie = self.all.last_of(&key(directory, BY_COOKIE, &cookie.to_be_bytes()))?;
+        let of_cookie = key(directory, BY_COOKIE, &cookie.to_be_bytes());
+        // Both lists of a directory follow each other, so most directories are known to have neither by one
+        // look.
+        let next = self.all.from(&of_cookie)?;
+        if !next.get().is_some_and(|(key, _)| key.starts_with(&directory.0.to_be_bytes())) {
+            return Ok(None);
+        }
+        let by_cookie = next.last_of(&of_cookie)?;
         let by_name = self.all.last_of(&key(directory, BY_NAME, name))?;
         let decoded = |value: Vec<u8>| {
             let (death, rest) = value.split_first_chunk::<8>()?;

@@ -7,7 +7,7 @@
 
 use super::overflow::Overflow;
 use crate::CheckError;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Bytes of a page in the file at most.
 const PAGE: usize = 4 << 10;
@@ -35,6 +35,8 @@ pub(crate) struct Paged<R> {
     len: usize,
     /// The first key of each page.
     first: Vec<u64>,
+    /// The page in which a key was found last.
+    last: Cell<usize>,
     pages: RefCell<Pages<R>>,
 }
 
@@ -58,7 +60,7 @@ impl<R: Record> Paged<R> {
     pub(crate) fn new(share: usize) -> Paged<R> {
         let most = (share / (Self::PER_PAGE * size_of::<R>())).max(LEAST);
         let pages = Pages { all: Vec::new(), resident: 0, hand: 0, file: None };
-        Paged { most, len: 0, first: Vec::new(), pages: RefCell::new(pages) }
+        Paged { most, len: 0, first: Vec::new(), last: Cell::new(0), pages: RefCell::new(pages) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -112,9 +114,15 @@ impl<R: Record> Paged<R> {
 
     /// Where the record of this key is.
     pub(crate) fn find(&self, key: u64) -> Result<Option<usize>, CheckError> {
-        let Some(at) = self.first.partition_point(|first| *first <= key).checked_sub(1) else {
-            return Ok(None);
-        };
+        let mut at = self.last.get();
+        let begins_by = |page: usize| self.first.get(page).is_some_and(|first| *first <= key);
+        if !begins_by(at) || begins_by(at + 1) {
+            let Some(page) = self.first.partition_point(|first| *first <= key).checked_sub(1) else {
+                return Ok(None);
+            };
+            at = page;
+            self.last.set(at);
+        }
         let mut pages = self.pages.borrow_mut();
         let page = pages.page(at, self.len, self.most)?;
         let found = page.records.binary_search_by_key(&key, R::key).ok();

@@ -7,7 +7,8 @@
 //! list. Records are in the order of their keys, and records of one key in the order of their values.
 //!
 //! A file has blocks of one size with whole records in each. So a binary search that reads the beginnings of
-//! blocks needs no index in memory. Searches for ascending keys mostly stay in one block.
+//! blocks needs no index in memory. Searches for ascending keys mostly stay in one block. In memory there is
+//! an index with the beginnings of keys, and a search begins where the last one ended.
 
 use super::overflow::{failed, Overflow};
 use crate::CheckError;
@@ -37,13 +38,24 @@ const MERGED: std::ops::RangeInclusive<usize> = 8..=16;
 /// Key and value.
 type Pair<'b> = (&'b [u8], &'b [u8]);
 
+/// Where a record begins in memory, and how its key begins: two keys that begin differently need not be
+/// looked at to be compared.
+#[derive(Clone, Copy)]
+struct Spot {
+    /// The first eight bytes of the key, filled up with zeros.
+    beginning: u64,
+    chunk: u32,
+    byte: u32,
+}
+
 /// Records in memory.
 #[derive(Default)]
 pub(crate) struct Records {
     chunks: Vec<Vec<u8>>,
-    /// Where each record begins: chunk and byte.
-    at: Vec<(u32, u32)>,
+    at: Vec<Spot>,
     bytes: usize,
+    /// Where the last search ended.
+    last: Cell<usize>,
 }
 
 impl Records {
@@ -56,32 +68,70 @@ impl Records {
         }
         let number = self.chunks.len() - 1;
         let chunk = &mut self.chunks[number];
-        self.at.push((number as u32, chunk.len() as u32));
+        self.at.push(Spot { beginning: beginning(key), chunk: number as u32, byte: chunk.len() as u32 });
         chunk.extend((key.len() as u16).to_le_bytes());
         chunk.extend((value.len() as u16).to_le_bytes());
         chunk.extend(key);
         chunk.extend(value);
-        self.bytes += need + size_of::<(u32, u32)>();
+        self.bytes += need + size_of::<Spot>();
     }
 
     fn get(&self, i: usize) -> Pair<'_> {
         Self::at(&self.chunks, self.at[i])
     }
 
-    fn at(chunks: &[Vec<u8>], (chunk, at): (u32, u32)) -> Pair<'_> {
-        record(&chunks[chunk as usize][at as usize..])
+    fn at(chunks: &[Vec<u8>], spot: Spot) -> Pair<'_> {
+        record(&chunks[spot.chunk as usize][spot.byte as usize..])
     }
 
     fn sort(&mut self) {
         let chunks = &self.chunks;
-        self.at.sort_unstable_by(|a, b| Self::at(chunks, *a).cmp(&Self::at(chunks, *b)));
+        self.at.sort_unstable_by(|a, b| {
+            let beginnings = a.beginning.cmp(&b.beginning);
+            beginnings.then_with(|| Self::at(chunks, *a).cmp(&Self::at(chunks, *b)))
+        });
+    }
+
+    /// Where the first record of this key or a greater one is. Looks near the place where the last search
+    /// ended first, so that a search for the next key or the same one is short.
+    fn position(&self, key: &[u8]) -> usize {
+        let begins = beginning(key);
+        let is_below = |spot: &Spot| match spot.beginning.cmp(&begins) {
+            Ordering::Equal => Self::at(&self.chunks, *spot).0 < key,
+            beginnings => beginnings.is_lt(),
+        };
+        // Invariant: what is before `low` is below, and what is from `high` on is not.
+        let (mut low, mut high) = (0, self.at.len());
+        let (mut step, mut next) = (1, self.last.get().min(high.saturating_sub(1)));
+        while low <= next && next < high {
+            match is_below(&self.at[next]) {
+                true => (low, next) = (next + 1, next + step),
+                false => (high, next) = (next, next.wrapping_sub(step)),
+            }
+            step *= 2;
+        }
+        let at = low + self.at[low..high].partition_point(is_below);
+        self.last.set(at);
+        at
     }
 
     fn append(&mut self, other: Records) {
         let before = self.chunks.len() as u32;
         self.chunks.extend(other.chunks);
-        self.at.extend(other.at.into_iter().map(|(chunk, at)| (before + chunk, at)));
+        self.at.extend(other.at.into_iter().map(|spot| Spot { chunk: before + spot.chunk, ..spot }));
         self.bytes += other.bytes;
+    }
+}
+
+/// The first eight bytes of a key, so that they compare as it does.
+fn beginning(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(bytes)
+        }
     }
 }
 
@@ -336,10 +386,7 @@ impl Sorted {
     /// A cursor at the first record of this key or a greater one.
     pub(crate) fn from(&self, key: &[u8]) -> Result<Cursor<'_>, CheckError> {
         match self {
-            Sorted::Memory(records) => {
-                let at = records.at.partition_point(|at| Records::at(&records.chunks, *at).0 < key);
-                Ok(Cursor(Place::Memory(records, at)))
-            }
+            Sorted::Memory(records) => Ok(Cursor(Place::Memory(records, records.position(key)))),
             Sorted::File(run) => {
                 let mut cursor = RunCursor::at_block(run, run.block_of(key)?)?;
                 while cursor.get().is_some_and(|(of, _)| of < key) {
@@ -352,12 +399,7 @@ impl Sorted {
 
     /// The last of the values under a key.
     pub(crate) fn last_of(&self, key: &[u8]) -> Result<Option<Vec<u8>>, CheckError> {
-        let (mut cursor, mut last) = (self.from(key)?, None);
-        while let Some((_, value)) = cursor.get().filter(|(of, _)| *of == key) {
-            last = Some(value.to_vec());
-            cursor.advance()?;
-        }
-        Ok(last)
+        self.from(key)?.last_of(key)
     }
 }
 
@@ -376,6 +418,16 @@ impl Cursor<'_> {
             Place::Memory(records, at) => (*at < records.at.len()).then(|| records.get(*at)),
             Place::File(cursor) => cursor.get(),
         }
+    }
+
+    /// The last of the values under a key of which the first is here, if there is any.
+    pub(crate) fn last_of(mut self, key: &[u8]) -> Result<Option<Vec<u8>>, CheckError> {
+        let mut last = None;
+        while let Some((_, value)) = self.get().filter(|(of, _)| *of == key) {
+            last = Some(value.to_vec());
+            self.advance()?;
+        }
+        Ok(last)
     }
 
     /// Goes on to the next one.
@@ -433,7 +485,9 @@ mod tests {
                 }
             }
             assert_eq!(cursor.get(), None);
-            for i in (0..count).map(|i| i * 1237 % count) {
+            // From here to there, upwards and downwards.
+            let jumps = (0..count).map(|i| i * 1237 % count);
+            for i in jumps.chain(0..count).chain((0..count).rev()) {
                 let between = (i * 2 + 1).to_be_bytes();
                 assert_eq!(list.from(&key(i)).unwrap().get().map(|(of, _)| of.to_vec()), Some(key(i)));
                 let next = list.from(&between).unwrap().get().map(|(of, _)| of.to_vec());
