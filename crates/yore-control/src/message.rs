@@ -155,8 +155,9 @@ pub enum Request {
     /// Whether an error has stopped all writing to the volume. Also on files, and for everybody.
     /// [`Answer::Stopped`].
     Stopped,
-    /// Lays the file together, or all files below the directory, or tells what that takes. For root and the
-    /// daemon's user. Other requests go on meanwhile. [`Answer::Defragmented`].
+    /// Lays the file together, or all files below the directory, or tells what that takes. Breaks off if the
+    /// volume is unmounted meanwhile. For root and the daemon's user. Other requests go on meanwhile.
+    /// [`Answer::Defragmented`].
     Defragment {
         /// Only tells.
         dry_run: bool,
@@ -185,7 +186,8 @@ pub enum Request {
         question: u64,
     },
     /// Whether the volume keeps checksums of file data; if asked to, it does so from now on, and what has
-    /// none gets one. For root and the daemon's user. Other requests go on meanwhile. [`Answer::Checksums`].
+    /// none gets one, unless the volume is unmounted meanwhile. For root and the daemon's user. Other
+    /// requests go on meanwhile. [`Answer::Checksums`].
     Checksums {
         /// Whether it shall.
         enable: bool,
@@ -194,8 +196,8 @@ pub enum Request {
     },
     /// Whether leaks of a crash may be pending, and how far the recount of them is. [`Answer::Leaks`].
     Leaks,
-    /// Breaks off a scrub of the same user. Its own answer then says where it goes on. [`Answer::Done`],
-    /// whether there is one or not.
+    /// Breaks off a scrub of the same user, or another question that takes long. Its own answer then says so,
+    /// or where it goes on. [`Answer::Done`], whether there is one or not.
     BreakOff {
         /// The question's name.
         question: u64,

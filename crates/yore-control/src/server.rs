@@ -12,11 +12,12 @@ mod told;
 mod who;
 
 use self::rows::fitting;
+use crate::ongoing::Asked;
 use crate::{Answer, Request, Stopped};
 use std::ops::ControlFlow;
 use yore_fs::{
-    ChecksumsEntered, Defragmented, Error, Event, FileKind, InodeNo, OperationRow, PinnedBy, Result,
-    RowClass, Scrub, View, PIECES_MOST,
+    ChecksumsEntered, Defragmented, Error, Event, FileKind, InodeNo, Inspection, OperationRow, PinnedBy,
+    Progress, Result, RowClass, Scrub, View, PIECES_MOST,
 };
 
 pub use who::{Host, Pinning, Who};
@@ -164,27 +165,45 @@ fn defragment(
         return Ok(Answer::Defragmented(Defragmented { before, ..Defragmented::default() }));
     }
     who.check_writable()?;
-    let asked = who.host.ongoing().begin(who.uid, question);
-    let mut ask = || match who.host.is_over() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    };
-    view.defragment(inode, PIECES_MOST, &asked.progress, &mut ask).map(Answer::Defragmented)
+    let long = Long::begin(view, who, question)?;
+    let done = view.defragment(inode, PIECES_MOST, long.progress(), &mut || long.goes_on())?;
+    Ok(Answer::Defragmented(done))
+}
+
+/// Work on a volume that takes long. It ends early if the volume is unmounted, or if whoever asked for it
+/// does not wait any longer.
+struct Long<'a> {
+    host: &'a dyn Host,
+    inspection: Inspection,
+    asked: Asked<'a>,
+}
+
+impl<'a> Long<'a> {
+    fn begin(view: &View, who: &Who<'a>, question: u64) -> Result<Long<'a>> {
+        let inspection = view.inspect();
+        if inspection.is_broken_off() {
+            return Err(Error::Refused("the volume is being unmounted".into()));
+        }
+        Ok(Long { host: who.host, inspection, asked: who.host.ongoing().begin(who.uid, question) })
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.asked.progress
+    }
+
+    fn goes_on(&self) -> ControlFlow<()> {
+        let is_over = self.host.is_over() || self.asked.is_broken_off() || self.inspection.is_broken_off();
+        match is_over {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
 }
 
 fn scrub(view: &View, who: &Who<'_>, how: Scrub, question: u64) -> Result<Answer> {
     who.check_everything()?;
-    let inspection = view.inspect();
-    if inspection.is_broken_off() {
-        return Err(Error::Refused("the volume is being unmounted".into()));
-    }
-    let asked = who.host.ongoing().begin(who.uid, question);
-    let is_over = || who.host.is_over() || asked.is_broken_off() || inspection.is_broken_off();
-    let mut ask = || match is_over() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    };
-    let found = view.present().scrub(how, &asked.progress, &mut ask)?;
+    let long = Long::begin(view, who, question)?;
+    let found = view.present().scrub(how, long.progress(), &mut || long.goes_on())?;
     Ok(Answer::Scrubbed(Box::new(found)))
 }
 
@@ -194,12 +213,8 @@ fn checksums(view: &View, who: &Who<'_>, enable: bool, question: u64) -> Result<
     if enable {
         who.check_everything()?;
         who.check_writable()?;
-        let asked = who.host.ongoing().begin(who.uid, question);
-        let mut ask = || match who.host.is_over() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        };
-        entered = view.enable_data_checksums(&asked.progress, &mut ask)?;
+        let long = Long::begin(&view, who, question)?;
+        entered = view.enable_data_checksums(long.progress(), &mut || long.goes_on())?;
     }
     Ok(Answer::Checksums { kept: view.keeps_data_checksums(), entered })
 }

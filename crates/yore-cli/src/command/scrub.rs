@@ -218,15 +218,26 @@ fn as_json(found: &Scrubbed) -> Value {
 /// Tells whether a volume keeps checksums of file data, or has it begin to.
 pub fn checksums(args: &args::ChecksumsArgs) -> Outcome {
     let shown = printable(bytes_of(Path::new(&args.path)));
-    let (kept, entered) = find(&args.path)?.ask(Access::of(args.enable), |client| {
+    let stop = stop_wanted()?;
+    let ask = |client: &dyn Client| {
         if !args.enable {
             let kept = client.keeps_checksums().with_context(|| format!("cannot ask {shown}"))?;
             return Ok((kept, None));
         }
         let what = format!("computing checksums of {shown}");
-        let entered = while_searching(args.progress, &what, |watch| client.enable_checksums(watch))?;
+        let entered = while_searching(args.progress, &what, |watch| client.enable_checksums(&stop, watch))?;
         Ok((true, Some(entered.with_context(|| format!("cannot give {shown} checksums"))?)))
-    })?;
+    };
+    let location = find(&args.path)?;
+    let daemon = || location.mount().and_then(|mount| Beside::at(&mount.directory));
+    let (kept, entered) = match args.enable.then(daemon).flatten() {
+        Some(beside) => {
+            // It must not keep the mount busy.
+            drop(location);
+            ask(&beside)?
+        }
+        None => location.ask(Access::of(args.enable), |client| ask(client))?,
+    };
     let done = entered.unwrap_or_default();
     if args.json {
         print_json(&json!({

@@ -1,5 +1,5 @@
 //! The client of a daemon that is asked beside the mount, through its socket: to check or to scrub the
-//! volume.
+//! volume, or to give its data checksums.
 //!
 //! These take long. If they were asked for through an open directory, the mount would be busy for umount(8)
 //! until they end. So nothing of the mount is open meanwhile; whoever unmounts closes the volume, and that

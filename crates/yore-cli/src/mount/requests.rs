@@ -284,7 +284,7 @@ pub fn wait_for(daemon: &Daemon, directory: &Path, patience: &mut Patience<'_>) 
     }
 }
 
-/// Has a daemon break off the checks and scrubs of its volume. Returns how many are under way.
+/// Has a daemon break off checks, scrubs and other long work on its volume. Returns how much is under way.
 ///
 /// # Errors
 /// The daemon cannot be asked, or does not answer.

@@ -191,8 +191,8 @@ impl Sessions {
     /// # Errors
     /// Those of the request; `Refused` for one that needs a directory of the mount.
     pub fn answer(&self, uid: u32, request: &Request) -> yore_fs::Result<Answer> {
-        use Request::{BreakOff, Check, HowFar, Scrub, Scrubs};
-        let of_volume = matches!(request, Check { .. } | Scrub { .. } | Scrubs);
+        use Request::{BreakOff, Check, Checksums, HowFar, Scrub, Scrubs};
+        let of_volume = matches!(request, Check { .. } | Scrub { .. } | Scrubs | Checksums { .. });
         if !of_volume && !matches!(request, HowFar { question: Some(_) } | BreakOff { .. }) {
             return Err(yore_fs::Error::Refused("that is asked through a directory of the mount".into()));
         }
@@ -210,7 +210,7 @@ impl Sessions {
         yore_control::answer(&self.view, self.view.root(), &who, request)
     }
 
-    /// Has checks and scrubs of the volume end soon; returns how many are under way.
+    /// Has checks, scrubs and other long work on the volume end soon; returns how much is under way.
     pub fn break_off(&self) -> usize {
         self.view.break_off_inspections()
     }

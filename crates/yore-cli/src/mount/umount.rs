@@ -96,11 +96,11 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a check or a scrub that was broken off may take to end.
+/// How long a check, a scrub or other work that was broken off may take to end.
 const BREAKING_OFF: Duration = Duration::from_secs(20);
 
-/// Unmounts. A check or a scrub that was asked for through the mount keeps it busy. So the daemon breaks off
-/// those of its volume if the mount stays busy.
+/// Unmounts. A check or a scrub that was asked for through the mount keeps it busy, and so do files that are
+/// laid together. So the daemon breaks off all such work on its volume if the mount stays busy.
 fn unmount(directory: &Path, lazy: bool, daemon: Option<&Daemon>) -> Result<(), UnmountError> {
     let mut done = try_to_unmount(directory, lazy);
     // A daemon that takes no requests breaks nothing off. Then the mount is busy, for whatever reason.
@@ -108,7 +108,7 @@ fn unmount(directory: &Path, lazy: bool, daemon: Option<&Daemon>) -> Result<(), 
     let (begun, mut before) = (Instant::now(), 0);
     while matches!(done, Err(UnmountError::Busy { .. })) && begun.elapsed() < BREAKING_OFF {
         let under_way = requests::break_off(daemon).unwrap_or_else(|error| {
-            eprintln!("yore: cannot break off checks and scrubs of {}: {error:#}", directory.display());
+            eprintln!("yore: cannot break off the work on {}: {error:#}", directory.display());
             0
         });
         if under_way == 0 && before == 0 {

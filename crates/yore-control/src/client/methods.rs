@@ -449,13 +449,13 @@ pub trait Client: Sync {
         }
     }
 
-    /// From now on it does, and what has none gets one.
+    /// From now on it does, and what has none gets one. It ends early if `stop` is set.
     ///
     /// # Errors
     /// As [`Request::Checksums`]; [`Error::Refused`] under the engine `none`.
-    fn enable_checksums(&self, watch: Watch<'_>) -> Result<ChecksumsEntered> {
+    fn enable_checksums(&self, stop: &AtomicBool, watch: Watch<'_>) -> Result<ChecksumsEntered> {
         let request = |question| Request::Checksums { enable: true, question };
-        match watched::ask(&|request| self.ask(request), watch, &request)? {
+        match watched::ask_until(&|request| self.ask(request), watch, stop, &request)? {
             Answer::Checksums { entered, .. } => Ok(entered),
             _ => Err(misunderstood()),
         }

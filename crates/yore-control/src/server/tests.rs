@@ -81,7 +81,7 @@ impl Asking<'_> {
     }
 }
 
-/// A host where somebody wants to unmount the volume as soon as a check or a scrub has begun.
+/// A host where somebody wants to unmount the volume as soon as work that takes long has begun.
 struct Leaving {
     view: View,
     ongoing: Ongoing,
@@ -115,7 +115,7 @@ fn hold(client: &dyn Client, number: EventNo, held: bool) -> Result<()> {
 }
 
 /// Promises that a check and a scrub that are broken off say so and record nothing but how far the scrub is,
-/// and that later ones are not concerned.
+/// that checksums and files laid together say so, too, and that later ones are not concerned.
 #[test]
 fn inspections_are_broken_off() {
     let view = view();
@@ -127,6 +127,24 @@ fn inspections_are_broken_off() {
     assert_eq!(view.findings().unwrap(), None);
     match root.ask_host(&leaving, &scrub) {
         Ok(Answer::Scrubbed(part)) => assert!(part.goes_on.is_some(), "{part:?}"),
+        other => panic!("{other:?}"),
+    }
+    // What was asked through a directory kept the mount busy until it was done.
+    let file = view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
+    for page in (0..400).rev() {
+        file.write(page * 4096, &[1; 4096], yore_fs::WriteMode { append: false, kill_set_id: false })
+            .unwrap();
+        view.fsync(file.inode(), false).unwrap();
+    }
+    view.sync().unwrap();
+    let checksums = Request::Checksums { enable: true, question: 3 };
+    match root.ask_host(&leaving, &checksums) {
+        Ok(Answer::Checksums { kept: true, entered }) => assert!(entered.broken_off, "{entered:?}"),
+        other => panic!("{other:?}"),
+    }
+    let defragment = Request::Defragment { dry_run: false, question: 4 };
+    match root.ask_host(&leaving, &defragment) {
+        Err(Error::Refused(why)) => assert!(why.contains("broken off"), "{why}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(view.break_off_inspections(), 0);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use yore_format::{FindingsRecord, Incarnation};
 use yore_meta::Shadow;
 
-/// A check or a scrub of an open volume. It is over when this is dropped.
+/// A check or a scrub of an open volume, or other work that takes long and may end at any time. It is over
+/// when this is dropped.
 pub struct Inspection {
     store: Arc<Store>,
     told: u64,
@@ -31,7 +32,7 @@ impl Drop for Inspection {
 }
 
 impl View {
-    /// Notes that a check or a scrub begins, which asks now and then whether it is broken off. Whoever closes
+    /// Notes that such work begins, which asks now and then whether it is broken off. Whoever closes
     /// the volume waits until it is over.
     pub fn inspect(&self) -> Inspection {
         let store = self.store().clone();
@@ -40,8 +41,8 @@ impl View {
         Inspection { store, told }
     }
 
-    /// Tells the checks and scrubs of the volume that are under way to break off, which they do soon, because
-    /// the volume is to be unmounted. Returns how many there are.
+    /// Tells all that is under way to break off, which it does soon, because the volume is to be unmounted.
+    /// Returns how much that is.
     pub fn break_off_inspections(&self) -> usize {
         let store = self.store();
         store.broken_off.fetch_add(1, Ordering::AcqRel);
