@@ -62,6 +62,11 @@ const FRAMES_MOST: usize = 2048;
 const LAST_FRAMES_MOST: usize = 2 * FRAMES_MOST;
 /// What part of the log outstanding data may take.
 const OUTSTANDING_SHARE: usize = 4;
+/// What part of the log one call may note at once, if that is more than [`NOTED_LEAST`] pages: a short log
+/// would be full after a few calls, and a generation costs more than it saves to note much.
+const NOTED_SHARE: u64 = 64;
+/// So many pages may be noted at once, however short the log is.
+const NOTED_LEAST: u64 = 16;
 /// Bytes of outstanding data in one record.
 const OUTSTANDING_RECORD_BYTES: usize = 256 << 10;
 /// What batches and records may take beside their contents.
@@ -163,8 +168,8 @@ impl Intent {
 /// Notes of file data, and what is on the medium before what.
 impl Intent {
     /// Notes pages of a file, by index with their memory, for the next record. They count up to the file's
-    /// `size`. False if too much is outstanding, or there is no log: the data must be written to its blocks
-    /// then.
+    /// `size`. False if that is too much for the log, or too much is outstanding, or there is no log: the
+    /// data must be written to its blocks then.
     pub(crate) fn note_data(
         &self,
         file: (InodeNo, Incarnation),
@@ -172,6 +177,9 @@ impl Intent {
         pages: &[(u32, SharedBuf)],
     ) -> bool {
         let Some(log) = self.log() else { return false };
+        if pages.len() as u64 > (log.capacity_blocks() / NOTED_SHARE).max(NOTED_LEAST) {
+            return false;
+        }
         self.notes.lock().data(file, size, pages, outstanding_most(&log))
     }
 
