@@ -36,7 +36,7 @@ impl Checker<'_> {
     pub(crate) fn estimate(&mut self) -> Estimate {
         let how = match self.may_be_proved() {
             Ok(()) => How::Proof,
-            Err(_) => How::Walk,
+            Err(_) => How::walk(&self.sb),
         };
         let mut jobs = self.jobs();
         jobs.sort_unstable_by_key(|job| job.start);

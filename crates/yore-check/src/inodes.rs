@@ -6,6 +6,17 @@ use crate::{CheckError, Finding, Problem};
 use yore_format::{BitmapRef, BlockKind, Expect, FileKind, Inode, InodeNo, MetaAddr, INODES_PER_BLOCK};
 
 impl Checker<'_> {
+    /// Says how much is before the comparison.
+    pub(crate) fn begin_walk(&self) {
+        let (mut inode_blocks, mut all) = (0, 0);
+        for (i, zone) in self.zones.iter().enumerate() {
+            all += zone.header.exists.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            inode_blocks +=
+                zone.indexes().iter().filter(|index| self.is_inode_block(i, **index)).count() as u64;
+        }
+        self.pace.begin_walk(inode_blocks, all - inode_blocks);
+    }
+
     /// Reads every bitmap and every inode block. Zones, indexes and slots ascend, so the inodes do.
     pub(crate) fn census(&mut self) -> Result<(), CheckError> {
         for zone in 0..self.zones.len() {

@@ -5,13 +5,19 @@
 //! Both times are those of the line that fits the zones read so far best (least squares). Workers overlap:
 //! what the zones took, divided by what has passed, says by how much. Then what was read is *compared*. That
 //! takes processor time alone, in proportion to the blocks: before it begins, by experience, so much for each
-//! block, and little after the fast pass, which sums blocks up as they arrive; then what it has taken so far.
+//! block, more of a volume with a past, and little after the fast pass, which sums blocks up as they arrive.
+//!
+//! The comparison from inode to inode goes in [`Step`]s, and a block of inodes counts otherwise in each of
+//! them than a node. By experience one counts as much more as it takes longer ([`Work`]). Where memory does
+//! not suffice, one step may take much longer than the others, as measured by that. So from the time when
+//! some of a step is done, what it has taken so far says what is left.
 //!
 //! Files and names do not count, and neither does how full or how old the volume is, beyond what zones and
 //! blocks say of it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use yore_format::Superblock;
 
 /// How often a check says how far it is, at most.
 const EVERY: Duration = Duration::from_millis(100);
@@ -19,8 +25,18 @@ const EVERY: Duration = Duration::from_millis(100);
 const CLOCK_EACH: u64 = 256;
 /// What comparing takes for each block, before any was compared: when they are walked ...
 const WALK_PRIOR: Duration = Duration::from_micros(10);
+/// ... on a volume with a past ...
+const PAST_PRIOR: Duration = Duration::from_micros(40);
 /// ... and when they were summed up as they arrived.
 const PROOF_PRIOR: Duration = Duration::from_nanos(300);
+/// What a block of inodes takes in the census is 1. So much takes a node of a tree, wherever it is met ...
+const NODE: f64 = 20.0;
+/// ... a block of inodes, when what they hold is gone through ...
+const CONTENTS: f64 = 11.0;
+/// ... and when their links are counted.
+const LINKS: f64 = 2.0;
+/// What has been done of a step says how fast it is from this part of all work on.
+const TELLING: f64 = 0.01;
 /// Zones that are read before what they took says anything.
 const ZONES_MIN: f64 = 3.0;
 
@@ -31,14 +47,25 @@ pub(crate) enum How {
     Proof,
     /// From inode to inode and from node to node.
     Walk,
+    /// The same, on a volume with a past.
+    WalkOfPast,
 }
 
 impl How {
+    /// From inode to inode, of this volume.
+    pub(crate) fn walk(sb: &Superblock) -> How {
+        match sb.history_root.is_none() {
+            true => How::Walk,
+            false => How::WalkOfPast,
+        }
+    }
+
     /// What comparing a block takes, before any was compared.
     fn each(self) -> Duration {
         match self {
             How::Proof => PROOF_PRIOR,
             How::Walk => WALK_PRIOR,
+            How::WalkOfPast => PAST_PRIOR,
         }
     }
 
@@ -78,6 +105,90 @@ impl Progress {
     pub fn share(&self) -> f64 {
         let (elapsed, left) = (self.elapsed.as_secs_f64(), self.left.map(|left| left.as_secs_f64()));
         left.map_or(0.0, |left| elapsed / (elapsed + left).max(f64::MIN_POSITIVE))
+    }
+}
+
+/// What the comparison from inode to inode does, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    /// Blocks of inodes are read.
+    Census,
+    /// The past is compared with itself.
+    Past,
+    /// What inodes and their versions hold is gone through.
+    Contents,
+    /// Links are counted, and all that is left.
+    Links,
+}
+
+/// The work of the comparison from inode to inode, as far as it is left.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    step: Step,
+    /// Blocks of inodes that the census, and what follows it, have before them.
+    census: f64,
+    contents: f64,
+    links: f64,
+    /// Nodes that were not read yet, of whatever trees.
+    nodes: f64,
+    /// All that there was in the beginning, and what of it was left when the step began.
+    all: f64,
+    at_step: f64,
+}
+
+impl Work {
+    fn new(inode_blocks: u64, others: u64) -> Work {
+        let (inodes, nodes) = (inode_blocks as f64, others as f64);
+        let mut work = Work {
+            step: Step::Census,
+            census: inodes,
+            contents: inodes,
+            links: inodes,
+            nodes,
+            all: 0.0,
+            at_step: 0.0,
+        };
+        (work.all, work.at_step) = (work.left(), work.left());
+        work
+    }
+
+    fn left(&self) -> f64 {
+        self.census + NODE * self.nodes + CONTENTS * self.contents + LINKS * self.links
+    }
+
+    fn begin(&mut self, step: Step) {
+        self.step = step;
+        if step > Step::Census {
+            self.census = 0.0;
+        }
+        if step > Step::Contents {
+            (self.contents, self.nodes) = (0.0, 0.0);
+        }
+        self.at_step = self.left();
+    }
+
+    /// A block was read for the first time.
+    fn read(&mut self) {
+        let of = match self.step {
+            Step::Census => &mut self.census,
+            _ => &mut self.nodes,
+        };
+        *of = (*of - 1.0).max(0.0);
+    }
+
+    /// What is left, in seconds, if the comparison has taken `passed` and the step `in_step` of them.
+    fn time_left(&self, passed: f64, in_step: f64) -> f64 {
+        let (left, of_step) = (self.left(), self.at_step - self.left());
+        let rate = match (of_step >= TELLING * self.all, self.all - left) {
+            (true, _) => in_step / of_step,
+            (false, done) if done > 0.0 => passed / done,
+            _ => PAST_PRIOR.as_secs_f64() / NODE,
+        };
+        // Links are not slow because the contents were.
+        let before = self.all - self.at_step;
+        let of_links = if before > 0.0 { rate.min((passed - in_step) / before) } else { rate };
+        let links = LINKS * self.links;
+        rate * (left - links) + of_links * links
     }
 }
 
@@ -134,7 +245,9 @@ struct State<'w> {
     scan_began: Instant,
     compare_began: Option<Instant>,
     compared: u64,
-    /// Of which so many were not yet looked at the clock for.
+    /// If it goes from inode to inode: what is left, and when the step began.
+    work: Option<(Work, Instant)>,
+    /// What was done since somebody looked at the clock.
     pending: u64,
 }
 
@@ -167,6 +280,7 @@ impl<'w> Pace<'w> {
                 scan_began: began,
                 compare_began: None,
                 compared: 0,
+                work: None,
                 pending: 0,
             }),
         }
@@ -177,7 +291,7 @@ impl<'w> Pace<'w> {
         let mut state = self.state();
         (state.zones, state.blocks, state.scan_began) = (zones, blocks, Instant::now());
         (state.scanned, state.line) = ((0, 0), Line::default());
-        (state.compare_began, state.compared, state.pending) = (None, 0, 0);
+        (state.compare_began, state.compared, state.work, state.pending) = (None, 0, None, 0);
     }
 
     /// A zone with so many blocks was read.
@@ -200,11 +314,48 @@ impl<'w> Pace<'w> {
         }
     }
 
-    /// A block was compared.
-    pub(crate) fn compared(&mut self) {
+    /// The comparison from inode to inode begins, of so many blocks of inodes and other blocks.
+    pub(crate) fn begin_walk(&self, inode_blocks: u64, others: u64) {
+        if self.is_watched {
+            self.state().work = Some((Work::new(inode_blocks, others), Instant::now()));
+        }
+    }
+
+    /// It goes on with this step.
+    pub(crate) fn begin_step(&self, step: Step) {
         if self.is_watched {
             let mut state = self.state();
+            if let Some((work, began)) = &mut state.work {
+                work.begin(step);
+                *began = Instant::now();
+            }
+            self.tell(&mut state, false);
+        }
+    }
+
+    /// A block was read for the first time, and compared.
+    pub(crate) fn compared(&self) {
+        self.note(|state| {
             state.compared += 1;
+            if let Some((work, _)) = &mut state.work {
+                work.read();
+            }
+        });
+    }
+
+    /// What the inodes of a block hold was gone through.
+    pub(crate) fn gone_through(&self) {
+        self.note(|state| {
+            if let Some((work, _)) = &mut state.work {
+                work.contents = (work.contents - 1.0).max(0.0);
+            }
+        });
+    }
+
+    fn note(&self, note: impl FnOnce(&mut State<'w>)) {
+        if self.is_watched {
+            let mut state = self.state();
+            note(&mut state);
             state.pending += 1;
             if state.pending >= CLOCK_EACH {
                 state.pending = 0;
@@ -217,7 +368,7 @@ impl<'w> Pace<'w> {
     pub(crate) fn end(&self) {
         if self.is_watched {
             let mut state = self.state();
-            state.compared = state.blocks;
+            (state.compared, state.work) = (state.blocks, None);
             self.tell(&mut state, true);
         }
     }
@@ -264,6 +415,13 @@ impl State<'_> {
                 Progress { part: Part::Scan, done: blocks, total: self.blocks, elapsed, left }
             }
             Some(since) => {
+                if let Some((work, began)) = &self.work {
+                    let (passed, in_step) = ((now - since).as_secs_f64(), (now - *began).as_secs_f64());
+                    let share = 1.0 - work.left() / work.all.max(1.0);
+                    let done = (share * self.blocks as f64) as u64;
+                    let left = seconds(work.time_left(passed, in_step));
+                    return Progress { part: Part::Compare, done, total: self.blocks, elapsed, left };
+                }
                 let done = self.compared.min(self.blocks);
                 let passed = (now - since).as_secs_f64();
                 let each = match done {
@@ -307,6 +465,52 @@ mod tests {
         }
         let expected = 100.0 * took(400).as_secs_f64();
         assert!((alike.of(100, 40_000).unwrap() / expected - 1.0).abs() < 1e-6);
+    }
+
+    /// Promises that a walk whose steps take as long as by experience is predicted from its beginning on, and
+    /// one of which the contents take ten times as long, for want of memory, as soon as they have begun.
+    #[test]
+    fn steps_of_a_walk_are_predicted() {
+        for slower in [1.0, 10.0] {
+            let (inodes, nodes_of_past, nodes) = (7000, 2000, 1000);
+            let mut work = Work::new(inodes, nodes_of_past + nodes);
+            let unit = 2e-6;
+            let contents = (inodes as f64 * CONTENTS + nodes as f64 * NODE) * unit * slower;
+            let end = (inodes as f64 + NODE * nodes_of_past as f64 + LINKS * inodes as f64) * unit + contents;
+            let (mut passed, mut in_step) = (0.0, 0.0);
+            let check = |work: &Work, passed: f64, in_step: f64, tells: bool| {
+                let predicted = passed + work.time_left(passed, in_step);
+                assert!(
+                    !tells || (predicted / end - 1.0).abs() < 0.1,
+                    "{predicted} and not {end} at {passed}"
+                );
+            };
+            for _ in 0..inodes {
+                work.read();
+                passed += unit;
+                check(&work, passed, passed, slower == 1.0);
+            }
+            work.begin(Step::Past);
+            for _ in 0..nodes_of_past {
+                work.read();
+                (passed, in_step) = (passed + NODE * unit, in_step + NODE * unit);
+                check(&work, passed, in_step, slower == 1.0);
+            }
+            work.begin(Step::Contents);
+            in_step = 0.0;
+            for i in 0..inodes {
+                if i % (inodes / nodes) == 0 {
+                    work.read();
+                    (passed, in_step) = (passed + NODE * unit * slower, in_step + NODE * unit * slower);
+                }
+                work.contents -= 1.0;
+                (passed, in_step) = (passed + CONTENTS * unit * slower, in_step + CONTENTS * unit * slower);
+                // Links are few, and counted as fast as before.
+                check(&work, passed, in_step, slower == 1.0 || i > inodes / 50 && i < inodes / 2);
+            }
+            work.begin(Step::Links);
+            assert!(work.left() < 0.1 * work.all && work.nodes == 0.0);
+        }
     }
 
     /// Promises that a zone for which nothing was needed, and one that waited, do not lead to times below 0.

@@ -58,7 +58,6 @@ impl Checker<'_> {
             Ok(()) => Ok(Ok(())),
             Err(Stop::Doubt(doubt)) => {
                 self.forget_all();
-                self.pace.how = How::Walk;
                 self.counts = counts;
                 Ok(Err(doubt))
             }

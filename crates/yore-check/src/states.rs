@@ -59,6 +59,7 @@ impl Checker<'_> {
                 }
                 next += 1;
             }
+            self.pace.gone_through();
         }
         // What is left are versions of inodes that are gone.
         let mut from = InodeNo(0);

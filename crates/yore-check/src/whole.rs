@@ -7,7 +7,7 @@
 use crate::checker::Checker;
 use crate::claims::Claimant;
 use crate::known::History;
-use crate::pace::Watcher;
+use crate::pace::{How, Step, Watcher};
 use crate::report::{CheckOptions, Lost, Report};
 use crate::superblock::{read_superblock, Found};
 use crate::CheckError;
@@ -44,6 +44,7 @@ pub(crate) fn run<'a>(
             },
         };
         if !is_found {
+            checker.pace.how = How::walk(&checker.sb);
             checker.scan();
         }
     }
@@ -120,11 +121,15 @@ fn compare(checker: &mut Checker<'_>) -> Result<(), CheckError> {
     checker.redo()?;
     checker.claim_fixed();
     checker.load_tables()?;
+    checker.begin_walk();
     checker.census()?;
+    checker.pace.begin_step(Step::Past);
     checker.history()?;
+    checker.pace.begin_step(Step::Contents);
     checker.contents()?;
     checker.orphans()?;
     checker.unreached()?;
+    checker.pace.begin_step(Step::Links);
     checker.links()?;
     checker.shared_counts();
     checker.bitmaps()?;
