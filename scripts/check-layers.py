@@ -187,7 +187,7 @@ LAYERS = {
         history history/read history/reclaim
         api/inodes
         api/checksums
-        api/defrag api/scrub api/shrink api/verify history/done
+        api/defrag api/scrub api/shrink api/together api/verify history/done
         api/open
         api/volume/*
         lib
@@ -204,7 +204,7 @@ LAYERS = {
         base/medium base/ledger base/features base/freed base/left base/gate base/limits base/progress
         base cache
         zones/slots zones/header zones/zone
-        zones/reserve zones/settle zones/table zones/tables
+        zones/apart zones/reserve zones/settle zones/table zones/tables
         zones
         blocks
         log/region log/notes log/opened space

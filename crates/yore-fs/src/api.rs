@@ -10,6 +10,7 @@ pub(crate) mod opened;
 pub(crate) mod room;
 pub(crate) mod scrub;
 pub(crate) mod shrink;
+pub(crate) mod together;
 pub(crate) mod verify;
 pub(crate) mod view;
 pub(crate) mod volume;

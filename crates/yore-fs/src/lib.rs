@@ -32,6 +32,7 @@ pub use api::defrag::{Defragmented, Scattered, PIECES_MOST};
 pub use api::online::Inspection;
 pub use api::recount::RecountUnderWay;
 pub use api::scrub::{DamagedBlock, Scrub, ScrubFrom, Scrubbed};
+pub use api::together::MetadataLaid;
 pub use api::verify::VerifyStates;
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};

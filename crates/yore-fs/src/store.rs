@@ -57,7 +57,7 @@ pub(crate) struct Store {
     pub(crate) tick: Arc<(Mutex<bool>, Condvar)>,
     /// Whether anybody asks for anything.
     pub(crate) idle: Idle,
-    /// After how long without a request scattered files are laid together; `None`: never.
+    /// After how long without a request scattered files and metadata are laid together; `None`: never.
     pub(crate) defragment_after: Option<Duration>,
 }
 

@@ -282,8 +282,8 @@ pub struct MountOptions {
     /// Tell the device about blocks that have become free, in runs of at least so many: so an image file gets
     /// smaller, and a solid-state disk has less to keep. `None`: the device is told nothing.
     pub discard: Option<u32>,
-    /// For how long nobody must have asked for anything before files that are scattered over the volume are
-    /// laid together in the background; `None`: they never are.
+    /// For how long nobody must have asked for anything before files that are scattered over the volume, and
+    /// metadata that lies apart, are laid together in the background; `None`: they never are.
     pub defragment_after: Option<Duration>,
     /// With so many rows of history that the indexes do not have yet, a call that may add one waits until
     /// some are indexed; with a quarter of it, it indexes some if nobody else does. Only for tests: programs

@@ -30,4 +30,5 @@ mod readme;
 mod rollback;
 mod room;
 mod space;
+mod together;
 mod usage;

@@ -286,6 +286,17 @@ impl<H> Cache<H> {
         !shard.map.contains_key(&addr) && holds()
     }
 
+    /// Somebody has read a block for his own purpose, and is done: it leaves memory if nobody else has it.
+    pub(crate) fn let_go(&self, frame: Frame<H>) {
+        frame.evict_soon();
+        let mut shard = self.shard(frame.addr()).lock();
+        let is_there = shard.map.get(&frame.addr()).is_some_and(|f| Arc::ptr_eq(&f.0, &frame.0));
+        // The map, the clock, and the caller. Who else wants it comes by the map.
+        if is_there && Arc::strong_count(&frame.0) <= 3 {
+            shard.map.remove(&frame.addr());
+        }
+    }
+
     fn enter(&self, shard: &mut Shard<H>, frame: &Frame<H>) {
         // Freed blocks leave the map at once. The clock only passes over them, so they are swept out before
         // they outnumber those in use: each is still a whole block of memory.

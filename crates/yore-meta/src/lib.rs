@@ -57,6 +57,7 @@ pub use meta::give_up::give_up_log;
 pub use meta::open::MetaOptions;
 pub use meta::recount::TotalsGrowth;
 pub use meta::shred::AskZone;
+pub use meta::together::ZonesLaid;
 pub use meta::Meta;
 pub use mkfs::{mkfs, MkfsOptions};
 pub use op::logs::{NewLog, OldLog};

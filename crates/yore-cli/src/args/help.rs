@@ -22,7 +22,7 @@ OPTIONS, separated by commas:
   keep_history       when space runs out, refuse; default: give up the oldest history, as far as
                      `yore history` allows
   nodefrag           leave files that history has scattered as they lie (yore defrag lays them
-                     together); default: lay them together when nobody works
+                     together), and metadata; default: lay both together when nobody works
   others_give_up_history
                      do that for requests of any user; default: only for root and who mounted it,
                      and for others what is theirs

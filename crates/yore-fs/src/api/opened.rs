@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use yore_core::datacache::WriteBack;
 use yore_device::Device;
 use yore_format::{BLOCK_SIZE, NAME_MAX};
-use yore_meta::{Durability, Meta, MetaError, MetaOptions};
+use yore_meta::{Durability, Meta, MetaError, MetaOptions, ZonesLaid};
 
 /// How often attributes that only aged in memory are written.
 const TICK: Duration = Duration::from_secs(5);
-/// How often a scattered stretch of 4 MiB is laid together: 32 MiB/s.
+/// How often a scattered stretch of 4 MiB is laid together, 32 MiB/s, or a few zones.
 const STRETCH_PAUSE: Duration = Duration::from_millis(125);
 /// How often somebody looks again after a request was in the way.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
@@ -114,6 +114,7 @@ impl Store {
                 tracing::warn!("what each snapshot holds is not known any more: {e}");
             }
             pause = store.tidy_in_background(&mut tidying).min(store.sum_in_background());
+            pause = pause.min(store.lay_zones_in_background());
             let is_due = store.due.next().is_some_and(|next| next.is_zero());
             if !is_due && done.elapsed() < TICK {
                 // It was woken for the rows alone.
@@ -174,6 +175,35 @@ impl Store {
             Ok(Tidied::Nothing | Tidied::NoRoom) => TICK,
             Err(e) => {
                 tracing::warn!("laying a scattered file together: {e}");
+                TICK
+            }
+        }
+    }
+
+    /// Lays a few zones together whose blocks lie apart, or looks for some, if nobody has asked for anything
+    /// for a while. Returns after how long this is to be called again.
+    ///
+    /// What has been changed goes to the medium first, by itself. Nothing is done beside a check or a scrub.
+    fn lay_zones_in_background(&self) -> Duration {
+        let Some(after) = self.defragment_after.filter(|_| self.meta.zones_may_lie_apart()) else {
+            return TICK;
+        };
+        let lasts = self.idle.lasts();
+        if lasts < after {
+            return (after - lasts).max(STRETCH_PAUSE);
+        }
+        if self.meta.has_unwritten_changes() || *self.inspections.0.lock() > 0 {
+            return BUSY_PAUSE;
+        }
+        let stop = || self.idle.is_over() || *self.tick.0.lock();
+        match self.meta.lay_zones_together(&stop) {
+            Ok(ZonesLaid::Examined | ZonesLaid::Zones { .. }) => STRETCH_PAUSE,
+            Ok(ZonesLaid::Busy) => BUSY_PAUSE,
+            Ok(ZonesLaid::Nothing) => TICK,
+            // Whoever changes something is told.
+            Err(_) if self.meta.check_writable().is_err() => TICK,
+            Err(e) => {
+                tracing::warn!("laying metadata together: {e}");
                 TICK
             }
         }

@@ -278,6 +278,11 @@ impl Shadows {
         Some(Shadow { of: self.clone(), kept, log_is_elsewhere: false, unpromised: 0 })
     }
 
+    /// Whether there is a shadow.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
     fn now(&self) -> Option<Arc<Kept>> {
         match self.is_on.load(Ordering::Relaxed) {
             true => self.now.read().clone(),

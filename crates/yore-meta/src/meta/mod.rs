@@ -12,6 +12,7 @@ mod resize;
 pub(crate) mod scrub;
 mod shadow;
 pub(crate) mod shred;
+pub(crate) mod together;
 
 use crate::base::freed::Reclaimer;
 use crate::base::late::Late;

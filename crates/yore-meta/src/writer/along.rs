@@ -17,12 +17,22 @@
 //! medium before.
 //!
 //! **N3** Engines that write in place leave blocks where they are.
+//!
+//! **N4** *A zone that is laid together.* While nobody asks for anything, zones whose blocks lie apart are
+//! written although nothing in them has changed (`meta/together.rs`). What lies beyond as many slots as the
+//! zone has blocks goes along into the free ones before ([`Slots::together`]): in one generation, whatever
+//! the zone looks like, for there are as many of the ones as of the others. N1 and N2 hold as they are, but
+//! for reading: all blocks that go may be read, and the caller has read them before and holds them, so the
+//! writer finds them in memory. If one cannot be read the zone is written where it is. The generation says
+//! the same as the one before it, by another map; so a crash finds the old map with the old copies, which no
+//! write has touched (R2), or the new map with the new ones, which were flushed before the superblock that
+//! leads to them (R1). What a call changes meanwhile stays, and the zone may still lie apart.
 
 use crate::blocks::Blocks;
 use crate::engine::Place;
 use crate::rooms::Rooms;
 use crate::zones::slots::Slots;
-use crate::zones::zone::{Copies, Frame, Zone};
+use crate::zones::zone::{Copies, Frame, FrozenZone, Zone};
 use std::sync::Arc;
 use yore_format::{Block, MetaAddr};
 
@@ -45,20 +55,47 @@ pub(super) fn may_move(rooms: &Rooms, place: Place) -> bool {
 /// the last complete generation uses.
 pub(super) fn place(
     rooms: &Rooms,
-    zone: &Zone,
+    z: &FrozenZone,
     used: &Slots,
     written: &[u16],
     copies: &Copies,
 ) -> (Vec<u16>, Vec<Along>) {
+    let (blocks, zone) = (&rooms.blocks, &z.zone);
     let mut others = copies.map.clone();
     written.iter().for_each(|index| others[usize::from(*index)] = 0);
-    let placement = used.place(written.len(), &Slots::of(&others[..]));
+    let lie = Slots::of(&others[..]);
+    let placement = match z.together {
+        true => used.together(written.len(), &lie),
+        false => used.place(written.len(), &lie),
+    };
     let goes = |slot: u16| slot != 0 && !placement.among.contains(&u64::from(slot));
     let indexes = (0..others.len() as u16).filter(|index| goes(others[usize::from(*index)]));
-    match unchanged(&rooms.blocks, zone, indexes) {
+    let along = match z.together {
+        true => all_unchanged(blocks, zone, indexes),
+        false => unchanged(blocks, zone, indexes),
+    };
+    match along {
         Some(along) => (placement.slots, along),
         None => (used.free_for(written.len()), Vec::new()),
     }
+}
+
+/// Those of these blocks that nobody has changed; `None` if one cannot be read.
+fn all_unchanged(blocks: &Blocks, zone: &Zone, indexes: impl Iterator<Item = u16>) -> Option<Vec<Along>> {
+    let mut along = Vec::new();
+    for index in indexes {
+        let addr = MetaAddr::new(zone.no, index);
+        let frame = match blocks.cache.peek(addr) {
+            Some(frame) => frame,
+            // It was freed since.
+            None if !zone.has(index) => continue,
+            None => blocks.read_any(addr).ok()?,
+        };
+        if let Some(block) = frame.unchanged() {
+            along.push((frame, block));
+        }
+    }
+    Some(along)
 }
 
 /// Those of these blocks that nobody has changed; `None` if it is not most of them, or if too many are not in

@@ -21,7 +21,7 @@ use crate::zones::slots::Slots;
 use crate::zones::zone::{Copies, Frame, FrozenZone, Zone};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_format::layout::HEADER_SLOTS;
+use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES};
 use yore_format::{
     BlockNo, Generation, Superblock, VolumeState, ZoneHeader, ZoneNo, ZoneTableEntry, BLOCK_SIZE,
 };
@@ -287,7 +287,11 @@ fn write_together(rooms: &Rooms, frozen: &mut Frozen, slot: u32) -> Result<()> {
     // headers.
     // Where blocks may go along with them, these are at most as many again.
     let times = if along::may_move(rooms, plan.blocks) { 2 } else { 1 };
-    let blocks = frozen.zones.iter().map(|zone| times * zone.dirty.len() + 2).sum::<usize>() + 1;
+    let of_zone = |zone: &FrozenZone| match zone.together {
+        true => ZONE_INDEXES as usize,
+        false => times * zone.dirty.len() + 2,
+    };
+    let blocks = frozen.zones.iter().map(of_zone).sum::<usize>() + 1;
     let mut gather = Gather::new(medium, blocks);
     let mut entries: Vec<(ZoneNo, ZoneTableEntry)> = Vec::with_capacity(frozen.zones.len());
     for zone in &mut frozen.zones {
@@ -358,6 +362,9 @@ fn write_zone(
     let header_block = BlockNo(z.zone.start.0 + HEADER_SLOTS[usize::from(header_slot)]);
     gather.push_sealed(header_block, &block)?;
     let ZoneHeader { map, checks, .. } = header;
+    if along::may_move(rooms, plan.blocks) {
+        rooms.blocks.zones.apart.note_written(z.zone.no, &map);
+    }
     z.zone.set_copies(Copies { map, checks, header_slot });
     Ok(ZoneTableEntry {
         start: z.zone.start.0.into(),
@@ -399,7 +406,7 @@ fn write_blocks(
     };
     let written: Vec<u16> = z.dirty.iter().filter(takes_slot).map(|frame| frame.addr().index()).collect();
     let (slots, along) = match along::may_move(rooms, place) {
-        true => along::place(rooms, &z.zone, &used, &written, &copies),
+        true => along::place(rooms, z, &used, &written, &copies),
         false => (used.free_for(written.len()), Vec::new()),
     };
     let mut slots = slots.into_iter();

@@ -356,6 +356,8 @@ fn complete(rooms: &Rooms, mut frozen: Frozen, served: u64) -> Result<()> {
     if !frozen.freed.is_empty() {
         base.freed.reclaim(&frozen.freed);
     }
+    // Whoever waits for it may want blocks to leave memory.
+    frozen.zones.clear();
     base.progress.complete(frozen.generation, frozen.plan.is_durable(), || blocks.has_changes());
     released
 }

@@ -1,6 +1,7 @@
 //! The zones of an open volume: those in memory, the table through which the others are found, and what the
 //! running generation has changed in them.
 
+pub(crate) mod apart;
 mod header;
 pub(crate) mod reserve;
 mod settle;
@@ -11,7 +12,9 @@ pub(crate) mod zone;
 
 use crate::base::Base;
 use crate::error::Result;
+use apart::Apart;
 use hashbrown::HashMap;
+use header::read_header;
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -19,6 +22,9 @@ use table::Table;
 use yore_format::layout::{ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use yore_format::{BlockNo, Generation, GroupNo, Superblock, ZoneHeader, ZoneNo};
 use zone::{Changes, Zone};
+
+/// How many numbers of zones are looked at together: few of them may be in use.
+const NUMBERS_AT_ONCE: u32 = 1024;
 
 /// The zones in memory, and the way to the others.
 pub(crate) struct Zones {
@@ -33,6 +39,8 @@ pub(crate) struct Zones {
     /// Zones that were read, and that the table does not say all of: a crash came before the volume was
     /// closed.
     ahead: Mutex<Vec<Arc<Zone>>>,
+    /// Those whose blocks lie apart.
+    pub(crate) apart: Apart,
     /// What the running generation has changed.
     pub(crate) changes: Changes,
 }
@@ -46,6 +54,7 @@ impl Zones {
             limit: AtomicU32::new(found.zone_number_limit),
             table: Table::new(found),
             ahead: Mutex::default(),
+            apart: Apart::default(),
             changes: Changes::default(),
         }
     }
@@ -82,11 +91,47 @@ impl Zones {
             let found = found?;
             let zone = Zone::new(&found.header, found.free_blocks, found.header_slot);
             map.insert(no, zone.clone());
+            self.apart.note(no, &found.header.map);
             if found.is_ahead {
                 self.ahead.lock().push(zone.clone());
             }
             return Ok(Some(zone));
         }
+    }
+
+    /// Looks at the next zones that nobody has looked at: at up to so many headers of zones that are not in
+    /// memory, which stay out of it. Returns whether there are more. What cannot be read is left to whoever
+    /// needs it.
+    ///
+    /// What is found may be otherwise at once, if another thread reads and changes the zone. Whoever lays a
+    /// zone together looks again.
+    pub(crate) fn examine_more(&self, base: &Base, headers: usize) -> bool {
+        let (from, limit) = (self.apart.next(), self.limit());
+        let mut read = 0;
+        for no in (from..limit.min(from.saturating_add(NUMBERS_AT_ONCE))).map(ZoneNo) {
+            if read == headers {
+                return true;
+            }
+            let header = self.table.entry(&base.medium, no).and_then(|entry| {
+                let is_unread = entry.is_present() && self.loaded(no).is_none();
+                is_unread.then(|| read_header(base, no, &entry)).transpose()
+            });
+            match header {
+                Ok(None) => {}
+                Ok(Some(header)) => {
+                    read += 1;
+                    if self.loaded(no).is_none() {
+                        self.apart.note(no, &header.map);
+                    }
+                }
+                Err(error) => {
+                    read += 1;
+                    tracing::debug!(%error, "looking for zones that lie apart");
+                }
+            }
+            self.apart.has_examined(no.0 + 1);
+        }
+        self.apart.next() < limit
     }
 
     /// Zones that were read since, and that the table does not say all of.
@@ -164,6 +209,7 @@ impl Zones {
     /// Forgets a removed zone once its removal is committed; its number may be used again.
     pub(crate) fn forget(&self, no: ZoneNo) {
         self.map.write().remove(&no);
+        self.apart.forget(no);
         if no.is_primary() {
             return;
         }

@@ -15,6 +15,12 @@ pub(crate) struct Placement {
 /// these hardly take any time.
 const WORTH: usize = 64;
 
+/// A zone lies apart if among its blocks, from the first slot on, are more free slots than one for so many
+/// blocks ...
+const APART: usize = 4;
+/// ... and more than these, which take a reader about as long as another request.
+const APART_LEAST: usize = 16;
+
 /// From the first of these slots, which ascend, to the last one.
 fn length(slots: &[u16]) -> usize {
     slots.first().zip(slots.last()).map_or(0, |(first, last)| usize::from(last - first) + 1)
@@ -97,6 +103,35 @@ impl Slots {
         let mut free = self.free();
         free.retain(|slot| among.contains(&u64::from(*slot)));
         Placement { slots: shortest(&free, must + along).to_vec(), among }
+    }
+
+    /// Whether blocks that lie in these slots lie apart: who reads them all, from the header on, reads much
+    /// that is none of them.
+    pub(crate) fn is_apart(&self) -> bool {
+        let (count, until) = (self.count(), self.until());
+        let free = (until - Self::ALL.start) as usize - count;
+        free > APART_LEAST && free * APART > count
+    }
+
+    /// The zone gets as short as it can, from the first slot on, behind its headers: what of `others` lies
+    /// beyond goes along, into the free slots before. If nothing must be written, nothing stays apart.
+    pub(crate) fn together(&self, must: usize, others: &Slots) -> Placement {
+        let (mut free, mut beyond, mut end) = (0, others.count(), Self::ALL.start);
+        while free < must + beyond {
+            assert!(end < Self::ALL.end, "a zone has twice as many slots as indexes");
+            beyond -= usize::from(others.has(end));
+            free += usize::from(!self.has(end));
+            end += 1;
+        }
+        let among = Self::ALL.start..end;
+        let slots = among.clone().filter(|slot| !self.has(*slot)).map(|slot| slot as u16);
+        Placement { slots: slots.take(must + beyond).collect(), among }
+    }
+
+    /// Behind the last slot in the set, or the first slot that there is.
+    fn until(&self) -> u64 {
+        let last = self.0.iter().rposition(|word| *word != 0);
+        last.map_or(Self::ALL.start, |word| word as u64 * 64 + 64 - u64::from(self.0[word].leading_zeros()))
     }
 
     /// The shortest stretch of slots in which all blocks of the zone can lie if so many are written and at
@@ -218,6 +253,50 @@ mod tests {
         let all = Slots::of(&(0..510).map(|slot| FIRST_SLOT as u16 + 2 * slot).collect::<Vec<_>>());
         assert_eq!(all.place(510, &Slots::default()).slots.len(), 510);
         assert_eq!(all.place(1, &Slots::default()).slots, [FIRST_SLOT as u16 + 1]);
+    }
+
+    /// However a zone lies, one generation lays it together, right behind its headers: it takes no slot that
+    /// is in use, writes only what lies beyond, and leaves nothing that lies apart. What the generation has
+    /// changed itself needs slots beside those in use, so there the zone gets as short as that allows.
+    #[test]
+    fn a_zone_is_laid_together_behind_its_headers() {
+        let seed = std::env::var("YORE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+        println!("YORE_SEED={seed}");
+        let mut random = rand::rngs::StdRng::seed_from_u64(seed);
+        let (first, all) = (FIRST_SLOT as u16, (ZONE_BLOCKS - FIRST_SLOT) as usize);
+        assert!(!Slots::default().is_apart());
+        for blocks in [1, 2, 17, 60, 250, 509, 510] {
+            for _ in 0..50 {
+                let lie = sample(&mut random, all, blocks).into_vec();
+                let lie: Vec<u16> = lie.into_iter().map(|slot| slot as u16 + first).collect();
+                let used = Slots::of(&lie);
+                let placement = used.together(0, &used);
+                assert_eq!(placement.among, FIRST_SLOT..FIRST_SLOT + blocks as u64);
+                let (stay, go): (Vec<u16>, _) =
+                    lie.iter().partition(|slot| placement.among.contains(&u64::from(**slot)));
+                assert_eq!(placement.slots.len(), go.len());
+                assert!(placement.slots.iter().all(|slot| !used.has((*slot).into())));
+                let now = Slots::of(&[stay, placement.slots].concat());
+                assert_eq!((now.count(), now.until()), (blocks, placement.among.end));
+                assert!(!now.is_apart());
+                assert!(now.together(0, &now).slots.is_empty(), "it would go on for ever");
+
+                let must = random.random_range(0..=blocks);
+                let others = Slots::of(&lie[must..]);
+                let placement = used.together(must, &others);
+                let beyond = others.count() - others.within(&placement.among);
+                assert_eq!(placement.slots.len(), must + beyond);
+                assert!(placement.slots.iter().all(|slot| !used.has((*slot).into())));
+            }
+        }
+        let runs = |runs: &[(u16, u16)]| {
+            Slots::of(&runs.iter().flat_map(|(at, count)| first + at..first + at + count).collect::<Vec<_>>())
+        };
+        assert!(!runs(&[(0, 100), (116, 4)]).is_apart(), "16 free slots are fewer than a request takes");
+        assert!(runs(&[(0, 10), (30, 4)]).is_apart());
+        assert!(!runs(&[(0, 100), (125, 1)]).is_apart(), "a quarter");
+        assert!(runs(&[(0, 100), (126, 1)]).is_apart());
+        assert!(runs(&[(300, 100)]).is_apart(), "far from the header");
     }
 
     /// Over many generations, of whatever sizes, in zones that grow and shrink: no slot in use is taken, none

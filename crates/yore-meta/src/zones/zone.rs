@@ -63,6 +63,8 @@ pub(super) struct State {
     // Those of them that the intent log does not have.
     unlogged: Vec<Frame>,
     is_unlogged: bool,
+    /// The running generation lays the zone together.
+    together: bool,
     // Physical: changed by the writer when a generation is complete.
     copies: Copies,
 }
@@ -115,6 +117,8 @@ pub(crate) struct FrozenZone {
     /// Blocks that the generation has not changed and that go to other slots with it. They stay in memory
     /// until it is complete, for the map already says where they will be.
     pub(crate) along: Vec<Frame>,
+    /// The generation lays the zone together.
+    pub(crate) together: bool,
     pub(crate) exists: [u64; 8],
     pub(crate) inode_free: Box<[u8; INDEXES]>,
     pub(crate) extras: [u32; EXTRA_ZONES_PER_GROUP],
@@ -273,6 +277,7 @@ impl State {
             dirty_generation: 0,
             unlogged: Vec::new(),
             is_unlogged: false,
+            together: false,
             copies: Copies { map: header.map.clone(), checks: header.checks.clone(), header_slot },
         }
     }
@@ -447,6 +452,7 @@ impl Zone {
             zone: self.clone(),
             dirty: std::mem::take(&mut s.dirty),
             along: Vec::new(),
+            together: std::mem::take(&mut s.together),
             exists: s.exists,
             inode_free: s.inode_free.clone(),
             extras: s.extras,
@@ -524,6 +530,20 @@ impl Zone {
     /// The zone is new, and to be written.
     pub(crate) fn note_created(self: &Arc<Self>, changes: &Changes, generation: Generation) {
         self.touch(changes, generation, |_| {});
+    }
+
+    /// The running generation lays the zone together, unless it was removed. With the gate held. Nothing that
+    /// exists changes, so the log has nothing to learn.
+    pub(crate) fn lay_together(self: &Arc<Self>, changes: &Changes, generation: Generation) -> bool {
+        let mut s = self.state.lock();
+        if s.removed {
+            return false;
+        }
+        s.together = true;
+        if std::mem::replace(&mut s.dirty_generation, generation.0) != generation.0 {
+            changes.zones.lock().push(self.clone());
+        }
+        true
     }
 
     /// Takes one reserved index.
