@@ -241,7 +241,8 @@ LAYERS = {
         workload/papers/experiment
         workload/papers/measured workload/papers/reported workload/papers/simulated
         workload/papers
-        workload/checks/ageing workload/checks/checker workload/checks/recorded workload/waited
+        workload/checks/ageing workload/checks/aside workload/checks/checker workload/checks/recorded
+        workload/waited
         workload/checks/run workload/checks/whole
         workload/checks/checksums workload/checks/claims workload/checks/data workload/checks/layout
         workload/checks/live workload/checks/memory workload/checks/slow

@@ -68,8 +68,8 @@ fn rows_have_figures() {
     Report::from_json(&report.to_json()).unwrap();
 }
 
-/// On a slow disk the volume is checked fresh and at each level of ageing, with snapshots and without; it has
-/// more metadata with them.
+/// On a slow disk the volume is checked fresh and at each level of ageing, with snapshots and without, and
+/// after its metadata was laid together; it has more metadata with snapshots.
 #[test]
 fn an_aged_volume_is_checked() {
     let checks = tiny(&[CheckPart::Slow]);
@@ -84,7 +84,14 @@ fn an_aged_volume_is_checked() {
     let report = checks.run(&options, &|_| ()).unwrap();
     assert_eq!((report.failed.len(), report.left_out.len()), (0, 0), "{:?}", report.failed);
     let table = report.tables.iter().find(|table| table.title.contains("metadata in use")).unwrap();
-    let [with, without] = &table.rows[..] else { panic!("{:?}", table.rows) };
+    let [with, with_idle, without, without_idle] = &table.rows[..] else { panic!("{:?}", table.rows) };
     let metadata = |row: &yore_bench::Row, level: usize| row.cells[level].median;
     assert!(metadata(with, 1) > metadata(without, 1) && metadata(without, 0) > 0.0, "{table:?}");
+    // Laying metadata together makes it neither more nor less, and who reads it does not read more.
+    let read = report.tables.iter().find(|table| table.title.contains("bytes read")).unwrap();
+    for (as_is, idle, rows) in [(with, with_idle, 0), (without, without_idle, 2)] {
+        assert_eq!(idle.target, format!("{}, then idle", as_is.target));
+        assert!((0..2).all(|level| metadata(as_is, level) == metadata(idle, level)), "{table:?}");
+        assert!(metadata(&read.rows[rows + 1], 1) <= metadata(&read.rows[rows], 1), "{read:?}");
+    }
 }

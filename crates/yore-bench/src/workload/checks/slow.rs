@@ -6,9 +6,12 @@
 //! reads twice is read once. Figures are the disk's time, of both without the processor's.
 //!
 //! All volumes get the same tree and age by the same calls (`ageing`). Of Yore's there are two: one gets ten
-//! snapshots at each level, which no other has, and one has no past.
+//! snapshots at each level, which no other has, and one has no past. Each is checked as it is, and as it
+//! would be after a while in which nobody asks for anything, when its metadata is laid together. That is done
+//! beside the image, so the volume ages on as if it were never idle.
 
 use super::ageing::STEPS;
+use super::aside::Aside;
 use super::checker::e2fsck;
 use super::recorded::{check_can_record, play, reads};
 use super::run::{Found, Run};
@@ -21,10 +24,13 @@ use crate::workload::player::Player;
 use crate::workload::script::{Phase, Script};
 use crate::workload::steps::check as check_that;
 use crate::{BenchError, Result, Target};
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use yore_check::CheckOptions;
-use yore_device::{FileDevice, OpenOptions};
-use yore_fs::NewSnapshot;
+use yore_device::wrapped::Wrapped;
+use yore_device::{Device, FileDevice, OpenOptions};
+use yore_fs::{MountOptions, NewSnapshot, View};
 
 /// How many times as fast as e2fsck on ext3.
 const GOAL: f64 = 10.0;
@@ -47,7 +53,13 @@ const SUBJECTS: [Subject; 4] = [
 ];
 
 /// A subject, and its levels from the freshest.
-type Measured = (&'static Subject, Vec<Level>);
+struct Measured {
+    kind: RivalKind,
+    name: String,
+    /// Whether its metadata was laid together at each level.
+    is_idle: bool,
+    levels: Vec<Level>,
+}
 
 /// What checks of one volume took.
 #[derive(Default)]
@@ -64,7 +76,14 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Found> {
     let mut measured = Vec::new();
     for subject in SUBJECTS.iter().filter(|subject| run.options.targets.contains(&subject.kind)) {
         match on(run, subject, &script) {
-            Ok(levels) => measured.push((subject, levels)),
+            Ok((as_is, idle)) => {
+                let of =
+                    |name: String, is_idle, levels| Measured { kind: subject.kind, name, is_idle, levels };
+                measured.push(of(subject.name.into(), false, as_is));
+                if !idle.is_empty() {
+                    measured.push(of(format!("{}, then idle", subject.name), true, idle));
+                }
+            }
             Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
             Err(error) => found
                 .left_out
@@ -76,19 +95,29 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Found> {
     Ok(found)
 }
 
-fn on(run: &Run<'_>, subject: &Subject, script: &Script) -> Result<Vec<Level>> {
+/// The levels as they are; and those of ours after a while in which nobody asks for anything.
+fn on(run: &Run<'_>, subject: &Subject, script: &Script) -> Result<(Vec<Level>, Vec<Level>)> {
     let kind = subject.kind;
     if !kind.is_ours() {
         check_can_record()?;
     }
     let directory = run.directory(&format!("slow-{}", kind.name()))?;
     let mut rival = Rival::make(kind, &run.options.environment(directory.path.clone()))?;
-    let mut levels = Vec::new();
+    let (mut as_is, mut idle) = (Vec::new(), Vec::new());
+    let mut check = |rival: &mut Rival| {
+        rival.with_image(|image| {
+            as_is.push(check(run, kind, image, &directory.path)?);
+            if kind.is_ours() {
+                idle.push(check_idle(run, image)?);
+            }
+            Ok(())
+        })
+    };
     let (grown, aged) = script.phases.split_at(script.phases.len() - run.checks.levels * STEPS);
     for phase in grown {
         rival.measure(Part { script, phase })?;
     }
-    levels.push(rival.with_image(|image| check(run, kind, image, &directory.path))?);
+    check(&mut rival)?;
     for level in aged.chunks(STEPS) {
         for phase in level {
             run.options.check_stop()?;
@@ -98,10 +127,10 @@ fn on(run: &Run<'_>, subject: &Subject, script: &Script) -> Result<Vec<Level>> {
                 snapshot.map_err(BenchError::library("taking a snapshot"))?;
             }
         }
-        levels.push(rival.with_image(|image| check(run, kind, image, &directory.path))?);
+        check(&mut rival)?;
     }
     rival.end()?;
-    Ok(levels)
+    Ok((as_is, idle))
 }
 
 /// A phase, and then everything on the medium.
@@ -126,11 +155,29 @@ fn check(run: &Run<'_>, kind: RivalKind, image: &Path, directory: &Path) -> Resu
         // Each time the same.
         return Ok(Level { usages: vec![usage; rounds], metadata: usage.bytes_read as f64 });
     }
+    let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+    check_ours(run, &|| Ok(Arc::new(FileDevice::open(image, read_only)?)))
+}
+
+/// The check of a volume of ours whose metadata is laid together first, as it is when nobody asks for
+/// anything. The image stays as it is.
+fn check_idle(run: &Run<'_>, image: &Path) -> Result<Level> {
+    let file = FileDevice::open(image, OpenOptions::default())?;
+    let device: Arc<dyn Device> = Arc::new(Wrapped::new(file, Aside::default()));
+    let options = MountOptions { access_times: false, defragment_after: None, ..MountOptions::default() };
+    let view = View::open(device.clone(), &options).map_err(BenchError::library("opening the volume"))?;
+    view.lay_metadata_together(&mut || ControlFlow::Continue(()))
+        .map_err(BenchError::library("laying metadata together"))?;
+    view.close().map_err(BenchError::library("closing the volume"))?;
+    drop(view);
+    check_ours(run, &|| Ok(device.clone()))
+}
+
+fn check_ours(run: &Run<'_>, open: &dyn Fn() -> Result<Arc<dyn Device>>) -> Result<Level> {
     let mut level = Level::default();
     for round in run.rounds() {
         round?;
-        let file = FileDevice::open(image, OpenOptions { read_only: true, ..OpenOptions::default() })?;
-        let disk = TimedDevice::waiting(file, Box::new(HardDisk::new()));
+        let disk = TimedDevice::waiting(open()?, Box::new(HardDisk::new()));
         let report = yore_check::check(&disk, &CheckOptions::default()).map_err(BenchError::checking)?;
         check_that(
             report.is_clean(),
@@ -156,11 +203,12 @@ fn name(level: usize) -> String {
 }
 
 fn lines(measured: &[Measured]) -> Vec<Line> {
-    let (ours, others): (Vec<_>, Vec<_>) = measured.iter().partition(|(subject, _)| subject.kind.is_ours());
+    let (ours, others): (Vec<_>, Vec<_>) = measured.iter().partition(|subject| subject.kind.is_ours());
     let gives = sequential();
     let mut lines = Vec::new();
-    for (Subject { name: mine, .. }, levels) in &ours {
-        for (Subject { kind, name: theirs, .. }, their_levels) in &others {
+    let mut fresh = Vec::new();
+    for Measured { name: mine, is_idle, levels, .. } in &ours {
+        for Measured { kind, name: theirs, levels: their_levels, .. } in &others {
             let goal = if *kind == RivalKind::Ext3 { Goal::Ratio(GOAL) } else { Goal::None };
             for (level, (our_level, their_level)) in levels.iter().zip(their_levels).enumerate() {
                 let name = format!("check on a slow disk, {}, {mine} / e2fsck on {theirs}", name(level));
@@ -169,10 +217,13 @@ fn lines(measured: &[Measured]) -> Vec<Line> {
                 lines.push(line);
             }
         }
+        if !is_idle {
+            fresh = times(&levels[0]);
+        }
         for (level, aged) in levels.iter().enumerate().skip(1) {
             let name = format!("check on a slow disk, {mine}, {} / fresh", name(level));
             let mut line = Line::new(name, Unit::Seconds, Goal::Ratio(CONSTANT));
-            line.samples = [times(aged), times(&levels[0])];
+            line.samples = [times(aged), fresh.clone()];
             lines.push(line);
         }
         for (level, aged) in levels.iter().enumerate() {
@@ -199,11 +250,11 @@ fn sequential() -> f64 {
 
 /// A table of each kind of figure: a column for each level.
 fn tables(measured: &[Measured]) -> Vec<Table> {
-    let levels = measured.first().map_or(0, |(_, levels)| levels.len());
+    let levels = measured.first().map_or(0, |subject| subject.levels.len());
     let table = |what: &str, column: fn(String) -> Column, of: &dyn Fn(&Level) -> Vec<f64>| {
-        let row = |(subject, levels): &Measured| Row {
-            target: subject.name.into(),
-            cells: levels.iter().map(|level| Cell::new(of(level))).collect(),
+        let row = |subject: &Measured| Row {
+            target: subject.name.clone(),
+            cells: subject.levels.iter().map(|level| Cell::new(of(level))).collect(),
         };
         Table {
             title: format!("A check on a slow disk: {what}"),
