@@ -11,12 +11,12 @@ use crate::held::Held;
 use crate::known::{CountTables, CurrentCopy, History, Known, Zone};
 use crate::pace::{Pace, Watcher};
 use crate::report::Findings;
-use crate::scan::{Reading as HowMuch, Scan};
+use crate::scan::{Reading as HowMuch, Scan, Speed};
 use crate::spill::{Paged, Room};
 use crate::superblock::Found;
 use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
 use std::sync::Arc;
 use yore_device::Device;
 use yore_format::layout::Geometry;
@@ -146,7 +146,8 @@ impl<'a> Checker<'a> {
                 volume_tag: sb.volume_tag(),
                 memory_blocks: room.blocks() / BLOCK_SIZE as u64,
                 threads: options.threads,
-                is_slow: AtomicBool::new(false),
+                speed: Speed::default(),
+                behind_headers: AtomicU32::new(0),
             },
             room,
             pace: Pace::new(watcher),

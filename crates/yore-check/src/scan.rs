@@ -1,11 +1,11 @@
 //! Reading all metadata in the order of the disk.
 //!
 //! The zone table says where each zone lies and how many blocks it has. The scan goes over the zones in
-//! ascending order of their places. Of each it reads the header, together with all blocks if they are few and
-//! may lie behind it, and then, in ascending order, the blocks that the header names and that were not among
-//! these. What lies between two of them is read with them if that is cheaper than another request. Blocks
-//! that are sound are held ([`Held`]) for the steps after the scan, which then rarely read anything. So each
-//! block is read once, and the time that takes depends on zones and bytes alone.
+//! ascending order of their places. Of each it reads the header, together with all blocks if they are few or
+//! likely to lie behind it, and then, in ascending order, the blocks that the header names and that were not
+//! among these. What lies between two of them is read with them if that is cheaper than another request.
+//! Blocks that are sound are held ([`Held`]) for the steps after the scan, which then rarely read anything.
+//! So each block is read once, and the time that takes depends on zones and bytes alone.
 //!
 //! *Threads.* Each worker takes the next zone, reads it and verifies it, one request after the other. While
 //! one verifies, others read; the requests still go out in ascending order, one of each worker at a time.
@@ -37,7 +37,7 @@ use crate::proof::doubt::Doubt;
 use crate::proof::ground::Ground;
 use crate::proof::summary::Summary;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use yore_device::{near, AlignedBuf, Device};
@@ -50,6 +50,16 @@ use yore_format::{
 /// Most blocks of a request: 2 MiB. A zone has at most 510 blocks, so that is mostly all of it; and a buffer
 /// of that size is a huge page ([`AlignedBuf`]).
 const REQUEST_BLOCKS: u64 = 512;
+/// So many zones are read as on a slow device after one that took its time. On such a device a header comes
+/// quickly now and then, if it happens to be where the head is; if the threads went apart for that, each of
+/// their requests would move the arm.
+const SLOW_ZONES: u32 = 8;
+/// Blocks that are read behind as many as a small zone has: a block that was written lately lies behind its
+/// old place, and a few blocks take less time than another request.
+const BEHIND: u64 = 4;
+/// On a quick device a header is read with as many blocks as its zone has, if the blocks of so many zones
+/// before it lay together behind theirs. On a slow one the blocks follow as quickly in another request.
+const WITH_BLOCKS: u32 = 4;
 /// Blocks of a zone at which its header is read alone. The header says where the blocks are, which may be
 /// anywhere; what a smaller zone has lies in its beginning mostly.
 const WITH_HEADER: u64 = 64;
@@ -128,8 +138,40 @@ pub(crate) struct Scan<'a> {
     pub(crate) memory_blocks: u64,
     /// The most workers there are.
     pub(crate) threads: usize,
-    /// What the last zone has shown of the device.
-    pub(crate) is_slow: AtomicBool,
+    /// What the last zones have shown of the device.
+    pub(crate) speed: Speed,
+    /// Of how many zones in a row the blocks lay together behind the header.
+    pub(crate) behind_headers: AtomicU32,
+}
+
+/// Whether requests take long on a device.
+#[derive(Debug)]
+pub(crate) struct Speed {
+    /// For how many zones it still counts as slow.
+    slow: AtomicU32,
+}
+
+impl Default for Speed {
+    /// Nobody knows before the first zone.
+    fn default() -> Speed {
+        Speed { slow: AtomicU32::new(1) }
+    }
+}
+
+impl Speed {
+    fn is_slow(&self) -> bool {
+        self.slow.load(Ordering::Relaxed) > 0
+    }
+
+    /// The first request for a zone took its time, or not.
+    fn note(&self, was_slow: bool) {
+        let next = |zones: u32| match was_slow {
+            true => Some(SLOW_ZONES),
+            false => zones.checked_sub(1),
+        };
+        // An error says that it was not slow, and is not.
+        let _ = self.slow.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
 }
 
 /// What is wanted of a zone.
@@ -302,7 +344,7 @@ impl Scan<'_> {
             done: 0,
             there: Arrived::NOTHING,
             end: 0,
-            is_slow: self.is_slow.load(Ordering::Relaxed),
+            is_slow: self.speed.is_slow(),
             began: Instant::now(),
             blocks: 0,
         };
@@ -357,7 +399,7 @@ impl<'s, 'a> Worker<'s, 'a> {
                 Some(visit) => visit,
                 None => {
                     let job = take()?;
-                    if !self.scan.is_slow.load(Ordering::Relaxed) {
+                    if !self.scan.speed.is_slow() {
                         drop(shared);
                         self.own = self.begin(job, pace);
                         continue;
@@ -406,12 +448,18 @@ impl<'s, 'a> Worker<'s, 'a> {
             Wanted::All => job.blocks + HEADER_SLOTS[1] - first,
             Wanted::NoInodes => 0,
         };
-        let count = if behind < WITH_HEADER { 1 + behind } else { 1 };
+        let is_expected =
+            || !self.scan.speed.is_slow() && self.scan.behind_headers.load(Ordering::Relaxed) >= WITH_BLOCKS;
+        let count = match behind < WITH_HEADER {
+            true => 1 + behind + behind.min(BEHIND),
+            false if is_expected() => (1 + behind).min(REQUEST_BLOCKS),
+            false => 1,
+        };
         if !self.read(BlockNo(job.start.0 + first), count) {
             return None;
         }
-        let is_slow = began.elapsed() >= SLOW + TRANSFER * count as u32;
-        self.scan.is_slow.store(is_slow, Ordering::Relaxed);
+        self.scan.speed.note(began.elapsed() >= SLOW + TRANSFER * count as u32);
+        let is_slow = self.scan.speed.is_slow();
         let block = part(&self.buffer, 0)?;
         let (addr, block_no) = (ZoneHeader::addr(job.number), BlockNo(job.start.0 + first));
         if verify_header(block, addr, self.scan.volume_tag, block_no).is_err()
@@ -431,6 +479,15 @@ impl<'s, 'a> Worker<'s, 'a> {
             Wanted::All => true,
             Wanted::NoInodes => header.inode_free[usize::from(index)] == NOT_INODES,
         });
+        if behind >= WITH_HEADER {
+            // A few of them may come with another request.
+            let until = block_no.0 + behind + behind / 4;
+            let is_behind = |(_, copy): &(u16, CurrentCopy)| copy.block.0 <= until;
+            match plan.wanted.last().is_none_or(is_behind) {
+                true => self.scan.behind_headers.fetch_add(1, Ordering::Relaxed),
+                false => self.scan.behind_headers.swap(0, Ordering::Relaxed),
+            };
+        }
         let there = Arrived { first: block_no.0, count };
         let end = there.end();
         Some(Visit { plan, done: 0, there, end, is_slow, began, blocks: job.blocks })
@@ -547,6 +604,7 @@ fn part(buffer: &AlignedBuf, at: usize) -> Option<&Block> {
 mod tests {
     use super::*;
     use yore_device::MemoryDevice;
+    use yore_format::layout::FIRST_SLOT;
     use yore_format::GroupNo;
 
     /// A device of two zones each block of which begins with its number.
@@ -558,6 +616,76 @@ mod tests {
             device.write_at(block * BLOCK_SIZE as u64, &bytes).unwrap();
         }
         device
+    }
+
+    /// A header that comes quickly now and then does not make a slow device a quick one; several do.
+    #[test]
+    fn one_quick_request_makes_no_quick_device() {
+        let speed = Speed::default();
+        assert!(speed.is_slow(), "nobody knows");
+        speed.note(false);
+        assert!(!speed.is_slow());
+        speed.note(false);
+        speed.note(true);
+        (1..SLOW_ZONES).for_each(|_| speed.note(false));
+        assert!(speed.is_slow());
+        speed.note(false);
+        assert!(!speed.is_slow());
+    }
+
+    /// Promises that on a quick device, once the blocks of some zones lay behind their headers, header and
+    /// blocks come with one request, each block once; that this ends with a zone whose blocks lie elsewhere;
+    /// and that a slow device is not read so.
+    #[test]
+    fn headers_come_with_their_blocks_where_those_lie_behind() {
+        const ZONES: u64 = 14;
+        let device = MemoryDevice::new(ZONES * ZONE_BLOCKS * BLOCK_SIZE as u64);
+        let job = |zone: u64, blocks: u64, far: u16| {
+            let start = BlockNo(zone * ZONE_BLOCKS);
+            let mut header = ZoneHeader::empty([0; 16], 0, start, ZoneNo(zone as u32), GroupNo(0));
+            for index in 0..blocks as u16 {
+                header.exists[usize::from(index) / 64] |= 1 << (index % 64);
+                header.map[usize::from(index)] = far + index;
+            }
+            let (block, _) = header.encode(yore_format::Generation(1));
+            let slot = (zone % 2) as u8;
+            let at = start.0 + HEADER_SLOTS[usize::from(slot)];
+            device.write_at(at * BLOCK_SIZE as u64, &block[..]).unwrap();
+            Job { number: header.zone, start, slot, blocks }
+        };
+        let near = FIRST_SLOT as u16;
+        // Only the blocks of one lie elsewhere.
+        let far = |zone: u64| if zone == 8 { 500 } else { near };
+        let jobs: Vec<Job> = (0..ZONES).map(|zone| job(zone, 64 + zone * 34, far(zone))).collect();
+        for (slow, expected) in
+            [(0, [2, 2, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2, 2, 1]), (u32::MAX, [2; ZONES as usize])]
+        {
+            let scan = Scan {
+                device: &device,
+                device_blocks: ZONES * ZONE_BLOCKS,
+                volume_tag: 0,
+                memory_blocks: 0,
+                threads: 1,
+                speed: Speed { slow: AtomicU32::new(slow) },
+                behind_headers: AtomicU32::new(0),
+            };
+            let left = AtomicI64::new(0);
+            let mut worker = Worker::new(&scan, Wanted::All, &left, None);
+            let requests = jobs.iter().map(|job| {
+                let before = worker.reading.requests;
+                let mut visit = worker.begin(job, &Pace::new(None)).expect("a sound header");
+                // A machine with other work may take its time.
+                scan.speed.slow.store(slow, Ordering::Relaxed);
+                let mut blocks = 0;
+                while let Some(part) = worker.read_part(&mut visit) {
+                    blocks += part.wanted.len() as u64;
+                    assert!(part.plan.wanted[part.wanted].iter().all(|(_, at)| part.arrived.has(at.block.0)));
+                }
+                assert_eq!(blocks, job.blocks);
+                worker.reading.requests - before
+            });
+            assert_eq!(requests.collect::<Vec<_>>(), expected);
+        }
     }
 
     /// Promises that a zone of a slow device is read in parts that follow one another, none of them longer
@@ -573,7 +701,8 @@ mod tests {
             volume_tag: 0,
             memory_blocks: 0,
             threads: 1,
-            is_slow: AtomicBool::new(true),
+            speed: Speed::default(),
+            behind_headers: AtomicU32::new(0),
         };
         let header = ZoneHeader::empty([0; 16], 0, BlockNo(ZONE_BLOCKS), ZoneNo(0), GroupNo(0));
         let close: Vec<u64> = (0..250).map(|i| ZONE_BLOCKS + 5 + i * 4).collect();
