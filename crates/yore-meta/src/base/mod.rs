@@ -3,8 +3,9 @@
 //!
 //! **Locks of the whole crate**, in the order in which a thread may take one while it holds another: the
 //! superblock's mutex (`writer`, held for the length of a commit) → the leader of the intent log → the
-//! generation gate → cache shards → zones → frames. All other locks are leaves, with one exception: under the
-//! lock of [`Progress`] a thread may look at the list of dirty zones and at the log's notes.
+//! generation gate → cache shards → zones → frames. All other locks are leaves, with two exceptions: under
+//! the lock of [`Progress`] a thread may look at the list of dirty zones and at the log's notes, and under
+//! that of the zones in memory it may look at the zone table and note that one lies apart.
 
 pub(crate) mod features;
 pub(crate) mod freed;

@@ -94,7 +94,7 @@ impl Meta {
             }
         }
         if all.is_empty() {
-            let more = blocks.zones.examine_more(base, HEADERS);
+            let more = blocks.zones.examine_more(base, HEADERS, &is_busy);
             let any = more || blocks.zones.apart.any();
             return Ok(if any { ZonesLaid::Examined } else { ZonesLaid::Nothing });
         }
@@ -106,6 +106,10 @@ impl Meta {
             all.retain(|moving| moving.zone.lay_together(&blocks.zones.changes, generation));
             generation
         };
+        if all.is_empty() {
+            // They were removed meanwhile.
+            return Ok(ZonesLaid::Examined);
+        }
         base.progress.await_background(generation)?;
         let laid = ZonesLaid::Zones { zones: all.len(), blocks: count };
         for Moving { frames, read, .. } in all {

@@ -100,16 +100,16 @@ impl Zones {
     }
 
     /// Looks at the next zones that nobody has looked at: at up to so many headers of zones that are not in
-    /// memory, which stay out of it. Returns whether there are more. What cannot be read is left to whoever
-    /// needs it.
+    /// memory, which stay out of it, until `stop` says so. Returns whether there are more. What cannot be
+    /// read is left to whoever needs it.
     ///
     /// What is found may be otherwise at once, if another thread reads and changes the zone. Whoever lays a
     /// zone together looks again.
-    pub(crate) fn examine_more(&self, base: &Base, headers: usize) -> bool {
+    pub(crate) fn examine_more(&self, base: &Base, headers: usize, stop: &dyn Fn() -> bool) -> bool {
         let (from, limit) = (self.apart.next(), self.limit());
         let mut read = 0;
         for no in (from..limit.min(from.saturating_add(NUMBERS_AT_ONCE))).map(ZoneNo) {
-            if read == headers {
+            if read == headers || stop() {
                 return true;
             }
             let header = self.table.entry(&base.medium, no).and_then(|entry| {
