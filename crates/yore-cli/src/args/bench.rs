@@ -117,7 +117,7 @@ pub enum BenchWhich {
         /// The share of the papers' sizes. Default: 1; 0.1 with --quick
         #[arg(long, value_name = "SHARE", value_parser = share)]
         share: Option<f64>,
-        /// Files of netnews. Default: 520000; 30000 with --quick
+        /// Files of netnews. Default: 520000; 15000 with --quick
         #[arg(long, value_name = "N", value_parser = at_least_one)]
         news: Option<usize>,
         #[command(flatten)]

@@ -75,7 +75,7 @@ impl Papers {
     /// A sample of each, for ten minutes on two processors.
     pub fn quick() -> Papers {
         Papers {
-            scale: Scale { share: 0.1, news: 30_000 },
+            scale: Scale { share: 0.1, news: 15_000 },
             simulated_bytes: 16 << 30,
             dbench_seconds: 2,
             ..Papers::full()
