@@ -265,8 +265,9 @@ fn a_check_does_not_keep_the_mount_busy() {
     let mut check = stopped.unwrap();
     assert!(Command::new("umount").arg(directory).status().unwrap().success());
     kill_process(Pid::from_child(&check), Signal::CONT).unwrap();
-    // It may have had its answer by then.
-    assert!(matches!(check.wait().unwrap().code(), Some(0 | 6)));
+    // It may have had its answer by then, or not have said what it wants: then the daemon has ended before.
+    let code = check.wait().unwrap().code();
+    assert!(matches!(code, Some(0 | 3 | 6)), "{code:?}");
     wait_for_end(pid);
     ok(["check", text(&scratch.volume)]);
 }
