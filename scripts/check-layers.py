@@ -81,7 +81,7 @@ LAYERS = {
         error pool
         buffer
         device
-        file/failure file/host memory part runs simulated/state
+        file/failure file/host memory overlay part runs simulated/state
         wrapped
         file/lock file/ring
         file/device
@@ -241,8 +241,7 @@ LAYERS = {
         workload/papers/experiment
         workload/papers/measured workload/papers/reported workload/papers/simulated
         workload/papers
-        workload/checks/ageing workload/checks/aside workload/checks/checker workload/checks/recorded
-        workload/waited
+        workload/checks/ageing workload/checks/checker workload/checks/recorded workload/waited
         workload/checks/run workload/checks/whole
         workload/checks/checksums workload/checks/claims workload/checks/data workload/checks/layout
         workload/checks/live workload/checks/memory workload/checks/slow

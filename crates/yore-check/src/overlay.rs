@@ -7,7 +7,7 @@
 //! Memory: the blocks that change, and for each zone that does, which of its slots were in use before.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use yore_device::{Device, DeviceError};
 use yore_format::{Block, BlockNo, BLOCK_SIZE, ZERO_BLOCK};
 
@@ -17,38 +17,32 @@ pub(crate) type Slots = [u64; 16];
 /// Blocks in front of a device.
 #[derive(Debug)]
 pub(crate) struct Overlay<'a> {
-    below: &'a dyn Device,
-    changed: RwLock<BTreeMap<u64, Arc<Block>>>,
+    device: yore_device::Overlay<&'a dyn Device>,
     /// By the first block of a zone: which slots its header named before the repair.
     kept: Mutex<BTreeMap<u64, Slots>>,
 }
 
 impl<'a> Overlay<'a> {
     pub(crate) fn new(below: &'a dyn Device) -> Overlay<'a> {
-        Overlay { below, changed: RwLock::default(), kept: Mutex::default() }
-    }
-
-    fn changes(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Arc<Block>>> {
-        // A panic between two accesses leaves a map of whole blocks.
-        self.changed.read().unwrap_or_else(PoisonError::into_inner)
+        Overlay { device: yore_device::Overlay::new(below), kept: Mutex::default() }
     }
 
     /// Whether the repair wrote this block.
     pub(crate) fn is_changed(&self, block: BlockNo) -> bool {
-        self.changes().contains_key(&block.0)
+        self.device.changes().contains_key(&block.0)
     }
 
     /// How many blocks the repair wrote.
     pub(crate) fn len(&self) -> usize {
-        self.changes().len()
+        self.device.changes().len()
     }
 
     /// What the repair wrote, in ascending order, without what is on the device already.
     pub(crate) fn differences(&self) -> Result<Vec<(BlockNo, Arc<Block>)>, DeviceError> {
         let mut differing = Vec::new();
         let mut old = Box::new(ZERO_BLOCK);
-        for (number, block) in self.changes().iter() {
-            self.below.read_at(number * BLOCK_SIZE as u64, &mut old[..])?;
+        for (number, block) in self.device.changes().iter() {
+            self.device.below().read_at(number * BLOCK_SIZE as u64, &mut old[..])?;
             if old[..] != block[..] {
                 differing.push((BlockNo(*number), block.clone()));
             }
@@ -64,8 +58,7 @@ impl<'a> Overlay<'a> {
     }
 
     pub(crate) fn write(&self, block: BlockNo, bytes: &Block) {
-        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
-        changed.insert(block.0, Arc::new(*bytes));
+        self.device.put(block.0, bytes);
     }
 
     /// Which slots of the zone at `start` were in use when the repair first came to it. `now` are those in
@@ -78,42 +71,30 @@ impl<'a> Overlay<'a> {
 
 impl Device for Overlay<'_> {
     fn size(&self) -> u64 {
-        self.below.size()
+        self.device.size()
     }
 
     fn read_only(&self) -> bool {
-        false
+        self.device.read_only()
     }
 
     fn describe(&self) -> String {
-        self.below.describe()
+        self.device.describe()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.below.read_at(offset, buf)?;
-        let first = offset / BLOCK_SIZE as u64;
-        let end = first + (buf.len() / BLOCK_SIZE) as u64;
-        for (number, block) in self.changes().range(first..end) {
-            let at = (number - first) as usize * BLOCK_SIZE;
-            buf[at..at + BLOCK_SIZE].copy_from_slice(&block[..]);
-        }
-        Ok(())
+        self.device.read_at(offset, buf)
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        for (i, bytes) in buf.chunks_exact(BLOCK_SIZE).enumerate() {
-            let mut block = ZERO_BLOCK;
-            block.copy_from_slice(bytes);
-            self.write(BlockNo(offset / BLOCK_SIZE as u64 + i as u64), &block);
-        }
-        Ok(())
+        self.device.write_at(offset, buf)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        Ok(())
+        self.device.flush()
     }
 
-    fn discard(&self, _offset: u64, _len: u64) -> Result<(), DeviceError> {
-        Ok(())
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.device.discard(offset, len)
     }
 }

@@ -27,6 +27,7 @@
 //! | [`MemoryDevice`] | tests and scratch volumes; sparse, with cheap snapshots |
 //! | [`SimulatedDevice`] | crashes and faults; records what is done and produces what a crash could leave |
 //! | [`Part`] | a part of another device, which several of them share |
+//! | [`Overlay`] | a device in front of another, which is only read: what is written stays in memory |
 //! | [`wrapped::Wrapped`] | tests: a device in front of another, which counts, delays, changes or refuses requests |
 
 #![warn(missing_docs)]
@@ -39,6 +40,7 @@ mod file;
 mod host_error;
 mod memory;
 pub mod mounts;
+mod overlay;
 mod part;
 mod pool;
 mod runs;
@@ -53,6 +55,7 @@ pub use error::{DeviceError, Holder, Operation};
 pub use file::{CreateOptions, Direct, FileDevice, OpenOptions};
 pub use host_error::HostError;
 pub use memory::MemoryDevice;
+pub use overlay::Overlay;
 pub use part::Part;
 pub use runs::{near, write_blocks};
 pub use simulated::SimulatedDevice;

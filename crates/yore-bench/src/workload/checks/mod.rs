@@ -13,7 +13,6 @@
 //! - `layout`: what keeping metadata together gives and costs otherwise.
 
 mod ageing;
-mod aside;
 mod checker;
 mod checksums;
 mod claims;

@@ -11,7 +11,6 @@
 //! beside the image, so the volume ages on as if it were never idle.
 
 use super::ageing::STEPS;
-use super::aside::Aside;
 use super::checker::e2fsck;
 use super::recorded::{check_can_record, play, reads};
 use super::run::{Found, Run};
@@ -28,8 +27,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use yore_check::CheckOptions;
-use yore_device::wrapped::Wrapped;
-use yore_device::{Device, FileDevice, OpenOptions};
+use yore_device::{Device, FileDevice, OpenOptions, Overlay};
 use yore_fs::{MountOptions, NewSnapshot, View};
 
 /// How many times as fast as e2fsck on ext3.
@@ -56,9 +54,9 @@ const SUBJECTS: [Subject; 4] = [
 struct Measured {
     kind: RivalKind,
     name: String,
-    /// Whether its metadata was laid together at each level.
-    is_idle: bool,
     levels: Vec<Level>,
+    /// What checks took when it was fresh and nobody had laid anything together.
+    fresh: Vec<f64>,
 }
 
 /// What checks of one volume took.
@@ -77,11 +75,11 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Found> {
     for subject in SUBJECTS.iter().filter(|subject| run.options.targets.contains(&subject.kind)) {
         match on(run, subject, &script) {
             Ok((as_is, idle)) => {
-                let of =
-                    |name: String, is_idle, levels| Measured { kind: subject.kind, name, is_idle, levels };
-                measured.push(of(subject.name.into(), false, as_is));
+                let (kind, fresh) = (subject.kind, times(&as_is[0]));
+                let of = |name: String, levels| Measured { kind, name, levels, fresh: fresh.clone() };
+                measured.push(of(subject.name.into(), as_is));
                 if !idle.is_empty() {
-                    measured.push(of(format!("{}, then idle", subject.name), true, idle));
+                    measured.push(of(format!("{}, then idle", subject.name), idle));
                 }
             }
             Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
@@ -163,7 +161,7 @@ fn check(run: &Run<'_>, kind: RivalKind, image: &Path, directory: &Path) -> Resu
 /// anything. The image stays as it is.
 fn check_idle(run: &Run<'_>, image: &Path) -> Result<Level> {
     let file = FileDevice::open(image, OpenOptions::default())?;
-    let device: Arc<dyn Device> = Arc::new(Wrapped::new(file, Aside::default()));
+    let device: Arc<dyn Device> = Arc::new(Overlay::new(file));
     let options = MountOptions { access_times: false, defragment_after: None, ..MountOptions::default() };
     let view = View::open(device.clone(), &options).map_err(BenchError::library("opening the volume"))?;
     view.lay_metadata_together(&mut || ControlFlow::Continue(()))
@@ -206,8 +204,7 @@ fn lines(measured: &[Measured]) -> Vec<Line> {
     let (ours, others): (Vec<_>, Vec<_>) = measured.iter().partition(|subject| subject.kind.is_ours());
     let gives = sequential();
     let mut lines = Vec::new();
-    let mut fresh = Vec::new();
-    for Measured { name: mine, is_idle, levels, .. } in &ours {
+    for Measured { name: mine, levels, fresh, .. } in &ours {
         for Measured { kind, name: theirs, levels: their_levels, .. } in &others {
             let goal = if *kind == RivalKind::Ext3 { Goal::Ratio(GOAL) } else { Goal::None };
             for (level, (our_level, their_level)) in levels.iter().zip(their_levels).enumerate() {
@@ -216,9 +213,6 @@ fn lines(measured: &[Measured]) -> Vec<Line> {
                 line.samples = [times(our_level), times(their_level)];
                 lines.push(line);
             }
-        }
-        if !is_idle {
-            fresh = times(&levels[0]);
         }
         for (level, aged) in levels.iter().enumerate().skip(1) {
             let name = format!("check on a slow disk, {mine}, {} / fresh", name(level));
