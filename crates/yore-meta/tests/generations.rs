@@ -176,6 +176,43 @@ fn a_crash_leaves_exactly_one_generation() {
     println!("{states} crash states");
 }
 
+/// Gives so many blocks, drawn at random, a new value, and adds what all have then to `values`. Returns which
+/// they were.
+fn set_some(
+    meta: &Meta,
+    addrs: &[MetaAddr],
+    (count, value): (usize, u64),
+    rng: &mut Xoshiro256PlusPlus,
+    values: &mut Vec<Vec<u64>>,
+) -> Vec<usize> {
+    let some = rand::seq::index::sample(rng, addrs.len(), count).into_vec();
+    set_all(meta, &some.iter().map(|at| addrs[*at]).collect::<Vec<_>>(), value);
+    let mut now = values.last().unwrap().clone();
+    some.iter().for_each(|at| now[*at] = value);
+    values.push(now);
+    some
+}
+
+/// Whatever a crash leaves of the writes since the last flush, the blocks have the values of one generation,
+/// no older than the last sync: that with the number of the last mark, or the next one.
+fn crashes_leave_one_of(simulated: &SimulatedDevice, seed: u64, addrs: &[MetaAddr], values: &[Vec<u64>]) {
+    let trace = simulated.trace();
+    let mut states = 0;
+    for case in trace.crash_states(&CrashPlan { seed, ..Default::default() }) {
+        states += 1;
+        let synced = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
+        let device: Arc<dyn Device> = Arc::new(case.materialise());
+        let meta = Meta::open(device, options()).unwrap_or_else(|e| panic!("{}: {e}", case.state()));
+        let found: Vec<u64> = addrs
+            .iter()
+            .map(|addr| get(&meta, *addr).unwrap_or_else(|e| panic!("{}: {e}", case.state())))
+            .collect();
+        let may_be = &values[synced..(synced + 2).min(values.len())];
+        assert!(may_be.contains(&found), "{}: {found:?} after {synced}", case.state());
+    }
+    assert!(states > 100, "only {states} states");
+}
+
 /// Each generation gives the greater part of a zone's blocks a new value. The others go to other slots with
 /// them. Whatever a crash leaves of the writes since the last flush, all blocks have the values of one
 /// generation, no older than the last sync; and all lie together.
@@ -194,11 +231,7 @@ fn blocks_that_go_along_are_whole_after_a_crash() {
     let mut along = 0;
     for value in 1..6u64 {
         let before = slots(&simulated.snapshot());
-        let dirty = rand::seq::index::sample(&mut rng, addrs.len(), 72).into_vec();
-        set_all(&meta, &dirty.iter().map(|at| addrs[*at]).collect::<Vec<_>>(), value);
-        let mut now = values.last().unwrap().clone();
-        dirty.iter().for_each(|at| now[*at] = value);
-        values.push(now);
+        let dirty = set_some(&meta, &addrs, (72, value), &mut rng, &mut values);
         meta.sync().unwrap();
         simulated.mark(value);
         let after = slots(&simulated.snapshot());
@@ -208,21 +241,7 @@ fn blocks_that_go_along_are_whole_after_a_crash() {
         along += (0..addrs.len()).filter(|at| !dirty.contains(at)).filter(has_moved).count();
     }
     assert!(along > 50, "only {along} blocks went along");
-    let trace = simulated.trace();
-    let mut states = 0;
-    for case in trace.crash_states(&CrashPlan { seed, ..Default::default() }) {
-        states += 1;
-        let synced = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
-        let device: Arc<dyn Device> = Arc::new(case.materialise());
-        let meta = Meta::open(device, options()).unwrap_or_else(|e| panic!("{}: {e}", case.state()));
-        let found: Vec<u64> = addrs
-            .iter()
-            .map(|addr| get(&meta, *addr).unwrap_or_else(|e| panic!("{}: {e}", case.state())))
-            .collect();
-        let may_be = &values[synced..(synced + 2).min(values.len())];
-        assert!(may_be.contains(&found), "{}: {found:?} after {synced}", case.state());
-    }
-    assert!(states > 100, "only {states} states");
+    crashes_leave_one_of(&simulated, seed, &addrs, &values);
 }
 
 /// Makes a volume with a zone that lies apart: 400 blocks are made, and three of four freed. Returns what is
@@ -386,11 +405,7 @@ fn a_zone_that_is_laid_together_is_whole_after_a_crash() {
     for value in 1001..1007u64 {
         // Some blocks come and go, so that the zone comes to lie apart again.
         let more: Vec<_> = (0..200).map(|_| new_block(&meta, 5)).collect();
-        let dirty = rand::seq::index::sample(&mut rng, addrs.len(), 10).into_vec();
-        set_all(&meta, &dirty.iter().map(|at| addrs[*at]).collect::<Vec<_>>(), value);
-        let mut now = values.last().unwrap().clone();
-        dirty.iter().for_each(|at| now[*at] = value);
-        values.push(now);
+        set_some(&meta, &addrs, (10, value), &mut rng, &mut values);
         if value % 2 == 0 {
             // With what has been changed.
             moved += lay_all(&meta).1;
@@ -406,21 +421,7 @@ fn a_zone_that_is_laid_together_is_whole_after_a_crash() {
         moved += lay_all(&meta).1;
     }
     assert!(moved > 100, "only {moved} blocks moved");
-    let trace = simulated.trace();
-    let mut states = 0;
-    for case in trace.crash_states(&CrashPlan { seed, ..Default::default() }) {
-        states += 1;
-        let synced = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
-        let device: Arc<dyn Device> = Arc::new(case.materialise());
-        let meta = Meta::open(device, options()).unwrap_or_else(|e| panic!("{}: {e}", case.state()));
-        let found: Vec<u64> = addrs
-            .iter()
-            .map(|addr| get(&meta, *addr).unwrap_or_else(|e| panic!("{}: {e}", case.state())))
-            .collect();
-        let may_be = &values[synced..(synced + 2).min(values.len())];
-        assert!(may_be.contains(&found), "{}: {found:?} after {synced}", case.state());
-    }
-    assert!(states > 100, "only {states} states");
+    crashes_leave_one_of(&simulated, seed, &addrs, &values);
 }
 
 /// Others change blocks, make some and free some while zones are laid together: nothing is lost, and when
