@@ -10,7 +10,7 @@
 //! Pages that have blocks go into the log as well. Without that an fsync of a few of them would be two
 //! writes: to the blocks, where the arm of a disk has to go, and to the log, where it has to come back to.
 //!
-//! Two things are not logged: more than [`PAGES_MOST`] pages at once, which are better written once; and
+//! Two things are not logged: more pages at once than [`yore_meta::Meta::noted_most`] says; and
 //! small files, whose content goes into the inode and so is in the record anyway.
 //!
 //! **In step with the log (F8).** A page's bytes are noted under io and the state lock, so no Op about them
@@ -44,9 +44,6 @@ use yore_core::pages::Bytes;
 use yore_core::Core;
 use yore_format::{Incarnation, InodeNo};
 use yore_meta::NotedFile;
-
-/// The most pages that one fsync puts into the log: 128 KiB.
-const PAGES_MOST: usize = 32;
 
 /// Prepares a file for [`yore_meta::Meta::force`]: its data is at home, or noted in the log. The first half
 /// of fsync.
@@ -88,7 +85,8 @@ fn log_pages(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {
         return Ok(false);
     }
     let Some(pages) = data.cached() else { return Ok(false) };
-    let unlogged = pages.unlogged(PAGES_MOST + 1);
+    let most = store.meta.noted_most();
+    let unlogged = pages.unlogged(most + 1);
     // A pass that wrote the file home up to a smaller size wrote the whole last page of that size. A replay
     // takes the bytes behind the size there for stale, so it must not be the one to extend the file over that
     // page.
@@ -99,7 +97,7 @@ fn log_pages(store: &impl History, cell: &Arc<InodeCell>) -> Result<bool> {
     if is_torn {
         return Ok(false);
     }
-    if unlogged.len() > PAGES_MOST || (unlogged.is_empty() && data.logged_size != Some(size)) {
+    if unlogged.len() > most || (unlogged.is_empty() && data.logged_size != Some(size)) {
         return Ok(false);
     }
     if !unlogged.is_empty() && !note_pages(store, cell, state, &unlogged) {

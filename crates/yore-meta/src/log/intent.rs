@@ -8,9 +8,9 @@
 //! operations either way (R12). Callers that come while a record is being written share the next one.
 //!
 //! **Notes** carry file data: a small write is durable in its record, with one write and one flush, before it
-//! has blocks. The layer above notes the bytes ([`Intent::note_data`]), and later notes that they are at home
-//! or truncated ([`Intent::note`]). Until then the bytes are *outstanding*: the log keeps them, by reference
-//! to the pages' memory.
+//! is in its blocks. The layer above notes the bytes ([`Intent::note_data`]), and later notes that they are
+//! at home or truncated ([`Intent::note`]). Until then the bytes are *outstanding*: the log keeps them, by
+//! reference to the pages' memory.
 //!
 //! **Rule 9.** The superblock of a generation names the place that the log had reached when the generation
 //! was frozen; replay starts there. While a generation is being written, callers wait for it and append
@@ -62,11 +62,12 @@ const FRAMES_MOST: usize = 2048;
 const LAST_FRAMES_MOST: usize = 2 * FRAMES_MOST;
 /// What part of the log outstanding data may take.
 const OUTSTANDING_SHARE: usize = 4;
-/// What part of the log one call may note at once, if that is more than [`NOTED_LEAST`] pages: a short log
-/// would be full after a few calls, and a generation costs more than it saves to note much.
+/// What part of the log one call may note at once, within [`NOTED_PAGES`]: a short log would be full after a
+/// few calls, and a generation costs more than it saves to note much.
 const NOTED_SHARE: u64 = 64;
-/// So many pages may be noted at once, however short the log is.
-const NOTED_LEAST: u64 = 16;
+/// So many pages may be noted at once in any log, and so many at most: 64 and 128 KiB. More are better
+/// written once.
+const NOTED_PAGES: (u64, u64) = (16, 32);
 /// Bytes of outstanding data in one record.
 const OUTSTANDING_RECORD_BYTES: usize = 256 << 10;
 /// What batches and records may take beside their contents.
@@ -167,9 +168,15 @@ impl Intent {
 
 /// Notes of file data, and what is on the medium before what.
 impl Intent {
+    /// How many pages may be noted at once; 0 if there is no log.
+    pub(crate) fn noted_most(&self) -> usize {
+        let (least, most) = NOTED_PAGES;
+        self.log().map_or(0, |log| (log.capacity_blocks() / NOTED_SHARE).clamp(least, most) as usize)
+    }
+
     /// Notes pages of a file, by index with their memory, for the next record. They count up to the file's
-    /// `size`. False if that is too much for the log, or too much is outstanding, or there is no log: the
-    /// data must be written to its blocks then.
+    /// `size`. False if too much is outstanding, or there is no log: the data must be written to its blocks
+    /// then.
     pub(crate) fn note_data(
         &self,
         file: (InodeNo, Incarnation),
@@ -177,9 +184,6 @@ impl Intent {
         pages: &[(u32, SharedBuf)],
     ) -> bool {
         let Some(log) = self.log() else { return false };
-        if pages.len() as u64 > (log.capacity_blocks() / NOTED_SHARE).max(NOTED_LEAST) {
-            return false;
-        }
         self.notes.lock().data(file, size, pages, outstanding_most(&log))
     }
 

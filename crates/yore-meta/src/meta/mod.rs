@@ -560,9 +560,14 @@ impl Meta {
         self.rooms.log.is_on()
     }
 
+    /// How many pages may be noted at once; 0 if there is no log.
+    pub fn noted_most(&self) -> usize {
+        self.rooms.log.noted_most()
+    }
+
     /// Notes pages of a file, by index with their memory, for the next record. They count up to the file's
-    /// `size`. False if that is too much for the log, or too much is outstanding, or there is no log: the
-    /// data must be written to its blocks then.
+    /// `size`. False if too much is outstanding, or there is no log: the data must be written to its blocks
+    /// then.
     pub fn note_data(&self, file: (InodeNo, Incarnation), size: u64, pages: &[(u32, SharedBuf)]) -> bool {
         self.rooms.log.note_data(file, size, pages)
     }
