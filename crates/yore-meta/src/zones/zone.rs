@@ -287,12 +287,19 @@ impl State {
         self.exists[usize::from(index) / 64] & (1 << (index % 64)) != 0
     }
 
+    /// The running generation writes the zone.
     #[inline]
-    fn mark_dirty(&mut self, zone: &Arc<Zone>, changes: &Changes, generation: Generation) {
+    fn mark_to_be_written(&mut self, zone: &Arc<Zone>, changes: &Changes, generation: Generation) {
         if self.dirty_generation != generation.0 {
             self.dirty_generation = generation.0;
             changes.zones.lock().push(zone.clone());
         }
+    }
+
+    /// The running generation changes the zone, which the log has to learn.
+    #[inline]
+    fn mark_dirty(&mut self, zone: &Arc<Zone>, changes: &Changes, generation: Generation) {
+        self.mark_to_be_written(zone, changes, generation);
         if !self.is_unlogged && changes.is_logged() {
             self.is_unlogged = true;
             changes.unlogged_zones.lock().push(zone.clone());
@@ -540,9 +547,7 @@ impl Zone {
             return false;
         }
         s.together = true;
-        if std::mem::replace(&mut s.dirty_generation, generation.0) != generation.0 {
-            changes.zones.lock().push(self.clone());
-        }
+        s.mark_to_be_written(self, changes, generation);
         true
     }
 
