@@ -79,7 +79,7 @@ fn an_idle_volume_lays_its_metadata_together() {
     view.close().unwrap();
 }
 
-/// Who does not want that has it left alone, and can have it done.
+/// Without `defragment_after` nothing is laid together by itself, and a call does it.
 #[test]
 fn it_is_done_when_it_is_asked_for() {
     let (device, view) = lying_apart(None);

@@ -158,15 +158,22 @@ impl Store {
         Ok(())
     }
 
+    /// After how long somebody looks again whether nobody has asked for anything for a while; `None` if that
+    /// is so now.
+    fn until_idle(&self) -> Option<Duration> {
+        let Some(after) = self.defragment_after else { return Some(TICK) };
+        let lasts = self.idle.lasts();
+        (lasts < after).then(|| (after - lasts).max(STRETCH_PAUSE))
+    }
+
     /// Lays one stretch of a scattered file together, if nobody has asked for anything for a while. Returns
     /// after how long this is to be called again.
     fn tidy_in_background(&self, tidying: &mut Tidying) -> Duration {
-        let Some(after) = self.defragment_after.filter(|_| !self.files.scattered.is_empty()) else {
+        if self.files.scattered.is_empty() {
             return TICK;
-        };
-        let lasts = self.idle.lasts();
-        if lasts < after {
-            return (after - lasts).max(STRETCH_PAUSE);
+        }
+        if let Some(pause) = self.until_idle() {
+            return pause;
         }
         let stop = || self.idle.is_over() || *self.tick.0.lock();
         match file::tidy(self, tidying, &stop) {
@@ -185,12 +192,11 @@ impl Store {
     ///
     /// What has been changed goes to the medium first, by itself. Nothing is done beside a check or a scrub.
     fn lay_zones_in_background(&self) -> Duration {
-        let Some(after) = self.defragment_after.filter(|_| self.meta.zones_may_lie_apart()) else {
+        if !self.meta.zones_may_lie_apart() {
             return TICK;
-        };
-        let lasts = self.idle.lasts();
-        if lasts < after {
-            return (after - lasts).max(STRETCH_PAUSE);
+        }
+        if let Some(pause) = self.until_idle() {
+            return pause;
         }
         if self.meta.has_unwritten_changes() || *self.inspections.0.lock() > 0 {
             return BUSY_PAUSE;
