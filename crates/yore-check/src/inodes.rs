@@ -10,9 +10,9 @@ impl Checker<'_> {
     pub(crate) fn begin_walk(&self) {
         let (mut inode_blocks, mut all) = (0, 0);
         for (i, zone) in self.zones.iter().enumerate() {
-            all += zone.header.exists.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-            inode_blocks +=
-                zone.indexes().iter().filter(|index| self.is_inode_block(i, **index)).count() as u64;
+            let indexes = zone.indexes();
+            all += indexes.len() as u64;
+            inode_blocks += indexes.iter().filter(|index| self.is_inode_block(i, **index)).count() as u64;
         }
         self.pace.begin_walk(inode_blocks, all - inode_blocks);
     }
