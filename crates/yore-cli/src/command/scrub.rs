@@ -19,7 +19,7 @@ use std::sync::Arc;
 use yore_control::Client;
 use yore_device::{FileDevice, OpenOptions};
 use yore_fs::time::parse_ago;
-use yore_fs::{DamagedBlock, Scrub, ScrubFrom, ScrubRecord, Scrubbed};
+use yore_fs::{ChecksumsEntered, DamagedBlock, Scrub, ScrubFrom, ScrubRecord, Scrubbed};
 
 const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
 
@@ -46,8 +46,7 @@ pub fn scrub(args: &args::ScrubArgs) -> Outcome {
         let found = while_searching(args.progress, &what, |watch| client.scrub(how, &stop, watch))?;
         found.map(Ok).with_context(|| format!("cannot scrub {shown}"))
     };
-    if let Some(beside) = location.mount().and_then(|mount| Beside::at(&mount.directory)) {
-        // It must not keep the mount busy.
+    if let Some(beside) = beside(&location) {
         drop(location);
         return told(args, &shown, &scrub(&beside)?);
     }
@@ -215,28 +214,42 @@ fn as_json(found: &Scrubbed) -> Value {
     })
 }
 
+/// The daemon of the mount that a location is on, if it can be asked beside that: then nothing must be open
+/// that keeps the mount busy.
+fn beside(location: &Location) -> Option<Beside> {
+    location.mount().and_then(|mount| Beside::at(&mount.directory))
+}
+
+/// Has a volume keep checksums of file data.
+fn enable_checksums(args: &args::ChecksumsArgs, location: Location) -> anyhow::Result<ChecksumsEntered> {
+    let shown = printable(bytes_of(Path::new(&args.path)));
+    let stop = stop_wanted()?;
+    let enable = |client: &dyn Client| {
+        let what = format!("computing checksums of {shown}");
+        let entered = while_searching(args.progress, &what, |watch| client.enable_checksums(&stop, watch))?;
+        entered.with_context(|| format!("cannot give {shown} checksums"))
+    };
+    match beside(&location) {
+        Some(beside) => {
+            drop(location);
+            enable(&beside)
+        }
+        None => location.ask(Access::of(true), |client| enable(client)),
+    }
+}
+
 /// Tells whether a volume keeps checksums of file data, or has it begin to.
 pub fn checksums(args: &args::ChecksumsArgs) -> Outcome {
     let shown = printable(bytes_of(Path::new(&args.path)));
-    let stop = stop_wanted()?;
-    let ask = |client: &dyn Client| {
-        if !args.enable {
-            let kept = client.keeps_checksums().with_context(|| format!("cannot ask {shown}"))?;
-            return Ok((kept, None));
-        }
-        let what = format!("computing checksums of {shown}");
-        let entered = while_searching(args.progress, &what, |watch| client.enable_checksums(&stop, watch))?;
-        Ok((true, Some(entered.with_context(|| format!("cannot give {shown} checksums"))?)))
-    };
     let location = find(&args.path)?;
-    let daemon = || location.mount().and_then(|mount| Beside::at(&mount.directory));
-    let (kept, entered) = match args.enable.then(daemon).flatten() {
-        Some(beside) => {
-            // It must not keep the mount busy.
-            drop(location);
-            ask(&beside)?
+    let (kept, entered) = match args.enable {
+        true => (true, Some(enable_checksums(args, location)?)),
+        false => {
+            let asked = location.ask(Access::Read, |client| {
+                client.keeps_checksums().with_context(|| format!("cannot ask {shown}"))
+            });
+            (asked?, None)
         }
-        None => location.ask(Access::of(args.enable), |client| ask(client))?,
     };
     let done = entered.unwrap_or_default();
     if args.json {
