@@ -101,7 +101,7 @@ pub enum BenchWhich {
     /// The papers' experiments over all engines, on simulated disks and on the real one beside other file
     /// systems
     Papers {
-        /// A sample of each, in about ten minutes on two processors
+        /// A sample of each: a tenth of the sizes
         #[arg(long)]
         quick: bool,
         /// Only these: curves, empty, files, postmark-small, postmark-medium, postmark-large, dbench, ssh,

@@ -72,7 +72,7 @@ impl Papers {
         }
     }
 
-    /// A sample of each, for ten minutes on two processors.
+    /// A sample of each: a tenth of the sizes.
     pub fn quick() -> Papers {
         Papers {
             scale: Scale { share: 0.1, news: 15_000 },
