@@ -213,7 +213,7 @@ LAYERS = {
         log/moving
         mkfs
         log rooms
-        op/* writer/along writer/gather writer/beside writer/ceilings
+        op/* writer/along writer/gather writer/beside writer/ceilings writer/room
         writer/rounds
         writer/passing
         writer/generation

@@ -47,6 +47,7 @@ mod ceilings;
 mod gather;
 mod generation;
 mod passing;
+mod room;
 mod rounds;
 
 use crate::base::medium::now_seconds;

@@ -48,15 +48,15 @@
 //! **All rounds are found out before the first one is written** (`Schedule`). If they are more than
 //! [`ROUNDS_MOST`], or the root of the orphans must change twice, the generation goes aside as a whole.
 
+use super::room::{Cells, Room};
 use crate::base::pending::{Kept, PassCounts, PutOff, Taken, PUT_OFF};
-use crate::base::units::{self, Piece, Units};
+use crate::base::units::{self, Piece};
 #[cfg(feature = "mutations")]
 use crate::mutation::{is, Mutation};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use yore_format::{
     Block, BlockHeader, BlockKind, ContentKind, Inode, MetaAddr, NodeRef, ZoneNo, INODE_BYTES,
-    NODE_PAYLOAD_BYTES,
 };
 
 /// Rounds of a pass beyond which it costs less to write the generation aside.
@@ -470,33 +470,26 @@ impl<'t> Planner<'t> {
     fn choose_some(&mut self, addr: MetaAddr, waiting: &[usize], chosen: &mut Vec<usize>) {
         let block = &self.blocks[&addr];
         let width = self.width(block);
-        let mut left = Units::default();
-        // Bytes of cells as all changes up to here leave the node, and the most that there would be if what
-        // was left out came later.
-        let mut cells = Cells::of(block.base, width);
         let known: HashSet<usize> = chosen.iter().copied().collect();
-        let before = block.changes.iter().filter(|c| self.is_durable[**c] || known.contains(*c));
-        before.filter(|c| **c < waiting[0]).for_each(|c| cells.put_all(self.pieces(*c)));
-        let mut most = cells.bytes;
+        let is_before = |c: &&usize| **c < waiting[0] && (self.is_durable[**c] || known.contains(*c));
+        let mut cells = Cells::of(block.base, width);
+        for change in block.changes.iter().filter(is_before) {
+            cells.put_all(self.pieces(*change));
+        }
         // Changes behind the first one that was left out, durable ones of an earlier round included.
         let start = block.changes.partition_point(|c| *c < waiting[0]);
-        for change in &block.changes[start..] {
-            let pieces = self.pieces(*change);
-            let bytes = cells.bytes;
-            cells.put_all(pieces);
-            let grows = cells.bytes.saturating_sub(bytes);
-            let is_taken = self.is_durable[*change]
-                || (self.may_go(*change) && !left.has_any(pieces) && most + grows <= NODE_PAYLOAD_BYTES);
-            if is_taken {
-                most += grows;
-                if !self.is_durable[*change] {
-                    self.is_chosen[*change] = true;
-                    chosen.push(*change);
-                }
-            } else {
-                left.add_all(pieces);
+        let later = &block.changes[start..];
+        let mut room = Room::new(
+            cells,
+            &mut later.iter().map(|change| (self.pieces(*change), self.is_durable[*change])),
+        );
+        for change in later {
+            let is_durable = self.is_durable[*change];
+            let may_go = is_durable || self.may_go(*change);
+            if room.pass(self.pieces(*change), is_durable, may_go) && !is_durable {
+                self.is_chosen[*change] = true;
+                chosen.push(*change);
             }
-            most = most.max(cells.bytes);
         }
     }
 
@@ -728,44 +721,4 @@ fn names_no_data(slot: &[u8]) -> bool {
     let slot: Option<&[u8; INODE_BYTES]> = slot.try_into().ok();
     let inode = slot.and_then(|slot| Inode::decode(slot).ok());
     inode.is_some_and(|inode| inode.content_kind != ContentKind::Extents)
-}
-
-/// The cells of a node, as far as the room that they take goes.
-struct Cells<'t> {
-    width: usize,
-    bytes: usize,
-    of: HashMap<&'t [u8], usize>,
-}
-
-impl<'t> Cells<'t> {
-    fn of(block: &'t Block, width: usize) -> Cells<'t> {
-        let mut cells = Cells { width, bytes: 0, of: HashMap::new() };
-        if units::key_width(block) != 0 {
-            let node = NodeRef::new(block);
-            for i in 0..node.count() {
-                cells.put(node.key(i), Some(node.value(i).len()));
-            }
-        }
-        cells
-    }
-
-    fn put(&mut self, key: &'t [u8], value: Option<usize>) {
-        let before = match value {
-            Some(len) => {
-                let bytes = NodeRef::cell_bytes(self.width, len);
-                self.bytes += bytes;
-                self.of.insert(key, bytes)
-            }
-            None => self.of.remove(key),
-        };
-        self.bytes -= before.unwrap_or(0);
-    }
-
-    fn put_all(&mut self, pieces: &'t [Piece]) {
-        for piece in pieces {
-            if let Piece::Cell { key, value } = piece {
-                self.put(key, value.as_ref().map(|value| value.len()));
-            }
-        }
-    }
 }
