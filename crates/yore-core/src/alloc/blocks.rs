@@ -183,6 +183,7 @@ impl Alloc {
             let mut op = meta.begin(Reserved::none());
             op.remove_zone(&zone);
             self.free(&mut op, no, &[(bit, run.len)]);
+            drop(pinned);
         }
         Ok(())
     }

@@ -13,6 +13,10 @@
 //! would pass that check as long as neither has freed it. Therefore a run that is about to be freed is
 //! *claimed* until the [`PinnedGroups`] that prepared it goes, and a block has at most as many claims as it
 //! has references (`shared.rs`).
+//!
+//! **C1** *Claims end in the Op*, after the bits and counts that they are for have changed. A claim that
+//! ended later could meet the next owner of the block, who may free it, too, as soon as the generation is
+//! complete; or the last one who shares it, as soon as the count is lower. Both would take it for damage.
 
 use super::claims::Claims;
 use super::counts::{owned_twice, parts, PinnedTables};
@@ -36,7 +40,7 @@ use yore_meta::{Change, Frame, Meta, MetaError, Op, Reserved};
 const LOADED_PER_SHARD: usize = 256;
 
 /// Groups and their bitmaps kept in memory for an Op, and the claims on what it frees
-/// (`Alloc::prepare_commit`, [`Alloc::prepare_free`]). It outlives the Op.
+/// (`Alloc::prepare_commit`, [`Alloc::prepare_free`]). If it has claims, it goes at the end of the Op (C1).
 #[derive(Default)]
 pub struct PinnedGroups {
     pub(super) groups: BTreeMap<GroupNo, PinnedGroup>,

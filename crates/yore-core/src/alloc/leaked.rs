@@ -51,6 +51,7 @@ impl Alloc {
         }
         let mut op = meta.begin(Reserved::none());
         self.free(&mut op, no, &runs);
+        drop(pinned);
         drop(op);
         Ok(runs.iter().map(|(_, len)| u64::from(*len)).sum())
     }

@@ -34,7 +34,7 @@ impl Alloc {
                 let new = meta.make_log_elsewhere(on, *force)?;
                 let (mut pinned, old) = (PinnedGroups::default(), self.log_run(meta)?);
                 self.prepare_old_log(meta, old, &mut pinned)?;
-                self.enter_log(meta, new, None, old)
+                self.enter_log(meta, new, None, old, pinned)
             }
             MoveLog::Inside(blocks) => {
                 let run = self.take_log(meta, *blocks)?;
@@ -46,7 +46,7 @@ impl Alloc {
                     Ok(new)
                 });
                 match prepared {
-                    Ok(new) => self.enter_log(meta, new, Some(run), old),
+                    Ok(new) => self.enter_log(meta, new, Some(run), old, pinned),
                     Err(e) => {
                         self.untake(run);
                         self.release(u64::from(run.len));
@@ -101,6 +101,7 @@ impl Alloc {
         new: NewLog,
         run: Option<Run>,
         old: Option<(Run, GroupNo, u32)>,
+        pinned: PinnedGroups,
     ) -> Result<()> {
         let replaced = {
             let mut op = meta.begin_alone(Reserved::none());
@@ -110,6 +111,7 @@ impl Alloc {
             if let Some((run, no, bit)) = old {
                 self.free(&mut op, no, &[(bit, run.len)]);
             }
+            drop(pinned);
             op.move_log(new)
         };
         #[cfg(feature = "mutations")]

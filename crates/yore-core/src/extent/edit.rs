@@ -47,6 +47,8 @@ pub struct Edit {
     checksums: Vec<(Run, Vec<Option<DataChecksum>>)>,
     /// Blocks that another reference has, too, and whether that is in use.
     gained: Vec<(Run, bool)>,
+    /// What [`Edit::prepare`] keeps in memory, and what it claims.
+    groups: PinnedGroups,
 }
 
 /// What an Op has changed, and what it does once the inode is stored.
@@ -61,6 +63,8 @@ pub struct Applied<'a> {
     retained: i64,
     freed: Vec<Run>,
     left: Vec<(EventNo, Run)>,
+    /// The claims on `freed` end when these blocks are free, while the Op is open (C1).
+    groups: PinnedGroups,
 }
 
 impl Applied<'_> {
@@ -82,6 +86,7 @@ impl Applied<'_> {
         let left: Vec<Run> = self.left.iter().map(|(_, run)| *run).collect();
         let to_past = self.alloc.let_go(op, left, LetGo::ToPast, inode);
         retained += to_past.retained + self.alloc.let_go(op, self.freed, LetGo::InUse, inode).retained;
+        drop(self.groups);
         let runs = self.left.iter().map(|(birth, run)| (*birth, run.len));
         retained::leave_data(op, &self.leaves, runs, retained);
         if to_past.shared {
@@ -122,6 +127,7 @@ impl Edit {
             taken: Vec::new(),
             checksums: Vec::new(),
             gained: Vec::new(),
+            groups: PinnedGroups::default(),
         };
         if !in_tree {
             edit.before = in_inode(no, inode).collect::<Result<_>>()?;
@@ -351,14 +357,8 @@ impl Edit {
     /// # Errors
     /// Reading it may fail; `Corruption` for extents whose blocks are no data blocks, or are not the file's
     /// according to the bitmaps.
-    pub fn prepare(
-        &self,
-        meta: &Meta,
-        alloc: &Alloc,
-        pins: &mut Pins,
-        pinned: &mut PinnedGroups,
-    ) -> Result<()> {
-        let no = self.no;
+    pub fn prepare(&mut self, meta: &Meta, alloc: &Alloc, pins: &mut Pins) -> Result<()> {
+        let (no, pinned) = (self.no, &mut self.groups);
         self.taken.iter().try_for_each(|run| owned(alloc.prepare_commit(meta, *run, pinned), no))?;
         for (run, _) in &self.checksums {
             owned(alloc.prepare_checksums(meta, *run, pinned), no)?;
@@ -425,8 +425,8 @@ impl Edit {
             incarnation: inode.incarnation,
             recorded_until: self.recorded_until,
         };
-        let (freed, left) = (self.freed, self.left);
-        Applied { alloc, leaves, delta, cells, allocated, retained, freed, left }
+        let (freed, left, groups) = (self.freed, self.left, self.groups);
+        Applied { alloc, leaves, delta, cells, allocated, retained, freed, left, groups }
     }
 
     fn count_nodes(&self, inode: &mut Inode, delta: Option<&TreeDelta>) {

@@ -238,7 +238,7 @@ fn enter(
     source: &Source,
     target: &Arc<InodeCell>,
     (from, to, len): (u64, u64, u64),
-    (mut edit, pieces, mut pinned): (Edit, Vec<Piece>, PinnedGroups),
+    (mut edit, pieces, _gained): (Edit, Vec<Piece>, PinnedGroups),
     touch: Touch<'_>,
 ) -> Result<Option<Cloned>> {
     for piece in &pieces {
@@ -250,7 +250,7 @@ fn enter(
     }
     let reserved = store.reserve(store.near(target.no), edit.blocks())?;
     let mut pins = Pins::new();
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
+    edit.prepare(&store.meta, &store.alloc, &mut pins)?;
     // States are locked in ascending order of numbers. A version does not change, and is not locked.
     let other = (!source.cell.is_version() && !Arc::ptr_eq(&source.cell, target)).then_some(&source.cell);
     let version_size = source.cell.state.read().inode.size;

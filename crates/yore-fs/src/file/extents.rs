@@ -6,7 +6,6 @@ use super::map::pages_for;
 use crate::Result;
 use std::ops::Range;
 use std::sync::Arc;
-use yore_core::alloc::PinnedGroups;
 use yore_core::btree::Pins;
 use yore_core::extent::{self, Edit};
 use yore_core::inode::{store_inode, InodeCell, InodeState};
@@ -32,12 +31,12 @@ pub(super) fn apply(
 pub(super) fn apply_reserved(
     store: &Core,
     cell: &InodeCell,
-    edit: Edit,
+    mut edit: Edit,
     reserved: Reserved,
     then: impl FnOnce(&mut InodeState),
 ) -> Result<()> {
-    let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
+    let mut pins = Pins::new();
+    edit.prepare(&store.meta, &store.alloc, &mut pins)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
     then(state);
@@ -79,8 +78,8 @@ pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u
     let done = limit >= range.end;
     let unlist = done && cell.state.read().data.listed;
     let orphans = unlist.then(|| store.orphans.lock());
-    let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
+    let mut pins = Pins::new();
+    edit.prepare(&store.meta, &store.alloc, &mut pins)?;
     let position = orphans
         .as_ref()
         .map(|orphans| orphans.prepare_remove(&store.meta, cell.no, &mut pins))

@@ -24,7 +24,7 @@ use super::map::{map_block, pages_for};
 use super::noted;
 use crate::Result;
 use std::sync::Arc;
-use yore_core::alloc::{PinnedGroups, Run};
+use yore_core::alloc::Run;
 use yore_core::btree::Pins;
 use yore_core::extent::Edit;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
@@ -432,11 +432,11 @@ fn enter(
     batch: &Batch,
 ) -> Result<()> {
     while !pieces.is_empty() {
-        let (edit, count) = plan(store, cell, pieces, batch)?;
+        let (mut edit, count) = plan(store, cell, pieces, batch)?;
         let grows = edit.growth() > 0;
         let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
-        let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
-        edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
+        let mut pins = Pins::new();
+        edit.prepare(&store.meta, &store.alloc, &mut pins)?;
         let mut guard = cell.state.write();
         let state = &mut *guard;
         store.meta.note_data_named();

@@ -17,7 +17,6 @@ use super::map::{check_alive, page_of, pages_for, Touch, PAGE};
 use super::{noted, write};
 use crate::{Error, Result};
 use std::sync::Arc;
-use yore_core::alloc::PinnedGroups;
 use yore_core::btree::{Pins, Unstored};
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::Core;
@@ -183,8 +182,8 @@ fn shrink(
     edit.remove(from, limit);
     let more = limit < BLOCKS_END;
     let orphans = more.then(|| store.orphans.lock());
-    let (mut pins, mut pinned) = (Pins::new(), PinnedGroups::default());
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut pinned)?;
+    let mut pins = Pins::new();
+    edit.prepare(&store.meta, &store.alloc, &mut pins)?;
     let mut blocks = edit.blocks();
     // Whoever removes the last name needs the orphans lock, or io.
     let listing = orphans.as_ref().filter(|_| cell.state.read().inode.links > 0);

@@ -12,7 +12,6 @@ use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_core::alloc::PinnedGroups;
 use yore_core::btree::{Path, Pins};
 use yore_core::extent::Edit;
 use yore_core::inode::{free_inode, store_inode, InodeCell, InodeState};
@@ -251,7 +250,7 @@ pub(crate) fn removal_of<'a>(
 pub(crate) struct PreparedRemoval<'a> {
     removal: Removal<'a>,
     /// The extents that go in the same Op.
-    extents: Option<Box<(Edit, PinnedGroups)>>,
+    extents: Option<Box<Edit>>,
     /// An orphan's place in the list.
     position: Option<Box<Path>>,
 }
@@ -295,16 +294,15 @@ fn prepare_extents(
     store: &Store,
     (cell, state, recorded_until): (&InodeCell, &InodeState, Option<EventNo>),
     pins: &mut Pins,
-) -> Result<(Edit, PinnedGroups)> {
+) -> Result<Edit> {
     let recorded_until = match recorded_until {
         Some(recorded_until) => recorded_until,
         None => store.recorded_until(state, cell.no)?,
     };
-    let mut groups = PinnedGroups::default();
     let mut edit = Edit::load(&store.meta, cell.no, &state.inode, recorded_until, 0, u64::MAX)?;
     edit.remove(0, u64::MAX);
-    edit.prepare(&store.meta, &store.alloc, pins, &mut groups)?;
-    Ok((edit, groups))
+    edit.prepare(&store.meta, &store.alloc, pins)?;
+    Ok(edit)
 }
 
 /// Inside an Op, before the name goes: lists the inode if it becomes an orphan. Returns the change from which
@@ -350,9 +348,7 @@ pub(crate) fn lose_name(
         Removal::Named => store_inode(op, cell, state),
         Removal::Freed(_io) => {
             file::forget(store, cell, state);
-            // Their claims last until the bits have changed.
-            let (edit, _pinned) = prepared.extents.map(|extents| *extents).unzip();
-            let applied = edit.map(|edit| edit.apply(op, &store.alloc, &mut state.inode));
+            let applied = prepared.extents.map(|edit| edit.apply(op, &store.alloc, &mut state.inode));
             let cleared = free_inode(op, cell, state);
             op.edge(EdgeKind::Unnamed, gone, cleared);
             if let Some(applied) = applied {

@@ -22,6 +22,7 @@ fn edit(extents: &[(u64, u64, u32)]) -> Edit {
         taken: Vec::new(),
         checksums: Vec::new(),
         gained: Vec::new(),
+        groups: PinnedGroups::default(),
     }
 }
 

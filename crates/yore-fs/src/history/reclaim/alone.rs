@@ -74,6 +74,7 @@ fn give_up(
     let mut op = store.meta.begin(reserved);
     let removed = removal.apply(&mut op);
     let freed = alone.free(&mut op, removed);
+    drop(groups);
     freed.count(&mut op);
     store.past.note_given_up();
     drop(op);

@@ -189,6 +189,7 @@ fn give_up_group(
         let change = removed[row - left_over.partition_point(|left| *left < row)];
         freed.add(alone.free(&mut op, change));
     }
+    drop(groups);
     freed.count(&mut op);
     store.past.note_given_up();
     drop(op);
