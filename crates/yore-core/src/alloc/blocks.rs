@@ -20,7 +20,12 @@ impl Alloc {
     /// Reading a bitmap, or the commit that was needed to make freed blocks available, may fail.
     pub fn take(&self, meta: &Meta, goal: BlockNo, want: u32) -> Result<Run> {
         let want = want.clamp(1, BITS_PER_GROUP);
-        for retry in [false, true] {
+        // A promise is for a block that is available or pending. Those that a generation makes available may
+        // all go to others, who had promises, too; what is promised here is pending again then. So this ends
+        // only where nothing was pending when a search began, and a second one finds nothing either.
+        let mut was_pending = true;
+        loop {
+            let is_pending = self.pending() > 0;
             let found = loop {
                 let found = self.search(meta, goal, want, false)?;
                 if found.is_some() || !self.recall() {
@@ -35,15 +40,13 @@ impl Alloc {
                 self.promised.fetch_sub(i64::from(run.len), Ordering::Relaxed);
                 return Ok(run);
             }
-            if !meta.may_wait() {
-                break;
+            if !meta.may_wait() || !(is_pending || was_pending) {
+                return Err(Error::NoSpace);
             }
-            if !retry {
-                self.give_back_zones(meta)?;
-                meta.sync()?;
-            }
+            was_pending = is_pending;
+            self.give_back_zones(meta)?;
+            meta.sync()?;
         }
-        Err(Error::NoSpace)
     }
 
     fn search(&self, meta: &Meta, goal: BlockNo, want: u32, withheld: bool) -> Result<Option<Run>> {
