@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::{table_of, BlockNo, Corruption, CountTableRef, GroupNo, MetaAddr, TableNo, TABLE_ENTRIES};
-use yore_meta::{Change, Frame};
+use yore_meta::{Change, Frame, Op};
 
 /// Who lets go of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,20 @@ impl Sole {
         match self.runs.last_mut() {
             Some((first, n)) if *first + *n == bit => *n += len,
             _ => self.runs.push((bit, len)),
+        }
+    }
+
+    /// As [`Sole::let_go`], for blocks that a table describes: they may have had further references once.
+    pub(super) fn let_go_counted(
+        &mut self,
+        run: (u32, u32),
+        how: LetGo,
+        gone: &mut Gone,
+        (op, table): (&Op<'_>, &Frame),
+    ) {
+        self.let_go(run, how, gone);
+        if op.wants_order() && self.tables.last() != Some(&table.addr()) {
+            self.tables.push(table.addr());
         }
     }
 }

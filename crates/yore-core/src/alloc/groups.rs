@@ -14,9 +14,9 @@
 //! *claimed* until the [`PinnedGroups`] that prepared it goes, and a block has at most as many claims as it
 //! has references (`shared.rs`).
 //!
-//! **C1** *Claims end in the Op*, after the bits and counts that they are for have changed. A claim that
-//! ended later could meet the next owner of the block, who may free it, too, as soon as the generation is
-//! complete; or the last one who shares it, as soon as the count is lower. Both would take it for damage.
+//! **C1** *Claims end in the Op that they are for*: when the bits have changed, and in one step with a count
+//! that becomes lower. A claim that ended later could meet the next owner of the block, who may free it, too,
+//! as soon as the generation is complete; or the last one who shares it. Both would take it for damage.
 
 use super::claims::Claims;
 use super::counts::{owned_twice, parts, PinnedTables};
@@ -45,6 +45,13 @@ const LOADED_PER_SHARD: usize = 256;
 pub struct PinnedGroups {
     pub(super) groups: BTreeMap<GroupNo, PinnedGroup>,
     pub(super) tables: PinnedTables,
+}
+
+impl PinnedGroups {
+    /// All claims have ended.
+    pub(super) fn forget_claims(&mut self) {
+        self.groups.values_mut().for_each(|group| group.claims.clear());
+    }
 }
 
 /// A group that is kept in memory.

@@ -200,11 +200,31 @@ impl Alloc {
         (retained, last)
     }
 
-    /// Inside an Op, after [`Alloc::prepare_free`] (for [`LetGo::ToPast`], `prepare_to_past`): some state
-    /// lets go of blocks. What nobody has any more is freed, and available once the Op's generation is
-    /// complete. The bitmap of a group is changed once, whatever the order of the runs. All that comes behind
-    /// the change `last`, by which the state has them no longer.
-    pub fn let_go(&self, op: &mut Op<'_>, mut runs: Vec<Run>, how: LetGo, last: Change) -> Gone {
+    /// Inside an Op, after [`Alloc::prepare_free`] for exactly these runs: some state lets go of blocks. What
+    /// nobody has any more is freed, and available once the Op's generation is complete. The bitmap of a
+    /// group is changed once, whatever the order of the runs. All that comes behind the change `last`, by
+    /// which the state has them no longer. The claims on the blocks end (C1).
+    pub fn let_go(
+        &self,
+        op: &mut Op<'_>,
+        runs: Vec<Run>,
+        how: LetGo,
+        last: Change,
+        mut groups: PinnedGroups,
+    ) -> Gone {
+        debug_assert_ne!(how, LetGo::ToPast, "nobody claims these");
+        let gone = self.let_go_runs(op, runs, how, last);
+        groups.forget_claims();
+        gone
+    }
+
+    /// Inside an Op, after `prepare_to_past`: an inode in use lets go of blocks that a version has, behind
+    /// the change `last`.
+    pub(crate) fn leave_to_past(&self, op: &mut Op<'_>, runs: Vec<Run>, last: Change) -> Gone {
+        self.let_go_runs(op, runs, LetGo::ToPast, last)
+    }
+
+    fn let_go_runs(&self, op: &mut Op<'_>, mut runs: Vec<Run>, how: LetGo, last: Change) -> Gone {
         runs.sort_unstable_by_key(|run| run.start.0);
         let (mut gone, mut sole) = (Gone::behind(last), Sole::default());
         for run in runs {
@@ -255,13 +275,12 @@ impl Alloc {
                     (is_counted(i), end - i)
                 };
                 match is_counted {
-                    true => self.lower(op, &frame, (no, at + i), (first, len), how, gone),
-                    false => {
-                        sole.let_go((at + i, len), how, gone);
-                        if op.wants_order() && sole.tables.last() != Some(&frame.addr()) {
-                            sole.tables.push(frame.addr());
+                    true => {
+                        for run in self.lower(op, &frame, (no, at + i), (first, len), how, gone) {
+                            sole.let_go_counted(run, how, gone, (op, &frame));
                         }
                     }
+                    false => sole.let_go_counted((at + i, len), how, gone, (op, &frame)),
                 }
                 i += len;
             }
@@ -279,13 +298,16 @@ impl Alloc {
         }
         let freed: u64 = runs.iter().map(|(_, len)| u64::from(*len)).sum();
         let change = self.free(op, sole.group, &runs);
+        let group = self.loaded(sole.group);
+        runs.iter().for_each(|run| group.claims.lock().end(*run));
         op.edge(EdgeKind::Returned, gone.behind, change);
         // The last owner is gone, and so must be those before.
         tables.into_iter().for_each(|table| op.all_before(EdgeKind::Returned, table, change));
         gone.freed += freed;
     }
 
-    /// Blocks with several references: each has one fewer, or one fewer in use.
+    /// Blocks with several references: each has one fewer, or one fewer in use. Returns those of which the
+    /// other references have ended since somebody looked, so that they have one.
     fn lower(
         &self,
         op: &mut Op<'_>,
@@ -294,13 +316,21 @@ impl Alloc {
         (first, len): (usize, u32),
         how: LetGo,
         gone: &mut Gone,
-    ) {
+    ) -> Vec<(u32, u32)> {
         let mut retained = 0;
-        let mut lowered: Vec<(u32, u32)> = Vec::new();
+        let (mut lowered, mut ended, mut sole) = (Vec::new(), Vec::new(), Vec::new());
+        // A lower count and the end of the claim are one step for whoever claims the block (C1).
+        let group = (how != LetGo::ToPast).then(|| self.loaded(no));
+        let mut claims = group.as_ref().map(|group| group.claims.lock());
         let ((), change) = op.change(frame, |page| {
             page.apply(|block| {
                 CountTableMut::new(block).update(first..first + len as usize, |i, count| {
-                    let was = count.expect("counted, as was just seen");
+                    let at = bit + (i - first) as u32;
+                    let Some(was) = count else {
+                        append(&mut sole, at);
+                        return None;
+                    };
+                    append(&mut ended, at);
                     let ends = u16::from(how != LetGo::ToPast);
                     let was_in_use = u16::from(how != LetGo::Past);
                     #[cfg(feature = "mutations")]
@@ -311,16 +341,16 @@ impl Alloc {
                     };
                     retained += i64::from(was.in_use > 0 && is.in_use == 0);
                     if is.references <= 1 {
-                        let at = bit + (i - first) as u32;
-                        match lowered.last_mut() {
-                            Some((from, n)) if *from + *n == at => *n += 1,
-                            _ => lowered.push((at, 1)),
-                        }
+                        append(&mut lowered, at);
                     }
                     Some(is)
                 })
             })
         });
+        if let Some(claims) = &mut claims {
+            ended.into_iter().for_each(|run| claims.end(run));
+        }
+        drop(claims);
         for (bit, len) in lowered {
             let run = Run { start: self.geometry().block_of(no, bit), len };
             self.note_lowered(run, op.generation().0);
@@ -328,6 +358,7 @@ impl Alloc {
         op.edge(EdgeKind::Returned, gone.behind, change);
         gone.retained += retained;
         gone.shared = true;
+        sole
     }
 
     /// How many references each of these blocks has, if it is in use.
@@ -408,6 +439,14 @@ impl Alloc {
             }
         }
         Ok(())
+    }
+}
+
+/// Adds a block to runs of a group.
+fn append(runs: &mut Vec<(u32, u32)>, at: u32) {
+    match runs.last_mut() {
+        Some((from, n)) if *from + *n == at => *n += 1,
+        _ => runs.push((at, 1)),
     }
 }
 

@@ -169,7 +169,7 @@ fn the_bitmap_of_a_group_is_changed_once() {
     let mut op = meta.begin(Reserved::none());
     let change = |op: &mut yore_meta::Op<'_>| op.set_orphan_root(yore_format::MetaAddr::NONE, 0);
     let before = change(&mut op);
-    let gone = alloc.let_go(&mut op, runs, LetGo::InUse, before);
+    let gone = alloc.let_go(&mut op, runs, LetGo::InUse, before, pinned);
     assert_eq!(change(&mut op).number() - before.number(), 2, "one change between them");
     drop(op);
     assert_eq!((gone.freed, gone.retained, gone.references), (202, 0, 0));
@@ -208,4 +208,90 @@ fn a_group_with_full_zones_gets_checksum_tables() {
     alloc.make_checksum_tables(&meta, run).unwrap();
     assert!(tables() > 30, "{}", tables());
     assert!(alloc.available(&meta, 0) + 1000 < before, "a zone was made");
+}
+
+/// Two files share blocks, as far as allocation knows of that.
+fn shared(blocks: u32) -> (Arc<Meta>, Arc<Alloc>, Run) {
+    let (meta, alloc) = open(300 << 20);
+    meta.extend(WriteFeatures::TABLES).unwrap();
+    let mut promise = alloc.promise(&meta, GroupNo(0), u64::from(blocks)).unwrap();
+    let run = alloc.take(&meta, BlockNo(4000), blocks).unwrap();
+    assert_eq!(run.len, blocks);
+    promise.take_out(u64::from(blocks));
+    drop(promise);
+    enter(&meta, &alloc, run);
+    share(&meta, &alloc, run);
+    (meta, alloc, run)
+}
+
+fn share(meta: &Meta, alloc: &Alloc, run: Run) {
+    let mut pinned = PinnedGroups::default();
+    assert!(alloc.make_tables(meta, run).unwrap() && alloc.prepare_gain(meta, run, &mut pinned).unwrap());
+    let mut op = meta.begin(Reserved::none());
+    let _ = alloc.gain(&mut op, run, true);
+}
+
+/// One of the owners lets go of its blocks.
+fn let_go(meta: &Meta, alloc: &Alloc, run: Run) {
+    let mut pinned = PinnedGroups::default();
+    alloc.prepare_free(meta, run, &mut pinned).unwrap();
+    let mut op = meta.begin(Reserved::none());
+    let last = op.set_orphan_root(yore_format::MetaAddr::NONE, 0);
+    let _ = alloc.let_go(&mut op, vec![run], LetGo::InUse, last, pinned);
+}
+
+/// One owner had let go of a block, and still had its claim when the other one wanted to: that one was told
+/// that the volume is damaged.
+#[test]
+fn a_claim_ends_with_the_reference() {
+    let (meta, alloc, run) = shared(10);
+    let (mut first, mut second) = (PinnedGroups::default(), PinnedGroups::default());
+    alloc.prepare_free(&meta, run, &mut first).unwrap();
+    let mut op = meta.begin(Reserved::none());
+    let last = op.set_orphan_root(yore_format::MetaAddr::NONE, 0);
+    assert_eq!(alloc.let_go(&mut op, vec![run], LetGo::InUse, last, first).freed, 0);
+    // The Op is still open. A thread with an Op prepares nothing.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            alloc.prepare_free(&meta, run, &mut second).unwrap();
+            assert!(
+                alloc.prepare_free(&meta, run, &mut PinnedGroups::default()).is_err(),
+                "it has one owner"
+            );
+        });
+    });
+    assert_eq!(alloc.let_go(&mut op, vec![run], LetGo::InUse, last, second).freed, 10);
+    drop(op);
+    assert!(alloc.prepare_free(&meta, run, &mut PinnedGroups::default()).is_err());
+    meta.close().unwrap();
+}
+
+/// Both owners let go of blocks at the same time: the second one found that they were shared, and then that
+/// they were not.
+#[test]
+fn two_owners_let_go_at_the_same_time() {
+    let (meta, alloc, run) = shared(500);
+    let free = alloc.free_blocks();
+    for round in 0..300 {
+        if round > 0 {
+            let mut promise = alloc.promise(&meta, GroupNo(0), 500).unwrap();
+            let again = alloc.take(&meta, run.start, 500).unwrap();
+            assert_eq!(again, run);
+            promise.take_out(500);
+            enter(&meta, &alloc, run);
+            share(&meta, &alloc, run);
+        }
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    start.wait();
+                    let_go(&meta, &alloc, run);
+                });
+            }
+        });
+        assert_eq!(alloc.free_blocks(), free + 500, "round {round}");
+        meta.sync().unwrap();
+    }
+    meta.close().unwrap();
 }

@@ -63,7 +63,7 @@ pub struct Applied<'a> {
     retained: i64,
     freed: Vec<Run>,
     left: Vec<(EventNo, Run)>,
-    /// The claims on `freed` end when these blocks are free, while the Op is open (C1).
+    /// Has the claims on `freed`.
     groups: PinnedGroups,
 }
 
@@ -84,9 +84,9 @@ impl Applied<'_> {
         }
         let mut retained = self.retained;
         let left: Vec<Run> = self.left.iter().map(|(_, run)| *run).collect();
-        let to_past = self.alloc.let_go(op, left, LetGo::ToPast, inode);
-        retained += to_past.retained + self.alloc.let_go(op, self.freed, LetGo::InUse, inode).retained;
-        drop(self.groups);
+        let to_past = self.alloc.leave_to_past(op, left, inode);
+        let gone = self.alloc.let_go(op, self.freed, LetGo::InUse, inode, self.groups);
+        retained += to_past.retained + gone.retained;
         let runs = self.left.iter().map(|(birth, run)| (*birth, run.len));
         retained::leave_data(op, &self.leaves, runs, retained);
         if to_past.shared {

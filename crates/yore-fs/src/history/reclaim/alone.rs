@@ -64,8 +64,7 @@ fn give_up(
         (None, Some(cell)) => alone.content(Some(&cell.state.read().inode))?,
         (None, None) => alone.content(None)?,
     }
-    let mut groups = PinnedGroups::default();
-    alone.prepare(&mut groups)?;
+    alone.prepare()?;
     let mut state = cell.as_ref().map(|cell| cell.state.write());
     let in_use = state.as_ref().filter(|_| same.is_some()).map(|state| &state.inode);
     alone.attributes(later.as_ref().map(|later| &later.inode).or(in_use))?;
@@ -74,7 +73,6 @@ fn give_up(
     let mut op = store.meta.begin(reserved);
     let removed = removal.apply(&mut op);
     let freed = alone.free(&mut op, removed);
-    drop(groups);
     freed.count(&mut op);
     store.past.note_given_up();
     drop(op);
@@ -120,6 +118,8 @@ pub(crate) struct Alone<'s> {
     nodes: Vec<Frame>,
     /// With their births, and how many of the blocks other files or places share: these are not freed.
     runs: Vec<(Run, EventNo, u32)>,
+    /// What [`Alone::prepare`] keeps in memory, and its claims on `runs`.
+    groups: PinnedGroups,
 }
 
 /// Called with each cell of a leaf: key and value.
@@ -141,7 +141,15 @@ impl<'s> Alone<'s> {
         let before = store.past.version_before(&store.meta, no, version)?;
         let before = before.filter(|before| before.inode.incarnation == version.inode.incarnation);
         let from = before.map_or(EventNo(0), |before| before.end);
-        Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new() })
+        Ok(Alone {
+            store,
+            no,
+            version,
+            from,
+            nodes: Vec::new(),
+            runs: Vec::new(),
+            groups: PinnedGroups::default(),
+        })
     }
 
     /// Counts what was born at this number or later, even if preceding versions hold it.
@@ -298,12 +306,12 @@ impl<'s> Alone<'s> {
     }
 
     /// Brings into memory, and keeps there, what freeing the blocks changes.
-    pub(super) fn prepare(&mut self, groups: &mut PinnedGroups) -> Result<()> {
+    pub(super) fn prepare(&mut self) -> Result<()> {
         let (meta, alloc) = (&self.store.meta, &self.store.alloc);
         self.runs.sort_unstable_by_key(|(run, ..)| run.start);
         for (run, ..) in &self.runs {
             extent::check_run(meta, alloc, self.no, *run)?;
-            alloc.prepare_free(meta, *run, groups)?;
+            alloc.prepare_free(meta, *run, &mut self.groups)?;
         }
         Ok(())
     }
@@ -317,7 +325,7 @@ impl<'s> Alone<'s> {
             op.edge(EdgeKind::Freed, removed, freed);
         }
         let runs = self.runs.into_iter().map(|(run, ..)| run).collect();
-        let gone = self.store.alloc.let_go(op, runs, LetGo::Past, removed);
+        let gone = self.store.alloc.let_go(op, runs, LetGo::Past, removed, self.groups);
         let (data, references) = (gone.retained, gone.references);
         Freed { blocks: nodes + gone.freed, data, references, nodes }
     }

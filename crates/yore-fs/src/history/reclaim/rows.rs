@@ -17,7 +17,6 @@ use crate::{InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use yore_core::alloc::PinnedGroups;
 use yore_core::inode::InodeCell;
 use yore_format::Version;
 
@@ -106,7 +105,6 @@ fn give_up_group(
     busy: &mut HashSet<InodeNo>,
 ) -> Result<Group> {
     let meta = &store.meta;
-    let mut groups = PinnedGroups::default();
     let mut versions: Vec<Leaving<'_>> = Vec::new();
     let mut latest: HashMap<InodeNo, usize> = HashMap::new();
     let mut ios = HashMap::new();
@@ -146,7 +144,7 @@ fn give_up_group(
             }
             (None, None) => alone.content(None)?,
         }
-        alone.prepare(&mut groups)?;
+        alone.prepare()?;
         let (data, nodes) = alone.blocks();
         blocks += data + nodes;
         latest.insert(no, versions.len());
@@ -189,7 +187,6 @@ fn give_up_group(
         let change = removed[row - left_over.partition_point(|left| *left < row)];
         freed.add(alone.free(&mut op, change));
     }
-    drop(groups);
     freed.count(&mut op);
     store.past.note_given_up();
     drop(op);
