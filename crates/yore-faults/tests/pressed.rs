@@ -3,17 +3,21 @@
 //! fsync, and reads. What was accepted reads as it was written, each snapshot that is still kept shows what
 //! was, and the checker finds nothing.
 //!
-//! `YORE_SEED` and `YORE_ROUNDS` ask for other cases and for more of them.
+//! Every second seed keeps checksums of the data. `YORE_SEED` and `YORE_ROUNDS` ask for other cases and for
+//! more of them.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::MemoryDevice;
 use yore_faults::sample::content;
 use yore_format::{Engine, EventNo};
+use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
     Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Result, Volume,
 };
@@ -210,13 +214,50 @@ impl<'v> Work<'v> {
         }
     }
 
+    /// The directory as of some snapshot, unless that was given up.
+    fn roll_back(&mut self) {
+        let n = self.rng.random_range(0..self.snapshots.len().max(1));
+        let Some((target, then)) = self.snapshots.get(n) else { return };
+        let (view, plan) =
+            (self.volume.view(), Plan { verb: Verb::Rollback, of: None, target: *target, others: None });
+        let node = self.never_fails("node", self.volume.node(&self.dir));
+        match view.rollback(&Rights::All, node.inode(), &plan, &mut |_| ()) {
+            Ok(_) => self.files = then.clone(),
+            Err(error) if matches!(error.root(), Error::NotFound | Error::Stale) => {
+                drop(self.snapshots.remove(n))
+            }
+            Err(error) => drop(self.succeeded::<()>("rollback", Err(error))),
+        }
+    }
+
+    fn forget(&mut self) {
+        let Some((event, _)) = self.snapshots.pop_front() else { return };
+        match self.volume.view().forget(&[event]) {
+            Err(error) if matches!(error.root(), Error::NotFound | Error::Stale) => {}
+            result => drop(self.succeeded("forget", result)),
+        }
+    }
+
+    fn defragment(&mut self, name: &str) {
+        let node = self.never_fails("node", self.volume.node(self.path(name)));
+        let progress = yore_fs::Progress::default();
+        let result =
+            self.volume.view().defragment(node.inode(), 1, &progress, &mut || ControlFlow::Continue(()));
+        // It says itself how much room it takes.
+        if !matches!(result, Err(Error::Refused(_))) {
+            self.succeeded("defragment", result);
+        }
+    }
+
     fn step(&mut self) {
         let what = self.rng.random_range(0..100);
         match what {
             0..35 => return self.write(),
             35..42 => return self.never_fails("sync", self.volume.sync()),
             42..45 => return self.take_snapshot(),
-            45..55 => return self.compare_past(),
+            45..53 => return self.compare_past(),
+            53 => return self.roll_back(),
+            54 => return self.forget(),
             _ => {}
         }
         let Some(name) = self.some_file() else { return };
@@ -227,6 +268,7 @@ impl<'v> Work<'v> {
             80..88 => self.write_within(&name),
             88..91 => self.punch(&name),
             91..94 => self.copy(&name),
+            94 => self.defragment(&name),
             _ => self.compare(&name),
         }
     }
@@ -243,9 +285,25 @@ fn same(what: &str, is: &[u8], should: &[u8]) {
     );
 }
 
+/// What the background does when nobody asks for anything, while everybody does.
+fn keep_house(volume: &Volume, is_done: &AtomicBool) {
+    let ask = || match is_done.load(Ordering::Acquire) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    while !is_done.load(Ordering::Acquire) {
+        let view = volume.view();
+        view.lay_metadata_together(&mut || ask()).unwrap();
+        view.finish_forgetting(&mut |_| ask()).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn pressed(engine: Engine, seed: u64, steps: u64) {
     let device = Arc::new(MemoryDevice::new(64 << 20));
-    Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+    let data_checksums = seed.is_multiple_of(2) && engine != Engine::None;
+    let options = MkfsOptions { data_checksums, ..MkfsOptions::default() };
+    Volume::create(device.clone(), &options).unwrap().close().unwrap();
     let options = MountOptions {
         engine: Some(engine),
         commit_interval: Duration::from_millis(20),
@@ -254,10 +312,15 @@ fn pressed(engine: Engine, seed: u64, steps: u64) {
     let volume = Volume::open(device.clone(), &options).unwrap();
     let mut works: Vec<Work<'_>> =
         (0..THREADS).map(|thread| Work::new(&volume, engine, seed * THREADS + thread)).collect();
+    let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for work in &mut works {
-            scope.spawn(move || (0..steps).for_each(|_| work.step()));
-        }
+        let house = scope.spawn(|| keep_house(&volume, &is_done));
+        let threads: Vec<_> =
+            works.iter_mut().map(|work| scope.spawn(move || (0..steps).for_each(|_| work.step()))).collect();
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        is_done.store(true, Ordering::Release);
+        house.join().unwrap();
+        results.into_iter().for_each(|result| result.unwrap());
     });
     works.iter().for_each(|work| work.files.keys().for_each(|name| work.compare(name)));
     let files: Vec<(String, Files)> = works.into_iter().map(|work| (work.dir, work.files)).collect();
