@@ -24,6 +24,8 @@ use yore_fs::{
 
 const THREADS: u64 = 3;
 const FILES: u64 = 40;
+/// Files that all threads copy, and nobody changes.
+const COMMON: u64 = 6;
 /// Files of a thread as of a snapshot that it took, and which ones those are.
 const SNAPSHOTS: usize = 4;
 
@@ -188,6 +190,16 @@ impl<'v> Work<'v> {
         }
     }
 
+    /// Blocks of such a copy have references in all directories.
+    fn copy_common(&mut self) {
+        let (from, to) = (self.rng.random_range(0..COMMON), self.some_name());
+        let result = self.volume.copy(format!("common/{from}"), self.path(&to));
+        match self.succeeded("copy", result) {
+            true => drop(self.files.insert(to, common(from))),
+            false => self.examine(&to),
+        }
+    }
+
     fn take_snapshot(&mut self) {
         let node = self.never_fails("node", self.volume.node(&self.dir));
         let result = self.volume.view().take_snapshot(node.inode(), &NewSnapshot::default());
@@ -258,11 +270,12 @@ impl<'v> Work<'v> {
             45..53 => return self.compare_past(),
             53 => return self.roll_back(),
             54 => return self.forget(),
+            55..60 => return self.copy_common(),
             _ => {}
         }
         let Some(name) = self.some_file() else { return };
         match what {
-            55..67 => self.remove(&name),
+            60..67 => self.remove(&name),
             67..73 => self.rename(&name),
             73..80 => self.truncate(&name),
             80..88 => self.write_within(&name),
@@ -272,6 +285,10 @@ impl<'v> Work<'v> {
             _ => self.compare(&name),
         }
     }
+}
+
+fn common(number: u64) -> Vec<u8> {
+    content(number, 20_000 + 9000 * number as usize)
 }
 
 #[track_caller]
@@ -310,6 +327,8 @@ fn pressed(engine: Engine, seed: u64, steps: u64) {
         ..MountOptions::default()
     };
     let volume = Volume::open(device.clone(), &options).unwrap();
+    volume.create_dir("common").unwrap();
+    (0..COMMON).for_each(|n| volume.write(format!("common/{n}"), common(n)).unwrap());
     let mut works: Vec<Work<'_>> =
         (0..THREADS).map(|thread| Work::new(&volume, engine, seed * THREADS + thread)).collect();
     let is_done = AtomicBool::new(false);
