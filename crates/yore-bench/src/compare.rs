@@ -12,6 +12,7 @@ use crate::{BenchError, Result};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Something to measure.
 pub trait Benchmark {
@@ -62,6 +63,9 @@ pub struct CompareOptions {
     /// Where volumes, images and mount points are made (in a new directory within it, removed afterwards). It
     /// decides which disk is measured.
     pub work_dir: PathBuf,
+    /// From then on no target's turn begins that has had none: the report says what was left out for lack of
+    /// time.
+    pub until: Option<Instant>,
     /// Checked between steps: if set, everything is removed and the run ends.
     pub stop: Arc<AtomicBool>,
 }
@@ -78,6 +82,7 @@ impl Default for CompareOptions {
             serving: Serving::InProcess,
             mount_options: String::new(),
             work_dir: std::env::temp_dir(),
+            until: None,
             stop: Arc::default(),
         }
     }
@@ -89,6 +94,10 @@ impl CompareOptions {
             true => Err(BenchError::Interrupted),
             false => Ok(()),
         }
+    }
+
+    fn has_time(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() < until)
     }
 
     /// A directory for everything that the run creates, removed when dropped.
@@ -151,10 +160,16 @@ impl CompareOptions {
     }
 }
 
+fn out_of_time() -> BenchError {
+    BenchError::impossible("there was no time left for it", "give the run more, or fewer file systems")
+}
+
 /// One target's place in the run.
 struct Lane {
     kind: RivalKind,
     rival: Option<Rival>,
+    /// Its turn came too late.
+    is_out_of_time: bool,
     version: Option<String>,
     /// Per table, per column, one sample per round.
     samples: Vec<Vec<Vec<f64>>>,
@@ -189,14 +204,20 @@ pub fn compare(benchmark: &dyn Benchmark, options: &CompareOptions) -> Result<Re
             options.check_stop()?;
             let index = (round + turn) % lanes.len();
             let lane = &mut lanes[index];
+            if lane.rounds() == 0 && !options.has_time() {
+                lane.is_out_of_time = true;
+                continue;
+            }
             if let Err(error) = lane.round(benchmark, options, &env, round) {
                 failed.push(without(lane.kind, error));
                 lane.rival = None;
             }
         }
     }
+    let (late, lanes): (Vec<Lane>, Vec<Lane>) = lanes.into_iter().partition(|lane| lane.is_out_of_time);
+    left_out.extend(late.iter().map(|lane| without(lane.kind, out_of_time())));
     let report = report_of(benchmark, options, &lanes, left_out, failed, work.path());
-    for rival in lanes.into_iter().filter_map(|lane| lane.rival) {
+    for rival in lanes.into_iter().chain(late).filter_map(|lane| lane.rival) {
         rival.end()?;
     }
     Ok(report)
@@ -205,7 +226,18 @@ pub fn compare(benchmark: &dyn Benchmark, options: &CompareOptions) -> Result<Re
 impl Lane {
     fn new(kind: RivalKind, rival: Rival, benchmark: &dyn Benchmark) -> Lane {
         let samples = benchmark.tables().iter().map(|(_, columns)| vec![Vec::new(); columns.len()]).collect();
-        Lane { kind, version: rival.version().map(str::to_string), rival: Some(rival), samples }
+        Lane {
+            kind,
+            version: rival.version().map(str::to_string),
+            rival: Some(rival),
+            is_out_of_time: false,
+            samples,
+        }
+    }
+
+    /// How many rounds it has had.
+    fn rounds(&self) -> usize {
+        self.samples.iter().flatten().map(Vec::len).max().unwrap_or(0)
     }
 
     fn round(

@@ -79,6 +79,25 @@ fn steps_can_be_chosen() {
     assert_whole(&report, 2);
 }
 
+/// When time is up, what had no turn has none, and the report says so.
+#[test]
+fn what_has_no_time_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let targets = [RivalKind::Library, RivalKind::LibraryNone];
+    let options = CompareOptions { until: Some(std::time::Instant::now()), ..on(&targets, dir.path()) };
+    let report = compare(&tiny(), &options).unwrap();
+    assert!(report.targets.is_empty() && report.tables.iter().all(|table| table.rows.is_empty()));
+    let names: Vec<&str> = report.left_out.iter().map(|left_out| left_out.target.as_str()).collect();
+    assert_eq!(names, ["library", "library-none"]);
+    assert!(
+        report.left_out.iter().all(|left_out| left_out.reason.contains("no time")),
+        "{:?}",
+        report.left_out
+    );
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+    assert!(report.to_markdown().contains("no time") && report.to_html().contains("no time"));
+}
+
 /// PostMark runs to its end on fresh volumes, and on one that is used again: it leaves an empty tree, because
 /// otherwise the second round would find its names taken.
 #[test]

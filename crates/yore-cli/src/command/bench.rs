@@ -50,10 +50,13 @@ pub fn run(args: &Bench) -> Outcome {
             yore_bench::fill(image, *round, what)?;
             Ok(status::OK)
         }
-        BenchWhich::Papers { quick, experiments, simulated, real, share, news, common } => {
+        BenchWhich::Papers { quick, minutes, experiments, simulated, real, share, news, common } => {
             let mut papers = if *quick { Papers::quick() } else { Papers::full() };
             if !experiments.is_empty() {
                 papers.experiments.clone_from(experiments);
+            }
+            if let Some(minutes) = minutes {
+                papers.within = Some(Duration::from_secs(*minutes as u64 * 60));
             }
             papers.scale.share = share.unwrap_or(papers.scale.share);
             papers.scale.news = news.unwrap_or(papers.scale.news);
@@ -246,6 +249,7 @@ fn options(common: &Common, targets: &[RivalKind], rounds: usize) -> anyhow::Res
         mount_options: common.mount_options.clone(),
         work_dir: work_dir(&common.output),
         stop: stop_wanted()?,
+        until: None,
     })
 }
 

@@ -17,13 +17,13 @@ use std::time::Instant;
 pub(super) fn measure(
     experiment: Experiment,
     script: &Script,
-    dbench_seconds: u32,
+    dbench: Dbench<'_>,
     options: &CompareOptions,
 ) -> Result<Vec<Report>> {
     let options = CompareOptions { fresh: true, ..options.clone() };
     let mut reports = vec![compare(&Measured { experiment, script }, &options)?];
     if experiment == Experiment::Dbench {
-        reports.push(compare(&Dbench { seconds: dbench_seconds }, &options)?);
+        reports.push(compare(&dbench, &options)?);
     }
     Ok(reports)
 }
@@ -101,13 +101,14 @@ impl OnTarget for OnePhase<'_> {
 }
 
 /// Debian's program `dbench`, which has the processes and the calls of the original.
-struct Dbench {
-    seconds: u32,
+pub(super) struct Dbench<'p> {
+    /// For which numbers of clients.
+    pub(super) clients: &'p [u32],
+    /// How long for each.
+    pub(super) seconds: u32,
 }
 
-const CLIENTS: [u32; 5] = [1, 4, 8, 16, 32];
-
-impl Benchmark for Dbench {
+impl Benchmark for Dbench<'_> {
     fn name(&self) -> &'static str {
         "dbench"
     }
@@ -121,7 +122,8 @@ impl Benchmark for Dbench {
     }
 
     fn tables(&self) -> Vec<(String, Vec<Column>)> {
-        let columns = CLIENTS.map(|clients| Column::throughput(format!("{clients} clients"))).to_vec();
+        let column = |clients: &u32| Column::throughput(format!("{clients} clients"));
+        let columns = self.clients.iter().map(column).collect();
         vec![("dbench, the program: real disk".into(), columns)]
     }
 
@@ -137,7 +139,7 @@ impl Benchmark for Dbench {
     fn round(&self, subject: &mut Subject<'_>, _: usize) -> Result<Vec<Vec<f64>>> {
         let path = subject.0.path()?;
         let mut figures = Vec::new();
-        for clients in CLIENTS {
+        for clients in self.clients {
             let mut command = program::command("dbench");
             command.arg("-D").arg(&path).args(["-t", &self.seconds.to_string(), &clients.to_string()]);
             let said = program::run(&mut command, "dbench")?;
@@ -154,7 +156,8 @@ impl Benchmark for Dbench {
 fn throughput(said: &str) -> Option<f64> {
     let line = said.lines().find_map(|line| line.strip_prefix("Throughput "))?;
     let megabytes: f64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(megabytes * 1e6)
+    // It says 0 when its time was over before it began to count.
+    Some(megabytes * 1e6).filter(|bytes| *bytes > 0.0)
 }
 
 #[cfg(test)]
@@ -168,5 +171,6 @@ mod tests {
             "   4  cleanup   1 sec\n\nThroughput 331.25 MB/sec  4 clients  4 procs  max_latency=19.1 ms\n";
         assert_eq!(throughput(said), Some(331.25e6));
         assert_eq!(throughput("dbench: no such file\n"), None);
+        assert_eq!(throughput("Throughput 0 MB/sec  1 clients  1 procs  max_latency=0 ms\n"), None);
     }
 }

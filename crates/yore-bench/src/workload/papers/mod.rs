@@ -21,12 +21,12 @@ mod streams;
 pub use experiment::Experiment;
 pub use scale::Scale;
 
-use crate::report::{LeftOut, Report, TargetInfo};
+use crate::report::{LeftOut, Report, Table, TargetInfo};
 use crate::workload::computed::Computed;
 use crate::workload::mechanism::Mechanism;
 use crate::{BenchError, CompareOptions, Result, RivalKind};
 use simulated::SimulatedDisks;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use yore_fs::{Durability, Engine};
 
 /// The papers' experiments.
@@ -44,7 +44,12 @@ pub struct Papers {
     pub call: Duration,
     /// Bytes of a volume on simulated disks.
     pub simulated_bytes: u64,
-    /// How long Debian's program `dbench` runs for each number of clients, in seconds.
+    /// How long all of it may take, about: what there is no time for is left out, the last of the file
+    /// systems first.
+    pub within: Option<Duration>,
+    /// For which numbers of clients Debian's program `dbench` runs.
+    pub dbench_clients: Vec<u32>,
+    /// How long it runs for each, in seconds.
     pub dbench_seconds: u32,
 }
 
@@ -68,36 +73,40 @@ impl Papers {
             ],
             call: Duration::from_micros(10),
             simulated_bytes: 64 << 30,
+            within: None,
+            dbench_clients: vec![1, 4, 8, 16, 32],
             dbench_seconds: 30,
         }
     }
 
-    /// A sample of each: a tenth of the sizes.
+    /// A sample of each: a twentieth of the sizes, in less than ten minutes.
     pub fn quick() -> Papers {
         Papers {
-            scale: Scale { share: 0.1, news: 15_000 },
+            scale: Scale { share: 0.05, news: 5_000 },
             simulated_bytes: 16 << 30,
+            within: Some(Duration::from_secs(9 * 60)),
+            dbench_clients: vec![1, 8, 32],
             dbench_seconds: 2,
             ..Papers::full()
         }
     }
 
-    /// The file systems that the real disk is measured on.
+    /// The file systems that the real disk is measured on: those that may be left out for lack of time last.
     pub const TARGETS: [RivalKind; 14] = [
         RivalKind::MountNone,
         RivalKind::Mount,
         RivalKind::MountJournal,
-        RivalKind::MountJournalGroup,
-        RivalKind::MountJournalSync,
         RivalKind::MountSoftUpdates,
-        RivalKind::MountSync,
-        RivalKind::Ext2,
         RivalKind::Ext3,
-        RivalKind::Ext3Journal,
-        RivalKind::Ext3Writeback,
         RivalKind::Ext4,
         RivalKind::Xfs,
         RivalKind::Btrfs,
+        RivalKind::Ext2,
+        RivalKind::Ext3Journal,
+        RivalKind::Ext3Writeback,
+        RivalKind::MountJournalGroup,
+        RivalKind::MountJournalSync,
+        RivalKind::MountSync,
     ];
 
     /// Runs them. `progress` is told what begins.
@@ -113,19 +122,22 @@ impl Papers {
             Vec::new(),
             Vec::new(),
         );
+        let start = Instant::now();
+        let until = self.within.map(|within| start + within);
+        let mut scripts = Vec::new();
         for experiment in &self.experiments {
             options.check_stop()?;
-            let script = match experiment.script(&self.scale) {
-                Ok(script) => script,
+            match experiment.script(&self.scale) {
+                Ok(script) => scripts.push((*experiment, script, reported::tables(*experiment))),
                 Err(error @ BenchError::NotInstalled { .. }) => {
                     let (target, reason) = (experiment.name().to_string(), error.to_string());
                     report.left_out.push(LeftOut { target, reason });
-                    continue;
                 }
                 Err(error) => return Err(error),
-            };
-            report.tables.extend(reported::tables(*experiment));
-            if !self.engines.is_empty() {
+            }
+        }
+        if !self.engines.is_empty() {
+            for (experiment, script, tables) in &mut scripts {
                 progress(&format!("{} on simulated disks", experiment.name()));
                 let disks = SimulatedDisks {
                     engines: &self.engines,
@@ -136,20 +148,36 @@ impl Papers {
                         scattered: false,
                     },
                 };
-                report.tables.extend(disks.run(*experiment, &script, options)?);
+                tables.extend(disks.run(*experiment, script, options)?);
             }
-            if !options.targets.is_empty() {
+        }
+        // With little time one file system goes through all experiments before the next: so what is missing
+        // in the end is whole file systems, and all others can be compared.
+        let turns: Vec<&[RivalKind]> = match until {
+            Some(_) => options.targets.chunks(1).collect(),
+            None if options.targets.is_empty() => Vec::new(),
+            None => vec![&options.targets],
+        };
+        for targets in turns {
+            for (experiment, script, tables) in &mut scripts {
                 progress(&format!("{} on the real disk", experiment.name()));
-                for measured in measured::measure(*experiment, &script, self.dbench_seconds, options)? {
+                let options = CompareOptions { targets: targets.to_vec(), until, ..options.clone() };
+                for mut measured in measured::measure(*experiment, script, self.dbench(), &options)? {
+                    add_rows(tables, std::mem::take(&mut measured.tables));
                     merge(&mut report, measured);
                 }
             }
         }
+        report.tables.extend(scripts.into_iter().flat_map(|(.., tables)| tables));
         report.targets.extend(self.engines.iter().map(|mechanism| mechanism.info()));
         report.bases = self.engines.first().map(|first| first.info().name).into_iter().collect();
         report.bases.extend(options.bases.iter().map(|kind| kind.name().to_string()));
         report.notes.extend(reported::notes());
         Ok(report)
+    }
+
+    fn dbench(&self) -> measured::Dbench<'_> {
+        measured::Dbench { clients: &self.dbench_clients, seconds: self.dbench_seconds }
     }
 
     fn options(&self, options: &CompareOptions) -> Vec<(String, String)> {
@@ -167,12 +195,21 @@ impl Papers {
     }
 }
 
-/// Adds the figures of one experiment to those of all.
+/// Adds tables to those of an experiment: rows, where it has the table.
+fn add_rows(tables: &mut Vec<Table>, new: Vec<Table>) {
+    for table in new {
+        match tables.iter_mut().find(|known| known.title == table.title) {
+            Some(known) => known.rows.extend(table.rows),
+            None => tables.push(table),
+        }
+    }
+}
+
+/// Adds what else the report of one experiment has to that of all.
 fn merge(all: &mut Report, one: Report) {
     let is_new = |info: &TargetInfo| all.targets.iter().all(|known| known.name != info.name);
     let new: Vec<TargetInfo> = one.targets.into_iter().filter(is_new).collect();
     all.targets.extend(new);
-    all.tables.extend(one.tables);
     for (known, found) in [(&mut all.left_out, one.left_out), (&mut all.failed, one.failed)] {
         for left_out in found {
             if !known.contains(&left_out) {
