@@ -173,7 +173,7 @@ impl Blocks {
 
     /// Enters a block that was just made.
     pub(crate) fn insert_new(&self, zone: &Arc<Zone>, generation: Generation, frame: &Frame) {
-        self.cache.insert_new(frame);
+        self.cache.insert_new(frame, || zone.appear(frame.addr().index()));
         self.note_changed(zone, generation, frame, News::Dirty);
     }
 

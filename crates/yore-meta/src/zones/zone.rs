@@ -65,6 +65,8 @@ pub(super) struct State {
     is_unlogged: bool,
     /// The running generation lays the zone together.
     together: bool,
+    /// Indexes that were taken, of which the blocks are not in the cache yet. None, when no Op is open.
+    making: [u64; 8],
     // Physical: changed by the writer when a generation is complete.
     copies: Copies,
 }
@@ -278,6 +280,7 @@ impl State {
             unlogged: Vec::new(),
             is_unlogged: false,
             together: false,
+            making: [0; 8],
             copies: Copies { map: header.map.clone(), checks: header.checks.clone(), header_slot },
         }
     }
@@ -551,19 +554,29 @@ impl Zone {
         true
     }
 
-    /// Takes one reserved index.
+    /// Takes one reserved index. It exists from [`Zone::appear`] on.
     pub(crate) fn allocate_index(self: &Arc<Self>, changes: &Changes, generation: Generation) -> u16 {
         self.touch(changes, generation, |s| {
-            let taken = |word: usize| s.exists[word] | s.held.indexes[word] | s.held_before.indexes[word];
+            let held = |word: usize| s.held.indexes[word] | s.held_before.indexes[word];
+            let taken = |word: usize| s.exists[word] | s.making[word] | held(word);
             let word = (0..8).find(|word| taken(*word) != u64::MAX).expect("a reserved index is free");
             let index = word * 64 + taken(word).trailing_ones() as usize;
             assert!(index < INDEXES && s.free_indexes > 0, "zone {} has no free index", self.no);
-            s.exists[word] |= 1 << (index % 64);
+            s.making[word] |= 1 << (index % 64);
             s.free_indexes -= 1;
             s.reserved = s.reserved.saturating_sub(1);
             s.inode_free[index] = NOT_INODES;
             index as u16
         })
+    }
+
+    /// The block at an index is in the cache, and exists from now on: until then the map of copies has its
+    /// predecessor, which a reader would take for it.
+    pub(crate) fn appear(&self, index: u16) {
+        let mut s = self.state.lock();
+        let (word, bit) = (usize::from(index) / 64, 1 << (index % 64));
+        s.making[word] &= !bit;
+        s.exists[word] |= bit;
     }
 
     /// A new inode block is in the cache: its inodes may be reserved from now on.
@@ -732,5 +745,27 @@ impl Zone {
             assert!(s.closed && s.used() == 0, "zone {} is not empty", self.no);
             s.removed = true;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block was freed and its index taken again, while zones were laid together: that read the old block
+    /// just before the new one was in the cache, which panicked, or counted free inodes by the old one.
+    #[test]
+    fn an_index_exists_with_its_block() {
+        let header =
+            ZoneHeader::empty([0; 16], 100_000, BlockNo(1000), ZoneNo::primary(GroupNo(0)), GroupNo(0));
+        let (zone, changes) = (Zone::new(&header, 0, 1), Changes::default());
+        let first = zone.allocate_index(&changes, Generation(2));
+        assert!(!zone.has(first) && zone.copy_of(first).is_none());
+        let second = zone.allocate_index(&changes, Generation(2));
+        assert_ne!(first, second);
+        zone.appear(first);
+        assert!(zone.has(first) && !zone.has(second));
+        zone.free_index(&changes, Generation(2), first);
+        assert_eq!(zone.allocate_index(&changes, Generation(2)), first);
     }
 }
