@@ -63,8 +63,7 @@ pub struct CompareOptions {
     /// Where volumes, images and mount points are made (in a new directory within it, removed afterwards). It
     /// decides which disk is measured.
     pub work_dir: PathBuf,
-    /// From then on no target's turn begins that has had none: the report says what was left out for lack of
-    /// time.
+    /// From then on no file system is made: the report says which were left out for lack of time.
     pub until: Option<Instant>,
     /// Checked between steps: if set, everything is removed and the run ends.
     pub stop: Arc<AtomicBool>,
@@ -96,8 +95,14 @@ impl CompareOptions {
         }
     }
 
-    fn has_time(&self) -> bool {
-        self.until.is_none_or(|until| Instant::now() < until)
+    fn check_time(&self) -> Result<()> {
+        match self.until.is_some_and(|until| Instant::now() >= until) {
+            true => Err(BenchError::impossible(
+                "there was no time left for it",
+                "give the run more, or fewer file systems",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// A directory for everything that the run creates, removed when dropped.
@@ -160,16 +165,10 @@ impl CompareOptions {
     }
 }
 
-fn out_of_time() -> BenchError {
-    BenchError::impossible("there was no time left for it", "give the run more, or fewer file systems")
-}
-
 /// One target's place in the run.
 struct Lane {
     kind: RivalKind,
     rival: Option<Rival>,
-    /// Its turn came too late.
-    is_out_of_time: bool,
     version: Option<String>,
     /// Per table, per column, one sample per round.
     samples: Vec<Vec<Vec<f64>>>,
@@ -194,7 +193,8 @@ pub fn compare(benchmark: &dyn Benchmark, options: &CompareOptions) -> Result<Re
     let mut lanes = Vec::new();
     for &kind in &options.targets {
         options.check_stop()?;
-        match benchmark.check(kind).and_then(|()| Rival::make(kind, &env)) {
+        let may_run = options.check_time().and_then(|()| benchmark.check(kind));
+        match may_run.and_then(|()| Rival::make(kind, &env)) {
             Ok(rival) => lanes.push(Lane::new(kind, rival, benchmark)),
             Err(error) => left_out.push(without(kind, error)),
         }
@@ -204,20 +204,14 @@ pub fn compare(benchmark: &dyn Benchmark, options: &CompareOptions) -> Result<Re
             options.check_stop()?;
             let index = (round + turn) % lanes.len();
             let lane = &mut lanes[index];
-            if lane.rounds() == 0 && !options.has_time() {
-                lane.is_out_of_time = true;
-                continue;
-            }
             if let Err(error) = lane.round(benchmark, options, &env, round) {
                 failed.push(without(lane.kind, error));
                 lane.rival = None;
             }
         }
     }
-    let (late, lanes): (Vec<Lane>, Vec<Lane>) = lanes.into_iter().partition(|lane| lane.is_out_of_time);
-    left_out.extend(late.iter().map(|lane| without(lane.kind, out_of_time())));
     let report = report_of(benchmark, options, &lanes, left_out, failed, work.path());
-    for rival in lanes.into_iter().chain(late).filter_map(|lane| lane.rival) {
+    for rival in lanes.into_iter().filter_map(|lane| lane.rival) {
         rival.end()?;
     }
     Ok(report)
@@ -226,18 +220,7 @@ pub fn compare(benchmark: &dyn Benchmark, options: &CompareOptions) -> Result<Re
 impl Lane {
     fn new(kind: RivalKind, rival: Rival, benchmark: &dyn Benchmark) -> Lane {
         let samples = benchmark.tables().iter().map(|(_, columns)| vec![Vec::new(); columns.len()]).collect();
-        Lane {
-            kind,
-            version: rival.version().map(str::to_string),
-            rival: Some(rival),
-            is_out_of_time: false,
-            samples,
-        }
-    }
-
-    /// How many rounds it has had.
-    fn rounds(&self) -> usize {
-        self.samples.iter().flatten().map(Vec::len).max().unwrap_or(0)
+        Lane { kind, version: rival.version().map(str::to_string), rival: Some(rival), samples }
     }
 
     fn round(
