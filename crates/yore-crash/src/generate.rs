@@ -29,7 +29,8 @@ pub enum Profile {
     /// Crashes: small writes to few files, most of them with an fsync, so that a small log fills up and
     /// wraps.
     Fsync,
-    /// Crashes: pairs of operations with a sync between them, by number ([`crate::systematic::across`]).
+    /// Crashes: pairs of operations with a sync between them, and operations behind a snapshot that is
+    /// forgotten, by number ([`crate::systematic::across`]).
     Across,
     /// Crashes: few files, which are copied, so that they share blocks, and changed.
     Shared,

@@ -143,24 +143,42 @@ pub fn case(number: u64) -> Vec<Op> {
 
 /// How many cases [`across`] has.
 pub fn across_count() -> u64 {
-    (vocabulary(0).len() as u64).pow(2) * 2
+    let words = vocabulary(0).len() as u64;
+    words.pow(2) * LASTS + words * LASTS
 }
 
-/// The operations of a case of another kind, after the [`preparation`]: two operations with a sync between
-/// them, then an operation that writes the data home, or an fsync. If syncs stall, the later operations meet
-/// a generation being written that has the earlier one.
+/// The number of ways in which a case of [`across`] ends.
+const LASTS: u64 = 2;
+
+/// The operations of a case of another kind, after the [`preparation`]: an operation, something behind which
+/// what comes next may be done to the same blocks, a second operation, and at last one that writes the data
+/// home, or an fsync.
+///
+/// In most cases a sync is between the two. If syncs stall, the later operations meet a generation being
+/// written that has the earlier one. In the last cases a snapshot is taken and forgotten, and the second
+/// operation meets what that alone would have kept.
 pub fn across(number: u64) -> Vec<Op> {
     let (before, after) = (vocabulary(10), vocabulary(11));
     let words = before.len() as u64;
     let number = number % across_count();
-    let (first, second) = (number % words, number / words % words);
+    let (mut ops, number, second) = match number.checked_sub(words.pow(2) * LASTS) {
+        None => {
+            let first = before[(number % words) as usize].op.clone();
+            (vec![first, Op::Sync], number / words.pow(2), number / words % words)
+        }
+        Some(rest) => {
+            let snapshot = Op::Snapshot { name: Arc::from(&b""[..]), wait: true };
+            (vec![snapshot, Op::Forget { which: 0, left: false }], rest / words, rest % words)
+        }
+    };
     let file = after[second as usize].file;
-    let last = match number / words.pow(2) {
+    ops.push(after[second as usize].op.clone());
+    ops.push(match number {
         // This writes what is dirty, and waits for nothing.
         0 => fallocate(file, 0, 1, FallocateMode::Allocate { keep_size: true }),
         _ => Op::Fsync { target: path(file), data_only: false },
-    };
-    vec![before[first as usize].op.clone(), Op::Sync, after[second as usize].op.clone(), last]
+    });
+    ops
 }
 
 /// As [`spread`], for the cases of [`across`].

@@ -12,9 +12,10 @@ pub const STATES: u64 = 30_000;
 /// Crash states in which nothing may be found without a mutation.
 pub const STATES_RIGHT: u64 = 15_000;
 
-/// A file is removed and another gets one of its blocks, while the generation that has the removal is being
-/// written.
-const FREED_AND_TAKEN: u64 = 502;
+/// Cases of [`yore_crash::systematic::across`] that are tried first. In one a file is removed and another
+/// gets one of its blocks, while the generation that has the removal is being written. In the other a
+/// snapshot is forgotten, and blocks that it would have kept are written over.
+const DIRECTED: [u64; 2] = [502, 3706];
 
 /// How many states were tried under an engine, perhaps with the log on another disk, until something was
 /// found, and what it was; `None` if nothing was.
@@ -36,11 +37,12 @@ pub fn found(
         tried += 1;
         true
     };
-    let directed =
-        try_case(&Case { engine, elsewhere, checksums, ..Case::across(FREED_AND_TAKEN) }, 0, &mut go_on);
-    if let Err(failure) = directed {
-        set(Mutation::None);
-        return Some((tried, failure.to_string()));
+    for number in DIRECTED {
+        let case = Case { engine, elsewhere, checksums, ..Case::across(number) };
+        if let Err(failure) = try_case(&case, 0, &mut go_on) {
+            set(Mutation::None);
+            return Some((tried, failure.to_string()));
+        }
     }
     let summary =
         Campaign { shorten: false, engine, durability, elsewhere, checksums, ..Campaign::crashes(1, states) }
