@@ -178,7 +178,8 @@ impl TreeDelta {
     /// What was meant, for an owner whose root is the same as before; `None`: not a single cell.
     pub fn unmoved(self) -> Option<CellChange> {
         debug_assert!(!self.moves_root(), "the tree has another root");
-        self.change.map(CellChange::from)
+        // Also below the same root the cell may lie in a new node, and counts from the pointer to that on.
+        self.change.map(|change| CellChange { change, counts: self.counts.unwrap_or(change) })
     }
 
     /// Call this with the change by which the owner has stored the root's address. Does what comes behind

@@ -508,3 +508,27 @@ fn planned_inserts_take_what_the_plan_says() {
         }
     }
 }
+
+/// Promises that a cell in a new leaf counts from the pointer to that leaf on, also where the root stays as
+/// it is, so that its owner stores nothing. Before, a version in the first row of a leaf was taken for
+/// durable when the leaf was, and a crash before the pointer lost it.
+#[test]
+fn a_cell_in_a_new_leaf_counts_from_the_pointer_on() {
+    let (mut ground, mut tree) = (Ground::new(), tree());
+    let (mut last, mut leaves) = (LastLeaf::default(), 0);
+    for k in 0..40 {
+        let reserved = ground.reserve(tree.blocks_for_inserts(1));
+        let position = tree.append_position(&ground.meta, &key(k)).unwrap();
+        let mut op = ground.meta.begin(reserved);
+        let delta = tree.append(&mut op, &mut last, position, (&key(k), &[5; 900]), BIRTH);
+        if delta.moves_root() {
+            stored(&mut op, &ground.meta, delta);
+            continue;
+        }
+        let nodes = delta.nodes;
+        let cell = delta.unmoved().unwrap();
+        assert_eq!(cell.counts > cell.change, nodes > 0, "{nodes} new nodes");
+        leaves += nodes;
+    }
+    assert!(leaves > 5, "{leaves}");
+}
