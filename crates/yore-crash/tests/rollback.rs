@@ -20,7 +20,7 @@ use std::time::Duration;
 use tree::{tree, Tree};
 use yore_check::{check, CheckOptions, Report};
 use yore_crash::volume::Findings;
-use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
+use yore_device::simulated::{Choice, CrashPlan, SimulatedDevice, Tearing};
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
 use yore_fs::{
@@ -253,5 +253,27 @@ fn a_crash_on_a_nearly_full_volume_leaves_before_or_after() {
         let states: usize = seeds(3).map(|seed| run(seed, engine, Some(left(seed)))).sum();
         println!("{states} states under {}", engine.name());
         assert!(states > 10, "{states}");
+    }
+}
+
+/// A rollback that finds nothing to change promises the same: what the directory has is durable, the data of
+/// its files, too.
+#[test]
+fn a_rollback_that_changes_nothing_is_durable() {
+    for engine in [Engine::Snapshot, Engine::Journal, Engine::SoftUpdates, Engine::Sync] {
+        let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(SIZE)));
+        let mkfs = MkfsOptions { engine, ..MkfsOptions::default() };
+        Volume::create(device.clone(), &mkfs).unwrap().close().unwrap();
+        let volume = Volume::open(device.clone(), &options()).unwrap();
+        volume.create_dir("d").unwrap();
+        volume.write("d/f", vec![7; 20_000]).unwrap();
+        let dir = volume.node("d").unwrap().inode();
+        let target = volume.view().take_snapshot(dir, &NewSnapshot::default()).unwrap().number;
+        roll(&volume, dir, target, Verb::Rollback).unwrap();
+        let trace = device.trace();
+        let case = trace.crash_point(trace.len()).unwrap();
+        let medium = case.materialise(Choice::None, Tearing::Blocks).unwrap();
+        let again = Volume::open(Arc::new(medium), &options()).unwrap();
+        assert_eq!(again.read("d/f").unwrap(), vec![7; 20_000], "{}", engine.name());
     }
 }

@@ -249,9 +249,10 @@ fn begin(
     roll.check(rights)?;
     let older: Vec<Unfinished> = store.past.rollbacks.all();
     if roll.is_empty() && plan.of.is_none() {
-        // The directory is already as wanted, so nobody has to go on with what was stopped.
+        // The directory is already as wanted, so nobody has to go on with what was stopped. What it has may
+        // not be durable yet.
         end_older(store, &older, directory.0)?;
-        store.force()?;
+        make_durable(store)?;
         return Ok(RolledBack::default());
     }
     store.past.users.check(user, Counted::Snapshots, 2)?;
