@@ -146,6 +146,16 @@ impl TreeDelta {
         self.change.expect("a change of a cell")
     }
 
+    /// The same with the change from which on it counts, for an owner who orders its next change of the root
+    /// behind both. With another root all of it counts from that change on.
+    ///
+    /// # Panics
+    /// As [`TreeDelta::change`].
+    pub(crate) fn cell(&self) -> CellChange {
+        let change = self.change();
+        CellChange { change, counts: self.counts.unwrap_or(change) }
+    }
+
     /// This delta and then `next`, on the same tree in the same Op; the change is that of `next`.
     pub(crate) fn then(mut self, next: TreeDelta) -> TreeDelta {
         let is_new = is_new(&self.roots);
@@ -179,7 +189,7 @@ impl TreeDelta {
     pub fn unmoved(self) -> Option<CellChange> {
         debug_assert!(!self.moves_root(), "the tree has another root");
         // Also below the same root the cell may lie in a new node, and counts from the pointer to that on.
-        self.change.map(|change| CellChange { change, counts: self.counts.unwrap_or(change) })
+        self.change.map(|_| self.cell())
     }
 
     /// Call this with the change by which the owner has stored the root's address. Does what comes behind

@@ -2,7 +2,7 @@
 
 use super::mapping::{birth, check_run, end, in_inode, is_own, of_cell, owned, part, tree, Extent};
 use crate::alloc::{Alloc, LetGo, PinnedGroups, Run};
-use crate::btree::{Pins, Tree, TreeDelta};
+use crate::btree::{CellChange, Pins, Tree, TreeDelta};
 use crate::retained;
 use crate::Result;
 use yore_format::{
@@ -58,7 +58,7 @@ pub struct Applied<'a> {
     leaves: retained::Leaves,
     delta: Option<TreeDelta>,
     /// Changes of cells in the tree.
-    cells: Vec<Change>,
+    cells: Vec<CellChange>,
     allocated: Option<Change>,
     retained: i64,
     freed: Vec<Run>,
@@ -70,7 +70,7 @@ pub struct Applied<'a> {
 impl Applied<'_> {
     /// The cells change behind this change, too.
     pub fn behind(&self, op: &mut Op<'_>, first: Change) {
-        self.cells.iter().for_each(|cell| op.edge(EdgeKind::Entered, first, *cell));
+        self.cells.iter().for_each(|cell| op.edge(EdgeKind::Entered, first, cell.change));
     }
 
     /// Call this with the change that stored the inode. Only then the blocks that it has no longer are free.
@@ -78,7 +78,7 @@ impl Applied<'_> {
         if let Some(allocated) = self.allocated {
             op.edge(EdgeKind::Taken, allocated, inode);
         }
-        self.cells.iter().for_each(|cell| op.edge(EdgeKind::Entered, *cell, inode));
+        self.cells.iter().for_each(|cell| op.edge(EdgeKind::Entered, cell.counts, inode));
         if let Some(delta) = self.delta {
             delta.stored(op, inode);
         }
@@ -442,12 +442,12 @@ impl Edit {
 
     /// A cell of the tree has changed: what it may do to the places of other extents.
     #[cold]
-    fn tell_places(&self, op: &mut Op<'_>, change: Change) {
+    fn tell_places(&self, op: &mut Op<'_>, cell: CellChange) {
         if !(self.taken.is_empty() && self.gained.is_empty()) {
-            op.occupied(self.no, change);
+            op.occupied(self.no, cell.change);
         }
         if self.lost > 0 {
-            op.vacated(self.no, change);
+            op.vacated(self.no, cell.counts);
         }
     }
 
@@ -475,18 +475,18 @@ impl Edit {
         op: &mut Op<'_>,
         inode: &mut Inode,
         allocated: Option<Change>,
-        cells: &mut Vec<Change>,
+        cells: &mut Vec<CellChange>,
     ) -> Option<TreeDelta> {
         let (mut tree, mut all) = (self.tree, None);
         let mut entered = |op: &mut Op<'_>, delta: TreeDelta, all: Option<TreeDelta>| {
-            let change = delta.change();
+            let cell = delta.cell();
             if let Some(allocated) = allocated {
-                op.edge(EdgeKind::Taken, allocated, change);
+                op.edge(EdgeKind::Taken, allocated, cell.change);
             }
             if op.wants_order() {
-                self.tell_places(op, change);
+                self.tell_places(op, cell);
             }
-            cells.push(change);
+            cells.push(cell);
             Some(delta.after(all))
         };
         let mut is_done = false;

@@ -81,7 +81,11 @@ fn in_tree(mut rest: Vec<Call>) -> Vec<Call> {
 }
 
 fn pieces(file: &'static str, n: u64) -> Vec<Call> {
-    (0..n).map(|i| Write(file, 2 * i, 1, i as u8 + 1)).collect()
+    more_pieces(file, 0..n)
+}
+
+fn more_pieces(file: &'static str, numbers: std::ops::Range<u64>) -> Vec<Call> {
+    numbers.map(|i| Write(file, 2 * i, 1, (i % 250) as u8 + 1)).collect()
 }
 
 /// Names and a file with blocks, of which there is a snapshot.
@@ -225,6 +229,15 @@ pub(super) fn all() -> Vec<Sequence> {
                 Truncate("a", 9 * 4096),
                 Write("a", 30, 2, 52),
             ],
+        ),
+        s(
+            "a leaf of extents that is split below the root",
+            {
+                let mut before = vec![create("a")];
+                before.extend(pieces("a", 200));
+                before
+            },
+            more_pieces("a", 200..240),
         ),
         s(
             "a file that is removed with its tree",
