@@ -6,8 +6,9 @@
 //! If the power fails while they work, the volume is sound, what was synced and was not touched since is as
 //! it was, all else can be read, and each snapshot that is still kept shows what was.
 //!
-//! Every second seed keeps checksums of the data. `YORE_SEED` and `YORE_ROUNDS` ask for other cases and for
-//! more of them, `YORE_STATES` for more moments of a run at which the power fails.
+//! Every second seed keeps checksums of the data, every third makes a version of each file that is closed,
+//! and options of the mount depend on the seed, too. `YORE_SEED` and `YORE_ROUNDS` ask for other cases and
+//! for more of them, `YORE_MOMENTS` for more moments of a run at which the power fails.
 
 mod promises;
 mod work;
@@ -23,7 +24,7 @@ use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice};
 use yore_format::{Engine, EventNo};
-use yore_fs::{Error, MkfsOptions, MountOptions, Volume};
+use yore_fs::{Durability, Error, MkfsOptions, MountOptions, Policy, Versioning, Volume};
 
 const THREADS: u64 = 3;
 
@@ -43,16 +44,25 @@ fn keep_house(volume: &Volume, is_done: &AtomicBool) {
 
 fn make(device: &Arc<dyn Device>, engine: Engine, seed: u64) -> Volume {
     let data_checksums = seed.is_multiple_of(2) && engine != Engine::None;
-    let options = MkfsOptions { data_checksums, ..MkfsOptions::default() };
+    let versioning = seed.is_multiple_of(3).then_some(Versioning::Close);
+    let policy = Policy { versioning, ..Policy::default() };
+    let options = MkfsOptions { data_checksums, policy, ..MkfsOptions::default() };
     Volume::create(device.clone(), &options).unwrap().close().unwrap();
-    let volume = Volume::open(device.clone(), &mount_options(engine)).unwrap();
+    let volume = Volume::open(device.clone(), &mount_options(engine, seed)).unwrap();
     volume.create_dir("common").unwrap();
     (0..COMMON).for_each(|n| volume.write(format!("common/{n}"), common(n)).unwrap());
     volume
 }
 
-fn mount_options(engine: Engine) -> MountOptions {
+fn mount_options(engine: Engine, seed: u64) -> MountOptions {
+    let durability = match engine {
+        Engine::Journal => [Durability::Async, Durability::Group, Durability::Sync][seed as usize % 3],
+        _ => Durability::Async,
+    };
     MountOptions {
+        durability,
+        discard: (seed % 4 < 2).then_some(1),
+        backlog: if seed.is_multiple_of(2) { 64 } else { MountOptions::default().backlog },
         engine: Some(engine),
         commit_interval: Duration::from_millis(20),
         ..MountOptions::default()
@@ -88,7 +98,7 @@ fn pressed(engine: Engine, seed: u64, steps: u64) {
     drop(volume);
     let report = check(&*device, &CheckOptions::default()).unwrap();
     assert!(report.findings.is_empty(), "{engine:?}, seed {seed}: {report}");
-    let volume = Volume::open(device, &mount_options(engine)).unwrap();
+    let volume = Volume::open(device, &mount_options(engine, seed)).unwrap();
     for (dir, files) in files {
         for (name, bytes) in files {
             let is = volume.read(format!("{dir}/{name}")).unwrap();
@@ -122,10 +132,7 @@ fn crashed(engine: Engine, seed: u64, steps: u64, moments: usize) {
         works.into_iter().map(|Work { dir, notes, taken, .. }| Left { dir, notes, taken }).collect();
     volume.close().unwrap();
     drop(volume);
-    let tearing = match engine {
-        Engine::SoftUpdates | Engine::Sync => Tearing::Blocks,
-        _ => Tearing::Sectors,
-    };
+    let tearing = if orders(engine) { Tearing::Blocks } else { Tearing::Sectors };
     let plan = CrashPlan { exhaustive_max: 1, samples: 1, seed, tearing, ..CrashPlan::default() };
     let each = (trace.len() / moments).max(1);
     let first = (seed as usize * 7) % each;
@@ -135,15 +142,19 @@ fn crashed(engine: Engine, seed: u64, steps: u64, moments: usize) {
             let what =
                 format!("{engine:?}, seed {seed}, after entry {entries} of {}, {choice:?}", trace.len());
             let medium: Arc<dyn Device> = Arc::new(point.materialise(choice, tearing).unwrap());
-            judge(&what, engine, medium, &left, entries);
+            judge(&what, (engine, seed), medium, &left, entries);
         }
     }
 }
 
+/// Whether an engine writes metadata where it is, one change behind the other (docs/EDGES.md).
+fn orders(engine: Engine) -> bool {
+    matches!(engine, Engine::SoftUpdates | Engine::Sync)
+}
+
 fn must_be_sound(what: &str, engine: Engine, device: &dyn Device) {
     let report = check(device, &CheckOptions::default()).unwrap();
-    let orders = matches!(engine, Engine::SoftUpdates | Engine::Sync);
-    let wrong = report.findings.iter().find(|finding| !orders || !finding.is_tolerated());
+    let wrong = report.findings.iter().find(|finding| !orders(engine) || !finding.is_tolerated());
     assert!(wrong.is_none(), "{what}: {}", wrong.unwrap());
 }
 
@@ -167,9 +178,9 @@ fn compare_past(what: &str, volume: &Volume, dir: &str, taken: &[Taken], entries
 }
 
 /// Judges what a crash left.
-fn judge(what: &str, engine: Engine, medium: Arc<dyn Device>, left: &[Left], entries: usize) {
+fn judge(what: &str, (engine, seed): (Engine, u64), medium: Arc<dyn Device>, left: &[Left], entries: usize) {
     must_be_sound(what, engine, &*medium);
-    let volume = Volume::open(medium.clone(), &mount_options(engine)).unwrap();
+    let volume = Volume::open(medium.clone(), &mount_options(engine, seed)).unwrap();
     (0..COMMON).for_each(|n| {
         same(&format!("{what}: common {n}"), &volume.read(format!("common/{n}")).unwrap(), &common(n))
     });
@@ -193,7 +204,11 @@ fn judge(what: &str, engine: Engine, medium: Arc<dyn Device>, left: &[Left], ent
         }
         compare_past(what, &volume, dir, taken, entries);
     }
-    volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    match volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())) {
+        // What a crash leaks is recounted beside a mount, and there is no mount here.
+        Err(Error::NoSpace) if orders(engine) => {}
+        result => drop(result.unwrap()),
+    }
     volume.close().unwrap();
     must_be_sound(&format!("{what}, closed again"), engine, &*medium);
 }
@@ -223,7 +238,7 @@ fn threads_keep_a_volume_full() {
 /// was, so that soft updates lost a version; and a rollback that found nothing to change left data in memory.
 #[test]
 fn the_power_fails_while_threads_keep_a_volume_full() {
-    let moments = from_environment("YORE_STATES", 5);
+    let moments = from_environment("YORE_MOMENTS", 4);
     for seed in seeds() {
         for engine in [Engine::Snapshot, Engine::Journal, Engine::SoftUpdates, Engine::Sync] {
             crashed(engine, seed, 400, moments as usize);

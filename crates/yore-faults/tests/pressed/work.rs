@@ -9,7 +9,7 @@ use std::sync::Arc;
 use yore_faults::sample::content;
 use yore_format::{Engine, EventNo};
 use yore_fs::rollback::{Plan, Rights, Verb};
-use yore_fs::{Error, FallocateMode, NewSnapshot, OpenOptions, Result, Volume};
+use yore_fs::{Error, FallocateMode, NewSnapshot, OpenOptions, Result, SetXattrMode, Volume};
 
 const FILES: u64 = 40;
 /// Files that all threads copy, and nobody changes.
@@ -283,6 +283,13 @@ impl<'v> Work<'v> {
         }
     }
 
+    /// What attributes are read is not compared.
+    fn set_xattr(&mut self, name: &str) {
+        let bytes = self.bytes(5000);
+        let result = self.volume.set_xattr(self.path(name), "user.x", bytes, SetXattrMode::Any);
+        self.succeeded("setxattr", result);
+    }
+
     fn defragment(&mut self, name: &str) {
         let node = self.never_fails("node", self.volume.node(self.path(name)));
         let progress = yore_fs::Progress::default();
@@ -324,6 +331,7 @@ impl<'v> Work<'v> {
             88..91 => self.punch(&name),
             91..94 => self.copy(&name),
             94 => self.defragment(&name),
+            95 => self.set_xattr(&name),
             _ => self.compare(&name),
         }
     }
