@@ -26,7 +26,7 @@ use super::space::{Alloc, Run};
 use crate::Result;
 use std::sync::atomic::Ordering;
 use yore_format::{
-    BlockCount, BlockKind, BlockNo, CountTableMut, CountTableRef, GroupNo, TableNo, WriteFeatures,
+    BlockCount, BlockKind, BlockNo, CountTableMut, CountTableRef, GroupNo, MetaAddr, TableNo, WriteFeatures,
     TABLE_ENTRIES,
 };
 use yore_meta::{Change, EdgeKind, Frame, Meta, Op};
@@ -173,7 +173,16 @@ impl Alloc {
     /// Inside an Op, after [`Alloc::prepare_gain`]: an inode in use gains blocks that another chain has, or
     /// another place of the same. `in_use`: a block with one reference is in use already. Returns by how many
     /// blocks what only the past holds has grown, which is 0 or less, and the last change, behind all others.
-    pub fn gain(&self, op: &mut Op<'_>, run: Run, in_use: bool) -> (i64, Option<Change>) {
+    ///
+    /// `left_by`: the inode in this block may have let go of them lately, so that its versions alone have
+    /// them. Nobody counts that where there is one reference, but what is counted from here on relies on it.
+    pub fn gain(
+        &self,
+        op: &mut Op<'_>,
+        run: Run,
+        in_use: bool,
+        left_by: Option<MetaAddr>,
+    ) -> (i64, Option<Change>) {
         let (no, bit) = self.group_and_bit(run).expect("prepared blocks are data blocks");
         let (mut retained, mut last) = (0, None);
         for (table, entry, n) in parts(no, bit, run.len) {
@@ -194,6 +203,9 @@ impl Alloc {
             });
             if let Some(earlier) = last {
                 op.edge(EdgeKind::Taken, earlier, change);
+            }
+            if let Some(block) = left_by {
+                op.all_before(EdgeKind::Returned, block, change);
             }
             last = Some(change);
         }

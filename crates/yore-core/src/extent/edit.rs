@@ -6,8 +6,8 @@ use crate::btree::{CellChange, Pins, Tree, TreeDelta};
 use crate::retained;
 use crate::Result;
 use yore_format::{
-    Corruption, DataChecksum, EventNo, ExtentValue, Inode, InodeNo, EXTENT_INLINE_BYTES, EXTENT_LEN_MAX,
-    INLINE_BYTES,
+    Corruption, DataChecksum, EventNo, ExtentValue, Inode, InodeNo, MetaAddr, EXTENT_INLINE_BYTES,
+    EXTENT_LEN_MAX, INLINE_BYTES,
 };
 use yore_meta::{Change, EdgeKind, Meta, Op};
 
@@ -45,8 +45,9 @@ pub struct Edit {
     taken: Vec<Run>,
     /// Blocks that are written from now on, and their checksums.
     checksums: Vec<(Run, Vec<Option<DataChecksum>>)>,
-    /// Blocks that another reference has, too, and whether that is in use.
-    gained: Vec<(Run, bool)>,
+    /// Blocks that another reference has, too, whether that is in use, and if not, where the inode is that
+    /// may have let go of them lately.
+    gained: Vec<(Run, bool, Option<MetaAddr>)>,
     /// What [`Edit::prepare`] keeps in memory, and what it claims.
     groups: PinnedGroups,
 }
@@ -189,9 +190,10 @@ impl Edit {
         self.checksums.push((run, checksums));
     }
 
-    /// Puts blocks at `first` that other references have, too; `in_use`: one with a single reference is in
-    /// use. [`Alloc::prepare_gain`] has prepared them. Lets go of the blocks that were there.
-    pub fn put_shared(&mut self, first: u64, run: Run, in_use: bool) {
+    /// Puts blocks at `first` that other references have, too: those of `source`, or of its versions.
+    /// `in_use`: one with a single reference is in use. [`Alloc::prepare_gain`] has prepared them. Lets go of
+    /// the blocks that were there.
+    pub fn put_shared(&mut self, first: u64, run: Run, in_use: bool, source: InodeNo) {
         self.remove(first, first + u64::from(run.len));
         let value = ExtentValue {
             start: run.start,
@@ -201,7 +203,7 @@ impl Edit {
             birth: self.birth,
         };
         self.insert((first, value));
-        self.gained.push((run, in_use));
+        self.gained.push((run, in_use, (!in_use).then(|| source.addr())));
         self.merge();
     }
 
@@ -397,8 +399,8 @@ impl Edit {
             allocated = change.or(allocated);
         }
         let mut retained = 0;
-        for (run, in_use) in &self.gained {
-            let (growth, change) = alloc.gain(op, *run, *in_use);
+        for (run, in_use, left_by) in &self.gained {
+            let (growth, change) = alloc.gain(op, *run, *in_use, *left_by);
             if let (Some(earlier), Some(change)) = (allocated, change) {
                 op.edge(EdgeKind::Taken, earlier, change);
             }

@@ -29,6 +29,8 @@ pub(super) enum Call {
     Sync,
     /// Copies all of a file over another one. Both share the blocks then.
     Copy(&'static str, &'static str),
+    /// The same of a file as of the kept snapshot at this place in the order of all.
+    CopyThen(usize, &'static str, &'static str),
     /// Takes a snapshot of everything.
     Snapshot(&'static str),
     /// Forgets the kept snapshot at this place in the order of all.
@@ -361,6 +363,16 @@ pub(super) fn all() -> Vec<Sequence> {
             ],
         ),
         s(
+            "blocks of a version whose inode is freed late",
+            {
+                // The group has a table from the beginning.
+                let mut before = vec![create("t"), Write("t", 0, 6, 9), Sync, create("u"), Copy("t", "u")];
+                before.extend([create("a"), Write("a", 0, 6, 1), Snapshot("one"), create("b"), create("c")]);
+                before
+            },
+            vec![Hold("a"), unlink("a"), Release, CopyThen(0, "a", "b"), CopyThen(0, "a", "c"), unlink("b")],
+        ),
+        s(
             "trees that the past has, too",
             {
                 let mut before =
@@ -470,6 +482,13 @@ impl<'a> Carrier<'a> {
                 let to = yore_fs::OpenOptions::new().write(true).open(volume, to)?;
                 let len = from.metadata()?.len();
                 volume.view().copy_file_range(from.inode(), 0, to.inode(), 0, len).map(|_| ())
+            }
+            CopyThen(which, from, to) => {
+                let event = volume.view().events()?[*which].number;
+                let then = Volume::from_view(volume.view().as_of(event));
+                let from = File::open(&then, from)?;
+                let to = yore_fs::OpenOptions::new().write(true).open(volume, to)?;
+                to.copy_from(&from, 0, from.metadata()?.len()).map(|_| ())
             }
             Punch(path, first, blocks) => {
                 let file = yore_fs::OpenOptions::new().write(true).open(volume, path)?;
