@@ -92,7 +92,7 @@ impl Campaign {
     }
 
     /// The run of the n-th sequence, and its kind. Of nine sequences with crashes, three are the next cases
-    /// of [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with
+    /// of [`crate::systematic`] and one of [`systematic::across`], one is random, one is mostly fsyncs with
     /// a small log, one is disturbed by another thread, one is by several threads, and one copies files.
     /// About a third takes snapshots, except those of several threads. In some that are not by number, each
     /// file is closed after each change, which makes a version. In some freed blocks are discarded, and some
@@ -287,7 +287,7 @@ const SMALL_LOGS: [u64; 5] = [16, 20, 24, 32, 48];
 pub enum Kind {
     /// A case of [`crate::systematic`].
     Systematic,
-    /// A pair of operations across a sync that stalls.
+    /// A case of [`systematic::across`].
     Across,
     /// A random sequence; in every second one the syncs stall.
     Random,

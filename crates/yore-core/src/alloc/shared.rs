@@ -171,18 +171,13 @@ impl Alloc {
     }
 
     /// Inside an Op, after [`Alloc::prepare_gain`]: an inode in use gains blocks that another chain has, or
-    /// another place of the same. `in_use`: a block with one reference is in use already. Returns by how many
-    /// blocks what only the past holds has grown, which is 0 or less, and the last change, behind all others.
+    /// another place of the same. Returns by how many blocks what only the past holds has grown, which is 0
+    /// or less, and the last change, behind all others.
     ///
-    /// `left_by`: the inode in this block may have let go of them lately, so that its versions alone have
-    /// them. Nobody counts that where there is one reference, but what is counted from here on relies on it.
-    pub fn gain(
-        &self,
-        op: &mut Op<'_>,
-        run: Run,
-        in_use: bool,
-        left_by: Option<MetaAddr>,
-    ) -> (i64, Option<Change>) {
+    /// A block with one reference is in use already, unless only versions have it. Then `left_by` is where
+    /// their inode lies, which may have let go of it lately. Nobody counts that where there is one reference,
+    /// but what is counted from here on relies on it.
+    pub fn gain(&self, op: &mut Op<'_>, run: Run, left_by: Option<MetaAddr>) -> (i64, Option<Change>) {
         let (no, bit) = self.group_and_bit(run).expect("prepared blocks are data blocks");
         let (mut retained, mut last) = (0, None);
         for (table, entry, n) in parts(no, bit, run.len) {
@@ -195,17 +190,17 @@ impl Alloc {
             let ((), change) = op.change(&frame, |page| {
                 page.apply(|block| {
                     CountTableMut::new(block).update(entry..entry + n as usize, |_, count| {
-                        let was = count.unwrap_or(BlockCount { references: 1, in_use: in_use.into() });
+                        let was =
+                            count.unwrap_or(BlockCount { references: 1, in_use: left_by.is_none().into() });
                         retained -= i64::from(was.in_use == 0);
                         Some(BlockCount { references: was.references + 1, in_use: was.in_use + 1 })
                     })
                 })
             });
-            if let Some(earlier) = last {
-                op.edge(EdgeKind::Taken, earlier, change);
-            }
-            if let Some(block) = left_by {
-                op.all_before(EdgeKind::Returned, block, change);
+            match (last, left_by) {
+                (Some(earlier), _) => op.edge(EdgeKind::Taken, earlier, change),
+                (None, Some(block)) => op.all_before(EdgeKind::Returned, block, change),
+                (None, None) => {}
             }
             last = Some(change);
         }

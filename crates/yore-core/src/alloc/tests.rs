@@ -228,7 +228,7 @@ fn share(meta: &Meta, alloc: &Alloc, run: Run) {
     let mut pinned = PinnedGroups::default();
     assert!(alloc.make_tables(meta, run).unwrap() && alloc.prepare_gain(meta, run, &mut pinned).unwrap());
     let mut op = meta.begin(Reserved::none());
-    let _ = alloc.gain(&mut op, run, true, None);
+    let _ = alloc.gain(&mut op, run, None);
 }
 
 /// One of the owners lets go of its blocks.

@@ -45,9 +45,8 @@ pub struct Edit {
     taken: Vec<Run>,
     /// Blocks that are written from now on, and their checksums.
     checksums: Vec<(Run, Vec<Option<DataChecksum>>)>,
-    /// Blocks that another reference has, too, whether that is in use, and if not, where the inode is that
-    /// may have let go of them lately.
-    gained: Vec<(Run, bool, Option<MetaAddr>)>,
+    /// Blocks that another reference has, too. If only versions have it, also where their inode lies.
+    gained: Vec<(Run, Option<MetaAddr>)>,
     /// What [`Edit::prepare`] keeps in memory, and what it claims.
     groups: PinnedGroups,
 }
@@ -190,10 +189,10 @@ impl Edit {
         self.checksums.push((run, checksums));
     }
 
-    /// Puts blocks at `first` that other references have, too: those of `source`, or of its versions.
-    /// `in_use`: one with a single reference is in use. [`Alloc::prepare_gain`] has prepared them. Lets go of
-    /// the blocks that were there.
-    pub fn put_shared(&mut self, first: u64, run: Run, in_use: bool, source: InodeNo) {
+    /// Puts blocks at `first` that other references have, too. `left_by`: those with a single one are not in
+    /// use, since only versions of this inode have them. [`Alloc::prepare_gain`] has prepared them. Lets go
+    /// of the blocks that were there.
+    pub fn put_shared(&mut self, first: u64, run: Run, left_by: Option<InodeNo>) {
         self.remove(first, first + u64::from(run.len));
         let value = ExtentValue {
             start: run.start,
@@ -203,7 +202,7 @@ impl Edit {
             birth: self.birth,
         };
         self.insert((first, value));
-        self.gained.push((run, in_use, (!in_use).then(|| source.addr())));
+        self.gained.push((run, left_by.map(InodeNo::addr)));
         self.merge();
     }
 
@@ -399,8 +398,8 @@ impl Edit {
             allocated = change.or(allocated);
         }
         let mut retained = 0;
-        for (run, in_use, left_by) in &self.gained {
-            let (growth, change) = alloc.gain(op, *run, *in_use, *left_by);
+        for (run, left_by) in &self.gained {
+            let (growth, change) = alloc.gain(op, *run, *left_by);
             if let (Some(earlier), Some(change)) = (allocated, change) {
                 op.edge(EdgeKind::Taken, earlier, change);
             }

@@ -262,15 +262,12 @@ impl<'v> Work<'v> {
             Err(error) if matches!(error.root(), Error::NotFound | Error::Stale) => {
                 drop(self.snapshots.remove(n))
             }
-            Err(error) => {
-                // What was done before there was no room stays.
-                if let Error::Unfinished { source, .. } = error {
-                    self.succeeded::<()>("rollback", Err(*source));
-                    self.examine_all();
-                } else {
-                    self.succeeded::<()>("rollback", Err(error));
-                }
+            // What was done before there was no room stays.
+            Err(Error::Unfinished { source, .. }) => {
+                self.succeeded::<()>("rollback", Err(*source));
+                self.examine_all();
             }
+            Err(error) => drop(self.succeeded::<()>("rollback", Err(error))),
         }
     }
 

@@ -243,7 +243,9 @@ fn enter(
 ) -> Result<Option<Cloned>> {
     for piece in &pieces {
         match *piece {
-            Piece::Blocks(at, run, in_use) => edit.put_shared(at, run, in_use, source.cell.no),
+            Piece::Blocks(at, run, in_use) => {
+                edit.put_shared(at, run, (!in_use).then_some(source.cell.no));
+            }
             Piece::Hole(at, len) => edit.remove(at, at + len),
             Piece::Same => {}
         }
