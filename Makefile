@@ -79,6 +79,7 @@ crash:
 		target/release/yore-crash run --engine journal --durability $$durability --elsewhere \
 			--seed 2000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
 	done
+	target/release/yore-crash expunge --seed 5000000 --states $$(($(CRASH_STATES) / 5))
 	target/release/yore-crash run --elsewhere --seed 3000000 --states $$(($(CRASH_STATES) / 20))
 	for engine in soft-updates sync; do \
 		target/release/yore-crash run --engine $$engine --seed 4000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \

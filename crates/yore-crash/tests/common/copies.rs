@@ -92,16 +92,16 @@ impl Seen {
                 panic!("{when}: event {} of {}: {} is not there", self.event, self.root, path.display())
             };
             let same_content = found.4 == value.4;
-            let at = found.4.iter().zip(&value.4).position(|(a, b)| a != b);
             let brief = |v: &Copied| (v.0, v.1, v.2, v.3, v.5.len());
             assert!(
                 same_content && brief(found) == brief(value) && found.5 == value.5,
-                "{when}: event {} of {}: {}: {:?} and not {:?}; content differs at {at:?}",
+                "{when}: event {} of {}: {}: {:?} and not {:?}; content differs at {:?}",
                 self.event,
                 self.root,
                 path.display(),
                 brief(found),
-                brief(value)
+                brief(value),
+                found.4.iter().zip(&value.4).position(|(a, b)| a != b)
             );
         }
         assert_eq!(found.len(), self.copy.len(), "{when}: event {}: more names", self.event);
