@@ -81,8 +81,8 @@ for tool in $tools; do
     if [ ! -x "$target/tools/bin/$name" ] || ! grep -q "\"$name $version " "$target/tools/.crates.toml" 2>/dev/null; then
         echo "building $name $version"
         # Built apart from the workspace, so that neither rebuilds for the other. They wait for the disk and
-        # the kernel; to optimise them fully takes longer than that saves.
-        CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_DEBUG=0 \
+        # the kernel; to optimise them takes much longer than that saves.
+        CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_DEBUG=0 \
             CARGO_TARGET_DIR=$target/tools/build cargo install --quiet --locked --root "$target/tools" "$name" --version "=$version" || exit 1
     fi
 done
