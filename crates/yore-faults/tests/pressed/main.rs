@@ -4,15 +4,20 @@
 //! was, and the checker finds nothing.
 //!
 //! If the power fails while they work, the volume is sound, what was synced and was not touched since is as
-//! it was, all else can be read, and each snapshot that is still kept shows what was.
+//! it was, all else can be read, and each snapshot that is still kept shows what was. What an engine that
+//! orders changes may leave is put right while the volume is in use, and nothing of it is left.
+//!
+//! Beside the threads an administrator checks, scrubs, expunges and changes policies.
 //!
 //! Every second seed keeps checksums of the data, every third makes a version of each file that is closed,
 //! and options of the mount depend on the seed, too. `YORE_SEED` and `YORE_ROUNDS` ask for other cases and
 //! for more of them, `YORE_MOMENTS` for more moments of a run at which the power fails.
 
+mod administrator;
 mod promises;
 mod work;
 
+use administrator::{Administrator, Secret};
 use promises::Files;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -25,6 +30,7 @@ use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice};
 use yore_format::{Engine, EventNo};
 use yore_fs::{Durability, Error, MkfsOptions, MountOptions, Policy, Versioning, Volume};
+use yore_online::OnlineOptions;
 
 const THREADS: u64 = 3;
 
@@ -36,7 +42,11 @@ fn keep_house(volume: &Volume, is_done: &AtomicBool) {
     };
     while !is_done.load(Ordering::Acquire) {
         let view = volume.view();
-        view.lay_metadata_together(&mut || ask()).unwrap();
+        match view.lay_metadata_together(&mut || ask()) {
+            // A check is under way.
+            Err(Error::Refused(_)) => {}
+            result => drop(result.unwrap()),
+        }
         view.finish_forgetting(&mut |_| ask()).unwrap();
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -73,16 +83,18 @@ fn works(volume: &Volume, engine: Engine, seed: u64) -> Vec<Work<'_>> {
     (0..THREADS).map(|thread| Work::new(volume, engine, seed * THREADS + thread)).collect()
 }
 
-/// All threads take so many steps.
-fn work(volume: &Volume, works: &mut [Work<'_>], steps: u64) {
+/// All threads take so many steps, while the administrator works.
+fn work(volume: &Volume, administrator: &mut Administrator<'_>, works: &mut [Work<'_>], steps: u64) {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let house = scope.spawn(|| keep_house(volume, &is_done));
+        let administrator = scope.spawn(|| administrator.work(&is_done));
         let threads: Vec<_> =
             works.iter_mut().map(|work| scope.spawn(move || (0..steps).for_each(|_| work.step()))).collect();
         let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         is_done.store(true, Ordering::Release);
         house.join().unwrap();
+        administrator.join().unwrap();
         results.into_iter().for_each(|result| result.unwrap());
     });
 }
@@ -90,8 +102,9 @@ fn work(volume: &Volume, works: &mut [Work<'_>], steps: u64) {
 fn pressed(engine: Engine, seed: u64, steps: u64) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     let volume = make(&device, engine, seed);
+    let mut administrator = Administrator::new(&volume, engine, seed);
     let mut works = works(&volume, engine, seed);
-    work(&volume, &mut works, steps);
+    work(&volume, &mut administrator, &mut works, steps);
     works.iter().for_each(|work| work.files.keys().for_each(|name| work.compare(name)));
     let files: Vec<(String, Files)> = works.into_iter().map(|work| (work.dir, work.files)).collect();
     volume.close().unwrap();
@@ -119,17 +132,20 @@ fn crashed(engine: Engine, seed: u64, steps: u64, moments: usize) {
     let simulated = Arc::new(SimulatedDevice::new(MemoryDevice::new(24 << 20)));
     let device: Arc<dyn Device> = simulated.clone();
     let volume = make(&device, engine, seed);
+    let mut administrator = Administrator::new(&volume, engine, seed);
     let mut works = works(&volume, engine, seed);
-    work(&volume, &mut works, 3 * steps);
+    work(&volume, &mut administrator, &mut works, 3 * steps);
     works.iter_mut().for_each(Work::sync);
     let what = format!("{engine:?}, seed {seed}");
     works.iter().for_each(|work| compare_past(&what, &volume, &work.dir, &work.taken, 0));
     simulated.restart_trace();
     works.iter_mut().for_each(|work| work.notes.begin(&simulated, &work.files));
-    work(&volume, &mut works, steps);
+    administrator.begin(&simulated);
+    work(&volume, &mut administrator, &mut works, steps);
     let trace = simulated.trace();
     let left: Vec<Left> =
         works.into_iter().map(|Work { dir, notes, taken, .. }| Left { dir, notes, taken }).collect();
+    let secrets = administrator.secrets;
     volume.close().unwrap();
     drop(volume);
     let tearing = if orders(engine) { Tearing::Blocks } else { Tearing::Sectors };
@@ -142,7 +158,7 @@ fn crashed(engine: Engine, seed: u64, steps: u64, moments: usize) {
             let what =
                 format!("{engine:?}, seed {seed}, after entry {entries} of {}, {choice:?}", trace.len());
             let medium: Arc<dyn Device> = Arc::new(point.materialise(choice, tearing).unwrap());
-            judge(&what, (engine, seed), medium, &left, entries);
+            judge(&what, (engine, seed), medium, (&left, &secrets), entries);
         }
     }
 }
@@ -150,12 +166,6 @@ fn crashed(engine: Engine, seed: u64, steps: u64, moments: usize) {
 /// Whether an engine writes metadata where it is, one change behind the other (docs/EDGES.md).
 fn orders(engine: Engine) -> bool {
     matches!(engine, Engine::SoftUpdates | Engine::Sync)
-}
-
-fn must_be_sound(what: &str, engine: Engine, device: &dyn Device) {
-    let report = check(device, &CheckOptions::default()).unwrap();
-    let wrong = report.findings.iter().find(|finding| !orders(engine) || !finding.is_tolerated());
-    assert!(wrong.is_none(), "{what}: {}", wrong.unwrap());
 }
 
 /// Each of these snapshots that was durable, and is still kept, shows what was. (Another one may have got the
@@ -178,8 +188,16 @@ fn compare_past(what: &str, volume: &Volume, dir: &str, taken: &[Taken], entries
 }
 
 /// Judges what a crash left.
-fn judge(what: &str, (engine, seed): (Engine, u64), medium: Arc<dyn Device>, left: &[Left], entries: usize) {
-    must_be_sound(what, engine, &*medium);
+fn judge(
+    what: &str,
+    (engine, seed): (Engine, u64),
+    medium: Arc<dyn Device>,
+    (left, secrets): (&[Left], &[Secret]),
+    entries: usize,
+) {
+    let report = check(&*medium, &CheckOptions::default()).unwrap();
+    let wrong = report.findings.iter().find(|finding| !orders(engine) || !finding.is_tolerated());
+    assert!(wrong.is_none(), "{what}: {}", wrong.unwrap());
     let volume = Volume::open(medium.clone(), &mount_options(engine, seed)).unwrap();
     (0..COMMON).for_each(|n| {
         same(&format!("{what}: common {n}"), &volume.read(format!("common/{n}")).unwrap(), &common(n))
@@ -204,13 +222,17 @@ fn judge(what: &str, (engine, seed): (Engine, u64), medium: Arc<dyn Device>, lef
         }
         compare_past(what, &volume, dir, taken, entries);
     }
-    match volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())) {
-        // What a crash leaks is recounted beside a mount, and there is no mount here.
-        Err(Error::NoSpace) if orders(engine) => {}
-        result => drop(result.unwrap()),
-    }
+    secrets.iter().for_each(|secret| secret.must_be_gone(what, &volume, entries));
+    // A mount does this in the background.
+    let recounted =
+        yore_online::recount(volume.view(), &OnlineOptions::default(), &mut |_| ControlFlow::Continue(()));
+    let report = recounted.unwrap_or_else(|error| panic!("{what}, recount: {error}")).report;
+    assert!(!volume.view().leaks_pending(), "{what}: leaks are pending behind a recount of {report}");
+    secrets.iter().for_each(|secret| secret.must_be_gone(what, &volume, entries));
+    volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
     volume.close().unwrap();
-    must_be_sound(&format!("{what}, closed again"), engine, &*medium);
+    let report = check(&*medium, &CheckOptions::default()).unwrap();
+    assert!(report.findings.is_empty(), "{what}, closed again: {report}");
 }
 
 fn from_environment(name: &str, usual: u64) -> u64 {

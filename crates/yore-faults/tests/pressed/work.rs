@@ -341,11 +341,11 @@ pub fn common(number: u64) -> Vec<u8> {
 
 #[track_caller]
 pub fn same(what: &str, is: &[u8], should: &[u8]) {
-    let first = is.iter().zip(should).position(|(a, b)| a != b);
     assert!(
         is == should,
-        "{what}: {} bytes in place of {}, different from {first:?}",
+        "{what}: {} bytes in place of {}, different from {:?}",
         is.len(),
-        should.len()
+        should.len(),
+        is.iter().zip(should).position(|(a, b)| a != b)
     );
 }

@@ -63,14 +63,16 @@ impl Schedule {
         let (first, unpromised) = match how.is_covered {
             true => (last.clone(), None),
             false => {
+                // Some of these may have been taken again, so there may be fewer.
+                let freed = how.freed.min(superblock.free_blocks);
                 let mut first = Superblock {
-                    free_blocks: superblock.free_blocks.saturating_sub(how.freed),
+                    free_blocks: superblock.free_blocks - freed,
                     orphan_root: last.orphan_root,
                     orphan_level: last.orphan_level,
                     ..superblock.clone()
                 };
                 let held_back = ceilings::raise(&mut first, generation);
-                (first, Some(how.freed + held_back))
+                (first, Some(freed + held_back))
             }
         };
         rooms.blocks.base.order.pending.count_pass(cost, unpromised);
