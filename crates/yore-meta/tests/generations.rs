@@ -4,7 +4,7 @@
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 use yore_device::simulated::{CrashPlan, Fault, FaultPlan};
 use yore_device::wrapped::{Hook, Request, Wrapped};
@@ -15,7 +15,7 @@ use yore_format::{
     Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, Superblock, Timestamp, VolumeState, ZoneHeader, ZoneNo,
     BLOCK_SIZE,
 };
-use yore_meta::{mkfs, Durability, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock, ZonesLaid};
+use yore_meta::{mkfs, Durability, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock, Reserved, ZonesLaid};
 
 /// What a device does, once.
 type Once = Mutex<Option<Box<dyn FnOnce() + Send>>>;
@@ -130,6 +130,45 @@ fn a_freed_block_is_gone_and_its_index_is_used_again() {
         assert!(get(&meta, addrs[7]).is_err());
     }
     assert_eq!(meta.totals.metadata_blocks.get(), 2);
+}
+
+/// The first zone of a group was found by others before its bitmap had its place there, which is the first
+/// one. Whoever reserved in the zone just then got that place, or lost what it had reserved to the bitmap.
+#[test]
+fn nobody_finds_a_zone_before_it_has_its_bitmap() {
+    const GROUPS: u32 = 60;
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(u64::from(GROUPS) * (128 << 20)));
+    make(&*device, Engine::Snapshot);
+    let meta = Meta::open(device, options()).unwrap();
+    let new = NewBlock {
+        kind: BlockKind::Symlink,
+        level: 0,
+        owner: OWNER,
+        incarnation: Incarnation(1),
+        birth: EventNo(1),
+    };
+    for group in (1..GROUPS).map(GroupNo) {
+        meta.prepare_group(group).unwrap();
+        let begin = Barrier::new(2);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                begin.wait();
+                loop {
+                    if let Some(reserved) = meta.reserve_in_group(group, 1).unwrap() {
+                        let (frame, _) = meta.begin(reserved).allocate(new);
+                        break frame.addr();
+                    }
+                    std::hint::spin_loop();
+                }
+            });
+            begin.wait();
+            let bitmap = meta.begin(Reserved::none()).create_primary_zone(group);
+            assert_eq!(bitmap.addr(), MetaAddr::new(ZoneNo::primary(group), 0));
+            assert_eq!(other.join().unwrap(), MetaAddr::new(ZoneNo::primary(group), 1));
+        });
+    }
+    meta.sync().unwrap();
+    assert_eq!(meta.totals.metadata_blocks.get(), 2 + 2 * u64::from(GROUPS - 1));
 }
 
 /// Every generation gives all blocks one value; some also make and free blocks. Whatever a crash leaves of

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::zones::slots::Slots;
 use crate::zones::zone::Zone;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{Block, BlockKind, GroupNo, MetaAddr, NodeMut, NodeRef, ZoneNo, BLOCK_SIZE};
 
@@ -87,9 +88,16 @@ impl Meta {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn erase_slots(&self, zone: &Zone) -> Result<()> {
+    /// Overwrites what is stale in a zone, unless that was removed: its blocks may have file data by now. A
+    /// removal is complete only behind the commit of its generation, and none begins during the pause. So the
+    /// blocks of a zone that is not removed by now stay the zone's until the pause ends.
+    fn erase_slots(&self, zone: &Arc<Zone>) -> Result<()> {
         let _no_generation = self.writer.pause();
         self.check_writable()?;
+        let is_there = |loaded: Arc<Zone>| Arc::ptr_eq(&loaded, zone);
+        if zone.is_removed() || !self.rooms.blocks.zones.loaded(zone.no).is_some_and(is_there) {
+            return Ok(());
+        }
         for slots in Slots::of(&zone.copies().map[..]).gaps() {
             let offset = (zone.start.0 + slots.start) * BLOCK_SIZE as u64;
             self.device().erase(offset, (slots.end - slots.start) * BLOCK_SIZE as u64)?;
@@ -101,4 +109,83 @@ impl Meta {
 /// Whether a block is a node of a tree.
 fn is_node(block: &Block) -> bool {
     BlockKind::from_repr(block[4]).is_some_and(BlockKind::is_tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Durability;
+    use crate::log::place::LogPlace;
+    use crate::meta::open::MetaOptions;
+    use crate::mkfs::{mkfs, MkfsOptions};
+    use crate::space::Reserved;
+    use std::time::Duration;
+    use yore_device::{Device, MemoryDevice};
+    use yore_format::layout::FIRST_SLOT;
+    use yore_format::{BlockNo, Engine, Timestamp};
+
+    fn open(device: Arc<dyn Device>) -> Arc<Meta> {
+        let options = MkfsOptions {
+            uuid: [7; 16],
+            hash_seed: [9; 16],
+            label: "test".into(),
+            engine: Engine::Snapshot,
+            owner: (0, 0),
+            permissions: 0o755,
+            now: Timestamp::default(),
+            log_blocks: 64,
+            log_device: None,
+            data_checksums: false,
+            force: false,
+        };
+        mkfs(&*device, &options).unwrap();
+        let options = MetaOptions {
+            read_only: false,
+            engine: None,
+            cache_bytes: 8 << 20,
+            commit_interval: Duration::from_secs(3600),
+            durability: Durability::Async,
+            log: LogPlace::Recorded,
+        };
+        Meta::open(device, options).unwrap()
+    }
+
+    /// Erasing what is stale in a zone waited for a commit that completed the zone's removal. Then it erased
+    /// the zone's blocks, which had file data by then.
+    #[test]
+    fn nothing_is_erased_in_a_zone_that_was_given_back() {
+        let device = Arc::new(MemoryDevice::new(64 << 20));
+        let meta = open(device.clone());
+        let (start, group) = (BlockNo(8192), GroupNo(0));
+        assert!(meta.prepare_zone(group).unwrap());
+        meta.begin(Reserved::none()).create_zone(group, start);
+        meta.sync().unwrap();
+        let blocks = &meta.rooms.blocks;
+        let primary = blocks.zones.get(&blocks.base, ZoneNo::primary(group)).unwrap().unwrap();
+        let no = primary.extras().next().unwrap();
+        let zone = blocks.zones.loaded(no).unwrap();
+        let at = (start.0 + FIRST_SLOT + 10) * BLOCK_SIZE as u64;
+        let is_erased_now = || {
+            let mut found = [0u8; BLOCK_SIZE];
+            device.write_at(at, &[5; BLOCK_SIZE]).unwrap();
+            meta.erase_slots(&zone).unwrap();
+            device.read_at(at, &mut found).unwrap();
+            assert!(found == [0; BLOCK_SIZE] || found == [5; BLOCK_SIZE]);
+            found == [0; BLOCK_SIZE]
+        };
+        assert!(is_erased_now());
+        assert!(zone.close_if_empty());
+        let op = meta.begin(Reserved::none());
+        blocks.zones.remove_extra(&blocks.base, op.generation(), &zone);
+        drop(op);
+        assert!(!is_erased_now(), "the removal may be complete at any moment");
+        meta.sync().unwrap();
+        assert!(blocks.zones.loaded(no).is_none());
+        assert!(!is_erased_now());
+        // Another zone has the number.
+        assert!(meta.prepare_zone(group).unwrap());
+        meta.begin(Reserved::none()).create_zone(group, BlockNo(start.0 + 1024));
+        assert!(blocks.zones.loaded(no).is_some());
+        assert!(!is_erased_now());
+    }
 }

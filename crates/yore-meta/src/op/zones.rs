@@ -43,6 +43,7 @@ impl Op<'_> {
         let (geometry, changes) = (blocks.base.medium.geometry(), &blocks.zones.changes);
         let start = geometry.primary_zone_start(group);
         let zone = blocks.zones.create(&blocks.base, ZoneNo::primary(group), start, group);
+        // Nobody else finds the zone yet, so nobody has reserved this index, or another.
         let index = zone.allocate_index(changes, self.generation);
         assert_eq!(index, 0, "a new zone's first block is its bitmap");
         let new = NewBlock {
@@ -67,6 +68,7 @@ impl Op<'_> {
         totals.zones.add(i64::from(root));
         totals.free_blocks.add(-i64::from(taken));
         zone.set_free_blocks(changes, self.generation, usable - taken);
+        blocks.zones.enter(&zone);
         frame
     }
 

@@ -170,17 +170,20 @@ impl Zones {
         self.limit.fetch_max(limit, Ordering::Relaxed);
     }
 
-    /// Makes a zone. In an Op.
+    /// Makes a zone, which nobody finds before [`Zones::enter`]. In an Op.
     pub(crate) fn create(&self, base: &Base, no: ZoneNo, start: BlockNo, group: GroupNo) -> Arc<Zone> {
         let medium = &base.medium;
         let header = ZoneHeader::empty(medium.uuid(), medium.geometry().blocks, start, no, group);
-        let zone = Zone::new(&header, 0, 1);
         base.ledger.totals().zones.add(1);
         self.changes.lose();
-        self.raise_limit(no.0 + 1);
-        let old = self.map.write().insert(no, zone.clone());
-        assert!(old.is_none(), "zone {no} made twice");
-        zone
+        Zone::new(&header, 0, 1)
+    }
+
+    /// From now on everybody finds a zone that was made, and may reserve in it. In the same Op.
+    pub(crate) fn enter(&self, zone: &Arc<Zone>) {
+        let old = self.map.write().insert(zone.no, zone.clone());
+        assert!(old.is_none(), "zone {} made twice", zone.no);
+        self.raise_limit(zone.no.0 + 1);
     }
 
     /// Makes a further zone of a group whose first zone is in memory. In an Op.
@@ -188,7 +191,9 @@ impl Zones {
         let no = ZoneNo(self.spare_numbers.lock().pop().expect("a number was prepared for the zone"));
         let primary = self.loaded(ZoneNo::primary(group)).expect("the group's first zone is kept in memory");
         primary.add_extra(&self.changes, generation, no);
-        self.create(base, no, start, group).note_created(&self.changes, generation);
+        let zone = self.create(base, no, start, group);
+        zone.note_created(&self.changes, generation);
+        self.enter(&zone);
     }
 
     /// Takes an empty further zone out of the group; the caller frees its blocks.

@@ -11,7 +11,7 @@ const INDEXES: usize = ZONE_INDEXES as usize;
 pub(crate) enum Marked {
     /// The inode in this slot.
     Slot(usize),
-    /// The block is another by now, or others took its inodes: look again.
+    /// The block is another by now, others took its inodes, or the zone is about to go: look again.
     Again,
     /// The zone counts so many free inodes in the block, and there are fewer.
     Wrong(u8),
@@ -31,6 +31,14 @@ impl State {
             }
         }
         None
+    }
+
+    /// Closes the zone against reservations. Whoever has found an inode block in it looks again.
+    fn close_if(&mut self, closes: bool) {
+        if closes {
+            self.closed = true;
+            self.inode_blocks_changed += 1;
+        }
     }
 }
 
@@ -68,7 +76,7 @@ impl Zone {
     /// blocks.
     pub(crate) fn mark_inode(&self, index: u16, state: u64, frame: &Frame) -> Marked {
         let mut s = self.state.lock();
-        if s.inode_blocks_changed != state {
+        if s.closed || s.inode_blocks_changed != state {
             return Marked::Again;
         }
         let taken = s.unavailable(index);
@@ -92,7 +100,7 @@ impl Zone {
     pub(crate) fn close_if_empty(&self) -> bool {
         let mut s = self.state.lock();
         let closes = s.holds_nothing().is_some() && s.reserved == 0 && !s.closed;
-        s.closed |= closes;
+        s.close_if(closes);
         closes
     }
 
@@ -101,7 +109,7 @@ impl Zone {
     pub(crate) fn close_if_only_bitmap(&self) -> bool {
         let mut s = self.state.lock();
         let closes = s.only_bitmap().is_some() && s.extras.iter().all(|e| *e == 0) && s.reserved == 0;
-        s.closed |= closes;
+        s.close_if(closes);
         closes
     }
 
@@ -118,5 +126,77 @@ impl Zone {
         if !s.removed {
             s.closed = false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::new_frame;
+    use crate::zones::zone::Changes;
+    use std::sync::Arc;
+    use yore_format::{BlockNo, Generation, GroupNo, MetaAddr, ZoneHeader, ZoneNo, ZERO_BLOCK};
+
+    const RUNNING: Generation = Generation(2);
+
+    /// A further zone with nothing but an inode block, which is empty; and the index of that.
+    fn with_inodes(changes: &Changes) -> (Arc<Zone>, u16, Frame) {
+        let header = ZoneHeader::empty([0; 16], 100_000, BlockNo(4096), ZoneNo(1), GroupNo(0));
+        let zone = Zone::new(&header, 0, 1);
+        let index = zone.allocate_index(changes, RUNNING);
+        zone.appear(index);
+        zone.offer_inodes(changes, RUNNING, index);
+        let frame = new_frame(MetaAddr::new(zone.no, index), zone.clone(), ZERO_BLOCK, RUNNING);
+        (zone, index, frame)
+    }
+
+    /// An inode block was found, then its zone was closed to be removed, then an inode of the block was
+    /// reserved: the Op that removed the zone panicked, for the zone was not empty any more.
+    #[test]
+    fn no_inode_is_reserved_in_a_zone_that_was_closed() {
+        let changes = Changes::default();
+        let (zone, index, frame) = with_inodes(&changes);
+        let (found, state) = zone.find_inode_block().unwrap();
+        assert_eq!(found, index);
+        assert!(zone.close_if_empty());
+        assert!(zone.inode_blocks_moved(state));
+        assert!(matches!(zone.mark_inode(index, state, &frame), Marked::Again));
+        let now = zone.state.lock().inode_blocks_changed;
+        assert!(matches!(zone.mark_inode(index, now, &frame), Marked::Again));
+        assert_eq!(zone.find_inode_block(), None);
+        assert_eq!(zone.last_block(), Some(index), "nothing is reserved");
+        // It was not removed after all.
+        zone.reopen();
+        let (index, state) = zone.find_inode_block().unwrap();
+        assert!(matches!(zone.mark_inode(index, state, &frame), Marked::Slot(0)));
+        assert!(!zone.close_if_empty());
+    }
+
+    /// An inode block was found, then its zone was removed, then the block was read, which is not there any
+    /// more: that was reported as damage.
+    #[test]
+    fn who_has_found_an_inode_block_sees_that_its_zone_goes() {
+        let changes = Changes::default();
+        let (zone, index, _) = with_inodes(&changes);
+        assert!(zone.close_if_empty());
+        let state = zone.state.lock().inode_blocks_changed;
+        zone.clear_free_inodes(&changes, RUNNING);
+        zone.free_index(&changes, RUNNING, index);
+        zone.remove(&changes, RUNNING);
+        assert!(zone.is_removed() && zone.inode_blocks_moved(state));
+    }
+
+    /// As above, of the first zone of a group that goes.
+    #[test]
+    fn closing_a_first_zone_is_seen_as_well() {
+        let header = ZoneHeader::empty([0; 16], 100_000, BlockNo(0), ZoneNo::primary(GroupNo(1)), GroupNo(1));
+        let (zone, changes) = (Zone::new(&header, 0, 1), Changes::default());
+        zone.appear(zone.allocate_index(&changes, RUNNING));
+        let index = zone.allocate_index(&changes, RUNNING);
+        zone.appear(index);
+        zone.offer_inodes(&changes, RUNNING, index);
+        let (_, state) = zone.find_inode_block().unwrap();
+        assert!(zone.close_if_only_bitmap() && zone.inode_blocks_moved(state));
+        assert_eq!(zone.find_inode_block(), None);
     }
 }

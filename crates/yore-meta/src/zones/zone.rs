@@ -54,8 +54,8 @@ pub(super) struct State {
     /// before the removal is durable.
     pub(super) held: Held,
     pub(super) held_before: Held,
-    /// Counts inode blocks gained and lost: who looked at one without the lock sees whether it may be another
-    /// now.
+    /// Counts inode blocks gained and lost, and that the zone is closed or goes: who looked at one without
+    /// the lock sees whether it may be another now.
     pub(super) inode_blocks_changed: u64,
     // The running generation's changes.
     dirty: Vec<Frame>,
@@ -744,7 +744,13 @@ impl Zone {
         self.touch(changes, generation, |s| {
             assert!(s.closed && s.used() == 0, "zone {} is not empty", self.no);
             s.removed = true;
+            s.inode_blocks_changed += 1;
         });
+    }
+
+    /// Whether an Op has taken it out of its group: it goes with that Op's generation, or is gone.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.state.lock().removed
     }
 }
 
