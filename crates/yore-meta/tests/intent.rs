@@ -10,10 +10,12 @@ use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{AlignedBuf, Device, DeviceError, MemoryDevice, SharedBuf, BLOCK_SIZE};
 use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
-    BlockKind, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr, NodeMut,
-    Timestamp,
+    BlockKind, BlockNo, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr,
+    NodeMut, NodeRef, Timestamp,
 };
-use yore_meta::{mkfs, Durability, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
+use yore_meta::{
+    mkfs, Durability, LogDevice, LogPlace, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock, Reserved,
+};
 
 const OWNER: InodeNo = InodeNo(16);
 const INCARNATION: Incarnation = Incarnation(1);
@@ -21,6 +23,10 @@ const EXPECT: Expect =
     Expect { kind: BlockKind::Symlink, owner: OWNER, incarnation: INCARNATION, level: Some(0) };
 
 fn make(device: &dyn Device, log_blocks: u64) {
+    make_with(device, log_blocks, None);
+}
+
+fn make_with(device: &dyn Device, log_blocks: u64, log_device: Option<LogDevice>) {
     let options = MkfsOptions {
         uuid: [7; 16],
         hash_seed: [9; 16],
@@ -30,7 +36,7 @@ fn make(device: &dyn Device, log_blocks: u64) {
         permissions: 0o755,
         now: Timestamp::default(),
         log_blocks,
-        log_device: None,
+        log_device,
         data_checksums: false,
         force: false,
     };
@@ -39,16 +45,14 @@ fn make(device: &dyn Device, log_blocks: u64) {
 
 /// Opens a volume that writes no generation unless a caller or the log needs one.
 fn open(device: Arc<dyn Device>) -> Arc<Meta> {
+    open_with(device, None, LogPlace::Recorded)
+}
+
+fn open_with(device: Arc<dyn Device>, engine: Option<Engine>, log: LogPlace) -> Arc<Meta> {
     let commit_interval = Duration::from_secs(3600);
     let durability = Durability::Async;
-    let options = MetaOptions {
-        read_only: false,
-        engine: None,
-        cache_bytes: 8 << 20,
-        commit_interval,
-        durability,
-        log: yore_meta::LogPlace::Recorded,
-    };
+    let options =
+        MetaOptions { read_only: false, engine, cache_bytes: 8 << 20, commit_interval, durability, log };
     Meta::open(device, options).unwrap()
 }
 
@@ -71,11 +75,27 @@ fn change(meta: &Meta, addr: MetaAddr, value: u64) {
     op.change(&frame, |page| page.apply(|b| NodeMut::new(b).replace(0, &value.to_le_bytes())));
 }
 
+fn value(meta: &Meta, addr: MetaAddr) -> u64 {
+    let frame = meta.read(addr, &EXPECT).unwrap();
+    let block = frame.read();
+    u64::from_le_bytes(NodeRef::new(&block).value(0).try_into().unwrap())
+}
+
 /// Notes a page of a file; returns false if that is too much.
 fn note_page(meta: &Meta, file: u64, byte: u8) -> bool {
     let mut bytes = AlignedBuf::zeroed(1);
     bytes.fill(byte);
     meta.note_data((InodeNo(file), INCARNATION), BLOCK_SIZE as u64, &[(0, SharedBuf::new(bytes))])
+}
+
+/// Notes pages of files from `first` on, one of each, until no more may be outstanding; returns how many.
+fn note_many(meta: &Meta, first: u64) -> u64 {
+    (first..100_000).take_while(|file| note_page(meta, *file, 1)).count() as u64
+}
+
+fn is_superblock(entry: &TraceEntry) -> bool {
+    let at = |block: &BlockNo| block.0 * BLOCK_SIZE as u64;
+    matches!(entry, TraceEntry::Write { offset, .. } if SUPERBLOCKS.iter().any(|block| at(block) == *offset))
 }
 
 fn event(meta: &Meta, file: u64) {
@@ -121,10 +141,6 @@ fn what_was_carried_over_for_a_superblock_that_never_arrived_does_not_come_back(
     assert!(note_page(&meta, 100, 1));
     meta.sync().unwrap();
     let trace = device.trace();
-    let is_superblock = |entry: &TraceEntry| {
-        let at = |block: &yore_format::BlockNo| block.0 * BLOCK_SIZE as u64;
-        matches!(entry, TraceEntry::Write { offset, .. } if SUPERBLOCKS.iter().any(|block| at(block) == *offset))
-    };
     let before = trace.entries().iter().position(is_superblock).expect("the generation has one");
     let crash = trace.crash_point(before).unwrap();
     let mut medium = crash.materialise(Choice::All, Tearing::Blocks).unwrap();
@@ -196,6 +212,124 @@ fn files_noted_with_their_size_alone_are_counted() {
     (100..100 + noted as u64).for_each(|file| event(&meta, file));
     assert!(!meta.notes_press());
     assert!(note_page(&meta, 100, 1));
+}
+
+/// A log of 64 MiB or more took no record at all, for the longest record has 16 MiB and a quarter of the log
+/// was to be free in one piece: each fsync wrote a generation. And what may be outstanding in such a log,
+/// which is longer than any record, fits it.
+#[test]
+fn a_long_log_takes_records() {
+    for mib in [8, 64, 128] {
+        let device = Arc::new(MemoryDevice::new(64 << 20));
+        let log = Arc::new(MemoryDevice::new(mib << 20));
+        let on = |log: Arc<MemoryDevice>| LogDevice { device: log, path: Vec::new() };
+        make_with(&*device, 0, Some(on(log.clone())));
+        let meta = open_with(device.clone(), None, LogPlace::On(on(log.clone())));
+        let addr = new_block(&meta);
+        let generation = meta.completed_generation();
+        for value in 1..4 {
+            change(&meta, addr, value);
+            meta.force().unwrap();
+            assert_eq!(meta.log_status().records, value, "a log of {mib} MiB");
+        }
+        assert!(note_page(&meta, 100, 1));
+        meta.force().unwrap();
+        assert_eq!(meta.log_status().records, 4, "a log of {mib} MiB");
+        assert_eq!(meta.completed_generation(), generation, "a log of {mib} MiB");
+        let noted = 1 + note_many(&meta, 101);
+        assert!(noted > mib * 50, "{noted} pages in a log of {mib} MiB");
+        for value in 4..7 {
+            change(&meta, addr, value);
+            meta.force().unwrap();
+            change(&meta, addr, value + 10);
+            meta.sync().unwrap();
+        }
+        let after = LogPlace::On(on(Arc::new(log.snapshot())));
+        let meta = open_with(Arc::new(device.snapshot()), None, after);
+        assert_eq!(meta.take_recovered().map(|r| r.files.len() as u64), Some(noted), "a log of {mib} MiB");
+        assert_eq!(value(&meta, addr), 16);
+    }
+}
+
+/// A shorter log was made, with room for what was outstanding at that time. More was noted before it took the
+/// place of the longer one. The generation that was to carry all of that over found no room, and the volume
+/// stopped.
+#[test]
+fn what_is_noted_has_room_in_a_shorter_log_that_was_made() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    make(&*device, 2000);
+    let meta = open(device.clone());
+    let addr = new_block(&meta);
+    let make_shorter = || meta.make_log_inside(BlockNo(8192), 64);
+    let shorter = make_shorter().unwrap();
+    let noted = note_many(&meta, 100);
+    assert!((10..16).contains(&noted), "{noted} pages in a log of 64 blocks");
+    // It is not used, so there is room for more; then for such a log there is not.
+    drop(shorter);
+    assert!(note_page(&meta, 50, 1));
+    assert!(matches!(make_shorter(), Err(MetaError::Refused(_))));
+    event(&meta, 50);
+    let shorter = make_shorter().unwrap();
+    assert!(!note_page(&meta, 50, 1));
+    let old = meta.begin_alone(Reserved::none()).move_log(shorter);
+    assert!(!note_page(&meta, 50, 1));
+    meta.sync().unwrap();
+    old.give_up().unwrap();
+    assert!(!note_page(&meta, 50, 1));
+    assert_eq!(meta.log_status().blocks, 64);
+    change(&meta, addr, 1);
+    meta.force().unwrap();
+    let meta = open(Arc::new(device.snapshot()));
+    assert_eq!(meta.take_recovered().map(|r| r.files.len() as u64), Some(noted));
+    assert_eq!(value(&meta, addr), 1);
+}
+
+/// The log was replayed, and the thread that writes generations appended a record before the first generation
+/// of the mount. If the next crash came then, the volume was refused: the record did not follow those before.
+#[test]
+fn no_record_comes_between_a_replay_and_its_generation() {
+    let open = |device: Arc<dyn Device>| open_with(device, Some(Engine::Journal), LogPlace::Recorded);
+    let first = Arc::new(MemoryDevice::new(64 << 20));
+    make(&*first, 64);
+    let meta = open(first.clone());
+    let addr = new_block(&meta);
+    change(&meta, addr, 1);
+    meta.force().unwrap();
+    assert_eq!(meta.log_status().records, 1);
+
+    let device = Arc::new(first.snapshot());
+    let meta = open(device.clone());
+    assert!(meta.take_recovered().is_some());
+    change(&meta, addr, 2);
+    assert!(!meta.pass_intervals(1).unwrap());
+    assert_eq!(meta.log_status().records, 0);
+    let again = open(Arc::new(device.snapshot()));
+    assert!(again.take_recovered().is_some());
+    assert_eq!(value(&again, addr), 1);
+
+    meta.finish_recovery().unwrap();
+    assert_eq!(value(&open(Arc::new(device.snapshot())), addr), 2);
+    change(&meta, addr, 3);
+    meta.force().unwrap();
+    assert_eq!(meta.log_status().records, 1, "records follow that generation");
+    assert_eq!(value(&open(Arc::new(device.snapshot())), addr), 3);
+}
+
+/// A mount writes its superblock over the older one. The newer one may be in the device's cache alone, if
+/// the process that wrote it was killed before its flush: then a crash could leave neither. A volume without
+/// a log was not flushed first.
+#[test]
+fn a_mount_flushes_before_it_writes_over_a_superblock() {
+    for log_blocks in [0, 64] {
+        let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(64 << 20)));
+        make(&*device, log_blocks);
+        device.restart_trace();
+        let meta = open(device.clone());
+        let trace = device.trace();
+        let superblock = trace.entries().iter().position(is_superblock).expect("the mount's own");
+        assert!(trace.entries()[..superblock].contains(&TraceEntry::Flush), "a log of {log_blocks} blocks");
+        meta.close().unwrap();
+    }
 }
 
 /// Whether a flush came between the write of data at `elsewhere` and the next record of the log.

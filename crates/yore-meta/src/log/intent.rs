@@ -38,7 +38,7 @@
 //! panic stops all writing before anybody else can lead, and those who wait are told.
 //!
 //! The writer holds the leader's lock until the generation is frozen and what is outstanding is appended.
-//! `notes` and `leading` are leaves.
+//! `made` and `leading` are leaves, and so is `notes`, but that `made` may be taken with it held.
 
 use super::notes::{NotedBytes, NotedFiles, Notes};
 use super::opened::{NextLog, OpenLog};
@@ -50,7 +50,7 @@ use crate::error::{MetaError, Result};
 use crate::mutation::{is, Mutation};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use yore_device::SharedBuf;
 use yore_format::{encode_note, Incarnation, InodeNo, IntentHead, IntentNote, IntentWriter, BLOCK_SIZE};
 use yore_log::{Log, LogError, Lsn, Position};
@@ -95,6 +95,9 @@ pub(crate) struct Intent {
     /// The log that the running generation is the first one of.
     pub(super) next: Mutex<Option<NextLog>>,
     pub(super) notes: Mutex<Notes>,
+    /// Logs that were made to take the place of another, and perhaps have. What is outstanding fits each of
+    /// them that is still there.
+    pub(super) made: Mutex<Vec<Weak<OpenLog>>>,
     /// Metadata names data that was written since the device was flushed last.
     data_named: AtomicBool,
     /// Data was written since the device was flushed last.
@@ -184,7 +187,17 @@ impl Intent {
         pages: &[(u32, SharedBuf)],
     ) -> bool {
         let Some(log) = self.log() else { return false };
-        self.notes.lock().data(file, size, pages, outstanding_most(&log))
+        let mut notes = self.notes.lock();
+        let most = self.notes_most(&log);
+        notes.data(file, size, pages, most)
+    }
+
+    /// How much may be outstanding: what each log has room for that the volume may have next. Called with the
+    /// notes locked, or it may be otherwise at once.
+    fn notes_most(&self, log: &Log) -> usize {
+        let made = self.made.lock();
+        let next = made.iter().filter_map(Weak::upgrade).map(|log| outstanding_most(&log));
+        next.fold(outstanding_most(log), usize::min)
     }
 
     /// Whether half of the log holds records that a crash would need.
@@ -195,7 +208,8 @@ impl Intent {
     /// Whether so much is outstanding that some of it should be brought home soon.
     pub(crate) fn notes_press(&self) -> bool {
         let Some(log) = self.log() else { return false };
-        self.notes.lock().outstanding_bytes() > outstanding_most(&log) / 2
+        let most = self.notes_most(&log);
+        self.notes.lock().outstanding_bytes() > most / 2
     }
 
     /// Notes that data noted earlier is at home or truncated. A flush comes before the record that says so.
@@ -601,9 +615,12 @@ impl Intent {
     }
 
     /// Whether the log has room for a record, and for what a generation may have to carry over behind it: as
-    /// much as may be outstanding then, not as much as is now.
+    /// much as may be outstanding then, not as much as is now. That goes into many records, so only this one
+    /// must be no longer than the longest that the log takes.
     fn fits(&self, log: &Log, record: &IntentWriter) -> bool {
-        log.free_bytes() >= record.len() + RECORD_SPARE + outstanding_most(log) + RECORD_SPARE
+        let needed = record.len() + RECORD_SPARE;
+        let free = log.free_blocks().saturating_mul(BLOCK_SIZE as u64);
+        log.free_bytes() >= needed && free >= (needed + outstanding_most(log) + RECORD_SPARE) as u64
     }
 
     /// Gathers what the log does not have, at an instant at which no Op is open. Under an engine that logs

@@ -11,6 +11,11 @@
 //! touched: its blocks are freed by the same Op, so they are available behind that superblock (R3), and an
 //! old log elsewhere is given up behind it. The slot with the older superblock is never used again once the
 //! newer is whole: the next one is written over the older.
+//!
+//! **L-M3 What is outstanding fits both.** Data is noted until the new log takes the place of the old one,
+//! and that may be long after the new one was made. So from the instant in which it is compared with what is
+//! outstanding ([`Intent::may_carry_over`]) to the switch, no more is noted than the shorter of the two has
+//! room for.
 
 use super::intent::{outstanding_most, Intent, LogStatus};
 use super::opened::{NextLog, OpenLog, Whereabouts};
@@ -20,15 +25,19 @@ use crate::error::Result;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{Generation, Superblock};
-use yore_log::{Log, LogId, Position};
+use yore_log::{LogId, Position};
 
 /// Opening the log, and what it is doing.
 impl Intent {
     /// Opens the log for appending, if there is one. Nothing has been changed yet: changes are tracked from
-    /// now on.
+    /// now on. If records were replayed, only a generation makes them, and what follows, durable: until then
+    /// replay starts with them, and a record of the running generation would not follow them.
     pub(crate) fn start(&self, blocks: &Blocks, log: Option<OpenLog>) {
         if log.is_some() {
             blocks.zones.changes.start_logging();
+        }
+        if self.replayed.load(Ordering::Relaxed) > 0 {
+            blocks.zones.changes.lose();
         }
         *self.log.write() = log.map(Arc::new);
     }
@@ -65,9 +74,17 @@ impl Intent {
 
 /// Moving it.
 impl Intent {
-    /// Whether a log has room for what a generation must append to it that is its first.
-    pub(crate) fn may_carry_over(&self, log: &Log) -> bool {
-        self.notes.lock().outstanding_bytes() <= outstanding_most(log)
+    /// Whether a log that was just made has room for what a generation must append to it that is its first.
+    /// If so, it has: as long as the log is there no more becomes outstanding than it has room for.
+    pub(crate) fn may_carry_over(&self, log: &Arc<OpenLog>) -> bool {
+        let notes = self.notes.lock();
+        if notes.outstanding_bytes() > outstanding_most(log) {
+            return false;
+        }
+        let mut made = self.made.lock();
+        made.retain(|log| log.strong_count() > 0);
+        made.push(Arc::downgrade(log));
+        true
     }
 
     /// The next generation is the first one of another log. Called by an Op that is alone.

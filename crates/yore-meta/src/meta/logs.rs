@@ -57,12 +57,13 @@ impl Meta {
         if !self.base().medium.strategy().logs() {
             return Ok(NewLog(NextLog { at, open: None }));
         }
+        let open = Arc::new(open);
         if !self.rooms.log.may_carry_over(&open) {
             return Err(MetaError::Refused(format!(
                 "a log of {} KiB has no room for what the one that there is still holds; make it longer",
                 at.blocks * 4
             )));
         }
-        Ok(NewLog(NextLog { at, open: Some(Arc::new(open)) }))
+        Ok(NewLog(NextLog { at, open: Some(open) }))
     }
 }

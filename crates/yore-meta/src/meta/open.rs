@@ -6,7 +6,7 @@
 //!
 //! **Then the mount replays the log** (`log/replay.rs`): in memory, so this changes nothing and can be
 //! repeated. The mount's own superblock keeps the position in the log; the first generation after it holds
-//! what was replayed, and moves the position on. Nobody appends a record before that.
+//! what was replayed, and moves the position on. Nobody appends a record before that (`Intent::start`).
 //!
 //! **A log on a device of its own** begins a session before anything is appended to it. The superblock says
 //! that one is about to begin, then the log's anchor has it, then the mount's superblock. So each of the two

@@ -228,6 +228,8 @@ impl Writer {
         let changes_engine = superblock.engine != medium.engine();
         superblock.engine = medium.engine();
         superblock.written_seconds = now_seconds();
+        // What this superblock is written over may be needed until the other one is durable.
+        medium.device().flush()?;
         // An in-place engine must be known from either slot before it overwrites anything.
         let begins = medium.found().in_place_since != superblock.in_place_since;
         let writes = if (changes_engine && strategy.in_place()) || begins { 2 } else { 1 };
