@@ -31,6 +31,7 @@ mod ordered;
 mod past;
 mod past_random;
 mod past_threads;
+mod pieces;
 mod promises;
 mod recovery_reads;
 mod regressions;

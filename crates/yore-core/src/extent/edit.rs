@@ -21,6 +21,8 @@ const INLINE_MOST: usize = INLINE_BYTES / EXTENT_INLINE_BYTES;
 const INLINE_AGAIN: usize = 2;
 /// Extents in a window of a tree that is higher than a leaf.
 const WINDOW: usize = 32;
+/// How many pieces one edit makes unwritten at most, or lets go of. So the window grows by little.
+pub const PIECES_MOST: usize = 8;
 /// More than a leaf has.
 const LEAF: usize = 256;
 
@@ -238,7 +240,9 @@ impl Edit {
     }
 
     /// Makes the blocks in `from..to` read as zeros from now on. Blocks that the past or another file has no
-    /// longer belong to the file. `sole_part` is [`Alloc::sole_part`].
+    /// longer belong to the file. `sole_part` is [`Alloc::sole_part`]. Each part of an extent that only this
+    /// file has is a piece, and so is each other part; after [`PIECES_MOST`] of them the rest stays as it is.
+    /// Returns where that begins, or `to`.
     ///
     /// # Errors
     /// Those of `sole_part`; then the edit is of no use.
@@ -247,19 +251,25 @@ impl Edit {
         from: u64,
         to: u64,
         sole_part: impl Fn(Run) -> Result<(bool, u32)>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let birth = self.birth;
+        let (mut pieces, mut rest) = (0, None);
         for (mut first, mut value) in self.carve(from, to) {
             if value.unwritten {
                 self.insert((first, value));
                 continue;
             }
-            if !is_own(self.recorded_until, &value) {
-                self.lose(value);
-                continue;
-            }
             while value.len > 0 {
-                let (is_sole, len) = sole_part(Run { start: value.start, len: value.len })?;
+                if pieces == PIECES_MOST {
+                    rest.get_or_insert(first);
+                    self.insert((first, value));
+                    break;
+                }
+                pieces += 1;
+                let (is_sole, len) = match is_own(self.recorded_until, &value) {
+                    true => sole_part(Run { start: value.start, len: value.len })?,
+                    false => (false, value.len),
+                };
                 let part = ExtentValue { len, ..value };
                 match is_sole {
                     true => self.insert((first, ExtentValue { unwritten: true, birth, ..part })),
@@ -270,7 +280,12 @@ impl Edit {
             }
         }
         self.merge();
-        Ok(())
+        Ok(rest.unwrap_or(to))
+    }
+
+    /// Where the first so many extents of the window end, or the window.
+    pub fn limit_of(&self, extents: usize) -> u64 {
+        self.before.get(extents).map_or(self.limit, |next| next.0.min(self.limit))
     }
 
     /// How many blocks the extents in `from..to` would have.

@@ -316,7 +316,13 @@ impl Store {
         // Goes on if some file cannot be freed or written: what can be written is written.
         let mut freed = crate::ops::reap::free_set_aside(self);
         for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
-            freed = freed.and(crate::ops::reap::reclaim(self, &cell));
+            freed = freed.and(match crate::ops::reap::reclaim(self, &cell) {
+                Err(Error::NoSpace) => {
+                    tracing::warn!("there is no room to free inode {}: the next mount does", cell.no);
+                    Ok(())
+                }
+                other => other,
+            });
         }
         let flushed = file::flush_all(&**self)
             .and_then(|()| self.flush_aged())

@@ -3,7 +3,7 @@
 
 use super::history::History;
 use super::map::pages_for;
-use crate::Result;
+use crate::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use yore_core::btree::Pins;
@@ -15,6 +15,10 @@ use yore_meta::{EdgeKind, Reserved};
 
 /// Beyond every block of a file.
 pub(super) const BLOCKS_END: u64 = u64::MAX;
+
+/// From how many extents a removal goes down if there is no room for the nodes that it copies. It is a power
+/// of 4.
+const EXTENTS_AT_ONCE: usize = 64;
 
 /// Enters an edit in one Op. `then` changes the locked state before the Op opens.
 pub(super) fn apply(
@@ -69,12 +73,29 @@ pub(super) fn load(
     Edit::load(&store.meta, cell.no, &state.inode, recorded_until, range.start, range.end)
 }
 
+/// The edit that removes the first extents of a range, up to where, and the metadata blocks that it takes: on
+/// a volume with hardly any it removes fewer, so that a full volume can be emptied.
+fn reserve_removal(
+    store: &impl History,
+    cell: &InodeCell,
+    range: &Range<u64>,
+) -> Result<(Edit, u64, Reserved)> {
+    let mut most = EXTENTS_AT_ONCE;
+    loop {
+        let mut edit = load(store, cell, &cell.state.read(), range.clone())?;
+        let limit = if most == EXTENTS_AT_ONCE { edit.limit() } else { edit.limit_of(most) };
+        edit.remove(range.start, limit);
+        match store.reserve_freely(store.near(cell.no), edit.blocks()) {
+            Err(Error::NoSpace) if most > 1 => most /= 4,
+            reserved => return Ok((edit, limit, reserved?)),
+        }
+    }
+}
+
 /// One Op that frees the first extents of a range. Returns true if none are left; then the range is no longer
 /// doomed.
 pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
-    let mut edit = load(store, cell, &cell.state.read(), range.clone())?;
-    let limit = edit.limit();
-    edit.remove(range.start, limit);
+    let (mut edit, limit, reserved) = reserve_removal(store, cell, &range)?;
     let done = limit >= range.end;
     let unlist = done && cell.state.read().data.listed;
     let orphans = unlist.then(|| store.orphans.lock());
@@ -84,7 +105,6 @@ pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u
         .as_ref()
         .map(|orphans| orphans.prepare_remove(&store.meta, cell.no, &mut pins))
         .transpose()?;
-    let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
     let mut op = store.meta.begin(reserved);
@@ -152,14 +172,14 @@ pub(super) fn make_unwritten(store: &impl History, cell: &Arc<InodeCell>) -> Res
     while at < range.end {
         let mut edit = load(store, cell, &cell.state.read(), at..range.end)?;
         let limit = edit.limit();
-        edit.set_unwritten(at, limit, |run| store.alloc.in_place_part(&store.meta, run))?;
-        let done = limit >= range.end;
+        let rest = edit.set_unwritten(at, limit, |run| store.alloc.in_place_part(&store.meta, run))?;
+        let done = rest >= range.end;
         apply(store, cell, edit, |state| {
             if done {
                 state.data.doomed = None;
             }
         })?;
-        at = limit;
+        at = rest;
     }
     Ok(())
 }

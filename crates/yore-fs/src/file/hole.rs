@@ -116,10 +116,13 @@ fn blocks_of_zeros(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end
     let (mut at, mut has) = (first, 0);
     while at < last {
         let mut edit = extents::load(store, cell, &state, at..last)?;
-        let limit = edit.limit().min(last);
+        let mut limit = edit.limit().min(last);
         let (from, to) = (at.max(full.start), limit.min(full.end));
         if from < to {
-            edit.set_unwritten(from, to, |run| store.alloc.in_place_part(&store.meta, run))?;
+            let rest = edit.set_unwritten(from, to, |run| store.alloc.in_place_part(&store.meta, run))?;
+            if rest < to {
+                limit = rest;
+            }
         }
         has += edit.blocks_in(at, limit);
         at = limit;

@@ -64,6 +64,19 @@ fn removing_frees_what_may_be_freed() {
     assert_eq!(e.freed.len(), 2);
 }
 
+/// Every second part of an extent has another owner, too. Zeroing all of it at once made more extents than
+/// the Op had reserved room for, and the Op panicked.
+#[test]
+fn zeroing_shared_parts_goes_in_small_steps() {
+    let mut e = edit(&[(0, 5000, 1000)]);
+    let every_second = |run: Run| Ok(((run.start.0 - 5000) % 8 < 4, (4 - run.start.0 % 4) as u32));
+    let rest = e.set_unwritten(0, 1000, every_second).unwrap();
+    assert_eq!(rest, 4 * PIECES_MOST as u64);
+    assert_eq!(e.after.len(), PIECES_MOST / 2 + 1);
+    assert_eq!(e.after.last(), Some(&(rest, value(5000 + rest, 1000 - rest as u32, false))));
+    assert_eq!(e.freed.len(), PIECES_MOST / 2);
+}
+
 /// Unwritten extents become written piece by piece, and in the end are one extent again.
 #[test]
 fn flags_split_and_join() {

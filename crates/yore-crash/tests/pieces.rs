@@ -1,0 +1,109 @@
+//! Promises for files of very many extents: a range of which others have parts is zeroed, in steps, and such
+//! a file can be removed when there is hardly any room for metadata, so a volume that is full can be emptied.
+
+use std::sync::Arc;
+use yore_check::{check, CheckOptions};
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{
+    Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, Policy, SetXattrMode, Volume,
+};
+
+const CHUNK: u64 = 32 << 10;
+
+fn volume(bytes: u64) -> (Arc<dyn Device>, Volume) {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    let options = MkfsOptions { policy: Policy::default(), ..MkfsOptions::default() };
+    Volume::create(device.clone(), &options).unwrap().close().unwrap();
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    (device, volume)
+}
+
+fn must_be_sound(device: &Arc<dyn Device>) {
+    let report = check(&**device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+/// Another file has every second part of a file. Zeroing all of it in one Op made more extents than it had
+/// reserved room for, and panicked; of a file with a tree it failed for want of room on a volume that is
+/// nearly empty, and gave up history for that.
+#[test]
+fn a_file_of_which_others_have_parts_is_zeroed() {
+    for chunks in [128, 1000] {
+        let (device, volume) = volume(256 << 20);
+        let view = volume.view();
+        let size = chunks * CHUNK;
+        volume.write("old", "old").unwrap();
+        let event = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
+        volume.write("a", vec![7; size as usize]).unwrap();
+        volume.sync().unwrap();
+        volume.write("b", "").unwrap();
+        let ino = |name: &str| volume.node(name).unwrap().inode();
+        volume.truncate("b", size).unwrap();
+        let half = CHUNK / 2;
+        for k in 0..chunks {
+            let copied = view.copy_file_range(ino("a"), k * CHUNK, ino("b"), k * CHUNK, half).unwrap();
+            assert_eq!(copied, half);
+        }
+        volume.sync().unwrap();
+        for name in ["a", "b"] {
+            let mode = FallocateMode::ZeroRange { keep_size: true };
+            view.fallocate(ino(name), 0, size, mode).unwrap();
+            assert!(volume.read(name).unwrap().iter().all(|byte| *byte == 0));
+        }
+        volume.close().unwrap();
+        must_be_sound(&device);
+        let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+        assert!(volume.read("b").unwrap().iter().all(|byte| *byte == 0));
+        assert!(Volume::from_view(volume.view().as_of(event)).exists("old").unwrap(), "given up");
+        volume.close().unwrap();
+    }
+}
+
+fn is_full(error: &Error) -> bool {
+    matches!(error.root(), Error::NoSpace | Error::NeverFits { .. })
+}
+
+/// A file of many extents that a snapshot has seen is removed when no zone has room for the nodes that its
+/// removal copies at once. It stayed listed, closing failed, and no mount for writing succeeded any more.
+#[test]
+fn a_full_volume_can_be_emptied_of_them() {
+    let (device, volume) = volume(64 << 20);
+    let view = volume.view();
+    let big = File::create(&volume, "big").unwrap();
+    for k in 0..900 {
+        big.write_at(&[7; 4096], k * 8192).unwrap();
+    }
+    drop(big);
+    volume.sync().unwrap();
+    let event = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
+    let fill = File::create(&volume, "fill").unwrap();
+    let available = volume.statfs().blocks_available;
+    fill.write_at(&vec![1; (available as usize - 16) * 4096], 0).unwrap();
+    fill.sync_all().unwrap();
+    drop(fill);
+    let mut n = 0;
+    for len in [40_000, 3000, 900] {
+        loop {
+            let name = format!("{n}");
+            let made = volume
+                .write(&name, "")
+                .and_then(|()| volume.set_xattr(&name, "user.a", vec![n as u8; len], SetXattrMode::Any));
+            n += 1;
+            match made {
+                Ok(()) => {}
+                Err(error) if is_full(&error) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(view.events().unwrap().iter().any(|kept| kept.number == event), "the snapshot was given up");
+    volume.remove_file("big").unwrap();
+    volume.close().unwrap();
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    volume.remove_file("fill").unwrap();
+    volume.close().unwrap();
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    volume.write("new", [5; 5000]).unwrap();
+    volume.close().unwrap();
+    must_be_sound(&device);
+}
