@@ -65,7 +65,15 @@ impl Alloc {
             .ok()?;
         let promised = self.promised.fetch_add(wanted, Ordering::Relaxed) + wanted;
         let promise = Promise { alloc: self, left: blocks };
-        (index_room(meta) >= nodes_for(promised) + NODES_SPARE).then_some(promise)
+        let has_room = index_room(meta) >= nodes_for(promised) + NODES_SPARE;
+        (has_room || self.promises_again.load(Ordering::Relaxed)).then_some(promise)
+    }
+
+    /// While a mount puts into the cache what the log has of files: that was promised before the crash, and
+    /// is promised again. Metadata that needs no promise may have taken some of the spare room since, as it
+    /// may at any time.
+    pub fn promise_again(&self, begin: bool) {
+        self.promises_again.store(begin, Ordering::Relaxed);
     }
 
     /// Whether fewer than `blocks` blocks are left to be promised.

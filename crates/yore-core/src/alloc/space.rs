@@ -9,7 +9,7 @@ pub use super::waiting::Run;
 use crate::Result;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::layout::{Geometry, GROUP_BLOCKS, VOLUME_BLOCKS_MAX};
 use yore_format::{BlockNo, Corruption, GroupNo};
@@ -73,6 +73,8 @@ pub struct Alloc {
     pub(super) volume_blocks: AtomicU64,
     pub(super) unpromised: AtomicI64,
     pub(super) promised: AtomicI64,
+    /// What was promised before a crash is promised again, whatever metadata has taken since.
+    pub(super) promises_again: AtomicBool,
     pub(super) pending: AtomicI64,
     pub(super) shards: [Mutex<HashMap<u32, Arc<Group>>>; SHARDS],
     /// Available blocks of each group plus one; 0: unknown.
@@ -105,6 +107,7 @@ impl Alloc {
             volume_blocks: AtomicU64::new(meta.geometry().blocks),
             unpromised: AtomicI64::new(meta.totals.free_blocks.get() as i64),
             promised: AtomicI64::new(0),
+            promises_again: AtomicBool::new(false),
             pending: AtomicI64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),
             known: Segments::new(GROUPS_MAX),
