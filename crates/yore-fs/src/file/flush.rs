@@ -20,9 +20,9 @@
 use super::batch::{collect, Batch, Destination, Pass, Segment};
 use super::extents::{self, finish_doomed};
 use super::history::History;
-use super::map::{map_block, pages_for};
+use super::map::{map_block, pages_for, PAGE};
 use super::noted;
-use crate::Result;
+use crate::{Error, Result};
 use std::sync::Arc;
 use yore_core::alloc::Run;
 use yore_core::btree::Pins;
@@ -273,29 +273,35 @@ fn compute_beside(batches: &[&Batch], when: When, put_out: impl FnOnce() -> Resu
 }
 
 /// Ends a part: blocks that no Op entered go back, and their promises are valid again. After an error the
-/// part's pages are as dirty as before.
+/// pages that no Op entered are as dirty as before. The others are at home: what they were promised is spent,
+/// so nothing else could be done with them.
 fn settle(store: &Core, part: &Part<'_>) {
     for piece in &part.pieces {
         if let Piece::Put(_, run) = piece {
             store.alloc.untake(*run);
         }
     }
-    let state = part.cell.state.read();
+    let is_entered = |block: u64| part.entered.iter().any(|(a, b)| (*a..*b).contains(&block));
+    let mut guard = part.cell.state.write();
+    let state = &mut *guard;
+    if let (Err(_), Some(next), false) = (&part.result, part.pieces.first(), part.entered.is_empty()) {
+        // All pages of the batch before this one are on the medium.
+        let size = part.batch.size.min(next.first() * PAGE);
+        state.data.medium_size = state.data.medium_size.max(size);
+    }
     let mut pages = state.data.pages(&store.files.pages);
     let mut spare = 0;
     for segment in &part.batch.segments {
         for (i, promised) in segment.promised.iter().enumerate() {
             let index = segment.first + i as u32;
-            let block = u64::from(index);
-            let spent =
-                segment.to == Destination::New && part.entered.iter().any(|(a, b)| (*a..*b).contains(&block));
-            let unspent = *promised && !spent;
-            if part.result.is_ok() {
+            let is_entered = is_entered(u64::from(index));
+            let unspent = *promised && !(segment.to == Destination::New && is_entered);
+            if part.result.is_ok() || is_entered {
                 pages.end_writing(index);
                 spare += u64::from(unspent);
             } else {
-                let recorded_until = pages.undo_writing(index, unspent);
-                spare += u64::from(unspent && !recorded_until);
+                let keeps_it = pages.undo_writing(index, unspent);
+                spare += u64::from(unspent && !keeps_it);
             }
         }
     }
@@ -431,10 +437,18 @@ fn enter(
     entered: &mut Vec<(u64, u64)>,
     batch: &Batch,
 ) -> Result<()> {
+    let mut most = PIECES;
     while !pieces.is_empty() {
-        let (mut edit, count) = plan(store, cell, pieces, batch)?;
+        let (mut edit, count) = plan(store, cell, pieces, batch, most)?;
         let grows = edit.growth() > 0;
-        let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
+        let reserved = match store.reserve_freely(store.near(cell.no), edit.blocks()) {
+            // A reservation is of one zone, and no zone may have room for so much.
+            Err(Error::NoSpace) if count > 1 => {
+                most = 1;
+                continue;
+            }
+            reserved => reserved?,
+        };
         let mut pins = Pins::new();
         edit.prepare(&store.meta, &store.alloc, &mut pins)?;
         let mut guard = cell.state.write();
@@ -468,21 +482,23 @@ fn note_on_medium(state: &mut InodeState, batch: &Batch) {
     state.data.medium_size = state.data.medium_size.max(batch.size);
 }
 
-/// The change of extents that one Op can make for the first pieces, and how many pieces those are.
+/// The change of extents that one Op can make for the first pieces, `most` at most, and how many pieces those
+/// are.
 fn plan(
     store: &impl History,
     cell: &InodeCell,
     pieces: &mut Vec<Piece>,
     batch: &Batch,
+    most: usize,
 ) -> Result<(Edit, usize)> {
-    let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
+    let last = pieces[..pieces.len().min(most)].last().expect("there is one").end();
     let mut edit = extents::load(store, cell, &cell.state.read(), pieces[0].first()..last)?;
     // One piece alone fills the window: it has many short extents that could be one, which nobody has merged.
     if let Some(rest) = pieces[0].split_off(edit.limit()) {
         pieces.insert(1, rest);
     }
     let mut count = 0;
-    for piece in pieces.iter().take(PIECES) {
+    for piece in pieces.iter().take(most) {
         if count > 0 && (piece.end() > edit.limit() || edit.growth() + 2 > GROWTH) {
             break;
         }
