@@ -179,6 +179,7 @@ LAYERS = {
         history/reclaim/forget
         history/reclaim/room/* history/reclaim/shred
         api/room
+        history/policy/place
         history/policy
         api/copy
         api/online api/opened api/past api/present api/recorded api/recount

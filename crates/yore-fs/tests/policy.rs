@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Policy,
-    RenameMode, Retention, RetentionRules, Timestamp, Versioning, View, Volume, WriteMode,
+    Caller, Error, Event, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot,
+    Policy, RenameMode, Retention, RetentionRules, Timestamp, User, Versioning, View, Volume, WriteMode,
 };
 
 const ME: Caller = Caller { uid: 0, gid: 0, umask: 0o022, keeps_set_id: true };
@@ -290,6 +290,142 @@ fn rules_let_go_what_they_do_not_keep() {
     view.forget(&of_b).unwrap();
     view.retain().unwrap();
     assert_eq!(removed(&view), 0);
+    view.close().unwrap();
+}
+
+fn keep_last(last: u32) -> Retention {
+    Retention::Rules(RetentionRules { last, ..RetentionRules::default() })
+}
+
+fn mkdir(view: &View, of: InodeNo, name: &str) -> InodeNo {
+    view.mkdir(&ME, of, name.as_bytes(), 0o755).unwrap().inode()
+}
+
+/// The kept versions of a file, by its number and incarnation.
+fn closes(view: &View, file: (InodeNo, u32)) -> usize {
+    let is_one = |event: &&Event| {
+        (event.row.root, event.row.root_incarnation.0) == file && event.row.kind == EventKind::Close
+    };
+    view.events().unwrap().iter().filter(is_one).count()
+}
+
+fn incarnation(view: &View, file: InodeNo) -> u32 {
+    view.getattr(file).unwrap().incarnation
+}
+
+/// Versions of a removed file used to lose what their directory's policy says of them: the rules of the root
+/// directory let go what the directory keeps, or kept what it lets go. The same holds while somebody still
+/// has the removed file open, and for files of a directory that is gone, as far as its place is known.
+#[test]
+fn what_is_removed_is_judged_where_it_was() {
+    for (of_root, of_dir, left) in [
+        (Some(keep_last(1)), Some(Retention::Everything), 5),
+        (None, Some(keep_last(1)), 1),
+        (Some(keep_last(1)), Some(keep_last(3)), 3),
+        (Some(keep_last(2)), None, 2),
+    ] {
+        let view = open(&device());
+        let root = view.root();
+        let dir = mkdir(&view, root, "d");
+        let gone = mkdir(&view, dir, "gone");
+        view.set_policy(
+            dir,
+            &Policy { versioning: Some(Versioning::Close), retention: of_dir.clone(), ..Policy::default() },
+        )
+        .unwrap();
+        let mut files = Vec::new();
+        for (directory, name) in [(dir, "f"), (dir, "open"), (gone, "f")] {
+            let file = create(&view, directory, name);
+            files.push((file, incarnation(&view, file)));
+            for n in 0..5 {
+                save(&view, file, &format!("version {n}")).expect("a version");
+            }
+        }
+        // It knows where the directory was that is removed next.
+        view.take_snapshot(root, &NewSnapshot::named("all")).unwrap();
+        let opened = view.node(files[1].0, None).unwrap();
+        view.unlink(dir, b"f").unwrap();
+        view.unlink(dir, b"open").unwrap();
+        view.unlink(gone, b"f").unwrap();
+        view.rmdir(dir, b"gone").unwrap();
+        // Last, so that no rule of the root directory applies while the files are there.
+        view.set_policy(root, &Policy { retention: of_root.clone(), ..Policy::default() }).unwrap();
+        view.retain().unwrap();
+        let found: Vec<usize> = files.iter().map(|file| closes(&view, *file)).collect();
+        assert_eq!(found, [left; 3], "root {of_root:?}, directory {of_dir:?}");
+        let removed = view.events().unwrap();
+        let removed = removed.iter().filter(|event| event.row.kind == EventKind::Removed).count();
+        assert_eq!(removed, 3, "that they were removed stays known");
+        drop(opened);
+        view.retain().unwrap();
+        let found: Vec<usize> = files.iter().map(|file| closes(&view, *file)).collect();
+        assert_eq!(found, [left; 3], "after the last close: root {of_root:?}, directory {of_dir:?}");
+        view.close().unwrap();
+    }
+}
+
+/// Files that had one inode number one after the other were judged together, and by the policy of the last
+/// one: somebody else's new file took the history of a file that was gone.
+#[test]
+fn files_of_one_inode_number_are_judged_apart() {
+    let view = open(&device());
+    let root = view.root();
+    let policy =
+        Policy { versioning: Some(Versioning::Close), retention: Some(keep_last(2)), ..Policy::default() };
+    view.set_policy(root, &policy).unwrap();
+    let file = create(&view, root, "a");
+    let old = (file, incarnation(&view, file));
+    for text in ["one", "two"] {
+        save(&view, file, text).expect("a version");
+    }
+    view.unlink(root, b"a").unwrap();
+    view.sync().unwrap();
+    let again = (0..10_000).any(|n| create(&view, root, &format!("n{n}")) == file);
+    assert!(again, "the number was not used again");
+    let new = (file, incarnation(&view, file));
+    assert_ne!(old, new);
+    for text in ["three", "four"] {
+        save(&view, file, text).expect("a version");
+    }
+    view.retain().unwrap();
+    assert_eq!((closes(&view, old), closes(&view, new)), (2, 2));
+    // A policy of the new file is about that one alone.
+    view.set_policy(file, &Policy { retention: Some(keep_last(1)), ..Policy::default() }).unwrap();
+    view.retain().unwrap();
+    assert_eq!((closes(&view, old), closes(&view, new)), (2, 1));
+    view.close().unwrap();
+}
+
+/// A program with a user's rights let go what root had taken of the user's directory, by a policy. What root
+/// says of root's own directories applies to what everybody took.
+#[test]
+fn policies_of_users_do_not_let_go_what_others_took() {
+    const ANNA: u32 = 1000;
+    let view = open(&device());
+    let root = view.root();
+    let (of_anna, of_root) = (mkdir(&view, root, "anna"), mkdir(&view, root, "root"));
+    let set = yore_fs::SetAttr { uid: Some(ANNA), gid: Some(ANNA), ..yore_fs::SetAttr::default() };
+    view.setattr(&ME, of_anna, &set).unwrap();
+    let user = |uid| User { uid, limits: None };
+    let take = |directory: InodeNo, uid: u32| {
+        let by = user(uid);
+        view.take_snapshot(directory, &NewSnapshot { user: Some(&by), ..NewSnapshot::default() })
+            .unwrap()
+            .number
+    };
+    let mut kept = Vec::new();
+    for uid in [0, ANNA, 0, ANNA, ANNA] {
+        let (of_her, _) = (take(of_anna, uid), take(of_root, uid));
+        kept.extend((uid == 0).then_some(of_her));
+    }
+    kept.push(take(of_anna, ANNA));
+    kept.push(take(of_root, ANNA));
+    let policy = Policy { retention: Some(keep_last(1)), ..Policy::default() };
+    view.set_policy_for(&user(ANNA), of_anna, &policy).unwrap();
+    view.set_policy_for(&user(0), of_root, &policy).unwrap();
+    view.retain().unwrap();
+    let left: Vec<EventNo> = view.events().unwrap().iter().map(|event| event.number).collect();
+    assert_eq!(left, kept);
     view.close().unwrap();
 }
 

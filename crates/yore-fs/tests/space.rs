@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
+use yore_fs::time::When;
 use yore_fs::{
-    Behalf, Caller, Error, Event, EventNo, FallocateMode, MkfsOptions, MountOptions, NewSnapshot,
-    OpenOptions, OperationKind, Policy, RowClass, SetAttr, SpaceRules, Versioning, Volume, WriteMode,
+    Behalf, Caller, Error, Event, EventKind, EventNo, FallocateMode, MkfsOptions, MountOptions, NewSnapshot,
+    OpenOptions, OperationKind, Policy, RowClass, SetAttr, SpaceRules, Timestamp, Versioning, Volume,
+    WriteMode,
 };
 
 const MIB: usize = 1 << 20;
@@ -369,6 +371,57 @@ fn statfs_never_promises_too_much() {
             }
         }
     }
+}
+
+/// A full volume gave up the removal of a file, which frees nothing, along with other history, and kept a
+/// version that somebody held: then the file was shown at times at which it did not exist. Even if somebody
+/// forgets the removal by itself, the name of the file tells when it was gone.
+#[test]
+fn a_removal_stays_with_what_it_ends() {
+    let volume = volume(64);
+    rules(&volume, 0, 0);
+    let (view, root) = (volume.view(), volume.view().root());
+    volume.write("doc", "").unwrap();
+    let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    view.set_policy(volume.node("doc").unwrap().inode(), &close).unwrap();
+    volume.write("doc", "the text").unwrap();
+    let version = view.events().unwrap().last().unwrap().clone();
+    assert_eq!(version.row.kind, EventKind::Close);
+    view.hold(version.number, true).unwrap();
+    volume.remove_file("doc").unwrap();
+    let removed = view.events().unwrap().last().unwrap().clone();
+    assert_eq!(removed.row.kind, EventKind::Removed);
+    let mut taken = Vec::new();
+    for n in 0..5u8 {
+        volume.write("file", vec![n; 4 * MIB]).unwrap();
+        taken.push(event(&volume, "/", ""));
+    }
+    let last = view.events().unwrap().last().unwrap().row.time;
+    let mut fillers = 0;
+    while volume.write(format!("fill{fillers}"), vec![9; MIB / 2]).is_ok() {
+        fillers += 1;
+    }
+    let left = kept(&volume);
+    assert!(!left.contains(&taken[0]), "history was given up: {left:?}");
+    assert!(left.starts_with(&[version.number, removed.number]), "{left:?}");
+    let doc = |time| {
+        let node = view.lookup_at(root, b"doc", &When::At(time))?;
+        let mut bytes = vec![0; node.attr().size as usize];
+        node.read(0, &mut bytes).map(|_| bytes)
+    };
+    let later = Timestamp { seconds: last.seconds + 1000, nanos: 1 };
+    for without in [false, true] {
+        if without {
+            view.forget(&[removed.number]).unwrap();
+        }
+        assert_eq!(doc(version.row.time).unwrap(), b"the text");
+        for time in [removed.row.time, last, later] {
+            let found = doc(time);
+            assert!(matches!(found, Err(Error::NotFound)), "{time:?}, {without}: {found:?}");
+        }
+        view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    }
+    assert!(matches!(doc(later), Err(Error::NotFound)), "the removal is forgotten");
 }
 
 /// The volume records what was given up, when, and for what, and still knows it after it was opened again.

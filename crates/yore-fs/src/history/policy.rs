@@ -22,7 +22,10 @@
 //!
 //! **How long** ([`retain`]). Every few minutes the events of each directory and file that a policy with
 //! rules covers are checked, and forgotten if no rule keeps them. Events with a name and held events are
-//! never forgotten so.
+//! never forgotten so, nor is what one user took by the policy of another one who is not root. What is gone
+//! is judged where it was last.
+
+mod place;
 
 use crate::api::room::with_room;
 use crate::api::view::is_below;
@@ -30,7 +33,7 @@ use crate::history::exclude;
 use crate::history::reclaim::forget;
 use yore_core::inode::InodeCell;
 
-use crate::history::reclaim::retention::{self, Taken};
+use crate::history::reclaim::retention::{self, Reason, Taken};
 use crate::history::reclaim::room::Want;
 use crate::history::record::{check_patterns, is_full, is_held, Event, User};
 use crate::history::versioning;
@@ -44,8 +47,8 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{
-    Corruption, EventKind, EventMore, EventNo, EventState, Policy, PolicyRow, Retention, Versioning,
-    WriteFeatures, WITHIN_MAX,
+    Corruption, EventKind, EventMore, EventNo, EventState, Incarnation, Policy, PolicyRow, Retention,
+    Versioning, WriteFeatures, WITHIN_MAX,
 };
 
 /// How much later an event is tried again that cannot be taken when it is due.
@@ -523,44 +526,59 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
     if !all(store)?.iter().any(has_rules) {
         return Ok(0);
     }
-    let mut by_root: BTreeMap<InodeNo, Vec<Event>> = BTreeMap::new();
+    // Different files may have had one inode number.
+    let mut by_root: BTreeMap<(InodeNo, Incarnation), Vec<Event>> = BTreeMap::new();
     store.past.each_event(&store.meta, EventNo(0), &mut |event| {
         if event.row.state == EventState::Kept {
-            by_root.entry(event.row.root).or_default().push(event);
+            by_root.entry((event.row.root, event.row.root_incarnation)).or_default().push(event);
         }
         Ok(true)
     })?;
     let zone = jiff::tz::TimeZone::system();
-    let mut to_forget = Vec::new();
+    let (mut to_forget, mut removals) = (Vec::new(), Vec::new());
     for (root, events) in by_root {
-        let in_force = match in_force(store, root) {
-            // No policy of its own is left to say something else.
-            Err(Error::Stale) => in_force(store, InodeNo::ROOT),
-            other => other,
-        }?;
-        let Retention::Rules(rules) = in_force.retention else { continue };
+        let Some((rules, owner)) = place::rules_of(store, root)? else { continue };
         // The removal of a file is remembered as long as any version of it.
         let (removed, versions): (Vec<Event>, Vec<Event>) =
             events.into_iter().partition(|event| event.row.kind == EventKind::Removed);
         let taken: Vec<Taken<'_>> =
             versions.iter().map(|event| Taken::of(event, store.past.is_pinned(event.number))).collect();
-        let reasons = retention::reasons(&rules, false, &taken, &zone)
+        let mut reasons = retention::reasons(&rules, false, &taken, &zone)
             .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))?;
+        for (event, reasons) in versions.iter().zip(&mut reasons) {
+            // As by a command, a user gives up nothing that somebody else took. Root may, and what nobody
+            // took, or nobody knows who, belongs to the owner.
+            let is_others = owner != 0 && event.row.more.by.is_some_and(|by| by != owner);
+            reasons.extend(is_others.then_some(Reason::Others));
+        }
         let before = to_forget.len();
         to_forget.extend(
             versions.iter().zip(reasons).filter(|(_, why)| why.is_empty()).map(|(event, _)| event.number),
         );
         if to_forget.len() - before == versions.len() {
-            to_forget.extend(removed.iter().filter(|event| !is_held(&event.row)).map(|event| event.number));
+            removals.extend(removed.iter().filter(|event| !is_held(&event.row)).map(|event| event.number));
         }
     }
-    for some in to_forget.chunks(FORGET_AT_A_TIME) {
+    match forget_some(store, &to_forget)? {
+        true => drop(forget_some(store, &removals)?),
+        // Some version stays for now, and so does what tells that it ended.
+        false => removals.clear(),
+    }
+    Ok(to_forget.len() + removals.len())
+}
+
+/// Forgets events. Returns whether all are forgotten: those with which somebody held, mounted or forgot one
+/// meanwhile wait for the next time.
+fn forget_some(store: &Arc<Store>, events: &[EventNo]) -> Result<bool> {
+    let mut are_all = true;
+    for some in events.chunks(FORGET_AT_A_TIME) {
         match forget::begin(store, some) {
-            // Somebody held, mounted or forgot one of these events meanwhile: it waits for the next time.
-            Ok(())
-            | Err(Error::NotFound | Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. }) => {}
+            Ok(()) => {}
+            Err(Error::NotFound | Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. }) => {
+                are_all = false;
+            }
             Err(e) => return Err(e),
         }
     }
-    Ok(to_forget.len())
+    Ok(are_all)
 }

@@ -16,6 +16,8 @@ use yore_format::{EventNo, EventState, Incarnation, Timestamp};
 struct Asked {
     most: EventNo,
     gone: Option<Event>,
+    /// The last event up to the time, even if it has been forgotten.
+    until: EventNo,
 }
 
 impl Asked {
@@ -27,11 +29,12 @@ impl Asked {
         let (meta, past) = (&store.meta, &store.past);
         let last = last_until(store.number(), time, &mut |most| past.floor(meta, most))?;
         let gone = last_until(store.number(), time, &mut |most| past.floor_forgotten(meta, most))?;
+        let until = last.iter().chain(&gone).map(|event| event.number).max().unwrap_or_default();
         let dying = last.clone().filter(|event| event.row.state == EventState::Dying);
         let gone = gone.into_iter().chain(dying);
         let gone = gone.filter(|event| !event.row.kind.is_work() && is_named_by(time, event.row.time));
         let gone = gone.max_by_key(|event| event.number);
-        last.map(|last| Asked { most: last.number, gone }).ok_or(Error::NotFound)
+        last.map(|last| Asked { most: last.number, gone, until }).ok_or(Error::NotFound)
     }
 
     /// The event that is meant in a directory, which is itself seen as of `from` (`None`: the present): one
@@ -42,7 +45,7 @@ impl Asked {
         directory: InodeNo,
         from: Option<EventNo>,
     ) -> Result<Option<EventNo>> {
-        let Asked { most, gone } = self;
+        let Asked { most, gone, .. } = self;
         let most = *most;
         let mut found = None;
         let roots = above_then_and_now(store, directory, from.map_or(most, |from| from.min(most)))?;
@@ -213,7 +216,9 @@ fn own_event_then(
                 && of_directory.is_none_or(|of_directory| event.number > of_directory)
         });
         if let Some(own) = own {
-            return Ok(Some(match own.number < death {
+            let was_there =
+                own.number < death && !ended_before(store, asked, (directory, name), live, (birth, death))?;
+            return Ok(Some(match was_there {
                 true => OwnEvent::At(own),
                 false => OwnEvent::Gone,
             }));
@@ -228,6 +233,22 @@ fn own_event_then(
             _ => return Ok(None),
         }
     }
+}
+
+/// Whether a meaning of a name had ended by the time that is asked for, and the name meant nothing since. Any
+/// event after the end tells that, even one of something else, or one that has been forgotten.
+fn ended_before(
+    store: &Arc<Store>,
+    asked: &Asked,
+    (directory, name): (InodeNo, &[u8]),
+    live: Option<&dir::Found>,
+    (birth, death): (EventNo, EventNo),
+) -> Result<bool> {
+    if asked.until < death || live.is_some_and(|found| found.birth <= asked.until) {
+        return Ok(false);
+    }
+    let last = store.past.last_meaning(store, directory, name, asked.until)?;
+    Ok(last.is_none_or(|last| last.birth <= birth))
 }
 
 /// The last event whose time is not after `time`. `floor` finds the last event up to a number. O(log²

@@ -5,6 +5,7 @@ use crate::history::record::{is_held, Event};
 use crate::store::Store;
 use crate::types::Behalf;
 use crate::Result;
+use hashbrown::HashMap;
 use std::sync::Arc;
 use yore_format::EventKind;
 
@@ -109,8 +110,23 @@ impl<'s> Rule<'s> {
         if self.store.keep_history || !self.store.past.is_any() {
             return Ok(sorted);
         }
-        for event in self.store.past.kept_events(&self.store.meta)? {
-            match self.stays(&event)? {
+        let events = self.store.past.kept_events(&self.store.meta)?;
+        let mut whys = events.iter().map(|event| self.stays(event)).collect::<Result<Vec<_>>>()?;
+        // The removal of a file is remembered as long as any version of it. A version that only may go is
+        // older than the removal, and goes first.
+        let is_removal = |event: &Event| event.row.kind == EventKind::Removed;
+        let root = |event: &Event| (event.row.root, event.row.root_incarnation);
+        let mut files = HashMap::new();
+        for (event, why) in events.iter().zip(&whys) {
+            if let Some(why) = why.filter(|_| event.row.kind.is_of_file() && !is_removal(event)) {
+                files.insert(root(event), why);
+            }
+        }
+        for (event, why) in events.iter().zip(&mut whys).filter(|(event, _)| is_removal(event)) {
+            *why = why.or_else(|| files.get(&root(event)).copied());
+        }
+        for (event, why) in events.into_iter().zip(whys) {
+            match why {
                 Some(why) => sorted.stay.push((event, why)),
                 None if event.row.time.seconds <= self.floor => sorted.old.push(event),
                 None => sorted.young.push(event),

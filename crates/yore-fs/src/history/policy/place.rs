@@ -1,0 +1,94 @@
+//! By which rules the events of a directory or file are kept, also when it is gone.
+//!
+//! What has no name any more is judged at the place of its last name, which its versions know, and a
+//! directory above that is gone as well at its own last place. A kept event of a file has seen a version of
+//! it, so its place is known as long as there is anything to judge.
+
+use crate::store::Store;
+use crate::{InodeNo, Result};
+use hashbrown::HashSet;
+use yore_format::{EventNo, Incarnation, Retention, RetentionRules};
+
+/// The rules by which events of an inode are kept, and who owns the directory or file whose policy has them.
+/// `None`: everything stays. That is also so if a directory above is gone and no version of it is left:
+/// nobody knows then where it was. An inode of which no place was ever known obeys the root directory.
+///
+/// # Errors
+/// Damage and device errors.
+pub(super) fn rules_of(store: &Store, of: (InodeNo, Incarnation)) -> Result<Option<(RetentionRules, u32)>> {
+    let (mut at, mut met) = (of, HashSet::new());
+    // Last places may lead round in a circle: directories were moved below each other one after the other.
+    while met.insert(at) {
+        let (no, incarnation) = at;
+        let is_root = no == InodeNo::ROOT;
+        let cell = store.cell_if_used(no)?.filter(|cell| is_root || cell.incarnation == incarnation);
+        let mut place = None;
+        if let Some(cell) = cell {
+            let (uid, has_policy) = {
+                let state = cell.state.read();
+                let inode = &state.inode;
+                if !state.gone && inode.links > 0 {
+                    place = Some((inode.parent, inode.parent_incarnation));
+                }
+                (inode.uid, inode.has_policy && !state.gone)
+            };
+            let own = match has_policy {
+                true => store.past.policy(&store.meta, no, cell.incarnation)?,
+                false => None,
+            };
+            match own.and_then(|own| own.retention) {
+                Some(Retention::Rules(rules)) => return Ok(Some((rules, uid))),
+                Some(Retention::Everything) => return Ok(None),
+                None => {}
+            }
+        }
+        if is_root {
+            return Ok(None);
+        }
+        if place.is_none() {
+            place = last_place(store, no, incarnation)?;
+        }
+        at = match place {
+            Some((InodeNo::NONE, _)) => (InodeNo::ROOT, Incarnation(0)),
+            Some(up) => up,
+            None if at == of => (InodeNo::ROOT, Incarnation(0)),
+            None => return Ok(None),
+        };
+    }
+    Ok(None)
+}
+
+/// The directory of the last name that an inode had, as its newest version with a name knows it. `None`:
+/// there is no such version. O(log² events).
+fn last_place(
+    store: &Store,
+    no: InodeNo,
+    incarnation: Incarnation,
+) -> Result<Option<(InodeNo, Incarnation)>> {
+    let version = |most: u64| store.past.version(&store.meta, no, EventNo(most));
+    let mut most = u64::MAX;
+    if let Some(later) = version(most)?.filter(|version| version.inode.incarnation > incarnation) {
+        // Another inode has had the number since; all its versions were born later.
+        let (mut low, mut high) = (0, later.inode.born.0);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            match version(middle)?.filter(|version| version.inode.incarnation > incarnation) {
+                Some(later) => high = later.inode.born.0,
+                None => low = middle,
+            }
+        }
+        most = low;
+    }
+    while let Some(version) = version(most)?.filter(|version| version.inode.incarnation == incarnation) {
+        let inode = &version.inode;
+        if inode.links > 0 {
+            return Ok(Some((inode.parent, inode.parent_incarnation)));
+        }
+        // What is removed while it is in use may have a later version without a name.
+        match inode.born.0.checked_sub(1) {
+            Some(before) => most = before,
+            None => break,
+        }
+    }
+    Ok(None)
+}
