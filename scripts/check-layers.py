@@ -319,6 +319,7 @@ LAYERS = {
         args/* live/*
         output
         nearest side
+        side/anchored
         content status
         asked inspect/superblock progress
         volume

@@ -4,18 +4,29 @@
 //! A copy preserves permissions, times to the nanosecond, symbolic links, hard links among the files copied,
 //! holes, and extended attributes (those that the other side refuses are reported and left out). It preserves
 //! owners if the process is root.
+//!
+//! On the host, others may change names while a copy is made. So a new file is never opened through a name
+//! that is there already, and attributes are set on what is held open ([`Held`]), not on whatever has the
+//! name. Where others may also swap the directories above, [`anchored::Anchored`] takes the place of
+//! [`Host`].
+
+pub mod anchored;
+#[cfg(test)]
+mod tests;
 
 use crate::output::bytes_of;
 use anyhow::Context as _;
-use rustix::fs::{AtFlags, IFlags, RenameFlags, Timespec, Timestamps, XattrFlags, CWD};
+use rustix::fs::{AtFlags, IFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags, CWD};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use yore_fs::{FileKind, InodeFlags, RenameMode, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
 
 /// The attributes of a file that a copy preserves.
@@ -55,11 +66,20 @@ pub trait Side {
     }
     /// Whether the path leads to a directory, symbolic links followed.
     fn is_directory(&self, path: &Path) -> bool;
+    /// Notes that the user named this directory, which need not exist yet. A side that follows no symbolic
+    /// links on the way to a file still follows those on the way to this directory, once and now.
+    fn start_from(&self, _directory: &Path) -> anyhow::Result<()> {
+        Ok(())
+    }
     /// The names in a directory.
     fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>>;
     fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>>;
-    /// Creates a file, or empties the existing one.
+    /// Creates a file. Fails if anything has that name, even a symbolic link that leads nowhere.
     fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>>;
+    /// Empties an existing regular file; a symbolic link is not followed.
+    fn empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>>;
+    /// Creates a file or empties the existing one. It follows symbolic links, as `>` does in a shell.
+    fn create_or_empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>>;
     fn make_directory(&self, path: &Path) -> anyhow::Result<()>;
     fn read_link(&self, path: &Path) -> anyhow::Result<PathBuf>;
     fn make_link(&self, target: &Path, path: &Path) -> anyhow::Result<()>;
@@ -69,12 +89,14 @@ pub trait Side {
     fn remove(&self, path: &Path) -> anyhow::Result<()>;
     /// Gives a file or directory another name. With `replace`, it replaces a file that has that name.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> anyhow::Result<()>;
-    fn remove_xattr(&self, path: &Path, name: &OsStr) -> anyhow::Result<()>;
-    fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
+    /// Holds something of this type, to set its attributes; a symbolic link is not followed.
+    fn hold(&self, path: &Path, kind: FileKind) -> anyhow::Result<Held>;
+    fn remove_xattr(&self, of: &Held, name: &OsStr) -> anyhow::Result<()>;
+    fn set_owner(&self, of: &Held, facts: &Facts) -> anyhow::Result<()>;
     /// Permissions and times.
-    fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
+    fn set_facts(&self, of: &Held, facts: &Facts) -> anyhow::Result<()>;
     fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>>;
-    fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()>;
+    fn set_xattr(&self, of: &Held, name: &OsStr, value: &[u8]) -> anyhow::Result<()>;
     /// The flags that `chattr` has set on a file or directory; none where there are no such flags, or the
     /// user may not ask.
     fn flags(&self, path: &Path) -> anyhow::Result<InodeFlags>;
@@ -104,33 +126,87 @@ pub trait Target {
     /// Has the file system copy bytes of a source to the same offset, which shares blocks where that can be.
     /// Returns how many; 0 if it cannot.
     fn copy_from(&self, source: &dyn Source, offset: u64, len: u64) -> io::Result<u64>;
+    /// Ends the writing, and holds the file to set its attributes. It was opened by this path.
+    fn written(self: Box<Self>, path: &Path) -> Held;
 }
 
-/// The host's files.
+/// Something whose attributes are set. On the host it is held open, so all of them go to one and the same
+/// file, whatever has its name meanwhile.
+pub struct Held {
+    path: PathBuf,
+    descriptor: Option<fs::File>,
+}
+
+impl Held {
+    /// The path by which it was found, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path that leads to what is held, and to nothing else. Calls must follow it: it is a link of the
+    /// kernel's, which ends at what is held, even if that is a symbolic link.
+    fn place(&self) -> PathBuf {
+        self.descriptor.as_ref().map_or_else(|| self.path.clone(), descriptor_path)
+    }
+}
+
+/// The path under which the kernel shows an open file to this process.
+fn descriptor_path(file: &fs::File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// The host's files, wherever a path leads.
 pub struct Host;
 
-impl Host {
-    fn cannot(what: &str, path: &Path) -> String {
-        format!("cannot {what} {}", path.display())
+/// The host's files: how to get to a path.
+pub trait OnHost {
+    /// A path for one system call.
+    fn reach(&self, path: &Path) -> io::Result<Reached>;
+    /// See [`Side::start_from`].
+    fn resolve(&self, _directory: &Path) -> io::Result<()> {
+        Ok(())
     }
+}
+
+impl OnHost for Host {
+    fn reach(&self, path: &Path) -> io::Result<Reached> {
+        Ok(Reached { path: path.to_path_buf(), _directory: None })
+    }
+}
+
+/// A path for system calls. Nothing but its last name can lead elsewhere if it begins at an open directory.
+pub struct Reached {
+    path: PathBuf,
+    /// The directory that the path begins at: it stays open.
+    _directory: Option<Rc<fs::File>>,
+}
+
+impl Reached {
+    fn in_directory(directory: Rc<fs::File>, name: &OsStr) -> Reached {
+        Reached { path: descriptor_path(&directory).join(name), _directory: Some(directory) }
+    }
+}
+
+fn cannot(what: &str, path: &Path) -> String {
+    format!("cannot {what} {}", path.display())
 }
 
 fn time(seconds: i64, nanos: i64) -> Timestamp {
     Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) }
 }
 
-impl Side for Host {
+impl<H: OnHost> Side for H {
     fn name(&self, path: &Path) -> String {
         path.display().to_string()
     }
 
     fn facts(&self, path: &Path) -> anyhow::Result<Option<Facts>> {
-        let found = match fs::symlink_metadata(path) {
+        let found = match self.reach(path).and_then(|at| fs::symlink_metadata(&at.path)) {
             Ok(found) => found,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None)
             }
-            Err(error) => return Err(error).with_context(|| Host::cannot("look at", path)),
+            Err(error) => return Err(error).with_context(|| cannot("look at", path)),
         };
         let kind = FileKind::from_mode(found.mode())
             .with_context(|| format!("{} is of a kind that a volume does not have", path.display()))?;
@@ -152,89 +228,140 @@ impl Side for Host {
         path.is_dir()
     }
 
+    fn start_from(&self, directory: &Path) -> anyhow::Result<()> {
+        self.resolve(directory).with_context(|| cannot("find", directory))
+    }
+
     fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>> {
-        let entries = fs::read_dir(path).with_context(|| Host::cannot("list", path))?;
-        entries.map(|entry| Ok(entry.with_context(|| Host::cannot("list", path))?.file_name())).collect()
+        let entries = self.reach(path).and_then(|at| fs::read_dir(&at.path));
+        let entries = entries.with_context(|| cannot("list", path))?;
+        entries.map(|entry| Ok(entry.with_context(|| cannot("list", path))?.file_name())).collect()
     }
 
     fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>> {
         // A pipe may have taken the file's place; then this does not wait for the other end.
-        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
-        let file = fs::File::options().read(true).custom_flags(flags).open(path);
-        Ok(Box::new(file.with_context(|| Host::cannot("read", path))?))
+        let file = self.reach(path).and_then(|at| no_follow().read(true).open(&at.path));
+        Ok(Box::new(file.with_context(|| cannot("read", path))?))
     }
 
     fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
         // Nobody else may read it before its own permissions are set.
-        let file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
-        Ok(Box::new(file.with_context(|| Host::cannot("write", path))?))
+        let file = self
+            .reach(path)
+            .and_then(|at| no_follow().write(true).create_new(true).mode(0o600).open(&at.path));
+        Ok(Box::new(file.with_context(|| cannot("write", path))?))
+    }
+
+    fn empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
+        let file = self.reach(path).and_then(|at| no_follow().write(true).truncate(true).open(&at.path));
+        let file = file.with_context(|| cannot("write", path))?;
+        let found = file.metadata().with_context(|| cannot("look at", path))?;
+        anyhow::ensure!(found.is_file(), "cannot write {}: it is not a file any more", path.display());
+        Ok(Box::new(file))
+    }
+
+    fn create_or_empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
+        let file = self.reach(path).and_then(|at| {
+            fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&at.path)
+        });
+        Ok(Box::new(file.with_context(|| cannot("write", path))?))
     }
 
     fn make_directory(&self, path: &Path) -> anyhow::Result<()> {
-        fs::DirBuilder::new().mode(0o700).create(path).with_context(|| Host::cannot("make directory", path))
+        let made = self.reach(path).and_then(|at| fs::DirBuilder::new().mode(0o700).create(&at.path));
+        made.with_context(|| cannot("make directory", path))
     }
 
     fn read_link(&self, path: &Path) -> anyhow::Result<PathBuf> {
-        fs::read_link(path).with_context(|| Host::cannot("read link", path))
+        self.reach(path).and_then(|at| fs::read_link(&at.path)).with_context(|| cannot("read link", path))
     }
 
     fn make_link(&self, target: &Path, path: &Path) -> anyhow::Result<()> {
-        std::os::unix::fs::symlink(target, path).with_context(|| Host::cannot("make symbolic link", path))
+        let made = self.reach(path).and_then(|at| std::os::unix::fs::symlink(target, &at.path));
+        made.with_context(|| cannot("make symbolic link", path))
     }
 
     fn make_special(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
         let kind = rustix::fs::FileType::from_raw_mode(facts.kind.mode());
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(CWD, path, kind, mode, facts.rdev).with_context(|| Host::cannot("make", path))
+        let mode = Mode::from_raw_mode(0o600);
+        let made =
+            self.reach(path).and_then(|at| Ok(rustix::fs::mknodat(CWD, &at.path, kind, mode, facts.rdev)?));
+        made.with_context(|| cannot("make", path))
     }
 
     fn hard_link(&self, original: &Path, path: &Path) -> anyhow::Result<()> {
-        fs::hard_link(original, path).with_context(|| Host::cannot("make link", path))
+        let link = || -> io::Result<()> {
+            let (old, new) = (self.reach(original)?, self.reach(path)?);
+            fs::hard_link(&old.path, &new.path)
+        };
+        link().with_context(|| cannot("make link", path))
     }
 
     fn remove(&self, path: &Path) -> anyhow::Result<()> {
-        fs::remove_file(path).with_context(|| Host::cannot("replace", path))
+        self.reach(path).and_then(|at| fs::remove_file(&at.path)).with_context(|| cannot("replace", path))
     }
 
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> anyhow::Result<()> {
         let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        rustix::fs::renameat_with(CWD, from, CWD, to, flags)
-            .with_context(|| format!("cannot rename {} to {}", from.display(), to.display()))
+        let rename = || -> io::Result<()> {
+            let (old, new) = (self.reach(from)?, self.reach(to)?);
+            Ok(rustix::fs::renameat_with(CWD, &old.path, CWD, &new.path, flags)?)
+        };
+        rename().with_context(|| format!("cannot rename {} to {}", from.display(), to.display()))
     }
 
-    fn remove_xattr(&self, path: &Path, name: &OsStr) -> anyhow::Result<()> {
-        rustix::fs::lremovexattr(path, name).with_context(|| Host::cannot("remove an attribute of", path))
+    fn hold(&self, path: &Path, kind: FileKind) -> anyhow::Result<Held> {
+        // Nothing is opened for reading or writing, so this needs no permission and disturbs no device.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || -> io::Result<(fs::File, u32)> {
+            let at = self.reach(path)?;
+            let file: fs::File = rustix::fs::open(&at.path, flags, Mode::empty())?.into();
+            let mode = file.metadata()?.mode();
+            Ok((file, mode))
+        };
+        let (file, mode) = open().with_context(|| cannot("look at", path))?;
+        anyhow::ensure!(
+            FileKind::from_mode(mode) == Some(kind),
+            "cannot set the attributes of {}: something else has taken its place",
+            path.display()
+        );
+        Ok(Held { path: path.to_path_buf(), descriptor: Some(file) })
     }
 
-    fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
-        std::os::unix::fs::lchown(path, Some(facts.uid), Some(facts.gid))
-            .with_context(|| Host::cannot("set the owner of", path))
+    fn remove_xattr(&self, of: &Held, name: &OsStr) -> anyhow::Result<()> {
+        rustix::fs::removexattr(of.place(), name).with_context(|| cannot("remove an attribute of", &of.path))
     }
 
-    fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
+    fn set_owner(&self, of: &Held, facts: &Facts) -> anyhow::Result<()> {
+        std::os::unix::fs::chown(of.place(), Some(facts.uid), Some(facts.gid))
+            .with_context(|| cannot("set the owner of", &of.path))
+    }
+
+    fn set_facts(&self, of: &Held, facts: &Facts) -> anyhow::Result<()> {
         // Symbolic links have no permissions of their own.
         if facts.kind != FileKind::Symlink {
             let permissions = std::os::unix::fs::PermissionsExt::from_mode(facts.permissions);
-            fs::set_permissions(path, permissions)
-                .with_context(|| Host::cannot("set the permissions of", path))?;
+            fs::set_permissions(of.place(), permissions)
+                .with_context(|| cannot("set the permissions of", &of.path))?;
         }
         let spec = |t: Timestamp| Timespec { tv_sec: t.seconds, tv_nsec: t.nanos.into() };
         let times = Timestamps { last_access: spec(facts.atime), last_modification: spec(facts.mtime) };
-        rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
-            .with_context(|| Host::cannot("set the times of", path))
+        rustix::fs::utimensat(CWD, of.place(), &times, AtFlags::empty())
+            .with_context(|| cannot("set the times of", &of.path))
     }
 
     fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
-        let read = || -> rustix::io::Result<Vec<(OsString, Vec<u8>)>> {
+        let read = || -> io::Result<Vec<(OsString, Vec<u8>)>> {
+            let at = self.reach(path)?;
             let mut list = vec![0u8; 65_536];
-            let len = match rustix::fs::llistxattr(path, &mut list[..]) {
+            let len = match rustix::fs::llistxattr(&at.path, &mut list[..]) {
                 Err(rustix::io::Errno::NOTSUP) => return Ok(Vec::new()),
                 other => other?,
             };
             let mut found = Vec::new();
             let mut value = vec![0u8; 65_536];
             for name in list[..len].split(|b| *b == 0).filter(|name| !name.is_empty()) {
-                let len = match rustix::fs::lgetxattr(path, name, &mut value[..]) {
+                let len = match rustix::fs::lgetxattr(&at.path, name, &mut value[..]) {
                     // It has gone since the listing, or the name only looks like an attribute.
                     Err(rustix::io::Errno::NODATA | rustix::io::Errno::NOTSUP) => continue,
                     other => other?,
@@ -243,35 +370,35 @@ impl Side for Host {
             }
             Ok(found)
         };
-        read().with_context(|| Host::cannot("read the extended attributes of", path))
+        read().with_context(|| cannot("read the extended attributes of", path))
     }
 
-    fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()> {
-        Ok(rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?)
+    fn set_xattr(&self, of: &Held, name: &OsStr, value: &[u8]) -> anyhow::Result<()> {
+        Ok(rustix::fs::setxattr(of.place(), name, value, XattrFlags::empty())?)
     }
 
     fn flags(&self, path: &Path) -> anyhow::Result<InodeFlags> {
-        let file = match open_for_flags(path) {
+        let file = match self.reach(path).and_then(|at| no_follow().read(true).open(&at.path)) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(InodeFlags::empty()),
-            other => other.with_context(|| Host::cannot("look at", path))?,
+            other => other.with_context(|| cannot("look at", path))?,
         };
         let found = match rustix::fs::ioctl_getflags(file) {
             Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => IFlags::empty(),
-            other => other.with_context(|| Host::cannot("read the flags of", path))?,
+            other => other.with_context(|| cannot("read the flags of", path))?,
         };
         let set = FLAGS.iter().filter(|(_, flag)| found.contains(*flag));
         Ok(set.fold(InodeFlags::empty(), |flags, (flag, _)| flags | *flag))
     }
 
     fn set_flags(&self, path: &Path, flags: InodeFlags) -> anyhow::Result<bool> {
-        let file = match open_for_flags(path) {
+        let file = match self.reach(path).and_then(|at| no_follow().read(true).open(&at.path)) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
-            other => other.with_context(|| Host::cannot("set the flags of", path))?,
+            other => other.with_context(|| cannot("set the flags of", path))?,
         };
         let set = FLAGS.iter().filter(|(flag, _)| flags.contains(*flag));
         match rustix::fs::ioctl_setflags(file, set.fold(IFlags::empty(), |flags, (_, flag)| flags | *flag)) {
             Err(Errno::PERM | Errno::ACCESS) => Ok(false),
-            other => other.map(|()| true).with_context(|| Host::cannot("set the flags of", path)),
+            other => other.map(|()| true).with_context(|| cannot("set the flags of", path)),
         }
     }
 }
@@ -284,9 +411,12 @@ const FLAGS: [(InodeFlags, IFlags); 4] = [
     (InodeFlags::NO_ACCESS_TIMES, IFlags::NOATIME),
 ];
 
-fn open_for_flags(path: &Path) -> io::Result<fs::File> {
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
-    fs::File::options().read(true).custom_flags(flags).open(path)
+/// How to open a path that others may have put something else at: a symbolic link is refused, and a pipe does
+/// not keep the caller waiting.
+fn no_follow() -> fs::OpenOptions {
+    let mut options = fs::File::options();
+    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+    options
 }
 
 impl Source for fs::File {
@@ -331,6 +461,10 @@ impl Target for fs::File {
         // What fails here for another reason than that the kernel cannot do it fails again when the bytes are
         // read and written, and is reported then.
         Ok(rustix::fs::copy_file_range(source, Some(&mut from), self, Some(&mut to), len).unwrap_or(0) as u64)
+    }
+
+    fn written(self: Box<Self>, path: &Path) -> Held {
+        Held { path: path.to_path_buf(), descriptor: Some(*self) }
     }
 }
 
@@ -402,6 +536,16 @@ impl Side for OnVolume {
     }
 
     fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
+        let mut options = yore_fs::OpenOptions::new();
+        Ok(Box::new(options.write(true).create_new(true).open(&self.volume, path)?))
+    }
+
+    fn empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
+        let mut options = yore_fs::OpenOptions::new();
+        Ok(Box::new(options.write(true).truncate(true).open(&self.volume, path)?))
+    }
+
+    fn create_or_empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
         Ok(Box::new(yore_fs::File::create(&self.volume, path)?))
     }
 
@@ -435,25 +579,31 @@ impl Side for OnVolume {
         Ok(self.volume.rename_with(from, to, mode)?)
     }
 
-    fn remove_xattr(&self, path: &Path, name: &OsStr) -> anyhow::Result<()> {
+    fn hold(&self, path: &Path, _kind: FileKind) -> anyhow::Result<Held> {
+        // Only this process changes names on a volume that it has open.
+        Ok(Held { path: path.to_path_buf(), descriptor: None })
+    }
+
+    fn remove_xattr(&self, of: &Held, name: &OsStr) -> anyhow::Result<()> {
+        let path = &of.path;
         let node = self.volume.symlink_node(path)?;
         let removed = self.volume.view().of(&node).removexattr(node.inode(), name.as_bytes());
         removed.map_err(|error| error.on_path("cannot remove an attribute of", bytes_of(path)).into())
     }
 
-    fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
+    fn set_owner(&self, of: &Held, facts: &Facts) -> anyhow::Result<()> {
         let set = SetAttr { uid: Some(facts.uid), gid: Some(facts.gid), ..SetAttr::default() };
-        Ok(self.volume.set_symlink_attributes(path, &set)?)
+        Ok(self.volume.set_symlink_attributes(&of.path, &set)?)
     }
 
-    fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
+    fn set_facts(&self, of: &Held, facts: &Facts) -> anyhow::Result<()> {
         let set = SetAttr {
             permissions: (facts.kind != FileKind::Symlink).then_some(facts.permissions),
             atime: Some(SetTime::To(facts.atime)),
             mtime: Some(SetTime::To(facts.mtime)),
             ..SetAttr::default()
         };
-        Ok(self.volume.set_symlink_attributes(path, &set)?)
+        Ok(self.volume.set_symlink_attributes(&of.path, &set)?)
     }
 
     fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
@@ -471,8 +621,8 @@ impl Side for OnVolume {
             .collect()
     }
 
-    fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()> {
-        let node = self.volume.symlink_node(path)?;
+    fn set_xattr(&self, of: &Held, name: &OsStr, value: &[u8]) -> anyhow::Result<()> {
+        let node = self.volume.symlink_node(&of.path)?;
         Ok(self.volume.view().of(&node).setxattr(node.inode(), name.as_bytes(), value, SetXattrMode::Any)?)
     }
 
@@ -517,5 +667,9 @@ impl Target for yore_fs::File {
             Itself::OnVolume(source) => Ok(self.copy_from(source, offset, len)?),
             Itself::OnHost(_) => Ok(0),
         }
+    }
+
+    fn written(self: Box<Self>, path: &Path) -> Held {
+        Held { path: path.to_path_buf(), descriptor: None }
     }
 }

@@ -9,7 +9,7 @@ use crate::content::{data_bytes, room_beside};
 use crate::nearest;
 use crate::output::{bytes_of, OutputClosed};
 use crate::progress::Progress;
-use crate::side::{Facts, Host, Itself, OnVolume as VolumeSide, Side, Source, Target};
+use crate::side::{Facts, Held, Host, Itself, OnVolume as VolumeSide, Side, Source, Target};
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access, Operand};
 use anyhow::Context as _;
@@ -86,7 +86,7 @@ pub(super) struct Copy {
     progress: Progress,
     buffer: Vec<u8>,
     /// Copied files that have several names: by identity on the source, the first name on the target.
-    pub(super) linked: HashMap<(u64, u64), PathBuf>,
+    linked: HashMap<(u64, u64), PathBuf>,
 }
 
 /// One step that is left to do.
@@ -213,7 +213,10 @@ impl Copy {
         let mut tasks = vec![Task::Copy { from, to }];
         while let Some(task) = tasks.pop() {
             match task {
-                Task::Finish { from, to, facts } => self.attributes(source, &from, target, &to, &facts)?,
+                Task::Finish { from, to, facts } => {
+                    let held = target.hold(&to, FileKind::Directory)?;
+                    self.attributes(source, &from, target, &held, &facts)?;
+                }
                 Task::Copy { from, to } => {
                     let facts = source.facts(&from)?.ok_or_else(|| source.absent(&from))?;
                     if facts.kind != FileKind::Directory {
@@ -227,8 +230,11 @@ impl Copy {
                     if !target.is_directory(&to) {
                         target.make_directory(&to)?;
                     }
+                    // A symbolic link to a directory may have been there: its `.` is that directory.
+                    let is_link = target.facts(&to)?.is_some_and(|found| found.kind == FileKind::Symlink);
+                    let itself = if is_link { to.join(".") } else { to.clone() };
                     let names = source.list(&from)?;
-                    tasks.push(Task::Finish { from: from.clone(), to: to.clone(), facts });
+                    tasks.push(Task::Finish { from: from.clone(), to: itself, facts });
                     tasks.extend(
                         names
                             .into_iter()
@@ -241,7 +247,7 @@ impl Copy {
     }
 
     /// Copies a file that is not a directory.
-    pub(super) fn one(
+    fn one(
         &mut self,
         source: &dyn Side,
         from: &Path,
@@ -249,7 +255,6 @@ impl Copy {
         to: &Path,
         facts: &Facts,
     ) -> anyhow::Result<()> {
-        self.progress.now(&crate::output::printable(bytes_of(from)));
         let existing = target.facts(to)?;
         if existing.is_some_and(|e| e.kind == FileKind::Directory) {
             anyhow::bail!("{} is a directory; it is not replaced by a file", target.name(to));
@@ -259,31 +264,57 @@ impl Copy {
                 if existing.is_some() {
                     target.remove(to)?;
                 }
+                self.progress.now(&crate::output::printable(bytes_of(from)));
                 target.hard_link(first, to)?;
                 self.progress.add(facts.size);
                 return Ok(());
             }
             self.linked.insert(facts.identity, to.to_path_buf());
         }
+        self.make(source, from, target, (to, existing), facts, &mut false)
+    }
+
+    /// Makes a copy of something that is not a directory. `made` tells whether there is anything of it, also
+    /// after a failure. A regular file that exists is overwritten if it was found before; anything else that
+    /// was found is replaced. If something has come since, this fails.
+    pub(super) fn make(
+        &mut self,
+        source: &dyn Side,
+        from: &Path,
+        target: &dyn Side,
+        (to, existing): (&Path, Option<Facts>),
+        facts: &Facts,
+        made: &mut bool,
+    ) -> anyhow::Result<()> {
+        self.progress.now(&crate::output::printable(bytes_of(from)));
         if facts.kind == FileKind::Regular {
             let sizes = (facts.size, existing.map_or(0, |existing| existing.size));
             check_room(source, from, target, to, sizes)?;
         }
+        let both = existing.is_some_and(|e| e.kind == FileKind::Regular && facts.kind == FileKind::Regular);
         // Anything but a regular file is replaced: nothing is written into it or through it.
-        if existing.is_some_and(|e| e.kind != FileKind::Regular || facts.kind != FileKind::Regular) {
+        if existing.is_some() && !both {
             target.remove(to)?;
         }
-        match facts.kind {
+        let held = match facts.kind {
             FileKind::Regular => {
                 let input = source.open(from)?;
-                let output = target.create(to)?;
+                let output = if both { target.empty(to)? } else { target.create(to)? };
+                *made = true;
                 self.content(input.as_ref(), output.as_ref(), facts.size)
                     .with_context(|| format!("cannot copy {} to {}", source.name(from), target.name(to)))?;
+                output.written(to)
             }
-            FileKind::Symlink => target.make_link(&source.read_link(from)?, to)?,
-            _ => target.make_special(to, facts)?,
-        }
-        self.attributes(source, from, target, to, facts)
+            kind => {
+                match kind {
+                    FileKind::Symlink => target.make_link(&source.read_link(from)?, to)?,
+                    _ => target.make_special(to, facts)?,
+                }
+                *made = true;
+                target.hold(to, kind)?
+            }
+        };
+        self.attributes(source, from, target, &held, facts)
     }
 
     /// Copies the stretches of data and leaves the holes.
@@ -322,7 +353,7 @@ impl Copy {
         source: &dyn Side,
         from: &Path,
         target: &dyn Side,
-        to: &Path,
+        to: &Held,
         facts: &Facts,
     ) -> anyhow::Result<()> {
         // The order matters: a change of owner clears set-id bits and capabilities, and adding attributes
@@ -334,7 +365,7 @@ impl Copy {
             if let Err(error) = target.set_xattr(to, &name, &value) {
                 self.progress.warn(&format!(
                     "{}: the extended attribute {} is left out: {error:#}",
-                    target.name(to),
+                    target.name(to.path()),
                     name.to_string_lossy()
                 ));
             }
@@ -347,7 +378,7 @@ impl Copy {
         if target.is_directory(&path) {
             return Err(status::usage(format!("{} is a directory; name the file", target.name(&path))));
         }
-        let output = target.create(&path)?;
+        let output = target.create_or_empty(&path)?;
         let mut input = io::stdin().lock();
         let mut at = 0;
         loop {

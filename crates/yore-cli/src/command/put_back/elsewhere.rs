@@ -8,7 +8,8 @@ use crate::command::copy::Copy;
 use crate::command::files::on_volume;
 use crate::opened::directory_of;
 use crate::output::{bytes_of, List};
-use crate::side::{Host, OnVolume as VolumeSide, Side};
+use crate::side::anchored::Anchored;
+use crate::side::{OnVolume as VolumeSide, Side};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use std::ffi::OsStr;
@@ -26,7 +27,9 @@ pub fn put(
 ) -> anyhow::Result<()> {
     let Some(other) = OnVolume::split_unless_there(to) else {
         let owners = rustix::process::geteuid().is_root();
-        return copy(ground, then, (&Host, free_name(&Host, PathBuf::from(to), name)?), owners, args, list);
+        let host = Anchored::new(None);
+        let dest = free_name(&host, PathBuf::from(to), name)?;
+        return copy(ground, then, (&host, dest), owners, args, list);
     };
     on_volume(&other.volume, Access::of(!args.dry_run), |volume| {
         let side = VolumeSide::new(volume, &other.volume);
@@ -65,6 +68,7 @@ pub fn free_name(side: &dyn Side, wanted: PathBuf, name: &[u8]) -> anyhow::Resul
         true => wanted.join(OsStr::from_bytes(name)),
         false => wanted,
     };
+    side.start_from(directory_of(&dest))?;
     anyhow::ensure!(
         side.facts(&dest)?.is_none(),
         "{} is there already; name what is not, or a directory to put it into",

@@ -8,7 +8,8 @@ use crate::command::files::on_volume;
 use crate::command::operand::split_root;
 use crate::command::query::{cannot_compare, no_answer, not_both, without_times};
 use crate::live;
-use crate::side::{Host, OnVolume as VolumeSide, Side};
+use crate::side::anchored::Anchored;
+use crate::side::{OnVolume as VolumeSide, Side};
 use crate::timed_path::root_of;
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
@@ -70,7 +71,11 @@ impl Where {
         work: impl FnOnce(&Ground, &Path) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         match self {
-            Where::Mounted(path) => work(&Ground { side: Box::new(Host), volume: None }, path),
+            Where::Mounted(path) => {
+                // The kernel's table names the mount; a path to it may lead elsewhere the next time.
+                let device = mount_of(path).map(|mount| rustix::fs::makedev(0, mount.connection));
+                work(&Ground { side: Box::new(Anchored::new(device)), volume: None }, path)
+            }
             Where::Free(on) => on_volume(&on.volume, access, |volume| {
                 let side = Box::new(VolumeSide::new(volume, &on.volume));
                 work(&Ground { side, volume: Some(volume.clone()) }, &on.path)
@@ -95,6 +100,12 @@ fn mount_of(path: &Path) -> Option<live::Mount> {
 }
 
 impl Ground {
+    /// Any directories of the host in place of a mount.
+    #[cfg(test)]
+    pub fn of_host() -> Ground {
+        Ground { side: Box::new(Anchored::new(None)), volume: None }
+    }
+
     /// The files of the mount or volume.
     pub fn side(&self) -> &dyn Side {
         self.side.as_ref()

@@ -9,14 +9,19 @@ use crate::args;
 use crate::command::copy::Copy;
 use crate::content::{room_beside, same_content, sorted_xattrs};
 use crate::side::{Facts, Side};
+use crate::timed_path::root_of;
 use anyhow::Context as _;
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use yore_fs::{FileKind, InodeFlags};
 
 /// For how many names the check for room counts a block of metadata, which covers inodes, entries, and
 /// changes of directories.
 const NAMES_PER_BLOCK: u64 = 8;
+
+/// How many names are tried for a file until it is renamed.
+const TEMPORARY_NAMES: u32 = 1000;
 
 /// Puts files back.
 pub struct Putter<'g> {
@@ -41,6 +46,12 @@ pub enum Done {
 /// Whether a file of this type can have flags.
 fn has_flags(facts: &Facts) -> bool {
     matches!(facts.kind, FileKind::Regular | FileKind::Directory)
+}
+
+/// Whether something could not be made because its name is taken.
+fn is_taken(error: &anyhow::Error) -> bool {
+    let on_host = error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::AlreadyExists);
+    on_host || root_of(error).is_some_and(|error| matches!(error, yore_fs::Error::Exists))
 }
 
 impl<'g> Putter<'g> {
@@ -159,18 +170,6 @@ impl<'g> Putter<'g> {
         same_content(self.side(), facts.kind, then, now)
     }
 
-    /// An unused name beside this one.
-    pub fn beside(&self, path: &Path) -> anyhow::Result<PathBuf> {
-        let process = std::process::id();
-        for n in 0..1000u32 {
-            let free = path.with_file_name(format!(".yore-{process}-{n}"));
-            if self.side().facts(&free)?.is_none() {
-                return Ok(free);
-            }
-        }
-        anyhow::bail!("there is no free name beside {}", self.side().name(path))
-    }
-
     /// Puts back anything but a directory. With `replace`, it replaces what has the name now. With
     /// `original`, it becomes another name of that file.
     pub fn file(
@@ -180,22 +179,33 @@ impl<'g> Putter<'g> {
         replace: bool,
         original: Option<&Path>,
     ) -> anyhow::Result<()> {
-        let temporary = self.beside(now)?;
-        let made = match original {
-            Some(original) => self.side().hard_link(original, &temporary),
-            None => self.facts(then).and_then(|facts| {
-                self.copy.linked.clear();
-                self.copy.one(self.side(), then, self.side(), &temporary, &facts)
-            }),
-        };
-        let renamed = made.and_then(|()| self.side().rename(&temporary, now, replace));
-        // A failure must leave nothing behind. A rename between two names of one file leaves both, so the
-        // temporary one goes here.
-        if self.side().facts(&temporary)?.is_some() {
-            let removed = self.side().remove(&temporary);
-            return renamed.and(removed);
+        let side = self.side();
+        let process = std::process::id();
+        for n in 0..TEMPORARY_NAMES {
+            let temporary = now.with_file_name(format!(".yore-{process}-{n}"));
+            let mut is_made = false;
+            let done = match original {
+                Some(original) => side.hard_link(original, &temporary).inspect(|()| is_made = true),
+                None => self.facts(then).and_then(|facts| {
+                    self.copy.make(side, then, side, (&temporary, None), &facts, &mut is_made)
+                }),
+            };
+            match done {
+                Err(error) if !is_made && is_taken(&error) => continue,
+                // This process made nothing, so it removes nothing.
+                Err(error) if !is_made => return Err(error),
+                _ => {}
+            }
+            let renamed = done.and_then(|()| side.rename(&temporary, now, replace));
+            // A failure must leave nothing behind. A rename between two names of one file leaves both, so the
+            // temporary one goes here.
+            if side.facts(&temporary)?.is_some() {
+                let removed = side.remove(&temporary);
+                return renamed.and(removed);
+            }
+            return renamed;
         }
-        renamed
+        anyhow::bail!("there is no free name beside {}", side.name(now))
     }
 
     /// About how many bytes [`Putter::tree`] will write: data, and metadata for it. Fails if the tree would
@@ -293,15 +303,16 @@ impl<'g> Putter<'g> {
     pub fn attributes(&mut self, then: &Path, now: &Path, times: bool) -> anyhow::Result<()> {
         self.flagged.push((then.into(), now.into()));
         let (then_facts, found) = (self.facts(then)?, self.facts(now)?);
+        let held = self.side().hold(now, then_facts.kind)?;
         if self.ground.sets_owners() && (then_facts.uid, then_facts.gid) != (found.uid, found.gid) {
-            self.side().set_owner(now, &then_facts)?;
+            self.side().set_owner(&held, &then_facts)?;
         }
         let (wanted, present) = (self.side().xattrs(then)?, self.side().xattrs(now)?);
         for (name, _) in present.iter().filter(|(name, _)| !wanted.iter().any(|(other, _)| other == name)) {
-            self.side().remove_xattr(now, name)?;
+            self.side().remove_xattr(&held, name)?;
         }
         for (name, value) in wanted.iter().filter(|one| !present.contains(one)) {
-            let set = self.side().set_xattr(now, name, value);
+            let set = self.side().set_xattr(&held, name, value);
             set.with_context(|| {
                 format!("cannot set the attribute {} of {}", name.to_string_lossy(), self.side().name(now))
             })?;
@@ -314,6 +325,61 @@ impl<'g> Putter<'g> {
         if differ(&wanted) == differ(&self.facts(now)?) {
             return Ok(());
         }
-        self.side().set_facts(now, &wanted)
+        self.side().set_facts(&held, &wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// Promises that a temporary name which somebody else has taken is neither written through nor removed:
+    /// the next one is used.
+    #[test]
+    fn temporary_name_is_taken() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = |name: &str| scratch.path().join(name);
+        let taken = |n: u32| path(&format!(".yore-{}-{n}", std::process::id()));
+        fs::write(path("then"), "then").unwrap();
+        fs::write(path("victim"), "victim").unwrap();
+        symlink(path("victim"), taken(0)).unwrap();
+        symlink(path("absent"), taken(1)).unwrap();
+        fs::write(taken(2), "other").unwrap();
+
+        let ground = Ground::of_host();
+        let mut putter = Putter::dry_run_only(&ground).unwrap();
+        putter.file(&path("then"), &path("now"), true, None).unwrap();
+        putter.file(&path("then"), &path("name"), true, Some(&path("now"))).unwrap();
+
+        assert_eq!(fs::read_to_string(path("now")).unwrap(), "then");
+        assert_eq!(fs::read_to_string(path("name")).unwrap(), "then");
+        assert_eq!(fs::read_to_string(path("victim")).unwrap(), "victim");
+        assert!(!path("absent").exists());
+        assert_eq!(fs::read_link(taken(0)).unwrap(), path("victim"));
+        assert_eq!(fs::read_link(taken(1)).unwrap(), path("absent"));
+        assert_eq!(fs::read_to_string(taken(2)).unwrap(), "other");
+        assert!(!taken(3).exists());
+    }
+
+    /// Promises that a failure removes nothing but what this process has made.
+    #[test]
+    fn failure_removes_its_own() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = |name: &str| scratch.path().join(name);
+        let taken = |n: u32| path(&format!(".yore-{}-{n}", std::process::id()));
+        fs::write(path("then"), "then").unwrap();
+        fs::write(path("now"), "now").unwrap();
+        fs::write(taken(0), "other").unwrap();
+
+        let ground = Ground::of_host();
+        let mut putter = Putter::dry_run_only(&ground).unwrap();
+        putter.file(&path("then"), &path("now"), false, None).unwrap_err();
+        putter.file(&path("then"), &path("now"), true, Some(&path("absent"))).unwrap_err();
+
+        assert_eq!(fs::read_to_string(path("now")).unwrap(), "now");
+        assert_eq!(fs::read_to_string(taken(0)).unwrap(), "other");
+        assert!(!taken(1).exists());
     }
 }
