@@ -82,6 +82,23 @@ fn directories_and_what_is_refused() {
     ok(["check", volume]);
 }
 
+/// Two directories of one command have had the same file. The first one takes it, so the second one covers
+/// less than was found. These are no other files, so nothing is refused.
+#[test]
+fn operands_that_overlap() {
+    let scratch = scratch();
+    let volume = text(&scratch.volume);
+    put(&scratch, "/d/sub/both", "both");
+    take(volume, "one");
+    ok(["rm", &scratch.on("/d/sub/both")]);
+    assert_eq!(ok(["cat", &scratch.on("/d/sub/both@one")]), "both");
+    let listed = ok(["expunge", "-y", "-0", "-r", &scratch.on("/d/sub"), &scratch.on("/d")]);
+    assert_eq!(listed.split_terminator('\0').filter(|name| name.ends_with("/d/sub/both")).count(), 2);
+    fails(3, ["cat", &scratch.on("/d/sub/both@one")]);
+    assert_eq!(ok(["cat", &scratch.on("/d/file")]), "one");
+    ok(["check", volume]);
+}
+
 /// On a mount: files that programs have open or have read are gone, also in paths of snapshots of directories
 /// above.
 #[test]

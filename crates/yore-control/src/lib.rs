@@ -55,7 +55,7 @@ mod wire;
 pub use client::{Client, Here, Mounted, Watch};
 pub use message::{
     Answer, Checked, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult,
-    Request, Saying, Stopped, Take, FORGET_MAX,
+    Request, Saying, Shown, Stopped, Take, FORGET_MAX,
 };
 pub use ongoing::Ongoing;
 pub use server::{answer, may_take, Host, Pinning, Who};

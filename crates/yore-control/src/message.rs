@@ -4,7 +4,7 @@ mod expunge;
 mod policy;
 mod query;
 
-pub use expunge::{Known, KnownFile, Named};
+pub use expunge::{Known, KnownFile, Named, Shown};
 pub use policy::PolicyHere;
 pub use query::{HistoryBytes, Identity, Query, QueryResult};
 
@@ -150,8 +150,13 @@ pub enum Request {
     },
     /// Gives that history up, in all snapshots at once. For the same users; an owner gives it up in snapshots
     /// that others took only on a mount that allows it. When it returns nobody sees any of it, and that is
-    /// durable; the space is freed in the background. [`Answer::Expunged`].
-    Expunge(Named),
+    /// durable; the space is freed in the background. [`Answer::Expunged`], or [`Answer::OtherFiles`].
+    Expunge {
+        /// The name.
+        of: Named,
+        /// The files that the user agreed to. Nothing is given up if the name now covers other files.
+        shown: Shown,
+    },
     /// Whether an error has stopped all writing to the volume. Also on files, and for everybody.
     /// [`Answer::Stopped`].
     Stopped,
@@ -210,7 +215,8 @@ impl Request {
     /// Whether the request changes something.
     pub(crate) fn changes(&self) -> bool {
         use Request::*;
-        let of_history = matches!(self, Take(_) | Describe { .. } | Forget { .. } | RollBack(_) | Expunge(_));
+        let of_history =
+            matches!(self, Take(_) | Describe { .. } | Forget { .. } | RollBack(_) | Expunge { .. });
         of_history
             || matches!(self, SetPolicy(_) | SetSpaceRules(_) | Lengthen { .. } | Shred)
             || matches!(self, Defragment { dry_run: false, .. } | Checksums { enable: true, .. })
@@ -379,6 +385,8 @@ pub enum Answer {
     },
     /// How much history was given up.
     Expunged(Known),
+    /// The name covers other files than those that were shown. Nothing was given up.
+    OtherFiles,
     /// Why nothing is written any more; `None` if writing goes on.
     Stopped(Option<Stopped>),
     /// How files lay, and how they lie now. Nothing has moved if it was only to be told.

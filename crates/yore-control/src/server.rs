@@ -77,7 +77,7 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         Request::RollBack(plan) => rollback::roll_back(view, directory, who, plan),
         Request::UnfinishedRollbacks { from } => rollback::unfinished(view, who, *from),
         Request::HistoryOf { of, from } => expunge::history_of(view, directory, who, (of, *from)),
-        Request::Expunge(of) => expunge::expunge(view, directory, who, of),
+        Request::Expunge { of, shown } => expunge::expunge(view, directory, who, (of, *shown)),
         Request::Stopped => Ok(stopped(view)),
         Request::Check { findings_max, memory, question } => {
             check::check(view, who, (*findings_max, *memory), *question)

@@ -3,6 +3,10 @@
 //! **Nothing happens before all is known.** The command first looks at each operand: what it is, how much
 //! would go, whether the caller may. Then it asks the user, unless `--yes` is given. Then it gives up one
 //! operand after the other, each as a whole. A typing error must not destroy what nothing brings back.
+//!
+//! **Only what was found is given up.** A name can mean another file when the user has read the question: an
+//! editor has saved it, or `@10min` is later. So the request says which files were found, and it is refused
+//! if the name covers others by then.
 
 use super::forget::{give_back, say_freed};
 use super::operand::{mounted_on, named};
@@ -22,8 +26,14 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use yore_control::{Known, KnownFile, Named};
+use yore_control::{Client, Known, KnownFile, Named, Shown};
 use yore_fs::{Error, EventNo, ListedEvent};
+
+/// How often the command finds files anew because somebody else has changed what the name covers.
+const TRIES: usize = 5;
+
+/// What was found of an operand.
+type Found = (Known, Vec<KnownFile>);
 
 /// An operand: the directory that has the name, and the name, which may have a time.
 struct Operand {
@@ -56,19 +66,44 @@ impl Operand {
     }
 
     /// The history of the operand.
-    fn find_files(&self, args: &args::Expunge) -> anyhow::Result<(Known, Vec<KnownFile>)> {
+    fn find_files(&self, args: &args::Expunge) -> anyhow::Result<Found> {
         let found = self.location.ask(Access::Read, |client| Ok(client.history_of(&self.named(args))?));
         found.map_err(|error| self.explain(error))
     }
 
-    /// Gives up the history of the operand. Returns how much space that freed, if that is known by then.
-    fn expunge(&self, args: &args::Expunge) -> anyhow::Result<Option<u64>> {
+    /// Gives up the history that was found. Returns how much space that freed, if that is known by then.
+    fn expunge(&self, args: &args::Expunge, found: &mut Found) -> anyhow::Result<Option<u64>> {
         let progress = Progress::without_end(args.progress)?;
         let done = self.location.ask_with(Access::Write, |client, volume| {
-            client.expunge(&self.named(args))?;
+            self.give_up(client, args, found)?;
             volume.map(|volume| give_back(volume, progress)).transpose()
         });
         done.map_err(|error| self.explain(error))
+    }
+
+    /// Gives up the history that was found, or what is left of it: an operand before this one, or forgetting
+    /// in the background, may have taken a part. If the name covers other files by now, this fails. But with
+    /// `--yes` the user has agreed to none in particular: then it takes those that the name covers now, and
+    /// they count as found.
+    fn give_up(&self, client: &dyn Client, args: &args::Expunge, found: &mut Found) -> anyhow::Result<()> {
+        let named = self.named(args);
+        let mut shown = Shown::of(&found.1);
+        for _ in 0..TRIES {
+            if client.expunge_shown(&named, shown)?.is_some() {
+                return Ok(());
+            }
+            let now = client.history_of(&named)?;
+            shown = Shown::of(&now.1);
+            if !are_among(&now.1, &found.1) {
+                if !args.yes {
+                    break;
+                }
+                *found = now;
+            }
+        }
+        anyhow::bail!(
+            "it means other files than a moment ago; nothing of it was expunged: look again, and repeat the command"
+        )
     }
 
     /// Erases what is left on its volume of everything that is gone. Returns how many free blocks were left
@@ -146,10 +181,17 @@ impl Operand {
     }
 }
 
+/// Whether all of these files are among those.
+fn are_among(these: &[KnownFile], those: &[KnownFile]) -> bool {
+    let identity = |file: &KnownFile| (file.inode, file.incarnation);
+    let those: HashSet<_> = those.iter().map(identity).collect();
+    these.iter().all(|file| those.contains(&identity(file)))
+}
+
 /// Gives up all history of files.
 pub fn run(args: &args::Expunge) -> Outcome {
     let operands = args.paths.iter().map(|path| Operand::find(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    let found =
+    let mut found =
         operands.iter().map(|operand| operand.find_files(args)).collect::<anyhow::Result<Vec<_>>>()?;
     if args.dry_run {
         print(args, &operands, &found)?;
@@ -160,8 +202,8 @@ pub fn run(args: &args::Expunge) -> Outcome {
         return Ok(status::FAILED);
     }
     let mut freed = Some(0);
-    for operand in &operands {
-        let of_this = operand.expunge(args)?;
+    for (operand, found) in operands.iter().zip(&mut found) {
+        let of_this = operand.expunge(args, found)?;
         freed = freed.zip(of_this).map(|(all, one)| all + one);
     }
     if args.shred {
@@ -220,7 +262,7 @@ const COPIES: &str =
     "Copies of it are other files and keep all they have, also those that restore, undelete and cp made.";
 
 /// Asks the user.
-fn confirmed(operands: &[Operand], found: &[(Known, Vec<KnownFile>)], shred: bool) -> anyhow::Result<bool> {
+fn confirmed(operands: &[Operand], found: &[Found], shred: bool) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(status::usage(
             "expunging cannot be undone: look with --dry-run, then say --yes (there is no terminal to ask on)",
@@ -248,11 +290,7 @@ fn amount(known: &Known) -> String {
 }
 
 /// Prints what would go, or went, with a line for each file.
-fn print(
-    args: &args::Expunge,
-    operands: &[Operand],
-    found: &[(Known, Vec<KnownFile>)],
-) -> anyhow::Result<()> {
+fn print(args: &args::Expunge, operands: &[Operand], found: &[Found]) -> anyhow::Result<()> {
     let mut list = List::new(args.listing);
     for (operand, (_, entries)) in operands.iter().zip(found) {
         for entry in entries {

@@ -3,7 +3,7 @@
 use super::watched::{self, Watch};
 use crate::{
     Answer, Checked, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult,
-    Request, Saying, Stopped, Take, FORGET_MAX,
+    Request, Saying, Shown, Stopped, Take, FORGET_MAX,
 };
 use std::sync::atomic::AtomicBool;
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
@@ -520,17 +520,32 @@ pub trait Client: Sync {
         Ok((all, files))
     }
 
-    /// Gives that history up. Returns how much it was.
+    /// Gives that history up, if it is that of these files. Returns how much it was; `None`: the name covers
+    /// other files by now, and nothing was given up.
     ///
     /// # Errors
     /// As [`Client::history_of`]; [`Error::Held`], [`Error::Pinned`] or [`Error::TakenByOthers`] if a
     /// snapshot that must stay has seen some of it, and [`Error::Invalid`] for the root directory. On an
     /// error nothing is given up.
-    fn expunge(&self, of: &Named) -> Result<Known> {
-        match self.ask(&Request::Expunge(of.clone()))? {
-            Answer::Expunged(known) => Ok(known),
+    fn expunge_shown(&self, of: &Named, shown: Shown) -> Result<Option<Known>> {
+        match self.ask(&Request::Expunge { of: of.clone(), shown })? {
+            Answer::Expunged(known) => Ok(Some(known)),
+            Answer::OtherFiles => Ok(None),
             _ => Err(misunderstood()),
         }
+    }
+
+    /// Gives up the history of the files that the name covers now, whichever these are. Returns how much it
+    /// was.
+    ///
+    /// # Errors
+    /// As [`Client::expunge_shown`]; [`Error::Refused`] if somebody changed at that moment what the name
+    /// covers.
+    fn expunge(&self, of: &Named) -> Result<Known> {
+        let (_, files) = self.history_of(of)?;
+        self.expunge_shown(of, Shown::of(&files))?.ok_or_else(|| {
+            Error::Refused("the name covers other files than a moment ago: nothing of it was expunged".into())
+        })
     }
 
     /// Why nothing is written to the volume any more; `None` if writing goes on.

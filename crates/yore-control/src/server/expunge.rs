@@ -3,7 +3,7 @@
 use super::names::check_name;
 use super::rows::{fits, fitting};
 use super::who::Who;
-use crate::{Answer, Known, KnownFile, Named};
+use crate::{Answer, Known, KnownFile, Named, Shown};
 use yore_fs::{Error, EventNo, HistoryScope, InodeNo, Remembered, Result, View};
 
 const NOT_YOURS: Error = Error::NotPermitted {
@@ -64,10 +64,19 @@ pub(super) fn history_of(
     Ok(Answer::HistoryOf { known, rows, next: left.map(|(index, _)| index) })
 }
 
-/// Gives that history up.
-pub(super) fn expunge(view: &View, directory: InodeNo, who: &Who<'_>, of: &Named) -> Result<Answer> {
+/// Gives that history up, if it is that of the files that the user was shown. A program may have put another
+/// file in the place of one of them since, and a time may mean another snapshot.
+pub(super) fn expunge(
+    view: &View,
+    directory: InodeNo,
+    who: &Who<'_>,
+    (of, shown): (&Named, Shown),
+) -> Result<Answer> {
     let (files, others) = of_owner(view, directory, who, of)?;
     who.check_writable()?;
+    if Shown::of_remembered(&files) != shown {
+        return Ok(Answer::OtherFiles);
+    }
     let numbers: Vec<_> = files.iter().map(|file| (file.inode, file.incarnation)).collect();
     if !(who.may_all || who.expunges_others) {
         view.check_taken_by(&numbers, who.uid)?;

@@ -4,7 +4,7 @@
 use crate::wire::ROWS;
 use crate::{
     Answer, Checked, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult,
-    Request, Saying, Stopped, Take,
+    Request, Saying, Shown, Stopped, Take,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -137,6 +137,8 @@ fn named() -> Named {
 
 const KNOWN: Known = Known { files: 1, versions: 2, bytes: u64::MAX, others: 3 };
 
+const SHOWN: Shown = Shown { files: 1, hashes: [u64::MAX, 7] };
+
 fn known_file() -> KnownFile {
     KnownFile {
         path: b"a/\xff".to_vec(),
@@ -193,7 +195,7 @@ pub(super) fn requests() -> Vec<Request> {
         }),
         Request::UnfinishedRollbacks { from: 1 },
         Request::HistoryOf { of: named(), from: 700 },
-        Request::Expunge(named()),
+        Request::Expunge { of: named(), shown: SHOWN },
         Request::Stopped,
         Request::Defragment { dry_run: true, question: 7 },
         Request::Check { findings_max: 8, memory: 1 << 30, question: 9 },
@@ -287,6 +289,7 @@ pub(super) fn answers() -> Vec<Answer> {
         Answer::UnfinishedRollbacks { rows: vec![(unfinished(), Some(b"/\xff".to_vec()))], next: Some(1) },
         Answer::HistoryOf { known: KNOWN, rows: vec![known_file()], next: Some(1) },
         Answer::Expunged(KNOWN),
+        Answer::OtherFiles,
         Answer::Stopped(Some(Stopped { why: "no space left on the host".into(), since_seconds: 17 })),
         Answer::Scrubbed(Box::new(Scrubbed {
             metadata_blocks: 1,
