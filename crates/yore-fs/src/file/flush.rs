@@ -282,13 +282,13 @@ fn settle(store: &Core, part: &Part<'_>) {
         }
     }
     let is_entered = |block: u64| part.entered.iter().any(|(a, b)| (*a..*b).contains(&block));
-    let mut guard = part.cell.state.write();
-    let state = &mut *guard;
     if let (Err(_), Some(next), false) = (&part.result, part.pieces.first(), part.entered.is_empty()) {
         // All pages of the batch before this one are on the medium.
         let size = part.batch.size.min(next.first() * PAGE);
+        let mut state = part.cell.state.write();
         state.data.medium_size = state.data.medium_size.max(size);
     }
+    let state = part.cell.state.read();
     let mut pages = state.data.pages(&store.files.pages);
     let mut spare = 0;
     for segment in &part.batch.segments {
