@@ -22,7 +22,7 @@ const INLINE_AGAIN: usize = 2;
 /// Extents in a window of a tree that is higher than a leaf.
 const WINDOW: usize = 32;
 /// How many pieces one edit makes unwritten at most, or lets go of. So the window grows by little.
-pub const PIECES_MOST: usize = 8;
+const PIECES_MOST: usize = 8;
 /// More than a leaf has.
 const LEAF: usize = 256;
 
@@ -241,7 +241,7 @@ impl Edit {
 
     /// Makes the blocks in `from..to` read as zeros from now on. Blocks that the past or another file has no
     /// longer belong to the file. `sole_part` is [`Alloc::sole_part`]. Each part of an extent that only this
-    /// file has is a piece, and so is each other part; after [`PIECES_MOST`] of them the rest stays as it is.
+    /// file has is a piece, and so is each other part; after `PIECES_MOST` of them the rest stays as it is.
     /// Returns where that begins, or `to`.
     ///
     /// # Errors
