@@ -16,9 +16,9 @@ use yore_meta::{EdgeKind, Reserved};
 /// Beyond every block of a file.
 pub(super) const BLOCKS_END: u64 = u64::MAX;
 
-/// From how many extents a removal goes down if there is no room for the nodes that it copies. It is a power
-/// of 4.
-const EXTENTS_AT_ONCE: usize = 64;
+/// How many extents a removal takes at once at most, which is more than a window has. If there is no room for
+/// the nodes that it copies, it goes down from there. It is a power of 4.
+const EXTENTS_AT_ONCE: usize = 256;
 
 /// Enters an edit in one Op. `then` changes the locked state before the Op opens.
 pub(super) fn apply(
@@ -83,7 +83,7 @@ fn reserve_removal(
     let mut most = EXTENTS_AT_ONCE;
     loop {
         let mut edit = load(store, cell, &cell.state.read(), range.clone())?;
-        let limit = if most == EXTENTS_AT_ONCE { edit.limit() } else { edit.limit_of(most) };
+        let limit = edit.limit_of(most);
         edit.remove(range.start, limit);
         match store.reserve_freely(store.near(cell.no), edit.blocks()) {
             Err(Error::NoSpace) if most > 1 => most /= 4,
