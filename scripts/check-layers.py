@@ -151,7 +151,8 @@ LAYERS = {
     """,
     "yore-core": """
         clock error locks memo met retained testing
-        alloc/* btree/* pages/*
+        alloc/* btree/*
+        pages/*
         extent/* inode
         datacache/* orphan
         lib

@@ -12,7 +12,7 @@
 //! that nobody was promised. Delayed allocation takes from it before the data is accepted
 //! ([`Alloc::promise`]); taking blocks later spends a promise. A2: available + pending ≥ promised, so
 //! [`Alloc::take`] finds a block, if need be after one generation. The metadata that the promised data will
-//! need is promised with it: one tree node for every `BLOCKS_PER_NODE` blocks must fit the zones that exist
+//! need is promised with it: one tree node for every `EXTENTS_PER_NODE` extents must fit the zones that exist
 //! (`Alloc::admit` keeps other metadata off that room).
 //!
 //! **Withheld room.** In each group one aligned, wholly available run of 1,024 blocks is left alone while
@@ -64,6 +64,6 @@ pub use counts::{Gone, LetGo};
 pub use groups::PinnedGroups;
 pub use lay::Others;
 pub use log::MoveLog;
-pub use promise::Promise;
+pub use promise::{Promise, Spared, LEAF_EXTENTS};
 pub use resize::{Beyond, ClosedEnd};
 pub use space::{Alloc, Run};

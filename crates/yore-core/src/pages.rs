@@ -26,6 +26,7 @@
 //! Locks: the shards are leaves; a thread that holds a file's map mutex takes no other lock but the file's
 //! shard.
 
+use crate::alloc::{Spared, LEAF_EXTENTS};
 use crate::Error;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -219,6 +220,10 @@ impl PageCache {
     }
 }
 
+/// The extents that a page may make beyond the one that its promise counts: it splits another, in a leaf that
+/// must be copied first.
+const PAGE_EXTENTS: u64 = 1 + LEAF_EXTENTS;
+
 /// A page's bytes.
 pub type Bytes = SharedBuf;
 
@@ -250,6 +255,8 @@ struct PageMap {
     writing: PageSet,
     /// Pages with a promise.
     promised: u64,
+    /// Extents that these and other dirty pages may make beyond one for each promise.
+    extents: u64,
     /// Where eviction goes on.
     hand: u32,
     /// What is being read from the medium, by number; none of it is in `pages` unless it came there since.
@@ -470,6 +477,11 @@ impl Pages<'_> {
         self.map.promised
     }
 
+    /// Whether a block is promised for the page.
+    pub fn is_promised(&self, index: u32) -> bool {
+        self.map.pages.get(&index).is_some_and(|page| page.promised)
+    }
+
     /// For how many pages in `from..to` a block is promised. O(cached pages there).
     pub fn promised_in(&self, from: u32, to: u32) -> u64 {
         match self.map.promised {
@@ -530,6 +542,20 @@ impl Pages<'_> {
         }
     }
 
+    /// Notes for how many extents there is room beyond one for each promise.
+    pub fn add_extents(&mut self, extents: u64) {
+        self.map.extents += extents;
+    }
+
+    /// Of the room for more extents, what no page can need any more.
+    pub fn spare_extents(&mut self) -> u64 {
+        let map = &mut *self.map;
+        let unstable = (map.dirty.len() + map.fresh.len() + map.writing.len()) as u64;
+        let spare = map.extents.saturating_sub(unstable * PAGE_EXTENTS);
+        map.extents -= spare;
+        spare
+    }
+
     /// Takes the page's bytes for a write-back, and its promise if it has one.
     pub fn start_writing(&mut self, index: u32) -> (Bytes, bool) {
         let map = &mut *self.map;
@@ -567,8 +593,9 @@ impl Pages<'_> {
         false
     }
 
-    /// Drops the pages in `from..to`; returns how many blocks were promised for them.
-    pub fn discard(&mut self, from: u32, to: u32) -> u64 {
+    /// Drops the pages in `from..to`; returns what was promised for them.
+    #[must_use]
+    pub fn discard(&mut self, from: u32, to: u32) -> Spared {
         self.cancel_arriving(from, to);
         let map = &mut *self.map;
         let gone: Vec<u32> = map.pages.range(from..to.max(from)).map(|(i, _)| *i).collect();
@@ -585,6 +612,6 @@ impl Pages<'_> {
         }
         map.promised -= promised;
         self.shared.pages.fetch_sub(gone.len(), Ordering::Relaxed);
-        promised
+        Spared { blocks: promised, extents: self.spare_extents() }
     }
 }

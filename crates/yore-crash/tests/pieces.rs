@@ -107,3 +107,62 @@ fn a_full_volume_can_be_emptied_of_them() {
     volume.close().unwrap();
     must_be_sound(&device);
 }
+
+/// Creates files with attributes until there is no room for metadata.
+fn fill_metadata(volume: &Volume) {
+    let mut n = 0;
+    for len in [40_000, 3000, 900] {
+        loop {
+            let name = format!("{n}");
+            let made = volume
+                .write(&name, "")
+                .and_then(|()| volume.set_xattr(&name, "user.a", vec![n as u8; len], SetXattrMode::Any));
+            n += 1;
+            match made {
+                Ok(()) => {}
+                Err(error) if is_full(&error) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// Each block that is written over lies in another leaf, which a snapshot has seen, so each write needs the
+/// copy of a leaf. A promise counted a node for each fifty blocks: writes were accepted, and writing them
+/// back failed for want of room.
+#[test]
+fn what_is_accepted_over_a_leaf_that_the_past_has_is_written_back() {
+    let (device, volume) = volume(256 << 20);
+    let view = volume.view();
+    let big = File::create(&volume, "big").unwrap();
+    const EXTENTS: u64 = 24_000;
+    for k in 0..EXTENTS {
+        big.write_at(&[7; 4096], k * 8192).unwrap();
+    }
+    volume.sync().unwrap();
+    let event = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
+    let fill = File::create(&volume, "fill").unwrap();
+    let available = volume.statfs().blocks_available;
+    fill.write_at(&vec![1; (available as usize - 700) * 4096], 0).unwrap();
+    fill.sync_all().unwrap();
+    drop(fill);
+    fill_metadata(&volume);
+    for n in 0..10 {
+        volume.remove_file(format!("{n}")).unwrap();
+    }
+    volume.sync().unwrap();
+    let mut accepted = Vec::new();
+    for k in (0..EXTENTS).step_by(59) {
+        match big.write_at(&[8; 4096], k * 8192) {
+            Ok(_) => accepted.push(k),
+            Err(error) if is_full(&error) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    println!("{} accepted, {:?}", accepted.len(), volume.statfs());
+    assert!(view.events().unwrap().iter().any(|kept| kept.number == event), "the snapshot was given up");
+    big.sync_all().unwrap();
+    drop(big);
+    volume.close().unwrap();
+    must_be_sound(&device);
+}

@@ -1,7 +1,8 @@
 //! Reservations: an Op takes what it may need before it opens (R6), so that it cannot fail.
 //!
-//! Metadata blocks are reserved by count in one zone; inodes by slot. Every zone keeps [`SPARE_INDEXES`]
-//! indexes that only deleting may reserve, so a full volume can always be emptied (R8).
+//! Metadata blocks are reserved by count, in one zone, or in several when no zone has room for all of them;
+//! inodes by slot. Every zone keeps [`SPARE_INDEXES`] indexes that only deleting may reserve, so a full
+//! volume can always be emptied (R8).
 
 use crate::blocks::Blocks;
 use crate::error::{MetaError, Result};
@@ -62,6 +63,8 @@ pub struct GroupSummary {
 pub struct Reserved {
     zone: Option<Arc<Zone>>,
     left: u32,
+    /// In further zones, when no zone had room for all of them.
+    more: Vec<(Arc<Zone>, u32)>,
 }
 
 impl Reserved {
@@ -71,9 +74,17 @@ impl Reserved {
     }
 
     pub(crate) fn take_block(&mut self) -> Arc<Zone> {
-        assert!(self.left > 0, "an Op takes more blocks than it reserved");
+        if self.left == 0 {
+            let (zone, blocks) = self.more.pop().expect("an Op takes more blocks than it reserved");
+            (self.zone, self.left) = (Some(zone), blocks);
+        }
         self.left -= 1;
         self.zone.clone().expect("a reservation has a zone")
+    }
+
+    /// Adds blocks of another zone.
+    fn join(&mut self, zone: Arc<Zone>, blocks: u32) {
+        self.more.push((zone, blocks));
     }
 }
 
@@ -81,6 +92,9 @@ impl Drop for Reserved {
     fn drop(&mut self) {
         if let (Some(zone), 1..) = (&self.zone, self.left) {
             zone.unreserve(self.left);
+        }
+        for (zone, blocks) in &self.more {
+            zone.unreserve(*blocks);
         }
     }
 }
@@ -150,7 +164,8 @@ impl Space {
         }
     }
 
-    /// As [`Space::reserve`], in whichever zone has as much room as `room` says.
+    /// As [`Space::reserve`], in whichever zone has as much room as `room` says; unless that is plenty, in
+    /// several zones when none has so much.
     pub(crate) fn reserve_elsewhere(
         &self,
         blocks: &Blocks,
@@ -167,29 +182,71 @@ impl Space {
             Room::Ordinary => SPARE_INDEXES,
             Room::Deleting => 0,
         };
+        let mut found = None;
+        self.each_zone(blocks, near, count + spare, &mut |zone| {
+            found = reserve_in_zone(zone, count, spare);
+            if found.is_some() {
+                self.block_hints.set(near, zone.no);
+            }
+            found.is_none()
+        })?;
+        if found.is_none() && room != Room::Plenty && count > 1 {
+            found = self.reserve_in_several(blocks, near, count, spare)?;
+        }
+        found.ok_or(MetaError::NeedZone { near })
+    }
+
+    /// Sets metadata blocks aside in as many zones as it takes; `None` if all zones together have not so
+    /// many.
+    fn reserve_in_several(
+        &self,
+        blocks: &Blocks,
+        near: GroupNo,
+        count: u32,
+        spare: u32,
+    ) -> Result<Option<Reserved>> {
+        let (mut reserved, mut left) = (Reserved::none(), count);
+        self.each_zone(blocks, near, spare + 1, &mut |zone| {
+            let taken = zone.reserve_most(left, spare);
+            if taken > 0 {
+                reserved.join(zone.clone(), taken);
+                left -= taken;
+            }
+            left > 0
+        })?;
+        Ok((left == 0).then_some(reserved))
+    }
+
+    /// Calls `visit` for zones that may have so many free indexes, until it returns false. It begins where
+    /// room was found last.
+    fn each_zone(
+        &self,
+        blocks: &Blocks,
+        near: GroupNo,
+        free: u32,
+        visit: &mut dyn FnMut(&Arc<Zone>) -> bool,
+    ) -> Result<()> {
         let zones = &blocks.zones;
         let limit = zones.limit();
         let from = self.block_hints.get(near).map_or(0, |no| no.0);
         for no in (0..limit).map(|i| ZoneNo((from + i) % limit)) {
             // The table's count is of the last commit; a zone in memory knows better.
-            let room = match zones.loaded(no) {
+            let may_have = match zones.loaded(no) {
                 Some(_) => true,
                 None => {
                     let entry = zones.table.entry(&blocks.base.medium, no)?;
-                    entry.is_present() && u32::from(entry.free_indexes.get()) >= count + spare
+                    entry.is_present() && u32::from(entry.free_indexes.get()) >= free
                 }
             };
-            if !room {
+            if !may_have {
                 continue;
             }
-            if let Some(zone) = zones.get(&blocks.base, no)? {
-                if let Some(r) = reserve_in_zone(&zone, count, spare) {
-                    self.block_hints.set(near, no);
-                    return Ok(r);
-                }
+            match zones.get(&blocks.base, no)? {
+                Some(zone) if !visit(&zone) => return Ok(()),
+                _ => {}
             }
         }
-        Err(MetaError::NeedZone { near })
+        Ok(())
     }
 
     /// Sets metadata blocks aside in one of the group's zones.
@@ -237,7 +294,7 @@ impl Space {
 }
 
 fn reserve_in_zone(zone: &Arc<Zone>, count: u32, spare: u32) -> Option<Reserved> {
-    zone.reserve(count, spare).then(|| Reserved { zone: Some(zone.clone()), left: count })
+    zone.reserve(count, spare).then(|| Reserved { zone: Some(zone.clone()), left: count, more: Vec::new() })
 }
 
 fn reserve_inode_in(blocks: &Blocks, zone: &Arc<Zone>) -> Result<Option<ReservedInode>> {

@@ -21,7 +21,7 @@ impl Alloc {
         if want == 0 || want > BITS_PER_GROUP {
             return Ok(None);
         }
-        let Some(mut promise) = self.try_promise(meta, want.into()) else { return Ok(None) };
+        let Some(mut promise) = self.try_promise(meta, want.into(), 0) else { return Ok(None) };
         let groups = self.geometry().groups();
         let first = self.geometry().group_of(goal).0.min(groups - 1);
         let mut searched = 0;

@@ -5,17 +5,31 @@ use std::sync::atomic::Ordering;
 use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
 use yore_meta::Meta;
 
-/// For this many data blocks one node of an extent tree is promised: leaves hold 118 extents and are half
-/// full at worst.
-const BLOCKS_PER_NODE: i64 = 50;
+/// For this many extents one node of an extent tree is promised: leaves hold 118 extents and are half full at
+/// worst.
+const EXTENTS_PER_NODE: i64 = 50;
+
+/// What the copy of a leaf takes that the past has, in extents.
+pub const LEAF_EXTENTS: u64 = EXTENTS_PER_NODE as u64;
 
 /// Metadata blocks that promises and ordinary Ops leave free.
 pub(super) const NODES_SPARE: i64 = 64;
 
-/// Data blocks promised to a writer. Dropping it gives back what was not spent.
+/// Data blocks promised to a writer, each with room for an extent of its own, and room for more extents.
+/// Dropping it gives back what was not spent.
 pub struct Promise<'a> {
     pub(super) alloc: &'a Alloc,
     pub(super) left: u64,
+    extents: u64,
+}
+
+/// What was promised to pages, and is not needed any more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spared {
+    /// Data blocks.
+    pub blocks: u64,
+    /// Room for extents beyond one for each block.
+    pub extents: u64,
 }
 
 impl Promise<'_> {
@@ -29,6 +43,11 @@ impl Promise<'_> {
     pub fn take_out(&mut self, blocks: u64) {
         self.left = self.left.checked_sub(blocks).expect("no more is kept than was promised");
     }
+
+    /// Takes the room for more extents out of this value: the caller calls [`Alloc::release_extents`].
+    pub fn take_out_extents(&mut self) -> u64 {
+        std::mem::take(&mut self.extents)
+    }
 }
 
 impl Drop for Promise<'_> {
@@ -36,12 +55,13 @@ impl Drop for Promise<'_> {
         if self.left > 0 {
             self.alloc.release(self.left);
         }
+        self.alloc.release_extents(self.extents);
     }
 }
 
-/// Nodes of extent trees that `blocks` blocks may need.
-pub(super) fn nodes_for(blocks: i64) -> i64 {
-    (blocks + BLOCKS_PER_NODE - 1) / BLOCKS_PER_NODE
+/// Nodes of extent trees that so many extents may need.
+pub(super) fn nodes_for(extents: i64) -> i64 {
+    (extents + EXTENTS_PER_NODE - 1) / EXTENTS_PER_NODE
 }
 
 /// Metadata blocks for which the existing zones have room. Root zones hold none of them.
@@ -52,10 +72,12 @@ pub(super) fn index_room(meta: &Meta) -> i64 {
 
 impl Alloc {
     /// As [`Alloc::promise`], but makes no zones, so callers may hold locks. `None`: there are not enough
-    /// blocks, or not enough zones.
-    pub fn try_promise(&self, meta: &Meta, blocks: u64) -> Option<Promise<'_>> {
-        if blocks == 0 {
-            return Some(Promise { alloc: self, left: 0 });
+    /// blocks, or not enough zones. `extents`: for how many extents there must be room beyond one for each
+    /// block. A block in the midst of an extent makes two of that; where a leaf must be copied first, it
+    /// takes [`LEAF_EXTENTS`].
+    pub fn try_promise(&self, meta: &Meta, blocks: u64, extents: u64) -> Option<Promise<'_>> {
+        if (blocks, extents) == (0, 0) {
+            return Some(Promise { alloc: self, left: 0, extents: 0 });
         }
         let wanted = i64::try_from(blocks).ok()?;
         self.unpromised
@@ -63,9 +85,10 @@ impl Alloc {
                 free.checked_sub(wanted).filter(|left| *left >= 0)
             })
             .ok()?;
-        let promised = self.promised.fetch_add(wanted, Ordering::Relaxed) + wanted;
-        let promise = Promise { alloc: self, left: blocks };
-        let has_room = index_room(meta) >= nodes_for(promised) + NODES_SPARE;
+        self.promised.fetch_add(wanted, Ordering::Relaxed);
+        self.promised_extents.fetch_add(extents as i64, Ordering::Relaxed);
+        let promise = Promise { alloc: self, left: blocks, extents };
+        let has_room = index_room(meta) >= self.promised_nodes(0) + NODES_SPARE;
         (has_room || self.promises_again.load(Ordering::Relaxed)).then_some(promise)
     }
 
@@ -87,12 +110,31 @@ impl Alloc {
         self.unpromised.fetch_add(blocks as i64, Ordering::Relaxed);
     }
 
+    /// Gives back room for extents beyond one for each block.
+    pub fn release_extents(&self, extents: u64) {
+        if extents > 0 {
+            self.promised_extents.fetch_sub(extents as i64, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back what was promised to pages.
+    pub fn release_spared(&self, spared: Spared) {
+        self.release(spared.blocks);
+        self.release_extents(spared.extents);
+    }
+
+    /// Nodes of extent trees that what is promised may need, and `more` blocks.
+    pub(super) fn promised_nodes(&self, more: i64) -> i64 {
+        let extents = self.promised.load(Ordering::Relaxed) + self.promised_extents.load(Ordering::Relaxed);
+        nodes_for(extents + more)
+    }
+
     /// Data blocks that can still be written: what [`Alloc::promise`] would grant if `more` blocks more were
     /// free.
     pub fn available(&self, meta: &Meta, more: u64) -> u64 {
         let more = i64::try_from(more).unwrap_or(i64::MAX);
         let blocks = self.unpromised.load(Ordering::Relaxed).max(0).saturating_add(more);
-        let nodes = nodes_for(self.promised.load(Ordering::Relaxed) + blocks) + NODES_SPARE;
+        let nodes = self.promised_nodes(blocks) + NODES_SPARE;
         // The first zones of groups never used cost no data blocks.
         let indexes = i64::from(ZONE_INDEXES);
         let short = (nodes - index_room(meta) - self.unused_groups(meta) * indexes).max(0);
@@ -106,6 +148,12 @@ impl Alloc {
         self.promised.load(Ordering::Relaxed)
     }
 
+    /// Room for extents that is promised beyond one for each block.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn promised_extents(&self) -> i64 {
+        self.promised_extents.load(Ordering::Relaxed)
+    }
+
     /// Free blocks, promised or not.
     pub fn free_blocks(&self) -> u64 {
         (self.unpromised.load(Ordering::Relaxed) + self.promised.load(Ordering::Relaxed)).max(0) as u64
@@ -115,5 +163,30 @@ impl Alloc {
     pub(super) fn unused_groups(&self, meta: &Meta) -> i64 {
         let zones = meta.totals.zones.get() as i64 - i64::from(meta.root_zone_count());
         (i64::from(self.geometry().groups()) - zones).max(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alloc::tests::open;
+
+    /// Room for extents that no block's promise counts is kept for them, and comes back: by the promise, or
+    /// by whoever took it out.
+    #[test]
+    fn room_for_more_extents_is_promised() {
+        let (meta, alloc) = open(64 << 20);
+        let nodes = (index_room(&meta) - NODES_SPARE) as u64;
+        let all = nodes * LEAF_EXTENTS;
+        assert!(alloc.try_promise(&meta, 1, all).is_none());
+        assert_eq!((alloc.promised(), alloc.promised_extents()), (0, 0), "given back");
+        let mut promise = alloc.try_promise(&meta, 1, all - LEAF_EXTENTS).unwrap();
+        assert!(alloc.try_promise(&meta, 0, LEAF_EXTENTS).is_none(), "all is promised");
+        let taken_out = promise.take_out_extents();
+        drop(promise);
+        assert!(alloc.try_promise(&meta, LEAF_EXTENTS + 1, 0).is_none());
+        alloc.release_extents(taken_out);
+        assert_eq!((alloc.promised(), alloc.promised_extents()), (0, 0));
+        assert!(alloc.try_promise(&meta, LEAF_EXTENTS + 1, 0).is_some());
     }
 }

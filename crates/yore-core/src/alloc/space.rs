@@ -73,6 +73,8 @@ pub struct Alloc {
     pub(super) volume_blocks: AtomicU64,
     pub(super) unpromised: AtomicI64,
     pub(super) promised: AtomicI64,
+    /// Extents for which there is room promised beyond one for each promised block.
+    pub(super) promised_extents: AtomicI64,
     /// What was promised before a crash is promised again, whatever metadata has taken since.
     pub(super) promises_again: AtomicBool,
     pub(super) pending: AtomicI64,
@@ -107,6 +109,7 @@ impl Alloc {
             volume_blocks: AtomicU64::new(meta.geometry().blocks),
             unpromised: AtomicI64::new(meta.totals.free_blocks.get() as i64),
             promised: AtomicI64::new(0),
+            promised_extents: AtomicI64::new(0),
             promises_again: AtomicBool::new(false),
             pending: AtomicI64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),

@@ -8,7 +8,7 @@ use yore_device::{Device, MemoryDevice};
 use yore_format::{BlockKind, BlockNo, GroupNo, WriteFeatures};
 use yore_meta::{Durability, Meta, MetaOptions, Reclaimer, Reserved};
 
-fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
+pub(super) fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
     crate::testing::format(&*device, yore_meta::default_log_blocks(4096));
     let options = MetaOptions {

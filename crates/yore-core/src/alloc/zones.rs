@@ -1,7 +1,7 @@
 //! Room for metadata: reserves it for Ops, and makes zones where it is short.
 
 use super::groups::{check_bits, mark};
-use super::promise::{index_room, nodes_for, Promise, NODES_SPARE};
+use super::promise::{index_room, Promise, NODES_SPARE};
 use super::space::{Alloc, Run, GROUPS_TRIED};
 use crate::{Error, Result};
 use parking_lot::MutexGuard;
@@ -22,7 +22,7 @@ impl Alloc {
             return Err(Error::NeverFits { missing });
         }
         loop {
-            match self.try_promise(meta, blocks) {
+            match self.try_promise(meta, blocks, 0) {
                 Some(promise) => return Ok(promise),
                 None if self.is_short_of(blocks) => return Err(Error::NoSpace),
                 None => self.make_index_room(meta, near)?,
@@ -93,7 +93,7 @@ impl Alloc {
 
     /// Keeps ordinary metadata off the room that promised data needs.
     fn admit(&self, meta: &Meta, near: GroupNo, blocks: u32) -> Result<()> {
-        let needed = nodes_for(self.promised.load(Ordering::Relaxed)) + NODES_SPARE + i64::from(blocks);
+        let needed = self.promised_nodes(0) + NODES_SPARE + i64::from(blocks);
         while blocks > 0 && index_room(meta) < needed {
             self.make_index_room(meta, near)?;
         }
@@ -200,5 +200,55 @@ impl Alloc {
         op.create_zone(group, self.geometry().block_of(group, bit));
         loaded.state.lock().settle(ZONE_BLOCKS as u32);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::alloc::tests::open;
+    use yore_format::{BlockKind, EventNo, GroupNo, Incarnation, InodeNo};
+    use yore_meta::{Meta, NewBlock, Reserved, Room};
+
+    /// Sets all metadata blocks aside that zones have for ordinary Ops.
+    fn all(meta: &Meta) -> Vec<Reserved> {
+        let near = GroupNo(0);
+        std::iter::from_fn(|| meta.reserve_elsewhere(near, 1, Room::Ordinary).ok()).collect()
+    }
+
+    fn index_block(number: u32) -> NewBlock {
+        NewBlock {
+            kind: BlockKind::Extents,
+            level: 0,
+            owner: InodeNo(u64::from(number)),
+            incarnation: Incarnation(1),
+            birth: EventNo(0),
+        }
+    }
+
+    /// No zone had room for all blocks of an Op, but several together had: that was said to be a full volume.
+    #[test]
+    fn an_op_takes_its_blocks_from_several_zones() {
+        let (meta, alloc) = open(300 << 20);
+        let near = GroupNo(0);
+        alloc.grow_metadata(&meta, near).unwrap();
+        let mut full = all(&meta);
+        let total = full.len() as u32;
+        assert!(meta.reserve_elsewhere(near, 2, Room::Ordinary).is_err());
+        // What was found first is of the first zone, and what was found last of the last one.
+        full.drain(..20);
+        full.truncate(full.len() - 20);
+        assert!(meta.reserve_elsewhere(near, 41, Room::Ordinary).is_err(), "there are 40");
+        assert!(meta.reserve_elsewhere(near, 30, Room::Plenty).is_err());
+        drop(meta.reserve_elsewhere(near, 40, Room::Ordinary).unwrap());
+        let reserved = meta.reserve_elsewhere(near, 40, Room::Ordinary).unwrap();
+        assert!(meta.reserve_elsewhere(near, 1, Room::Ordinary).is_err());
+        let mut op = meta.begin(reserved);
+        let zones: std::collections::BTreeSet<_> =
+            (0..30).map(|n| op.allocate(index_block(n)).0.addr().zone()).collect();
+        drop(op);
+        assert_eq!(zones.len(), 2);
+        // Ten were not taken.
+        drop(full);
+        assert_eq!(all(&meta).len() as u32, total - 30);
     }
 }

@@ -284,9 +284,9 @@ fn enter(
         return Ok(None);
     }
     if let Some(mut pages) = state.data.cached() {
-        let promised = pages.discard((to / PAGE) as u32, (to / PAGE + blocks) as u32);
+        let spared = pages.discard((to / PAGE) as u32, (to / PAGE + blocks) as u32);
         drop(pages);
-        store.alloc.release(promised);
+        store.alloc.release_spared(spared);
     }
     let size = state.inode.size.max(to + bytes);
     state.inode.size = size;

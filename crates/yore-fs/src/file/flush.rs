@@ -24,7 +24,7 @@ use super::map::{map_block, pages_for, PAGE};
 use super::noted;
 use crate::{Error, Result};
 use std::sync::Arc;
-use yore_core::alloc::Run;
+use yore_core::alloc::{Run, Spared};
 use yore_core::btree::Pins;
 use yore_core::extent::Edit;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
@@ -201,9 +201,10 @@ pub(super) fn flush_small(store: &Core, cell: &Arc<InodeCell>) -> Result<bool> {
             let (bytes, promised) = pages.start_writing(0);
             content.copy_from_slice(&bytes[..INLINE_BYTES]);
             pages.end_writing(0);
+            let extents = pages.spare_extents();
             drop(pages);
             state.inode.set_inline(&content[..size as usize]);
-            store.alloc.release(u64::from(promised));
+            store.alloc.release_spared(Spared { blocks: u64::from(promised), extents });
         }
     }
     // New content of the same size is a change, too, also when another Op has stored the inode since the
@@ -305,8 +306,9 @@ fn settle(store: &Core, part: &Part<'_>) {
             }
         }
     }
+    let extents = pages.spare_extents();
     drop(pages);
-    store.alloc.release(spare);
+    store.alloc.release_spared(Spared { blocks: spare, extents });
 }
 
 impl<'a> Placement<'a> {
@@ -442,7 +444,7 @@ fn enter(
         let (mut edit, count) = plan(store, cell, pieces, batch, most)?;
         let grows = edit.growth() > 0;
         let reserved = match store.reserve_freely(store.near(cell.no), edit.blocks()) {
-            // A reservation is of one zone, and no zone may have room for so much.
+            // There may be no room for so much at once.
             Err(Error::NoSpace) if count > 1 => {
                 most = 1;
                 continue;

@@ -246,9 +246,9 @@ fn zero_memory(
         }
         if !full.is_empty() {
             if let Some(mut pages) = state.data.cached() {
-                let promised = pages.discard(full.start as u32, full.end as u32);
+                let spared = pages.discard(full.start as u32, full.end as u32);
                 drop(pages);
-                store.alloc.release(promised);
+                store.alloc.release_spared(spared);
             }
             if full.start == 0 && state.inode.content_kind == ContentKind::Inline {
                 state.inode.set_inline(&[]);

@@ -75,6 +75,7 @@ pub(super) fn evict(store: &Store) {
 /// Checks that everything promised was spent or given back, and that counts agree.
 pub(super) fn check_counts(store: &Store) {
     assert_eq!(store.alloc.promised(), 0, "promises left over");
+    assert_eq!(store.alloc.promised_extents(), 0, "room for extents left over");
     assert_eq!(store.alloc.free_blocks(), store.meta.totals.free_blocks.get());
 }
 

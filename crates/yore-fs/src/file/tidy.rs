@@ -121,7 +121,7 @@ fn tidy_file(
     if !is_room || found.history() > *allowance {
         return Ok(Tidied::NoRoom);
     }
-    let Some(mut promise) = store.alloc.try_promise(&store.meta, found.moves()) else {
+    let Some(mut promise) = store.alloc.try_promise(&store.meta, found.moves(), 0) else {
         return Ok(Tidied::NoRoom);
     };
     let Some(_io) = cell.io.try_lock() else { return Ok(Tidied::Busy) };

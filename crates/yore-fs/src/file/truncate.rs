@@ -17,6 +17,7 @@ use super::map::{check_alive, page_of, pages_for, Touch, PAGE};
 use super::{noted, write};
 use crate::{Error, Result};
 use std::sync::Arc;
+use yore_core::alloc::Spared;
 use yore_core::btree::{Pins, Unstored};
 use yore_core::inode::{store_inode, InodeCell, InodeState};
 use yore_core::Core;
@@ -235,14 +236,14 @@ fn shrink(
 
 /// Shrinks the file in memory.
 fn truncate_memory(store: &Core, state: &mut InodeState, size: u64) {
-    let mut released = 0;
+    let mut spared = Spared::default();
     if let Some(mut pages) = state.data.cached() {
-        released = pages.discard(pages_for(size), u32::MAX);
+        spared = pages.discard(pages_for(size), u32::MAX);
         if !size.is_multiple_of(PAGE) {
             pages.zero_tail(page_of(size), (size % PAGE) as usize);
         }
     }
-    store.alloc.release(released);
+    store.alloc.release_spared(spared);
     state.inode.size = size;
     state.data.medium_size = state.data.medium_size.min(size);
     state.data.stored_size = state.data.stored_size.min(size);

@@ -7,14 +7,14 @@ use super::read::load_page;
 use super::writeback::throttle;
 use crate::{Error, Result};
 use std::sync::Arc;
-use yore_core::alloc::Promise;
+use yore_core::alloc::{Promise, LEAF_EXTENTS};
 use yore_core::extent::is_own;
 use yore_core::inode::{InodeCell, InodeState};
 use yore_core::pages::Bytes;
 use yore_core::Core;
 use yore_device::AlignedBuf;
 use yore_format::layout::FILE_SIZE_MAX;
-use yore_format::ContentKind;
+use yore_format::{ContentKind, EventNo};
 
 /// How many bytes are written under one hold of the state lock, unless appending (which is atomic whatever
 /// its length).
@@ -123,6 +123,10 @@ pub(super) struct Plan<'a> {
     copied: Vec<u32>,
     /// Pages for which a block is promised now.
     promise: Vec<u32>,
+    /// For how many extents room is promised beyond one for each of these.
+    extents: u64,
+    /// The last page whose data goes to a block that was allocated for it before.
+    unwritten: Option<u32>,
     /// Clean pages that become dirty. Their bytes are kept here: eviction needs no state lock.
     dirty: Vec<(u32, Bytes)>,
 }
@@ -140,11 +144,39 @@ impl Plan<'_> {
         false
     }
 
+    /// A block is promised for the page. `replaces`: an extent has a block there, which it loses. `is_past`:
+    /// the past may have the leaf which that is in, or would be; each stretch of pages may lie in another.
+    fn promise(&mut self, state: &InodeState, index: u32, replaces: bool, is_past: bool) {
+        let before = index.checked_sub(1);
+        let goes_on = before.is_some_and(|before| {
+            self.promise.last() == Some(&before)
+                || state.data.cached().is_some_and(|pages| pages.is_promised(before))
+        });
+        if !goes_on {
+            self.extents += u64::from(replaces) + if is_past { LEAF_EXTENTS } else { 0 };
+        }
+        self.promise.push(index);
+    }
+
+    /// The page's data goes to a block that was allocated for it before: the extent becomes three.
+    fn split_unwritten(&mut self, state: &InodeState, index: u32) {
+        let before = index.checked_sub(1);
+        let goes_on = before.is_some_and(|before| {
+            self.unwritten == Some(before)
+                || state.data.cached().is_some_and(|pages| pages.is_unstable(before))
+        });
+        self.unwritten = Some(index);
+        if !goes_on {
+            self.extents += 2;
+        }
+    }
+
     /// Enters pages and promises; returns which pages have the new content already.
     pub(super) fn enter(self, store: &impl History, state: &mut InodeState) -> Vec<u32> {
         let mut pages = state.data.pages(&store.files.pages);
         if let Some(mut blocks) = self.blocks {
             blocks.take_out(self.promise.len() as u64);
+            pages.add_extents(blocks.take_out_extents());
         }
         let loaded = self.load.into_iter().map(|(index, bytes)| (index, Bytes::new(bytes)));
         for (index, bytes) in loaded.chain(self.dirty) {
@@ -210,7 +242,7 @@ pub(super) fn prepare_in_blocks<'a>(
 /// Gets the promise that the plan needs.
 fn promised<'a>(store: &'a Core, plan: Plan<'a>) -> Result<Option<Plan<'a>>> {
     let blocks = plan.promise.len() as u64;
-    match store.alloc.try_promise(&store.meta, blocks) {
+    match store.alloc.try_promise(&store.meta, blocks, plan.extents) {
         Some(promise) => Ok(Some(Plan { blocks: Some(promise), ..plan })),
         None if store.alloc.is_short_of(blocks) => Err(Error::NoSpace),
         None => Ok(None),
@@ -251,7 +283,7 @@ fn prepare_growth(
                 make_dirty(store, cell, state, last, plan)?;
                 let recorded_until = store.recorded_until(state, cell.no)?;
                 if !mapping.extent.is_some_and(|e| is_own(recorded_until, &e)) {
-                    plan.promise.push(last);
+                    plan.promise(state, last, true, is_past(state, recorded_until));
                 }
             }
         }
@@ -278,9 +310,14 @@ fn leave_inode(
     }
     make_dirty(store, cell, state, 0, plan)?;
     if !promised {
-        plan.promise.push(0);
+        plan.promise(state, 0, false, false);
     }
     Ok(())
+}
+
+/// Whether the past may have leaves of the file's extents.
+fn is_past(state: &InodeState, recorded_until: EventNo) -> bool {
+    state.inode.content_kind == ContentKind::Tree && recorded_until > EventNo(0)
 }
 
 fn make_dirty(
@@ -347,8 +384,13 @@ fn prepare_page(
     // Pages that growth made dirty lie before the pages that are written, which come here in order: none is
     // in the plan yet.
     debug_assert!(!plan.promise.contains(&index) && !plan.load.iter().any(|(i, _)| *i == index));
-    if !has_block && !stays_small {
-        plan.promise.push(index);
+    if stays_small {
+        // The page goes to the inode.
+    } else if !has_block {
+        let replaces = mapping.extent.is_some();
+        plan.promise(state, index, replaces, is_past(state, recorded_until));
+    } else if mapping.extent.is_some_and(|e| e.unwritten) {
+        plan.split_unwritten(state, index);
     }
     if !plan.hold_cached(state, index) {
         let page = match whole {

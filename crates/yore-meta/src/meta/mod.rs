@@ -214,11 +214,12 @@ impl Meta {
         self.space.reserve(&self.rooms.blocks, near, blocks)
     }
 
-    /// As [`Meta::reserve`], in whichever zone has as much room as `room` says. Looks at all zones, from
-    /// where it found room last, so it is for when the near ones are full.
+    /// As [`Meta::reserve`], in whichever zone has as much room as `room` says; unless that is plenty, in
+    /// several zones when none has so much. Looks at all zones, from where it found room last, so it is for
+    /// when the near ones are full.
     ///
     /// # Errors
-    /// [`MetaError::NeedZone`] if no zone has that room.
+    /// [`MetaError::NeedZone`] if there is no such room.
     pub fn reserve_elsewhere(&self, near: GroupNo, blocks: u32, room: Room) -> Result<Reserved> {
         self.space.reserve_elsewhere(&self.rooms.blocks, near, blocks, room)
     }

@@ -1,4 +1,4 @@
-//! Reservations in one zone: indexes by count, inodes by slot, and closing a zone that is to go. They exist
+//! Reservations in a zone: indexes by count, inodes by slot, and closing a zone that is to go. They exist
 //! in memory only.
 
 use super::zone::{Frame, State, Zone};
@@ -51,6 +51,16 @@ impl Zone {
         }
         s.reserved += blocks;
         true
+    }
+
+    /// Sets as many indexes aside as the zone has beside `spare` ones, `most` of them at most; returns how
+    /// many.
+    pub(crate) fn reserve_most(&self, most: u32, spare: u32) -> u32 {
+        let mut s = self.state.lock();
+        let free = if s.closed { 0 } else { s.free_indexes.saturating_sub(s.reserved + spare) };
+        let taken = free.min(most);
+        s.reserved += taken;
+        taken
     }
 
     /// Gives back what was set aside.

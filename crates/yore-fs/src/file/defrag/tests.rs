@@ -41,7 +41,7 @@ pub(crate) fn pieces(store: &Store, cell: &InodeCell) -> u64 {
 }
 
 fn lay(store: &Store, cell: &Arc<InodeCell>, from: u64) -> Laid {
-    let mut promise = store.alloc.try_promise(&store.meta, STRETCH).unwrap();
+    let mut promise = store.alloc.try_promise(&store.meta, STRETCH, 0).unwrap();
     let _io = cell.io.lock();
     lay_together(store, cell, (from, PIECES), &mut promise, &|| false).unwrap()
 }
@@ -119,7 +119,7 @@ fn dirty_pages_holes_and_unwritten_blocks() {
         expected[range.start * PAGE as usize..range.end * PAGE as usize].fill(0);
     }
     // A write takes no io, so a page may become dirty between the write-back of the job and its Op.
-    let mut promise = store.alloc.try_promise(&store.meta, STRETCH).unwrap();
+    let mut promise = store.alloc.try_promise(&store.meta, STRETCH, 0).unwrap();
     let io = file.cell.io.lock();
     let write_now = || {
         write(&*store, &file.cell, 7 * PAGE, &block(77), false, &mut touch).unwrap();
@@ -147,11 +147,11 @@ fn no_room_and_stopping() {
     let file = scattered(&store, "f");
     let free = store.alloc.free_blocks();
     {
-        let mut promise = store.alloc.try_promise(&store.meta, STRETCH).unwrap();
+        let mut promise = store.alloc.try_promise(&store.meta, STRETCH, 0).unwrap();
         let _io = file.cell.io.lock();
         let laid = lay_together(&*store, &file.cell, (0, PIECES), &mut promise, &|| true).unwrap();
         assert_eq!(laid, Laid::Stopped);
-        let mut promise = store.alloc.try_promise(&store.meta, BLOCKS - 1).unwrap();
+        let mut promise = store.alloc.try_promise(&store.meta, BLOCKS - 1, 0).unwrap();
         let laid = lay_together(&*store, &file.cell, (0, PIECES), &mut promise, &|| false).unwrap();
         assert_eq!(laid, Laid::NoRoom);
     }
