@@ -4,10 +4,14 @@
 //! `ORDERED_STATES=n` tries n states of each sequence, `ORDERED_SEED=n` other ones, `ORDERED_NAME=name` one
 //! sequence.
 
+use std::sync::Arc;
+use yore_check::{check, CheckOptions};
 use yore_crash::edges::crashes::{run, Run, Tried};
 use yore_crash::edges::sequences;
-use yore_crash::volume::Wrong;
-use yore_fs::Engine;
+use yore_crash::volume::{make, used_device, Wrong, NEVER};
+use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
+use yore_device::Device;
+use yore_fs::{Engine, File, MountOptions, OpenOptions, Volume};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -51,4 +55,137 @@ fn every_crash_under_sync_leaves_what_was_promised() {
 fn every_crash_is_recounted() {
     every_crash_under(Engine::SoftUpdates, 16, Run::try_recounts);
     every_crash_under(Engine::Sync, 6, Run::try_recounts);
+}
+
+fn options(engine: Engine, read_only: bool) -> MountOptions {
+    MountOptions {
+        engine: (!read_only).then_some(engine),
+        read_only,
+        commit_interval: NEVER,
+        access_times: false,
+        metadata_cache: 16 << 20,
+        data_cache: 8 << 20,
+        ..MountOptions::default()
+    }
+}
+
+/// Bytes of the blocks that [`with_tree`] writes, holes included.
+const END: usize = 11 * 4096;
+
+/// An open volume with a file that has a tree of extents, 100 bytes in a last block, and what the file has.
+/// All of it is durable, behind a superblock that covers passes to come.
+fn with_tree(engine: Engine) -> (Arc<SimulatedDevice>, Volume, File, Vec<u8>) {
+    let device = Arc::new(SimulatedDevice::new(used_device()));
+    let shared: Arc<dyn Device> = device.clone();
+    make(&shared, engine, 1).unwrap_or_else(|wrong| panic!("{}", wrong.message));
+    let volume = Volume::open(shared, &options(engine, false)).unwrap();
+    volume.write("a", "").unwrap();
+    volume.write("b", "").unwrap();
+    let write_to = |path: &str| OpenOptions::new().write(true).open(&volume, path).unwrap();
+    let (a, b) = (write_to("a"), write_to("b"));
+    let mut content = vec![0; END + 100];
+    for (number, block) in content.chunks_mut(2 * 4096).enumerate() {
+        let len = block.len().min(4096);
+        block[..len].fill(number as u8 + 1);
+        for file in [&a, &b] {
+            file.write_at(&block[..len], number as u64 * 2 * 4096).unwrap();
+            file.sync_all().unwrap();
+        }
+    }
+    content[END..].fill(90);
+    a.write_at(&content[END..], END as u64).unwrap();
+    a.sync_all().unwrap();
+    device.restart_trace();
+    (device, volume, a, content)
+}
+
+/// What the file has behind each crash, with the number of the last mark before it.
+fn behind_crashes(device: &SimulatedDevice, engine: Engine, judge: impl Fn(u64, Vec<u8>)) {
+    let plan = CrashPlan { exhaustive_max: 16, samples: 8, tearing: Tearing::Blocks, ..CrashPlan::default() };
+    let trace = device.trace();
+    let mut states = 0;
+    for case in trace.crash_states(&plan) {
+        let mark = trace.marks_before(case.after_entry()).last().unwrap_or(0);
+        let volume = Volume::open(Arc::new(case.materialise()), &options(engine, true)).unwrap();
+        judge(mark, volume.read("a").unwrap());
+        states += 1;
+    }
+    assert!(states > 10, "only {states} states");
+}
+
+/// The inode of a file with a tree of extents named no data, as it seemed, so its size went to the medium
+/// before the first flush, and so before bytes that had just been written to its last block. A crash between
+/// showed zeros in their place.
+#[test]
+fn a_size_comes_behind_its_bytes() {
+    for engine in [Engine::SoftUpdates, Engine::Sync] {
+        let (device, _volume, file, mut content) = with_tree(engine);
+        let mut sizes = vec![content.len()];
+        for round in 1..4 {
+            file.write_at(&[90 + round; 10], content.len() as u64).unwrap();
+            content.extend([90 + round; 10]);
+            file.sync_all().unwrap();
+            sizes.push(content.len());
+            device.mark(u64::from(round));
+        }
+        behind_crashes(&device, engine, |mark, has| {
+            assert!(has.len() >= sizes[mark as usize], "{} bytes behind mark {mark}", has.len());
+            assert!(content.starts_with(&has), "{} bytes end with {:?}", has.len(), &has[has.len() - 12..]);
+        });
+    }
+}
+
+/// The same with a size that grows behind one that fell: what the truncation removed does not come back.
+#[test]
+fn what_a_truncation_removed_does_not_come_back() {
+    for engine in [Engine::SoftUpdates, Engine::Sync] {
+        let (device, _volume, file, mut content) = with_tree(engine);
+        file.set_len(END as u64 + 50).unwrap();
+        file.sync_all().unwrap();
+        device.mark(1);
+        file.set_len(END as u64 + 90).unwrap();
+        file.sync_all().unwrap();
+        device.mark(2);
+        content.truncate(END + 50);
+        content.resize(END + 90, 0);
+        behind_crashes(&device, engine, |mark, has| {
+            let sizes: [&[usize]; 3] = [&[100, 50], &[50, 90], &[90]];
+            let may_be = sizes[mark as usize].iter().any(|size| END + size == has.len());
+            assert!(may_be, "{} bytes behind mark {mark}", has.len());
+            if mark > 0 {
+                assert!(content.starts_with(&has), "old bytes: {:?}", &has[has.len() - 50..]);
+            }
+        });
+    }
+}
+
+/// A file that gets other names again and again within one generation made as many edges as the square of
+/// that, under the lock that every change takes. What is left is written, and sound.
+#[test]
+fn many_names_within_a_generation_are_sound() {
+    const RENAMES: usize = 6000;
+    let device: Arc<dyn Device> = Arc::new(used_device());
+    make(&device, Engine::SoftUpdates, 1).unwrap_or_else(|wrong| panic!("{}", wrong.message));
+    let volume = Volume::open(device.clone(), &options(Engine::SoftUpdates, false)).unwrap();
+    volume.write("0", "content").unwrap();
+    volume.create_dir("d0").unwrap();
+    volume.sync().unwrap();
+    for number in 0..RENAMES {
+        let (from, to) = (number % 2, (number + 1) % 2);
+        volume.rename(from.to_string(), to.to_string()).unwrap();
+        if number % 8 < 2 {
+            volume.rename(format!("d{from}"), format!("d{to}")).unwrap();
+            volume.hard_link(to.to_string(), "link").unwrap();
+            volume.remove_file("link").unwrap();
+        }
+    }
+    volume.sync().unwrap();
+    let report = check(&*device, &CheckOptions::default()).unwrap();
+    assert!(report.findings.iter().all(|finding| finding.is_tolerated()), "{report}");
+    volume.close().unwrap();
+    let report = check(&*device, &CheckOptions::default()).unwrap();
+    assert!(report.findings.is_empty(), "{report}");
+    let volume = Volume::open(device, &options(Engine::SoftUpdates, true)).unwrap();
+    assert_eq!(volume.read("0").unwrap(), b"content");
+    volume.metadata("d0").unwrap();
 }

@@ -16,6 +16,8 @@ pub(super) enum Call {
     Exchange(&'static str, &'static str),
     /// So many blocks of this byte, from this block on, written back at once.
     Write(&'static str, u64, u64, u8),
+    /// So many of this byte at the end of a file, written back at once.
+    Append(&'static str, usize, u8),
     Truncate(&'static str, u64),
     /// Keeps a file in use.
     Hold(&'static str),
@@ -25,6 +27,8 @@ pub(super) enum Call {
     RemoveXattr(&'static str, &'static str),
     /// Makes a hole of so many blocks, from this block on.
     Punch(&'static str, u64, u64),
+    /// What a file has is on the medium, and so are all names.
+    Fsync(&'static str),
     /// Nothing is late.
     Sync,
     /// Copies all of a file over another one. Both share the blocks then.
@@ -88,6 +92,17 @@ fn pieces(file: &'static str, n: u64) -> Vec<Call> {
 
 fn more_pieces(file: &'static str, numbers: std::ops::Range<u64>) -> Vec<Call> {
     numbers.map(|i| Write(file, 2 * i, 1, (i % 250) as u8 + 1)).collect()
+}
+
+/// How many bytes the blocks of [`pieces`] have that [`with_end`] makes, holes included.
+const END: u64 = 11 * 4096;
+
+/// A file with a tree of extents, and bytes in a last block that is not full.
+fn with_end() -> Vec<Call> {
+    let mut before = vec![Create("a".into())];
+    before.extend(pieces("a", 6));
+    before.push(Append("a", 100, 90));
+    before
 }
 
 /// Names and a file with blocks, of which there is a snapshot.
@@ -230,6 +245,22 @@ pub(super) fn all() -> Vec<Sequence> {
                 Write("a", 21, 1, 51),
                 Truncate("a", 9 * 4096),
                 Write("a", 30, 2, 52),
+            ],
+        ),
+        s(
+            "bytes at the end of a file with a tree",
+            with_end(),
+            vec![Append("a", 10, 91), Append("a", 10, 92), Append("a", 10, 93)],
+        ),
+        s(
+            "the end of a file with a tree comes back",
+            with_end(),
+            vec![
+                Append("a", 10, 91),
+                Truncate("a", END + 50),
+                Fsync("a"),
+                Truncate("a", END + 90),
+                Fsync("a"),
             ],
         ),
         s(
@@ -454,6 +485,11 @@ impl<'a> Carrier<'a> {
                 file.write_at(&data, first * BLOCK)?;
                 file.sync_data()
             }
+            Append(path, len, byte) => {
+                let file = yore_fs::OpenOptions::new().write(true).open(volume, path)?;
+                file.write_at(&vec![*byte; *len], file.metadata()?.len())?;
+                file.sync_data()
+            }
             Truncate(path, size) => {
                 yore_fs::OpenOptions::new().write(true).open(volume, path)?.set_len(*size)
             }
@@ -476,6 +512,7 @@ impl<'a> Carrier<'a> {
                 volume.view().finish_forgetting(go_on).map(|_| ())
             }
             Index => volume.view().index_history(u64::MAX).map(|_| ()),
+            Fsync(path) => yore_fs::OpenOptions::new().write(true).open(volume, path)?.sync_data(),
             Sync => volume.sync(),
             Copy(from, to) => {
                 let from = File::open(volume, from)?;

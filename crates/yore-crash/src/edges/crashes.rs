@@ -85,7 +85,7 @@ pub fn run(name: &str, engine: Engine, seed: u64) -> Result<Run, Wrong> {
         if syncs {
             view.sync().map_err(opened)?;
         }
-        if syncs || engine == Engine::Sync {
+        if syncs || engine == Engine::Sync || matches!(call, calls::Call::Fsync(_)) {
             durable.push((device.entries(), number + 1));
         }
     }

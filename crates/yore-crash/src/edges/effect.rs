@@ -85,6 +85,8 @@ pub(super) fn compare(sees: &Tree, has_seen: &Tree) -> Result<(), String> {
     }
 }
 
+/// Each block of a file is what it was at some moment. A file that has only grown has no size of which the
+/// bytes are not there; of one that was shortened, too, bytes beyond the lesser size may be gone already.
 fn contents(state: &Tree, moments: &[Tree]) -> Result<(), String> {
     for (number, node) in &state.nodes {
         let Inside::File { size, blocks } = &node.inside else { continue };
@@ -93,6 +95,11 @@ fn contents(state: &Tree, moments: &[Tree]) -> Result<(), String> {
             .filter_map(|tree| tree.nodes.get(number))
             .filter(|other| other.facts.incarnation == node.facts.incarnation)
             .collect();
+        let size_of = |other: &&crate::tree::Node| match &other.inside {
+            Inside::File { size, .. } => *size,
+            _ => 0,
+        };
+        let only_grows = moments.iter().is_sorted_by_key(size_of);
         for index in 0..size.div_ceil(BLOCK as u64) {
             let len = (size - index * BLOCK as u64).min(BLOCK as u64) as usize;
             let zeros = [0; BLOCK];
@@ -100,7 +107,8 @@ fn contents(state: &Tree, moments: &[Tree]) -> Result<(), String> {
             let was = |other: &&crate::tree::Node| match &other.inside {
                 Inside::File { size, blocks } => {
                     let had = blocks.get(&index).map_or(&zeros, |block| &**block);
-                    index * (BLOCK as u64) < *size && had[..len] == has[..len]
+                    let needed = if only_grows { len as u64 } else { 1 };
+                    index * (BLOCK as u64) + needed <= *size && had[..len] == has[..len]
                 }
                 _ => false,
             };

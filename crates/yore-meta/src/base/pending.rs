@@ -46,11 +46,19 @@ impl HasPlace for Kept {
 /// Blocks as the generation before left them, of those that this one has changed.
 pub(crate) type Bases = HashMap<MetaAddr, Box<Block>>;
 
+/// The most edges that are kept: 48 MiB. A generation that would have more is written as a whole, which needs
+/// none.
+const EDGES_MOST: usize = 1 << 21;
+/// So many edges count as one change that waits. So a generation begins when there are half of the most.
+const EDGES_A_CHANGE: usize = 8;
+
 #[derive(Default)]
 struct State {
     waits: Waits<Kept>,
     bases: Bases,
     whole: bool,
+    /// So many edges were given up because they were too many.
+    given_up: usize,
     counts: PassCounts,
     /// Free blocks that the last superblock does not count. `None`: the last pass has written none, so the
     /// totals of the one before are not those of that pass.
@@ -59,6 +67,27 @@ struct State {
     put_off: usize,
     /// So many callers want each superblock to be of the last pass, and nothing to be put off.
     wants_exact: usize,
+}
+
+impl State {
+    /// All of the generation is there or not together, so nothing in it waits.
+    fn be_whole(&mut self) {
+        if !std::mem::replace(&mut self.whole, true) {
+            self.waits.come_together();
+        }
+    }
+
+    /// Edges come, unless the generation needs none.
+    fn order(&mut self, tell: impl FnOnce(&mut Waits<Kept>)) {
+        if self.whole {
+            return;
+        }
+        tell(&mut self.waits);
+        if self.waits.edges.len() > EDGES_MOST {
+            self.given_up = self.waits.edges.len();
+            self.be_whole();
+        }
+    }
 }
 
 /// The number of no Op: that of changes that the generation before has put off.
@@ -142,10 +171,15 @@ impl Pending {
         self.0.get().map(|state| state as &dyn KeepsOrder)
     }
 
-    /// How many changes wait for the next generation.
+    /// How many changes wait for the next generation. If the edges between them take more memory than they
+    /// do, these count.
     #[inline]
     pub(crate) fn count(&self) -> usize {
-        self.0.get().map_or(0, |state| state.lock().waits.changes.len())
+        self.0.get().map_or(0, |state| {
+            let state = state.lock();
+            let edges = state.waits.edges.len() + state.given_up;
+            state.waits.changes.len().max(edges / EDGES_A_CHANGE)
+        })
     }
 
     /// What the generation has changed that is being frozen, with the gate held alone.
@@ -153,7 +187,7 @@ impl Pending {
         let mut state = self.0.get()?.lock();
         let whole = std::mem::take(&mut state.whole);
         let bases = std::mem::take(&mut state.bases);
-        state.put_off = 0;
+        (state.put_off, state.given_up) = (0, 0);
         Some(Taken { waits: state.waits.take(), bases, whole })
     }
 
@@ -236,17 +270,19 @@ impl Drop for Exact<'_> {
 impl KeepsOrder for Mutex<State> {
     fn begin(&self, alone: bool) -> u64 {
         let mut state = self.lock();
-        state.whole |= alone;
+        if alone {
+            state.be_whole();
+        }
         state.waits.begin()
     }
 
     fn be_whole(&self, _op: u64) {
-        self.lock().whole = true;
+        self.lock().be_whole();
     }
 
     fn drain(&self) {
         // What came before is then there or not together with what follows.
-        self.lock().whole = true;
+        self.lock().be_whole();
     }
 
     fn before(&self, addr: MetaAddr, block: &Block) {
@@ -267,42 +303,45 @@ impl KeepsOrder for Mutex<State> {
     }
 
     fn edge(&self, kind: EdgeKind, first: Change, then: Change) {
-        self.lock().waits.edge(kind, first, then);
+        self.lock().order(|waits| waits.edge(kind, first, then));
     }
 
     fn ahead(&self, kind: EdgeKind, op: u64, first: Change) {
-        self.lock().waits.ahead(kind, op, first);
+        self.lock().order(|waits| waits.ahead(kind, op, first));
     }
 
     fn all_before(&self, kind: EdgeKind, block: MetaAddr, by: Change) {
-        self.lock().waits.all_before(kind, block, by);
+        self.lock().order(|waits| waits.all_before(kind, block, by));
     }
 
     fn linked(&self, block: MetaAddr, by: Change) {
-        self.lock().waits.linked(block, by);
+        self.lock().order(|waits| waits.linked(block, by));
     }
 
     fn named(&self, inode: InodeNo, directory: InodeNo, by: Change) {
-        self.lock().waits.named(inode, directory, by);
+        self.lock().order(|waits| waits.named(inode, directory, by));
     }
 
     fn unnamed(&self, inode: InodeNo, gone: Change) {
-        self.lock().waits.unnamed(inode, gone);
+        self.lock().order(|waits| waits.unnamed(inode, gone));
     }
 
     fn reborn(&self, inode: InodeNo, by: Change) {
-        self.lock().waits.reborn(inode, by);
+        self.lock().order(|waits| waits.reborn(inode, by));
     }
 
     fn behind_birth(&self, op: u64, inode: InodeNo) {
-        self.lock().waits.behind_birth(op, inode);
+        self.lock().order(|waits| waits.behind_birth(op, inode));
     }
 
     fn vacated(&self, inode: InodeNo, gone: Change) {
-        self.lock().waits.vacated(inode, gone);
+        self.lock().order(|waits| waits.vacated(inode, gone));
     }
 
     fn occupied(&self, inode: InodeNo, by: Change) {
-        self.lock().waits.occupied(inode, by);
+        self.lock().order(|waits| waits.occupied(inode, by));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,18 @@
 //!
 //! Changes are numbered in the order in which they are made. All before [`Waits::first`] are durable: an edge
 //! from one of them says nothing.
+//!
+//! **What edges cost.** Whoever comes behind everything of some kind so far (what a block has, names of an
+//! inode, extents that went) would get an edge from each such change; then edges grow with the square of the
+//! calls. So the latest that came behind many stands for them: who comes later waits for that one, and for
+//! what has come since ([`Joins`]).
 
 use super::order::{Change, EdgeKind};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use yore_format::{InodeNo, MetaAddr};
+
+/// A change that comes behind more others than this stands for them from then on.
+const EACH_MOST: usize = 16;
 
 /// Where a change lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +35,105 @@ pub(crate) trait HasPlace {
     fn place(&self) -> Where;
 }
 
+/// Which change waits for which, by their places in [`Waits::changes`]: the first is never behind the second.
+type Edges = Vec<(EdgeKind, usize, usize)>;
+
+/// Which changes stand for how many of a list, from its front: the number, and the change. Each has come
+/// behind all of these, so what comes behind it comes behind them, too. Both ascend.
+#[derive(Default)]
+struct Joins(Vec<(usize, usize)>);
+
+/// The changes of a list that got edges of their own to a change, by their places.
+struct Each {
+    from: usize,
+    to: usize,
+    /// No change that is later than this one stands for any of the list.
+    is_latest: bool,
+}
+
+impl Each {
+    /// Whether they are so many that the change is to stand for them.
+    fn is_many(&self) -> bool {
+        self.is_latest && self.to - self.from > EACH_MOST
+    }
+}
+
+impl Joins {
+    /// Brings `then` behind all changes of the list that are before it.
+    fn bring_behind(&self, edges: &mut Edges, kind: EdgeKind, list: &[usize], then: usize) -> Each {
+        // Ops beside each other may come in another order than their changes.
+        let usable = self.0.partition_point(|(_, last)| *last <= then);
+        let join = usable.checked_sub(1).map(|i| self.0[i]);
+        let from = join.map_or(0, |(count, _)| count);
+        edges.extend(join.filter(|(_, last)| *last != then).map(|(_, last)| (kind, last, then)));
+        let each = list[from..].iter().filter(|first| **first < then);
+        edges.extend(each.map(|first| (kind, *first, then)));
+        let count = list[from..].iter().take_while(|first| **first < then).count();
+        Each { from, to: from + count, is_latest: usable == self.0.len() }
+    }
+
+    /// From now on `then` stands for all of the list up to these, which it has come behind.
+    fn stand_for(&mut self, each: &Each, then: usize) {
+        self.0.push((each.to, then));
+    }
+}
+
+/// Names of an inode that wait: from which changes on they count, and in which directories they are.
+#[derive(Default)]
+struct Names {
+    counts: Vec<usize>,
+    directories: Vec<InodeNo>,
+    joins: Joins,
+    /// The directories of those for which another change stands, each once.
+    joined: Vec<InodeNo>,
+}
+
+impl Names {
+    /// Brings `gone` behind all names that wait. Returns the directories that lead to them.
+    fn bring_behind(&mut self, edges: &mut Edges, gone: usize) -> Vec<InodeNo> {
+        let Names { counts, directories, joins, joined } = self;
+        let each = joins.bring_behind(edges, EdgeKind::Kept, counts, gone);
+        let own = counts[each.from..].iter().zip(&directories[each.from..]);
+        let own = own.filter(|(counts, _)| **counts < gone).map(|(_, directory)| *directory);
+        let leading = joined.iter().copied().chain(own).collect();
+        if each.is_many() {
+            let mut all = joined.clone();
+            for directory in &directories[each.from..each.to] {
+                if !all.contains(directory) {
+                    all.push(*directory);
+                }
+                if all.len() > EACH_MOST {
+                    // Names in as many directories stay as they are: all of these must be gone through.
+                    return leading;
+                }
+            }
+            *joined = all;
+            joins.stand_for(&each, gone);
+        }
+        leading
+    }
+}
+
+/// The changes with which extents of an inode went.
+#[derive(Default)]
+struct Vacated {
+    gone: Vec<usize>,
+    joins: Joins,
+}
+
 /// Changes that wait, with their Ops, and the edges between them.
 pub(crate) struct Waits<P> {
     /// The number of the first change.
     first: u64,
     pub(crate) changes: Vec<(u64, P)>,
-    /// Which change waits for which, by their places in `changes`: the first is never behind the second.
-    pub(crate) edges: Vec<(EdgeKind, usize, usize)>,
+    pub(crate) edges: Edges,
+    /// All changes reach the medium together, so none waits for another.
+    together: bool,
     ops: u64,
     /// What each block has changed since it was made.
     by_block: HashMap<MetaAddr, Vec<usize>>,
+    /// The changes that stand for these, by the kind of edge with which they came behind them.
+    joins: HashMap<MetaAddr, Vec<(EdgeKind, Joins)>>,
     /// The changes that made what a block has count.
     links: HashMap<MetaAddr, Vec<usize>>,
     /// The blocks that changes of a block have made count.
@@ -45,10 +142,8 @@ pub(crate) struct Waits<P> {
     made: HashMap<MetaAddr, usize>,
     /// What the later changes of an Op come behind: rows of the past, for example.
     ahead: HashMap<u64, Vec<(EdgeKind, usize)>>,
-    /// From which changes on names of an inode count, and in which directories.
-    names: HashMap<InodeNo, Vec<(usize, InodeNo)>>,
-    /// The changes with which extents of an inode went.
-    vacated: HashMap<InodeNo, Vec<usize>>,
+    names: HashMap<InodeNo, Names>,
+    vacated: HashMap<InodeNo, Vacated>,
     /// The change with which an inode was born anew, because an event has seen it.
     reborn: HashMap<InodeNo, usize>,
 }
@@ -65,8 +160,10 @@ impl<P> Waits<P> {
             first,
             changes: Vec::new(),
             edges: Vec::new(),
+            together: false,
             ops: 0,
             by_block: HashMap::new(),
+            joins: HashMap::new(),
             links: HashMap::new(),
             below: HashMap::new(),
             made: HashMap::new(),
@@ -83,6 +180,19 @@ impl<P> Waits<P> {
         std::mem::replace(self, next)
     }
 
+    /// All that waits reaches the medium together, and so does what comes until it is taken.
+    pub(crate) fn come_together(&mut self) {
+        self.together = true;
+        self.edges = Vec::new();
+        self.joins = HashMap::new();
+        self.links = HashMap::new();
+        self.below = HashMap::new();
+        self.ahead = HashMap::new();
+        self.names = HashMap::new();
+        self.vacated = HashMap::new();
+        self.reborn = HashMap::new();
+    }
+
     /// Whether a change that waits has made this block.
     pub(crate) fn has_made(&self, addr: MetaAddr) -> bool {
         self.made.contains_key(&addr)
@@ -94,9 +204,11 @@ impl<P> Waits<P> {
         self.ops
     }
 
-    /// The place of a change among those that wait; `None`: it is durable.
+    /// The place of a change among those that wait for each other; `None`: it is durable, or all of them come
+    /// together.
     fn at(&self, change: Change) -> Option<usize> {
-        change.number().checked_sub(self.first).map(|at| at as usize)
+        let at = change.number().checked_sub(self.first).map(|at| at as usize);
+        at.filter(|_| !self.together)
     }
 
     pub(crate) fn edge(&mut self, kind: EdgeKind, first: Change, then: Change) {
@@ -106,7 +218,7 @@ impl<P> Waits<P> {
     }
 
     fn add(&mut self, kind: EdgeKind, first: usize, then: usize) {
-        if first != then {
+        if first != then && !self.together {
             self.edges.push((kind, first, then));
         }
     }
@@ -121,7 +233,9 @@ impl<P> Waits<P> {
     /// A name of an inode, in this directory, counts from `by` on.
     pub(crate) fn named(&mut self, inode: InodeNo, directory: InodeNo, by: Change) {
         if let Some(by) = self.at(by) {
-            self.names.entry(inode).or_default().push((by, directory));
+            let names = self.names.entry(inode).or_default();
+            names.counts.push(by);
+            names.directories.push(directory);
         }
     }
 
@@ -130,16 +244,13 @@ impl<P> Waits<P> {
     pub(crate) fn unnamed(&mut self, inode: InodeNo, gone: Change) {
         let Some(gone) = self.at(gone) else { return };
         let (mut inodes, mut next) = (vec![inode], 0);
-        while let Some(inode) = inodes.get(next) {
-            for (name, directory) in self.names.get(inode).cloned().unwrap_or_default() {
-                if name < gone {
-                    self.add(EdgeKind::Kept, name, gone);
-                    if !inodes.contains(&directory) {
-                        inodes.push(directory);
-                    }
-                }
-            }
+        let mut seen = HashSet::new();
+        seen.insert(inode);
+        while let Some(inode) = inodes.get(next).copied() {
             next += 1;
+            let Some(names) = self.names.get_mut(&inode) else { continue };
+            let leading = names.bring_behind(&mut self.edges, gone);
+            inodes.extend(leading.into_iter().filter(|directory| seen.insert(*directory)));
         }
     }
 
@@ -160,15 +271,18 @@ impl<P> Waits<P> {
     /// Extents of an inode go with the change `gone`.
     pub(crate) fn vacated(&mut self, inode: InodeNo, gone: Change) {
         if let Some(gone) = self.at(gone) {
-            self.vacated.entry(inode).or_default().push(gone);
+            self.vacated.entry(inode).or_default().gone.push(gone);
         }
     }
 
     /// Blocks come to an inode with the change `by`.
     pub(crate) fn occupied(&mut self, inode: InodeNo, by: Change) {
         let Some(by) = self.at(by) else { return };
-        for gone in self.vacated.get(&inode).cloned().unwrap_or_default() {
-            self.add(EdgeKind::Vacated, gone, by);
+        if let Some(Vacated { gone, joins }) = self.vacated.get_mut(&inode) {
+            let each = joins.bring_behind(&mut self.edges, EdgeKind::Vacated, gone, by);
+            if each.is_many() {
+                joins.stand_for(&each, by);
+            }
         }
     }
 }
@@ -180,6 +294,7 @@ impl<P: HasPlace> Waits<P> {
         match kept.place() {
             Where::Made(addr) => {
                 self.by_block.remove(&addr);
+                self.joins.remove(&addr);
                 self.links.remove(&addr);
                 self.below.remove(&addr);
                 self.made.insert(addr, at);
@@ -237,10 +352,17 @@ impl<P: HasPlace> Waits<P> {
     }
 
     fn all_of(&mut self, kind: EdgeKind, block: MetaAddr, by: usize) {
-        for change in self.by_block.get(&block).cloned().unwrap_or_default() {
-            if change < by {
-                self.add(kind, change, by);
-            }
+        let Some(changes) = self.by_block.get(&block) else { return };
+        // One that stands for others has the same kind, so a kind of edge that is missed is missed by itself.
+        let of_block = self.joins.entry(block).or_default();
+        let place = of_block.iter().position(|(of, _)| *of == kind).unwrap_or_else(|| {
+            of_block.push((kind, Joins::default()));
+            of_block.len() - 1
+        });
+        let joins = &mut of_block[place].1;
+        let each = joins.bring_behind(&mut self.edges, kind, changes, by);
+        if each.is_many() {
+            joins.stand_for(&each, by);
         }
     }
 
@@ -252,9 +374,9 @@ impl<P: HasPlace> Waits<P> {
         if let Some(above) = self.block_of(by) {
             self.below.entry(above).or_default().push(block);
         }
-        let later: Vec<usize> = self.by_block.get(&block).into_iter().flatten().copied().collect();
-        for change in later.into_iter().filter(|change| *change > by) {
-            self.add(EdgeKind::Reached, by, change);
+        if let Some(changes) = self.by_block.get(&block) {
+            let later = &changes[changes.partition_point(|change| *change <= by)..];
+            self.edges.extend(later.iter().map(|change| (EdgeKind::Reached, by, *change)));
         }
     }
 
@@ -277,3 +399,6 @@ impl<P: HasPlace> Waits<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

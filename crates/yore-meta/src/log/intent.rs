@@ -547,6 +547,8 @@ impl Intent {
         let Some(log) = self.log() else { return Ok(false) };
         let upto = self.arrivals.load(Ordering::SeqCst);
         let (head, freed) = self.collect(blocks, &mut leader.writer);
+        // An Op that panicked stopped all writing before it let go of the gate: its changes are by half.
+        blocks.base.progress.check_writable()?;
         if blocks.zones.changes.is_lost() {
             // By an Op that came before the gate was held. What was collected counts as logged and is not.
             blocks.base.freed.put_back(freed);

@@ -18,6 +18,7 @@ use crate::base::left::LeftNotes;
 use crate::base::order::{Change, Did, EdgeKind, KeepsOrder};
 use crate::base::units::{self, Piece};
 use crate::cache::{new_frame, News};
+use crate::error::MetaError;
 use crate::rooms::Rooms;
 use crate::space::{Reserved, ReservedInode};
 use crate::zones::zone::{Frame, Zone};
@@ -98,6 +99,9 @@ pub struct Op<'m> {
 
 impl Drop for Op<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.stop();
+        }
         op_closed();
     }
 }
@@ -116,6 +120,14 @@ impl<'m> Op<'m> {
         let (gate, generation) = rooms.blocks.base.gate.enter_alone();
         op_opened();
         Op { rooms, generation, reserved, changes: 0, number: number(rooms, true), gate }
+    }
+
+    /// It panicked, so its changes are there by half. The gate is still held: whoever freezes a generation or
+    /// gathers a record finds that nothing may be written any more.
+    #[cold]
+    fn stop(&self) {
+        let error = MetaError::Refused("a change of metadata panicked, which is a bug".into());
+        self.rooms.blocks.base.progress.stop(error);
     }
 
     /// The generation that the Op belongs to.

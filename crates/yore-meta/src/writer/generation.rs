@@ -61,9 +61,20 @@ pub(super) struct Frozen {
 #[derive(Default)]
 pub(super) struct Unclosed(BTreeMap<ZoneNo, Arc<Zone>>);
 
+/// Zones of which no header says all, at which a generation that nobody waits for closes: each pass copies
+/// what all of them have, with the gate held alone.
+const UNCLOSED_MANY: usize = 256;
+/// The same for one that somebody waits for. Where each pass is one, no other would come.
+const UNCLOSED_TOO_MANY: usize = 4 * UNCLOSED_MANY;
+
 impl Unclosed {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether the next generation is to close because they are many; whether somebody waits for it.
+    fn are_many(&self, is_wanted: bool) -> bool {
+        self.0.len() >= if is_wanted { UNCLOSED_TOO_MANY } else { UNCLOSED_MANY }
     }
 
     /// Keeps what a generation that does not close has changed in mind, and adds it to one that closes.
@@ -92,8 +103,8 @@ impl Unclosed {
     }
 }
 
-/// Freezes the running generation. Returns it, and whether what the log must have of it, and what it has
-/// outstanding, was appended to it.
+/// Freezes the running generation. Returns it, and whether it may be written, and what the log must have of
+/// it, and what it has outstanding, was appended to that.
 pub(super) fn freeze(
     rooms: &Rooms,
     last: &Superblock,
@@ -105,6 +116,8 @@ pub(super) fn freeze(
     let (base, changes) = (&blocks.base, &blocks.zones.changes);
     let strategy = base.medium.strategy();
     let mut gate = base.gate.hold();
+    // An Op that panicked has stopped all writing before it let go of the gate: its changes are by half.
+    let mut appended = base.progress.check_writable();
     let generation = gate.running();
     let may_put_off = base.progress.begin_writing(generation);
     let wants_exact = base.order.pending.wants_exact();
@@ -119,7 +132,9 @@ pub(super) fn freeze(
     let is_wanted = state == VolumeState::Clean || base.progress.is_awaited(generation);
     // What the order of changes is, is known with all Ops at an end.
     let taken = base.order.pending.take();
-    let is_whole = state == VolumeState::Clean || taken.as_ref().is_some_and(|taken| taken.whole);
+    let is_whole = state == VolumeState::Clean
+        || taken.as_ref().is_some_and(|taken| taken.whole)
+        || unclosed.are_many(is_wanted);
     let mut pass = Pass { is_logged: last_record.is_some(), is_wanted, is_whole };
     let mut plan = strategy.plan(pass);
     #[cfg(feature = "mutations")]
@@ -155,9 +170,8 @@ pub(super) fn freeze(
     changes.hand_over(captured);
     drop(gate);
     zones.sort_by_key(|z| z.zone.start);
-    let mut appended = Ok(());
     let mut logged = None;
-    if let Some(last_record) = last_record {
+    if let Some(last_record) = last_record.filter(|_| appended.is_ok()) {
         #[cfg(feature = "mutations")]
         if is(Mutation::BlocksReusedEarly) {
             base.freed.reclaim(&std::mem::take(&mut freed));

@@ -136,7 +136,8 @@ impl Writer {
     }
 
     /// Ends the thread, writes the last generation and marks the volume clean. Does nothing if no thread was
-    /// started. `prepare` says what is written beside that generation.
+    /// started. `prepare` says what is written beside that generation. If a zone cannot be read that a crash
+    /// has left, the generation is written all the same, and the volume stays in use.
     pub(crate) fn close<'b>(
         &self,
         rooms: &Rooms,
@@ -154,9 +155,15 @@ impl Writer {
                 let last = self.superblock.lock().0.clone();
                 // What a crash has left in places that nobody has read since is to be in the headers, too.
                 let settled = rooms.blocks.zones.settle_all(&rooms.blocks.base);
-                let generation = ceilings::number(&last, rooms.blocks.base.gate.running());
-                let beside = prepare(Closing { generation, mount_id: last.mount_id });
-                settled.and_then(|()| self.commit(rooms, VolumeState::Clean, beside))
+                match settled {
+                    Ok(()) => {
+                        let generation = ceilings::number(&last, rooms.blocks.base.gate.running());
+                        let beside = prepare(Closing { generation, mount_id: last.mount_id });
+                        self.commit(rooms, VolumeState::Clean, beside)
+                    }
+                    // It stays in use, so the next mount goes on with that. What was changed is kept.
+                    Err(e) => self.commit(rooms, VolumeState::InUse, None).and(Err(e)),
+                }
             }
             Err(e) => Err(e),
         };

@@ -716,9 +716,15 @@ impl<'t> Planner<'t> {
     }
 }
 
-/// Whether an inode names no data blocks.
+/// Whether an inode names no data blocks. One with a tree of extents does: its size says how much of them
+/// counts, and that may change while the tree does not.
 fn names_no_data(slot: &[u8]) -> bool {
     let slot: Option<&[u8; INODE_BYTES]> = slot.try_into().ok();
     let inode = slot.and_then(|slot| Inode::decode(slot).ok());
-    inode.is_some_and(|inode| inode.content_kind != ContentKind::Extents)
+    inode.is_some_and(|inode| match inode.content_kind {
+        ContentKind::Empty | ContentKind::Inline => true,
+        ContentKind::Extents => false,
+        // Entries of a directory and the target of a symbolic link are metadata.
+        ContentKind::Tree => inode.is_directory() || inode.is_symlink(),
+    })
 }

@@ -5,6 +5,8 @@
 //! slots, checksums and counts in memory become those of the blocks. So everything behind it verifies a block
 //! by its checksum, as on a volume that was closed; and headers that are written later vouch for what is
 //! there. A block that does not verify keeps the checksum that the header has, and whoever reads it is told.
+//! So does one that cannot be read, as long as there are few of these. A device that fails to read many is
+//! perhaps out of reach for a moment, and a header that is written later would be wrong about them for good.
 
 use super::header::{read_copy, read_header, Place};
 use super::zone::Counted;
@@ -15,6 +17,9 @@ use yore_format::{
     verify_header, Block, BlockHeader, BlockNo, Generation, MetaAddr, ZoneHeader, ZoneNo, ZoneTableEntry,
     NOT_INODES,
 };
+
+/// The most blocks of a zone that may be unreadable.
+const UNREADABLE_MOST: usize = 8;
 
 /// A zone as it is read.
 pub(super) struct Found {
@@ -79,15 +84,50 @@ fn settle(base: &Base, since: Generation, found: &mut Found) -> Result<()> {
         .collect();
     places.sort_unstable();
     let (mut rest, start) = (&places[..], found.header.start.0);
+    let at = |(slot, _): &(u64, u16)| BlockNo(start + slot);
+    let mut unreadable = 0;
     while !rest.is_empty() {
-        let at = |(slot, _): &(u64, u16)| BlockNo(start + slot);
         let (left, read) = base
             .medium
             .read_near(rest, at, |(_, index), block| settle_block(base, since, found, *index, block));
-        read?;
+        if read.is_err() {
+            // Perhaps because of one of its blocks.
+            let together = &rest[..rest.len() - left.len()];
+            unreadable += settle_each(base, since, found, together, UNREADABLE_MOST - unreadable)?;
+        }
         rest = left;
     }
     Ok(())
+}
+
+/// Takes over what these blocks say, which are read one by one. Returns how many of them cannot be read.
+///
+/// # Errors
+/// If these are more than `most`.
+fn settle_each(
+    base: &Base,
+    since: Generation,
+    found: &mut Found,
+    places: &[(u64, u16)],
+    most: usize,
+) -> Result<usize> {
+    let mut unreadable = 0;
+    for (slot, index) in places {
+        let at = BlockNo(found.header.start.0 + slot);
+        match base.medium.read_block(at) {
+            Ok(block) => settle_block(base, since, found, *index, &block),
+            Err(error) if unreadable == most => return Err(error),
+            Err(error) => {
+                unreadable += 1;
+                let zone = found.header.zone;
+                tracing::warn!(
+                    "block {at} of zone {zone} cannot be read, and what was written to it last is not known: \
+                     {error}; run `yore check`"
+                );
+            }
+        }
+    }
+    Ok(unreadable)
 }
 
 fn settle_block(base: &Base, since: Generation, found: &mut Found, index: u16, block: &Block) {
