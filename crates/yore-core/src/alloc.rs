@@ -64,6 +64,6 @@ pub use counts::{Gone, LetGo};
 pub use groups::PinnedGroups;
 pub use lay::Others;
 pub use log::MoveLog;
-pub use promise::{Promise, Spared, LEAF_EXTENTS};
+pub use promise::{Promise, PromisesAgain, Spared, LEAF_EXTENTS};
 pub use resize::{Beyond, ClosedEnd};
 pub use space::{Alloc, Run};

@@ -60,4 +60,5 @@ pub use bounds::Beyond;
 pub use delta::{CellChange, TreeDelta, Unstored};
 pub use path::{Path, Pins};
 pub use position::InsertPosition;
+pub use prepare::PastNodes;
 pub use tree::Tree;

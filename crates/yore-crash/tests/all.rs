@@ -19,6 +19,7 @@ mod edges;
 mod engines;
 mod excluded;
 mod expunge;
+mod hints;
 mod itself;
 mod large;
 mod late;

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_crash::volume::{must_be_sound, orders, Findings};
-use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
+use yore_device::simulated::{CrashPlan, Fault, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice};
+use yore_format::layout::ZONE_BLOCKS;
 use yore_fs::{
-    ChecksumsEntered, Engine, Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot,
-    OpenOptions, Progress, Result, Scrub, ScrubFrom, Scrubbed, Volume,
+    ChecksumsEntered, DataState, Engine, Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot,
+    OpenOptions, Progress, Result, Scrub, ScrubFrom, Scrubbed, VerifyStates, Volume,
 };
 
 const BLOCK: usize = 4096;
@@ -41,16 +42,21 @@ fn blocks(file: u8, count: usize) -> Vec<u8> {
     (0..count).flat_map(|n| block(file, n)).collect()
 }
 
-/// Flips a bit of the one block of the device that has these bytes.
-fn damage(device: &MemoryDevice, bytes: &[u8]) -> u64 {
+/// The one block of the device that has these bytes.
+fn find(device: &MemoryDevice, bytes: &[u8]) -> u64 {
     let mut found = vec![0; BLOCK];
     let at = (0..device.size() / BLOCK as u64).find(|at| {
         device.read_at(at * BLOCK as u64, &mut found).unwrap();
         found == bytes
     });
-    let at = at.expect("some block has the bytes");
-    found[1000] ^= 4;
-    device.write_at(at * BLOCK as u64, &found).unwrap();
+    at.expect("some block has the bytes")
+}
+
+/// Flips a bit of that block.
+fn damage(device: &MemoryDevice, bytes: &[u8]) -> u64 {
+    let (at, mut wrong) = (find(device, bytes), bytes.to_vec());
+    wrong[1000] ^= 4;
+    device.write_at(at * BLOCK as u64, &wrong).unwrap();
     at
 }
 
@@ -269,6 +275,67 @@ fn a_scrub_finds_exactly_what_is_damaged() {
     all.sort_unstable();
     assert!(times > 0 && blocks == all, "{times} times: {blocks:?}");
     volume.close().unwrap();
+}
+
+/// What is known of the data of the states of a file, the latest first.
+fn verified(volume: &Volume, name: &str, which: VerifyStates) -> Vec<Option<DataState>> {
+    let (view, mut states) = (volume.view(), Vec::new());
+    let log = view.log(view.root(), name.as_bytes(), &mut |state| {
+        states.push(state);
+        ControlFlow::Continue(())
+    });
+    log.unwrap();
+    let go_on = &mut || ControlFlow::Continue(());
+    view.verify_states(&mut states, which, &Progress::default(), go_on).unwrap();
+    states.iter().map(|state| state.data).collect()
+}
+
+/// Promises that a block which the device cannot read is damage like any other, of data and of metadata: a
+/// scrub names the file, reads what lies behind, and comes to its end; and the log of the file goes on to its
+/// last whole state. Both used to end there with the error of the device, each time. Only a device that reads
+/// nothing any more ends a scrub.
+#[test]
+fn a_scrub_reads_on_behind_what_cannot_be_read() {
+    const COUNT: usize = 1500;
+    let device = made(Engine::Snapshot);
+    let volume = open(&device);
+    volume.write("file", blocks(1, COUNT)).unwrap();
+    volume.view().take_snapshot(volume.view().root(), &NewSnapshot::default()).unwrap();
+    let file = OpenOptions::new().write(true).open(&volume, "file").unwrap();
+    file.write_at(&block(2, 7), 7 * BLOCK as u64).unwrap();
+    drop(file);
+    volume.write("behind", blocks(3, 40)).unwrap();
+    volume.close().unwrap();
+    let (first, bad) = (find(&device, &block(1, 0)), find(&device, &block(2, 7)));
+    let wrong = damage(&device, &block(3, 30));
+    let device = Arc::new(SimulatedDevice::new(device.snapshot()));
+    let cannot_read = |from: u64, blocks: u64| {
+        let (offset, len) = (from * BLOCK as u64, blocks * BLOCK as u64);
+        device.fail(Fault::UnreadableRange { offset, len }.into());
+    };
+    cannot_read(bad, 1);
+    let volume = open(&device);
+    let view = volume.view();
+    let at = |n: usize| (n * BLOCK) as u64;
+    let states = [Some(DataState::Damaged { offset: at(7), block: bad }), Some(DataState::Whole)];
+    assert_eq!(verified(&volume, "file", VerifyStates::Yes), states);
+    let found = scrub(&volume);
+    let mut told: Vec<_> = found.data.iter().map(|d| (d.path.as_deref(), d.offset, d.block)).collect();
+    told.sort_unstable();
+    assert_eq!(told, [(Some(&b"/behind"[..]), at(30), wrong), (Some(&b"/file"[..]), at(7), bad)]);
+    assert!(found.metadata.is_empty() && found.goes_on.is_none() && found.data_blocks > COUNT as u64);
+    assert!(view.scrubs().unwrap().last.is_some_and(|last| last.damaged_data == 2));
+    assert_eq!(verified(&volume, "file", VerifyStates::WhereDamaged), states);
+
+    // Metadata of the first zone; memory has all of it by now.
+    cannot_read(ZONE_BLOCKS + 4, 40);
+    let found = scrub(&volume);
+    assert!(found.metadata.iter().any(|what| what.contains("cannot be read")), "{found:?}");
+    assert!(found.data.len() == 1 && found.goes_on.is_none(), "{found:?}");
+
+    cannot_read(first, device.size() / BLOCK as u64 - first);
+    let gone = view.scrub(Scrub::default(), &Progress::default(), &mut || ControlFlow::Continue(()));
+    assert!(matches!(gone, Err(Error::Device(_))), "{gone:?}");
 }
 
 /// Promises that a scrub which was broken off goes on where it was, from mount to mount, also on a volume

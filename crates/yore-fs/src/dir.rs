@@ -31,6 +31,8 @@ const DOT_DOT: u64 = 2;
 /// How many cookies one hash has.
 const RUN: u64 = 0xff;
 const COOKIE_BYTES: usize = 8;
+/// The links of a directory without directories in it: its name, and its own `.`.
+const LINKS_LEAST: u32 = 2;
 
 /// What a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,22 @@ impl Found {
 /// Whether a directory has no entries.
 pub(crate) fn is_empty(dir: &InodeState) -> bool {
     dir.inode.content_kind == ContentKind::Empty
+}
+
+/// Inside an Op: a directory has one directory less in it. Damage may have made the count too low. That must
+/// not make it look like one that is gone, since it still has its name and what is in it.
+pub(crate) fn lose_directory(dir: &mut InodeState) {
+    dir.inode.links = dir.inode.links.saturating_sub(1).max(LINKS_LEAST);
+}
+
+/// Fails if an entry names the directory which it is in. Such an entry is damage, and nobody who has the
+/// directory locked may lock what it names.
+pub(crate) fn check_other(no: InodeNo, name: &[u8], found: &Found) -> Result<()> {
+    if found.inode != no {
+        return Ok(());
+    }
+    let found = format!("this directory itself as {}", String::from_utf8_lossy(name));
+    Err(Corruption::new("directory", "entry", "another inode", found).of(no).into())
 }
 
 /// Looks a name up. O(log n), no heap memory.

@@ -33,7 +33,8 @@
 //! **Truncating** a file with many extents is a chain of Ops. The first sets the size and lists the inode
 //! among the orphans, the last takes it off the list; the next mount finishes the chain if a crash comes
 //! between them. Meanwhile F5 hides the extents that are left. `listed` says that the inode is in that list
-//! because of such a chain: whoever removes its last name must not list it again.
+//! because of such a chain, also one that a mount could not finish: whoever removes its last name, or begins
+//! another chain, must not list it again.
 //!
 //! What memory has of a file, [`yore_core::pages::FileData`] with its pages, lies below inodes; this module
 //! changes it.

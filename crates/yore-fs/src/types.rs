@@ -69,8 +69,9 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Last change of the inode: set only by clients that keep times themselves; otherwise it is the present.
     pub ctime: Option<SetTime>,
-    /// With `size` or a change of owner: drop set-id bits as a write by an ordinary user does. (For a server
-    /// whose client asks for it; changes of owner drop them anyway.)
+    /// With `size`, or alone: drop set-id bits and the capability as a write by an ordinary user does. (For a
+    /// server whose client asks for it; changes of owner drop them anyway.) Alone, it is for who is about to
+    /// change a file's content by other calls, and only for regular files.
     pub kill_set_id: bool,
 }
 

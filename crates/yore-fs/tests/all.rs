@@ -6,6 +6,7 @@ mod common {
 }
 
 mod agree;
+mod copying;
 mod damage;
 mod discard;
 mod exclude;

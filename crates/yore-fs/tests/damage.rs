@@ -4,6 +4,7 @@
 
 #[path = "../../yore-check/tests/common/chain.rs"]
 mod chain;
+mod entries;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -190,6 +191,58 @@ fn the_past_of_a_circle_is_looked_through_once() {
     let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
     // Any result will do.
     let _ = view.rollback(&Rights::All, a, &plan, &mut |_| ());
+}
+
+/// A rollback was stopped on a full volume, and the inode of its directory is damaged since. The volume could
+/// not be opened for writing any more, and every later rollback of another directory began and did not end.
+/// Now the stopped one stays as it is.
+#[test]
+fn a_stopped_rollback_of_a_damaged_directory_is_left_alone() {
+    let device = Arc::new(MemoryDevice::new(SIZE));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    volume.create_dir("other").unwrap();
+    volume.write("other/file", "sound").unwrap();
+    // So that the directory has no inode block in common with these.
+    (0..40).for_each(|n| volume.write(format!("file {n}"), "").unwrap());
+    volume.create_dir("d").unwrap();
+    for n in 0..60 {
+        volume.write(format!("d/{n}"), "small").unwrap();
+        volume.set_xattr(format!("d/{n}"), "user.large", [7; 60_000], SetXattrMode::Any).unwrap();
+    }
+    let view = volume.view();
+    let [other, d] = ["other", "d"].map(|name| volume.node(name).unwrap().inode());
+    assert!(d.addr() != other.addr() && d.addr() != InodeNo::ROOT.addr());
+    let held = |inode| {
+        let event = view.take_snapshot(inode, &NewSnapshot::default()).unwrap().number;
+        view.hold(event, true).unwrap();
+        Plan { verb: Verb::Rollback, of: None, target: event, others: None }
+    };
+    let of_d = held(d);
+    (0..60).for_each(|n| volume.remove_file(format!("d/{n}")).unwrap());
+    let fill = |n: u32| volume.write(format!("fill {n}"), vec![1; 1 << 20]).is_ok();
+    let filled = (0..).take_while(|n| fill(*n)).count();
+    volume.remove_file("fill 0").unwrap();
+    let failed = view.rollback(&Rights::All, d, &of_d, &mut |_| ());
+    assert!(matches!(failed, Err(Error::Unfinished { .. })), "{failed:?}");
+    (1..filled).for_each(|n| volume.remove_file(format!("fill {n}")).unwrap());
+    // New inodes would come into the block that is about to be damaged.
+    (0..200).for_each(|n| volume.write(format!("later {n}"), "").unwrap());
+    let of_other = held(other);
+    volume.set_permissions("other/file", 0o600).unwrap();
+    volume.close().unwrap();
+
+    let device = device.snapshot();
+    let (at, mut block) = find(&device, d.addr(), BlockKind::Inodes);
+    block[1000] ^= 1;
+    device.write_at(at, &block[..]).unwrap();
+    let volume = open(device).unwrap();
+    let view = volume.view();
+    corruption(volume.metadata("d").unwrap_err());
+    assert_eq!(view.unfinished_rollbacks().unwrap().len(), 1);
+    view.rollback(&Rights::All, other, &of_other, &mut |_| ()).unwrap();
+    assert_ne!(volume.metadata("other/file").unwrap().permissions() & 0o777, 0o600);
+    assert_eq!(view.unfinished_rollbacks().unwrap().len(), 1);
+    volume.close().unwrap();
 }
 
 /// An extent cannot be freed if the bitmap has its blocks as free. Other files in the group can be freed.

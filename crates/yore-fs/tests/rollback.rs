@@ -9,8 +9,8 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Error, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, SetAttr, SetXattrMode, View,
-    Volume,
+    Caller, Error, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, SetAttr, SetXattrMode,
+    View, Volume,
 };
 
 fn volume(bytes: u64) -> (Arc<dyn Device>, Volume) {
@@ -243,6 +243,52 @@ fn only_what_is_yours() {
     volume.set_xattr("d/sub/c", "trusted.a", "1", yore_fs::SetXattrMode::Any).unwrap();
     assert!(matches!(mine(9, &[7], then), Err(Error::NotYours { path }) if path == "sub/c"));
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-2");
+}
+
+/// An owner's rollback gave him what chmod and mknod do not give him: the set-group-id bit of a program of a
+/// group that is not his, and a device that root had made for him and taken away again.
+#[test]
+fn owners_bring_back_no_rights_of_others() {
+    let (_, volume) = volume(64 << 20);
+    let own = |path: &str, gid, permissions| {
+        let set =
+            SetAttr { uid: Some(9), gid: Some(gid), permissions: Some(permissions), ..SetAttr::default() };
+        volume.set_symlink_attributes(path, &set).unwrap();
+    };
+    volume.create_dir("d").unwrap();
+    volume.write("d/program", "of group 5").unwrap();
+    own("d", 7, 0o755);
+    own("d/program", 5, 0o2755);
+    let directory = volume.node("d").unwrap().inode();
+    let view = volume.view();
+    let mine = |groups: &[u32], target| {
+        let rights = Rights::Owner { uid: 9, groups: groups.to_vec() };
+        view.rollback(&rights, directory, &plan(target), &mut |_| ()).map(drop)
+    };
+    let permissions = || volume.metadata("d/program").unwrap().attr().permissions;
+    let then = event(&volume, "d");
+    // As long as the program has the bit, everything else about it comes back.
+    own("d/program", 5, 0o2750);
+    mine(&[7], then).unwrap();
+    assert_eq!(permissions(), 0o2755);
+    own("d/program", 5, 0o750);
+    assert!(matches!(mine(&[7], then), Err(Error::NotYours { path }) if path == "program"));
+    assert_eq!(permissions(), 0o750);
+    mine(&[7, 5], then).unwrap();
+    assert_eq!(permissions(), 0o2755);
+
+    for (name, kind) in [("block", FileKind::BlockDevice), ("char", FileKind::CharDevice)] {
+        view.create(&Caller::superuser(), directory, name.as_bytes(), kind, 0o600, 0x103).unwrap();
+        let path = format!("d/{name}");
+        own(&path, 7, 0o600);
+        let then = event(&volume, "d");
+        volume.remove_file(&path).unwrap();
+        assert!(matches!(mine(&[7, 5], then), Err(Error::NotYours { path }) if path == name));
+        assert!(!volume.exists(&path).unwrap());
+        back(&volume, "d", then).unwrap();
+        assert_eq!(volume.node(&path).unwrap().attr().kind, kind);
+        volume.remove_file(&path).unwrap();
+    }
 }
 
 /// Somebody rolls a directory back on a nearly full volume, and the files that come back do not fit: they are

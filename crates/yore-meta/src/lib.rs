@@ -56,6 +56,7 @@ pub use log::replay::{find_log, log_contents, log_records, LogContents, Recovere
 pub use meta::give_up::give_up_log;
 pub use meta::open::MetaOptions;
 pub use meta::recount::TotalsGrowth;
+pub use meta::scrub::{is_of_place, Patience};
 pub use meta::shred::AskZone;
 pub use meta::together::ZonesLaid;
 pub use meta::Meta;

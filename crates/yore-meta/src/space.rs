@@ -235,7 +235,9 @@ impl Space {
                 Some(_) => true,
                 None => {
                     let entry = zones.table.entry(&blocks.base.medium, no)?;
-                    entry.is_present() && u32::from(entry.free_indexes.get()) >= free
+                    // After a crash under an engine that orders changes that count is a hint.
+                    let is_known = blocks.base.medium.found().in_place_since.0 == 0;
+                    entry.is_present() && (!is_known || u32::from(entry.free_indexes.get()) >= free)
                 }
             };
             if !may_have {
@@ -361,10 +363,18 @@ pub(crate) fn group_summary(blocks: &Blocks, group: GroupNo) -> Result<GroupSumm
     if let Some(zone) = blocks.zones.loaded(primary) {
         return Ok(GroupSummary { initialised: true, free_blocks: zone.free_blocks() });
     }
-    let entry = blocks.zones.table.entry(&blocks.base.medium, primary)?;
-    if entry.is_present() {
-        return Ok(GroupSummary { initialised: true, free_blocks: u32::from(entry.free_blocks.get()) });
+    let medium = &blocks.base.medium;
+    let entry = blocks.zones.table.entry(medium, primary)?;
+    if !entry.is_present() {
+        let free_blocks = medium.geometry().data_blocks(group) as u32;
+        return Ok(GroupSummary { initialised: false, free_blocks });
     }
-    let free_blocks = blocks.base.medium.geometry().data_blocks(group) as u32;
-    Ok(GroupSummary { initialised: false, free_blocks })
+    // After a crash under an engine that orders changes the table's count is a hint. The zone is settled when
+    // it is read.
+    let settled = match medium.found().in_place_since.0 {
+        0 => None,
+        _ => blocks.zones.get(&blocks.base, primary)?,
+    };
+    let free_blocks = settled.map_or(u32::from(entry.free_blocks.get()), |zone| zone.free_blocks());
+    Ok(GroupSummary { initialised: true, free_blocks })
 }

@@ -38,7 +38,7 @@ impl Alloc {
         let _grow = self.grow.lock();
         let mut count = 0;
         for group in (0..self.geometry().groups()).map(GroupNo) {
-            count += u64::from(meta.group_summary(group)?.initialised);
+            count += u64::from(meta.is_initialised(group)?);
         }
         self.used_groups.set(count);
         Ok(count)

@@ -1,4 +1,4 @@
-//! Freeing blocks that nobody has, while the volume is in use.
+//! Freeing blocks that nobody has, and counting what nobody has counted, while the volume is in use.
 //!
 //! **K1 A leak is a fact.** A block that a generation marks as used, and that nothing in this generation has,
 //! stays so: calls take only blocks that are marked free, and free only what somebody has. So what a check of
@@ -7,13 +7,25 @@
 use super::groups::PinnedGroups;
 use super::space::{Alloc, Run};
 use crate::Result;
+use std::sync::atomic::Ordering;
 use yore_format::{
     table_of, BitmapRef, BlockCount, BlockKind, BlockNo, CountTableMut, CountTableRef, Expect, MetaAddr,
     ZoneNo,
 };
-use yore_meta::{Meta, Reserved};
+use yore_meta::{Meta, Reserved, TotalsGrowth};
 
 impl Alloc {
+    /// Adds what the volume's totals lack, as a check has found. What was lacking of free blocks can be
+    /// promised from now on.
+    ///
+    /// # Errors
+    /// Those of [`Meta::correct_totals`].
+    pub fn correct_totals(&self, meta: &Meta, by: TotalsGrowth) -> Result<()> {
+        meta.correct_totals(by)?;
+        self.unpromised.fetch_add(by.free_blocks, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Frees those of these blocks that are marked used. A check has found that they belong to nobody. Blocks
     /// of which a table counts references are left alone: that is more than a leak. Returns how many were
     /// freed; they are available once the generation is complete.

@@ -23,6 +23,15 @@ pub struct Promise<'a> {
     extents: u64,
 }
 
+/// While it lives, what was promised before a crash is promised again. One caller at a time has it.
+pub struct PromisesAgain<'a>(&'a Alloc);
+
+impl Drop for PromisesAgain<'_> {
+    fn drop(&mut self) {
+        self.0.promises_again.store(false, Ordering::Relaxed);
+    }
+}
+
 /// What was promised to pages, and is not needed any more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spared {
@@ -94,9 +103,11 @@ impl Alloc {
 
     /// While a mount puts into the cache what the log has of files: that was promised before the crash, and
     /// is promised again. Metadata that needs no promise may have taken some of the spare room since, as it
-    /// may at any time.
-    pub fn promise_again(&self, begin: bool) {
-        self.promises_again.store(begin, Ordering::Relaxed);
+    /// may at any time. Until the value is dropped.
+    #[must_use]
+    pub fn promise_again(&self) -> PromisesAgain<'_> {
+        self.promises_again.store(true, Ordering::Relaxed);
+        PromisesAgain(self)
     }
 
     /// Whether fewer than `blocks` blocks are left to be promised.

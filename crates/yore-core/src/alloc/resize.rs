@@ -82,6 +82,12 @@ impl Alloc {
             return Err(Error::Refused(format!("a volume has at least {least} bytes")));
         }
         let _grow = self.grow.lock();
+        // What moves may go to the group in which the volume is to end. It must have its bitmap now: whoever
+        // made it later would get the blocks beyond the end with it.
+        let last = GroupNo(new.groups() - 1);
+        if new.data_blocks(last) < old.data_blocks(last) && !meta.is_initialised(last)? {
+            self.initialise_locked(meta, last)?;
+        }
         let from = &self.closed_from;
         if from.compare_exchange(u64::MAX, new.blocks, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return Err(Error::Refused("the volume is being made shorter already".into()));

@@ -1,16 +1,15 @@
 //! Reading all data that has checksums, in the order of the medium.
 //!
-//! What does not match is a *candidate*: the block may be free by now, or be another's, or be allocated and
-//! never written. Who has the names of files asks each owner again, under its lock
+//! What does not match, or cannot be read, is a *candidate*: the block may be free by now, or be another's,
+//! or be allocated and never written. Who has the names of files asks each owner again, under its lock
 //! ([`Alloc::verify_block`]).
 
-use super::checksums::Mismatch;
 use super::space::{Alloc, Run};
 use crate::Result;
 use std::ops::ControlFlow;
 use yore_device::AlignedBuf;
 use yore_format::{BitmapRef, BlockNo, GroupNo, BLOCK_SIZE};
-use yore_meta::Meta;
+use yore_meta::{Meta, Patience};
 
 /// Blocks that are read at a time: 2 MiB, from which on a buffer is a huge page ([`AlignedBuf`]).
 const TOGETHER: u32 = 512;
@@ -21,7 +20,7 @@ impl Alloc {
     /// go on. O(volume).
     ///
     /// # Errors
-    /// Damage of metadata, and device errors.
+    /// Damage of metadata; device errors, but not those of single blocks of data.
     pub fn scrub(
         &self,
         meta: &Meta,
@@ -30,7 +29,7 @@ impl Alloc {
         told: &mut dyn FnMut(BlockNo, u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let geometry = self.geometry();
-        let mut buffer = AlignedBuf::zeroed(TOGETHER as usize);
+        let (mut buffer, mut patience) = (AlignedBuf::zeroed(TOGETHER as usize), Patience::default());
         let first = geometry.group_of(BlockNo(from.0.min(geometry.blocks.saturating_sub(1))));
         for group in (first.0..geometry.groups()).map(GroupNo) {
             if !meta.group_summary(group)?.initialised {
@@ -53,7 +52,10 @@ impl Alloc {
                 let known = (0..run.len as usize).filter(|i| checksums.get(*i).is_some()).count() as u64;
                 if known > 0 {
                     let bytes = &mut buffer[..run.len as usize * BLOCK_SIZE];
-                    meta.device().read_at(run.start.0 * BLOCK_SIZE as u64, bytes)?;
+                    patience.read(&**meta.device(), run.start, bytes, &mut |at, error| {
+                        tracing::error!("a block of file data cannot be read: {error}");
+                        wrong(BlockNo(run.start.0 + at as u64));
+                    })?;
                     for i in checksums.all_wrong(bytes.chunks(BLOCK_SIZE)) {
                         wrong(BlockNo(run.start.0 + i.at as u64));
                     }
@@ -66,15 +68,15 @@ impl Alloc {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Reads a block that a file has as written, and says whether it is damaged. The caller holds what keeps
-    /// it the file's.
+    /// Reads a block that a file has as written, and says whether it is damaged: it is not what its checksum
+    /// says, or cannot be read. The caller holds what keeps it the file's.
     ///
     /// # Errors
-    /// Damage of metadata, and device errors.
-    pub fn verify_block(&self, meta: &Meta, block: BlockNo) -> Result<Option<Mismatch>> {
+    /// Damage of metadata; device errors that are of more than the block.
+    pub fn verify_block(&self, meta: &Meta, block: BlockNo) -> Result<bool> {
         let checksums = self.checksums(meta, Run { start: block, len: 1 })?;
-        let mut bytes = AlignedBuf::zeroed(1);
-        meta.device().read_at(block.0 * BLOCK_SIZE as u64, &mut bytes)?;
-        Ok(checksums.first_wrong([&bytes[..]]))
+        let (mut bytes, mut is_readable) = (AlignedBuf::zeroed(1), true);
+        Patience::default().read(&**meta.device(), block, &mut bytes, &mut |_, _| is_readable = false)?;
+        Ok(!is_readable || checksums.first_wrong([&bytes[..]]).is_some())
     }
 }

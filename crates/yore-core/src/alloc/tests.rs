@@ -5,6 +5,7 @@ use crate::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
+use yore_format::layout::{Geometry, GROUP_BLOCKS};
 use yore_format::{BlockKind, BlockNo, GroupNo, WriteFeatures};
 use yore_meta::{Durability, Meta, MetaOptions, Reclaimer, Reserved};
 
@@ -90,6 +91,29 @@ fn metadata_grows_and_shrinks() {
     assert!(alloc.free_blocks() < free);
     assert_eq!(alloc.free_blocks(), meta.totals.free_blocks.get());
     meta.sync().unwrap();
+    meta.close().unwrap();
+}
+
+/// The group in which a volume was to end had never been used. Whoever moved something there began to use it,
+/// with its blocks beyond the end, and the volume could not be made shorter: they were said to be in use.
+#[test]
+fn a_volume_ends_in_a_group_that_was_never_used() {
+    let (meta, alloc) = open(600 << 20);
+    let (new, last) = (Geometry::new(2 * GROUP_BLOCKS + 10_000), GroupNo(2));
+    assert!(!meta.is_initialised(last).unwrap());
+    meta.extend(WriteFeatures::RESIZED).unwrap();
+    let end = alloc.close_end(&meta, new).unwrap();
+    let mut promise = alloc.promise(&meta, last, 100).unwrap();
+    let run = alloc.take(&meta, new.data_start(last), 100).unwrap();
+    promise.take_out(u64::from(run.len));
+    drop(promise);
+    enter(&meta, &alloc, run);
+    assert!(new.group_of(run.start) == last && run.end() <= new.blocks, "{run:?}");
+    meta.sync().unwrap();
+    end.truncate().unwrap();
+    meta.sync().unwrap();
+    assert_eq!(meta.geometry().blocks, new.blocks);
+    assert_eq!(alloc.free_blocks(), meta.totals.free_blocks.get());
     meta.close().unwrap();
 }
 
@@ -293,5 +317,21 @@ fn two_owners_let_go_at_the_same_time() {
         assert_eq!(alloc.free_blocks(), free + 500, "round {round}");
         meta.sync().unwrap();
     }
+    meta.close().unwrap();
+}
+
+/// Promising again was a flag that its one caller set and cleared. An error between the two would have left
+/// it set, and whoever came later would have been promised room that is not there.
+#[test]
+fn promising_again_ends_with_its_guard() {
+    let (meta, alloc) = open(300 << 20);
+    let is_set = || alloc.promises_again.load(std::sync::atomic::Ordering::Relaxed);
+    let fails = || {
+        let _again = alloc.promise_again();
+        assert!(is_set());
+        alloc.promise(&meta, GroupNo(0), u64::MAX / 4).map(drop)
+    };
+    assert!(fails().is_err());
+    assert!(!is_set());
     meta.close().unwrap();
 }

@@ -128,7 +128,7 @@ impl Alloc {
         if unused_first && self.unused_groups(meta) > 0 {
             for group in self.groups_to_grow(near) {
                 let known = self.known_available(group).is_some();
-                if !known && !meta.group_summary(group)?.initialised && self.initialise_locked(meta, group)? {
+                if !known && !meta.is_initialised(group)? && self.initialise_locked(meta, group)? {
                     self.grown.store(group.0, Ordering::Relaxed);
                     return Ok(());
                 }

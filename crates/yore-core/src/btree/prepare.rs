@@ -15,6 +15,28 @@ pub struct Leaf<'a> {
     key: &'a [u8; 8],
 }
 
+/// The nodes of a tree that the past has, too, and that have keys in some stretch.
+#[derive(Default)]
+pub struct PastNodes {
+    /// The bounds of each.
+    nodes: Vec<(Key, Option<Key>)>,
+    /// How many nodes beside a range of keys the changes there can concern.
+    beside: u32,
+}
+
+impl PastNodes {
+    /// How many blocks changes of keys in `first..=last`, which lie in that stretch, can need for copies,
+    /// however many changes these are. They copy the nodes that have such keys. Where one of these goes, a
+    /// neighbour takes over its keys, and is copied, too: on each level below the root one on either side, as
+    /// cells beside the range keep these nodes from going.
+    pub fn blocks_for_copies(&self, first: &[u8], last: &[u8]) -> u32 {
+        let has_keys = |(lower, upper): &&(Key, Option<Key>)| {
+            **lower <= *last && upper.is_none_or(|upper| *upper > *first)
+        };
+        self.nodes.iter().filter(has_keys).count() as u32 + self.beside
+    }
+}
+
 impl<'a> Leaf<'a> {
     /// The cells from the key on, as far as this leaf goes.
     pub fn cells(&self) -> impl Iterator<Item = CellRef<'a>> {
@@ -99,17 +121,55 @@ impl Tree {
     /// How many blocks `n` inserts (or replaces by longer values) can need: each may split a node on every
     /// level, and all of them together make the tree higher once; then both halves of each node are new.
     pub fn blocks_for_inserts(&self, n: u32) -> u32 {
-        (n + 1) * (u32::from(self.level) + 1) + 1 + self.blocks_for_copies(n)
+        self.blocks_for_splits(n) + self.blocks_for_copies(n)
+    }
+
+    /// As [`Tree::blocks_for_inserts`], without what nodes that belong to the past need.
+    pub fn blocks_for_splits(&self, n: u32) -> u32 {
+        (n + 1) * (u32::from(self.level) + 1) + 1
     }
 
     /// How many blocks `n` changes can need because nodes on the way belong to the past: for copies of these
-    /// nodes, and of the left spine beside a first child that goes.
+    /// nodes, and of the left spine beside a first child that goes. If the root is a leaf, there is no other
+    /// node to copy. Changes of keys that lie together need fewer: [`Tree::past_nodes`].
     pub fn blocks_for_copies(&self, n: u32) -> u32 {
         match self.recorded_until {
             EventNo(0) => 0,
             _ if self.is_empty() => 0,
+            _ if self.level == 0 => n.min(1),
             _ => n * (2 * u32::from(self.level) + 1),
         }
+    }
+
+    /// The nodes with keys in `first..=last` that the past has, too. O(nodes with such keys).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn past_nodes(&self, meta: &Meta, first: &[u8], last: &[u8]) -> Result<PastNodes> {
+        let mut past = PastNodes::default();
+        if self.is_empty() || self.recorded_until == EventNo(0) {
+            return Ok(past);
+        }
+        self.check_level()?;
+        past.beside = 2 * u32::from(self.level);
+        let mut left = vec![self.root_position(first.len())];
+        while let Some(position) = left.pop() {
+            let frame = meta.read_any(position.addr)?;
+            {
+                let page = frame.read();
+                let node = self.checked(&page, &position, first.len())?;
+                if position.level > 0 {
+                    let end = position.cells_that_count(node).min(node.child_for(last) + 1);
+                    for i in node.child_for(first)..end {
+                        left.push(position.child(node, i)?);
+                    }
+                }
+            }
+            if self.is_recorded(&frame) {
+                past.nodes.push((position.lower, position.upper));
+            }
+        }
+        Ok(past)
     }
 
     /// How many blocks [`Tree::insert_run`] of `n` cells of at most `cell_bytes` can need: new leaves as full

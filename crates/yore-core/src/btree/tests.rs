@@ -532,3 +532,91 @@ fn a_cell_in_a_new_leaf_counts_from_the_pointer_on() {
     }
     assert!(leaves > 5, "{leaves}");
 }
+
+/// One Op changes cells that lie together, in a tree of which the past has nodes. The count of copies was
+/// that of a way from the root for each of them, so on a volume with little room for metadata hardly any
+/// could be changed at once. Now it is that of the nodes with these keys, and of a few beside. An Op that
+/// took more blocks than it has reserved would panic.
+#[test]
+fn cells_that_lie_together_need_few_copies() {
+    const KEYS: u64 = 2500;
+    for (seed, most) in [(1, 60), (2, 300), (3, 900)] {
+        let _seed = Seed(seed);
+        let (mut ground, mut random) = (Ground::new(), Random(seed));
+        let (mut tree, mut map, mut nodes) = (tree(), BTreeMap::new(), 0);
+        for k in 0..KEYS {
+            let cell = value(&mut random, most);
+            nodes += ground.change(&mut tree, (k, k), 1, |tree, op| tree.insert(op, &key(k), &cell, BIRTH));
+            map.insert(k, cell);
+        }
+        for past in BIRTH.0..BIRTH.0 + 6 {
+            tree = tree.with_recorded(EventNo(past));
+            for _ in 0..10 {
+                let first = random.below(KEYS);
+                let last = (first + random.below(150)).min(KEYS - 1);
+                let cells = changes(&mut random, &map, first..=last, most);
+                nodes += change_in_past(&mut ground, &mut tree, &map, (first, last), &cells);
+                for (k, cell) in cells {
+                    match cell {
+                        Some(cell) => map.insert(k, cell),
+                        None => map.remove(&k),
+                    };
+                }
+                assert_eq!(verify(&ground.meta, &tree, &map).0, nodes);
+            }
+        }
+    }
+}
+
+/// Random removals, some replacements by values of the same length, and few inserts. Sometimes all goes.
+fn changes(
+    random: &mut Random,
+    map: &BTreeMap<u64, Vec<u8>>,
+    keys: std::ops::RangeInclusive<u64>,
+    most: u64,
+) -> Vec<(u64, Option<Vec<u8>>)> {
+    let all_go = random.below(2) == 0;
+    let mut cells = Vec::new();
+    for k in keys {
+        match map.get(&k) {
+            Some(_) if all_go || random.below(2) == 0 => cells.push((k, None)),
+            Some(old) if random.below(2) == 0 => cells.push((k, Some(vec![3; old.len()]))),
+            None if random.below(20) == 0 => cells.push((k, Some(value(random, most)))),
+            _ => {}
+        }
+    }
+    cells
+}
+
+/// Makes changes of cells with keys in a range, in one Op that has reserved no more than it says that it
+/// needs: removals first. Returns by how many nodes the tree has grown.
+fn change_in_past(
+    ground: &mut Ground,
+    tree: &mut Tree,
+    map: &BTreeMap<u64, Vec<u8>>,
+    (first, last): (u64, u64),
+    cells: &[(u64, Option<Vec<u8>>)],
+) -> i32 {
+    let birth = EventNo(tree.recorded_until.0 + 1);
+    let inserts = cells.iter().filter(|(k, cell)| cell.is_some() && !map.contains_key(k)).count() as u32;
+    let past = tree.past_nodes(&ground.meta, &key(first), &key(last)).unwrap();
+    let splits = if inserts > 0 { tree.blocks_for_splits(inserts) } else { 0 };
+    let reserved = ground.reserve(splits + past.blocks_for_copies(&key(first), &key(last)));
+    let mut pins = Pins::new();
+    tree.prepare(&ground.meta, &key(first), &key(last), &mut pins).unwrap();
+    let mut op = ground.meta.begin(reserved);
+    let mut all: Option<TreeDelta> = None;
+    for (k, _) in cells.iter().filter(|(_, cell)| cell.is_none()) {
+        let delta = tree.remove(&mut op, &key(*k));
+        all = Some(delta.after(all));
+    }
+    for (k, cell) in cells {
+        let Some(cell) = cell else { continue };
+        let delta = match map.contains_key(k) {
+            true => tree.replace(&mut op, &key(*k), cell),
+            false => tree.insert(&mut op, &key(*k), cell, birth),
+        };
+        all = Some(delta.after(all));
+    }
+    stored(&mut op, &ground.meta, all)
+}

@@ -2,7 +2,7 @@
 
 use super::mapping::{birth, check_run, end, in_inode, is_own, of_cell, owned, part, tree, Extent};
 use crate::alloc::{Alloc, LetGo, PinnedGroups, Run};
-use crate::btree::{CellChange, Pins, Tree, TreeDelta};
+use crate::btree::{CellChange, PastNodes, Pins, Tree, TreeDelta};
 use crate::retained;
 use crate::Result;
 use yore_format::{
@@ -26,11 +26,22 @@ const PIECES_MOST: usize = 8;
 /// More than a leaf has.
 const LEAF: usize = 256;
 
+/// Fails if an extent reaches into the next one.
+fn check_apart(no: InodeNo, extent: &Extent, next: &Extent) -> Result<()> {
+    if end(extent) <= next.0 {
+        return Ok(());
+    }
+    let expected = format!("below block {}, where the next begins", next.0);
+    Err(Corruption::new("extent", "end", expected, end(extent)).of(no).into())
+}
+
 /// A change of a file's extents in a window of its blocks.
 pub struct Edit {
     no: InodeNo,
     tree: Tree,
     in_tree: bool,
+    /// The tree's nodes with keys in the window that the past has, too.
+    past: PastNodes,
     before: Vec<Extent>,
     after: Vec<Extent>,
     /// Whether the window has all extents of the file.
@@ -117,6 +128,7 @@ impl Edit {
             no,
             tree,
             in_tree,
+            past: PastNodes::default(),
             before: Vec::new(),
             after: Vec::new(),
             whole: !in_tree || tree.level == 0,
@@ -136,15 +148,16 @@ impl Edit {
         } else {
             edit.load_tree(meta, if edit.whole { 0 } else { from }, to)?;
         }
-        for pair in edit.before.windows(2) {
-            if end(&pair[0]) > pair[1].0 {
-                let expected = format!("below block {}, where the next begins", pair[1].0);
-                let c = Corruption::new("extent", "end", expected, end(&pair[0]));
-                return Err(c.of(no).into());
-            }
-        }
+        edit.before.windows(2).try_for_each(|pair| check_apart(no, &pair[0], &pair[1]))?;
+        let (first, last) = (edit.first_key(from).to_be_bytes(), edit.limit.to_be_bytes());
+        edit.past = tree.past_nodes(meta, &first, &last)?;
         edit.after = edit.before.clone();
         Ok(edit)
+    }
+
+    /// The least key of a cell that a change of the blocks from `from` on may concern.
+    fn first_key(&self, from: u64) -> u64 {
+        self.before.first().map_or(from, |first| first.0.min(from))
     }
 
     fn load_tree(&mut self, meta: &Meta, from: u64, to: u64) -> Result<()> {
@@ -161,6 +174,7 @@ impl Edit {
                 return Ok(false);
             }
             if before.len() >= most {
+                before.last().map_or(Ok(()), |last| check_apart(no, last, &extent))?;
                 *limit = extent.0.min(*limit);
                 return Ok(false);
             }
@@ -283,9 +297,11 @@ impl Edit {
         Ok(rest.unwrap_or(to))
     }
 
-    /// Where the first so many extents of the window end, or the window.
-    pub fn limit_of(&self, extents: usize) -> u64 {
-        self.before.get(extents).map_or(self.limit, |next| next.0.min(self.limit))
+    /// Where the first so many extents of the window end that reach beyond `from`, or the window. That is
+    /// beyond `from`, if `extents` is not 0.
+    pub fn limit_of(&self, from: u64, extents: usize) -> u64 {
+        let first = self.before.partition_point(|e| end(e) <= from);
+        self.before.get(first + extents).map_or(self.limit, |next| next.0.min(self.limit))
     }
 
     /// How many blocks the extents in `from..to` would have.
@@ -356,16 +372,51 @@ impl Edit {
             _ if self.before == self.after => 0,
             true => self.tree.blocks_for_copies(1),
             false if self.in_tree => {
-                let gone =
-                    self.before.iter().filter(|e| self.after.binary_search_by_key(&e.0, |a| a.0).is_err());
-                let changed =
-                    self.after.iter().filter(|e| self.find_before(e.0).is_some_and(|old| *old != e.1));
-                let copies = self.tree.blocks_for_copies((gone.count() + changed.count()) as u32);
-                self.tree.blocks_for_inserts(self.growth() as u32) + copies
+                // All cells are of one size, so only new ones split a node.
+                let splits = match self.growth() {
+                    0 => 0,
+                    growth => self.tree.blocks_for_splits(growth as u32),
+                };
+                splits + self.blocks_for_copies()
             }
             // All extents fit in the tree's first leaf.
             false => 1,
         }
+    }
+
+    /// The part of [`Edit::blocks`] for nodes that the past has, too.
+    fn blocks_for_copies(&self) -> u32 {
+        let keys = self.changed().map(|(key, _)| key);
+        match (keys.clone().min(), keys.max()) {
+            (Some(first), Some(last)) => {
+                self.past.blocks_for_copies(&first.to_be_bytes(), &last.to_be_bytes())
+            }
+            _ => 0,
+        }
+    }
+
+    /// How many metadata blocks copies of nodes take at most, if all extents in `from..to` change, in as many
+    /// edits as that takes. This one is the first of them. O(nodes with these extents).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn blocks_for_all_copies(&self, meta: &Meta, from: u64, to: u64) -> Result<u32> {
+        let (first, last) = (self.first_key(from).to_be_bytes(), to.to_be_bytes());
+        Ok(self.tree.past_nodes(meta, &first, &last)?.blocks_for_copies(&first, &last))
+    }
+
+    /// How many metadata blocks it takes at most to remove all extents in `from..to`, in as many edits as
+    /// that takes. This one is the first of them, and has changed nothing.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn blocks_to_remove(mut self, meta: &Meta, from: u64, to: u64) -> Result<u32> {
+        if to <= self.limit {
+            self.remove(from, to);
+            return Ok(self.blocks());
+        }
+        // One extent at most has a new key: what is left of the last one.
+        Ok(self.tree.blocks_for_splits(1) + self.blocks_for_all_copies(meta, from, to)?)
     }
 
     /// Keeps in memory what the Op changes.
@@ -476,12 +527,21 @@ impl Edit {
         })
     }
 
+    /// The extents that change: those that go, and those that are new or become others, with what they
+    /// become.
+    fn changed(&self) -> impl Iterator<Item = (u64, Option<&ExtentValue>)> + Clone {
+        let is_gone = move |old: &&Extent| self.after.binary_search_by_key(&old.0, |a| a.0).is_err();
+        let is_new = move |new: &&Extent| self.find_before(new.0) != Some(&new.1);
+        let gone = self.before.iter().filter(is_gone).map(|old| (old.0, None));
+        gone.chain(self.after.iter().filter(is_new).map(|new| (new.0, Some(&new.1))))
+    }
+
     /// The cells that change, by key; `None`: it goes.
     fn changed_cells(&self) -> Vec<([u8; 8], Option<Vec<u8>>)> {
-        let gone = self.before.iter().filter(|old| self.after.binary_search_by_key(&old.0, |a| a.0).is_err());
-        let new = self.after.iter().filter(|new| self.find_before(new.0) != Some(&new.1));
-        let mut cells: Vec<_> = gone.map(|old| (old.0.to_be_bytes(), None)).collect();
-        cells.extend(new.map(|(key, value)| (key.to_be_bytes(), Some(value.encode()[..].to_vec()))));
+        let cell = |(key, value): (u64, Option<&ExtentValue>)| {
+            (key.to_be_bytes(), value.map(|value| value.encode()[..].to_vec()))
+        };
+        let mut cells: Vec<_> = self.changed().map(cell).collect();
         cells.sort_unstable_by_key(|cell| cell.0);
         cells
     }

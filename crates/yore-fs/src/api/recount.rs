@@ -147,13 +147,14 @@ impl View {
         Ok(true)
     }
 
-    /// Adds what the volume's totals lack: of free data blocks, inodes, and metadata blocks.
+    /// Adds what the volume's totals lack: of free data blocks, inodes, and metadata blocks. Free blocks that
+    /// nobody counted can be promised from now on.
     ///
     /// # Errors
     /// [`Error::ReadOnly`].
     pub fn correct_totals(&self, free_blocks: i64, inodes: i64, metadata_blocks: i64) -> Result<()> {
         let store = self.writable()?;
-        Ok(store.meta.correct_totals(TotalsGrowth { free_blocks, inodes, metadata_blocks })?)
+        store.alloc.correct_totals(&store.meta, TotalsGrowth { free_blocks, inodes, metadata_blocks })
     }
 
     /// Adds what the count of blocks lacks that only the past has.

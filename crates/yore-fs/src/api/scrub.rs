@@ -1,10 +1,12 @@
 //! Scrubbing: everything is read from the device, and compared with its checksums.
 //!
 //! First all metadata, whatever memory has of it; then all data that has checksums, in the order of the
-//! medium ([`yore_core::alloc::Alloc::scrub`]). Others use the volume meanwhile, so what seems wrong is only
-//! a candidate. If there are any, a walk over all files, as they are and as they were, finds who has these
-//! blocks, and each is read again under the lock that keeps it the file's. At the end another walk counts the
-//! data that has no checksum.
+//! medium ([`yore_core::alloc::Alloc::scrub`]). A block that the device cannot read is damaged, like one that
+//! is not what was written; only if the device seems to be gone the scrub ends with its error.
+//!
+//! Others use the volume meanwhile, so what seems wrong is only a candidate. If there are any, a walk over
+//! all files, as they are and as they were, finds who has these blocks, and each is read again under the lock
+//! that keeps it the file's. At the end another walk counts the data that has no checksum.
 //!
 //! How far a scrub is stands on the volume ([`yore_format::ScrubRecord`]), so one that was broken off, or
 //! whose process was killed, goes on by itself. Candidates stand there, too, as many as there is room for,
@@ -18,6 +20,7 @@ use crate::{Error, EventNo, InodeNo, Progress, Result, View};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStringExt as _;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -71,7 +74,7 @@ impl Default for Scrub {
     }
 }
 
-/// A block of a file that does not hold what was written to it.
+/// A block of a file that does not hold what was written to it, or cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DamagedBlock {
     /// The file.
@@ -245,6 +248,15 @@ impl<'a> Notes<'a> {
     }
 }
 
+/// Whether an error is damage of a place, of which reading the metadata has told: the rest can be done.
+fn is_of_place(error: &Error) -> bool {
+    match error {
+        Error::Corruption(_) => true,
+        Error::Device(error) => yore_meta::is_of_place(error),
+        _ => false,
+    }
+}
+
 /// In seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
@@ -345,7 +357,7 @@ impl View {
     ///
     /// # Errors
     /// [`Error::ReadOnly`] for a view of the past; [`Error::Refused`] if a scrub is under way; damage of what
-    /// says which blocks are in use, and device errors.
+    /// says which blocks are in use; device errors, but not those of single blocks, which are damage.
     pub fn scrub(
         &self,
         how: Scrub,
@@ -380,9 +392,9 @@ impl View {
         }
         let mut damaged = BTreeSet::new();
         if !candidates.is_empty() {
-            match self.find_owners(&candidates, &mut found, pace.ask)? {
-                Some(of_files) => damaged = of_files,
-                None => {
+            match self.find_owners(&candidates, &mut found, pace.ask) {
+                Ok(Some(of_files)) => damaged = of_files,
+                Ok(None) => {
                     found.further += candidates.len() as u64;
                     found.is_noted = notes.note(true);
                     found.goes_on = match notes.at.position {
@@ -392,13 +404,19 @@ impl View {
                     };
                     return Ok(found);
                 }
+                Err(error) if is_of_place(&error) => {
+                    tracing::warn!(%error, "which files have the damaged blocks cannot be found out");
+                    found.further += candidates.len() as u64;
+                    damaged = candidates;
+                }
+                Err(error) => return Err(error),
             }
         }
         if found.goes_on.is_none() {
             found.without = match self.data_without_checksums(pace.ask) {
                 Ok(without) => without,
                 // That is told otherwise.
-                Err(error @ Error::Corruption(_)) => {
+                Err(error) if is_of_place(&error) => {
                     tracing::warn!(%error, "the data that has no checksum cannot be counted");
                     None
                 }
@@ -500,10 +518,11 @@ impl View {
             }
             let is_same = store.cell(inode).is_ok_and(|cell| cell.incarnation == incarnation);
             damaged.path = match is_same {
-                true => self.path_now(inode)?.map(|path| {
-                    use std::os::unix::ffi::OsStringExt as _;
-                    path.into_os_string().into_vec()
-                }),
+                true => match self.path_now(inode) {
+                    Ok(path) => path.map(|path| path.into_os_string().into_vec()),
+                    Err(error) if is_of_place(&error) => None,
+                    Err(error) => return Err(error),
+                },
                 false => None,
             };
             tracing::error!(
@@ -548,7 +567,7 @@ impl Owners<'_> {
             let Some(extent) = mapping.extent.filter(|e| !e.unwritten && e.start.0 != key.2) else {
                 continue;
             };
-            if self.store.alloc.verify_block(&self.store.meta, extent.start)?.is_none() {
+            if !self.store.alloc.verify_block(&self.store.meta, extent.start)? {
                 let damaged = self.damaged.get_mut(&key).expect("it was just found");
                 damaged.sound_until = damaged.sound_until.max(Some(end));
             }
@@ -568,7 +587,7 @@ impl Owners<'_> {
                 if damaged.contains_key(&key) {
                     continue;
                 }
-                if store.alloc.verify_block(&store.meta, BlockNo(*block))?.is_some() {
+                if store.alloc.verify_block(&store.meta, BlockNo(*block))? {
                     let offset = (first + (block - start.0)) * BLOCK_SIZE as u64;
                     let found = DamagedBlock {
                         inode: no,

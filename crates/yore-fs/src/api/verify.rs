@@ -6,7 +6,7 @@
 //! once.
 //!
 //! What memory has of a file is not read: a page that is newer than the medium replaces what is damaged
-//! there.
+//! there. A block that the device cannot read is damaged.
 
 use crate::api::block_set::BlockSet;
 use crate::history::read::at_time::{with, PRESENT};
@@ -19,6 +19,7 @@ use yore_core::extent;
 use yore_core::inode::InodeState;
 use yore_device::AlignedBuf;
 use yore_format::{BlockNo, ContentKind, DataChecksum, Incarnation, BLOCK_SIZE};
+use yore_meta::Patience;
 
 /// Blocks that are read under one hold of a file's lock: 1 MiB.
 const TOGETHER: u32 = 256;
@@ -156,7 +157,7 @@ impl Verifier<'_> {
             each_written(store, of.no, state, 0, &mut |first, run| {
                 for block in known.range(run.start.0..run.end()) {
                     let at = first + (block - run.start.0);
-                    let is_damaged = store.alloc.verify_block(&store.meta, BlockNo(*block))?.is_some();
+                    let is_damaged = store.alloc.verify_block(&store.meta, BlockNo(*block))?;
                     if is_damaged && !is_replaced(state, at) {
                         found = Some(DataState::Damaged { offset: at * BLOCK_SIZE as u64, block: *block });
                         return Ok(false);
@@ -213,16 +214,20 @@ fn step(store: &Store, no: InodeNo, state: &InodeState, at: u64, whole: &mut Blo
         if (0..run.len as usize).all(|i| checksums.get(i).is_none()) {
             return Ok(Step::GoOn { next, without: len });
         }
-        let mut bytes = AlignedBuf::zeroed(run.len as usize);
-        store.meta.device().read_at(run.start.0 * BLOCK_SIZE as u64, &mut bytes)?;
-        for (i, bytes) in (0u64..).zip(bytes.chunks(BLOCK_SIZE)) {
-            match checksums.get(i as usize) {
-                None => without += 1,
-                Some(expected) if expected == DataChecksum::of(bytes) => whole.note(run.start.0 + i, 1),
-                Some(_) if is_replaced(state, first + i) => {}
-                Some(_) => {
-                    let (offset, block) = ((first + i) * BLOCK_SIZE as u64, run.start.0 + i);
+        let (mut bytes, mut unreadable) = (AlignedBuf::zeroed(run.len as usize), BTreeSet::new());
+        Patience::default().read(&**store.meta.device(), run.start, &mut bytes, &mut |i, _| {
+            unreadable.insert(i);
+        })?;
+        for (i, bytes) in bytes.chunks(BLOCK_SIZE).enumerate() {
+            let (at, block) = (first + i as u64, run.start.0 + i as u64);
+            let is_readable = !unreadable.contains(&i);
+            match checksums.get(i) {
+                None if is_readable => without += 1,
+                Some(expected) if is_readable && expected == DataChecksum::of(bytes) => whole.note(block, 1),
+                _ if is_replaced(state, at) => {}
+                _ => {
                     store.met.note(block);
+                    let offset = at * BLOCK_SIZE as u64;
                     return Ok(Step::Damaged(DataState::Damaged { offset, block }));
                 }
             }

@@ -158,7 +158,8 @@ fn attempt(
     let (first, at) = (from / PAGE, to / PAGE);
     // What a gap between the end and the range needs, and what does not lie in blocks, is copied.
     let apart = Ok(Some(Cloned::Copy(len.min(PAGE))));
-    if !is_in_blocks(&source.cell) || to + len > FILE_SIZE_MAX {
+    let fits = to.checked_add(len).is_some_and(|end| end <= FILE_SIZE_MAX);
+    if !is_in_blocks(&source.cell) || !fits {
         return apart;
     }
     let source_size = source.cell.state.read().inode.size;

@@ -72,7 +72,8 @@ pub(crate) struct Stretch {
 /// What became of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Laid {
-    /// It lies as it did: it is not scattered, or nothing is gained.
+    /// It lies as it did: it is not scattered, nothing is gained, or the volume has just begun to keep
+    /// checksums.
     Left,
     /// So many blocks have moved.
     Moved(u64),
@@ -180,7 +181,10 @@ pub(crate) fn lay_together(
     };
     let Some(runs) = take_runs(store, cell, &stretch, promise)? else { return Ok(Laid::NoRoom) };
     let mut pieces = targets(&stretch, &runs);
-    let laid = match copy(store, cell, &stretch, &runs, stop) {
+    let keeps = store.alloc.keeps_checksums(&store.meta);
+    let laid = match copy(store, cell, &stretch, (&runs, keeps), stop) {
+        // The volume has begun to keep checksums meanwhile: of what was read before none is known.
+        Ok(Some(_)) if store.alloc.keeps_checksums(&store.meta) != keeps => Ok(Laid::Left),
         Ok(Some(checksums)) => {
             enter(store, cell, &mut pieces, &checksums).map(|()| Laid::Moved(stretch.moves()))
         }
@@ -283,12 +287,13 @@ fn targets(stretch: &Stretch, runs: &[Run]) -> Vec<Target> {
 /// keeps none.
 type Moved = Vec<(u64, Option<DataChecksum>)>;
 
-/// Copies what moves. `None`: `stop` has ended it. An error of writing stops all writing to the volume (R16).
+/// Copies what moves, with the checksums of all of it or of none, as `keeps` says. `None`: `stop` has ended
+/// it. An error of writing stops all writing to the volume (R16).
 fn copy(
     store: &impl History,
     cell: &InodeCell,
     stretch: &Stretch,
-    runs: &[Run],
+    (runs, keeps): (&[Run], bool),
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Moved>> {
     let (device, mut reads, mut at) = (store.meta.device(), Vec::new(), 0);
@@ -310,8 +315,10 @@ fn copy(
         }
         let bytes = &mut bytes[block(at)..block(at + run.len as usize)];
         device.read_at(run.start.0 * PAGE, bytes)?;
-        let moved = moved_checksums(store, run, bytes)?.unwrap_or_default();
-        checksums.extend((first..).zip(moved));
+        if keeps {
+            let moved = moved_checksums(store, run, bytes)?.unwrap_or_default();
+            checksums.extend((first..).zip(moved));
+        }
     }
     checksums.sort_unstable_by_key(|(block, _)| *block);
     #[cfg(feature = "mutations")]

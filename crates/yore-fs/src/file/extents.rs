@@ -73,21 +73,40 @@ pub(super) fn load(
     Edit::load(&store.meta, cell.no, &state.inode, recorded_until, range.start, range.end)
 }
 
-/// The edit that removes the first extents of a range, up to where, and the metadata blocks that it takes: on
-/// a volume with hardly any it removes fewer, so that a full volume can be emptied.
-fn reserve_removal(
+/// The removal of the first extents of a range.
+pub(super) struct Removal {
+    /// It removes the extents up to `limit`.
+    pub(super) edit: Edit,
+    pub(super) limit: u64,
+    pub(super) reserved: Reserved,
+}
+
+/// What the Op of a removal needs beside it, in metadata blocks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Beside {
+    /// In any case.
+    pub(super) always: u32,
+    /// If extents of the range are left.
+    pub(super) for_rest: u32,
+}
+
+/// The removal of the first extents of a range, with the metadata blocks that it takes: on a volume with
+/// hardly any it removes fewer, so that a full volume can be emptied.
+pub(super) fn reserve_removal(
     store: &impl History,
     cell: &InodeCell,
     range: &Range<u64>,
-) -> Result<(Edit, u64, Reserved)> {
+    beside: Beside,
+) -> Result<Removal> {
     let mut most = EXTENTS_AT_ONCE;
     loop {
         let mut edit = load(store, cell, &cell.state.read(), range.clone())?;
-        let limit = edit.limit_of(most);
+        let limit = edit.limit_of(range.start, most);
         edit.remove(range.start, limit);
-        match store.reserve_freely(store.near(cell.no), edit.blocks()) {
+        let for_rest = if limit < range.end { beside.for_rest } else { 0 };
+        match store.reserve_freely(store.near(cell.no), edit.blocks() + beside.always + for_rest) {
             Err(Error::NoSpace) if most > 1 => most /= 4,
-            reserved => return Ok((edit, limit, reserved?)),
+            reserved => return Ok(Removal { edit, limit, reserved: reserved? }),
         }
     }
 }
@@ -95,9 +114,10 @@ fn reserve_removal(
 /// One Op that frees the first extents of a range. Returns true if none are left; then the range is no longer
 /// doomed.
 pub(super) fn remove_step(store: &impl History, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
-    let (mut edit, limit, reserved) = reserve_removal(store, cell, &range)?;
+    let Removal { mut edit, limit, reserved } = reserve_removal(store, cell, &range, Beside::default())?;
     let done = limit >= range.end;
-    let unlist = done && cell.state.read().data.listed;
+    // A hole says nothing of what is beyond the size.
+    let unlist = done && range.end == BLOCKS_END && cell.state.read().data.listed;
     let orphans = unlist.then(|| store.orphans.lock());
     let mut pins = Pins::new();
     edit.prepare(&store.meta, &store.alloc, &mut pins)?;

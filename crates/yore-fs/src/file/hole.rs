@@ -2,8 +2,9 @@
 //!
 //! Both change extents with io held, in bounded Ops, while writes go on in memory. Allocating promises all
 //! blocks first, so that it fails before anything has changed; so does zeroing, which needs blocks for holes,
-//! and for data that the past or others have. Punching and zeroing write zeros to the pages at the edges,
-//! discard the pages between, and hide the extents there (F5) until these have been removed or become
+//! and for data that the past or others have. Punching and zeroing also get room for tree nodes first: a hole
+//! in an extent makes two of it, and nodes that the past has are copied. They write zeros to the pages at the
+//! edges, discard the pages between, and hide the extents there (F5) until these have been removed or become
 //! unwritten.
 
 use super::extents::{self, apply, finish_doomed, make_unwritten};
@@ -15,11 +16,12 @@ use super::write;
 use crate::{Error, FallocateMode, Result};
 use std::ops::Range;
 use std::sync::Arc;
-use yore_core::alloc::{Promise, Run};
+use yore_core::alloc::{Promise, Run, LEAF_EXTENTS};
 use yore_core::extent;
 use yore_core::inode::{InodeCell, InodeState};
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::{BlockNo, ContentKind, BITS_PER_GROUP};
+use yore_meta::Reserved;
 
 /// Allocates, punches or zeroes a range of bytes.
 ///
@@ -53,13 +55,16 @@ pub(crate) fn fallocate(
             grow(store, cell, end, keep_size, touch)
         }
         FallocateMode::PunchHole => {
+            let room = room_for(store, cell, extents_of_hole(store, cell, offset, end)?)?;
             zero_memory(store, cell, offset, end, touch)?;
+            let _promise = room.spend();
             finish_doomed(store, cell)
         }
         FallocateMode::ZeroRange { keep_size } => {
             leave_inode(store, cell)?;
-            let promise = promise_zeros(store, cell, offset, end)?;
+            let (promise, room) = promise_zeros(store, cell, offset, end)?;
             zero_memory(store, cell, offset, end, &mut |_| {})?;
+            let _promise = room.spend();
             make_unwritten(store, cell)?;
             allocate(store, cell, offset, end, Some(promise))?;
             grow(store, cell, end, keep_size, touch)
@@ -86,16 +91,69 @@ fn grow(
     store_changed(store, cell)
 }
 
-/// Promises the blocks that a range needs which is to be zeroed: nothing has changed if they cannot be had.
+/// Room for the tree nodes of a change, had before the change begins: once memory reads as zeros there is no
+/// way back.
+enum NodeRoom<'s> {
+    Promised(Promise<'s>),
+    /// On a full volume: the room that is set aside for deleting.
+    SetAside(Reserved),
+}
+
+impl<'s> NodeRoom<'s> {
+    /// The Ops of the change reserve what they need from now on. Returns what is to be kept until they are
+    /// done.
+    fn spend(self) -> Option<Promise<'s>> {
+        match self {
+            NodeRoom::Promised(promise) => Some(promise),
+            NodeRoom::SetAside(reserved) => {
+                drop(reserved);
+                None
+            }
+        }
+    }
+}
+
+/// Gets room for so many more extents. Nothing has changed if it cannot be had.
+fn room_for<'s>(store: &'s impl History, cell: &InodeCell, extents: u64) -> Result<NodeRoom<'s>> {
+    let near = store.near(cell.no);
+    loop {
+        if let Some(promise) = store.alloc.try_promise(&store.meta, 0, extents) {
+            return Ok(NodeRoom::Promised(promise));
+        }
+        match store.alloc.make_index_room(&store.meta, near) {
+            Err(Error::NoSpace) => break,
+            made => made?,
+        }
+    }
+    let nodes = u32::try_from(extents.div_ceil(LEAF_EXTENTS)).map_err(|_| Error::NoSpace)?;
+    Ok(NodeRoom::SetAside(store.reserve_freely(near, nodes)?))
+}
+
+/// How many extents' room a hole takes: that of the nodes that it copies, and of the one that is split if it
+/// lies in the midst of an extent.
+fn extents_of_hole(store: &impl History, cell: &InodeCell, offset: u64, end: u64) -> Result<u64> {
+    let state = cell.state.read();
+    let full = full_pages(state.inode.size, offset, end);
+    if full.is_empty() {
+        return Ok(0);
+    }
+    let edit = extents::load(store, cell, &state, full.clone())?;
+    let nodes = edit.blocks_to_remove(&store.meta, full.start, full.end)?;
+    Ok(u64::from(nodes) * LEAF_EXTENTS)
+}
+
+/// Promises the blocks that a range needs which is to be zeroed, and gets room for the nodes: nothing has
+/// changed if they cannot be had.
 fn promise_zeros<'s>(
     store: &'s impl History,
     cell: &Arc<InodeCell>,
     offset: u64,
     end: u64,
-) -> Result<Promise<'s>> {
-    let promise = || {
-        let wanted = blocks_of_zeros(store, cell, offset, end)?;
-        store.alloc.promise(&store.meta, store.near(cell.no), wanted)
+) -> Result<(Promise<'s>, NodeRoom<'s>)> {
+    let promise = || -> Result<(Promise<'s>, NodeRoom<'s>)> {
+        let (blocks, extents) = needs_of_zeros(store, cell, offset, end)?;
+        let promise = store.alloc.promise(&store.meta, store.near(cell.no), blocks)?;
+        Ok((promise, room_for(store, cell, extents)?))
     };
     match promise() {
         // Dirty pages over holes have promises of their own.
@@ -108,14 +166,19 @@ fn promise_zeros<'s>(
 }
 
 /// How many blocks a range lacks when it has been zeroed: those of holes, and of data that cannot become
-/// unwritten where it is.
-fn blocks_of_zeros(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Result<u64> {
+/// unwritten where it is. And how many extents' room that takes beyond one for each of these blocks: that of
+/// extents that are split, and of the nodes that are copied.
+fn needs_of_zeros(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Result<(u64, u64)> {
     let state = cell.state.read();
     let full = full_pages(state.inode.size, offset, end);
     let (first, last) = (offset / PAGE, u64::from(pages_for(end)));
-    let (mut at, mut has) = (first, 0);
+    let (mut at, mut has, mut extents) = (first, 0, 0);
     while at < last {
         let mut edit = extents::load(store, cell, &state, at..last)?;
+        if at == first {
+            let copies = edit.blocks_for_all_copies(&store.meta, first, last)?;
+            extents += u64::from(copies) * LEAF_EXTENTS;
+        }
         let mut limit = edit.limit().min(last);
         let (from, to) = (at.max(full.start), limit.min(full.end));
         if from < to {
@@ -123,11 +186,14 @@ fn blocks_of_zeros(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end
             if rest < to {
                 limit = rest;
             }
+            if edit.blocks() > 0 {
+                extents += edit.growth() as u64;
+            }
         }
         has += edit.blocks_in(at, limit);
         at = limit;
     }
-    Ok(last - first - has)
+    Ok((last - first - has, extents))
 }
 
 /// The pages that a range covers wholly. What is behind the end of the file counts as covered.

@@ -141,16 +141,7 @@ pub(crate) fn restore(
     store: &impl History,
     files: &BTreeMap<(InodeNo, Incarnation), NotedFile<Vec<u8>>>,
 ) -> Result<()> {
-    store.alloc.promise_again(true);
-    let restored = restore_files(store, files);
-    store.alloc.promise_again(false);
-    restored
-}
-
-fn restore_files(
-    store: &impl History,
-    files: &BTreeMap<(InodeNo, Incarnation), NotedFile<Vec<u8>>>,
-) -> Result<()> {
+    let _again = store.alloc.promise_again();
     for ((no, incarnation), file) in files {
         let cell = store.cell_if_used(*no)?.filter(|cell| cell.incarnation == *incarnation);
         let Some(cell) = cell else { continue };

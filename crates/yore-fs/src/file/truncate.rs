@@ -10,7 +10,9 @@
 //! as it was before the call, but without that. A file that grows may lose it before, because sizes may reach
 //! the medium later than attributes.
 
-use super::extents::{self, finish_doomed, remove_step, settle_beyond, BLOCKS_END};
+use super::extents::{
+    finish_doomed, remove_step, reserve_removal, settle_beyond, Beside, Removal, BLOCKS_END,
+};
 use super::flush::store_changed;
 use super::history::{lock_preserved, History, Room};
 use super::map::{check_alive, page_of, pages_for, Touch, PAGE};
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use yore_core::alloc::Spared;
 use yore_core::btree::{Pins, Unstored};
 use yore_core::inode::{store_inode, InodeCell, InodeState};
+use yore_core::orphan;
 use yore_core::Core;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::ContentKind;
@@ -96,6 +99,7 @@ pub(crate) fn truncate(
             Shrunk::Yes => break,
             Shrunk::HadEvent => store.preserve_locked(cell, Room::Reserve)?,
             Shrunk::NeedsRoom(blocks) => more = blocks,
+            Shrunk::ListHasGrown => {}
         }
     }
     finish_doomed(store, cell)?;
@@ -162,6 +166,8 @@ enum Shrunk {
     HadEvent,
     /// This many more blocks must be reserved.
     NeedsRoom(u32),
+    /// The list of orphans has got a level since its blocks were reserved.
+    ListHasGrown,
 }
 
 /// The first Op of shrinking, with `spare` blocks for what goes with it. The caller holds io.
@@ -174,27 +180,27 @@ fn shrink(
     spare: u32,
 ) -> Result<Shrunk> {
     let from = u64::from(pages_for(size));
-    let mut edit = {
-        let state = cell.state.read();
-        check_alive(&state)?;
-        extents::load(store, cell, &state, from..BLOCKS_END)?
-    };
-    let limit = edit.limit();
-    edit.remove(from, limit);
+    check_alive(&cell.state.read())?;
+    let beside = Beside { always: spare, for_rest: orphan::blocks_to_add(&store.meta) };
+    let Removal { mut edit, limit, reserved } = reserve_removal(store, cell, &(from..BLOCKS_END), beside)?;
     let more = limit < BLOCKS_END;
     let orphans = more.then(|| store.orphans.lock());
     let mut pins = Pins::new();
     edit.prepare(&store.meta, &store.alloc, &mut pins)?;
-    let mut blocks = edit.blocks();
     // Whoever removes the last name needs the orphans lock, or io.
-    let listing = orphans.as_ref().filter(|_| cell.state.read().inode.links > 0);
+    let must_be_listed = || {
+        let state = cell.state.read();
+        state.inode.links > 0 && !state.data.listed
+    };
+    let listing = orphans.as_ref().filter(|_| must_be_listed());
     let mut position = None;
     if let Some(orphans) = listing {
-        let more;
-        (position, more) = orphans.prepare_add(&store.meta, cell.no, &mut pins)?;
-        blocks += more;
+        let needed;
+        (position, needed) = orphans.prepare_add(&store.meta, cell.no, &mut pins)?;
+        if needed > beside.for_rest {
+            return Ok(Shrunk::ListHasGrown);
+        }
     }
-    let reserved = store.reserve_freely(store.near(cell.no), blocks + spare)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
     if store.must_preserve(cell, state)? {

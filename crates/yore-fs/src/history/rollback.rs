@@ -291,10 +291,32 @@ fn begin(
 /// Removes the unfinished rollbacks of a directory and of those below it: a new one replaces them.
 fn end_older(store: &Arc<Store>, older: &[Unfinished], directory: InodeNo) -> Result<()> {
     for one in older {
-        if is_below(store, one.directory, directory)? {
+        if replaces(store, one, directory)? {
             store.past.end_rollback(store, one)?;
         }
     }
+    Ok(())
+}
+
+/// Whether a later rollback of a directory replaces this one: it is of the same directory, or of one below.
+/// Where damage keeps that from being known, it stays.
+fn replaces(store: &Arc<Store>, one: &Unfinished, directory: InodeNo) -> Result<bool> {
+    match is_below(store, one.directory, directory) {
+        Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+            stays(store, one, error)?;
+            Ok(false)
+        }
+        known => known,
+    }
+}
+
+/// Tells that an unfinished rollback stays because something is wrong with its directory; fails if something
+/// is wrong with more than that.
+fn stays(store: &Store, one: &Unfinished, error: Error) -> Result<()> {
+    if store.check_writable().is_err() {
+        return Err(error);
+    }
+    tracing::error!("a rollback of directory {} stays unfinished: {error}", one.directory);
     Ok(())
 }
 
@@ -356,7 +378,7 @@ fn stop(store: &Arc<Store>, unfinished: &Unfinished) {
 }
 
 /// When a volume is opened: finishes the rollbacks that were interrupted, and opens the gate. A rollback that
-/// cannot be finished is stopped.
+/// cannot be finished is stopped, and one that was stopped stays as it is, even if its directory is damaged.
 ///
 /// # Errors
 /// Damage and device errors that concern more than the one directory.
@@ -369,7 +391,7 @@ pub(crate) fn finish_all(view: &View) -> Result<()> {
     let result = all.iter().enumerate().try_for_each(|(at, one)| {
         // A later rollback of the same directory, or of one above, replaces it.
         for later in &all[at + 1..] {
-            if is_below(store, one.directory, later.directory)? {
+            if replaces(store, one, later.directory)? {
                 store.past.end_rollback(store, one)?;
                 return store.force();
             }
@@ -380,7 +402,7 @@ pub(crate) fn finish_all(view: &View) -> Result<()> {
                 store.past.end_rollback(store, one)?;
                 store.force()
             }
-            Err(e) if one.stopped => Err(e),
+            Err(e) if one.stopped => stays(store, one, e),
             Ok(_) if one.stopped => Ok(()),
             _ => finish(view, one),
         }

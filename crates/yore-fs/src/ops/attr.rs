@@ -39,6 +39,10 @@ pub(crate) fn set_attr(store: &Arc<Store>, caller: &Caller, no: InodeNo, set: &S
     }
     let others = SetAttr { size: None, kill_set_id: false, ..*set };
     if others == SetAttr::default() {
+        if set.kill_set_id && set.size.is_none() {
+            regular(&cell)?;
+            drop_privileges(store, &cell, now)?;
+        }
         return Ok(cell.state.read().attr(no));
     }
     let also = |state: &mut InodeState| apply(state, set, caller, now);

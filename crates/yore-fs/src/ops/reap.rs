@@ -145,15 +145,27 @@ pub(crate) fn reclaim_all(store: &Arc<Store>) -> Result<()> {
                     // Closing need not try again.
                     cell.unlinked.store(false, Ordering::Release);
                 }
+                note_listed(store, no, incarnation);
             }
             // A full volume can be opened, and emptied. Closing tries again.
             Err(Error::NoSpace) => {
-                tracing::warn!("there is no room to free the orphan {no}: it stays listed")
+                tracing::warn!("there is no room to free the orphan {no}: it stays listed");
+                note_listed(store, no, incarnation);
             }
             other => other?,
         }
     }
     Ok(())
+}
+
+/// Notes in memory that an inode which still has its name stays in the list, so that nobody lists it again.
+/// An inode without names is known to be there.
+fn note_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) {
+    let Ok(cell) = store.cell(no) else { return };
+    let mut state = cell.state.write();
+    if cell.incarnation == incarnation && !state.gone && state.inode.links > 0 {
+        state.data.listed = true;
+    }
 }
 
 fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<()> {

@@ -132,6 +132,7 @@ impl Call<'_> {
         else {
             return Err(Error::NotFound);
         };
+        dir::check_other(parent.no, name, &found)?;
         let cell = store.inodes.get_entry(&store.meta, found.inode, found.incarnation)?;
         let io = cell.io.try_lock();
         let mut state = cell.state.write();
@@ -196,7 +197,7 @@ impl Call<'_> {
         let now = crate::clock::now();
         dir.change_content(now);
         if is_dir {
-            dir.inode.links -= 1;
+            dir::lose_directory(dir);
         }
         let counted = store_inode(&mut op, &self.parent, dir);
         let gone = unstored.stored(&mut op, counted).counts;

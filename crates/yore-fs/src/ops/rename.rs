@@ -259,6 +259,10 @@ impl Rename<'_> {
             return Ok(Outcome::Done(None)); // Two names of one file: nothing to do.
         }
         check_shape(self.mode, (&self.above_from, &self.above_to), &names.source, names.target.as_ref())?;
+        dir::check_other(self.from.no, self.name, &names.source)?;
+        if let Some(target) = &names.target {
+            dir::check_other(self.to.no, self.new_name, target)?;
+        }
         let cell_of = |found: Found| store.inodes.get_entry(&store.meta, found.inode, found.incarnation);
         let (cell, other_cell) = (cell_of(names.source)?, names.target.map(cell_of).transpose()?);
         if self.is_any_unprepared(&names) {
@@ -481,8 +485,12 @@ impl Rename<'_> {
             Some(_) => dir::repoint(&mut op, dirs.to(), to_no, to, &entry),
             None => dir::insert(&mut op, store, dirs.to(), to_no, to, &entry),
         };
-        dirs.to().inode.links -= u32::from(replaces_dir);
-        dirs.from().inode.links -= u32::from(moves_dir);
+        if replaces_dir {
+            dir::lose_directory(dirs.to());
+        }
+        if moves_dir {
+            dir::lose_directory(dirs.from());
+        }
         let (entered, gone, stored) = self
             .change_both(&mut op, dirs, unstored, now, |op, dir| dir::remove(op, dir, self.from.no, from));
         let gone = gone.counts;
@@ -553,6 +561,11 @@ impl Rename<'_> {
     ) -> Result<Outcome> {
         let store = self.store;
         let Ready { reserved, epoch, number, spots: (from, to), .. } = ready;
+        let [comes, goes] = [&child, &other].map(|child| !self.same_dir() && child.is_directory());
+        let more = if comes { dirs.to() } else { dirs.from() };
+        if comes != goes && more.inode.links == u32::MAX {
+            return Err(Error::TooManyLinks);
+        }
         let mut recording = match self.prepare_recording(dirs, number, &child, Some(&other))? {
             Prepared::Ready(recording) => recording,
             Prepared::Again => return Ok(Outcome::Again),
@@ -561,30 +574,30 @@ impl Rename<'_> {
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
         self.behind_births(&mut op, &child, Some(&other));
         self.record_names(&mut op, &mut recording, &child, Some(&other));
-        let moves_dir = !self.same_dir() && (child.is_directory() || other.is_directory());
+        let moves_dir = comes || goes;
         if moves_dir {
             self.come_alone(&mut op);
         }
-        let (a, b) = match self.same_dir() {
-            true => (0, 0),
-            false => (u32::from(child.is_directory()), u32::from(other.is_directory())),
-        };
         let now = crate::clock::now();
         child.change_parent(self.to.no, dirs.to().inode.incarnation, other.name.cookie, now);
         other.change_parent(self.from.no, dirs.from().inode.incarnation, child.name.cookie, now);
         let mut before: SmallVec<[Change; 4]> = SmallVec::new();
         before.extend(raise(&mut op, &mut child));
         before.extend(raise(&mut op, &mut other));
-        dirs.to().inode.links += a;
-        dirs.from().inode.links += b;
+        dirs.to().inode.links = dirs.to().inode.links.saturating_add(comes.into());
+        dirs.from().inode.links = dirs.from().inode.links.saturating_add(goes.into());
         if moves_dir && op.wants_order() {
             before.push(store_inode(&mut op, &self.to, dirs.to()));
             before.push(store_inode(&mut op, &self.from, dirs.from()));
         }
         let there = child.entry(number, self.new_name);
         let first = dir::repoint(&mut op, dirs.to(), self.to.no, to, &there);
-        dirs.to().inode.links -= b;
-        dirs.from().inode.links -= a;
+        if goes {
+            dir::lose_directory(dirs.to());
+        }
+        if comes {
+            dir::lose_directory(dirs.from());
+        }
         let here = other.entry(number, self.name);
         let (first, second, stored) = self.change_both(&mut op, dirs, first, now, |op, dir| {
             dir::repoint(op, dir, self.from.no, from, &here)
@@ -676,9 +689,11 @@ fn raise(op: &mut Op<'_>, child: &mut Child<'_>) -> Option<Change> {
     if !op.wants_order() || child.is_directory() {
         return None;
     }
-    child.state.inode.links += 1;
+    let links = child.state.inode.links;
+    // A count that damage has made the greatest one stays.
+    child.state.inode.links = links.saturating_add(1);
     let raised = store_inode(op, child.cell, &child.state);
-    child.state.inode.links -= 1;
+    child.state.inode.links = links;
     Some(raised)
 }
 

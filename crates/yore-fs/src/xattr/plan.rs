@@ -160,8 +160,12 @@ impl Attributes<'_> {
             (_, [_]) => tree.blocks_for_inserts(1),
             (_, cells) => tree.blocks_for_run(cells.len(), CELL_BYTES),
         };
-        let blocks = blocks + tree.blocks_for_copies(old.len() as u32);
-        Ok(Plan { tree, slot, old, new, flag: name.flag(), blocks })
+        let copies = match old.len() {
+            one @ (0 | 1) => tree.blocks_for_copies(one as u32),
+            // They follow one another, so one node that the past has may have many of them.
+            _ => tree.past_nodes(self.meta, &first, &last)?.blocks_for_copies(&first, &last),
+        };
+        Ok(Plan { tree, slot, old, new, flag: name.flag(), blocks: blocks + copies })
     }
 }
 

@@ -1,9 +1,10 @@
-//! Putting right what a crash has left under an engine that orders changes (docs/EDGES.md).
+//! What a crash has left under an engine that orders changes (docs/EDGES.md): what still counts without
+//! reading it again, and putting the rest right.
 
 use super::Meta;
 use crate::error::{MetaError, Result};
 use crate::space::Reserved;
-use yore_format::{Expect, MetaAddr};
+use yore_format::{Expect, GroupNo, MetaAddr, ZoneNo};
 
 /// By how much the totals of the superblock are to grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,16 @@ pub struct TotalsGrowth {
 }
 
 impl Meta {
+    /// Whether a group was ever used. The zone table says that, after a crash, too. [`Meta::group_summary`]
+    /// reads the group's first zone then, because it also counts.
+    ///
+    /// # Errors
+    /// Reading the zone table may fail.
+    pub fn is_initialised(&self, group: GroupNo) -> Result<bool> {
+        let (zones, no) = (&self.rooms.blocks.zones, ZoneNo::primary(group));
+        Ok(zones.loaded(no).is_some() || zones.table.entry(&self.base().medium, no)?.is_present())
+    }
+
     /// A check of a whole generation of this mount has found nothing, so the volume has nothing any more that
     /// a crash has left. Superblocks say so from now on, and one does when this returns.
     ///

@@ -1,23 +1,93 @@
-//! Reading metadata again from the medium, whatever memory has of it.
+//! Reading metadata again from the medium, whatever memory has of it; and reading on behind blocks that the
+//! device cannot read.
 //!
 //! While a zone is read no generation is written, so its map names what is on the medium.
 
 use super::Meta;
-use crate::error::Result;
+use crate::error::{MetaError, Result};
+use crate::zones::zone::Zone;
 use std::ops::ControlFlow;
+use yore_device::{Device, DeviceError, Operation};
 use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES};
-use yore_format::{verify_header, BlockNo, Corruption, MetaAddr, ZoneHeader, ZoneNo};
+use yore_format::{verify_header, BlockNo, Corruption, MetaAddr, ZoneHeader, ZoneNo, BLOCK_SIZE};
 
 /// Blocks that are read while no generation may be written: 256 KiB.
 const TOGETHER: usize = 64;
+/// So many blocks that cannot be read, one behind the other, are more than a bad place: the device is gone.
+const UNREADABLE_MOST: u32 = 1024;
+/// What Linux says of a device that is not there any more: ENXIO, ENODEV.
+const GONE: [i32; 2] = [6, 19];
+
+/// Whether an error is of reading a place of the device, so that other places may be readable all the same.
+pub fn is_of_place(error: &DeviceError) -> bool {
+    // Without a number the device has ended before the block did.
+    let may_be_bad = |errno: i32| errno != 0 && !GONE.contains(&errno);
+    matches!(error, DeviceError::Io { operation: Operation::Read, source, .. } if may_be_bad(source.errno))
+}
+
+/// How far whoever reads goes on behind blocks that cannot be read.
+#[derive(Debug, Default)]
+pub struct Patience {
+    /// Blocks that could not be read since one could.
+    in_a_row: u32,
+}
+
+impl Patience {
+    /// Reads blocks from `start` on: with one request, or each by itself if that fails. `failed` is called
+    /// with each that cannot be read, by its place among them; its bytes mean nothing then.
+    ///
+    /// # Errors
+    /// Those of the device that are of more than a place of it.
+    pub fn read(
+        &mut self,
+        device: &dyn Device,
+        start: BlockNo,
+        bytes: &mut [u8],
+        failed: &mut dyn FnMut(usize, DeviceError),
+    ) -> Result<()> {
+        match device.read_at(start.0 * BLOCK_SIZE as u64, bytes) {
+            Ok(()) => {
+                self.in_a_row = 0;
+                return Ok(());
+            }
+            Err(error) if !is_of_place(&error) => return Err(error.into()),
+            Err(_) => {}
+        }
+        for (at, block) in bytes.chunks_mut(BLOCK_SIZE).enumerate() {
+            match device.read_at((start.0 + at as u64) * BLOCK_SIZE as u64, block) {
+                Ok(()) => self.in_a_row = 0,
+                Err(error) => failed(at, self.bear(error.into())?),
+            }
+        }
+        Ok(())
+    }
+
+    /// A block cannot be read. Returns why, unless reading ends with that.
+    fn bear(&mut self, error: MetaError) -> Result<DeviceError> {
+        match error {
+            MetaError::Device(error) if is_of_place(&error) && self.in_a_row < UNREADABLE_MOST => {
+                self.in_a_row += 1;
+                Ok(error)
+            }
+            error => Err(error),
+        }
+    }
+}
+
+/// A metadata block that cannot be read, as damage.
+fn unreadable(addr: MetaAddr, error: &DeviceError) -> Box<Corruption> {
+    let found = format!("a block that cannot be read ({error})");
+    Corruption::new("metadata block", "content", "what was written there", found).at(addr)
+}
 
 impl Meta {
     /// Reads all metadata blocks of all zones from `from` on, and one header of each. `wrong` is called with
-    /// each that is not what the volume has there, `told` now and then with the zone and how many were read:
-    /// it says whether to go on. O(metadata).
+    /// each that is not what the volume has there, or cannot be read; `told` now and then with the zone and
+    /// how many were read: it says whether to go on. O(metadata).
     ///
     /// # Errors
-    /// Device errors. Damage of a zone's own header goes to `wrong`.
+    /// Device errors that are of more than a place of the device. Damage of a zone's own header goes to
+    /// `wrong`.
     pub fn scrub_metadata(
         &self,
         from: ZoneNo,
@@ -25,15 +95,19 @@ impl Meta {
         told: &mut dyn FnMut(ZoneNo, u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let blocks = &self.rooms.blocks;
-        for no in from.0..blocks.zones.limit() {
-            let zone = match blocks.zones.get(&blocks.base, ZoneNo(no)) {
+        let mut patience = Patience::default();
+        for no in (from.0..blocks.zones.limit()).map(ZoneNo) {
+            let zone = match blocks.zones.get(&blocks.base, no) {
                 Ok(Some(zone)) => zone,
                 Ok(None) => continue,
-                Err(crate::MetaError::Corruption(c)) => {
+                Err(MetaError::Corruption(c)) => {
                     wrong(c);
                     continue;
                 }
-                Err(e) => return Err(e),
+                Err(error) => {
+                    wrong(unreadable(ZoneHeader::addr(no), &patience.bear(error)?));
+                    continue;
+                }
             };
             let indexes: Vec<u16> = (0..ZONE_INDEXES as u16).filter(|index| zone.has(*index)).collect();
             for (n, some) in indexes.chunks(TOGETHER).enumerate() {
@@ -42,23 +116,11 @@ impl Meta {
                     let _no_generation = self.writer.pause();
                     if n == 0 {
                         read += 1;
-                        self.scrub_header(&zone, wrong)?;
+                        self.scrub_header(&zone, &mut patience, wrong)?;
                     }
-                    for index in some {
-                        // What was never written has no slot, and what is gone has none any more.
-                        let Some((slot, check)) = zone.copy_of(*index).filter(|(slot, _)| *slot != 0) else {
-                            continue;
-                        };
-                        read += 1;
-                        let at = BlockNo(zone.start.0 + u64::from(slot));
-                        let block = blocks.base.medium.read_block(at)?;
-                        let addr = MetaAddr::new(zone.no, *index);
-                        if let Err(c) = blocks.base.medium.verify_copy(&block, check, addr, at) {
-                            wrong(c);
-                        }
-                    }
+                    read += self.scrub_blocks(&zone, some, &mut patience, wrong)?;
                 }
-                if told(zone.no, read).is_break() {
+                if told(no, read).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -66,19 +128,56 @@ impl Meta {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Reads blocks of a zone; returns how many the medium has.
+    fn scrub_blocks(
+        &self,
+        zone: &Zone,
+        indexes: &[u16],
+        patience: &mut Patience,
+        wrong: &mut dyn FnMut(Box<Corruption>),
+    ) -> Result<u64> {
+        let (medium, mut read) = (&self.base().medium, 0);
+        for index in indexes {
+            // What was never written has no slot, and what is gone has none any more.
+            let Some((slot, check)) = zone.copy_of(*index).filter(|(slot, _)| *slot != 0) else {
+                continue;
+            };
+            read += 1;
+            let (at, addr) = (BlockNo(zone.start.0 + u64::from(slot)), MetaAddr::new(zone.no, *index));
+            match medium.read_block(at) {
+                Ok(block) => {
+                    patience.in_a_row = 0;
+                    if let Err(c) = medium.verify_copy(&block, check, addr, at) {
+                        wrong(c);
+                    }
+                }
+                Err(error) => wrong(unreadable(addr, &patience.bear(error)?).on(at)),
+            }
+        }
+        Ok(read)
+    }
+
     /// One of the two headers is the current one; a zone that was never written has none.
     fn scrub_header(
         &self,
-        zone: &crate::zones::zone::Zone,
+        zone: &Zone,
+        patience: &mut Patience,
         wrong: &mut dyn FnMut(Box<Corruption>),
     ) -> Result<()> {
         let (addr, medium) = (ZoneHeader::addr(zone.no), &self.base().medium);
         let mut first = None;
         for slot in HEADER_SLOTS {
             let at = BlockNo(zone.start.0 + slot);
-            match verify_header(&*medium.read_block(at)?, addr, medium.volume_tag(), at) {
-                Ok(()) => return Ok(()),
-                Err(c) => first = first.or(Some(c)),
+            match medium.read_block(at) {
+                Ok(block) => {
+                    patience.in_a_row = 0;
+                    match verify_header(&block, addr, medium.volume_tag(), at) {
+                        Ok(()) => return Ok(()),
+                        Err(c) => first = first.or(Some(c)),
+                    }
+                }
+                // It may be the current one, though the other one is whole.
+                Err(error) => wrong(unreadable(addr, &patience.bear(error)?).on(at)),
             }
         }
         let is_written = (0..ZONE_INDEXES as u16).any(|index| zone.slot_of(index) != 0);

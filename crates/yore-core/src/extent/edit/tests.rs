@@ -10,6 +10,7 @@ fn edit(extents: &[(u64, u64, u32)]) -> Edit {
         no: InodeNo(400),
         tree: Tree::empty(BlockKind::Extents, InodeNo(400), Incarnation(1)),
         in_tree: false,
+        past: PastNodes::default(),
         before: list.clone(),
         after: list,
         whole: true,
@@ -87,4 +88,14 @@ fn flags_split_and_join() {
     e.set_written(0, 10);
     assert_eq!(e.after, [(0, value(5000, 10, false))]);
     assert!(e.freed.is_empty());
+}
+
+/// Extents before the range were counted among the first ones of the range. On a volume with hardly any room
+/// for metadata, where a removal goes one by one, it came to an end before its beginning, for ever.
+#[test]
+fn the_first_extents_are_those_of_the_range() {
+    let e = edit(&[(0, 5000, 2), (10, 6000, 2), (20, 7000, 2), (30, 8000, 2)]);
+    for (from, extents, limit) in [(0, 1, 10), (2, 1, 20), (10, 1, 20), (11, 1, 20), (12, 2, u64::MAX)] {
+        assert_eq!(e.limit_of(from, extents), limit, "{extents} from {from}");
+    }
 }

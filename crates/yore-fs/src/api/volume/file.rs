@@ -276,13 +276,14 @@ impl File {
         }
         self.check_writable()?;
         source.check_readable()?;
-        let range = ((source.inode(), offset), (self.inode(), offset));
-        let copied = self.view.copy_from(&source.view, range.0, range.1, (len, u64::MAX))?;
-        if copied > 0 && !self.caller.keeps_set_id {
+        if !self.caller.keeps_set_id && len > 0 && offset < source.metadata()?.len() {
+            // As with a write, before the content changes: a crash between the two must not show new content
+            // under old privileges.
             let set = SetAttr { kill_set_id: true, ..SetAttr::default() };
             self.view.setattr(&self.caller, self.inode(), &set)?;
         }
-        Ok(copied)
+        let range = ((source.inode(), offset), (self.inode(), offset));
+        self.view.copy_from(&source.view, range.0, range.1, (len, u64::MAX))
     }
 
     fn check_readable(&self) -> Result<()> {

@@ -7,7 +7,9 @@ use super::*;
 use crate::ops::InUse;
 use crate::store::Store;
 use crate::FallocateMode;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
+use yore_format::WriteFeatures;
 
 pub(crate) const BLOCKS: u64 = 600;
 
@@ -158,6 +160,38 @@ fn no_room_and_stopping() {
     assert_eq!(store.alloc.free_blocks(), free);
     check_counts(&store);
     assert_eq!(pieces(&store, &file.cell), BLOCKS);
+    store.close().unwrap();
+}
+
+/// The volume begins to keep checksums while a stretch is copied. What was read before had none, so those of
+/// other blocks were entered for it: whoever read it was told that sound data is damaged. Or their number was
+/// wrong, and the thread panicked. Now the stretch stays as it is, and moves with checksums the next time.
+#[test]
+fn checksums_are_enabled_while_a_stretch_is_copied() {
+    let device = make(64 * MIB);
+    let store = open(&device, 16 * MIB);
+    let file = scattered(&store, "f");
+    let free = store.alloc.free_blocks();
+    let asked = Cell::new(0);
+    let enable = || {
+        asked.set(asked.get() + 1);
+        if asked.get() == BLOCKS / 2 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| store.meta.extend(WriteFeatures::CHECKSUMS).unwrap());
+            });
+        }
+        false
+    };
+    let mut promise = store.alloc.try_promise(&store.meta, STRETCH, 0).unwrap();
+    let io = file.cell.io.lock();
+    let laid = lay_together(&*store, &file.cell, (0, PIECES), &mut promise, &enable).unwrap();
+    drop((io, promise));
+    assert_eq!((laid, asked.get()), (Laid::Left, BLOCKS));
+    assert_eq!((pieces(&store, &file.cell), store.alloc.free_blocks()), (BLOCKS, free));
+    assert_eq!(lay(&store, &file.cell, 0), Laid::Moved(BLOCKS));
+    evict(&store);
+    assert!(contents(&store, &file.cell) == expected());
+    check_counts(&store);
     store.close().unwrap();
 }
 

@@ -25,7 +25,8 @@ pub enum Rights {
     All,
     /// All but immutable and append-only files.
     Unprotected,
-    /// Files with this owner and one of these groups, except immutable and append-only ones.
+    /// Files with this owner and one of these groups, except immutable and append-only ones. Devices do not
+    /// come back, nor set-group-id bits of other groups.
     Owner {
         /// The owner.
         uid: u32,

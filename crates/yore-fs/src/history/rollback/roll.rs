@@ -13,7 +13,7 @@ use super::plan::{depth, parent, Back, Changed, Plan, Rights};
 use super::trees::Trees;
 use crate::history::read::at_time::PRESENT;
 use crate::history::read::query;
-use crate::{Change, Difference, Error, FileKind, InodeNo, Result, View, What};
+use crate::{Attr, Change, Difference, Error, FileKind, InodeNo, Result, View, What};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use yore_format::{EventNo, Incarnation, InodeFlags};
 
@@ -21,6 +21,17 @@ type Of = (InodeNo, Incarnation);
 
 fn of(one: &Difference) -> Of {
     (one.inode, one.incarnation)
+}
+
+/// The set-group-id bit of what the group may execute; without that, it only marks mandatory locking.
+const SETS_GROUP: u32 = 0o2010;
+
+/// Whether something that was so would get the set-group-id bit of none of these groups, which it has not
+/// now.
+fn gains_group(was: &Attr, is: Option<&Attr>, groups: &[u32]) -> bool {
+    let sets = |attr: &Attr| attr.permissions & SETS_GROUP == SETS_GROUP;
+    let has = is.is_some_and(|is| sets(is) && is.gid == was.gid);
+    sets(was) && !has && !groups.contains(&was.gid)
 }
 
 /// A directory that is being rolled back.
@@ -96,7 +107,8 @@ impl Roll {
         self.wanted.is_empty()
     }
 
-    /// Refuses to change, remove or bring back files that are not the caller's.
+    /// Refuses to change, remove or bring back files that are not the caller's, and to bring back what he
+    /// could not have made.
     ///
     /// # Errors
     /// [`Error::NotYours`], [`Error::Protected`]; damage and device errors.
@@ -125,22 +137,40 @@ impl Roll {
             if sets_group && !is_my_group(&before.gid) {
                 return Err(not_yours(&one.path));
             }
-            let is = (one.change != Change::Removed).then_some(one.inode);
-            let was = self.trees.was(&then)?.map_or(one.inode, |was| was.inode);
-            let [was, is] = self.trees.privileged(was, is)?;
-            let was_protected =
-                self.trees.was(&then)?.is_some_and(|was| was.flags.intersects(InodeFlags::PROTECTED));
-            if was != is || was_protected {
+            let was = self.trees.was(&then)?;
+            let is_no = (one.change != Change::Removed).then_some(one.inode);
+            let was_no = was.as_ref().map_or(one.inode, |was| was.inode);
+            let [privileged_then, privileged_now] = self.trees.privileged(was_no, is_no)?;
+            let is_reserved = match &was {
+                Some(was) => {
+                    was.flags.intersects(InodeFlags::PROTECTED) || self.is_reserved(one, was, groups)?
+                }
+                None => false,
+            };
+            if privileged_then != privileged_now || is_reserved {
                 return Err(not_yours(&one.path));
             }
         }
         for path in directories {
             // A directory that does not exist comes back, and was checked above.
-            if self.trees.is(&path)?.is_some_and(|is| is.uid != *uid) {
+            let Some(is) = self.trees.is(&path)? else { continue };
+            let was = self.trees.was(&self.back.then(&path))?.filter(|_| !self.alone.contains(&path));
+            if is.uid != *uid || was.is_some_and(|was| gains_group(&was, Some(&is), groups)) {
                 return Err(not_yours(if path.is_empty() { b"." } else { &path }));
             }
         }
         self.check_protection()
+    }
+
+    /// Whether only an administrator may give something what it was: it is a device that comes back, or gets
+    /// the set-group-id bit of a group that is not the caller's.
+    fn is_reserved(&self, one: &Difference, was: &Attr, groups: &[u32]) -> Result<bool> {
+        let comes_back = one.change == Change::Removed;
+        if comes_back && matches!(one.kind, FileKind::BlockDevice | FileKind::CharDevice) {
+            return Ok(true);
+        }
+        let is = if comes_back { None } else { self.trees.is(&one.path)? };
+        Ok(gains_group(was, is.as_ref(), groups))
     }
 
     /// Refuses to change immutable and append-only files.

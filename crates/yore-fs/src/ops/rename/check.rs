@@ -15,11 +15,12 @@ pub(super) fn check_shape(
     target: Option<&Found>,
 ) -> Result<()> {
     let (above_from, above_to) = above;
-    if source.kind == FileKind::Directory && above_to.contains(&source.inode) {
+    // Damage may have made the entry of a directory one of something else.
+    if above_to.contains(&source.inode) {
         return Err(Error::Invalid { what: "a directory cannot be moved into itself" });
     }
     let Some(target) = target else { return Ok(()) };
-    if target.kind == FileKind::Directory && above_from.contains(&target.inode) {
+    if above_from.contains(&target.inode) {
         return Err(match mode {
             RenameMode::Exchange => Error::Invalid { what: "a directory cannot be moved into itself" },
             _ => Error::NotEmpty,
