@@ -103,9 +103,6 @@ struct State {
 /// What a tree of attributes was found to hold: of states that name one root, the first walks it.
 #[derive(Clone, Copy)]
 pub(crate) struct SeenXattrs {
-    pub(crate) root: MetaAddr,
-    /// Whether the tree might lack its end.
-    pub(crate) is_orphan: bool,
     /// The flags that an inode with these attributes has; `None` if not all of them could be read.
     pub(crate) flags: Option<InodeFlags>,
     pub(crate) nodes: u64,
@@ -124,8 +121,10 @@ pub(crate) struct Chain {
     pub(crate) nodes: BTreeMap<MetaAddr, NamedNode>,
     /// Those of a line by their first blocks; they do not overlap.
     pieces: BTreeMap<Line, BTreeMap<u64, Piece>>,
-    /// Of the last state with attributes.
-    pub(crate) xattrs: Option<SeenXattrs>,
+    /// Of trees of attributes, by their roots and whether they might lack their ends.
+    pub(crate) xattrs: BTreeMap<(MetaAddr, bool), SeenXattrs>,
+    /// How many nodes of attributes and symbolic links were read again, because another state names them.
+    pub(crate) read_again: u64,
 }
 
 impl Chain {
@@ -138,7 +137,8 @@ impl Chain {
             before,
             nodes: BTreeMap::new(),
             pieces: BTreeMap::new(),
-            xattrs: None,
+            xattrs: BTreeMap::new(),
+            read_again: 0,
         }
     }
 

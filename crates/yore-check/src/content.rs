@@ -7,6 +7,9 @@ use crate::walk::Walk;
 use crate::{CheckError, Finding, Problem, Recount};
 use yore_format::{decode_symlink_chunk, BlockKind, ContentKind, FileKind, SYMLINK_CHUNK_BYTES, SYMLINK_MAX};
 
+/// The most chunks that a symbolic link has.
+const CHUNKS_MAX: u64 = SYMLINK_MAX.div_ceil(SYMLINK_CHUNK_BYTES) as u64;
+
 impl Checker<'_> {
     /// Checks content and attributes of an inode in use, which is `at` in `inodes`, or of a version.
     pub(crate) fn content(
@@ -86,12 +89,23 @@ impl Checker<'_> {
         }
     }
 
-    /// Chunks are numbered from 0 without a gap, all but the last are full, and together they are the size.
+    /// Chunks are numbered from 0 without a gap, all but the last are full, and together they are the size. A
+    /// tree that has more of them than a symbolic link can have is not walked to its end.
     fn long_symlink(&mut self, state: &mut State<'_>) -> Result<(), CheckError> {
         let (number, inode) = (state.number, state.inode);
-        let mut walk = Walk::new(state.content_tree(BlockKind::Symlink));
+        let mut walk = Walk::of_state(state.content_tree(BlockKind::Symlink), state.chain.as_deref());
         let (mut chunks, mut total, mut readable) = (0u64, 0u64, true);
+        let (mut leaves, mut cells) = (0u64, 0u64);
         while let Some(leaf) = walk.next_leaf_of(self, state.chain.as_deref_mut())? {
+            leaves += 1;
+            cells += leaf.count() as u64;
+            if leaves.max(cells) > CHUNKS_MAX {
+                let expected = format!("at most {CHUNKS_MAX} chunks");
+                let finding = Finding::new(Problem::SymlinkChunk, expected, "more");
+                self.add_incomplete(finding.at(leaf.addr).of(number));
+                walk.complete = false;
+                break;
+            }
             for i in 0..leaf.count() {
                 let (key, value) = leaf.cell(i);
                 let chunk = match decode_symlink_chunk(value) {

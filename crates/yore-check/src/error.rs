@@ -78,6 +78,17 @@ pub enum CheckError {
         /// How many.
         records: u64,
     },
+    /// The log has file data, and something stays that cannot be read.
+    #[error(
+        "{device} was left as it is: the log holds {records} records with file data, which cannot be written as long as \
+         something stays that cannot be read, because that may have the blocks that look free; repair that, too"
+    )]
+    LogNeedsAll {
+        /// The device, for people.
+        device: String,
+        /// How many.
+        records: u64,
+    },
     /// What does not fit into memory cannot be kept in a temporary file.
     #[error(
         "the check was given up: it keeps in a temporary file in {directory} what does not fit into its memory, and \

@@ -213,7 +213,7 @@ impl History {
 pub(crate) struct CountTable {
     pub(crate) addr: MetaAddr,
     pub(crate) block: Arc<Block>,
-    pub(crate) found: Vec<(u16, u16)>,
+    pub(crate) found: Vec<(u32, u32)>,
 }
 
 impl CountTable {

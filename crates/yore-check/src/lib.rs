@@ -27,11 +27,11 @@
 //!
 //! The format's verifiers check every block before the checker looks into it. A block is entered at most
 //! once, because the bit of its address is set before. Only nodes that several states of one inode name are
-//! met again, once by each. Trees are walked with an explicit stack and descend by one level at each step. So
-//! time is bounded by what exists on the medium, each version counted as one more inode, and memory as
-//! [`check`] says; findings are kept up to a limit. If something cannot be read, that is reported. What would
-//! only follow from its absence (leaks, missing names, totals) is not: that is noise until the cause is
-//! repaired.
+//! met again, once by each, and only so many times for one inode (`walk.rs`). Trees are walked with an
+//! explicit stack and descend by one level at each step. So time is bounded by what exists on the medium,
+//! each version counted as one more inode, and memory as [`check`] says; findings are kept up to a limit. If
+//! something cannot be read, that is reported. What would only follow from its absence (leaks, missing names,
+//! totals) is not: that is noise until the cause is repaired.
 //!
 //! Nothing is ever written by [`check`]. The writers here are [`mark_checked`], and [`Plan::apply`] and
 //! [`undo_repair`], which repair a volume and take a repair back (`repair.rs`).
@@ -90,9 +90,11 @@ pub use scan::Reading;
 
 use checker::Checker;
 use overlay::Overlay;
+use pace::Pace;
 use report::state_name;
-use settle::settle;
-use superblock::{is_ended_by_check, read_superblock};
+use settle::settle_watched;
+use std::time::Instant;
+use superblock::{is_ended_by_check, read_superblock, Found};
 use whole::Way;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::SUPERBLOCKS;
@@ -103,7 +105,8 @@ use yore_format::{FindingsRecord, Generation, VolumeState, BLOCK_SIZE};
 ///
 /// Takes time in proportion to the metadata that exists. Memory: what [`CheckOptions::memory`] says, beyond
 /// which inodes, versions, past names and nodes go to temporary files; and in proportion to zones and groups
-/// in use, to the events, and to the tree nodes and extents of the one file whose states name most.
+/// in use, to the events, to the log, to the past lives of one name, and to the versions, tree nodes and
+/// extents of one file.
 ///
 /// # Errors
 /// [`CheckError::NotAVolume`], [`CheckError::Superblock`] and [`CheckError::SuperblockMissing`] if there is
@@ -148,18 +151,38 @@ fn closed<'a>(
     Ok(whole::run(device, options, watcher, Way::Quick)?.0)
 }
 
+/// Settles a volume that was not closed, and says before each zone that nobody knows yet how long the check
+/// takes. Returns whether it had to be settled.
+fn settled(overlay: &Overlay<'_>, found: &Found, watcher: Option<Watcher<'_>>) -> Result<bool, CheckError> {
+    let mut pace = Pace::new(watcher);
+    pace.begin_scan(0, found.superblock.metadata_blocks);
+    settle_watched(overlay, found, &|| pace.settles_zone())
+}
+
+/// A watcher for a part of the check.
+fn lent<'s>(watcher: &'s mut Option<Watcher<'_>>) -> Option<Watcher<'s>> {
+    watcher.as_mut().map(|watcher| &mut **watcher as Watcher<'s>)
+}
+
 fn run(
     device: &dyn Device,
     options: &CheckOptions,
-    watcher: Option<Watcher<'_>>,
+    mut watcher: Option<Watcher<'_>>,
 ) -> Result<Report, CheckError> {
+    let began = Instant::now();
     let overlay = Overlay::new(device);
     let first = repair::make_superblock(&overlay, options)?;
-    let is_settled = settle(&overlay, &read_superblock(&overlay)?)?;
+    let found = read_superblock(&overlay)?;
+    let is_settled = settled(&overlay, &found, lent(&mut watcher))?;
+    let before = began.elapsed();
+    let mut watch = watcher
+        .map(|watcher| move |at: &Progress| watcher(&Progress { elapsed: before + at.elapsed, ..*at }));
+    let watch = watch.as_mut().map(|watch| watch as &mut (dyn FnMut(&Progress) + Send));
     let mut report = match is_settled || first.is_some() {
-        true => closed(&overlay, options, watcher)?,
-        false => closed(device, options, watcher)?,
+        true => closed(&overlay, options, watch)?,
+        false => closed(device, options, watch)?,
     };
+    report.superblock_slot = found.slot;
     if let Some(first) = first {
         report.begin_with(first.finding, options.findings_max);
     }

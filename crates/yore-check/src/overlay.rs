@@ -7,12 +7,21 @@
 //! Memory: the blocks that change, and for each zone that does, which of its slots were in use before.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use yore_device::{Device, DeviceError};
-use yore_format::{Block, BlockNo, BLOCK_SIZE, ZERO_BLOCK};
+use yore_format::layout::{FIRST_SLOT, ZONE_BLOCKS};
+use yore_format::{Block, BlockNo, Generation, ZoneHeader, BLOCK_SIZE, ZERO_BLOCK};
 
-/// Words of a bit set over the blocks of a zone.
-pub(crate) type Slots = [u64; 16];
+/// A bit set over the blocks of a zone.
+type Slots = [u64; 16];
+
+/// What the superblock says of a volume that was in use under an engine that orders changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InUse {
+    /// Its `in_place_since`.
+    pub(crate) since: Generation,
+    pub(crate) generation: Generation,
+}
 
 /// Blocks in front of a device.
 #[derive(Debug)]
@@ -20,11 +29,13 @@ pub(crate) struct Overlay<'a> {
     device: yore_device::Overlay<&'a dyn Device>,
     /// By the first block of a zone: which slots its header named before the repair.
     kept: Mutex<BTreeMap<u64, Slots>>,
+    /// Of a volume that was settled: what its superblock says, which the one in front does not.
+    in_use: OnceLock<InUse>,
 }
 
 impl<'a> Overlay<'a> {
     pub(crate) fn new(below: &'a dyn Device) -> Overlay<'a> {
-        Overlay { device: yore_device::Overlay::new(below), kept: Mutex::default() }
+        Overlay { device: yore_device::Overlay::new(below), kept: Mutex::default(), in_use: OnceLock::new() }
     }
 
     /// Whether the repair wrote this block.
@@ -61,12 +72,41 @@ impl<'a> Overlay<'a> {
         self.device.put(block.0, bytes);
     }
 
-    /// Which slots of the zone at `start` were in use when the repair first came to it. `now` are those in
-    /// use at present.
-    pub(crate) fn keep(&self, start: BlockNo, now: Slots) -> Slots {
-        let mut kept: MutexGuard<'_, _> = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept.entry(start.0).or_insert(now)
+    /// Remembers what the superblock says of a volume that is settled.
+    pub(crate) fn set_in_use(&self, in_use: InUse) {
+        self.in_use.get_or_init(|| in_use);
     }
+
+    /// What the superblock says of a volume that was settled; `None` if it had been closed.
+    pub(crate) fn in_use(&self) -> Option<InUse> {
+        self.in_use.get().copied()
+    }
+
+    /// Remembers which slots of a zone this header names, if the repair comes to the zone for the first time.
+    /// Returns those of the first time.
+    pub(crate) fn keep(&self, header: &ZoneHeader) -> Slots {
+        let mut kept: MutexGuard<'_, _> = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept.entry(header.start.0).or_insert_with(|| slots_of(header))
+    }
+
+    /// A slot that neither the header names nor did before the repair; or, if there is none, one that it does
+    /// not name.
+    pub(crate) fn free_slot(&self, header: &ZoneHeader) -> Option<u16> {
+        let (now, before) = (slots_of(header), self.keep(header));
+        let is_set = |slots: &Slots, slot: u16| slots[usize::from(slot) / 64] & 1 << (slot % 64) != 0;
+        let free = |slot: &u16| !is_set(&now, *slot);
+        let all = FIRST_SLOT as u16..ZONE_BLOCKS as u16;
+        all.clone().find(|slot| free(slot) && !is_set(&before, *slot)).or_else(|| all.clone().find(free))
+    }
+}
+
+/// The slots that a header names.
+fn slots_of(header: &ZoneHeader) -> Slots {
+    let mut slots = [0; 16];
+    for slot in header.map.iter().filter(|slot| **slot != 0) {
+        slots[usize::from(*slot) / 64] |= 1 << (slot % 64);
+    }
+    slots
 }
 
 impl Device for Overlay<'_> {

@@ -243,6 +243,8 @@ struct State<'w> {
     line: Line,
     scanned: (u64, u64),
     scan_began: Instant,
+    /// Zones that were settled before the scan.
+    settled: u64,
     compare_began: Option<Instant>,
     compared: u64,
     /// If it goes from inode to inode: what is left, and when the step began.
@@ -278,6 +280,7 @@ impl<'w> Pace<'w> {
                 line: Line::default(),
                 scanned: (0, 0),
                 scan_began: began,
+                settled: 0,
                 compare_began: None,
                 compared: 0,
                 work: None,
@@ -292,6 +295,17 @@ impl<'w> Pace<'w> {
         (state.zones, state.blocks, state.scan_began) = (zones, blocks, Instant::now());
         (state.scanned, state.line) = ((0, 0), Line::default());
         (state.compare_began, state.compared, state.work, state.pending) = (None, 0, None, 0);
+    }
+
+    /// A zone of a volume that was not closed is settled next, before the scan. Says so at once of the first
+    /// one: whoever watches may want the check to end.
+    pub(crate) fn settles_zone(&self) {
+        if self.is_watched {
+            let mut state = self.state();
+            state.settled += 1;
+            let is_first = state.settled == 1;
+            self.tell(&mut state, is_first);
+        }
     }
 
     /// A zone with so many blocks was read.

@@ -7,17 +7,25 @@
 //! Both take one walk over the directories that can be read, and only on a volume with findings that need it.
 //! The walk reports nothing: what is wrong was reported before. It enters a node only one level below its
 //! parent's, so it ends; a path that meets itself has no beginning and is none.
+//!
+//! Of a path of more than 4 KiB only the end is told, and the way up is followed no further: directories may
+//! be as deep as there are inodes.
 
 use crate::checker::Checker;
 use crate::inline::{InlineEntries, InlineEntry};
 use crate::report::{Findings, Lost};
 use crate::CheckError;
-use std::collections::btree_map::Entry;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use yore_format::{
     Block, BlockKind, ContentKind, DirEntry, Expect, FileKind, Inode, InodeNo, MetaAddr, NodeRef,
 };
+
+/// The longest path that is told whole, in bytes. Of a longer one the end is.
+const PATH_MAX: usize = 4096;
+/// Names that are kept for other paths, at most.
+const NAMES_KEPT: usize = 1 << 16;
 
 /// Where a name is: the directory, and the name.
 type Name = (InodeNo, Vec<u8>);
@@ -82,15 +90,13 @@ impl Checker<'_> {
         }
         let mut paths = BTreeMap::new();
         for number in wanted {
-            if let Some(path) = self.path(*number, &mut names)? {
+            if let Some(path) = self.path(*number, None, &mut names)? {
                 paths.insert(*number, path);
             }
         }
         let mut lost = Lost { paths: Vec::new(), count: names.lost_count };
         for (directory, name) in std::mem::take(&mut names.lost) {
-            if let Some(path) = self.path(directory, &mut names)? {
-                lost.paths.push(joined(&path, &name));
-            }
+            lost.paths.extend(self.path(directory, Some(name), &mut names)?);
         }
         lost.paths.sort();
         Ok((paths, lost))
@@ -130,23 +136,45 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A path of an inode, if the names up to the root can be read.
-    fn path(&mut self, number: InodeNo, names: &mut Names) -> Result<Option<String>, CheckError> {
-        let (mut steps, mut passed, mut at) = (Vec::new(), BTreeSet::new(), number);
+    /// A path of an inode, or of a name in it, if the names can be read up to the root, or as far up as a
+    /// path is told.
+    fn path(
+        &mut self,
+        number: InodeNo,
+        name: Option<Vec<u8>>,
+        names: &mut Names,
+    ) -> Result<Option<String>, CheckError> {
+        let mut steps: Vec<Vec<u8>> = name.into_iter().collect();
+        let mut bytes: usize = steps.iter().map(|name| 1 + name.len()).sum();
+        let (mut passed, mut at) = (BTreeSet::new(), number);
         while at != InodeNo::ROOT {
             if !passed.insert(at) {
                 return Ok(None);
             }
-            let name = match names.of.entry(at) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(free) => free.insert(self.name(at)?),
+            if bytes > PATH_MAX {
+                // A long way round has no beginning either.
+                let known = self.known_inode(at)?;
+                if known.is_none_or(|known| known.below_root == Some(false)) {
+                    return Ok(None);
+                }
+                break;
+            }
+            let name = match names.of.get(&at).cloned() {
+                Some(name) => name,
+                None => {
+                    let name = self.name(at)?;
+                    if names.of.len() < NAMES_KEPT {
+                        names.of.insert(at, name.clone());
+                    }
+                    name
+                }
             };
             let Some((directory, name)) = name else { return Ok(None) };
-            steps.push(name.clone());
-            at = *directory;
+            bytes += 1 + name.len();
+            steps.push(name);
+            at = directory;
         }
-        let up = String::from("/");
-        Ok(Some(steps.iter().rev().fold(up, |path, name| joined(&path, name))))
+        Ok(Some(joined(&steps)))
     }
 
     /// The name of an inode in use: that of the entry which the walk met.
@@ -226,8 +254,22 @@ impl Checker<'_> {
     }
 }
 
-/// A path and a name below it. What is not UTF-8 is replaced, as in every path in JSON.
-fn joined(path: &str, name: &[u8]) -> String {
-    let separator = if path.ends_with('/') { "" } else { "/" };
-    format!("{path}{separator}{}", String::from_utf8_lossy(name))
+/// The path of these names, the last of which is the first of the path; of a long one the end. What is not
+/// UTF-8 is replaced, as in every path in JSON.
+fn joined(steps: &[Vec<u8>]) -> String {
+    let names: Vec<Cow<'_, str>> = steps.iter().rev().map(|name| String::from_utf8_lossy(name)).collect();
+    let bytes = names.iter().map(|name| 1 + name.len()).sum();
+    let mut path = String::with_capacity(bytes);
+    for name in &names {
+        path.push('/');
+        path.push_str(name);
+    }
+    if path.is_empty() {
+        path.push('/');
+    }
+    if path.len() > PATH_MAX {
+        let from = (path.len() - PATH_MAX..path.len()).find(|at| path.is_char_boundary(*at));
+        path = path.split_off(from.unwrap_or(path.len()));
+    }
+    path
 }

@@ -40,6 +40,7 @@ use crate::CheckError;
 use doubt::{ensure, Certain, Doubt, Stop};
 use ground::Ground;
 use summary::{number_of, InOrder};
+use yore_format::layout::ZONE_BLOCKS;
 use yore_format::{BlockKind, Engine, Expect, FileKind, Inode, InodeNo, NOT_INODES};
 
 impl Checker<'_> {
@@ -76,6 +77,8 @@ impl Checker<'_> {
     fn try_to_prove(&mut self) -> Result<(), Stop> {
         self.pace.how = How::Proof;
         let jobs = self.jobs();
+        let room = self.geometry.blocks / ZONE_BLOCKS;
+        ensure(jobs.len() as u64 <= room, "more zones than the volume has room for")?;
         let share = self.room.list_of_worker(WORKERS_MAX);
         let ground = Ground::new(&self.sb, jobs.iter().map(|job| job.number), share);
         let summary = self.digest(jobs, &ground);

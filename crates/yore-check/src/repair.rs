@@ -129,7 +129,7 @@ pub fn plan_repair<'a>(device: &'a dyn Device, options: &CheckOptions) -> Result
 /// else would be found.
 ///
 /// # Errors
-/// As [`plan_repair`].
+/// As [`plan_repair`]; [`CheckError::LogNeedsAll`] if the log has file data, and what is left cannot be read.
 pub fn plan_repair_leaving<'a>(
     device: &'a dyn Device,
     options: &CheckOptions,

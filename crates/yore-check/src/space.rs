@@ -53,14 +53,6 @@ impl Checker<'_> {
             }
             return 0;
         };
-        if self.only.is_none() {
-            self.claims.note(start.0, len);
-        }
-        for block in self.asked.range(start.0..start.0 + len) {
-            let inode = Some(inode).filter(|inode| *inode != InodeNo::NONE);
-            let owner = || FirstOwner { what: what.into(), inode, path: None };
-            self.first_owners.entry(*block).or_insert_with(owner);
-        }
         let (mut first, mut count) = (None, 0u64);
         for_words(bit, bit + len as u32, |word, mask| {
             let both = owned[word] & mask;
@@ -70,6 +62,7 @@ impl Checker<'_> {
             }
             owned[word] |= mask;
         });
+        self.note_claim(start, len, what, inode);
         if let Some(first) = first {
             let block = self.geometry.block_of(group, first);
             let expected = format!("one owner of the {len} blocks from {start}");
@@ -77,6 +70,18 @@ impl Checker<'_> {
             self.add(located(Finding::new(Problem::SpaceOwnedTwice, expected, found)).on(block));
         }
         len - count
+    }
+
+    /// Notes who claims blocks, as far as somebody asks, or will ask, who had them first.
+    pub(crate) fn note_claim(&mut self, start: BlockNo, len: u64, what: &str, inode: InodeNo) {
+        if self.only.is_none() {
+            self.claims.note(start.0, len);
+        }
+        for block in self.asked.range(start.0..start.0 + len) {
+            let inode = Some(inode).filter(|inode| *inode != InodeNo::NONE);
+            let owner = || FirstOwner { what: what.into(), inode, path: None };
+            self.first_owners.entry(*block).or_insert_with(owner);
+        }
     }
 
     /// Counts the free blocks of a group by its bitmap, and compares with the zone table's count.

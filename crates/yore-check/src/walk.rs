@@ -2,7 +2,9 @@
 //!
 //! The walk keeps its own stack. A child is entered only at the level below its parent's and only if no
 //! reference led to it before, so the walk ends after at most as many steps as there are metadata blocks. A
-//! node that several states of one inode hold together ([`Chain`]) is entered once for each of these states.
+//! node that several states of one inode hold together ([`Chain`]) is entered once for each of these states,
+//! until many nodes of the chain were read again. From then on only nodes are entered that no newer state
+//! has; what lies below the others was checked with that state, and what leads to them is.
 
 use crate::chain::Chain;
 use crate::checker::Checker;
@@ -12,6 +14,9 @@ use crate::tree::{Step, Tree};
 use crate::CheckError;
 use std::sync::Arc;
 use yore_format::{Block, MetaAddr, NodeRef};
+
+/// How many nodes are read again for the states of one inode before that is enough.
+const READ_AGAIN_MAX: u64 = 1 << 16;
 
 /// A leaf and its address.
 pub(crate) struct Leaf {
@@ -43,6 +48,8 @@ impl Leaf {
 pub(crate) struct Walk {
     tree: Tree,
     stack: Vec<Step>,
+    /// Whether nodes that a newer state of the chain has are passed over. Then they count as not read.
+    pub(crate) is_of_new: bool,
     /// Nodes that were read.
     pub(crate) nodes: u64,
     /// Whether every node could be read.
@@ -51,7 +58,13 @@ pub(crate) struct Walk {
 
 impl Walk {
     pub(crate) fn new(tree: Tree) -> Walk {
-        Walk { tree, stack: vec![tree.step()], nodes: 0, complete: true }
+        Walk { tree, stack: vec![tree.step()], is_of_new: false, nodes: 0, complete: true }
+    }
+
+    /// Of a tree of one of the states of a chain.
+    pub(crate) fn of_state(tree: Tree, chain: Option<&Chain>) -> Walk {
+        let is_of_new = chain.is_some_and(|chain| chain.read_again >= READ_AGAIN_MAX);
+        Walk { is_of_new, ..Walk::new(tree) }
     }
 
     /// The next leaf of a tree that nothing else names, or `None` after the last.
@@ -70,8 +83,13 @@ impl Walk {
             let again = matches!(followed, Followed::Known(_));
             let block = match followed {
                 Followed::New(block) => Some(block),
-                Followed::Known(_) => checker.read_again(step.addr, &self.tree.expect(step.level))?,
-                Followed::Nothing => None,
+                Followed::Known(_) if !self.is_of_new => {
+                    if let Some(chain) = chain.as_deref_mut() {
+                        chain.read_again += 1;
+                    }
+                    checker.read_again(step.addr, &self.tree.expect(step.level))?
+                }
+                Followed::Known(_) | Followed::Nothing => None,
             };
             let Some(block) = block else {
                 self.complete = false;

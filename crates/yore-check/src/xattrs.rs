@@ -29,8 +29,18 @@ struct Attributes {
     names: Vec<(XattrNamespace, Vec<u8>)>,
     /// The key of the next chunk of the attribute under way, and the bytes still to come.
     next: Option<(u64, usize)>,
+    /// Whether something may be missing before the next cell.
+    is_stopped: bool,
     /// Whether these are attributes of today.
     is_counted: bool,
+}
+
+impl Attributes {
+    /// Leaves may have been passed over: what comes next may go on with an attribute that is not known.
+    fn stop(&mut self) {
+        self.names.clear();
+        (self.next, self.is_stopped) = (None, true);
+    }
 }
 
 impl Checker<'_> {
@@ -50,9 +60,7 @@ impl Checker<'_> {
         let is_orphan = inode.links == 0;
         let root = inode.xattr_root;
         let found = match root.is_none() {
-            true => {
-                SeenXattrs { root, is_orphan, flags: Some(InodeFlags::empty()), nodes: 0, complete: true }
-            }
+            true => SeenXattrs { flags: Some(InodeFlags::empty()), nodes: 0, complete: true },
             false => self.xattr_tree(state, is_orphan)?,
         };
         state.complete &= found.complete;
@@ -69,8 +77,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Checks the tree of an inode's attributes, but for a version that names the same one as the state after
-    /// it: then what was found in it is known.
+    /// Checks the tree of an inode's attributes, but for a version that names the same one as a newer state:
+    /// then what was found in it is known.
     fn xattr_tree(&mut self, state: &mut State<'_>, is_orphan: bool) -> Result<SeenXattrs, CheckError> {
         let (number, root) = (state.number, state.inode.xattr_root);
         let tree = Tree {
@@ -82,7 +90,7 @@ impl Checker<'_> {
             key_width: KEY_WIDTH,
         };
         if let Some(chain) = state.chain.as_deref_mut() {
-            if let Some(seen) = chain.xattrs.filter(|seen| seen.root == root && seen.is_orphan == is_orphan) {
+            if let Some(seen) = chain.xattrs.get(&(root, is_orphan)).copied() {
                 let known = matches!(self.follow(&tree, &tree.step(), Some(chain))?, Followed::Known(_));
                 let flags = seen.flags.filter(|_| known);
                 return Ok(SeenXattrs { flags, complete: seen.complete && known, ..seen });
@@ -95,23 +103,27 @@ impl Checker<'_> {
             hash: 0,
             names: Vec::new(),
             next: None,
+            is_stopped: false,
             is_counted,
         };
         let mut readable = true;
-        let mut walk = Walk::new(tree);
+        let mut walk = Walk::of_state(tree, state.chain.as_deref());
         while let Some(leaf) = walk.next_leaf_of(self, state.chain.as_deref_mut())? {
+            if walk.is_of_new {
+                attributes.stop();
+            }
             for i in 0..leaf.count() {
                 let (key, value) = leaf.cell(i);
                 readable &= self.xattr(&mut attributes, leaf.addr, key, value);
             }
         }
-        if !is_orphan {
+        if !is_orphan && !walk.is_of_new {
             self.end_of_attribute(&mut attributes, root);
         }
         let flags = (readable && walk.complete).then_some(attributes.flags);
-        let seen = SeenXattrs { root, is_orphan, flags, nodes: walk.nodes, complete: walk.complete };
+        let seen = SeenXattrs { flags, nodes: walk.nodes, complete: walk.complete };
         if let Some(chain) = state.chain.as_deref_mut() {
-            chain.xattrs = Some(seen);
+            chain.xattrs.insert((root, is_orphan), seen);
         }
         Ok(seen)
     }
@@ -124,6 +136,7 @@ impl Checker<'_> {
                 self.first_chunk(attributes, addr, key, (namespace, name));
                 let left = (value_len as usize).saturating_sub(chunk.len());
                 attributes.next = Some((key.wrapping_add(1), left));
+                attributes.is_stopped = false;
             }
             Ok(XattrCell::Rest(bytes)) => match attributes.next {
                 Some((next, left))
@@ -131,6 +144,7 @@ impl Checker<'_> {
                 {
                     attributes.next = Some((key.wrapping_add(1), left - bytes.len()));
                 }
+                None if attributes.is_stopped => {}
                 next => {
                     let expected = match next {
                         Some((next, left)) if left > 0 => {

@@ -5,6 +5,8 @@
 #[path = "damage/annals.rs"]
 mod annals_damage;
 mod common;
+#[path = "damage/costs.rs"]
+mod costs;
 #[path = "damage/owners.rs"]
 mod owners;
 #[path = "damage/past.rs"]
@@ -19,6 +21,8 @@ mod repaired;
 mod rows;
 #[path = "damage/shared.rs"]
 mod shared_damage;
+#[path = "damage/undone.rs"]
+mod undone;
 
 use annals_damage::{ANNALS, HINTS};
 use common::*;

@@ -37,6 +37,7 @@ mod promises;
 mod recovery_reads;
 mod regressions;
 mod renames;
+mod repaired_in_place;
 mod repaired_log;
 mod resize;
 mod rollback;

@@ -5,9 +5,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use yore_check::{check, plan_repair, undo_repair, CheckOptions, Problem};
+use yore_check::{check, plan_repair, plan_repair_leaving, undo_repair, CheckError, CheckOptions, Problem};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
-use yore_format::{SlotState, Superblock};
+use yore_format::layout::HEADER_SLOTS;
+use yore_format::{decode_slots, Superblock, ZoneHeader, ZoneTableEntry, ZoneTableRef};
 use yore_fs::{
     Caller, Engine, FileKind, LogDevice, LogPlace, MkfsOptions, MountOptions, NewSnapshot, Node, View,
     WriteMode,
@@ -16,14 +17,14 @@ use yore_fs::{
 const MIB: u64 = 1 << 20;
 
 /// A volume, and the device of its log if it has one of its own.
-struct Volume {
-    device: Arc<MemoryDevice>,
+pub(crate) struct Volume {
+    pub(crate) device: Arc<MemoryDevice>,
     log: Option<Arc<MemoryDevice>>,
     engine: Engine,
 }
 
 impl Volume {
-    fn make(engine: Engine, has_own_log: bool) -> Volume {
+    pub(crate) fn make(engine: Engine, has_own_log: bool) -> Volume {
         let device = Arc::new(MemoryDevice::new(64 * MIB));
         let log = has_own_log.then(|| Arc::new(MemoryDevice::new(MIB)));
         let shared: Arc<dyn Device> = device.clone();
@@ -39,7 +40,7 @@ impl Volume {
         }
     }
 
-    fn open(&self) -> View {
+    pub(crate) fn open(&self) -> View {
         let options = MountOptions {
             commit_interval: Duration::from_secs(3600),
             access_times: false,
@@ -49,12 +50,12 @@ impl Volume {
         View::open(self.device.clone(), &options).unwrap()
     }
 
-    fn options(&self) -> CheckOptions {
+    pub(crate) fn options(&self) -> CheckOptions {
         CheckOptions { log: self.place(), ..CheckOptions::default() }
     }
 
     /// As after the end of the process.
-    fn crashed(&self) -> Volume {
+    pub(crate) fn crashed(&self) -> Volume {
         let log = self.log.as_ref().map(|log| Arc::new(log.snapshot()));
         Volume { device: Arc::new(self.device.snapshot()), log, engine: self.engine }
     }
@@ -63,20 +64,34 @@ impl Volume {
         format!("{}, log {}", self.engine.name(), if self.log.is_some() { "elsewhere" } else { "inside" })
     }
 
-    fn superblock(&self) -> (u32, Superblock) {
-        let valid = (0..2u32).filter_map(|slot| {
-            let mut block = [0; BLOCK_SIZE];
-            self.device.read_at(u64::from(slot) * BLOCK_SIZE as u64, &mut block).unwrap();
-            match Superblock::decode(&block, slot) {
-                SlotState::Valid(sb) => Some((slot, *sb)),
-                _ => None,
-            }
-        });
-        valid.max_by_key(|(_, sb)| sb.generation).unwrap()
+    pub(crate) fn block(&self, at: u64) -> [u8; BLOCK_SIZE] {
+        let mut block = [0; BLOCK_SIZE];
+        self.device.read_at(at * BLOCK_SIZE as u64, &mut block).unwrap();
+        block
+    }
+
+    /// Changes a byte of a block.
+    pub(crate) fn flip(&self, at: u64) {
+        let mut block = self.block(at);
+        block[3000] ^= 1;
+        self.device.write_at(at * BLOCK_SIZE as u64, &block).unwrap();
+    }
+
+    pub(crate) fn superblock(&self) -> (u32, Superblock) {
+        let (superblock, slot, _) = decode_slots([&self.block(0), &self.block(1)]).unwrap();
+        (slot, superblock)
+    }
+
+    /// The block of the zone table, and what it says of a zone.
+    pub(crate) fn table(&self, zone: u32) -> (u64, ZoneTableEntry) {
+        let root = self.superblock().1.root_zones[0].unwrap();
+        let header = self.block(root.start.0 + HEADER_SLOTS[usize::from(root.header_slot)]);
+        let table = root.start.0 + u64::from(ZoneHeader::decode(&header).unwrap().map[0]);
+        (table, ZoneTableRef::new(&self.block(table)).entry(zone as usize))
     }
 
     /// Makes a total of the superblock wrong that no record has.
-    fn damage(&self) {
+    pub(crate) fn damage(&self) {
         let (slot, mut sb) = self.superblock();
         sb.zones += 1;
         self.device.write_at(u64::from(slot) * BLOCK_SIZE as u64, &sb.encode(slot)[..]).unwrap();
@@ -84,10 +99,10 @@ impl Volume {
 }
 
 /// A path for an undo file that goes with the test.
-struct UndoFile(PathBuf);
+pub(crate) struct UndoFile(pub(crate) PathBuf);
 
 impl UndoFile {
-    fn new(name: &str) -> UndoFile {
+    pub(crate) fn new(name: &str) -> UndoFile {
         let path = std::env::temp_dir().join(format!("yore-undo-log-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         UndoFile(path)
@@ -100,19 +115,23 @@ impl Drop for UndoFile {
     }
 }
 
-const PLAIN: WriteMode = WriteMode { append: false, kill_set_id: false };
+pub(crate) const PLAIN: WriteMode = WriteMode { append: false, kill_set_id: false };
 
-fn create(view: &View, name: &str) -> Node {
+pub(crate) fn create(view: &View, name: &str) -> Node {
     let caller = Caller::superuser();
     view.create(&caller, view.root(), name.as_bytes(), FileKind::Regular, 0o644, 0).unwrap()
 }
 
-fn bytes(seed: usize, len: usize) -> Vec<u8> {
+pub(crate) fn bytes(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 7 + i / 251 + seed * 131) % 255) as u8 + 1).collect()
 }
 
-fn content(view: &View, name: &str) -> Option<Vec<u8>> {
-    let node = view.lookup(view.root(), name.as_bytes()).ok()?;
+pub(crate) fn content(view: &View, name: &str) -> Option<Vec<u8>> {
+    content_in(view, view.root(), name)
+}
+
+pub(crate) fn content_in(view: &View, directory: yore_fs::InodeNo, name: &str) -> Option<Vec<u8>> {
+    let node = view.lookup(directory, name.as_bytes()).ok()?;
     let mut found = vec![0; node.attr().size as usize + 1];
     let len = view.read(node.attr().inode, 0, &mut found).unwrap();
     found.truncate(len);
@@ -376,4 +395,42 @@ fn a_damaged_log_gives_what_is_before_the_damage() {
         let report = check(&*again.device, &again.options()).unwrap();
         assert!(report.is_clean(), "{story}: {report}");
     }
+}
+
+/// Where something was to be left that could not be read, data from the log was written to blocks that only
+/// looked free, because whoever had them could not be read; and was forgotten if its file could not be.
+/// Promises that the repair is refused then, and that the volume stays as it was.
+#[test]
+fn data_of_the_log_is_not_written_beside_what_cannot_be_read() {
+    let volume = Volume::make(Engine::Snapshot, false);
+    let view = volume.open();
+    // In other blocks of inodes than the root directory, and than each other.
+    let nodes: Vec<Node> = (0..60).map(|n| create(&view, &format!("{n}"))).collect();
+    let (kept, late) = (nodes[25].inode(), nodes[59].inode());
+    assert!(kept.addr() != view.root().addr() && kept.addr() != late.addr());
+    view.write(kept, 0, &bytes(1, 9000), PLAIN).unwrap();
+    view.sync().unwrap();
+    view.write(late, 0, &bytes(2, 9000), PLAIN).unwrap();
+    view.fsync(late, false).unwrap();
+    let left = volume.crashed();
+    let entry = left.table(kept.addr().zone().0).1;
+    let header = left.block(entry.start.get() + HEADER_SLOTS[usize::from(entry.header_slot)]);
+    let slot = ZoneHeader::decode(&header).unwrap().map[usize::from(kept.addr().index())];
+    left.flip(entry.start.get() + u64::from(slot));
+    let (slot, mut sb) = left.superblock();
+    assert!(sb.orphan_root.is_none());
+    sb.orphan_level = 1;
+    left.device.write_at(u64::from(slot) * BLOCK_SIZE as u64, &sb.encode(slot)[..]).unwrap();
+
+    let before = left.device.snapshot();
+    let report = check(&*left.device, &left.options()).unwrap();
+    assert!(report.has(Problem::ReservedRoot) && report.counts.log_records > 0, "{report}");
+    let damaged = report.findings.into_iter().filter(|found| found.problem == Problem::BlockDamaged);
+    let damaged: Vec<_> = damaged.collect();
+    assert_eq!(damaged.len(), 1);
+    let e = plan_repair_leaving(&*left.device, &left.options(), &damaged).unwrap_err();
+    assert!(matches!(e, CheckError::LogNeedsAll { .. }), "{e}");
+    assert_eq!(left.device.first_difference(&before), None);
+    let plan = plan_repair(&*left.device, &left.options()).unwrap();
+    assert!(plan.is_complete(), "{}", plan.after);
 }

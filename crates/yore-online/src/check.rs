@@ -6,9 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use yore_check::{CheckError, CheckOptions, Finding, Problem, Progress, Recount, Report};
-use yore_fs::{
-    Behalf, FindingsRecord, Incarnation, LogPlace, RecordedFinding, RecountUnderWay, Saved, Shadow, View,
-};
+use yore_fs::{Behalf, FindingsRecord, Incarnation, RecordedFinding, RecountUnderWay, Saved, Shadow, View};
 
 /// How to check.
 #[derive(Clone, Debug)]
@@ -185,8 +183,7 @@ fn count(
     let shadow = view.shadow(options.shadow_memory)?;
     let check = CheckOptions {
         findings_max: options.findings_max.max(FINDINGS),
-        // Everything that the generation has is in place without it, and nothing of it is kept.
-        log: if shadow.log_is_elsewhere { LogPlace::Without } else { LogPlace::Recorded },
+        log: view.log_of(&shadow),
         unpromised: shadow.unpromised,
         memory: options.memory,
         scan_from: options.scan_from,

@@ -451,6 +451,36 @@ fn one_finding_that_cannot_be_put_right_leaves_no_others() {
     assert!(report.is_clean() && report.state == VolumeState::Clean, "{report}");
 }
 
+/// A directory without a name went to lost+found, whoever had made that: there everybody could read what only
+/// the way to it had kept from him. Promises that such a directory is left alone, and another one is made.
+#[test]
+fn a_lost_and_found_of_somebody_else_gets_nothing() {
+    let device = crashed();
+    let [above, lost] = {
+        let volume = mount(&device, Engine::SoftUpdates);
+        volume.create_dir_mode("lost+found", 0o777).unwrap();
+        volume.chown("lost+found", Some(1000), Some(1000)).unwrap();
+        volume.create_dir("d").unwrap();
+        volume.create_dir("d/lost").unwrap();
+        volume.write("d/lost/file", [1; 10]).unwrap();
+        let inodes = ["d", "d/lost"].map(|path| volume.node(path).unwrap().inode());
+        volume.close().unwrap();
+        inodes
+    };
+    plant_inode(&device, above, |inode| {
+        inode.set_inline(&[]);
+        (inode.size, inode.links) = (0, 2);
+    });
+    let volume = mount(&device, Engine::SoftUpdates);
+    recount_beside(volume.view()).unwrap().unwrap().wait();
+    assert_eq!(volume.read(format!("lost+found+/#{lost}/file")).unwrap(), [1; 10]);
+    assert_eq!(volume.node("lost+found+").unwrap().attr().permissions, 0o700);
+    assert!(volume.read(format!("lost+found/#{lost}/file")).is_err());
+    volume.close().unwrap();
+    let report = at_rest(&device);
+    assert!(report.is_clean() && report.state == VolumeState::Clean, "{report}");
+}
+
 /// A volume behind a crash that has freed a file and not its blocks: many of its blocks are leaks, and little
 /// else is free. Returns how many blocks leaked.
 fn full_of_leaks() -> (Arc<MemoryDevice>, u64) {

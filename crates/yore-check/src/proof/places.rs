@@ -22,8 +22,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{InodeNo, MetaAddr, ZoneNo, INODES_PER_BLOCK};
 
-/// The sums of each zone, by its number; those come to be that have inodes, or that a name needs.
-pub(crate) struct Places(Vec<Mutex<Option<Box<OfZone>>>>);
+/// The sums of each zone that exists; those come to be that have inodes, or that a name needs.
+pub(crate) struct Places {
+    /// The numbers of the zones, ascending, which may be any.
+    numbers: Vec<ZoneNo>,
+    /// Of the zone with the number at the same place.
+    zones: Vec<Mutex<Option<Box<OfZone>>>>,
+}
 
 /// The sums of a zone.
 struct OfZone {
@@ -135,13 +140,21 @@ impl OfZone {
 impl Places {
     /// For a volume with these zones.
     pub(crate) fn new(zones: impl Iterator<Item = ZoneNo>) -> Places {
-        let count = zones.map(|zone| zone.0 as usize + 1).max().unwrap_or(0);
-        Places((0..count).map(|_| Mutex::new(None)).collect())
+        let mut numbers: Vec<ZoneNo> = zones.collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let zones = numbers.iter().map(|_| Mutex::new(None)).collect();
+        Places { numbers, zones }
+    }
+
+    /// The sums of a zone, if that exists.
+    fn zone(&self, number: ZoneNo) -> Option<&Mutex<Option<Box<OfZone>>>> {
+        self.numbers.binary_search(&number).ok().map(|at| &self.zones[at])
     }
 
     /// Whether entries and inodes agree.
     pub(crate) fn are_right(&self) -> Certain {
-        for zone in &self.0 {
+        for zone in &self.zones {
             let zone = zone.lock().unwrap_or_else(PoisonError::into_inner);
             let is_right = zone.as_ref().is_none_or(|zone| zone.are_right());
             ensure(is_right, "names that no inode has, or the other way round")?;
@@ -168,7 +181,7 @@ impl<'p> Teller<'p> {
         if self.at.as_ref().is_none_or(|(zone, _)| *zone != number) {
             // Whoever waits for one zone has no other.
             self.at = None;
-            let zone = self.places.0.get(number.0 as usize).ok_or(Doubt("an inode of no zone"))?;
+            let zone = self.places.zone(number).ok_or(Doubt("an inode of no zone"))?;
             // A worker that panicked ends the check.
             self.at = Some((number, zone.lock().unwrap_or_else(PoisonError::into_inner)));
         }
@@ -261,12 +274,28 @@ mod tests {
         }
     }
 
+    /// There were sums for all numbers up to the greatest one, so a small image with a zone of a great number
+    /// took gigabytes. Promises that zones take memory by how many they are, whatever their numbers.
+    #[test]
+    fn a_great_number_takes_no_memory() {
+        let zones = [u32::MAX >> 1, 3, 1 << 30, 3].map(ZoneNo);
+        let places = Places::new(zones.into_iter());
+        assert_eq!(places.zones.len(), 3);
+        let mut teller = Teller::new(&places);
+        for zone in zones {
+            let named = InodeNo::new(MetaAddr::new(zone, 5), 1);
+            assert!(teller.name_is_at(named, 1, || 1).is_ok(), "zone {zone}");
+        }
+    }
+
     /// Promises that a name of an inode that nobody has read is seen, and one of no zone and of no block.
     #[test]
     fn a_name_of_nothing_is_seen() {
         let places = Places::new([ZoneNo(3)].into_iter());
         let mut teller = Teller::new(&places);
-        assert!(teller.name_is_at(InodeNo::new(MetaAddr::new(ZoneNo(4), 1), 0), 1, || 1).is_err());
+        for other in [2, 4].map(ZoneNo) {
+            assert!(teller.name_is_at(InodeNo::new(MetaAddr::new(other, 1), 0), 1, || 1).is_err());
+        }
         assert!(teller
             .name_is_at(InodeNo::new(MetaAddr::new(ZoneNo(3), ZONE_INDEXES as u16), 0), 1, || 1)
             .is_err());

@@ -4,13 +4,15 @@
 //! written as a new tree. What does not come back is said by path. Only the inode in use is changed, no
 //! version.
 
-use super::round::{Once, Round};
+use super::facts::{close_to_group, ACL_LOST};
+use super::round::{Once, Round, Search};
 use super::tree::{Gathered, Which};
+use crate::checker::Owned;
 use crate::{CheckError, Finding, Problem};
 use std::collections::{BTreeMap, BTreeSet};
 use yore_format::{
     decode_symlink_chunk, xattr_key, BitmapRef, BlockHeader, BlockKind, BlockNo, ContentKind, EventNo,
-    ExtentValue, FileKind, Inode, InodeFlags, InodeNo, MetaAddr, XattrCell, XattrNamespace, ZoneNo,
+    ExtentValue, FileKind, GroupNo, Inode, InodeFlags, InodeNo, MetaAddr, XattrCell, XattrNamespace, ZoneNo,
     BLOCK_SIZE, SYMLINK_CHUNK_BYTES, SYMLINK_MAX, XATTR_CHUNK_BYTES,
 };
 
@@ -19,6 +21,8 @@ const INLINE_EXTENTS: usize = 4;
 /// The parts of an attribute's key: chunk, and chunk with collision.
 const CHUNK: u64 = 0xffff;
 const COLLISION: u64 = 1 << 16;
+/// The attribute that is a file's access ACL.
+const ACCESS_ACL: (XattrNamespace, &[u8]) = (XattrNamespace::System, b"posix_acl_access");
 /// The file block after the last one that a file can have.
 const FILE_END: u64 = u32::MAX as u64;
 
@@ -147,21 +151,61 @@ impl Round<'_> {
             .is_some_and(|(group, _)| self.seen.owned.get(group.0 as usize).is_some_and(Option::is_some))
     }
 
-    /// A data block that nobody has, which now has an owner.
-    pub(super) fn free_block(&mut self) -> Option<BlockNo> {
-        for group in (0..self.volume.geometry.groups()).map(yore_format::GroupNo) {
-            let end = self.volume.geometry.data_blocks(group) as u32;
-            let Some(owned) = self.seen.owned.get_mut(group.0 as usize).and_then(Option::as_mut) else {
-                continue;
-            };
-            let word = owned.iter().position(|word| *word != u64::MAX);
-            let bit = word.map(|word| word as u32 * 64 + owned[word].trailing_ones());
-            if let Some(bit) = bit.filter(|bit| *bit < end) {
-                owned[bit as usize / 64] |= 1 << (bit % 64);
-                return Some(self.volume.geometry.block_of(group, bit));
+    /// A data block that nobody has, and that a bitmap that can be read says to be free. It has an owner from
+    /// now on.
+    pub(super) fn free_block(&mut self) -> Result<Option<BlockNo>, CheckError> {
+        while self.search.group < self.volume.geometry.groups() {
+            let group = GroupNo(self.search.group);
+            if self.search.bitmap.is_none() {
+                let addr = MetaAddr::new(ZoneNo::primary(group), 0);
+                self.search.bitmap = self.volume.read_kind(addr, BlockKind::Bitmap)?;
+            }
+            let owned = self.seen.owned.get_mut(group.0 as usize).and_then(Option::as_mut);
+            if let (Some(block), Some(owned)) = (&self.search.bitmap, owned) {
+                let (bitmap, end) = (BitmapRef::new(block), self.volume.geometry.data_blocks(group) as u32);
+                let found = (self.search.bit..end).find(|bit| is_unowned(owned, *bit) && !bitmap.get(*bit));
+                if let Some(bit) = found {
+                    owned[bit as usize / 64] |= 1 << (bit % 64);
+                    self.search.bit = bit + 1;
+                    return Ok(Some(self.volume.geometry.block_of(group, bit)));
+                }
+            }
+            self.search = Search { group: group.0 + 1, ..Search::default() };
+        }
+        Ok(None)
+    }
+
+    /// Says of blocks that were free that nobody has them after all.
+    pub(super) fn give_back(&mut self, blocks: &[BlockNo]) {
+        for block in blocks {
+            let Some((group, bit)) = self.volume.geometry.bit_of(*block) else { continue };
+            if let Some(owned) = self.seen.owned.get_mut(group.0 as usize).and_then(Option::as_mut) {
+                owned[bit as usize / 64] &= !(1 << (bit % 64));
             }
         }
-        None
+        self.search = Search::default();
+    }
+
+    /// Whether some block is marked used that nobody has.
+    pub(super) fn is_some_leaked(&mut self) -> Result<bool, CheckError> {
+        if let Some(known) = self.has_leaks {
+            return Ok(known);
+        }
+        let mut found = false;
+        for group in (0..self.volume.geometry.groups()).map(GroupNo) {
+            let Some(owned) = self.seen.owned.get(group.0 as usize).and_then(Option::as_ref) else {
+                continue;
+            };
+            let addr = MetaAddr::new(ZoneNo::primary(group), 0);
+            let Some(block) = self.volume.read_kind(addr, BlockKind::Bitmap)? else { continue };
+            let (bitmap, end) = (BitmapRef::new(&block), self.volume.geometry.data_blocks(group) as u32);
+            if (0..end).any(|bit| is_unowned(owned, bit) && bitmap.get(bit)) {
+                found = true;
+                break;
+            }
+        }
+        self.has_leaks = Some(found);
+        Ok(found)
     }
 
     /// Gives a file these extents.
@@ -239,12 +283,16 @@ impl Round<'_> {
         }
         let mut kept: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut names: BTreeSet<(u8, Vec<u8>)> = BTreeSet::new();
+        let mut may_lack_acl = old.is_lossy || inode.flags.contains(InodeFlags::ACCESS_ACL);
+        let mut has_acl = false;
         let mut cells = old.cells.iter().peekable();
         while let Some((key, value)) = cells.next() {
             let Ok(XattrCell::First { namespace, name, value_len, chunk }) = XattrCell::decode(value) else {
                 self.lose(number, "a part of an attribute could not be used")?;
+                may_lack_acl = true;
                 continue;
             };
+            let is_acl = (namespace, name) == ACCESS_ACL;
             let mut left = (value_len as usize).saturating_sub(chunk.len());
             let mut parts = vec![value.clone()];
             while left > 0 {
@@ -265,6 +313,7 @@ impl Round<'_> {
             // Of what has no name the attributes are freed from the end.
             let is_whole = left == 0 || inode.links == 0;
             if !is_whole || !is_known || !names.insert((namespace as u8, name.to_vec())) {
+                may_lack_acl |= is_acl;
                 let shown = format!("{}{}", namespace.prefix(), String::from_utf8_lossy(name));
                 self.lose(number, format!("the attribute {shown:?} is lost"))?;
                 continue;
@@ -274,8 +323,10 @@ impl Round<'_> {
             let own = Some(*key).filter(|key| key & !(255 * COLLISION) == hash && is_free(key));
             let Some(key) = own.or_else(|| (0..256).map(|n| hash + n * COLLISION).find(is_free)) else {
                 self.lose(number, "an attribute has no key left")?;
+                may_lack_acl |= is_acl;
                 continue;
             };
+            has_acl |= is_acl;
             debug_assert_eq!(key & CHUNK, 0, "the hash has no chunk");
             kept.extend(parts.into_iter().enumerate().map(|(n, value)| (key + n as u64, value)));
         }
@@ -289,6 +340,9 @@ impl Round<'_> {
                 None => return Ok(false),
             },
         };
+        if may_lack_acl && !has_acl && close_to_group(&mut inode) {
+            self.lose(number, ACL_LOST)?;
+        }
         self.volume.set_inode(number, Some(&inode))
     }
 
@@ -447,8 +501,13 @@ impl Round<'_> {
         let addr = MetaAddr::new(ZoneNo::primary(group), 0);
         let Some(block) = self.volume.read_kind(addr, BlockKind::Bitmap)? else { return Ok(false) };
         let bitmap = BitmapRef::new(&block);
-        Ok((bit..bit + len).all(|bit| bitmap.get(bit) && owned[bit as usize / 64] >> (bit % 64) & 1 == 0))
+        Ok((bit..bit + len).all(|bit| bitmap.get(bit) && is_unowned(owned, bit)))
     }
+}
+
+/// Whether nobody has a block of a group.
+fn is_unowned(owned: &Owned, bit: u32) -> bool {
+    owned[bit as usize / 64] >> (bit % 64) & 1 == 0
 }
 
 fn tree_of(kind: BlockKind, owner: InodeNo, inode: &Inode) -> Which {

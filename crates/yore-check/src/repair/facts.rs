@@ -9,6 +9,20 @@ use yore_format::{
     InodeFlags, InodeNo, BITS_PER_GROUP,
 };
 
+/// What is said of a file that lost its access ACL.
+pub(super) const ACL_LOST: &str =
+    "its access ACL is lost, and with it what the owning group may do: look at its mode";
+
+/// With an access ACL the bits of the group are a mask, and may be more than the owning group has. So they go
+/// with the ACL. False if there were none.
+pub(super) fn close_to_group(inode: &mut Inode) -> bool {
+    let has = inode.mode & 0o070 != 0 && !inode.is_symlink();
+    if has {
+        inode.mode &= !0o070;
+    }
+    has
+}
+
 impl Round<'_> {
     /// Makes a bitmap say what has an owner. What has none is freed only if all owners are known.
     pub(super) fn mend_bitmap(&mut self, finding: &Finding) -> Result<bool, CheckError> {
@@ -105,7 +119,16 @@ impl Round<'_> {
     pub(super) fn mend_xattr_flags(&mut self, finding: &Finding) -> Result<bool, CheckError> {
         let bits = number(&finding.expected).and_then(|bits| u32::try_from(bits).ok());
         let Some(flags) = bits.and_then(InodeFlags::from_bits) else { return Ok(false) };
-        self.change(finding, |inode| inode.flags = (inode.flags & InodeFlags::CHOSEN) | flags)
+        let mut is_acl_lost = false;
+        let changed = self.change(finding, |inode| {
+            let had_acl = (inode.flags - flags).contains(InodeFlags::ACCESS_ACL);
+            inode.flags = (inode.flags & InodeFlags::CHOSEN) | flags;
+            is_acl_lost = had_acl && close_to_group(inode);
+        })?;
+        if let Some(number) = finding.inode.filter(|_| changed && is_acl_lost) {
+            self.lose(number, ACL_LOST)?;
+        }
+        Ok(changed)
     }
 
     pub(super) fn mend_chosen_flags(&mut self, finding: &Finding) -> Result<bool, CheckError> {

@@ -8,9 +8,19 @@
 //! a newer copy of a block, and what was freed last may be there again.
 //!
 //! A table block can be made again: first zones lie where their groups begin, further zones are listed by
-//! them and lie in their group, and each has a header that says its number.
+//! them and lie in their group, and each has a header that says its number. File data may look like such a
+//! header, so a zone that could be at several places is not found.
+//!
+//! # Volumes that were in use under an engine that orders changes
+//!
+//! There a header of a later round counts over the one that is recorded, and a block that was overwritten in
+//! place counts whatever its generation is (docs/FORMAT.md). [`Settling`] has carried that out for the zones
+//! that it could find. For those that are found here it is done here, by the same rules, before anything
+//! believes them. Blocks may be as new as the superblock was before it was settled. Root zones are written as
+//! under all engines.
 
 use super::volume::{LostZone, Volume, Zone};
+use crate::settle::Settling;
 use crate::CheckError;
 use std::collections::BTreeMap;
 use yore_format::layout::{
@@ -31,6 +41,22 @@ struct FoundHeader {
     slot: u8,
     /// It is the recorded one, or the newest that there is.
     is_sure: bool,
+}
+
+/// What was found of a further zone in its group.
+enum InGroup {
+    Nothing,
+    Header(Box<FoundHeader>),
+    /// Several places that could be its own.
+    Several,
+}
+
+impl<'a> Volume<'a> {
+    /// What settles zones, if the volume was in use under an engine that orders changes.
+    fn settling(&self) -> Option<Settling<'a, 'a>> {
+        let in_use = self.disk.in_use()?;
+        Some(Settling::new(self.disk, &self.sb, in_use.since, self.generation))
+    }
 }
 
 impl Volume<'_> {
@@ -63,7 +89,7 @@ impl Volume<'_> {
                 }
                 let start = self.geometry.primary_zone_start(group);
                 let found = self.header_of(number, start, None)?;
-                self.enter(number, found, &mut done);
+                self.enter(number, found, &mut done)?;
             }
         }
         for lost in further {
@@ -76,8 +102,17 @@ impl Volume<'_> {
     }
 
     /// Enters a zone if its header was found. Returns whether it was.
-    fn enter(&mut self, number: ZoneNo, found: Option<FoundHeader>, done: &mut FoundZones) -> bool {
-        let Some(FoundHeader { header, slot, is_sure }) = found else { return false };
+    fn enter(
+        &mut self,
+        number: ZoneNo,
+        found: Option<FoundHeader>,
+        done: &mut FoundZones,
+    ) -> Result<bool, CheckError> {
+        let Some(FoundHeader { mut header, slot, is_sure }) = found else { return Ok(false) };
+        if let Some(settling) = self.settling().filter(|_| !number.is_root()) {
+            let mut counts = ZoneTableEntry::ABSENT;
+            settling.blocks(&mut header, &mut counts)?;
+        }
         self.zones.insert(number, Zone::found(header, slot));
         done.push(match is_sure {
             true => (number, ""),
@@ -85,14 +120,20 @@ impl Volume<'_> {
                 (number, "its header is the most likely one, and not surely the last: look at what is in it")
             }
         });
-        true
+        Ok(true)
     }
 
     /// As [`Volume::enter`]; a zone that was not found stays lost.
-    fn enter_lost(&mut self, lost: LostZone, found: Option<FoundHeader>, done: &mut FoundZones) {
-        if !self.enter(lost.number, found, done) {
+    fn enter_lost(
+        &mut self,
+        lost: LostZone,
+        found: Option<FoundHeader>,
+        done: &mut FoundZones,
+    ) -> Result<(), CheckError> {
+        if !self.enter(lost.number, found, done)? {
             self.lost_zones.push(lost);
         }
+        Ok(())
     }
 
     /// Removes the entry of a zone that cannot be.
@@ -134,11 +175,25 @@ impl Volume<'_> {
             // The table can be made of the zones, so the first root zone is never lost.
             let found = found.or_else(|| (n == 0).then(empty));
             let is_sure = found.as_ref().is_some_and(|found| found.is_sure);
-            if self.enter(number, found, done) {
+            if self.enter(number, found, done)? {
+                self.settle_table(n)?;
                 self.load_table(n)?;
                 if !is_sure {
                     self.miss_tables(n);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles the zones that the table in a root zone names: before the root zone was found, nobody could.
+    fn settle_table(&mut self, n: u32) -> Result<(), CheckError> {
+        let Some(settling) = self.settling() else { return Ok(()) };
+        for index in 0..ZONE_INDEXES as u16 {
+            let addr = MetaAddr::new(ZoneNo::root(n), index);
+            if let Some(mut table) = self.read_kind(addr, BlockKind::ZoneTable)? {
+                settling.table(n, index, &mut table)?;
+                self.put(addr, table);
             }
         }
         Ok(())
@@ -162,8 +217,7 @@ impl Volume<'_> {
         }
         let start = self.geometry.primary_zone_start(group);
         let found = self.header_of(lost.number, start, Some(&lost))?;
-        self.enter_lost(lost, found, done);
-        Ok(())
+        self.enter_lost(lost, found, done)
     }
 
     fn find_further_zone(&mut self, lost: LostZone, done: &mut FoundZones) -> Result<(), CheckError> {
@@ -187,10 +241,12 @@ impl Volume<'_> {
             false => None,
         };
         if found.is_none() {
-            found = self.header_in_group(number, group)?;
+            found = match self.header_in_group(number, group)? {
+                InGroup::Header(header) => Some(*header),
+                InGroup::Nothing | InGroup::Several => None,
+            };
         }
-        self.enter_lost(lost, found, done);
-        Ok(())
+        self.enter_lost(lost, found, done)
     }
 
     /// The further zones that are listed and not known.
@@ -208,27 +264,38 @@ impl Volume<'_> {
             if self.zones.contains_key(&number) || self.lost_zones.iter().any(|lost| lost.number == number) {
                 continue;
             }
-            let found = self.header_in_group(number, group)?;
-            self.enter(number, found, done);
+            match self.header_in_group(number, group)? {
+                InGroup::Header(header) => {
+                    self.enter(number, Some(*header), done)?;
+                }
+                InGroup::Nothing => {}
+                InGroup::Several => {
+                    let (start, generation) = (BlockNo(0), Generation(0));
+                    self.lost_zones.push(LostZone { number, start, generation, crc: 0 });
+                }
+            }
         }
         Ok(())
     }
 
-    /// A further zone's header at any place of a group.
-    fn header_in_group(&mut self, number: ZoneNo, group: GroupNo) -> Result<Option<FoundHeader>, CheckError> {
+    /// A further zone's header at the one place of a group where it can be.
+    fn header_in_group(&self, number: ZoneNo, group: GroupNo) -> Result<InGroup, CheckError> {
         let begin = u64::from(group.0) * GROUP_BLOCKS;
+        let mut place = None;
         for start in (begin..begin + GROUP_BLOCKS).step_by(ZONE_BLOCKS as usize).map(BlockNo) {
-            let is_taken = self.zones.values().any(|zone| zone.header.start == start);
-            if is_taken || !self.geometry.is_zone_start(start) {
+            if !self.geometry.is_zone_start(start)
+                || self.zones.values().any(|zone| zone.header.start == start)
+            {
                 continue;
             }
-            if self.whole_header(number, start, 0)?.is_some()
-                || self.whole_header(number, start, 1)?.is_some()
-            {
-                return self.header_of(number, start, None);
+            let is_here = self.whole_header(number, start, 0)?.is_some()
+                || self.whole_header(number, start, 1)?.is_some();
+            if is_here && place.replace(start).is_some() {
+                return Ok(InGroup::Several);
             }
         }
-        Ok(None)
+        let found = place.map_or(Ok(None), |start| self.header_of(number, start, None))?;
+        Ok(found.map_or(InGroup::Nothing, |found| InGroup::Header(Box::new(found))))
     }
 
     /// A header of this zone in one of its header slots. Its place may be said wrong, but only if there is
@@ -261,26 +328,35 @@ impl Volume<'_> {
         start: BlockNo,
         recorded: Option<&LostZone>,
     ) -> Result<Option<FoundHeader>, CheckError> {
-        // What is newer than recorded was written by a generation that was never complete.
+        // What is newer than recorded was written by a generation that was never complete, or, under an
+        // engine that orders changes, has a round.
         let recorded = recorded.filter(|recorded| recorded.generation.0 > 0);
-        let newest = recorded.map_or(self.sb.generation, |recorded| recorded.generation);
+        let in_use = self.disk.in_use().filter(|_| !number.is_root());
+        let since = in_use.map_or(Generation(0), |in_use| in_use.since);
+        let of_blocks = in_use.map(|in_use| in_use.generation);
+        let last = recorded.map(|recorded| recorded.generation).or(of_blocks).unwrap_or(self.sb.generation);
+        let is_later = |header: &ZoneHeader| {
+            header.replaces((recorded.map_or(Generation(0), |recorded| recorded.generation), 0), since)
+        };
         let mut whole = Vec::new();
         for slot in [0, 1] {
             let header = self.whole_header(number, start, slot)?;
-            whole.extend(header.filter(|header| header.generation <= newest).map(|header| (header, slot)));
+            let may_count = |header: &ZoneHeader| header.generation <= last || is_later(header);
+            whole.extend(header.filter(may_count).map(|header| (header, slot)));
         }
-        whole.sort_by_key(|(header, _)| header.generation);
+        whole.sort_by_key(|(header, _)| (header.generation, header.round));
         let is_alone = whole.len() < 2;
         let before = whole.pop();
         if let Some((header, slot)) = &before {
             let is_recorded = recorded.is_some_and(|recorded| recorded.generation == header.generation);
-            if recorded.is_none() || is_recorded {
-                let is_sure = is_recorded || is_alone;
+            if recorded.is_none() || is_recorded || is_later(header) {
+                let is_sure = is_recorded || is_later(header) || is_alone;
                 return Ok(Some(FoundHeader { header: header.clone(), slot: *slot, is_sure }));
             }
         }
         let older = before.as_ref().map(|(header, _)| header);
-        let Some(header) = self.header_of_blocks(number, start, older, newest)? else { return Ok(None) };
+        let last = of_blocks.unwrap_or(last);
+        let Some(header) = self.header_of_blocks(number, start, older, last)? else { return Ok(None) };
         let is_sure = recorded.is_some_and(|recorded| header.encode(recorded.generation).1 == recorded.crc);
         let slot = before.map_or(0, |(_, slot)| slot);
         Ok(Some(FoundHeader { header, slot, is_sure }))
@@ -304,7 +380,11 @@ impl Volume<'_> {
                 && u32::from(addr.index()) < ZONE_INDEXES
                 && generation <= last
                 && verify_header(&block, addr, self.sb.volume_tag(), at).is_ok();
-            let is_newer = newest.get(&addr.index()).is_none_or(|(than, ..)| generation > *than);
+            let named = before.and_then(|before| before.map.get(usize::from(addr.index())));
+            let is_named = named.is_some_and(|named| u64::from(*named) == slot);
+            let is_newer = newest
+                .get(&addr.index())
+                .is_none_or(|(than, ..)| generation > *than || (generation == *than && is_named));
             if is_it && is_newer {
                 newest.insert(addr.index(), (generation, slot as u16, block));
             }
@@ -321,13 +401,17 @@ impl Volume<'_> {
             Some(before) => before.clone(),
             None => ZoneHeader::empty(self.sb.uuid, self.sb.volume_blocks, start, number, group),
         };
+        header.round = 0;
+        // What the older header says holds until there is a newer copy: where an index is, and that it is
+        // free. Rounds of one generation follow each other, so behind one of them there may be more of it.
+        let is_of_then = |generation: Generation| {
+            before.is_some_and(|before| {
+                generation < before.generation || (generation == before.generation && before.round == 0)
+            })
+        };
         for (index, (generation, slot, block)) in newest {
             let at = usize::from(index);
-            let was_free = before.is_some_and(|before| !before.has(index) && generation <= before.generation);
-            // The copy that the older header names counts until there is a newer one.
-            let is_as_before =
-                before.is_some_and(|before| before.has(index) && generation <= before.generation);
-            if was_free || is_as_before {
+            if is_of_then(generation) {
                 continue;
             }
             header.exists[at / 64] |= 1 << (at % 64);

@@ -218,8 +218,13 @@ impl Round<'_> {
         Ok(true)
     }
 
-    /// Writes the file data that records had, as a mount does: times and attributes stay as they are.
+    /// Writes the file data that records had, as a mount does: times and attributes stay as they are. Refuses
+    /// as long as something cannot be read, which was to be left: it may have the blocks that look free, and
+    /// be the file.
     pub(super) fn restore(&mut self, notes: Notes, records: u64) -> Result<(), CheckError> {
+        if self.seen.incomplete {
+            return Err(CheckError::LogNeedsAll { device: self.volume.disk_name(), records });
+        }
         for ((number, incarnation), noted) in notes.0 {
             let is_it = |inode: &Inode| {
                 inode.incarnation == incarnation && FileKind::from_mode(inode.mode) == Some(FileKind::Regular)
@@ -258,12 +263,15 @@ impl Round<'_> {
                 pages.insert(0, content);
             }
         }
-        let (mut extents, old, _) = self.extents(number, &inode)?;
+        let (mut extents, old, is_lossy) = self.extents(number, &inode)?;
+        if is_lossy || old.is_lossy {
+            return Err(CheckError::LogNeedsAll { device: self.volume.disk_name(), records });
+        }
         if size > before {
             self.truncate_to(&mut extents, before, &mut pages)?;
         }
         for (page, bytes) in pages {
-            let Some(to) = self.free_block() else {
+            let Some(to) = self.free_block()? else {
                 return Err(CheckError::LogNotReplayed { device: self.volume.disk_name(), records });
             };
             let mut block = Box::new(ZERO_BLOCK);

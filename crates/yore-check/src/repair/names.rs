@@ -324,22 +324,35 @@ impl Round<'_> {
         Some(key)
     }
 
-    /// The directory lost+found, which is made if there is none. `None` if it cannot be.
+    /// The directory lost+found, which is made if there is none. What somebody else may read or write is left
+    /// to him, since names of all users go there: then the directory gets another name. `None` if it cannot
+    /// be made.
     fn lost_and_found(&mut self) -> Result<Option<InodeNo>, CheckError> {
         let Some((mut root, entries)) = self.entries(InodeNo::ROOT)?.filter(|(_, entries)| !entries.is_lossy)
         else {
             return Ok(None);
         };
-        let mut name = LOST_AND_FOUND.to_vec();
+        let mut named: BTreeMap<Vec<u8>, (InodeNo, FileKind)> = BTreeMap::new();
         for (_, value) in &entries.cells {
-            let Ok(entry) = DirEntry::decode(value) else { return Ok(None) };
-            if entry.name == LOST_AND_FOUND {
-                if entry.kind == FileKind::Directory {
-                    let is_there = self.seen.known(entry.inode)?.is_some();
-                    return Ok(is_there.then_some(entry.inode));
-                }
-                name.push(b'+');
+            let Ok(DirEntry { name, inode, kind, .. }) = DirEntry::decode(value) else { return Ok(None) };
+            if name.starts_with(LOST_AND_FOUND) {
+                named.insert(name.to_vec(), (inode, kind));
             }
+        }
+        let mut name = LOST_AND_FOUND.to_vec();
+        while let Some((number, kind)) = named.get(&name) {
+            if *kind == FileKind::Directory {
+                let there = self.seen.known(*number)?.map_or(Ok(None), |_| self.volume.inode(*number))?;
+                // What is not there may be in the next round.
+                let Some(inode) = there else { return Ok(None) };
+                if inode.uid == 0 && inode.mode & 0o077 == 0 {
+                    return Ok(Some(*number));
+                }
+            }
+            name.push(b'+');
+        }
+        if name.len() > NAME_MAX {
+            return Ok(None);
         }
         let (next, most) = (self.volume.sb.next_incarnation, u64::from(u32::MAX));
         let Some(number) = self.free_inode()?.filter(|_| next < most) else { return Ok(None) };
@@ -394,7 +407,7 @@ impl Round<'_> {
         let path = self.path_of(number)?;
         let unnamed = (!path.starts_with('/')).then_some(number);
         let lost = Loss { path, what: what.into(), unnamed };
-        if !self.lost.contains(&lost) {
+        if self.said.insert((lost.path.clone(), lost.what.clone())) {
             self.lost.push(lost);
         }
         Ok(())

@@ -43,6 +43,7 @@ impl Round<'_> {
         }
         let rest = ExtentValue { start: first, len: extent.len - kept, ..extent };
         let copied = self.copied(key + u64::from(kept), ExtentValue { birth: inode.born, ..rest })?;
+        let Some(copied) = copied else { return Ok(false) };
         let bytes = |blocks: u64| (key + u64::from(kept) + blocks) * BLOCK_SIZE as u64;
         let (from, to) = (bytes(0), bytes(u64::from(rest.len)));
         let had: u64 = copied.iter().map(|(_, extent)| u64::from(extent.len)).sum();
@@ -77,12 +78,21 @@ impl Round<'_> {
     }
 
     /// Copies of the blocks of an extent, of its birth, but for those of zones and of the log, and as far as
-    /// there is room.
-    fn copied(&mut self, key: u64, extent: ExtentValue) -> Result<Extents, CheckError> {
+    /// there is room. `None` as long as leaks take that room: their bitmaps are put right in this round.
+    fn copied(&mut self, key: u64, extent: ExtentValue) -> Result<Option<Extents>, CheckError> {
+        let blocks = (0..extent.len).map(|n| (n, BlockNo(extent.start.0 + u64::from(n))));
+        let wanted: Vec<(u32, BlockNo)> = blocks.filter(|(_, from)| !self.is_of_volume(*from)).collect();
+        let mut free = Vec::with_capacity(wanted.len());
+        while free.len() < wanted.len() {
+            let Some(to) = self.free_block()? else { break };
+            free.push(to);
+        }
+        if free.len() < wanted.len() && self.is_some_leaked()? {
+            self.give_back(&free);
+            return Ok(None);
+        }
         let mut copied = Extents::new();
-        for n in 0..extent.len {
-            let from = BlockNo(extent.start.0 + u64::from(n));
-            let Some(to) = (!self.is_of_volume(from)).then(|| self.free_block()).flatten() else { continue };
+        for ((n, from), to) in wanted.into_iter().zip(free) {
             if !extent.unwritten {
                 let Some(bytes) = self.volume.bytes(from)? else { continue };
                 self.volume.disk.write(to, &bytes);
@@ -97,7 +107,7 @@ impl Round<'_> {
                 _ => copied.push((key, ExtentValue { start: to, len: 1, ..extent })),
             }
         }
-        Ok(copied)
+        Ok(Some(copied))
     }
 
     /// Whether a block is of a zone or of the log.

@@ -5,7 +5,7 @@ use crate::checker::Checker;
 use crate::finding::{PastRow, Value};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use yore_format::{EventNo, GroupNo, Inode, InodeFlags, InodeNo, Timestamp};
+use yore_format::{Block, EventNo, GroupNo, Inode, InodeFlags, InodeNo, Timestamp};
 
 /// Something that a repair cannot keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,6 +26,12 @@ pub(super) struct Round<'r> {
     /// Steps that are done once for all findings of a round.
     pub(super) once: BTreeSet<Once>,
     pub(super) lost: Vec<Loss>,
+    /// What was said of files so far: path, and what is lost.
+    pub(super) said: BTreeSet<(String, String)>,
+    /// How far the search for free data blocks has come.
+    pub(super) search: Search,
+    /// Whether some block is marked used that nobody has, once it was asked for.
+    pub(super) has_leaks: Option<bool>,
     /// Indexes of the past were made anew because of a node that does not say of which it is.
     pub(super) has_new_indexes: bool,
     /// What is to be done about rows of the past when the findings are through.
@@ -34,6 +40,15 @@ pub(super) struct Round<'r> {
     pub(super) lost_rows: BTreeMap<PastRow, Vec<Loss>>,
     /// What names rows of the past, once it was needed.
     pub(super) guide: Option<Guide>,
+}
+
+/// How far the search for free data blocks has come: what lies before has none.
+#[derive(Default)]
+pub(super) struct Search {
+    pub(super) group: u32,
+    pub(super) bit: u32,
+    /// The bitmap of the group, if it was read and can be used.
+    pub(super) bitmap: Option<Box<Block>>,
 }
 
 /// A past name's place.
@@ -127,6 +142,9 @@ impl<'r> Round<'r> {
             seen,
             once: BTreeSet::new(),
             lost: Vec::new(),
+            said: BTreeSet::new(),
+            search: Search::default(),
+            has_leaks: None,
             has_new_indexes: false,
             edits: BTreeMap::new(),
             lost_rows: BTreeMap::new(),

@@ -5,8 +5,9 @@
 //! to, so the leaves that nothing led to are found among all blocks in use, the newest first. A cell that was
 //! met already counts. So what a tree has lost is what stood in lost leaves, and nothing else.
 //!
-//! [`Volume::write_tree`] makes a tree of cells from the leaves up. The old nodes are freed before, but for
-//! volumes with a past, whose versions may name them: what nothing names then is freed by a later round.
+//! [`Volume::write_tree`] makes a tree of cells from the leaves up, if all of it finds room. The old nodes
+//! are freed before, but for volumes with a past, whose versions may name them: what nothing names then is
+//! freed by a later round.
 
 use super::volume::{Leaves, Volume};
 use crate::CheckError;
@@ -224,7 +225,7 @@ impl Volume<'_> {
     }
 
     /// Writes a tree of these cells in place of `old`, near `zone`. `None` if there is no room; then nothing
-    /// is lost but the old nodes.
+    /// is changed.
     pub(super) fn write_tree(
         &mut self,
         which: Which,
@@ -233,6 +234,15 @@ impl Volume<'_> {
         cells: &BTreeMap<u64, Vec<u8>>,
     ) -> Result<Option<NewTree>, CheckError> {
         let is_of_present = which.owner == InodeNo::ORPHANS || self.sb.history_root.is_none();
+        let row: Vec<Cell> =
+            cells.iter().map(|(key, value)| (key.to_be_bytes().to_vec(), value.clone())).collect();
+        let freed = match is_of_present {
+            true => old.nodes.iter().filter(|addr| self.place(**addr).is_some()).count(),
+            false => 0,
+        };
+        if !self.has_room(nodes_of(&row, 8).saturating_sub(freed)) {
+            return Ok(None);
+        }
         if is_of_present {
             for addr in &old.nodes {
                 self.remove(*addr);
@@ -246,7 +256,6 @@ impl Volume<'_> {
             }
             _ => EventNo(0),
         };
-        let row = cells.iter().map(|(key, value)| (key.to_be_bytes().to_vec(), value.clone())).collect();
         let form = Form { kind: which.kind, owner: (which.owner, which.incarnation), birth, width: 8 };
         self.write_levels(form, zone, row)
     }
@@ -297,6 +306,18 @@ impl Volume<'_> {
             level += 1;
         }
     }
+}
+
+/// How many nodes a tree of these cells has.
+fn nodes_of(row: &[Cell], width: usize) -> usize {
+    let mut level = pack(row, width).len();
+    let mut nodes = level;
+    while level > 1 {
+        let above: Vec<Cell> = vec![(vec![0; width], vec![0; size_of::<MetaAddr>()]); level];
+        level = pack(&above, width).len();
+        nodes += level;
+    }
+    nodes
 }
 
 /// Takes the cells of a leaf, or the steps to the children of a branch. What lies at a node's upper bound or

@@ -4,16 +4,35 @@
 //! and after, and the contents before. It is on stable storage, with its name, before the first block of the
 //! volume is written. Then come the blocks, a flush, and last the one superblock that makes them count.
 //!
-//! # What a file may be used for
+//! # The states of a volume
 //!
-//! The superblock that the repair writes says which of three cases there is. It is as before, or torn: the
-//! repair was interrupted, and any of the other blocks may be old, new or torn. It is as the repair wrote it:
-//! then every other block must be, too. It is another: somebody wrote to the volume since, and the file is of
-//! no more use. The slot that the repair did not write must be as it was in every case, since a mount for
-//! writing changes it first. If neither superblock could be used, the repair writes both slots, the other one
-//! with zeros; then the volume cannot have been mounted as long as neither slot has a superblock. In the
-//! first two cases the old contents are written back, the superblock last, and that may be interrupted and
-//! repeated as often as it takes.
+//! Let S be the slot that the repair writes last, O the other one, and R all other blocks of the file. A
+//! block is *old*, *new* (as the repair has it), or *torn* between the two.
+//!
+//! | state | S | O | R |
+//! |---|---|---|---|
+//! | whole repair | new | as it was | new |
+//! | interrupted | old, or torn | as it was | old, new or torn |
+//! | before the repair | old | as it was | old |
+//! | anything else | | | somebody wrote to the volume since: the file is of no more use |
+//!
+//! A repair writes R, flushes, and writes S: it goes from *before* through *interrupted* to *whole*. Taking
+//! it back writes S, flushes, and writes R: it goes the same way back. S is the first here, and not the last,
+//! because a whole repair of which some of R are old is in no state of the table: nobody could tell it from
+//! one that somebody wrote to. So both may break off at any write, and both may be repeated from there, as
+//! often as it takes.
+//!
+//! O shows that nobody has written to the volume: a mount for writing changes it first. If neither superblock
+//! could be used, the repair makes O zeros; then O is one of the blocks of the file, and may be old, new or
+//! torn like R. In a volume of which S is old and O is not valid nobody can mount anything.
+//!
+//! A slot is torn between two superblocks if each sector is one that it had, or has the stamp of the later
+//! one. What the slot is taken for then says nothing: behind an old first sector of zeros the rest is no
+//! superblock at all.
+//!
+//! In an interrupted repair neither R nor S need say anything of this volume: both slots may have been zeros,
+//! and so may R. So something else must show that it is this one: a superblock, a header of root zone 0, or
+//! blocks of R with something in them.
 
 use crate::overlay::Overlay;
 use crate::CheckError;
@@ -21,9 +40,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use yore_device::{AlignedBuf, Device};
-use yore_format::layout::SUPERBLOCKS;
-use yore_format::{checksum, checksum_except, Block, BlockNo, SlotState, Superblock, BLOCK_SIZE, ZERO_BLOCK};
+use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
+use yore_format::{
+    checksum, checksum_except, verify_header, Block, BlockNo, SlotState, Superblock, ZoneHeader, ZoneNo,
+    BLOCK_SIZE, ZERO_BLOCK,
+};
 
 const MAGIC: [u8; 8] = *b"YORE\x89UN\n";
 const VERSION: u32 = 1;
@@ -31,6 +54,12 @@ const VERSION: u32 = 1;
 const CRC_AT: usize = 12;
 /// Bytes of the description of a block.
 const ROW: usize = 16;
+/// What a device writes as a whole.
+const SECTOR: usize = 512;
+/// Where a sector of a superblock has its stamp: the generation.
+const STAMP: usize = SECTOR - 8;
+/// Why a file is refused.
+const SINCE: &str = "somebody wrote to the volume since the repair";
 
 /// What the file's first block says.
 struct Head {
@@ -48,6 +77,7 @@ struct Head {
 }
 
 /// A block that a repair changes.
+#[derive(Clone, Copy)]
 struct Row {
     block: u64,
     before: u32,
@@ -130,6 +160,12 @@ fn read(device: &dyn Device, block: u64) -> Result<AlignedBuf, CheckError> {
     Ok(bytes)
 }
 
+fn block(device: &dyn Device, at: BlockNo) -> Result<Box<Block>, CheckError> {
+    let mut block = Box::new(ZERO_BLOCK);
+    block.copy_from_slice(&read(device, at.0)?);
+    Ok(block)
+}
+
 /// Writes the undo file, and then what the overlay holds. Returns how many blocks were written.
 pub(super) fn apply(
     device: &dyn Device,
@@ -152,8 +188,39 @@ pub(super) fn apply(
         }
         _ => write(e),
     })?;
+    let written = write_file(&mut file, path, device, &blocks, (superblock, slot));
+    drop(file);
+    if let Err(error) = written {
+        // Nothing of the volume was written, so nobody needs it, and it would be in the way of the next one.
+        return Err(match std::fs::remove_file(path) {
+            Ok(()) => error,
+            Err(e) => failed(path, "it is not whole, and cannot be removed", &format!("{e} ({error})")),
+        });
+    }
+    let last = SUPERBLOCKS[slot as usize];
+    let contents = |bytes: &Block| AlignedBuf::from_slice(bytes);
+    for (number, new) in blocks.iter().filter(|(number, _)| *number != last) {
+        device.write_at(number.0 * BLOCK_SIZE as u64, &contents(new))?;
+    }
+    device.flush()?;
+    for (number, new) in blocks.iter().filter(|(number, _)| *number == last) {
+        device.write_at(number.0 * BLOCK_SIZE as u64, &contents(new))?;
+    }
+    device.flush()?;
+    Ok(blocks.len() as u64)
+}
+
+/// Writes the undo file, to stable storage.
+fn write_file(
+    file: &mut File,
+    path: &Path,
+    device: &dyn Device,
+    blocks: &[(BlockNo, Arc<Block>)],
+    (superblock, slot): (&Superblock, u32),
+) -> Result<(), CheckError> {
+    let write = |e: std::io::Error| failed(path, "it cannot be written", &e);
     let mut rows = Vec::with_capacity(blocks.len() * ROW);
-    for (number, new) in &blocks {
+    for (number, new) in blocks {
         rows.extend_from_slice(&number.0.to_le_bytes());
         rows.extend_from_slice(&checksum(&read(device, number.0)?).to_le_bytes());
         rows.extend_from_slice(&checksum(&new[..]).to_le_bytes());
@@ -170,21 +237,10 @@ pub(super) fn apply(
         rows: checksum(&rows),
     };
     file.write_all(&head.encode()[..]).and_then(|()| file.write_all(&rows)).map_err(write)?;
-    for (number, _) in &blocks {
+    for (number, _) in blocks {
         file.write_all(&read(device, number.0)?).map_err(write)?;
     }
-    file.sync_all().and_then(|()| sync_directory(path)).map_err(write)?;
-    let last = SUPERBLOCKS[slot as usize];
-    let contents = |bytes: &Block| AlignedBuf::from_slice(bytes);
-    for (number, new) in blocks.iter().filter(|(number, _)| *number != last) {
-        device.write_at(number.0 * BLOCK_SIZE as u64, &contents(new))?;
-    }
-    device.flush()?;
-    for (number, new) in blocks.iter().filter(|(number, _)| *number == last) {
-        device.write_at(number.0 * BLOCK_SIZE as u64, &contents(new))?;
-    }
-    device.flush()?;
-    Ok(blocks.len() as u64)
+    file.sync_all().and_then(|()| sync_directory(path)).map_err(write)
 }
 
 /// Makes a file's name durable.
@@ -197,81 +253,171 @@ fn sync_directory(path: &Path) -> std::io::Result<()> {
 pub(super) fn take_back(device: &dyn Device, path: &Path) -> Result<u64, CheckError> {
     let mut file = File::open(path).map_err(|e| failed(path, "it cannot be opened", &e))?;
     let (head, rows) = read_file(&mut file, path)?;
-    let refuse = |why: String| CheckError::UndoRefused { device: device.describe(), reason: why };
-    if head.size != device.size() {
-        return Err(refuse(format!(
-            "the repair was of a device of {} bytes, this one has {}",
-            head.size,
-            device.size()
-        )));
-    }
-    let other_slot = SUPERBLOCKS[1 - head.slot as usize];
-    let other = read(device, other_slot.0)?;
-    let since = "somebody wrote to the volume since the repair";
-    let writes_both = rows.iter().any(|row| row.block == other_slot.0);
-    if checksum(&other) != head.other && !writes_both {
-        return Err(refuse(format!("{since}, or it is another volume")));
-    }
-    let last = SUPERBLOCKS[head.slot as usize];
-    let of_superblock = rows.iter().find(|row| row.block == last.0);
-    let now = read(device, last.0)?;
-    let sum = checksum(&now);
-    let Some(row) = of_superblock else {
-        return Err(failed(path, "it cannot be used", &"it lacks the superblock"));
-    };
-    let mut block = ZERO_BLOCK;
-    block.copy_from_slice(&now);
-    let state = Superblock::decode(&block, head.slot as u32);
-    let is_torn = match writes_both {
-        true => {
-            block.copy_from_slice(&other);
-            let states = [state, Superblock::decode(&block, 1 - head.slot as u32)];
-            !states.iter().any(|state| matches!(state, SlotState::Valid(_)))
-        }
-        false => matches!(state, SlotState::Torn(_)),
-    };
-    if sum == row.after && sum != row.before {
-        for row in &rows {
-            if checksum(&read(device, row.block)?) != row.after {
-                return Err(refuse(format!("{since}: block {} is not as the repair left it", row.block)));
-            }
-        }
-    } else if sum != row.before && !is_torn {
-        return Err(refuse(since.to_string()));
-    }
-    // All contents are compared with their checksums before the first of them is written.
-    for is_writing in [false, true] {
-        for (i, row) in rows.iter().enumerate() {
-            let old = old_contents(&mut file, path, &head, i as u64, row)?;
-            if is_writing && row.block != last.0 {
-                device.write_at(row.block * BLOCK_SIZE as u64, &old)?;
-            }
-        }
-    }
-    device.flush()?;
-    for (i, row) in rows.iter().enumerate().filter(|(_, row)| row.block == last.0) {
-        let old = old_contents(&mut file, path, &head, i as u64, row)?;
-        device.write_at(row.block * BLOCK_SIZE as u64, &old)?;
-    }
-    device.flush()?;
-    Ok(rows.len() as u64)
+    let mut undo = Undo { device, path, file, head, rows };
+    undo.must_fit()?;
+    undo.write_back()
 }
 
-fn old_contents(
-    file: &mut File,
-    path: &Path,
-    head: &Head,
-    i: u64,
-    row: &Row,
-) -> Result<AlignedBuf, CheckError> {
-    let mut old = AlignedBuf::zeroed(1);
-    file.seek(SeekFrom::Start(head.contents_at(i)))
-        .and_then(|_| file.read_exact(&mut old))
-        .map_err(|e| failed(path, "it cannot be read", &e))?;
-    match checksum(&old) == row.before {
-        true => Ok(old),
-        false => Err(failed(path, "it is damaged", &format!("the old contents of block {}", row.block))),
+/// A repair that is taken back.
+struct Undo<'a> {
+    device: &'a dyn Device,
+    path: &'a Path,
+    file: File,
+    head: Head,
+    rows: Vec<Row>,
+}
+
+impl Undo<'_> {
+    fn refuse(&self, why: impl Into<String>) -> CheckError {
+        CheckError::UndoRefused { device: self.device.describe(), reason: why.into() }
     }
+
+    /// The slot that the repair wrote last, and the other one.
+    fn slots(&self) -> (BlockNo, BlockNo) {
+        let last = self.head.slot as usize;
+        (SUPERBLOCKS[last], SUPERBLOCKS[1 - last])
+    }
+
+    /// Which row a block has.
+    fn row_of(&self, block: BlockNo) -> Option<usize> {
+        self.rows.iter().position(|row| row.block == block.0)
+    }
+
+    /// Where the row of the superblock is.
+    fn row_of_last(&self) -> Result<usize, CheckError> {
+        let row = self.row_of(self.slots().0);
+        row.ok_or_else(|| failed(self.path, "it cannot be used", &"it lacks the superblock"))
+    }
+
+    /// Refuses a volume that is in none of the states of a repair.
+    fn must_fit(&mut self) -> Result<(), CheckError> {
+        let (size, expected) = (self.device.size(), self.head.size);
+        if size != expected {
+            let why = format!("the repair was of a device of {expected} bytes, this one has {size}");
+            return Err(self.refuse(why));
+        }
+        if !self.is_other_slot_right()? {
+            return Err(self.refuse(format!("{SINCE}, or it is another volume")));
+        }
+        let row = self.row_of_last()?;
+        let now = read(self.device, self.slots().0 .0)?;
+        let (sum, Row { before, after, .. }) = (checksum(&now), self.rows[row]);
+        if sum == after && sum != before {
+            return self.must_be_whole();
+        }
+        if sum != before && !is_torn(&now, &self.old(row)?, self.head.generation) {
+            return Err(self.refuse(SINCE));
+        }
+        if !self.is_this_volume()? {
+            return Err(self.refuse("nothing on it shows that it is the volume of the repair"));
+        }
+        Ok(())
+    }
+
+    /// Whether the slot that the repair did not write, or made zeros, is as that left it.
+    fn is_other_slot_right(&mut self) -> Result<bool, CheckError> {
+        let at = self.slots().1;
+        let now = read(self.device, at.0)?;
+        let Some(row) = self.row_of(at) else { return Ok(checksum(&now) == self.head.other) };
+        let old = self.old(row)?;
+        let mut sectors = now.chunks(SECTOR).zip(old.chunks(SECTOR));
+        Ok(sectors.all(|(now, old)| now == old || now.iter().all(|byte| *byte == 0)))
+    }
+
+    /// Refuses a volume that was written to since a repair that is whole.
+    fn must_be_whole(&self) -> Result<(), CheckError> {
+        for row in &self.rows {
+            if checksum(&read(self.device, row.block)?) != row.after {
+                let why = format!("{SINCE}: block {} is not as the repair left it", row.block);
+                return Err(self.refuse(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything shows that this is the volume of the repair.
+    fn is_this_volume(&self) -> Result<bool, CheckError> {
+        for (slot, at) in (0..).zip(SUPERBLOCKS) {
+            let state = Superblock::decode(&*block(self.device, at)?, slot);
+            if matches!(state, SlotState::Valid(sb) if sb.uuid == self.head.uuid) {
+                return Ok(true);
+            }
+        }
+        let (root, tag) = (ZoneHeader::addr(ZoneNo::root(0)), u32_at(&self.head.uuid, 0));
+        for at in HEADER_SLOTS.map(BlockNo) {
+            let found = block(self.device, at)?;
+            let header = verify_header(&found, root, tag, at).and_then(|()| ZoneHeader::decode(&found));
+            if header.is_ok_and(|header| header.uuid == self.head.uuid) {
+                return Ok(true);
+            }
+        }
+        let (last, other) = self.slots();
+        let (mut known, mut strange) = (0, 0);
+        for row in self.rows.iter().filter(|row| ![last.0, other.0].contains(&row.block)) {
+            let now = read(self.device, row.block)?;
+            let sum = checksum(&now);
+            // What any device may have says nothing.
+            let is_blank = now.iter().all(|byte| *byte == now[0]);
+            match sum == row.before || sum == row.after {
+                true => known += u64::from(!is_blank),
+                false => strange += 1,
+            }
+        }
+        Ok(known > strange)
+    }
+
+    /// Writes the old contents of all blocks. All are compared with their checksums before the first of them
+    /// is written.
+    fn write_back(&mut self) -> Result<u64, CheckError> {
+        for row in 0..self.rows.len() {
+            self.old(row)?;
+        }
+        // From here on it is a repair that was interrupted.
+        let last = self.row_of_last()?;
+        self.restore(last)?;
+        self.device.flush()?;
+        for row in (0..self.rows.len()).filter(|row| *row != last) {
+            self.restore(row)?;
+        }
+        self.device.flush()?;
+        Ok(self.rows.len() as u64)
+    }
+
+    fn restore(&mut self, row: usize) -> Result<(), CheckError> {
+        let old = self.old(row)?;
+        Ok(self.device.write_at(self.rows[row].block * BLOCK_SIZE as u64, &old)?)
+    }
+
+    /// The old contents of a block.
+    fn old(&mut self, row: usize) -> Result<AlignedBuf, CheckError> {
+        let mut old = AlignedBuf::zeroed(1);
+        let at = self.head.contents_at(row as u64);
+        self.file
+            .seek(SeekFrom::Start(at))
+            .and_then(|_| self.file.read_exact(&mut old))
+            .map_err(|e| failed(self.path, "it cannot be read", &e))?;
+        let Row { block, before, .. } = self.rows[row];
+        match checksum(&old) == before {
+            true => Ok(old),
+            false => Err(failed(self.path, "it is damaged", &format!("the old contents of block {block}"))),
+        }
+    }
+}
+
+/// Whether a slot is torn between what it was and a superblock of this generation or a later one.
+fn is_torn(now: &[u8], old: &[u8], least: u64) -> bool {
+    let (mut kept, mut stamp) = (0, None);
+    for (now, old) in now.chunks(SECTOR).zip(old.chunks(SECTOR)) {
+        if now == old {
+            kept += 1;
+            continue;
+        }
+        let own = u64_at(now, STAMP);
+        if own < least || *stamp.get_or_insert(own) != own {
+            return false;
+        }
+    }
+    kept > 0
 }
 
 fn read_file(file: &mut File, path: &Path) -> Result<(Head, Vec<Row>), CheckError> {

@@ -10,14 +10,12 @@
 //! All rounds of a repair write one generation. Counts that follow from a zone's blocks (free indexes, free
 //! inodes, free blocks) are made anew whenever its header is written.
 
-use crate::overlay::{Overlay, Slots};
+use crate::overlay::Overlay;
 use crate::superblock::{read_superblock, Found};
 use crate::CheckError;
 use std::collections::BTreeMap;
 use yore_device::Device as _;
-use yore_format::layout::{
-    Geometry, FIRST_SLOT, HEADER_SLOTS, SUPERBLOCKS, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES,
-};
+use yore_format::layout::{Geometry, HEADER_SLOTS, SUPERBLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use yore_format::{
     seal, verify_header, verify_version, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, EventNo,
     Generation, Incarnation, Inode, InodeNo, MetaAddr, Superblock, ZoneHeader, ZoneNo, ZoneTableEntry,
@@ -73,14 +71,6 @@ pub(crate) struct Volume<'a> {
     pub(super) leaves: Option<Leaves>,
     /// Which indexes of each zone the last check came to.
     pub(super) reached: BTreeMap<ZoneNo, [u64; 8]>,
-}
-
-fn slots_of(header: &ZoneHeader) -> Slots {
-    let mut slots = [0; 16];
-    for slot in header.map.iter().filter(|slot| **slot != 0) {
-        slots[usize::from(*slot) / 64] |= 1 << (slot % 64);
-    }
-    slots
 }
 
 impl<'a> Volume<'a> {
@@ -271,7 +261,7 @@ impl<'a> Volume<'a> {
         let is_ours = old != 0 && disk.is_changed(BlockNo(start.0 + u64::from(old)));
         let slot = match is_ours {
             true => Some(old),
-            false => free_slot(disk, &zone.header),
+            false => disk.free_slot(&zone.header),
         };
         let Some(slot) = slot else { return false };
         disk.write(BlockNo(start.0 + u64::from(slot)), &block);
@@ -293,7 +283,7 @@ impl<'a> Volume<'a> {
         if index >= ZONE_INDEXES as usize {
             return;
         }
-        disk_keep(self.disk, &zone.header);
+        self.disk.keep(&zone.header);
         zone.header.exists[index / 64] &= !(1 << (index % 64));
         zone.header.map[index] = 0;
         zone.header.checks[index] = 0;
@@ -308,9 +298,24 @@ impl<'a> Volume<'a> {
         zones.into_iter().find_map(|number| {
             let header = &self.zones[&number].header;
             let free = (1..ZONE_INDEXES as u16).find(|index| !header.has(*index))?;
-            free_slot(self.disk, header)?;
+            self.disk.free_slot(header)?;
             Some(MetaAddr::new(number, free))
         })
+    }
+
+    /// Whether so many blocks can be added, wherever that is.
+    pub(super) fn has_room(&self, blocks: usize) -> bool {
+        let mut left = blocks;
+        for (_, zone) in self.zones.iter().filter(|(number, _)| !number.is_root()) {
+            if left == 0 {
+                break;
+            }
+            let used: u32 = zone.header.exists.iter().map(|word| word.count_ones()).sum();
+            // New blocks do not get the first index.
+            let taken = used + u32::from(!zone.header.has(0));
+            left = left.saturating_sub(ZONE_INDEXES.saturating_sub(taken) as usize);
+        }
+        left == 0
     }
 
     /// Forgets the past: what it had is freed by the rules for blocks without an owner. False if there is
@@ -469,19 +474,4 @@ impl<'a> Volume<'a> {
         ZoneTableMut::new(&mut block).set(position, entry);
         Ok(self.put(addr, block))
     }
-}
-
-/// Remembers which slots were in use before the zone changes.
-fn disk_keep(disk: &Overlay<'_>, header: &ZoneHeader) -> Slots {
-    disk.keep(header.start, slots_of(header))
-}
-
-/// A slot that neither the header names nor did before the repair; or, if there is none, one that it does not
-/// name.
-fn free_slot(disk: &Overlay<'_>, header: &ZoneHeader) -> Option<u16> {
-    let (now, before) = (slots_of(header), disk_keep(disk, header));
-    let is_set = |slots: &Slots, slot: u16| slots[usize::from(slot) / 64] & 1 << (slot % 64) != 0;
-    let free = |slot: &u16| !is_set(&now, *slot);
-    let all = FIRST_SLOT as u16..ZONE_BLOCKS as u16;
-    all.clone().find(|slot| free(slot) && !is_set(&before, *slot)).or_else(|| all.clone().find(free))
 }

@@ -215,3 +215,131 @@ fn rows_of_the_past_are_given_up_alone() {
     let plan = plan(&device);
     assert!(plan.lost.iter().all(|loss| !loss.path.contains("the past, Ver")), "{:?}", plan.lost);
 }
+
+/// The attribute of an access ACL, as a cell begins with it.
+fn is_acl(value: &[u8]) -> bool {
+    matches!(XattrCell::decode(value), Ok(XattrCell::First { name: b"posix_acl_access", .. }))
+}
+
+/// With an access ACL the mode's bits of the group are a mask. They stayed when the ACL was lost, and gave
+/// the owning group what others had been given. Promises that they go with the ACL, that this is said, and
+/// that they stay as long as the ACL does.
+#[test]
+fn a_lost_acl_opens_a_file_to_nobody() {
+    type Damage = (&'static str, bool, fn(&mut Builder));
+    let damages: [Damage; 4] = [
+        ("gone", true, |b| new_attributes(b, |cells| cells.retain(|cell| !is_acl(&cell.1)))),
+        ("unreadable", true, |b| {
+            let leaf = b.inodes[&InodeNo(ATTRS)].xattr_root;
+            on_block(b, leaf, |node| BlockHeader::of_mut(node).addr = 77.into());
+        }),
+        ("beside-a-short-one", true, |b| {
+            let is_rest = |value: &[u8]| matches!(XattrCell::decode(value), Ok(XattrCell::Rest(_)));
+            new_attributes(b, |cells| cells.retain(|cell| !is_acl(&cell.1) && !is_rest(&cell.1)));
+        }),
+        ("of-another", false, |b| {
+            new_attributes(b, |cells| {
+                let empty = attribute(XattrNamespace::User, "empty", b"");
+                cells.iter_mut().filter(|cell| cell.1 == empty[0].1).for_each(|cell| cell.0 += 1 << 30);
+            });
+        }),
+    ];
+    for (story, is_closed, damage) in damages {
+        let mut b = sound();
+        b.inode(ATTRS).mode = 0o100_674;
+        damage(&mut b);
+        let device = b.finish();
+        let lost = lost_by_repair(&device, &format!("acl-{story}"));
+        let mode = inode_of(&device, InodeNo(ATTRS)).expect("the file is there").mode;
+        assert_eq!(mode, if is_closed { 0o100_604 } else { 0o100_674 }, "{story}: {mode:o}");
+        let is_said = lost.iter().any(|(path, what)| path == "/attrs" && what.contains("its access ACL"));
+        assert_eq!(is_said, is_closed, "{story}: {lost:?}");
+    }
+}
+
+/// Has a zone say that something is at each of its indexes.
+fn fill(header: &mut ZoneHeader) {
+    let slots = (FIRST_SLOT as u16..ZONE_BLOCKS as u16).filter(|slot| !header.map.contains(slot));
+    let mut slots = slots.collect::<Vec<_>>().into_iter();
+    for index in 0..ZONE_INDEXES as usize {
+        if header.map[index] == 0 {
+            header.exists[index / 64] |= 1 << (index % 64);
+            header.map[index] = slots.next().expect("there are more slots than indexes");
+            header.checks[index] = 1;
+        }
+    }
+}
+
+/// The old nodes of a tree were freed before there was room for the new ones, and what did not find room was
+/// lost. Promises that they stay until there is: here the blocks that take all room are given up first.
+#[test]
+fn a_tree_that_finds_no_room_waits_for_it() {
+    let volume = || {
+        let mut b = sound();
+        b.forget_tree(b.inodes[&InodeNo(ATTRS)].xattr_root);
+        let mut cells: Vec<(u64, Vec<u8>)> =
+            (10..22).flat_map(|n| attribute(XattrNamespace::User, &format!("name {n}"), &[n; 950])).collect();
+        cells.sort();
+        let owner = (InodeNo(ATTRS), b.inodes[&InodeNo(ATTRS)].incarnation.0);
+        // A new leaf is left less full than these are.
+        let leaves: Vec<Vec<(u64, Vec<u8>)>> = cells.chunks(4).map(<[_]>::to_vec).collect();
+        let (root, _, nodes) = b.tree(0, BlockKind::Xattrs, owner, &leaves);
+        let inode = b.inode(ATTRS);
+        (inode.xattr_root, inode.blocks, inode.flags) = (root, nodes, InodeFlags::empty());
+        b
+    };
+    let whole = checked(&volume().finish());
+    assert!(whole.is_clean() && whole.counts.xattrs == 12, "{whole}");
+    let mut b = volume();
+    let branch = b.inodes[&InodeNo(ATTRS)].xattr_root;
+    on_block(&mut b, branch, |node| BlockHeader::of_mut(node).addr = 77.into());
+    for zone in b.zones.keys().copied().collect::<Vec<_>>() {
+        header(&mut b, zone, fill);
+    }
+    let device = b.finish();
+    let plan = plan_repair(&device, &CheckOptions::default()).unwrap();
+    assert!(plan.is_complete() && plan.after.counts.xattrs == 12, "{}", plan.after);
+}
+
+/// What had no name went to lost+found, whoever had made that, and whoever could read and write there.
+/// Promises that only one of root's is used, into which nobody else comes, and else another one is made.
+#[test]
+fn a_lost_and_found_of_somebody_else_gets_nothing() {
+    for (uid, mode, is_used) in [(0, 0o040_700, true), (0, 0o040_755, false), (1000, 0o040_700, false)] {
+        let mut b = sound();
+        (b.inode(DIRECTORY).uid, b.inode(DIRECTORY).mode) = (uid, mode);
+        let place = b.entry("lost+found", DIRECTORY);
+        b.set_parents(ROOT, std::slice::from_ref(&place));
+        new_root(&mut b, |cells| {
+            cells.retain(|c| !c.1.ends_with(b"far") && !c.1.ends_with(b"directory"));
+            cells.push(place.clone());
+            cells.sort();
+        });
+        let device = b.finish();
+        lost_by_repair(&device, &format!("found-{uid}-{mode:o}"));
+        let parent = inode_of(&device, InodeNo(FAR)).unwrap().parent;
+        assert_eq!(parent == InodeNo(DIRECTORY), is_used, "{uid}, {mode:o}");
+        let place = inode_of(&device, parent).unwrap();
+        assert_eq!((place.uid, place.mode, place.parent), (0, 0o040_700, InodeNo::ROOT), "{uid}, {mode:o}");
+    }
+}
+
+/// Where the table was lost, a further zone was taken for where the first block of its group looked like its
+/// header, and that may be a file's. Promises that the repair is refused if there is more than one place.
+#[test]
+fn a_zone_that_could_be_in_two_places_is_not_found() {
+    for is_forged in [false, true] {
+        let mut b = sound();
+        raw(&mut b, 10, |table| table.fill(0));
+        b.after.push(Box::new(move |device| {
+            let header = ZoneHeader::decode(&read(device, 3 * ZONE_BLOCKS + HEADER_SLOTS[1])).unwrap();
+            let other = ZoneHeader { start: BlockNo(2 * ZONE_BLOCKS), ..header };
+            if is_forged {
+                write(device, 2 * ZONE_BLOCKS + HEADER_SLOTS[1], &other.encode(GENERATION).0);
+            }
+        }));
+        let device = b.finish();
+        let plan = plan_repair(&device, &CheckOptions::default()).unwrap();
+        assert_eq!(plan.is_complete(), !is_forged, "{}", plan.after);
+    }
+}

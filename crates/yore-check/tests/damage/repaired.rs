@@ -5,7 +5,6 @@
 use super::*;
 use std::path::PathBuf;
 use yore_check::{plan_repair, plan_repair_leaving, repair_of, undo_repair, CheckError, Plan};
-use yore_device::{Device, DeviceError};
 
 /// A path for an undo file that goes with the test.
 pub(super) struct UndoFile(pub(super) PathBuf);
@@ -228,123 +227,6 @@ fn a_sound_volume_is_left_alone() {
         let plan = plan(&device);
         assert!(plan.is_complete() && plan.is_empty() && plan.done.is_empty(), "{plan:?}");
     }
-}
-
-/// Promises that a repair is not taken back once somebody else has written to the volume, nor on another
-/// volume, nor from a file that is damaged; and that the volume is then left alone.
-#[test]
-fn undo_refuses_what_is_not_its_own() {
-    let undo_file = UndoFile::new("refused");
-    let mut b = sound();
-    b.data(1);
-    let device = b.finish();
-    plan(&device).apply(&undo_file.0).unwrap();
-    let SlotState::Valid(sb) = Superblock::decode(&read(&device, 0), 0) else { panic!() };
-    let mounted = device.snapshot();
-    write(&mounted, 1, &Superblock { generation: Generation(sb.generation.0 + 1), ..*sb.clone() }.encode(1));
-    let again = device.snapshot();
-    write(&again, 0, &Superblock { mount_id: 77, ..*sb }.encode(0));
-    for other in [mounted, again, sound().finish()] {
-        let before = other.snapshot();
-        let e = undo_repair(&other, &undo_file.0).unwrap_err();
-        assert!(matches!(e, CheckError::UndoRefused { .. }), "{e}");
-        assert_eq!(other.first_difference(&before), None);
-    }
-    let whole = std::fs::read(&undo_file.0).unwrap();
-    let before = device.snapshot();
-    for at in [0, 20, 70, 4096 + 3, whole.len() - 9] {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1;
-        std::fs::write(&undo_file.0, &bytes).unwrap();
-        let e = undo_repair(&device, &undo_file.0).unwrap_err();
-        assert!(matches!(e, CheckError::UndoFile { .. }), "{at}: {e}");
-    }
-    std::fs::write(&undo_file.0, &whole[..whole.len() - 1]).unwrap();
-    assert!(matches!(undo_repair(&device, &undo_file.0), Err(CheckError::UndoFile { .. })));
-    assert_eq!(device.first_difference(&before), None);
-    std::fs::write(&undo_file.0, &whole).unwrap();
-    undo_repair(&device, &undo_file.0).unwrap();
-}
-
-/// A device that fails at its n-th write, half of which reaches the medium.
-#[derive(Debug)]
-struct Failing<'a>(&'a MemoryDevice, std::sync::atomic::AtomicUsize);
-
-impl Device for Failing<'_> {
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-    fn read_only(&self) -> bool {
-        false
-    }
-    fn describe(&self) -> String {
-        "a device that fails".into()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        if self.1.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1 {
-            let mut torn = read(self.0, offset / 4096);
-            torn[..2048].copy_from_slice(&buf[..2048]);
-            self.0.write_at(offset, &torn[..])?;
-            let (operation, len) = (yore_device::Operation::Write, 4096);
-            return Err(DeviceError::NoSpace { operation, offset, len, device: self.describe() });
-        }
-        self.0.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
-        Ok(())
-    }
-}
-
-/// Promises that a repair that breaks off at any write can be taken back, and made once more instead; also
-/// where neither superblock can be used, and both are written.
-#[test]
-fn a_repair_that_breaks_off_is_taken_back_or_made_again() {
-    let writes = breaks_off(|_| {});
-    assert!(writes > 5, "only {writes} writes");
-    let writes = breaks_off(|b| {
-        spare(b);
-        raw(b, 0, |slot| slot.fill(7));
-        raw(b, 1, |slot| slot[130] ^= 1);
-    });
-    assert!(writes > 6, "only {writes} writes");
-}
-
-/// Breaks a repair of several damages and of `more` off at each write. Returns how many writes there are.
-fn breaks_off(more: fn(&mut Builder)) -> usize {
-    let volume = || {
-        let mut b = sound();
-        b.data(3);
-        (b.inode(INLINE).links, b.inode(BIG).blocks) = (1, 0);
-        more(&mut b);
-        b.finish()
-    };
-    let (first, second) = (UndoFile::new("first"), UndoFile::new("second"));
-    let mut write = 1;
-    loop {
-        let device = volume();
-        let before = device.snapshot();
-        let (_, _) = (std::fs::remove_file(&first.0), std::fs::remove_file(&second.0));
-        let failing = Failing(&device, write.into());
-        let plan = plan_repair(&failing, &CheckOptions::default()).unwrap();
-        if plan.apply(&first.0).is_ok() {
-            break;
-        }
-        let broken_off = device.snapshot();
-        undo_repair(&device, &first.0).unwrap();
-        assert_eq!(device.first_difference(&before), None, "taken back at write {write}");
-        let again = plan_repair(&broken_off, &CheckOptions::default()).unwrap();
-        assert!(again.is_complete(), "write {write}: {}", again.after);
-        again.apply(&second.0).unwrap();
-        assert!(checked(&broken_off).is_clean(), "made again after write {write}");
-        write += 1;
-    }
-    write
 }
 
 /// Promises for damages planted together that a repair ends, and leaves a volume in which nothing is found,

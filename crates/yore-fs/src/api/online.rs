@@ -6,7 +6,7 @@ use crate::{Result, View};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{FindingsRecord, Incarnation};
-use yore_meta::Shadow;
+use yore_meta::{LogPlace, Shadow};
 
 /// A check or a scrub of an open volume, or other work that takes long and may end at any time. It is over
 /// when this is dropped.
@@ -63,6 +63,11 @@ impl View {
             crate::ops::reap::free_set_aside(store)?;
         }
         Ok(store.meta.shadow(memory)?)
+    }
+
+    /// Where a check of a shadow finds the log.
+    pub fn log_of(&self, shadow: &Shadow) -> LogPlace {
+        self.store().meta.log_of(shadow)
     }
 
     /// Whether the volume can be changed: it is open for writing, and no error has stopped that.

@@ -107,7 +107,7 @@ pub struct Shadow {
     of: Arc<Shadows>,
     kept: Arc<Kept>,
     /// The log has a device of its own, of which nothing is kept. Everything up to the generation is where it
-    /// belongs without it.
+    /// belongs without it, unless the volume is open for reading only.
     pub log_is_elsewhere: bool,
     /// How many free blocks the superblock of that generation does not count, because only this generation
     /// has freed them: a crash could have left them marked as used.

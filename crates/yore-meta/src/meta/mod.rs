@@ -24,6 +24,7 @@ use crate::base::Base;
 use crate::engine::Durability;
 use crate::error::{MetaError, Result};
 use crate::log::intent::LogStatus;
+use crate::log::place::LogPlace;
 use crate::log::replay::Recovered;
 use crate::op::zones::EmptyZone;
 use crate::op::Op;
@@ -53,6 +54,8 @@ pub struct Meta {
     pub totals: Arc<Totals>,
     /// What replay left for the store to do.
     recovered: Mutex<Option<Recovered>>,
+    /// Open for reading only: where the log is, as whoever opened the volume said.
+    log_place: LogPlace,
 }
 
 impl Written for Meta {
@@ -498,6 +501,8 @@ impl Meta {
     ///
     /// # Errors
     /// The error that stopped writing, now or earlier; the volume is then left as its last generation says.
+    /// That of reading a zone that a crash has left; then the last generation is written, and the volume is
+    /// left in use.
     pub fn close(&self) -> Result<()> {
         self.close_with(&mut |_| None)
     }

@@ -189,7 +189,10 @@ impl Meta {
         if strategy.orders() {
             rooms.blocks.zones.changes.start_holding();
         }
-        Meta { rooms, space: Space::new(), writer, late, durability, totals, recovered: Mutex::default() }
+        // One that is written to is kept by whoever writes, and may move.
+        let log_place = if options.read_only { options.log.clone() } else { LogPlace::Without };
+        let (space, recovered) = (Space::new(), Mutex::default());
+        Meta { rooms, space, writer, late, durability, totals, recovered, log_place }
     }
 }
 

@@ -4,6 +4,7 @@ use super::Meta;
 use crate::base::medium::log_blocks;
 use crate::base::shadow::Shadow;
 use crate::error::{MetaError, Result};
+use crate::log::place::LogPlace;
 use yore_format::{ZoneNo, BLOCK_SIZE};
 
 impl Meta {
@@ -54,6 +55,19 @@ impl Meta {
             shadow.log_is_elsewhere = paused.superblock().external_log.is_some();
             shadow.unpromised = unpromised;
             return Ok(shadow);
+        }
+    }
+
+    /// Where a check of a shadow finds the log.
+    ///
+    /// On a volume that is open for writing everything that the generation has is in place, and nothing is
+    /// kept of a log that has a device of its own. One that is open for reading only may be as a crash left
+    /// it: then only the log makes some of its blocks right. It is where it was when the volume was opened.
+    pub fn log_of(&self, shadow: &Shadow) -> LogPlace {
+        match (shadow.log_is_elsewhere, self.read_only()) {
+            (false, _) => LogPlace::Recorded,
+            (true, false) => LogPlace::Without,
+            (true, true) => self.log_place.clone(),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::history::read::at_time::{directory_in_use, entry_in_use};
 use crate::history::record::{OldName, PastEntry, Prepared};
 use crate::ops::name_at;
 use crate::store::Store;
-use crate::{Caller, Error, FileKind, InodeNo, RenameMode, Result, View};
+use crate::{Attr, Caller, Error, FileKind, InodeNo, RenameMode, Result, View};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_core::btree::Pins;
@@ -145,7 +145,8 @@ impl View {
         Ok(false)
     }
 
-    /// The directory lost+found, which is made if there is none.
+    /// The directory lost+found, which is made if there is none. What somebody else may read or write is left
+    /// to him, since names of all users go there: then the directory gets another name, as in a repair.
     fn lost_and_found(&self) -> Result<Option<InodeNo>> {
         let mut name = LOST_AND_FOUND.to_vec();
         for _ in 0..NAMES_MAX {
@@ -154,7 +155,7 @@ impl View {
                 found => found,
             };
             match node {
-                Ok(node) if node.attr().kind == FileKind::Directory => return Ok(Some(node.inode())),
+                Ok(node) if is_for_lost(node.attr()) => return Ok(Some(node.inode())),
                 // Something else has the name, or somebody has just made it.
                 Ok(_) => name.push(b'+'),
                 Err(Error::Exists) => {}
@@ -163,6 +164,11 @@ impl View {
         }
         Ok(None)
     }
+}
+
+/// Whether this is a directory of root's that nobody else may enter.
+fn is_for_lost(attr: &Attr) -> bool {
+    attr.kind == FileKind::Directory && attr.uid == 0 && attr.permissions & 0o077 == 0
 }
 
 fn lower_links(
