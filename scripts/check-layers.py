@@ -158,7 +158,7 @@ LAYERS = {
         lib
     """,
     "yore-fs": """
-        api/block_set idle machine progress recounts time/* travel
+        api/block_set go_on idle machine progress recounts time/* travel
         types
         file/*
         history/gate
@@ -263,7 +263,8 @@ LAYERS = {
         message
         client/watched wire
         client/methods ongoing server/rows
-        client/mounted server/who
+        client/mounted client/until server/who
+        server/long server/pins
         server/check server/expunge server/query server/policies server/rollback server/snapshots
         server
         client/here
@@ -271,13 +272,13 @@ LAYERS = {
         lib
     """,
     "yore-fuse": """
-        config convert errno error mapped past privilege snapdir
-        mountpoint notices process_pins tuning
-        attach connection serve/rollback serve/syncs serve/waiting serve/writers
-        serve/flushers serve/saves
+        config convert errno error mapped/patient past privilege serve/opened snapdir
+        mapped mountpoint notices process_pins tuning
+        attach connection serve/refused serve/rollback serve/syncs serve/waiting serve/writers
+        serve/flushers serve/saves stores
         serve/server
         serve/background serve/behalf serve/fsync serve/gone serve/nodes
-        serve/asked serve/attributes serve/snapshots
+        serve/asked serve/attributes serve/snapshots serve/writing
         serve/flags
         serve
         session

@@ -3,9 +3,11 @@
 mod here;
 mod methods;
 mod mounted;
+mod until;
 mod watched;
 
 pub use here::Here;
 pub use methods::Client;
 pub use mounted::Mounted;
+pub use until::Until;
 pub use watched::Watch;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
     ChecksumsEntered, Defragmented, EventNo, FindingsRecord, ListedEvent, MissedVersions, NewSnapshot,
-    OperationRow, Policy, Scrub, ScrubRecord, Scrubbed, SpaceRules, Timestamp, VerifyStates, WouldFree,
+    OperationRow, Policy, Scrub, ScrubRecord, Scrubbed, SpaceRules, Timestamp, WouldFree,
 };
 
 /// Most snapshots that one [`Request::Forget`] names.
@@ -91,8 +91,9 @@ pub enum Request {
         before: Option<u64>,
     },
     /// Pins the snapshot as of which the file or directory is seen: it is neither forgotten nor given up as
-    /// long as the asking process lives. For everybody who may open the file or directory.
-    /// [`Answer::Pinned`].
+    /// long as the asking process lives. But root and the daemon's user forget and expunge also what
+    /// processes of others have pinned. For everybody who may open the file or directory, as far as there is
+    /// room for the user. [`Answer::Pinned`].
     Pin,
     /// How much history a full volume keeps. Also on files, and for everybody. [`Answer::SpaceRules`].
     SpaceRules,
@@ -120,7 +121,10 @@ pub enum Request {
     /// Erases everything that no name leads to any more, after reclaiming what is being given up. For root
     /// and the daemon's user. The answer comes when all is durable; other requests go on meanwhile.
     /// [`Answer::Shredded`].
-    Shred,
+    Shred {
+        /// A name for [`Request::BreakOff`]; 0 for none.
+        question: u64,
+    },
     /// The policy of the directory or file, and what applies to it. Only in the present. For everybody who
     /// may open it. [`Answer::Policy`].
     Policy,
@@ -147,6 +151,8 @@ pub enum Request {
         of: Named,
         /// The least place in the list.
         from: u64,
+        /// A name for [`Request::BreakOff`]; 0 for none.
+        question: u64,
     },
     /// Gives that history up, in all snapshots at once. For the same users; an owner gives it up in snapshots
     /// that others took only on a mount that allows it. When it returns nobody sees any of it, and that is
@@ -202,7 +208,7 @@ pub enum Request {
     /// Whether leaks of a crash may be pending, and how far the recount of them is. [`Answer::Leaks`].
     Leaks,
     /// Breaks off a scrub of the same user, or another question that takes long. Its own answer then says so,
-    /// or where it goes on. [`Answer::Done`], whether there is one or not.
+    /// or where it goes on; or it is an error. [`Answer::Done`], whether there is one or not.
     BreakOff {
         /// The question's name.
         question: u64,
@@ -218,13 +224,13 @@ impl Request {
         let of_history =
             matches!(self, Take(_) | Describe { .. } | Forget { .. } | RollBack(_) | Expunge { .. });
         of_history
-            || matches!(self, SetPolicy(_) | SetSpaceRules(_) | Lengthen { .. } | Shred)
+            || matches!(self, SetPolicy(_) | SetSpaceRules(_) | Lengthen { .. } | Shred { .. })
             || matches!(self, Defragment { dry_run: false, .. } | Checksums { enable: true, .. })
     }
 
     /// Whether everything that programs have written must be on the volume first.
     pub(crate) fn needs_what_was_written(&self) -> bool {
-        matches!(self, Request::Take(_) | Request::Shred | Request::RollBack(_))
+        matches!(self, Request::Take(_) | Request::Shred { .. } | Request::RollBack(_))
     }
 
     /// Whether stores through mappings must be on the volume first, too.
@@ -232,20 +238,32 @@ impl Request {
         matches!(self, Request::Take(_) | Request::RollBack(_))
     }
 
-    /// Whether it waits for other requests, or for long, so that no thread that serves others may answer it.
+    /// Whether it waits for other requests, or may take long, so that no thread that serves others may answer
+    /// it.
     pub fn waits(&self) -> bool {
+        use Request::*;
         self.needs_what_was_written()
-            || matches!(
-                self,
-                Request::Defragment { .. }
-                    | Request::Check { .. }
-                    | Request::Scrub { .. }
-                    | Request::Checksums { .. }
-                    | Request::Query(Query::Log {
-                        verify: VerifyStates::WhereDamaged | VerifyStates::Yes,
-                        ..
-                    })
-            )
+            || match self {
+                Defragment { .. } | Check { .. } | Scrub { .. } | Checksums { .. } | WouldFree => true,
+                Query(query) => query.takes_long(),
+                HistoryOf { of, .. } | Expunge { of, .. } => of.below,
+                _ => false,
+            }
+    }
+
+    /// The name under which [`Request::BreakOff`] breaks it off, if it may take long.
+    pub(crate) fn question_mut(&mut self) -> Option<&mut u64> {
+        use Request::*;
+        match self {
+            Defragment { question, .. }
+            | Check { question, .. }
+            | Scrub { question, .. }
+            | Checksums { question, .. }
+            | Shred { question }
+            | HistoryOf { question, .. } => Some(question),
+            Query(query) => query.question_mut(),
+            _ => None,
+        }
     }
 
     /// Whether it works on files, too, and not only on directories.
@@ -274,9 +292,9 @@ pub struct Take {
     pub undo: bool,
     /// It is durable when the answer comes.
     pub wait: bool,
-    /// It is not forgotten as long as the asking process lives, not even for want of space. If the daemon
-    /// cannot see that process, because it is in another namespace of processes, the snapshot can be
-    /// forgotten like others.
+    /// It is not forgotten as long as the asking process lives, not even for want of space, as after
+    /// [`Request::Pin`]; it is not taken if there is no room for that. If the daemon cannot see that process,
+    /// because it is in another namespace of processes, the snapshot can be forgotten like others.
     pub stays: bool,
 }
 

@@ -7,7 +7,8 @@
 //! gone asks again.
 //!
 //! A question that takes long may have a *name*, a number that the client chooses. While the question is
-//! being answered, another request of the same user learns how far it is.
+//! being answered, another request of the same user learns how far it is, or breaks it off. A user may have
+//! only so many of them answered at a time.
 
 use crate::wire::{encode_answer, encode_or_content, ROWS};
 use crate::Answer;
@@ -21,6 +22,8 @@ use yore_fs::{Error, Progress, Result};
 
 /// The longest answer, and all kept answers together, in bytes.
 pub(crate) const ANSWER_MOST: usize = 64 << 20;
+/// So many times the longest answer is collected for one.
+const COLLECTED_FOR_ONE: usize = 4;
 /// How many answers are kept.
 const STORED_MOST: usize = 8;
 /// How long an answer is kept from the time when a part of it was last read.
@@ -44,6 +47,7 @@ struct Answers {
 /// A question that is being answered.
 struct Question {
     uid: u32,
+    /// 0: it has none.
     name: u64,
     progress: Arc<Progress>,
     /// Whoever asked wants it to be broken off.
@@ -87,6 +91,12 @@ impl Ongoing {
     /// For answers that need not fit into buffers of the kernel, and so may be of any length.
     pub fn here() -> Ongoing {
         Ongoing { most: usize::MAX, ..Ongoing::default() }
+    }
+
+    /// For answers of so many bytes at most.
+    #[cfg(test)]
+    pub(crate) fn short(most: usize) -> Ongoing {
+        Ongoing { most, ..Ongoing::default() }
     }
 
     /// Encodes an answer for a user into bytes that fit into the buffer: all of it, or its first part.
@@ -134,28 +144,47 @@ impl Ongoing {
         Ok(part)
     }
 
-    /// Notes that a user's question is being answered. If its name is 0, it has none.
-    pub(crate) fn begin(&self, uid: u32, name: u64) -> Asked<'_> {
-        let (progress, broken_off) = (Arc::new(Progress::default()), Arc::new(AtomicBool::new(false)));
-        if name != 0 {
-            let (progress, broken_off) = (progress.clone(), broken_off.clone());
-            self.questions.lock().push(Question { uid, name, progress, broken_off });
+    /// Notes that a user's question is being answered. If its name is 0, it has none. `most` is how many the
+    /// user may have.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the user has as many already.
+    pub(crate) fn begin(&self, uid: u32, name: u64, most: Option<usize>) -> Result<Asked<'_>> {
+        let mut questions = self.questions.lock();
+        let others = questions.iter().filter(|question| question.uid == uid).count();
+        if let Some(most) = most.filter(|most| others >= *most) {
+            return Err(Error::Refused(format!(
+                "{most} questions of user {uid} that take long are being answered already; ask again when one of them is"
+            )));
         }
-        Asked { questions: &self.questions, progress, broken_off }
+        let (progress, broken_off) = (Arc::new(Progress::default()), Arc::new(AtomicBool::new(false)));
+        questions.push(Question { uid, name, progress: progress.clone(), broken_off: broken_off.clone() });
+        drop(questions);
+        Ok(Asked { questions: &self.questions, progress, broken_off })
+    }
+
+    /// The question of a user with a name, if it is being answered.
+    fn with_name<R>(&self, uid: u32, name: u64, work: impl Fn(&Question) -> R) -> Option<R> {
+        let questions = self.questions.lock();
+        let is_it = |question: &&Question| name != 0 && (question.uid, question.name) == (uid, name);
+        questions.iter().find(is_it).map(work)
     }
 
     /// How far a question is: what is done, and all there is to do. `None` if it is not being answered.
     pub(crate) fn how_far(&self, uid: u32, name: u64) -> Option<(u64, u64)> {
-        let questions = self.questions.lock();
-        let found = questions.iter().find(|question| (question.uid, question.name) == (uid, name));
-        found.map(|question| question.progress.get())
+        self.with_name(uid, name, |question| question.progress.get())
     }
 
     /// Asks for a question of a user to be broken off, if it is being answered.
     pub(crate) fn break_off(&self, uid: u32, name: u64) {
-        let questions = self.questions.lock();
-        let found = questions.iter().filter(|question| (question.uid, question.name) == (uid, name));
-        found.for_each(|question| question.broken_off.store(true, Ordering::Relaxed));
+        // There may be none any more.
+        let _ = self.with_name(uid, name, |question| question.broken_off.store(true, Ordering::Relaxed));
+    }
+
+    /// How many bytes are collected for an answer at most. Not all of them become part of it: a user does not
+    /// learn every name, and what took the place of something else may be no difference at all.
+    pub(crate) fn collected_most(&self) -> usize {
+        self.most.saturating_mul(COLLECTED_FOR_ONE)
     }
 
     /// An empty list of rows for an answer.
@@ -169,7 +198,7 @@ fn part_of(key: u64, content: &[u8], at: usize) -> Answer {
     Answer::Part { key, length: content.len() as u64, bytes: content[at..end].to_vec() }
 }
 
-fn too_long() -> Error {
+pub(crate) fn too_long() -> Error {
     Error::Refused(
         "that is more than a mount tells at once (64 MiB); ask for a directory below, or unmount the volume and ask that"
             .into(),

@@ -2,7 +2,9 @@
 
 mod check;
 mod expunge;
+mod long;
 mod names;
+mod pins;
 mod policies;
 mod query;
 mod rollback;
@@ -11,13 +13,12 @@ mod snapshots;
 mod told;
 mod who;
 
+use self::long::Long;
 use self::rows::fitting;
-use crate::ongoing::Asked;
 use crate::{Answer, Request, Stopped};
-use std::ops::ControlFlow;
 use yore_fs::{
-    ChecksumsEntered, Defragmented, Error, Event, FileKind, InodeNo, Inspection, OperationRow, PinnedBy,
-    Progress, Result, RowClass, Scrub, View, PIECES_MOST,
+    ChecksumsEntered, Defragmented, Error, Event, FileKind, InodeNo, OperationRow, Result, RowClass, Scrub,
+    View, PIECES_MOST,
 };
 
 pub use who::{Host, Pinning, Who};
@@ -53,7 +54,7 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         })),
         Request::Rest { key, at } => who.host.ongoing().part(who.uid, *key, *at),
         Request::Operations { before } => operations(view, who, *before),
-        Request::Pin => pin(view, who),
+        Request::Pin => pins::pin(view, who),
         Request::SpaceRules => Ok(Answer::SpaceRules(view.space_rules())),
         Request::SetSpaceRules(rules) => {
             who.check_everything()?;
@@ -71,12 +72,14 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         }
         Request::MissedVersions => Ok(Answer::MissedVersions(view.missed_versions())),
         Request::Lengthen { bytes } => lengthen(view, who, *bytes),
-        Request::Shred => shred(view, who),
+        Request::Shred { question } => shred(view, who, *question),
         Request::Policy => policies::policy(view, directory),
         Request::SetPolicy(policy) => policies::set(view, directory, who, policy),
         Request::RollBack(plan) => rollback::roll_back(view, directory, who, plan),
         Request::UnfinishedRollbacks { from } => rollback::unfinished(view, who, *from),
-        Request::HistoryOf { of, from } => expunge::history_of(view, directory, who, (of, *from)),
+        Request::HistoryOf { of, from, question } => {
+            expunge::history_of(view, directory, who, (of, *from), *question)
+        }
         Request::Expunge { of, shown } => expunge::expunge(view, directory, who, (of, *shown)),
         Request::Stopped => Ok(stopped(view)),
         Request::Check { findings_max, memory, question } => {
@@ -115,12 +118,6 @@ fn check_kind(view: &View, inode: InodeNo, request: &Request) -> Result<()> {
         _ if matches!(request, Request::Pin | Request::Policy | Request::SetPolicy(_)) => Ok(()),
         _ => Err(Error::NotADirectory),
     }
-}
-
-fn pin(view: &View, who: &Who<'_>) -> Result<Answer> {
-    let Some(event) = view.event() else { return Ok(Answer::Pinned(false)) };
-    let pin = view.pin(event, PinnedBy::Work)?;
-    Ok(Answer::Pinned(who.host.room().and_then(|pin_it| pin_it(pin)).is_ok()))
 }
 
 /// Whether an error has stopped all writing.
@@ -170,36 +167,6 @@ fn defragment(
     Ok(Answer::Defragmented(done))
 }
 
-/// Work on a volume that takes long. It ends early if the volume is unmounted, or if whoever asked for it
-/// does not wait any longer.
-struct Long<'a> {
-    host: &'a dyn Host,
-    inspection: Inspection,
-    asked: Asked<'a>,
-}
-
-impl<'a> Long<'a> {
-    fn begin(view: &View, who: &Who<'a>, question: u64) -> Result<Long<'a>> {
-        let inspection = view.inspect();
-        if inspection.is_broken_off() {
-            return Err(Error::Refused("the volume is being unmounted".into()));
-        }
-        Ok(Long { host: who.host, inspection, asked: who.host.ongoing().begin(who.uid, question) })
-    }
-
-    fn progress(&self) -> &Progress {
-        &self.asked.progress
-    }
-
-    fn goes_on(&self) -> ControlFlow<()> {
-        let is_over = self.host.is_over() || self.asked.is_broken_off() || self.inspection.is_broken_off();
-        match is_over {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    }
-}
-
 fn scrub(view: &View, who: &Who<'_>, how: Scrub, question: u64) -> Result<Answer> {
     who.check_everything()?;
     let long = Long::begin(view, who, question)?;
@@ -219,14 +186,11 @@ fn checksums(view: &View, who: &Who<'_>, enable: bool, question: u64) -> Result<
     Ok(Answer::Checksums { kept: view.keeps_data_checksums(), entered })
 }
 
-fn shred(view: &View, who: &Who<'_>) -> Result<Answer> {
+fn shred(view: &View, who: &Who<'_>, question: u64) -> Result<Answer> {
     who.check_everything()?;
     who.check_writable()?;
-    let mut ask = || match who.host.is_over() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    };
-    let done = view.present().shred(&mut ask)?;
+    let long = Long::begin(view, who, question)?;
+    let done = view.present().shred(&mut || long.goes_on())?;
     match done.broken_off {
         true => Err(Error::Refused("it was broken off before it was done; do it again".into())),
         false => Ok(Answer::Shredded { blocks_left_out: done.blocks_left_out }),

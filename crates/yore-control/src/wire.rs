@@ -7,7 +7,7 @@ use serde::Serialize;
 use yore_fs::{Error, Result};
 
 /// The version of the protocol. It grows with each change of the encoding.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// Bytes of the buffer. An ioctl's number can express at most 16,383.
 pub const BYTES: usize = 16_376;
 /// The number of the ioctl.

@@ -13,10 +13,9 @@ use yore_format::{EventNo, Inode, InodeNo};
 /// What a cell remembers of its cover.
 #[derive(Default)]
 pub struct CoverMemo {
-    /// The epoch of `event`, plus one; 0: none.
-    epoch: AtomicU64,
-    event: AtomicU64,
+    known: KnownCover,
     /// Where it lies; for directories. This and the next two fields can be read without the inode's lock.
+    /// Whoever needs both reads this first, with `Acquire`: the event is then no older than the place.
     pub parent: AtomicU64,
     /// The number of its own last event; 0: none.
     pub own_event: AtomicU64,
@@ -34,25 +33,69 @@ pub type Epochs = (u64, u64);
 impl CoverMemo {
     /// Takes the parent, the own event and the policy from the inode, which has just changed.
     pub fn follow(&self, inode: &Inode) {
-        self.parent.store(inode.parent.0, Ordering::Relaxed);
         self.own_event.store(inode.own_event.0, Ordering::Relaxed);
+        // An inode that moves takes along what covered it. With its new parent and its old event less would
+        // cover it than before.
+        self.parent.store(inode.parent.0, Ordering::Release);
         self.has_policy.store(inode.has_policy, Ordering::Relaxed);
-        self.epoch.store(0, Ordering::Release);
+        self.known.clear();
         *self.versioning.lock() = None;
         self.excluded.follow(inode);
     }
 
     /// The event that covers it, if that is known as of this epoch.
     pub fn get(&self, epoch: u64) -> Option<EventNo> {
-        let known = self.epoch.load(Ordering::Acquire) == epoch + 1;
-        known.then(|| EventNo(self.event.load(Ordering::Acquire)))
+        self.known.get(epoch)
     }
 
-    /// Remembers the event. Events only grow with epochs, so a reader that finds a later one errs on the side
-    /// of keeping.
+    /// Remembers the event, unless one is known as of a later epoch.
     pub fn set(&self, epoch: u64, event: EventNo) {
+        self.known.set(epoch, event);
+    }
+}
+
+/// An event that covers something, and the epoch as of which that is known. A reader gets an event with the
+/// epoch that it was found for, or nothing: with an older event under a later epoch, a state that a new event
+/// has seen would not be kept. Each write looks here, so readers wait for nobody.
+#[derive(Default)]
+struct KnownCover {
+    /// Grows with each change; odd while there is one.
+    turn: AtomicU64,
+    /// The epoch of `event`, plus one; 0: none.
+    epoch: AtomicU64,
+    event: AtomicU64,
+    /// Held by whoever changes them.
+    changing: Mutex<()>,
+}
+
+impl KnownCover {
+    fn get(&self, epoch: u64) -> Option<EventNo> {
+        // A reader that meets a value of a change sees that change's odd turn below, or a later turn.
+        let turn = self.turn.load(Ordering::Acquire);
+        let is_of_epoch = self.epoch.load(Ordering::Acquire) == epoch + 1;
+        let event = EventNo(self.event.load(Ordering::Acquire));
+        let is_whole = turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn;
+        (is_of_epoch && is_whole).then_some(event)
+    }
+
+    fn set(&self, epoch: u64, event: EventNo) {
+        let _changing = self.changing.lock();
+        if self.epoch.load(Ordering::Relaxed) <= epoch + 1 {
+            self.change(epoch + 1, event);
+        }
+    }
+
+    fn clear(&self) {
+        let _changing = self.changing.lock();
+        self.change(0, EventNo(0));
+    }
+
+    fn change(&self, epoch: u64, event: EventNo) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(turn + 1, Ordering::Relaxed);
+        self.epoch.store(epoch, Ordering::Release);
         self.event.store(event.0, Ordering::Release);
-        self.epoch.store(epoch + 1, Ordering::Release);
+        self.turn.store(turn + 2, Ordering::Release);
     }
 }
 
@@ -212,4 +255,58 @@ pub struct Ruled {
     pub at_close: bool,
     /// The directory or file that gets an event so many nanoseconds after it has changed.
     pub interval: Option<(InodeNo, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The event and the epoch were stored one after the other. A writer that lagged behind put its older
+    /// event under the later epoch of another one, so a file was written over in place although a new
+    /// snapshot had seen it.
+    #[test]
+    fn an_event_is_known_as_of_its_own_epoch() {
+        const LAST: u64 = 100_000;
+        let (memo, now) = (CoverMemo::default(), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for epoch in 1..=LAST {
+                    memo.set(epoch, EventNo(epoch));
+                    now.store(epoch, Ordering::Release);
+                }
+            });
+            scope.spawn(|| loop {
+                let epoch = now.load(Ordering::Acquire);
+                std::thread::yield_now();
+                memo.set(epoch, EventNo(epoch));
+                if epoch == LAST {
+                    break;
+                }
+            });
+            loop {
+                let epoch = now.load(Ordering::Acquire);
+                if let Some(event) = memo.get(epoch) {
+                    assert!(event.0 >= epoch, "event {event} as of epoch {epoch}");
+                }
+                if epoch == LAST {
+                    break;
+                }
+            }
+        });
+        assert_eq!(memo.get(LAST), Some(EventNo(LAST)));
+    }
+
+    /// Who comes late with what was known earlier changes nothing. An inode that has changed is asked anew.
+    #[test]
+    fn what_is_known_later_stays() {
+        let known = KnownCover::default();
+        assert_eq!(known.get(0), None);
+        known.set(6, EventNo(6));
+        known.set(5, EventNo(5));
+        assert_eq!((known.get(5), known.get(6)), (None, Some(EventNo(6))));
+        known.clear();
+        assert_eq!(known.get(6), None);
+        known.set(6, EventNo(7));
+        assert_eq!(known.get(6), Some(EventNo(7)));
+    }
 }

@@ -13,6 +13,7 @@
 mod api;
 mod dir;
 mod file;
+mod go_on;
 mod history;
 mod idle;
 mod machine;

@@ -3,7 +3,10 @@
 //! that are held or pinned lose nothing.
 
 use std::ops::ControlFlow;
-use yore_fs::{Error, EventNo, Forgetting, InodeNo, NewSnapshot, OpenOptions, PinnedBy, RenameMode, Volume};
+use std::sync::Barrier;
+use yore_fs::{
+    Error, EventNo, Forgetting, InodeNo, NewSnapshot, OpenOptions, PinnedBy, RenameMode, User, Volume,
+};
 
 fn event(volume: &Volume, directory: &str, name: &str) -> EventNo {
     let node = volume.node(directory).unwrap();
@@ -279,6 +282,42 @@ fn held_and_pinned_events_lose_nothing() {
     assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
     assert_eq!(finish(&volume).expunged, 1);
     assert!(matches!(view.as_of(one).expunge(&[a]), Err(Error::ReadOnly)));
+}
+
+/// Somebody else took a snapshot after it was found out that only a user's own snapshots had seen a file, and
+/// before the file was given up: then that snapshot had lost it. Whichever comes first, it has the file.
+#[test]
+fn what_others_take_meanwhile_loses_nothing() {
+    let volume = Volume::memory(64 << 20).unwrap();
+    let view = volume.view();
+    let [me, other] = [7, 8].map(|uid| User { uid, limits: None });
+    let take = |user: &User| {
+        let new = NewSnapshot { user: Some(user), ..NewSnapshot::default() };
+        view.take_snapshot(view.root(), &new).unwrap().number
+    };
+    for i in 0..50 {
+        let name = format!("file {i}");
+        volume.write(&name, name.as_bytes()).unwrap();
+        take(&me);
+        let (of, both) = (file(&volume, &name), Barrier::new(2));
+        let (theirs, outcome) = std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| {
+                both.wait();
+                take(&other)
+            });
+            both.wait();
+            let outcome = view.expunge_taken_by(&[of], me.uid);
+            (theirs.join().unwrap(), outcome)
+        });
+        match outcome {
+            Ok(()) => {}
+            Err(Error::TakenByOthers { event }) => assert_eq!(event, theirs.0),
+            Err(other) => panic!("{other}"),
+        }
+        let (then, mut content) = (view.as_of(theirs), [0; 16]);
+        let read = then.lookup(then.root(), name.as_bytes()).unwrap().read(0, &mut content).unwrap();
+        assert_eq!(&content[..read], name.as_bytes());
+    }
 }
 
 /// A file stays open in the present and in the past: the present one is written and read; the past one is

@@ -1,6 +1,7 @@
 //! What protects history against a malicious program with a user's rights: policies that hold what they take,
 //! and limits for each user.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
@@ -140,6 +141,59 @@ fn what_shortens_a_hold() {
     assert_eq!(view.policy_in_force(below).unwrap().hold, 100 * SECOND);
     let too_long = Policy { hold: Some(u64::MAX), ..Policy::default() };
     assert!(matches!(view.set_policy(root, &too_long), Err(Error::Invalid { .. })));
+}
+
+/// A user's policy left the hold as it was, and so it was allowed. Then it waited for a lock, while root set
+/// a hold; and it was set over that policy of root's, so nothing was held any more. Now what is there when
+/// the policy is set decides.
+#[test]
+fn no_policy_is_set_over_one_that_came_meanwhile() {
+    let view = open(&device(64 << 20));
+    let dir = view.mkdir(&ME, view.root(), b"mine", 0o755).unwrap().inode();
+    let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    let asked = Cell::new(0);
+    let may = || {
+        asked.set(asked.get() + 1);
+        let is_same = view.policy(dir)?.hold == close.hold;
+        if asked.get() == 1 {
+            view.set_policy_for(&ROOT, dir, &holding(3600 * SECOND))?;
+        }
+        match is_same {
+            true => Ok(()),
+            false => Err(Error::NotPermitted { what: "holds" }),
+        }
+    };
+    let user = User { uid: 7, limits: None };
+    let refused = view.set_policy_if(&user, dir, &close, &may);
+    assert!(matches!(refused, Err(Error::NotPermitted { .. })), "{refused:?}");
+    assert_eq!((view.policy(dir).unwrap(), asked.get()), (holding(3600 * SECOND), 2));
+    view.set_policy_if(&ROOT, dir, &close, &|| Ok(())).unwrap();
+    assert_eq!(view.policy(dir).unwrap(), close);
+}
+
+/// Whether a user may hold or release a snapshot is decided by what is there when that is done, and not by
+/// what was there when the user asked.
+#[test]
+fn a_hold_is_judged_when_it_changes() {
+    let view = open(&device(64 << 20));
+    let event = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
+    let user = User { uid: 7, limits: None };
+    let not_held_by_others = |row: &yore_fs::EventRow| match row.more.held_by {
+        Some(by) if by != 7 => Err(Error::NotPermitted { what: "others hold it" }),
+        _ => Ok(()),
+    };
+    let hold = |held| view.hold_if(&user, event, (held, "mine"), &not_held_by_others);
+    let now = || {
+        let row = view.kept_event(event).unwrap().row;
+        (row.held, row.more.held_by)
+    };
+    hold(true).unwrap();
+    assert_eq!(now(), (true, Some(7)));
+    view.hold_for(&ROOT, event, true).unwrap();
+    for held in [true, false] {
+        assert!(matches!(hold(held), Err(Error::NotPermitted { .. })));
+        assert_eq!(now(), (true, Some(0)));
+    }
 }
 
 fn limit<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<(&'static str, u32)> {

@@ -1,7 +1,8 @@
 //! What the threads and handles of a session share: whether its connection was aborted or has ended, and
 //! whether a thread found a contradiction in memory. The head of `session` says what follows from that.
 
-use crate::mountpoint::{abort, mounted_at};
+use crate::mountpoint::{abort, identity_at, Identity};
+use crate::notices::Notices;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::io;
@@ -12,10 +13,13 @@ use std::sync::{Arc, Weak};
 /// What a session's threads and its handles share.
 pub(crate) struct Shared {
     pub(crate) mountpoint: PathBuf,
-    pub(crate) device: (u32, u32),
+    pub(crate) mount: Identity,
     pub(crate) siblings: Arc<Siblings>,
     pub(crate) aborted: AtomicBool,
     pub(crate) ended: AtomicBool,
+    /// Notifies the kernel, if the mount shows the present and its connection is not over: this keeps the
+    /// connection open.
+    pub(crate) notices: Mutex<Option<Notices>>,
 }
 
 /// The sessions of one volume.
@@ -39,9 +43,15 @@ impl Siblings {
 }
 
 impl Shared {
+    /// What a new mount's threads and handles share.
+    pub(crate) fn new(mountpoint: PathBuf, mount: Identity, siblings: Arc<Siblings>) -> Shared {
+        let (aborted, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        Shared { mountpoint, mount, siblings, aborted, ended, notices: Mutex::new(None) }
+    }
+
     /// The mount's device number, major and minor.
     pub(crate) fn device(&self) -> (u32, u32) {
-        self.device
+        self.mount.device
     }
 
     /// A thread that serves is unwinding.
@@ -73,7 +83,7 @@ impl Shared {
 
     fn abort_if_ours(&self) -> Result<(), String> {
         match self.ours() {
-            Ok(true) => abort(&self.mountpoint, self.device),
+            Ok(true) => abort(&self.mountpoint, self.device()),
             Ok(false) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
@@ -81,7 +91,7 @@ impl Shared {
 
     /// Whether our mount is still the one at the mount point.
     pub(crate) fn ours(&self) -> io::Result<bool> {
-        Ok(mounted_at(&self.mountpoint)?.is_some_and(|m| m.device == self.device))
+        Ok(identity_at(&self.mountpoint)?.is_some_and(|there| there == self.mount))
     }
 
     fn abort_connection_after_thread(&self) {

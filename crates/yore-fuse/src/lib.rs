@@ -61,6 +61,7 @@ mod process_pins;
 mod serve;
 mod session;
 mod snapdir;
+mod stores;
 mod tuning;
 
 pub use config::{Granted, MountConfig, PastAccess};

@@ -7,12 +7,22 @@
 //! writes its pages before the mapping goes.
 //!
 //! Processes that cannot be seen are skipped: those in other namespaces, and those of other users if the
-//! daemon does not run as root.
+//! daemon does not run as root. Those that do not answer in time are named ([`patient`]).
 
+mod patient;
+
+use patient::{read_all, Found, Stuck};
 use rustix::ioctl::{ioctl, opcode, Opcode, Updater};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::time::Duration;
+
+/// How long to wait for a process's table. Reading one takes less than a millisecond.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The processes of this machine that did not answer, and may not have answered yet.
+static STUCK: Stuck = Stuck::new();
 
 /// `struct procmap_query` of <linux/fs.h>.
 #[repr(C)]
@@ -43,24 +53,27 @@ const WANTED: u64 = 0x02 | 0x08 | 0x10 | 0x20;
 /// that serves must not call this: a process whose table is read may itself wait for a request.
 ///
 /// # Errors
-/// `/proc` cannot be listed.
-pub(crate) fn mapped_files(device: (u32, u32)) -> io::Result<HashSet<u64>> {
-    let mut files = HashSet::new();
+/// `/proc` cannot be listed; no thread can be started.
+pub(crate) fn mapped_files(device: (u32, u32)) -> io::Result<Found> {
+    let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
-        let entry = entry?;
-        if !entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
-            continue;
-        }
-        // The process may have ended, or belong to somebody else.
-        let Ok(mut table) = File::open(entry.path().join("maps")) else { continue };
-        if !query(&table, device, &mut files) {
-            let mut text = String::new();
-            if table.read_to_string(&mut text).is_ok() {
-                files.extend(text.lines().filter_map(|line| parse(line, device)));
-            }
+        processes.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    read_all(processes, &STUCK, PATIENCE, move |process| files_of(process, device))
+}
+
+/// The files on a device that a process has mapped for writing.
+fn files_of(process: u32, device: (u32, u32)) -> HashSet<u64> {
+    let mut files = HashSet::new();
+    // The process may have ended, or belong to somebody else.
+    let Ok(mut table) = File::open(format!("/proc/{process}/maps")) else { return files };
+    if !query(&table, device, &mut files) {
+        let mut text = String::new();
+        if table.read_to_string(&mut text).is_ok() {
+            files.extend(text.lines().filter_map(|line| parse(line, device)));
         }
     }
-    Ok(files)
+    files
 }
 
 /// Asks for one mapping after another. Returns false if the kernel does not have this query (before Linux
@@ -123,11 +136,11 @@ mod tests {
             mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
         }
         .unwrap();
-        assert!(mapped_files(device).unwrap().contains(&facts.ino()));
+        assert!(mapped_files(device).unwrap().files.contains(&facts.ino()));
         let text = fs::read_to_string("/proc/self/maps").unwrap();
         assert!(text.lines().any(|line| parse(line, device) == Some(facts.ino())));
         // SAFETY: the mapping just made.
         unsafe { munmap(at, 4096) }.unwrap();
-        assert!(!mapped_files(device).unwrap().contains(&facts.ino()));
+        assert!(!mapped_files(device).unwrap().files.contains(&facts.ino()));
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Everything here reads the kernel's table of mounts ([`yore_fs::mounts`]), never the mounted file system: a
 //! `stat` of a mount that this very process serves would wait for itself, and one of a dead mount fails with
-//! ENOTCONN.
+//! ENOTCONN. The one exception asks the kernel for a number of its own ([`Identity`]), which needs no answer
+//! from the mount.
 
 use crate::{MountError, UnmountError};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, CWD};
 use rustix::mount::UnmountFlags;
 use std::fs;
 use std::io;
@@ -52,6 +53,38 @@ pub fn mounted_at(mountpoint: &Path) -> io::Result<Option<MountedAt>> {
         fs_type: mount.fs_type,
         source_name: mount.source.to_string_lossy().into_owned(),
     }))
+}
+
+/// What tells a Yore mount from every other mount, before it and after it. A device number alone does not:
+/// the kernel gives it to another mount as soon as this one is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Device number, major and minor.
+    pub(crate) device: (u32, u32),
+    /// The source in the table of mounts.
+    pub(crate) source_name: String,
+    /// A number that no other mount gets before the machine is started again; `None` if the kernel has none
+    /// (before Linux 6.8).
+    pub(crate) number: Option<u64>,
+}
+
+/// The Yore mount on `mountpoint`, if there is one.
+pub(crate) fn identity_at(mountpoint: &Path) -> io::Result<Option<Identity>> {
+    Ok(mounted_at(mountpoint)?.filter(MountedAt::is_yore).map(|found| Identity {
+        number: unique_number(&found.mountpoint),
+        device: found.device,
+        source_name: found.source_name,
+    }))
+}
+
+/// STATX_MNT_ID_UNIQUE of <linux/stat.h>.
+const UNIQUE_NUMBER: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// The number of the mount that a path leads to. The kernel answers from what it knows, and sends no request
+/// to whoever serves the mount.
+fn unique_number(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, UNIQUE_NUMBER).ok()?;
+    StatxFlags::from_bits_retain(found.stx_mask).contains(UNIQUE_NUMBER).then_some(found.stx_mnt_id)
 }
 
 /// The path as the table of mounts has it. Only the parent is resolved through the file system: the last

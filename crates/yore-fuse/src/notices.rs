@@ -38,8 +38,7 @@ impl Notices {
 
     /// The inode's attributes and all its cached content are no longer true.
     pub fn inode_changed(&self, inode: InodeNo) -> Result<(), NoticeError> {
-        let node = node_of(inode, self.root);
-        self.send(|| self.notifier.inval_inode(node, 0, 0))
+        self.node_changed(node_of(inode, self.root))
     }
 
     /// The inode's attributes are no longer true; its content is. This is the only notice that may be sent
@@ -50,9 +49,9 @@ impl Notices {
         self.notifier.inval_inode(node, -1, 0).map_err(|source| NoticeError::Refused { source })
     }
 
-    /// The same for a node of the past, by its number.
-    pub(crate) fn past_node_changed(&self, node: u64) -> Result<(), NoticeError> {
-        self.send(|| self.notifier.inval_inode(INodeNo(node), 0, 0))
+    /// As [`Notices::inode_changed`], for a node of any time.
+    pub(crate) fn node_changed(&self, node: INodeNo) -> Result<(), NoticeError> {
+        self.send(|| self.notifier.inval_inode(node, 0, 0))
     }
 
     /// The meaning of `name` in `directory` has changed. This also covers names that did not exist.

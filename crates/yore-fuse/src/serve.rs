@@ -24,6 +24,8 @@ mod flushers;
 mod fsync;
 mod gone;
 mod nodes;
+mod opened;
+mod refused;
 mod rollback;
 mod saves;
 mod server;
@@ -31,9 +33,10 @@ mod snapshots;
 mod syncs;
 mod waiting;
 mod writers;
+mod writing;
 
 use crate::convert::{no_attr, set_time};
-use crate::errno::{becomes_eio, errno, worth_logging};
+use crate::errno::errno;
 use crate::past::PastNodes;
 use crate::privilege;
 use crate::snapdir;
@@ -403,7 +406,7 @@ impl Filesystem for Server {
         if let Some(refused) = self.taken(parent, name) {
             return reply.error(refused);
         }
-        let (view, directory) = seen!(self, parent, reply);
+        let (view, directory) = seen!(self, parent, reply, request);
         let caller = self.caller(request, umask);
         match view.create(&caller, directory, name.as_bytes(), FileKind::Regular, mode & 0o7777, 0) {
             Ok(node) => {
@@ -456,15 +459,10 @@ impl Filesystem for Server {
         reply: ReplyWrite,
     ) {
         let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply);
         let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let view = match cached {
-            true => self.for_kernel(view, inode),
-            false => Ok(self.for_request(view, request)),
-        };
-        let view = match view {
-            Ok(view) => view,
-            Err(error) => return reply.error(self.number("write", inode, error)),
+        let (view, inode) = match self.seen_to_write(request, node, cached) {
+            Ok(seen) => seen,
+            Err(error) => return reply.error(self.write_failed(node, cached, error)),
         };
         // The kernel chooses the offset of an O_APPEND write, under its lock of the inode: all writers wait
         // for that lock.
@@ -485,22 +483,10 @@ impl Filesystem for Server {
             let answer = Answer::Written(reply, data.len() as u32);
             return self.make_durable(&view, data_only, Waiting { call: "write", inode, answer });
         }
-        if cached && matches!(outcome, Err(Error::NotPermitted { .. })) {
-            self.drop_refused_pages(inode);
-        }
         match outcome {
             // A request's length is 32 bits.
             Ok(_) => reply.written(data.len() as u32),
-            Err(error) => {
-                if cached && becomes_eio(&error) && !worth_logging(&error) {
-                    tracing::warn!(
-                        inode = inode.0,
-                        %error,
-                        "what a program stored through a mapping is lost; the next fsync or close of the file says EIO"
-                    );
-                }
-                reply.error(self.number("write", inode, error))
-            }
+            Err(error) => reply.error(self.write_failed(node, cached, error)),
         }
     }
 

@@ -33,13 +33,14 @@
 
 use crate::attach::{attach, Watcher};
 use crate::connection::{Shared, Siblings};
-use crate::mountpoint::{self, abort, detach, mounted_at, prepare, unmount_idle, MountedAt};
+use crate::mountpoint::{self, abort, detach, identity_at, prepare, unmount_idle};
 use crate::serve::Server;
+use crate::stores::write_stores;
 use crate::{tuning, MountConfig, MountError, Notices, SessionError, UnmountError};
 use fuser::{Filesystem, SessionACL};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use yore_fs::{InodeNo, Pin, View};
@@ -118,7 +119,7 @@ impl SessionHandle {
             UnmountHow::Lazy => detach(path).map_err(failed),
             UnmountHow::Abort => {
                 self.shared.aborted.store(true, Ordering::SeqCst);
-                abort(path, self.shared.device).map_err(failed)
+                abort(path, self.shared.device()).map_err(failed)
             }
         }
     }
@@ -128,7 +129,7 @@ impl SessionHandle {
         if self.has_ended() {
             return Ok(());
         }
-        let there = mountpoint::abort_connection(self.shared.device.1)
+        let there = mountpoint::abort_connection(self.shared.device().1)
             .map_err(|reason| format!("{reason}; end the programs that use the mount"))?;
         if there {
             self.shared.aborted.store(true, Ordering::SeqCst);
@@ -142,9 +143,9 @@ impl SessionHandle {
         self.shared.ended.load(Ordering::SeqCst)
     }
 
-    /// Has the kernel hand over what programs have written and it still keeps to itself. This waits for the
-    /// threads that serve the mount, so none of them may call it. If somebody else has mounted there by now,
-    /// it does nothing.
+    /// Has the kernel hand over what programs have written, or stored through mappings, and it still keeps to
+    /// itself. This waits for the threads that serve the mount, so none of them may call it. If somebody else
+    /// has mounted there by now, it does nothing.
     ///
     /// # Errors
     /// The kernel could not hand over all of it.
@@ -152,6 +153,9 @@ impl SessionHandle {
         if !self.shared.ours()? {
             return Ok(());
         }
+        // The kernel does not wait in syncfs for pages of mappings.
+        let notices = self.shared.notices.lock().clone();
+        write_stores(&self.shared, notices.as_ref());
         let root = std::fs::File::open(&self.shared.mountpoint)?;
         Ok(rustix::fs::syncfs(&root)?)
     }
@@ -280,20 +284,10 @@ fn start<F: Filesystem>(
     let attached = attach(&path, config)?;
     let mut undo = Undo { path: &path, armed: true };
     let handshake = |source| MountError::Handshake { mountpoint: path.clone(), source };
-    let device = mounted_at(&path)
-        .map_err(handshake)?
-        .filter(MountedAt::is_yore)
-        .map(|m| m.device)
-        .ok_or_else(|| {
-            handshake(io::Error::new(io::ErrorKind::NotFound, "the mount vanished from the table of mounts"))
-        })?;
-    let shared = Arc::new(Shared {
-        mountpoint: path.clone(),
-        device,
-        siblings,
-        aborted: AtomicBool::new(false),
-        ended: AtomicBool::new(false),
-    });
+    let mount = identity_at(&path).map_err(handshake)?.ok_or_else(|| {
+        handshake(io::Error::new(io::ErrorKind::NotFound, "the mount vanished from the table of mounts"))
+    })?;
+    let shared = Arc::new(Shared::new(path.clone(), mount, siblings));
     shared.siblings.join(&shared);
     if shared.siblings.have_panicked() {
         return Err(handshake(io::Error::other(
@@ -306,8 +300,9 @@ fn start<F: Filesystem>(
     let filesystem = filesystem(&shared);
     let session = fuser::Session::from_fd(filesystem, attached.descriptor, SessionACL::All, settings)
         .map_err(handshake)?;
-    tuning::tune(device, config);
+    tuning::tune(shared.device(), config);
     let notices = root.map(|root| Notices::new(session.notifier(), root));
+    *shared.notices.lock() = notices.clone();
     let for_thread = shared.clone();
     let watcher = attached.watcher;
     let thread = std::thread::Builder::new()
@@ -343,8 +338,10 @@ fn run<F: Filesystem>(
     watcher: Option<Watcher>,
 ) -> Result<End, SessionError> {
     // This consumes the session and closes its descriptors, so a mount that is still there afterwards is
-    // dead.
+    // dead. The kernel says the same to the threads (ENODEV) whether somebody unmounted it or aborted its
+    // connection.
     let outcome = session.run();
+    drop(shared.notices.lock().take());
     let mountpoint = shared.mountpoint.clone();
     let left_over = shared.ours().map_err(|e| e.to_string()).and_then(|ours| match ours {
         true => detach(&mountpoint).map(|()| true),
@@ -372,21 +369,62 @@ fn run<F: Filesystem>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mountpoint::{mounted_at, Identity};
     use yore_device::{Device, MemoryDevice};
     use yore_fs::{MkfsOptions, MountOptions, NewSnapshot, PinnedBy};
+
+    fn can_mount() -> bool {
+        if Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root() {
+            return true;
+        }
+        eprintln!("SKIPPED: mounting needs root and /dev/fuse here");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+        false
+    }
+
+    fn view() -> View {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        View::mkfs(&device, &MkfsOptions::default()).unwrap();
+        View::open(device, &MountOptions::default()).unwrap()
+    }
+
+    /// The kernel uses minor numbers again, and a daemon knew its mount by the number and the place: after an
+    /// unmount, a daemon that was ending detached what somebody had just mounted there.
+    #[test]
+    fn another_mount_at_the_same_place_is_not_ours() {
+        if !can_mount() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = |source: &str| mount(view(), &MountConfig::new(dir.path(), source)).unwrap();
+        let first = mounted("one");
+        let was = first.handle().shared.mount.clone();
+        first.unmount(UnmountHow::Idle).map_err(|(_, error)| error).unwrap().unwrap();
+        let second = mounted("two");
+        let is = second.handle().shared.mount.clone();
+        assert!(second.handle().shared.ours().unwrap());
+        assert!(was.number.is_none() || was.number != is.number, "{was:?} {is:?}");
+        // As if the second had got the first one's minor number.
+        let mut ending = vec![Identity { device: is.device, ..was.clone() }];
+        if was.number.is_some() {
+            // Somebody has mounted the same volume again.
+            ending.push(Identity { number: was.number, ..is });
+        }
+        for mount in ending {
+            let shared = Shared::new(dir.path().to_path_buf(), mount, Arc::default());
+            assert!(!shared.ours().unwrap(), "{:?}", shared.mount);
+        }
+        second.unmount(UnmountHow::Idle).map_err(|(_, error)| error).unwrap().unwrap();
+    }
 
     /// A contradiction that one session finds ends all sessions of the volume. The volume is not closed, and
     /// no new session begins.
     #[test]
     fn a_panic_ends_all_sessions_of_a_volume() {
-        if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: mounting needs root and /dev/fuse here");
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+        if !can_mount() {
             return;
         }
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        View::mkfs(&device, &MkfsOptions::default()).unwrap();
-        let view = View::open(device, &MountOptions::default()).unwrap();
+        let view = view();
         let event = view.take_snapshot(view.root(), &NewSnapshot::default()).unwrap().number;
         let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
         let config = |i: usize| MountConfig::new(dirs[i].path(), "memory");

@@ -115,6 +115,35 @@ fn stores_through_mappings() {
     mounted.end();
 }
 
+/// A daemon that was told to end by a signal lost what programs had just stored through mappings that they
+/// still had: before the end it has the kernel hand over what that keeps, and the kernel did not wait for
+/// these.
+#[test]
+fn stores_through_mappings_are_handed_over() {
+    use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+    let Some(mounted) = Mounted::new() else { return };
+    let file = File::options().create_new(true).read(true).write(true).open(mounted.path("f")).unwrap();
+    file.set_len(4096).unwrap();
+    // SAFETY: a new mapping at an address that the kernel chooses, of a file that nobody truncates meanwhile.
+    let bytes: &mut [u8] = unsafe {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let at = mmap(std::ptr::null_mut(), 4096, rights, MapFlags::SHARED, &file, 0).unwrap();
+        std::slice::from_raw_parts_mut(at.cast(), 4096)
+    };
+    let inode = mounted.view.lookup(mounted.view.root(), b"f").unwrap().inode();
+    for round in 1..=20u8 {
+        bytes[7] = round;
+        mounted.session().handle().sync().unwrap();
+        let mut byte = [0];
+        assert_eq!(mounted.view.read(inode, 7, &mut byte).unwrap(), 1);
+        assert_eq!(byte[0], round);
+    }
+    // SAFETY: the mapping made above, which nobody uses any more.
+    unsafe { munmap(bytes.as_mut_ptr().cast(), 4096) }.unwrap();
+    drop(file);
+    mounted.end();
+}
+
 /// Root and the owner of a directory take snapshots of it; others cannot. Everybody who may open a directory
 /// sees the snapshots that show it, and of those of directories below only their own.
 #[test]

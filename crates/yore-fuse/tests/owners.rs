@@ -77,6 +77,34 @@ fn owners_do_not_undo_what_root_took() {
     m.end();
 }
 
+/// A stranger pinned snapshots as often as there was room, and slept: nobody could restore anything any more,
+/// and root could neither forget nor expunge what was pinned. A stranger has a share now, and root goes past
+/// what he has pinned.
+#[test]
+fn pins_of_strangers_stop_nobody() {
+    let Some(m) = Mounted::with(|config| config.allow_other = true) else { return };
+    let (root, home) = (File::open(m.root()).unwrap(), make(&m, "home", OWNER, 0o755));
+    fs::write(m.path("home/file"), "then").unwrap();
+    let taken: Vec<(EventNo, File)> = (0..12)
+        .map(|n| {
+            let number = snapshot(&root, &format!("s{n}")).unwrap().0;
+            (number, File::open(m.path(&format!(".@s{n}"))).unwrap())
+        })
+        .collect();
+    let pinned = as_user(NOBODY, || taken.iter().filter(|(_, dir)| Asked(dir).pin().unwrap()).count());
+    assert!((3..=8).contains(&pinned), "{pinned}");
+    let numbers: Vec<EventNo> = taken.iter().map(|(number, _)| *number).collect();
+    forget(&root, &numbers[..2]).unwrap();
+    let of = yore_control::Named { name: b"file".to_vec(), below: false, others: false };
+    assert_eq!(Asked(&home).expunge(&of).unwrap().files, 1);
+    forget(&root, &numbers[2..]).unwrap();
+    let stays = || Take { stays: true, undo: true, ..Take::default() };
+    as_user(OWNER, || Asked(&home).take(Take { name: "before-restore-1".into(), ..stays() })).unwrap();
+    Asked(&root).take(Take { name: "before-restore-2".into(), ..stays() }).unwrap();
+    drop((root, home, taken));
+    m.end();
+}
+
 /// Each rollback leaves two snapshots behind, and these did not count: a user could make any number of them.
 #[test]
 fn rollbacks_count_as_snapshots() {

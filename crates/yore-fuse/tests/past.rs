@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use yore_fs::NewSnapshot;
 
 /// Runs a program in a directory; returns its output, and whether it succeeded.
@@ -152,6 +153,44 @@ fn what_is_open_stays_as_it_was() {
     snapshot(&mounted, "later");
     assert_eq!(fs::read(dir.join("f@later")).unwrap(), b"another");
     assert!(fs::read(dir.join("f@then")).unwrap() == old);
+}
+
+/// Whoever could write to a file could store into it as it was, through a mapping: the kernel asks nobody,
+/// and kept the page after the daemon had refused it. So everybody read the forgery, as long as the kernel
+/// liked. Now it has to drop the page. A mount that is told about opens refuses to open the file.
+#[test]
+fn stores_into_the_past_are_dropped() {
+    use rustix::mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags};
+    for close_events in [false, true] {
+        let Some(mounted) = Mounted::with(|config| config.close_events = close_events) else { return };
+        let path = mounted.path("f@then");
+        let was = [b'-'; 4096];
+        fs::write(mounted.path("f"), was).unwrap();
+        snapshot(&mounted, "then");
+        assert_eq!(fs::read(&path).unwrap(), was);
+        assert_eq!(fs::File::create(&path).unwrap_err().raw_os_error(), Some(libc::EROFS));
+        let opened = fs::OpenOptions::new().read(true).write(true).open(&path);
+        if close_events {
+            assert_eq!(opened.unwrap_err().raw_os_error(), Some(libc::EROFS));
+        } else {
+            let file = opened.unwrap();
+            // SAFETY: a new mapping at an address that the kernel chooses, of a file that nobody truncates.
+            // Nobody uses it after it is unmapped.
+            unsafe {
+                let rights = ProtFlags::READ | ProtFlags::WRITE;
+                let at = mmap(std::ptr::null_mut(), 4096, rights, MapFlags::SHARED, &file, 0).unwrap();
+                std::slice::from_raw_parts_mut(at.cast::<u8>(), 6).copy_from_slice(b"forged");
+                msync(at, 4096, MsyncFlags::SYNC).unwrap_err();
+                munmap(at, 4096).unwrap();
+            }
+            let end = Instant::now() + Duration::from_secs(60);
+            while fs::read(&path).unwrap() != was {
+                assert!(Instant::now() < end, "the forgery is still read");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        mounted.end();
+    }
 }
 
 /// Names with an `@` can be created, and then they are ordinary names.

@@ -18,7 +18,7 @@ use yore_fs::{
 /// A directory of a volume that accepts requests. Each method is a [`Request`], which says who may send it.
 ///
 /// Errors are those of the library, as it gave them, wherever it ran. Errors that only a mount can have are
-/// [`Error::Refused`], in words.
+/// [`Error::Refused`], in words. An `Until` breaks off what takes long.
 pub trait Client: Sync {
     /// Sends a request.
     ///
@@ -217,7 +217,7 @@ pub trait Client: Sync {
     /// # Errors
     /// As [`View::usage`].
     fn usage(&self) -> Result<(UsageTotals, Vec<EventUsage>)> {
-        match self.query(None, &|_| Query::Usage)? {
+        match self.query(None, &|question| Query::Usage { question })? {
             QueryResult::Usage(totals, events) => Ok((totals, events)),
             _ => Err(misunderstood()),
         }
@@ -228,7 +228,7 @@ pub trait Client: Sync {
     /// # Errors
     /// As [`Client::log`].
     fn usage_of(&self, name: &[u8]) -> Result<(UsageTotals, Vec<StateUsage>)> {
-        match self.query(None, &|_| Query::UsageOf { name: name.to_vec() })? {
+        match self.query(None, &|question| Query::UsageOf { name: name.to_vec(), question })? {
             QueryResult::UsageOf(totals, states) => Ok((totals, states)),
             _ => Err(misunderstood()),
         }
@@ -349,7 +349,7 @@ pub trait Client: Sync {
     /// # Errors
     /// As [`Request::Shred`].
     fn shred(&self) -> Result<u64> {
-        match self.ask(&Request::Shred)? {
+        match self.ask(&Request::Shred { question: 0 })? {
             Answer::Shredded { blocks_left_out } => Ok(blocks_left_out),
             _ => Err(misunderstood()),
         }
@@ -510,13 +510,14 @@ pub trait Client: Sync {
     /// [`Error::IsADirectory`] for a directory if files below it are not requested too.
     fn history_of(&self, of: &Named) -> Result<(Known, Vec<KnownFile>)> {
         let mut all = Known::default();
-        let files = all_parts(|from| match self.ask(&Request::HistoryOf { of: of.clone(), from })? {
-            Answer::HistoryOf { known, rows, next } => {
-                all = known;
-                Ok((rows, next))
-            }
-            _ => Err(misunderstood()),
-        })?;
+        let files =
+            all_parts(|from| match self.ask(&Request::HistoryOf { of: of.clone(), from, question: 0 })? {
+                Answer::HistoryOf { known, rows, next } => {
+                    all = known;
+                    Ok((rows, next))
+                }
+                _ => Err(misunderstood()),
+            })?;
         Ok((all, files))
     }
 

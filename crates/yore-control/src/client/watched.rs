@@ -15,7 +15,7 @@ pub type Watch<'w> = Option<&'w mut (dyn FnMut(u64, u64) + Send)>;
 
 /// A name for a question. Another question of the user could have the same name only by coincidence, and
 /// then only the progress shown would be wrong.
-fn new_name() -> u64 {
+pub(super) fn new_name() -> u64 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = u64::from(COUNT.fetch_add(1, Ordering::Relaxed)) + 1;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -40,12 +40,22 @@ pub(super) fn ask(
 /// that waits for a mount's answer takes it only when the answer is there, so nobody would set `stop`.
 pub(super) fn ask_until(
     ask: &(dyn Fn(&Request) -> Result<Answer> + Sync),
-    mut watch: Watch<'_>,
+    watch: Watch<'_>,
     stop: &AtomicBool,
     question: &dyn Fn(u64) -> Request,
 ) -> Result<Answer> {
-    let (name, (end, ended)) = (new_name(), mpsc::channel::<()>());
-    let request = &question(name);
+    let name = new_name();
+    named(ask, watch, stop, (name, &question(name)))
+}
+
+/// The same for a request that has its name.
+pub(super) fn named(
+    ask: &(dyn Fn(&Request) -> Result<Answer> + Sync),
+    mut watch: Watch<'_>,
+    stop: &AtomicBool,
+    (name, request): (u64, &Request),
+) -> Result<Answer> {
+    let (end, ended) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let answer = scope.spawn(move || {
             // Dropped with the answer, also by a panic.

@@ -8,7 +8,7 @@ use yore_fs::{
 
 /// A question about the past of a directory. Root, the daemon's user and the owner of the directory may ask
 /// it; [`Query::Diff`] and [`Query::Compare`] need an owner who owned the directory at both times. A question
-/// that everybody may ask says so.
+/// that everybody may ask says so. A user who may not do everything has a few of them answered at a time.
 ///
 /// An owner learns only names that he could have learned anyway: those in directories that he may list as of
 /// the time in question. Of what is gone he learns names only from directories that he may list now, too.
@@ -30,7 +30,8 @@ pub enum Query {
         from: Option<EventNo>,
         /// The second time.
         to: Option<EventNo>,
-        /// The number under which [`crate::Request::HowFar`] asks for progress; 0: nobody will ask.
+        /// The number under which [`crate::Request::HowFar`] asks for progress, and
+        /// [`crate::Request::BreakOff`] breaks it off; 0: nobody will ask.
         question: u64,
     },
     /// What a name meant over time, the latest first. [`QueryResult::Log`].
@@ -56,12 +57,36 @@ pub enum Query {
     /// [`QueryResult::HistoryBytes`].
     HistoryBytes,
     /// The space that each snapshot holds below the directory. [`QueryResult::Usage`].
-    Usage,
+    Usage {
+        /// As of [`Query::Compare`].
+        question: u64,
+    },
     /// The space that each state of a name in the directory holds. [`QueryResult::UsageOf`].
     UsageOf {
         /// As of [`Query::Log`].
         name: Vec<u8>,
+        /// As of [`Query::Compare`].
+        question: u64,
     },
+}
+
+impl Query {
+    /// Whether it takes time in proportion to what the user has.
+    pub(crate) fn takes_long(&self) -> bool {
+        !matches!(self, Query::Identity | Query::HistoryBytes)
+    }
+
+    /// The name under which it is broken off.
+    pub(crate) fn question_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            Query::Compare { question, .. }
+            | Query::Log { question, .. }
+            | Query::Deleted { question, .. }
+            | Query::Usage { question }
+            | Query::UsageOf { question, .. } => Some(question),
+            Query::Identity | Query::Diff { .. } | Query::HistoryBytes => None,
+        }
+    }
 }
 
 /// The answer to a [`Query`].

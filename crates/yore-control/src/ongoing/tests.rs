@@ -84,8 +84,8 @@ fn few_are_kept() {
 #[test]
 fn questions_have_names() {
     let ongoing = Ongoing::default();
-    let asked = ongoing.begin(9, 5);
-    let _of_none = ongoing.begin(9, 0);
+    let asked = ongoing.begin(9, 5, None).unwrap();
+    let _of_none = ongoing.begin(9, 0, None).unwrap();
     assert_eq!(ongoing.how_far(9, 5), Some(asked.progress.get()));
     ongoing.break_off(0, 5);
     ongoing.break_off(9, 4);
@@ -95,4 +95,18 @@ fn questions_have_names() {
     assert_eq!([ongoing.how_far(0, 5), ongoing.how_far(9, 4), ongoing.how_far(9, 0)], [None; 3]);
     drop(asked);
     assert_eq!(ongoing.how_far(9, 5), None);
+}
+
+/// A user could have any number of long questions answered at once. Now there is room for some, whether they
+/// have names or not, and there is room again when one of them is answered. Others are not concerned.
+#[test]
+fn questions_of_one_user_are_few() {
+    let ongoing = Ongoing::default();
+    let mut asked: Vec<_> = (0..3).map(|name| ongoing.begin(9, name, Some(3)).unwrap()).collect();
+    let refused = ongoing.begin(9, 7, Some(3)).err();
+    assert!(matches!(&refused, Some(Error::Refused(why)) if why.contains("user 9")), "{refused:?}");
+    ongoing.begin(8, 7, Some(3)).unwrap();
+    ongoing.begin(9, 7, None).unwrap();
+    asked.pop();
+    ongoing.begin(9, 7, Some(3)).unwrap();
 }

@@ -32,7 +32,7 @@ pub(super) fn check(
     if inspection.is_broken_off() {
         return Ok(Answer::CheckBrokenOff);
     }
-    let asked = who.host.ongoing().begin(who.uid, question);
+    let asked = who.host.ongoing().begin(who.uid, question, None)?;
     let (is_over, progress) = (AtomicBool::new(false), &asked.progress);
     let mut told = |at: &yore_check::Progress| {
         if let Some(left) = at.left {

@@ -1,9 +1,12 @@
 //! What the history knows of a name, and how it is given up.
 
+use super::long::Long;
 use super::names::check_name;
+use super::pins::past_pins;
 use super::rows::{fits, fitting};
 use super::who::Who;
 use crate::{Answer, Known, KnownFile, Named, Shown};
+use std::ops::ControlFlow;
 use yore_fs::{Error, EventNo, HistoryScope, InodeNo, Remembered, Result, View};
 
 const NOT_YOURS: Error = Error::NotPermitted {
@@ -18,10 +21,20 @@ fn of_owner(
     directory: InodeNo,
     who: &Who<'_>,
     named: &Named,
+    question: u64,
 ) -> Result<(Vec<Remembered>, usize)> {
     check_name(&named.name)?;
     let scope = HistoryScope { below: named.below, others: named.others };
-    let query = || view.history_of(directory, &named.name, scope);
+    // What is below a directory may be all of the volume.
+    let long = named.below.then(|| Long::begin(view, who, question)).transpose()?;
+    let query = || {
+        let collects = |bytes| long.as_ref().map_or(ControlFlow::Continue(()), |long| long.collects(bytes));
+        let found = view.history_of_while(directory, &named.name, scope, &collects);
+        match &long {
+            Some(long) => long.outcome(found),
+            None => found,
+        }
+    };
     if who.may_all {
         return query();
     }
@@ -35,6 +48,8 @@ fn of_owner(
     match found {
         Ok(found) if is_owner(&found) => Ok(found),
         Ok(_) => Err(NOT_YOURS),
+        // It is the user's, and the search was broken off.
+        Err(error @ Error::Refused(_)) => Err(error),
         Err(error) => {
             let is_theirs = view.getattr(directory)?.uid == who.uid;
             match is_theirs && who.access.lists(directory, view.event())? {
@@ -51,8 +66,9 @@ pub(super) fn history_of(
     directory: InodeNo,
     who: &Who<'_>,
     (of, from): (&Named, u64),
+    question: u64,
 ) -> Result<Answer> {
-    let (files, others) = of_owner(view, directory, who, of)?;
+    let (files, others) = of_owner(view, directory, who, of, question)?;
     let known = Known::of(&files, others);
     let rows = (0u64..).zip(files).filter(|(index, _)| *index >= from).map(|(index, file)| {
         let file = KnownFile::from(file);
@@ -72,18 +88,18 @@ pub(super) fn expunge(
     who: &Who<'_>,
     (of, shown): (&Named, Shown),
 ) -> Result<Answer> {
-    let (files, others) = of_owner(view, directory, who, of)?;
+    let (files, others) = of_owner(view, directory, who, of, 0)?;
     who.check_writable()?;
     if Shown::of_remembered(&files) != shown {
         return Ok(Answer::OtherFiles);
     }
     let numbers: Vec<_> = files.iter().map(|file| (file.inode, file.incarnation)).collect();
-    if !(who.may_all || who.expunges_others) {
-        view.check_taken_by(&numbers, who.uid)?;
-    }
     let view = view.present();
     let events: Vec<EventNo> = view.events()?.iter().map(|event| event.number).collect();
-    view.expunge(&numbers)?;
+    past_pins(who, &|| match who.may_all || who.expunges_others {
+        true => view.expunge(&numbers),
+        false => view.expunge_taken_by(&numbers, who.uid),
+    })?;
     let doing = who.doing(&view);
     doing.note([doing.expunging(directory, numbers.len())?]);
     who.host.gone(&files, &events);

@@ -50,19 +50,28 @@ pub(super) fn policy(view: &View, inode: InodeNo) -> Result<Answer> {
 pub(super) fn set(view: &View, inode: InodeNo, who: &Who<'_>, policy: &Policy) -> Result<Answer> {
     check_present(view)?;
     let holds_otherwise = || Ok::<_, Error>(policy.hold != view.policy(inode)?.hold);
-    let may = who.may_take(view, inode, None)?
-        && (who.as_root || !view.shortens_hold(inode, policy)?)
-        && (who.may_all || !holds_otherwise()?);
-    if !may {
-        return Err(NOT_YOURS);
-    }
+    let may = || {
+        let may = who.may_take(view, inode, None)?
+            && (who.as_root || !view.shortens_hold(inode, policy)?)
+            && (who.may_all || !holds_otherwise()?);
+        match may {
+            true => Ok(()),
+            false => Err(NOT_YOURS),
+        }
+    };
+    may()?;
     who.check_writable()?;
     if policy.versioning == Some(Versioning::Close) {
         who.host.want_closes()?;
     }
     let doing = who.doing(view);
     let row = doing.setting(inode, policy)?;
-    view.set_policy_for(&who.user(), inode, policy)?;
+    match who.as_root {
+        // Nobody else's change keeps root waiting.
+        true => view.set_policy_for(&who.user(), inode, policy)?,
+        // Somebody may have set another policy since.
+        false => view.set_policy_if(&who.user(), inode, policy, &may)?,
+    }
     doing.note([row]);
     Ok(Answer::Done)
 }

@@ -1,12 +1,14 @@
 //! Answers questions about the past of a directory: differences, logs, what is gone, and the space it takes.
 
+use super::long::Long;
 use super::told::Told;
 use super::who::Who;
+use crate::ongoing::Rows;
 use crate::{HistoryBytes, Identity, Query, QueryResult};
+use serde::Serialize;
 use std::ops::ControlFlow;
 use yore_fs::{
-    Difference, Error, EventNo, Facts, Incarnation, InodeNo, Logged, Progress, Result, StateUsage,
-    UsageTotals, View,
+    Error, EventNo, Facts, Incarnation, InodeNo, Logged, Result, StateUsage, UsageTotals, VerifyStates, View,
 };
 
 const NOT_TOLD: Error = Error::NotPermitted {
@@ -16,171 +18,198 @@ const NOT_TOLD: Error = Error::NotPermitted {
 
 /// Answers a question about a directory. It decides whether the user may ask before it reads anything.
 pub(super) fn answer(view: &View, directory: InodeNo, who: &Who<'_>, query: &Query) -> Result<QueryResult> {
+    let asking = Asking { view, directory, who };
     match query {
         Query::Identity => {
             let incarnation = Incarnation(view.getattr(directory)?.incarnation);
             Ok(QueryResult::Identity(Identity { inode: directory, incarnation, event: view.event() }))
         }
-        Query::Diff { from, to } => differences(view, directory, who, (*from, *to), None),
-        Query::Compare { from, to, question } => {
-            let asked = who.host.ongoing().begin(who.uid, *question);
-            differences(view, directory, who, (*from, *to), Some(&asked.progress))
-        }
-        Query::Log { name, most, verify, question } => {
-            let mut rows = log(view, directory, who, name, *most)?;
-            let asked = who.host.ongoing().begin(who.uid, *question);
-            let mut ask = || match who.host.is_over() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            };
-            view.verify_states(&mut rows, *verify, &asked.progress, &mut ask)?;
-            Ok(QueryResult::Log(rows))
-        }
-        Query::Deleted { recursive, question } => {
-            let asked = who.host.ongoing().begin(who.uid, *question);
-            deleted(view, directory, who, *recursive, &asked.progress)
-        }
+        Query::Diff { from, to } => asking.differences((*from, *to), None),
+        Query::Compare { from, to, question } => asking.differences((*from, *to), Some(*question)),
+        Query::Log { name, most, verify, question } => asking.log(name, *most, *verify, *question),
+        Query::Deleted { recursive, question } => asking.deleted(*recursive, *question),
         Query::HistoryBytes => Ok(QueryResult::HistoryBytes(HistoryBytes::of(&view.statfs()))),
-        Query::Usage => {
-            check(view, directory, who)?;
-            let mut rows = who.host.ongoing().rows();
-            let totals = view.usage(directory, &mut |found| rows.push(found))?;
-            Ok(QueryResult::Usage(totals, rows.all()?))
-        }
-        Query::UsageOf { name } => {
-            check(view, directory, who)?;
-            let (totals, states) = usage_of(view, directory, who, name)?;
+        Query::Usage { question } => asking.usage(*question),
+        Query::UsageOf { name, question } => {
+            let (totals, states) = asking.usage_of(name, *question)?;
             Ok(QueryResult::UsageOf(totals, states))
         }
     }
 }
 
-/// Refuses a user who may not ask about a directory as a view has it.
-fn check(view: &View, directory: InodeNo, who: &Who<'_>) -> Result<()> {
-    match who.may_take(view, directory, None)? {
-        true => Ok(()),
-        false => Err(NOT_TOLD),
-    }
+/// A user who asks about a directory.
+struct Asking<'a> {
+    view: &'a View,
+    directory: InodeNo,
+    who: &'a Who<'a>,
 }
 
-/// The differences. With a progress, it compares files that replaced others of the same name.
-fn differences(
-    view: &View,
-    directory: InodeNo,
-    who: &Who<'_>,
-    (from, to): (Option<EventNo>, Option<EventNo>),
-    compared: Option<&Progress>,
-) -> Result<QueryResult> {
-    for side in [from, to] {
-        match check(&side.map_or(view.present(), |event| view.as_of(event)), directory, who) {
-            // A caller who may not ask does not learn which snapshots exist.
-            Err(Error::Stale) if check(&view.present(), directory, who).is_err() => return Err(NOT_TOLD),
-            checked => checked?,
-        }
-    }
-    let mut all = Vec::new();
-    let each = &mut |found: Difference| {
-        all.push(found);
-        ControlFlow::Continue(())
-    };
-    match compared {
-        Some(progress) => view.compare(directory, from, to, progress, each)?,
-        None => view.diff(directory, from, to, each)?,
-    }
-    let (mut told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
-    for found in all {
-        if let Some(found) = told.difference(found, (from, to))? {
-            if rows.push(found).is_break() {
-                break;
-            }
-        }
-    }
-    Ok(QueryResult::Differences(rows.all()?))
+/// The rows of an answer that the user may learn.
+struct Learned<T> {
+    rows: Rows<T>,
+    failed: Option<Error>,
 }
 
-fn log(
-    view: &View,
-    directory: InodeNo,
-    who: &Who<'_>,
-    name: &[u8],
-    most: Option<u32>,
-) -> Result<Vec<Logged>> {
-    check(view, directory, who)?;
-    let most = most.map_or(usize::MAX, |most| most as usize);
-    let (told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
-    // A directory that is gone has no permissions to check, so an owner learns nothing below those of others.
-    let mut pass = |above: &Facts| match who.may_all || above.uid == who.uid {
-        true => Ok(()),
-        false => Err(NOT_TOLD),
-    };
-    let mut failed = None;
-    view.log_below(directory, name, &mut pass, &mut |found| {
-        let found = match told.logged(found, name) {
-            Ok(Some(found)) => found,
-            Ok(None) => return ControlFlow::Continue(()),
+impl<T: Serialize> Learned<T> {
+    /// Adds what the user may learn of a row. Breaks if there is no room for more, or on an error.
+    fn add(&mut self, row: Result<Option<T>>) -> ControlFlow<()> {
+        match row {
+            Ok(Some(row)) => self.rows.push(row),
+            Ok(None) => ControlFlow::Continue(()),
             Err(error) => {
-                failed = Some(error);
-                return ControlFlow::Break(());
+                self.failed = Some(error);
+                ControlFlow::Break(())
             }
+        }
+    }
+
+    /// All rows.
+    ///
+    /// # Errors
+    /// The first error that was met; or there were too many rows.
+    fn all(self) -> Result<Vec<T>> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.rows.all(),
+        }
+    }
+}
+
+impl Asking<'_> {
+    /// Refuses a user who may not ask about the directory as a view has it.
+    fn check_in(&self, view: &View) -> Result<()> {
+        match self.who.may_take(view, self.directory, None)? {
+            true => Ok(()),
+            false => Err(NOT_TOLD),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check_in(self.view)
+    }
+
+    fn begin(&self, question: u64) -> Result<Long<'_>> {
+        Long::begin(self.view, self.who, question)
+    }
+
+    fn told(&self) -> Told<'_> {
+        Told::new(self.view, self.who.access, self.directory)
+    }
+
+    fn learned<T: Serialize>(&self) -> Learned<T> {
+        Learned { rows: self.who.host.ongoing().rows(), failed: None }
+    }
+
+    /// The differences. If they are to be compared, which is a question with a name, files that replaced
+    /// others of the same name are compared with these.
+    fn differences(
+        &self,
+        (from, to): (Option<EventNo>, Option<EventNo>),
+        compared: Option<u64>,
+    ) -> Result<QueryResult> {
+        let (view, directory) = (self.view, self.directory);
+        for side in [from, to] {
+            match self.check_in(&side.map_or(view.present(), |event| view.as_of(event))) {
+                // A caller who may not ask does not learn which snapshots exist.
+                Err(Error::Stale) if self.check_in(&view.present()).is_err() => return Err(NOT_TOLD),
+                checked => checked?,
+            }
+        }
+        let long = self.begin(compared.unwrap_or(0))?;
+        let go_on = |bytes| long.collects(bytes);
+        let (mut told, mut learned) = (self.told(), self.learned());
+        let each = &mut |found| learned.add(told.difference(found, (from, to)));
+        let done = match compared {
+            Some(_) => view.compare_while(directory, (from, to), long.progress(), &go_on, each),
+            None => view.diff_while(directory, (from, to), &go_on, each),
         };
-        match rows.push(found) {
-            ControlFlow::Continue(()) if rows.len() < most => ControlFlow::Continue(()),
+        long.outcome(done)?;
+        Ok(QueryResult::Differences(learned.all()?))
+    }
+
+    fn log(
+        &self,
+        name: &[u8],
+        most: Option<u32>,
+        verify: VerifyStates,
+        question: u64,
+    ) -> Result<QueryResult> {
+        self.check()?;
+        let long = self.begin(question)?;
+        let mut rows = self.states(name, most, &long)?;
+        self.view.verify_states(&mut rows, verify, long.progress(), &mut || long.goes_on())?;
+        match long.goes_on() {
+            ControlFlow::Continue(()) => Ok(QueryResult::Log(rows)),
+            ControlFlow::Break(()) => {
+                Err(Error::Refused("the log was broken off before it was complete; ask again".into()))
+            }
+        }
+    }
+
+    /// The states of a name.
+    fn states(&self, name: &[u8], most: Option<u32>, long: &Long<'_>) -> Result<Vec<Logged>> {
+        let who = self.who;
+        let most = most.map_or(usize::MAX, |most| most as usize);
+        let (told, mut learned) = (self.told(), self.learned());
+        // A directory that is gone has no permissions to check, so an owner learns nothing below those of
+        // others.
+        let mut pass = |above: &Facts| match who.may_all || above.uid == who.uid {
+            true => Ok(()),
+            false => Err(NOT_TOLD),
+        };
+        self.view.log_below(self.directory, name, &mut pass, &mut |found| match learned
+            .add(told.logged(found, name))
+        {
+            ControlFlow::Continue(()) if learned.rows.len() < most => long.goes_on(),
             _ => ControlFlow::Break(()),
+        })?;
+        let rows = learned.all()?;
+        match rows.is_empty() {
+            true => Err(Error::NotFound),
+            false => Ok(rows),
         }
-    })?;
-    failed.map_or(Ok(()), Err)?;
-    let rows = rows.all()?;
-    match rows.is_empty() {
-        true => Err(Error::NotFound),
-        false => Ok(rows),
     }
-}
 
-fn deleted(
-    view: &View,
-    directory: InodeNo,
-    who: &Who<'_>,
-    recursive: bool,
-    progress: &Progress,
-) -> Result<QueryResult> {
-    check(view, directory, who)?;
-    let mut all = Vec::new();
-    view.deleted_in_steps(directory, recursive, progress, &mut |found| {
-        all.push(found);
-        ControlFlow::Continue(())
-    })?;
-    let (mut told, mut rows) = (Told::new(view, who.access, directory), who.host.ongoing().rows());
-    for found in all {
-        if told.deleted(&found)? && rows.push(found).is_break() {
-            break;
-        }
+    fn deleted(&self, recursive: bool, question: u64) -> Result<QueryResult> {
+        self.check()?;
+        let long = self.begin(question)?;
+        let go_on = |bytes| long.collects(bytes);
+        let (mut told, mut learned) = (self.told(), self.learned());
+        let done =
+            self.view.deleted_while(self.directory, recursive, long.progress(), &go_on, &mut |found| {
+                learned.add(told.deleted(&found).map(|is_told| is_told.then_some(found)))
+            });
+        long.outcome(done)?;
+        Ok(QueryResult::Deleted(learned.all()?))
     }
-    Ok(QueryResult::Deleted(rows.all()?))
-}
 
-/// The space that the states of a name hold, as far as the user may learn of them. If he may learn of none,
-/// the answer is that there never was such a name.
-fn usage_of(
-    view: &View,
-    directory: InodeNo,
-    who: &Who<'_>,
-    name: &[u8],
-) -> Result<(UsageTotals, Vec<StateUsage>)> {
-    let mut all = Vec::new();
-    let totals = view.usage_of(directory, name, &mut |found| {
-        all.push(found);
-        ControlFlow::Continue(())
-    })?;
-    let (told, mut rows, had) =
-        (Told::new(view, who.access, directory), who.host.ongoing().rows(), !all.is_empty());
-    for found in all {
-        let Some(state) = told.logged(found.state, name)? else { continue };
-        if rows.push(StateUsage { state, ..found }).is_break() {
-            break;
-        }
+    fn usage(&self, question: u64) -> Result<QueryResult> {
+        self.check()?;
+        let long = self.begin(question)?;
+        let go_on = |bytes| long.collects(bytes);
+        let mut rows = self.who.host.ongoing().rows();
+        let totals = self.view.usage_while(self.directory, &go_on, &mut |found| rows.push(found));
+        Ok(QueryResult::Usage(long.outcome(totals)?, rows.all()?))
     }
-    match had && rows.len() == 0 {
-        true => Err(Error::NotFound),
-        false => Ok((totals, rows.all()?)),
+
+    /// The space that the states of a name hold, as far as the user may learn of them. If he may learn of
+    /// none, the answer is that there never was such a name.
+    fn usage_of(&self, name: &[u8], question: u64) -> Result<(UsageTotals, Vec<StateUsage>)> {
+        self.check()?;
+        let long = self.begin(question)?;
+        let go_on = |bytes| long.collects(bytes);
+        let (told, mut learned, mut had) = (self.told(), self.learned(), false);
+        let totals = self.view.usage_of_while(self.directory, name, &go_on, &mut |found| {
+            had = true;
+            let StateUsage { state, exclusive, with_older, shared } = found;
+            let state = told.logged(state, name);
+            let row = |state| StateUsage { state, exclusive, with_older, shared };
+            learned.add(state.map(|state| state.map(row)))
+        });
+        let (totals, rows) = (long.outcome(totals)?, learned.all()?);
+        match had && rows.is_empty() {
+            true => Err(Error::NotFound),
+            false => Ok((totals, rows)),
+        }
     }
 }

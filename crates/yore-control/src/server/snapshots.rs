@@ -1,6 +1,7 @@
 //! Snapshots: who takes, describes, holds and forgets them, and which of them a user learns of.
 
 use super::names::check_name;
+use super::pins::past_pins;
 use super::rows::{fits, fitting};
 use super::told::leave_reachable;
 use super::who::Who;
@@ -88,7 +89,13 @@ pub(super) fn describe(view: &View, who: &Who<'_>, number: EventNo, saying: &Say
     }
     if let Some(hold) = &saying.hold {
         let reason = hold.as_deref();
-        view.hold_because(Some(&who.user()), number, reason.is_some(), reason.unwrap_or_default())?;
+        let to = if reason.is_some() { To::Hold } else { To::Release };
+        // Somebody else may have come to hold it since it was looked at.
+        let may = |row: &EventRow| match who.may_all || to.is_allowed(row, who.uid) {
+            true => Ok(()),
+            false => Err(NOT_YOURS),
+        };
+        view.hold_if(&who.user(), number, (reason.is_some(), reason.unwrap_or_default()), &may)?;
         doing.note([doing.holding(&was, reason)?]);
     }
     Ok(Answer::Done)
@@ -102,7 +109,7 @@ pub(super) fn forget(view: &View, who: &Who<'_>, numbers: &[EventNo]) -> Result<
     let view = who.changing(view, &numbers, &[To::ForgetOrRename])?;
     let doing = who.doing(&view);
     let rows = doing.forgetting(&numbers)?;
-    view.forget(&numbers)?;
+    past_pins(who, &|| view.forget(&numbers))?;
     doing.note(rows);
     Ok(Answer::Done)
 }

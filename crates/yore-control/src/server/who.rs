@@ -34,12 +34,27 @@ pub struct Who<'a> {
 pub type Pinning<'a> = Box<dyn FnOnce(Pin) -> Result<()> + 'a>;
 
 /// Services that only the serving process can provide.
-pub trait Host {
+pub trait Host: Sync {
     /// Reserves room to pin one more snapshot as long as the asking process lives.
     ///
     /// # Errors
     /// There is no room. Then nothing has been taken yet.
     fn room(&self) -> Result<Pinning<'_>>;
+
+    /// As [`Host::room`], for a snapshot that the process only reads. It goes on without the pin if there is
+    /// no room, so it leaves some for snapshots that must stay.
+    ///
+    /// # Errors
+    /// As [`Host::room`].
+    fn room_to_read(&self) -> Result<Pinning<'_>> {
+        self.room()
+    }
+
+    /// Takes back what processes of users who may not do everything have pinned of a snapshot. Returns
+    /// whether there was any.
+    fn release(&self, _event: EventNo) -> bool {
+        false
+    }
 
     /// Whether the host is about to end, so that long work is broken off.
     fn is_over(&self) -> bool;

@@ -56,7 +56,7 @@ pub enum EventState {
     Kept = 1,
     /// It is being forgotten: nobody can look at it, and what it alone held is being reclaimed.
     Dying = 2,
-    /// It was forgotten. Its name and its time remain, so that nobody is silently given an older one instead.
+    /// It was forgotten. Its time remains for a while, so that nobody is silently given an older one instead.
     Forgotten = 3,
 }
 

@@ -121,15 +121,16 @@ impl Store {
                 continue;
             }
             done = Instant::now();
-            let kept = policy::take_due_events(&store)
-                .and_then(|()| policy::retain_in_time(&store))
+            // An event that damage prevents is tried again and again; the rest does not wait for it.
+            let taken = policy::take_due_events(&store);
+            let kept = policy::retain_in_time(&store)
                 .and_then(|()| crate::ops::reap::free_set_aside(&store))
                 .and_then(|()| store.flush_aged())
                 .and_then(|()| store.alloc.give_back_tables(&store.meta, None))
                 .and_then(|()| store.alloc.give_back_zones(&store.meta))
                 .and_then(|()| store.discard_in_background())
                 .and_then(|()| store.forget_in_background());
-            if let Err(e) = kept {
+            for e in [taken, kept].into_iter().filter_map(Result::err) {
                 tracing::warn!("housekeeping: {e}");
             }
         };

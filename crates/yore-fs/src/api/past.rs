@@ -2,6 +2,7 @@
 //! expunging, and policies.
 
 use crate::api::view::{Node, View};
+use crate::go_on::{GoOn, GO_ON};
 use crate::history::policy::{self, PolicyInForce};
 use crate::history::read::at_time::{self, NewSnapshot};
 use crate::history::reclaim::expunge::{self, HistoryScope, Remembered};
@@ -12,8 +13,8 @@ use crate::time::When;
 use crate::{Error, InodeNo, Result};
 use std::ops::ControlFlow;
 use yore_format::{
-    EventKind, EventMore, EventNo, EventState, Incarnation, OperationRow, Policy, RowClass, SpaceRules,
-    DESCRIPTION_MAX, HOLD_REASON_MAX,
+    EventKind, EventMore, EventNo, EventRow, EventState, Incarnation, OperationRow, Policy, RowClass,
+    SpaceRules, DESCRIPTION_MAX, HOLD_REASON_MAX,
 };
 
 impl View {
@@ -212,19 +213,21 @@ impl View {
     /// nothing was changed. [`Error::Invalid`] for the root directory; [`Error::ReadOnly`].
     pub fn expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
         let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
-        expunge::begin(self.live()?, &files)
+        expunge::begin(self.live()?, &files, None)
     }
 
-    /// Whether only events that a user took have seen these files. These events count as the user's: those
-    /// that the user is known to have taken; those of one of the files itself; and, of directories that the
-    /// user owns, those that nobody took, but a policy did, or a command that can be undone. O(versions ·
-    /// events).
+    /// As [`View::expunge`], if only events that a user took have seen these files. These events count as the
+    /// user's: those that the user is known to have taken; those of one of the files itself; and, of
+    /// directories that the user owns, those that nobody took, but a policy did, or a command that can be
+    /// undone. O(versions · events).
     ///
     /// # Errors
-    /// [`Error::TakenByOthers`] if another event has seen one of them; damage and device errors.
-    pub fn check_taken_by(&self, files: &[(InodeNo, u32)], uid: u32) -> Result<()> {
+    /// As [`View::expunge`]; [`Error::TakenByOthers`] if another event has seen one of them: then nothing was
+    /// changed. But if that event was taken while this call was at work, some of the files may be expunged,
+    /// which the event has seen as they are from then on.
+    pub fn expunge_taken_by(&self, files: &[(InodeNo, u32)], uid: u32) -> Result<()> {
         let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
-        expunge::check_taken_by(self.store(), &files, uid)
+        expunge::begin(self.live()?, &files, Some(uid))
     }
 
     /// What a name means in a directory of this view that may have a time ([`crate::resolve_name`]).
@@ -250,7 +253,7 @@ impl View {
     /// # Errors
     /// As [`View::remembered`].
     pub fn remembered_below(&self, inode: InodeNo, incarnation: u32) -> Result<Vec<Remembered>> {
-        expunge::remembered_below(self.store(), inode, Incarnation(incarnation))
+        expunge::remembered_below(self.store(), inode, Incarnation(incarnation), GO_ON)
     }
 
     /// What the history knows of a name in a directory of this view; the name may have a time behind an `@`.
@@ -265,7 +268,21 @@ impl View {
         name: &[u8],
         scope: HistoryScope,
     ) -> Result<(Vec<Remembered>, usize)> {
-        expunge::history_of(self, directory, name, scope)
+        self.history_of_while(directory, name, scope, GO_ON)
+    }
+
+    /// As [`View::history_of`], and asks for each file whether to go on, as [`View::diff_while`] does.
+    ///
+    /// # Errors
+    /// As [`View::history_of`]; [`Error::Refused`] if `go_on` breaks.
+    pub fn history_of_while(
+        &self,
+        directory: InodeNo,
+        name: &[u8],
+        scope: HistoryScope,
+        go_on: GoOn<'_>,
+    ) -> Result<(Vec<Remembered>, usize)> {
+        expunge::history_of(self, directory, name, scope, go_on)
     }
 
     /// Holds an event, so that it is not forgotten, or releases it. The change is durable when this returns.
@@ -273,7 +290,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if it is not kept; [`Error::ReadOnly`].
     pub fn hold(&self, event: EventNo, held: bool) -> Result<()> {
-        self.set_held(event, held, None, "")
+        self.set_held(event, (held, ""), None, &|_| Ok(()))
     }
 
     /// As [`View::hold`], on behalf of a user: the event records the user, who may have a limit. Only root
@@ -282,7 +299,7 @@ impl View {
     /// # Errors
     /// As [`View::hold`]; [`Error::HeldUntil`], [`Error::LimitReached`].
     pub fn hold_for(&self, user: &User, event: EventNo, held: bool) -> Result<()> {
-        self.set_held(event, held, Some(user), "")
+        self.set_held(event, (held, ""), Some(user), &|_| Ok(()))
     }
 
     /// As [`View::hold_for`], with a reason; an empty reason leaves the one there is. Releasing removes the
@@ -291,14 +308,35 @@ impl View {
     /// # Errors
     /// As [`View::hold_for`]; [`Error::Invalid`] for a reason that cannot be stored.
     pub fn hold_because(&self, user: Option<&User>, event: EventNo, held: bool, reason: &str) -> Result<()> {
-        check_text(reason, HOLD_REASON_MAX)?;
-        self.set_held(event, held, user, reason)
+        self.set_held(event, (held, reason), user, &|_| Ok(()))
     }
 
-    fn set_held(&self, event: EventNo, held: bool, user: Option<&User>, reason: &str) -> Result<()> {
+    /// As [`View::hold_because`], on behalf of a user, if `may` allows it. It gets the event as it is at that
+    /// moment, and nobody changes the event until this has. It must not call the view.
+    ///
+    /// # Errors
+    /// As [`View::hold_because`]; those of `may`.
+    pub fn hold_if(
+        &self,
+        user: &User,
+        event: EventNo,
+        (held, reason): (bool, &str),
+        may: &dyn Fn(&EventRow) -> Result<()>,
+    ) -> Result<()> {
+        self.set_held(event, (held, reason), Some(user), may)
+    }
+
+    fn set_held(
+        &self,
+        event: EventNo,
+        (held, reason): (bool, &str),
+        user: Option<&User>,
+        may: &dyn Fn(&EventRow) -> Result<()>,
+    ) -> Result<()> {
+        check_text(reason, HOLD_REASON_MAX)?;
         let store = self.live()?;
         store.check_writable()?;
-        store.past.set_held(store, event, held, user, reason)?;
+        store.past.set_held(store, event, (held, reason), user, may)?;
         store.force()
     }
 
@@ -325,7 +363,7 @@ impl View {
     /// for a duration that cannot be read; [`Error::NotFound`], [`Error::NoSpace`], [`Error::ReadOnly`].
     pub fn set_policy(&self, inode: InodeNo, policy: &Policy) -> Result<()> {
         let _passage = self.enter(inode)?;
-        self.change(|store| policy::set(store, inode, policy, None))
+        self.change(|store| policy::set(store, inode, policy, None, None))
     }
 
     /// As [`View::set_policy`], on behalf of a user. The policy belongs to the owner of the inode, who may
@@ -335,7 +373,23 @@ impl View {
     /// As [`View::set_policy`]; [`Error::LimitReached`].
     pub fn set_policy_for(&self, user: &User, inode: InodeNo, policy: &Policy) -> Result<()> {
         let _passage = self.enter(inode)?;
-        self.change(|store| policy::set(store, inode, policy, Some(user)))
+        self.change(|store| policy::set(store, inode, policy, Some(user), None))
+    }
+
+    /// As [`View::set_policy_for`], if `may` allows it. It may look at policies: if one is changed before
+    /// this policy is set, `may` is asked again.
+    ///
+    /// # Errors
+    /// As [`View::set_policy_for`]; those of `may`.
+    pub fn set_policy_if(
+        &self,
+        user: &User,
+        inode: InodeNo,
+        policy: &Policy,
+        may: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        let _passage = self.enter(inode)?;
+        self.change(|store| policy::set(store, inode, policy, Some(user), Some(may)))
     }
 
     /// Whether this policy, as an inode's own, would shorten the time for which events are held that policies

@@ -26,6 +26,8 @@
 //! is judged where it was last.
 
 mod place;
+#[cfg(test)]
+mod tests;
 
 use crate::api::room::with_room;
 use crate::api::view::is_below;
@@ -53,6 +55,8 @@ use yore_format::{
 
 /// How much later an event is tried again that cannot be taken when it is due.
 const POSTPONED: Duration = Duration::from_secs(1);
+/// How much later an event is tried again that damage or an error of the device prevented.
+const AFTER_AN_ERROR: Duration = Duration::from_secs(60);
 /// The longest hold of a policy, in nanoseconds: about a hundred years.
 const HOLD_MAX: u64 = 36_525 * 86_400 * 1_000_000_000;
 /// How often the rules are applied.
@@ -194,13 +198,23 @@ pub(crate) fn all(store: &Store) -> Result<Vec<(InodeNo, Policy)>> {
     Ok(in_use.map(|(no, row, _)| (no, row.policy)).collect())
 }
 
+/// Says whether somebody may do something, or why not.
+pub(crate) type May<'m> = &'m dyn Fn() -> Result<()>;
+
 /// Gives an inode a policy, on behalf of a user. It is durable on return. A policy with an interval begins
-/// with an event.
+/// with an event. `may` is asked right before the policy is set; all policies are still the same when that
+/// is done.
 ///
 /// # Errors
 /// `Invalid` if the inode is neither a directory nor a regular file, and for impossible rules;
-/// `LimitReached`; `NotFound`, `NoSpace`, `ReadOnly`.
-pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy, user: Option<&User>) -> Result<()> {
+/// `LimitReached`; `NotFound`, `NoSpace`, `ReadOnly`; those of `may`.
+pub(crate) fn set(
+    store: &Arc<Store>,
+    no: InodeNo,
+    policy: &Policy,
+    user: Option<&User>,
+    may: Option<May<'_>>,
+) -> Result<()> {
     store.check_writable()?;
     check(policy)?;
     if policy.is_extended() {
@@ -222,7 +236,9 @@ pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy, user: Option
     loop {
         let epoch = store.past.epoch();
         exclude::before_change_of(store, &cell, policy)?;
-        if store.past.set_policy(store, &cell, policy, user, epoch)? {
+        let policies = may.map(|_| store.past.policy_epoch());
+        may.map_or(Ok(()), |may| may())?;
+        if store.past.set_policy(store, &cell, policy, user, (epoch, policies))? {
             break;
         }
     }
@@ -443,36 +459,47 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
     take_due_events(store)
 }
 
-/// Takes the events that are due. An event for which a full volume has no room is soon due again.
+/// Takes the events that are due. One that cannot be taken is due again later, and the others are taken.
 ///
 /// # Errors
-/// Damage and device errors.
+/// Damage and device errors: the first one that came.
 pub(crate) fn take_due_events(store: &Arc<Store>) -> Result<()> {
+    let mut all = Ok(());
     for no in store.due.take(Instant::now()) {
-        let Some(cell) = store.cell_if_used(no)? else { continue };
-        let own = store.past.policy(&store.meta, no, cell.incarnation)?;
-        if !matches!(own.and_then(|own| own.versioning), Some(Versioning::Interval(_))) {
-            continue;
+        let taken = take_due_event(store, no);
+        if taken.is_err() {
+            store.due.note(no, AFTER_AN_ERROR);
         }
-        // A directory that is being rolled back gets its event when the rollback is done.
-        let concerns = |at| Ok(is_below(store, no, at)? || is_below(store, at, no)?);
-        let Some(_passage) = store.gate.try_enter(concerns)? else {
-            store.due.note(no, POSTPONED);
-            continue;
-        };
-        // Nobody asked for this event, so no history is given up for it.
-        let nobody = Want::little(Behalf::Nobody);
-        let made = with_room(store, &nobody, |store| take(store, &cell, EventKind::Interval));
-        match noted(store, made) {
-            Ok(_) | Err(Error::NotFound) => {}
-            // A full volume can still be opened, and emptied; the event is taken when there is room.
-            Err(error) if is_full(&error) => {
-                store.due.note(no, POSTPONED);
-            }
-            Err(e) => return Err(e),
-        }
+        all = all.and(taken);
     }
-    Ok(())
+    all
+}
+
+/// Takes the event that is due of an inode. If a full volume has no room for it, it is soon due again.
+fn take_due_event(store: &Arc<Store>, no: InodeNo) -> Result<()> {
+    let Some(cell) = store.cell_if_used(no)? else { return Ok(()) };
+    let own = store.past.policy(&store.meta, no, cell.incarnation)?;
+    if !matches!(own.and_then(|own| own.versioning), Some(Versioning::Interval(_))) {
+        return Ok(());
+    }
+    // A directory that is being rolled back gets its event when the rollback is done.
+    let concerns = |at| Ok(is_below(store, no, at)? || is_below(store, at, no)?);
+    let Some(_passage) = store.gate.try_enter(concerns)? else {
+        store.due.note(no, POSTPONED);
+        return Ok(());
+    };
+    // Nobody asked for this event, so no history is given up for it.
+    let nobody = Want::little(Behalf::Nobody);
+    let made = with_room(store, &nobody, |store| take(store, &cell, EventKind::Interval));
+    match noted(store, made) {
+        Ok(_) | Err(Error::NotFound) => Ok(()),
+        // A full volume can still be opened, and emptied; the event is taken when there is room.
+        Err(error) if is_full(&error) => {
+            store.due.note(no, POSTPONED);
+            Ok(())
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// Forgets what policies no longer keep, if it is time to look. The background frees what only those events

@@ -67,6 +67,7 @@ mod expunge;
 mod expunging;
 mod first;
 mod forget;
+mod forgotten;
 mod kept;
 mod lately;
 mod missed;

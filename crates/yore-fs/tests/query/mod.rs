@@ -2,6 +2,7 @@
 //! that a snapshot has seen, under whatever name; a file that is gone is listed with the snapshot that still
 //! has it.
 
+mod broken_off;
 mod diff;
 mod log;
 mod random;

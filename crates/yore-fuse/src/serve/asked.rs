@@ -1,13 +1,15 @@
 //! Brings requests of [`yore_control`] to the one function that answers them. The kernel says who asks.
 
 use super::background::write_stores;
+use super::gone::tell_gone;
 use super::rollback::tell;
 use super::server::Server;
 use crate::connection::{Shared, Watched};
 use crate::errno::worth_logging;
 use crate::notices::Notices;
+use crate::past::PastNodes;
 use crate::privilege;
-use crate::process_pins::ProcessPins;
+use crate::process_pins::{ProcessPins, Wanting};
 use fuser::{Errno, ReplyIoctl, Request};
 use std::sync::Arc;
 use yore_control::{Host, Ongoing, Pinning, Who, Wrong};
@@ -24,30 +26,36 @@ struct Asker {
     expunges_others: bool,
 }
 
-/// Answers at once, on a thread that serves; with the thread that waits for the answer.
-struct AtOnce<'a>(&'a Server, u32);
+/// Answers at once, on a thread that serves; with the snapshot that the asker would have stay.
+struct AtOnce<'a>(&'a Server, Wanting);
 
-/// Answers on a thread that serves nobody else; with the thread that waits for the answer.
+/// Answers on a thread that serves nobody else; with the snapshot that the asker would have stay.
 struct InBackground {
     process_pins: Arc<ProcessPins>,
     shared: Arc<Shared>,
     ongoing: Arc<Ongoing>,
+    past: Arc<PastNodes>,
     notices: Option<Notices>,
-    thread: u32,
+    wanting: Wanting,
 }
 
-/// Reserves room to pin a snapshot for a thread.
-fn room(process_pins: &ProcessPins, thread: u32) -> yore_fs::Result<Pinning<'_>> {
-    let too_many = |_: Errno| {
-        Error::Refused("too many programs want a snapshot to stay; try again when some have ended".into())
-    };
-    let slot = process_pins.slot(thread).map_err(too_many)?;
-    Ok(Box::new(move |pin| slot.put(pin).map_err(too_many)))
+/// Reserves room to pin a snapshot.
+fn room(process_pins: &ProcessPins, wanting: Wanting) -> yore_fs::Result<Pinning<'_>> {
+    let slot = process_pins.slot(&wanting)?;
+    Ok(Box::new(move |pin| slot.put(pin)))
 }
 
 impl Host for AtOnce<'_> {
     fn room(&self) -> yore_fs::Result<Pinning<'_>> {
         room(&self.0.process_pins, self.1)
+    }
+
+    fn room_to_read(&self) -> yore_fs::Result<Pinning<'_>> {
+        room(&self.0.process_pins, Wanting { only_reads: true, ..self.1 })
+    }
+
+    fn release(&self, event: EventNo) -> bool {
+        self.0.process_pins.release(event)
     }
 
     fn is_over(&self) -> bool {
@@ -68,13 +76,21 @@ impl Host for AtOnce<'_> {
     }
 
     fn gone(&self, files: &[Remembered], events: &[EventNo]) {
-        self.0.tell_gone(files, events);
+        tell_gone(self.0.notices.get(), &self.0.past, files, events);
     }
 }
 
 impl Host for InBackground {
     fn room(&self) -> yore_fs::Result<Pinning<'_>> {
-        room(&self.process_pins, self.thread)
+        room(&self.process_pins, self.wanting)
+    }
+
+    fn room_to_read(&self) -> yore_fs::Result<Pinning<'_>> {
+        room(&self.process_pins, Wanting { only_reads: true, ..self.wanting })
+    }
+
+    fn release(&self, event: EventNo) -> bool {
+        self.process_pins.release(event)
     }
 
     fn is_over(&self) -> bool {
@@ -87,6 +103,10 @@ impl Host for InBackground {
 
     fn changed(&self, changed: Changed) {
         tell(self.notices.as_ref(), &changed);
+    }
+
+    fn gone(&self, files: &[Remembered], events: &[EventNo]) {
+        tell_gone(self.notices.as_ref(), &self.past, files, events);
     }
 }
 
@@ -144,16 +164,18 @@ impl Server {
             limits: self.config.limits,
             expunges_others: self.config.expunge_others,
         };
+        let wanting = Wanting { uid: asker.uid, thread: request.pid(), only_reads: false };
         if !asked.waits() {
-            let host = AtOnce(self, request.pid());
+            let host = AtOnce(self, wanting);
             return reply.ioctl(0, &asker.answer(&host, (&view, inode), &asked, || ()));
         }
         let host = InBackground {
             process_pins: self.process_pins.clone(),
             shared: self.shared.clone(),
             ongoing: self.ongoing.clone(),
+            past: self.past.clone(),
             notices: self.notices.get().cloned(),
-            thread: request.pid(),
+            wanting,
         };
         self.in_background("yore-asked", move || {
             let _watched = Watched(host.shared.clone());

@@ -57,13 +57,16 @@ impl Server {
         Ok((attr, if hides { Duration::ZERO } else { self.config.timeout }))
     }
 
-    /// Checks an open if the kernel asks before it opens: a protected file may not be opened for writing, or
-    /// only for appending. If the kernel does not ask, the write fails instead.
+    /// Checks an open if the kernel asks before it opens: a file of the past may not be opened for writing; a
+    /// protected file not either, or only for appending. If the kernel does not ask, the write fails instead.
     pub(super) fn check_open(&self, node: INodeNo, flags: OpenFlags) -> yore_fs::Result<()> {
         if flags.acc_mode() == OpenAccMode::O_RDONLY && flags.0 & libc::O_TRUNC == 0 {
             return Ok(());
         }
         let (view, inode) = self.seen(node)?;
+        if view.event().is_some() {
+            return Err(Error::ReadOnly);
+        }
         let is = view.getattr(inode)?.flags;
         let appends = flags.0 & libc::O_APPEND != 0 && flags.0 & libc::O_TRUNC == 0;
         if is.contains(InodeFlags::IMMUTABLE) || (is.contains(InodeFlags::APPEND_ONLY) && !appends) {

@@ -5,8 +5,8 @@
 //! Since Linux 5.13 the kernel checks who may set which flag. Older kernels pass on every request, so the
 //! daemon checks too. The kernel does not know what the flags forbid: the view refuses. The kernel does hold
 //! the file's pages, and some of them may have been stored to through mappings and not written yet. They are
-//! written before a file becomes immutable. Later stores are refused when the kernel writes them, and
-//! dropped.
+//! written before a file becomes immutable. Later stores are refused when the kernel writes them, and dropped
+//! ([`super::refused`]).
 
 use super::background::answer;
 use super::server::Server;
@@ -127,16 +127,6 @@ impl Server {
             answer(inode, view.set_flags(inode, flags), reply);
         };
         self.in_background("yore-flags", work);
-    }
-
-    /// The kernel has pages that the view has refused to take: it must not believe them any more.
-    pub(super) fn drop_refused_pages(&self, inode: InodeNo) {
-        let Some(notices) = self.notices.get().cloned() else { return };
-        self.in_background("yore-notices", move || {
-            if let Err(error) = notices.inode_changed(inode) {
-                tracing::debug!(inode = inode.0, %error, "a notice was not taken");
-            }
-        });
     }
 }
 

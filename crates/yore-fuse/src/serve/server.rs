@@ -2,6 +2,7 @@
 //! what a kind of requests needs.
 
 use super::flushers::Flushers;
+use super::refused::Refused;
 use super::saves::Saves;
 use super::syncs::Syncs;
 use super::waiting::Waiting;
@@ -29,9 +30,10 @@ pub(crate) struct Server {
     pub(super) config: MountConfig,
     pub(super) granted: Granted,
     pub(super) shared: Arc<Shared>,
-    pub(super) past: PastNodes,
+    pub(super) past: Arc<PastNodes>,
     pub(super) writers: Writers,
     pub(super) saves: Saves,
+    pub(super) refused: Arc<Refused>,
     /// Dropping these waits for requests that they have: see [`super::fsync`].
     pub(super) flushers: Flushers,
     pub(super) syncs: Arc<Syncs<Waiting>>,
@@ -83,7 +85,8 @@ impl Server {
             shared,
             writers: Writers::default(),
             saves,
-            past: PastNodes::default(),
+            refused: Arc::default(),
+            past: Arc::default(),
             ongoing: Arc::default(),
             process_pins: Arc::default(),
             snapdir: config.snapdir.as_ref().map(|name| SnapDir::new(name.as_bytes().to_vec())),

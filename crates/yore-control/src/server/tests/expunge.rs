@@ -58,7 +58,7 @@ fn parts() {
         view.create(&ME, dir, name.as_bytes(), FileKind::Regular, 0o644, 0).unwrap();
     }
     let root = by(&view, view.root(), 0);
-    let first = root.ask(&Request::HistoryOf { of: named(b"d", true), from: 0 }).unwrap();
+    let first = root.ask(&Request::HistoryOf { of: named(b"d", true), from: 0, question: 0 }).unwrap();
     assert!(matches!(first, Answer::HistoryOf { next: Some(_), .. }));
     let (known, files) = root.history_of(&named(b"d", true)).unwrap();
     assert_eq!((known.files, files.len()), (901, 901));

@@ -184,7 +184,7 @@ pub(super) fn requests() -> Vec<Request> {
         Request::WouldFree,
         Request::MissedVersions,
         Request::Lengthen { bytes: 1 << 40 },
-        Request::Shred,
+        Request::Shred { question: 6 },
         Request::Policy,
         Request::SetPolicy(policy()),
         Request::RollBack(Plan {
@@ -194,7 +194,7 @@ pub(super) fn requests() -> Vec<Request> {
             others: Some((EventNo(2), Some(EventNo(3)))),
         }),
         Request::UnfinishedRollbacks { from: 1 },
-        Request::HistoryOf { of: named(), from: 700 },
+        Request::HistoryOf { of: named(), from: 700, question: 5 },
         Request::Expunge { of: named(), shown: SHOWN },
         Request::Stopped,
         Request::Defragment { dry_run: true, question: 7 },
@@ -371,8 +371,8 @@ pub(super) fn queries() -> Vec<Query> {
         },
         Query::Deleted { recursive: true, question },
         Query::HistoryBytes,
-        Query::Usage,
-        Query::UsageOf { name: Vec::new() },
+        Query::Usage { question: 3 },
+        Query::UsageOf { name: Vec::new(), question: 4 },
     ]
 }
 

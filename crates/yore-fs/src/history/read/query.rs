@@ -17,6 +17,7 @@ mod tree;
 pub(crate) use answer::Each;
 pub use answer::{Change, DataState, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
 
+use crate::go_on::{GoOn, GO_ON};
 use crate::history::read::at_time::{self, PRESENT};
 use crate::progress::Progress;
 use crate::{Error, InodeNo, Result, View};
@@ -73,9 +74,24 @@ impl View {
         to: Option<EventNo>,
         each: Each<'_, Difference>,
     ) -> Result<()> {
+        self.diff_while(directory, (from, to), GO_ON, each)
+    }
+
+    /// As [`View::diff`], and asks now and then whether to go on. `go_on` gets how many bytes have been
+    /// collected since it was asked last, so that a caller can bound the memory that the answer takes.
+    ///
+    /// # Errors
+    /// As [`View::diff`]; [`Error::Refused`] if `go_on` breaks.
+    pub fn diff_while(
+        &self,
+        directory: InodeNo,
+        (from, to): (Option<EventNo>, Option<EventNo>),
+        go_on: GoOn<'_>,
+        each: Each<'_, Difference>,
+    ) -> Result<()> {
         let _passage = self.enter_around(directory)?;
         let (from, to) = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
-        tell(diff::diff(self.store(), directory, from, to, &Progress::default())?, each);
+        tell(diff::diff(self.store(), directory, (from, to), &Progress::default(), go_on)?, each);
         Ok(())
     }
 
@@ -96,10 +112,26 @@ impl View {
         progress: &Progress,
         each: Each<'_, Difference>,
     ) -> Result<()> {
+        self.compare_while(directory, (from, to), progress, GO_ON, each)
+    }
+
+    /// As [`View::compare`], and asks now and then whether to go on, as [`View::diff_while`] does, also while
+    /// it reads data: then several threads ask at once.
+    ///
+    /// # Errors
+    /// As [`View::diff_while`].
+    pub fn compare_while(
+        &self,
+        directory: InodeNo,
+        (from, to): (Option<EventNo>, Option<EventNo>),
+        progress: &Progress,
+        go_on: GoOn<'_>,
+        each: Each<'_, Difference>,
+    ) -> Result<()> {
         let _passage = self.enter_around(directory)?;
         let (from, to) = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
-        let found = diff::diff(self.store(), directory, from, to, progress)?;
-        tell(replaced::join(self.store(), (from, to), found, progress)?, each);
+        let found = diff::diff(self.store(), directory, (from, to), progress, go_on)?;
+        tell(replaced::join(self.store(), (from, to), found, progress, go_on)?, each);
         Ok(())
     }
 
@@ -144,23 +176,25 @@ impl View {
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::ReadOnly`] in a view of the past; damage and device errors.
     pub fn deleted(&self, directory: InodeNo, recursive: bool, each: Each<'_, Deleted>) -> Result<()> {
-        self.deleted_in_steps(directory, recursive, &Progress::default(), each)
+        self.deleted_while(directory, recursive, &Progress::default(), GO_ON, each)
     }
 
-    /// As [`View::deleted`], with a report of its progress.
+    /// As [`View::deleted`], with a report of its progress, and asks now and then whether to go on, as
+    /// [`View::diff_while`] does.
     ///
     /// # Errors
-    /// As [`View::deleted`].
-    pub fn deleted_in_steps(
+    /// As [`View::deleted`]; [`Error::Refused`] if `go_on` breaks.
+    pub fn deleted_while(
         &self,
         directory: InodeNo,
         recursive: bool,
         progress: &Progress,
+        go_on: GoOn<'_>,
         each: Each<'_, Deleted>,
     ) -> Result<()> {
         let _passage = self.enter_around(directory)?;
         match self.event() {
-            None => deleted::deleted(self, directory, recursive, progress, each),
+            None => deleted::deleted(self, (directory, recursive), progress, go_on, each),
             Some(_) => {
                 Err(Error::Invalid { what: "what is gone is gone from the present: name it without a time" })
             }

@@ -16,6 +16,7 @@
 //! The walk reads the versions with forgetting held back, a few at a time, and compares each with the next
 //! state under that inode's locks. What changes meanwhile is counted as it was either before or after.
 
+use crate::go_on::{goes_on, GoOn, GO_ON, ROW_COST};
 use crate::history::read::at_time::{self, PRESENT};
 use crate::history::read::query::{Each, Logged, SeenBy};
 use crate::history::reclaim::alone::{let_go, let_go_by_birth, Alone, LetGoBlocks, LetGoByBirth};
@@ -138,18 +139,32 @@ impl View {
     /// # Errors
     /// [`Error::NotADirectory`]; damage and device errors.
     pub fn usage(&self, directory: InodeNo, each: Each<'_, EventUsage>) -> Result<UsageTotals> {
+        self.usage_while(directory, GO_ON, each)
+    }
+
+    /// As [`View::usage`], and asks now and then whether to go on, as [`View::diff_while`] does; but not
+    /// while it finds out what snapshots of the root directory hold, because the next caller needs that, too.
+    ///
+    /// # Errors
+    /// As [`View::usage`]; [`Error::Refused`] if `go_on` breaks.
+    pub fn usage_while(
+        &self,
+        directory: InodeNo,
+        go_on: GoOn<'_>,
+        each: Each<'_, EventUsage>,
+    ) -> Result<UsageTotals> {
         let attr = self.getattr(directory)?;
         if attr.kind != FileKind::Directory {
             return Err(Error::NotADirectory);
         }
         let store = self.store();
         let is_root = directory == InodeNo::ROOT;
-        let live = if is_root { live::of_volume(store)? } else { live::below(self, directory)? };
+        let live = if is_root { live::of_volume(store)? } else { live::below(self, directory, go_on)? };
         let mut totals = UsageTotals { live, ..UsageTotals::default() };
         let seen = if is_root { spans::seen(store, Patience::Walk)? } else { None };
         let (events, sums) = match seen {
             Some(seen) => (events_of_root(store, &seen.kept)?, sums_of(&seen)),
-            None => self.walk(directory, Incarnation(attr.incarnation), &mut totals)?,
+            None => self.walk((directory, Incarnation(attr.incarnation)), go_on, &mut totals)?,
         };
         if is_root {
             let space = store.past.space();
@@ -187,12 +202,12 @@ impl View {
 
     fn walk(
         &self,
-        directory: InodeNo,
-        incarnation: Incarnation,
+        directory: (InodeNo, Incarnation),
+        go_on: GoOn<'_>,
         totals: &mut UsageTotals,
     ) -> Result<(Vec<Event>, HashMap<EventNo, Sum>)> {
-        let mut walk = Walk::of(self.store(), (directory, incarnation))?;
-        walk.versions(&mut totals.history)?;
+        let mut walk = Walk::of(self.store(), directory)?;
+        walk.versions(go_on, &mut totals.history)?;
         let sums = walk.events.iter().map(|event| event.number).zip(walk.sums).collect();
         Ok((walk.events, sums))
     }
@@ -234,16 +249,36 @@ impl View {
         name: &[u8],
         each: Each<'_, StateUsage>,
     ) -> Result<UsageTotals> {
-        let mut states = Vec::new();
+        self.usage_of_while(directory, name, GO_ON, each)
+    }
+
+    /// As [`View::usage_of`], and asks for each state whether to go on, as [`View::diff_while`] does.
+    ///
+    /// # Errors
+    /// As [`View::usage_of`]; [`Error::Refused`] if `go_on` breaks.
+    pub fn usage_of_while(
+        &self,
+        directory: InodeNo,
+        name: &[u8],
+        go_on: GoOn<'_>,
+        each: Each<'_, StateUsage>,
+    ) -> Result<UsageTotals> {
+        let (mut states, mut wanted) = (Vec::new(), Ok(()));
         self.log(directory, name, &mut |logged| {
+            wanted = goes_on(go_on, ROW_COST + logged.name.len() + logged.path.as_ref().map_or(0, Vec::len));
             states.push(logged);
-            ControlFlow::Continue(())
+            match wanted {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
         })?;
+        wanted?;
         let mut totals = UsageTotals::default();
         let mut counted = HashMap::new();
         let (mut all, mut with_older) = (Vec::with_capacity(states.len()), Retained::default());
         // From the oldest on, so that what older states free is known.
         for state in states.into_iter().rev() {
+            goes_on(go_on, 0)?;
             let (usage, live) =
                 self.usage_of_state(state, &mut counted, &mut with_older, &mut totals.history)?;
             totals.live = totals.live.max(live);
@@ -450,9 +485,10 @@ impl<'s> Walk<'s> {
     }
 
     /// Looks at all versions.
-    fn versions(&mut self, history: &mut Retained) -> Result<()> {
+    fn versions(&mut self, go_on: GoOn<'_>, history: &mut Retained) -> Result<()> {
         let mut walk = VersionsWalk::default();
         loop {
+            goes_on(go_on, 0)?;
             let _still = self.store.past.forgetting.lock();
             let Some(found) = self.store.past.next_versions(&self.store.meta, &mut walk, BATCH)? else {
                 return Ok(());

@@ -7,10 +7,12 @@
 //! version; and one over this version, as far as neither the preceding nor the next state holds it. They read
 //! only the differences.
 //!
-//! **F1 No change meanwhile.** While its io lock is held, the inode in use keeps its extents. While its state
-//! is locked, it keeps its other trees, and what it takes for kept ([`Store::kept`]). Both are held until the
-//! Op has ended; from then on, what the version shared with the inode in use, and with no version before it,
-//! belongs to that inode alone.
+//! **F1 No change meanwhile.** While its io lock is held, the inode in use keeps its extents, and a regular
+//! file does not become a version. While its state is locked, it keeps its other trees, and what it takes for
+//! kept ([`Store::kept`]), and it does not become a version, whatever it is. So which state comes next is
+//! known under the state of an inode that is no regular file, and under the io lock of one that is. Both are
+//! held until the Op has ended; from then on, what the version shared with the inode in use, and with no
+//! version before it, belongs to that inode alone.
 
 use crate::store::Store;
 use crate::{symlink, xattr, InodeNo, Result};
@@ -20,9 +22,13 @@ use std::sync::Arc;
 use yore_core::alloc::{LetGo, PinnedGroups, Run};
 use yore_core::btree::Tree;
 use yore_core::extent::{self, Extent};
+use yore_core::inode::InodeState;
 use yore_core::retained;
 use yore_format::{BlockHeader, ContentKind, Corruption, EventNo, Inode, MetaAddr, Version};
 use yore_meta::{Change, EdgeKind, Frame, LeftBlocks, Op};
+
+#[cfg(test)]
+mod tests;
 
 /// Gives up a version with everything that it alone holds, and returns the number of blocks freed.
 ///
@@ -41,7 +47,7 @@ pub(crate) fn give_up_double(store: &Arc<Store>, no: InodeNo, version: &Version)
     give_up(store, (no, version), &|| store.past.version_ending_behind(&store.meta, no, version.end))
 }
 
-/// Gives a version up; `later` says which one comes after it.
+/// Gives a version up; `later` says which one comes after it. It is called when that cannot change (F1).
 fn give_up(
     store: &Arc<Store>,
     (no, version): (InodeNo, &Version),
@@ -52,22 +58,25 @@ fn give_up(
     let cell = store.cell_if_used(no)?;
     // F1.
     let _io = cell.as_ref().map(|cell| cell.io.lock());
-    let same =
-        cell.as_ref().filter(|cell| cell.incarnation == version.inode.incarnation && !cell.state.read().gone);
     let mut alone = Alone::new(store, no, version)?;
+    let reserved = store.reserve_freely(store.near(no), 0)?;
+    let locked = cell.as_ref().filter(|_| !version.inode.is_regular()).map(|cell| cell.state.write());
     let later = later()?;
     let is_newest = later.is_none();
     let later = later.filter(|later| later.inode.incarnation == version.inode.incarnation);
-    let reserved = store.reserve_freely(store.near(no), 0)?;
-    match (&later, same) {
-        (Some(later), _) => alone.content(Some(&later.inode))?,
-        (None, Some(cell)) => alone.content(Some(&cell.state.read().inode))?,
-        (None, None) => alone.content(None)?,
+    let next = later.as_ref().map(|later| &later.inode);
+    match (next, &locked) {
+        (Some(next), _) => alone.content(Some(next))?,
+        (None, Some(state)) => alone.content(in_chain(version, state))?,
+        (None, None) => {
+            let state = cell.as_ref().map(|cell| cell.state.read());
+            alone.content(state.as_ref().and_then(|state| in_chain(version, state)))?;
+        }
     }
     alone.prepare()?;
-    let mut state = cell.as_ref().map(|cell| cell.state.write());
-    let in_use = state.as_ref().filter(|_| same.is_some()).map(|state| &state.inode);
-    alone.attributes(later.as_ref().map(|later| &later.inode).or(in_use))?;
+    let mut state = locked.or_else(|| cell.as_ref().map(|cell| cell.state.write()));
+    let in_use = state.as_ref().and_then(|state| in_chain(version, state));
+    alone.attributes(next.or(in_use))?;
     alone.enter_nodes(&mut HashSet::new())?;
     let removal = store.past.prepare_removal(store, no, version)?;
     let mut op = store.meta.begin(reserved);
@@ -81,6 +90,11 @@ fn give_up(
     }
     store.versions.forget(no, version.inode.born);
     Ok(freed.blocks)
+}
+
+/// The inode in use, if it is the last state of a version's chain.
+fn in_chain<'s>(version: &Version, state: &'s InodeState) -> Option<&'s Inode> {
+    Some(&state.inode).filter(|inode| !state.gone && inode.incarnation == version.inode.incarnation)
 }
 
 /// What giving up versions frees.
@@ -401,11 +415,10 @@ fn with_let_go<T>(
     // version.
     let _io = cell.as_ref().map(|cell| cell.io.lock());
     let state = cell.as_ref().map(|cell| cell.state.read());
-    let incarnation = version.inode.incarnation;
-    let in_use = state.as_ref().filter(|state| state.inode.incarnation == incarnation && !state.gone);
+    let in_use = state.as_ref().and_then(|state| in_chain(version, state));
     let later = store.past.version_after(&store.meta, no, version.end)?;
-    let later = later.filter(|later| later.inode.incarnation == incarnation);
-    let next = later.as_ref().map(|later| &later.inode).or(in_use.map(|state| &state.inode));
+    let later = later.filter(|later| later.inode.incarnation == version.inode.incarnation);
+    let next = later.as_ref().map(|later| &later.inode).or(in_use);
     let mut alone = Alone::new(store, no, version)?;
     if let Some(from) = from {
         alone = alone.since(from);

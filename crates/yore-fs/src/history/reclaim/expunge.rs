@@ -19,7 +19,9 @@
 //! walk visits the past ones second.
 //!
 //! **X3 What must stay.** Held and pinned events lose nothing: if one has seen the file, nothing is given up.
-//! No event becomes held or pinned between the check and the row (`record/expunge.rs`).
+//! No event becomes held or pinned between the check and the row (`record/expunge.rs`). A user may be one who
+//! takes nothing from events of others, and these need not be held. So that check is true for the number that
+//! was the next one: if an event was taken since, the row is not entered, and the check is made again.
 //!
 //! **X4 Nobody reads what goes.** The events stay, so P6 does not keep their readers away. A reader of a
 //! version holds the lock that is needed to expunge a file; after that nobody finds a version of the file.
@@ -35,6 +37,7 @@ mod states;
 pub(crate) use remembered::{history_of, remembered, remembered_below};
 pub use remembered::{HistoryScope, Remembered};
 
+use crate::history::read::at_time;
 use crate::history::reclaim::alone::give_up_version;
 use crate::history::reclaim::needed::Needed;
 use crate::history::record::{self, Ask, Expunge, Forgetting, NamesWalk, PastEntry};
@@ -50,13 +53,14 @@ use yore_format::{EventKind, EventNo, EventState, Incarnation, Inode, Version};
 const BATCH: usize = 256;
 
 /// Gives up the history of files: on return all of it is out of sight, durably. `forget::finish` does the
-/// rest.
+/// rest. With `only` it takes nothing from events that another user took.
 ///
 /// # Errors
-/// [`Error::Held`] and [`Error::Pinned`] if an event that must stay has seen one of the files: then nothing
-/// is given up. `Invalid` for the root directory. After other errors the history of some of the files may be
-/// given up, and so may be events of single files among them.
-pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
+/// [`Error::Held`] and [`Error::Pinned`] if an event that must stay has seen one of the files, and
+/// [`Error::TakenByOthers`] if another user's has: then nothing is given up. `Invalid` for the root
+/// directory. After other errors, or if that event was taken just now, the history of some of the files may
+/// be given up, and so may be events of single files among them.
+pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)], only: Option<u32>) -> Result<()> {
     store.check_writable()?;
     if files.iter().any(|(no, _)| *no == InodeNo::ROOT) {
         return Err(Error::Invalid {
@@ -71,12 +75,24 @@ pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Res
     files.dedup();
     {
         let _still = store.past.expunging.hold_still();
+        let mut checked = only.map(|uid| check_taken_by(store, &files, uid, EventNo(0))).transpose()?;
         check_free(store, &files)?;
         for (no, incarnation) in &files {
             forget_own(store, *no, *incarnation, EventNo(u64::MAX))?;
         }
-        for (no, incarnation) in &files {
-            let file = loose::expunge(store, *no, *incarnation)?;
+        for (i, (no, incarnation)) in files.iter().enumerate() {
+            let file = loop {
+                let entered = loose::expunge(store, *no, *incarnation, checked)?;
+                match (entered, only.zip(checked)) {
+                    (Some(file), _) => break file,
+                    (None, Some((uid, since))) => {
+                        checked = Some(check_taken_by(store, &files[i..], uid, since)?);
+                    }
+                    (None, None) => {}
+                }
+            };
+            // The row has taken the number that was the next one.
+            checked = checked.map(|_| EventNo(file.number.0 + 1));
             forget_own(store, *no, *incarnation, file.number)?;
         }
     }
@@ -120,10 +136,17 @@ fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()
     }
 }
 
-/// Fails if an event that another user took has seen one of the files.
-pub(crate) fn check_taken_by(store: &Arc<Store>, files: &[(InodeNo, Incarnation)], uid: u32) -> Result<()> {
+/// Fails if an event from this number on that another user took has seen one of the files. Returns the number
+/// up to which that is known: the next one.
+fn check_taken_by(
+    store: &Arc<Store>,
+    files: &[(InodeNo, Incarnation)],
+    uid: u32,
+    from: EventNo,
+) -> Result<EventNo> {
+    let next = store.number();
     let mut others = Vec::new();
-    for event in crate::history::read::at_time::events(store)? {
+    for event in at_time::kept_from(store, from, usize::MAX)? {
         let row = &event.row;
         let of = (row.root, row.root_incarnation);
         let is_his = match row.more.by {
@@ -138,7 +161,7 @@ pub(crate) fn check_taken_by(store: &Arc<Store>, files: &[(InodeNo, Incarnation)
     }
     match one_that_sees(store, files, &others)? {
         Some(event) => Err(Error::TakenByOthers { event: event.0 }),
-        None => Ok(()),
+        None => Ok(next),
     }
 }
 

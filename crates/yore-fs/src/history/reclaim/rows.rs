@@ -7,7 +7,8 @@
 //! `alone.rs`). A group mixes files and directories, in no order that the order of locks knows. So these
 //! locks are *tried*, and nobody who has one waits for another. Rows of an inode that somebody else works
 //! with are left over, all of them, and are given up behind all others, one by one: then its locks are waited
-//! for. A group with inodes in use takes no further row after [`HELD`], since a cold tree may be read
+//! for. So are those of an inode that has become a version before its state was locked: another state comes
+//! next then. A group with inodes in use takes no further row after [`HELD`], since a cold tree may be read
 //! meanwhile.
 
 use crate::history::reclaim::alone::{give_up_version, Alone, Freed};
@@ -96,6 +97,22 @@ struct Leaving<'s> {
     is_newest: bool,
 }
 
+/// Whether an inode in use, whose state is locked, has become a version since it was asked what comes after
+/// this one. A regular file has not, since its io lock is held (F1).
+fn is_recorded_since(store: &Store, Leaving { alone, is_newest, .. }: &Leaving<'_>) -> Result<bool> {
+    if !is_newest || alone.version.inode.is_regular() {
+        return Ok(false);
+    }
+    Ok(store.past.version_after(&store.meta, alone.no, alone.version.end)?.is_some())
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What comes between, once, before a group of this thread locks the states of its inodes.
+    pub(super) static BEFORE_STATES: std::cell::RefCell<Option<Box<dyn FnOnce()>>> =
+        const { std::cell::RefCell::new(None) };
+}
+
 /// Gives up the first of these rows: as many as hold few blocks. Those of busy inodes are left over, also of
 /// such as turn out to be.
 fn give_up_group(
@@ -152,6 +169,8 @@ fn give_up_group(
     }
     let near = versions.first().map_or(InodeNo::ROOT, |version| version.alone.no);
     let reserved = store.reserve_freely(store.near(near), 0)?;
+    #[cfg(test)]
+    BEFORE_STATES.take().into_iter().for_each(|come| come());
     let mut states = HashMap::new();
     for (no, (_, cell)) in &ios {
         if busy.contains(no) {
@@ -160,6 +179,11 @@ fn give_up_group(
         match cell.state.try_write() {
             Some(state) => drop(states.insert(*no, (state, cell.incarnation))),
             None => drop(busy.insert(*no)),
+        }
+    }
+    for version in versions.iter().filter(|version| states.contains_key(&version.alone.no)) {
+        if is_recorded_since(store, version)? {
+            busy.insert(version.alone.no);
         }
     }
     versions.retain(|version| !busy.contains(&version.alone.no));

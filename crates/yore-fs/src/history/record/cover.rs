@@ -69,7 +69,8 @@ impl Past {
             if let Some(event) = cell.cover.get(epoch) {
                 break event;
             }
-            let up = InodeNo(cell.cover.parent.load(Ordering::Relaxed));
+            // Before its own event, which may have come with the parent.
+            let up = InodeNo(cell.cover.parent.load(Ordering::Acquire));
             path.push(cell);
             if up == at || up == InodeNo::NONE {
                 break EventNo(0);

@@ -1,5 +1,5 @@
 //! What forgetting changes in the trees of the past ([`crate::history::reclaim::forget`] says when): the
-//! states of events, and versions and names that are given up.
+//! states of events, and versions and names that are given up. `forgotten.rs` has what is left of events.
 
 use super::annals::{AnnalsRemoval, RowsRemoval};
 use super::ended::{Ended, LeavingRow};
@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering;
 use yore_core::btree::Pins;
 use yore_core::Core;
 use yore_format::{
-    event_index_by_name, event_index_by_root, Corruption, EventNo, EventRow, EventState, GroupNo,
-    HistoryTree, Version, WriteFeatures,
+    event_index_by_name, Corruption, EventNo, EventRow, EventState, GroupNo, HistoryTree, Version,
+    WriteFeatures,
 };
-use yore_meta::{Change, EdgeKind, Meta, Op};
+use yore_meta::{Change, Meta, Op};
 
 impl Past {
     /// Makes events invisible; each occurs once in `numbers`. Not durable by itself: after a crash some of
@@ -100,19 +100,20 @@ impl Past {
     }
 
     /// Holds a kept event or releases it, on behalf of a user, whom the row notes, and for a reason (an empty
-    /// one leaves the present one). Only root, or a caller without a user, releases an event that a policy
-    /// holds for a time. Not durable by itself.
+    /// one leaves the present one), if `may` allows it, which gets the row as it is until it changes. Only
+    /// root, or a caller without a user, releases an event that a policy holds for a time. Not durable by
+    /// itself.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the event is not kept; [`Error::HeldUntil`], [`Error::LimitReached`]; damage
-    /// and device errors.
+    /// [`Error::NotFound`] if the event is not kept; [`Error::HeldUntil`], [`Error::LimitReached`]; those of
+    /// `may`; damage and device errors.
     pub(crate) fn set_held(
         &self,
         store: &Core,
         number: EventNo,
-        held: bool,
+        (held, reason): (bool, &str),
         user: Option<&User>,
-        reason: &str,
+        may: &dyn Fn(&EventRow) -> Result<()>,
     ) -> Result<()> {
         if held && (user.is_some() || !reason.is_empty()) {
             store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
@@ -120,6 +121,7 @@ impl Past {
         let _still = self.expunging.hold_still();
         let _events = self.events.write();
         let Event { mut row, .. } = self.in_state_locked(&store.meta, number, EventState::Kept)?;
+        may(&row)?;
         if held {
             if !row.held || row.more.held_by.is_some_and(|by| user.is_none_or(|user| user.uid != by)) {
                 self.users.check(user, Counted::Holds, 1)?;
@@ -173,38 +175,6 @@ impl Past {
         if let Some((_, old)) = &old {
             self.users.replace(old, &is);
         }
-        Ok(())
-    }
-
-    /// Nothing is held for this dying event any more: moves its row to the tree of forgotten events.
-    ///
-    /// # Errors
-    /// Damage and device errors; `NoSpace`.
-    pub(crate) fn mark_forgotten(&self, store: &Core, number: EventNo) -> Result<()> {
-        let meta = &store.meta;
-        {
-            let _events = self.events.write();
-            let event = self.in_state_locked(meta, number, EventState::Dying)?;
-            let reserved = store.reserve_freely(GroupNo(0), CELL_BLOCKS)?;
-            let mut pins = Pins::new();
-            let (key, by_root) = (number.0.to_be_bytes(), event_index_by_root(event.row.root, number));
-            let (mut events, mut index) =
-                (self.tree(HistoryTree::Events), self.tree(HistoryTree::EventIndex));
-            check_there(meta, &index, &by_root)?;
-            events.prepare(meta, &key, &key, &mut pins)?;
-            index.prepare(meta, &by_root, &by_root, &mut pins)?;
-            let forgotten = self.slot(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS)?;
-            let row = EventRow { state: EventState::Forgotten, held: false, ..event.row };
-            let mut op = meta.begin(reserved);
-            op.be_whole();
-            let entered = forgotten.insert(self, &mut op, &key, &row.encode_with(row_features(meta)), number);
-            let delta = events.remove(&mut op, &key);
-            op.edge(EdgeKind::Replaced, entered, delta.change());
-            self.store(&mut op, HistoryTree::Events, &events, delta);
-            let delta = index.remove(&mut op, &by_root);
-            self.store(&mut op, HistoryTree::EventIndex, &index, delta);
-        }
-        self.numbers.write().dying_on_medium.remove(&number);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::backlog::Backlog;
 use super::event::Event;
 use super::exclusions::Exclusions;
 use super::expunging::Expunging;
+use super::forgotten::UNCOUNTED;
 use super::lately::Lately;
 use super::numbers::Numbers;
 use super::past::Past;
@@ -40,6 +41,7 @@ impl Past {
             root_event: AtomicU64::new(0),
             only_root: AtomicBool::new(true),
             given_up: AtomicU64::new(0),
+            forgotten_rows: AtomicU64::new(UNCOUNTED),
             policies: RwLock::new(()),
             any_policy: AtomicBool::new(false),
             policy_epoch: AtomicU64::new(0),

@@ -88,6 +88,8 @@ pub(crate) struct Past {
     pub(crate) rooms_made: AtomicU64,
     /// Counts how often versions were given up.
     pub(super) given_up: AtomicU64,
+    /// How many rows of forgotten events there are, if somebody has counted them (`forgotten.rs`).
+    pub(super) forgotten_rows: AtomicU64,
     /// Files whose history is being given up.
     pub(crate) expunging: Expunging,
     /// Directories that are being rolled back.

@@ -75,7 +75,9 @@ impl Past {
 
     /// Gives an inode another policy of its own, on behalf of a user; the default policy removes it. Not
     /// durable by itself. Some policies need [`yore_format::WriteFeatures::EXTENDED_PAST`]. False if an event
-    /// of a directory was taken or a directory was moved since `epoch` was read: then nothing was done.
+    /// of a directory was taken or a directory was moved since `epoch` was read, or a policy was changed
+    /// since `policies` was read ([`Past::policy_epoch`]; `None`: that does not matter): then nothing was
+    /// done.
     ///
     /// # Errors
     /// [`Error::NotFound`] if the inode is gone; [`Error::LimitReached`]; [`Error::NoSpace`]; damage and
@@ -86,12 +88,12 @@ impl Past {
         cell: &InodeCell,
         policy: &Policy,
         user: Option<&User>,
-        epoch: u64,
+        (epoch, policies): (u64, Option<u64>),
     ) -> Result<bool> {
-        self.set_policy_anew(store, cell, policy, user, Some(epoch))
+        self.set_policy_anew(store, cell, policy, user, Some((epoch, policies)))
     }
 
-    /// As [`Past::set_policy`]. Without an epoch it does not matter which events were taken meanwhile, and
+    /// As [`Past::set_policy`]. Without epochs it does not matter which events were taken meanwhile, and
     /// the patterns count as excluding from now on ([`crate::history::exclude`], E2), as changed patterns
     /// always do.
     ///
@@ -103,11 +105,15 @@ impl Past {
         cell: &InodeCell,
         policy: &Policy,
         user: Option<&User>,
-        epoch: Option<u64>,
+        epochs: Option<(u64, Option<u64>)>,
     ) -> Result<bool> {
         let meta = &store.meta;
+        // Whoever changes a policy holds this lock.
         let _events = self.events.write();
-        if epoch.is_some_and(|epoch| epoch != self.epoch()) {
+        let is_past = |(epoch, policies): (u64, Option<u64>)| {
+            epoch != self.epoch() || policies.is_some_and(|policies| policies != self.policy_epoch())
+        };
+        if epochs.is_some_and(is_past) {
             return Ok(false);
         }
         let reserved = store.reserve(GroupNo(0), POLICY_BLOCKS)?;
@@ -133,7 +139,7 @@ impl Past {
             self.users.check(Some(&owner), Counted::Policies, 1)?;
         }
         let excluded = was.as_ref().and_then(|was| was.policy.exclude.as_ref());
-        let excludes_others = epoch.is_none() || excluded != policy.exclude.as_ref();
+        let excludes_others = epochs.is_none() || excluded != policy.exclude.as_ref();
         let excluding_since = self.excluding_since(meta, policy, was.as_ref(), excludes_others);
         let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone(), excluding_since };
         let bytes = row.encode();

@@ -4,6 +4,7 @@ use super::answer::{Deleted, Each, Facts};
 use super::kept::KeptEvents;
 use super::last::{is_temporary, lived_on};
 use super::tree::{join, order};
+use crate::go_on::{goes_on, GoOn, ROW_COST};
 use crate::history::read::at_time::{self, with, PRESENT};
 use crate::history::record::PastEntry;
 use crate::progress::Progress;
@@ -14,12 +15,12 @@ use yore_format::EventNo;
 /// Calls `each` with the deleted names, the latest first.
 ///
 /// # Errors
-/// As [`View::deleted`].
+/// As [`View::deleted_while`].
 pub(super) fn deleted(
     view: &View,
-    directory: InodeNo,
-    recursive: bool,
+    (directory, recursive): (InodeNo, bool),
     progress: &Progress,
+    go_on: GoOn<'_>,
     each: Each<'_, Deleted>,
 ) -> Result<()> {
     if view.getattr(directory)?.kind != FileKind::Directory {
@@ -27,13 +28,13 @@ pub(super) fn deleted(
     }
     let kept = KeptEvents::load(view.store())?;
     let directories = match recursive {
-        true => directories_below(view, directory)?,
+        true => directories_below(view, directory, go_on)?,
         false => vec![(directory, Vec::new())],
     };
     progress.expect(directories.len() as u64);
     let mut found = Vec::new();
     for (directory, path) in directories {
-        match in_directory(view, &kept, directory, &path, &mut found) {
+        match in_directory(view, &kept, (directory, &path), go_on, &mut found) {
             Err(Error::NotFound | Error::NotADirectory) if !path.is_empty() => {} // Gone just now.
             result => result?,
         }
@@ -51,11 +52,12 @@ pub(super) fn deleted(
 }
 
 /// A directory and all below it as they are now, with their paths.
-fn directories_below(view: &View, directory: InodeNo) -> Result<Vec<(InodeNo, Vec<u8>)>> {
+fn directories_below(view: &View, directory: InodeNo, go_on: GoOn<'_>) -> Result<Vec<(InodeNo, Vec<u8>)>> {
     let mut met: HashSet<InodeNo> = HashSet::from_iter([directory]);
     let (mut all, mut next) = (vec![(directory, Vec::new())], 0);
     while let Some((directory, path)) = all.get(next).cloned() {
         next += 1;
+        goes_on(go_on, ROW_COST + path.len())?;
         let listed = view.readdir(directory, 0, &mut |item| {
             let is_below = item.kind == FileKind::Directory && !matches!(item.name, b"." | b"..");
             // In the present a directory may be moved while others are listed, and be met again.
@@ -76,10 +78,11 @@ fn directories_below(view: &View, directory: InodeNo) -> Result<Vec<(InodeNo, Ve
 fn in_directory(
     view: &View,
     kept: &KeptEvents<'_>,
-    directory: InodeNo,
-    path: &[u8],
+    (directory, path): (InodeNo, &[u8]),
+    go_on: GoOn<'_>,
     found: &mut Vec<(EventNo, Deleted)>,
 ) -> Result<()> {
+    goes_on(go_on, 0)?;
     let store = view.store();
     let incarnation = with(store, directory, PRESENT, |_, state| Ok(state.inode.incarnation))?;
     let mut by_name: HashMap<Vec<u8>, Vec<PastEntry>> = HashMap::new();
@@ -96,16 +99,25 @@ fn in_directory(
         by_name.remove(&entry.name);
     }
     for (name, mut meanings) in by_name {
+        goes_on(go_on, 0)?;
         meanings.sort_by_key(|entry| std::cmp::Reverse(entry.birth));
         let last = kept.last_seen((directory, incarnation), meanings.into_iter().map(Ok))?;
         let Some(last) = last else { continue };
         if !lived_on(kept, &last.entry)? {
             if let Some(deleted) = describe(view, kept, &last.entry, last.event, join(path, &name))? {
+                goes_on(go_on, cost_of(&deleted))?;
                 found.push((last.entry.death, deleted));
             }
         }
     }
     Ok(())
+}
+
+/// How much a row counts. It has the texts of the event that has seen it.
+fn cost_of(row: &Deleted) -> usize {
+    let of_event = &row.last.event.row;
+    let texts = of_event.name.len() + of_event.more.description.len() + of_event.more.hold_reason.len();
+    ROW_COST + row.path.len() + texts
 }
 
 /// `None` if the event was forgotten meanwhile, or if the file was expunged.

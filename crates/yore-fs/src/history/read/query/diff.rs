@@ -12,6 +12,7 @@
 use super::answer::{Change, Difference, Facts, What};
 use super::changes::changes;
 use super::tree::{order, Tree};
+use crate::go_on::{goes_on, GoOn, GO_ON, ROW_COST};
 use crate::history::exclude;
 use crate::history::read::at_time::{self, with, PRESENT};
 use crate::history::record::{EndsWalk, PastEntry};
@@ -33,15 +34,15 @@ type Identity = (InodeNo, Incarnation);
 /// The differences in the order of paths.
 ///
 /// # Errors
-/// As [`crate::View::diff`].
+/// As [`crate::View::diff_while`].
 pub(super) fn diff(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: EventNo,
-    to: EventNo,
+    times: (EventNo, EventNo),
     progress: &Progress,
+    go_on: GoOn<'_>,
 ) -> Result<Vec<Difference>> {
-    let (known, _unknown) = find(store, directory, from, to, false, progress)?;
+    let (known, _unknown) = find(store, directory, times, false, progress, go_on)?;
     Ok(known)
 }
 
@@ -59,24 +60,25 @@ pub(crate) fn with_moved(
     from: EventNo,
     to: EventNo,
 ) -> Result<(Vec<Difference>, Vec<Difference>)> {
-    find(store, directory, from, to, true, &Progress::default())
+    find(store, directory, (from, to), true, &Progress::default(), GO_ON)
 }
 
 fn find(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: EventNo,
-    to: EventNo,
+    (from, to): (EventNo, EventNo),
     with_moved: bool,
     progress: &Progress,
+    go_on: GoOn<'_>,
 ) -> Result<(Vec<Difference>, Vec<Difference>)> {
-    let mut diff = Diff::new(store, directory, from, to)?;
+    let mut diff = Diff::new(store, directory, (from, to), go_on)?;
     if from == to {
         return Ok((Vec::new(), Vec::new()));
     }
     let changed = diff.changed()?;
     progress.expect(changed.len() as u64 * PAIR_COST);
     for no in changed {
+        goes_on(go_on, 0)?;
         skip_gone(diff.compare_inode(no))?;
         progress.add(PAIR_COST);
     }
@@ -124,10 +126,16 @@ struct Diff<'s> {
     gained: Vec<PastEntry>,
     /// Inodes of both times that differ in something that is shown.
     modified: HashMap<Identity, What>,
+    go_on: GoOn<'s>,
 }
 
 impl<'s> Diff<'s> {
-    fn new(store: &'s Arc<Store>, directory: InodeNo, from: EventNo, to: EventNo) -> Result<Diff<'s>> {
+    fn new(
+        store: &'s Arc<Store>,
+        directory: InodeNo,
+        (from, to): (EventNo, EventNo),
+        go_on: GoOn<'s>,
+    ) -> Result<Diff<'s>> {
         let events: Vec<EventNo> = [from, to].into_iter().filter(|event| *event != PRESENT).collect();
         let mut identities = Vec::new();
         for side in [from, to] {
@@ -161,6 +169,7 @@ impl<'s> Diff<'s> {
             lost: Vec::new(),
             gained: Vec::new(),
             modified: HashMap::new(),
+            go_on,
         })
     }
 
@@ -178,6 +187,7 @@ impl<'s> Diff<'s> {
         let mut changed = BTreeSet::from([self.directory]);
         let mut walk = EndsWalk::of(after, last);
         while let Some(ended) = self.store.past.next_ended(&self.store.meta, &mut walk, BATCH)? {
+            goes_on(self.go_on, 0)?;
             changed.extend(ended.iter().filter(|one| one.cookie == 0).map(|one| one.inode));
         }
         Ok(changed)
@@ -294,9 +304,20 @@ impl<'s> Diff<'s> {
             if a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| same(a, b)) {
                 continue;
             }
-            self.lost.extend(a);
-            self.gained.extend(b);
+            for (side, name) in [(Side::From, a), (Side::To, b)] {
+                name.map_or(Ok(()), |name| self.note(side, name))?;
+            }
         }
+    }
+
+    /// Enters a name that was lost, or that was gained.
+    fn note(&mut self, side: Side, name: PastEntry) -> Result<()> {
+        goes_on(self.go_on, ROW_COST + name.name.len())?;
+        match side {
+            Side::From => self.lost.push(name),
+            Side::To => self.gained.push(name),
+        }
+        Ok(())
     }
 
     /// Enters all names below directories that came into the tree or left it.
@@ -323,7 +344,7 @@ impl<'s> Diff<'s> {
                 let event = self.tree(side).event;
                 let entries = at_time::entries(self.store, no, event)?;
                 left.extend(directories(&entries));
-                if side == Side::From { &mut self.lost } else { &mut self.gained }.extend(entries);
+                entries.into_iter().try_for_each(|name| self.note(side, name))?;
             }
         }
         Ok(())
@@ -371,6 +392,7 @@ impl<'s> Diff<'s> {
             let _seeing = self.store.past.see_all(&self.events)?;
             for entry in names {
                 let Some(path) = self.tree(side).path_of(entry.directory, &entry.name)? else { continue };
+                goes_on(self.go_on, path.len())?;
                 let new = || Names { lost: Vec::new(), gained: Vec::new(), kind: entry.kind };
                 let of = by_inode.entry((entry.inode, entry.incarnation)).or_insert_with(new);
                 match side {
@@ -391,6 +413,7 @@ impl<'s> Diff<'s> {
         let modified: Vec<Identity> = self.modified.keys().copied().collect();
         let (mut named, mut of_several_names) = (Vec::new(), HashSet::new());
         for of in modified {
+            goes_on(self.go_on, 0)?;
             let _seeing = self.store.past.see_all(&self.events)?;
             let Some((_, facts)) = self.facts(of.0, self.to.event)? else { continue };
             let kind = FileKind::from_mode(facts.mode).unwrap_or(FileKind::Regular);
@@ -402,6 +425,7 @@ impl<'s> Diff<'s> {
                 Some(entry_then) if kind == FileKind::Directory || facts.links == 1 => {
                     let had = self.had_name(of, entry_then.directory, &entry_then.name)?;
                     let path = self.to.path_of(entry_then.directory, &entry_then.name)?.filter(|_| had);
+                    goes_on(self.go_on, ROW_COST + path.as_ref().map_or(0, Vec::len))?;
                     named.extend(path.map(|path| (of, kind, path)));
                 }
                 _ => drop(of_several_names.insert(of)),
@@ -426,6 +450,7 @@ impl<'s> Diff<'s> {
             if !met.insert(directory) {
                 continue;
             }
+            goes_on(self.go_on, 0)?;
             let _seeing = self.store.past.see_all(&self.events)?;
             for entry in at_time::entries(self.store, directory, self.to.event)? {
                 let of = (entry.inode, entry.incarnation);
@@ -433,6 +458,7 @@ impl<'s> Diff<'s> {
                     left.push(entry.inode);
                 } else if wanted.contains(&of) && self.had_name(of, directory, &entry.name)? {
                     let path = self.to.path_of(directory, &entry.name)?;
+                    goes_on(self.go_on, ROW_COST + path.as_ref().map_or(0, Vec::len))?;
                     found.extend(path.map(|path| (of, entry.kind, path)));
                 }
             }

@@ -11,6 +11,7 @@
 
 use super::answer::{Change, Difference, What};
 use super::changes::xattrs;
+use crate::go_on::{goes_on, GoOn};
 use crate::history::read::at_time::{self, with, PRESENT};
 use crate::progress::Progress;
 use crate::store::Store;
@@ -39,20 +40,22 @@ struct Sides<'s> {
     store: &'s Arc<Store>,
     from: EventNo,
     to: EventNo,
+    go_on: GoOn<'s>,
 }
 
 /// Joins the difference of a name that is gone, and that of the same name and type that came, into one
 /// difference or none.
 ///
 /// # Errors
-/// `Stale` if one of the events is no longer kept; damage and device errors.
+/// `Stale` if one of the events is no longer kept; `Refused` if `go_on` breaks; damage and device errors.
 pub(super) fn join(
     store: &Arc<Store>,
     (from, to): (EventNo, EventNo),
     found: Vec<Difference>,
     progress: &Progress,
+    go_on: GoOn<'_>,
 ) -> Result<Vec<Difference>> {
-    let mut joined = joined(&Sides { store, from, to }, &pairs(&found), progress)?;
+    let mut joined = joined(&Sides { store, from, to, go_on }, &pairs(&found), progress)?;
     let of = |one: Difference| match (one.change, joined.get_mut(&one.path)) {
         (Change::Added, Some(joined)) => joined.take(),
         (Change::Removed, Some(_)) => None,
@@ -103,6 +106,7 @@ impl Sides<'_> {
             while let Some(first) = Some(next.fetch_add(16, Ordering::Relaxed)).filter(|at| *at < pairs.len())
             {
                 for (at, pair) in pairs.iter().enumerate().skip(first).take(16) {
+                    goes_on(self.go_on, 0)?;
                     let what = match self.compare(pair, &mut buffers) {
                         Ok(what) => Some(what),
                         Err(Error::NotFound) => None,
@@ -183,6 +187,7 @@ impl Sides<'_> {
         let (a, b) = buffers.of(most);
         while at < size {
             if is_long {
+                goes_on(self.go_on, 0)?;
                 at = self.data_from(old, self.from, at)?.min(self.data_from(new, self.to, at)?).min(size);
             }
             let (n, m) = (self.read(old, self.from, at, a)?, self.read(new, self.to, at, b)?);

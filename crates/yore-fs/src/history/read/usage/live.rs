@@ -8,6 +8,7 @@
 //! *Below a directory* it is what du(1) says: the sum of what each file says of itself, so that blocks which
 //! two files share count twice.
 
+use crate::go_on::{goes_on, GoOn};
 use crate::store::Store;
 use crate::{DirItem, Error, FileKind, InodeNo, Node, Result, View};
 use hashbrown::HashSet;
@@ -31,8 +32,8 @@ pub(super) fn of_volume(store: &Arc<Store>) -> Result<u64> {
 /// Bytes in use at and below a directory, each file once. O(entries).
 ///
 /// # Errors
-/// Damage and device errors.
-pub(super) fn below(view: &View, directory: InodeNo) -> Result<u64> {
+/// `Refused` if `go_on` breaks; damage and device errors.
+pub(super) fn below(view: &View, directory: InodeNo, go_on: GoOn<'_>) -> Result<u64> {
     let view = view.present();
     let (mut left, mut met, mut several) = (vec![directory], HashSet::new(), HashSet::new());
     let bytes = |blocks_512: u64| blocks_512.saturating_mul(512);
@@ -42,6 +43,7 @@ pub(super) fn below(view: &View, directory: InodeNo) -> Result<u64> {
         Err(e) => return Err(e),
     };
     while let Some(directory) = left.pop() {
+        goes_on(go_on, 0)?;
         // This also stops at a circle, which is damage.
         if !met.insert(directory) {
             continue;

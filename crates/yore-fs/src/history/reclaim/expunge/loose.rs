@@ -6,30 +6,39 @@ use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use yore_core::btree::Pins;
 use yore_core::inode::{store_inode, InodeCell, InodeState};
-use yore_format::{Corruption, DirEntry, GroupNo, Incarnation};
+use yore_format::{Corruption, DirEntry, EventNo, GroupNo, Incarnation};
 use yore_meta::Op;
 
 /// Gives up the history of a file from now on: enters the row, and in the same Op detaches the inode and the
 /// name that it remembers. On return nobody sees what was before. Not durable by itself. The volume has had
-/// an event.
+/// an event. `None` if an event was taken since `next` was the next number: then nothing has changed.
 ///
 /// # Errors
 /// `NoSpace`; damage and device errors. Then nothing has changed.
-pub(super) fn expunge(store: &Store, inode: InodeNo, incarnation: Incarnation) -> Result<Expunge> {
+pub(super) fn expunge(
+    store: &Store,
+    inode: InodeNo,
+    incarnation: Incarnation,
+    next: Option<EventNo>,
+) -> Result<Option<Expunge>> {
     let cell = store.cell_if_used(inode)?.filter(|cell| cell.incarnation == incarnation);
-    let file = enter(store, cell.as_deref(), inode, incarnation)?;
+    let Some(file) = enter(store, cell.as_deref(), (inode, incarnation), next)? else { return Ok(None) };
     store.past.hide(|| store.versions.forget_all(file.inode));
-    Ok(file)
+    Ok(Some(file))
 }
 
 fn enter(
     store: &Store,
     cell: Option<&InodeCell>,
-    inode: InodeNo,
-    incarnation: Incarnation,
-) -> Result<Expunge> {
+    (inode, incarnation): (InodeNo, Incarnation),
+    next: Option<EventNo>,
+) -> Result<Option<Expunge>> {
     let meta = &store.meta;
+    // From here on no event is taken.
     let mut entering = store.past.enter_expunges();
+    if next.is_some_and(|next| next != meta.number()) {
+        return Ok(None);
+    }
     loop {
         // The directory is locked first, and the inode may move to another one until then.
         let above = || cell.map(|cell| cell.state.read().inode.parent).filter(|no| *no != InodeNo::NONE);
@@ -66,7 +75,7 @@ fn enter(
                 store_inode(&mut op, cell, state);
             }
         }
-        return Ok(file);
+        return Ok(Some(file));
     }
 }
 

@@ -2,6 +2,7 @@
 //! name has meant.
 
 use super::states::{each_version, in_use_as};
+use crate::go_on::{goes_on, GoOn, ROW_COST};
 use crate::history::read::at_time::{self, each_state, PRESENT};
 use crate::history::record::PastEntry;
 use crate::store::Store;
@@ -65,16 +66,18 @@ pub(crate) fn remembered(store: &Arc<Store>, no: InodeNo, incarnation: Incarnati
 /// O(names and versions).
 ///
 /// # Errors
-/// As [`remembered`].
+/// As [`remembered`]; `Refused` if `go_on` breaks.
 pub(crate) fn remembered_below(
     store: &Arc<Store>,
     no: InodeNo,
     incarnation: Incarnation,
+    go_on: GoOn<'_>,
 ) -> Result<Vec<Remembered>> {
     let (mut all, mut met) = (Vec::new(), HashSet::new());
     met.insert((no, incarnation));
     let mut left = vec![(no, incarnation, Vec::new())];
     while let Some((no, incarnation, path)) = left.pop() {
+        goes_on(go_on, ROW_COST + path.len())?;
         let found = match remembered(store, no, incarnation) {
             // It has vanished meanwhile, or only a name that no event has seen is left of it.
             Err(Error::NotFound) if !path.is_empty() => continue,
@@ -105,12 +108,13 @@ pub struct HistoryScope {
     pub others: bool,
 }
 
-/// As [`View::history_of`].
+/// As [`View::history_of_while`].
 pub(crate) fn history_of(
     view: &View,
     directory: InodeNo,
     name: &[u8],
     scope: HistoryScope,
+    go_on: GoOn<'_>,
 ) -> Result<(Vec<Remembered>, usize)> {
     let store = view.store();
     let literal = || Ok((name, view.lookup(directory, name)?));
@@ -126,7 +130,7 @@ pub(crate) fn history_of(
             found => found?,
         };
         let found = match found.kind {
-            FileKind::Directory if scope.below => remembered_below(store, *no, *incarnation)?,
+            FileKind::Directory if scope.below => remembered_below(store, *no, *incarnation, go_on)?,
             FileKind::Directory => return Err(Error::IsADirectory),
             _ => vec![found],
         };
