@@ -317,12 +317,12 @@ LAYERS = {
         lib
     """,
     "yore-cli": """
-        allocator glob opened parse timed_path
+        allocator glob opened output/safe parse timed_path
         args/* live/*
-        output
+        output side/lineage
         nearest side
         side/anchored
-        content status
+        command/copy/overlap content status
         asked inspect/superblock progress
         volume
         ground

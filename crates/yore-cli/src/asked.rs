@@ -2,15 +2,17 @@
 //! volume opened here. The questions are the same in both cases.
 
 use crate::opened;
+use crate::output::bytes_of;
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use yore_control::{Client, Here, Mounted};
-use yore_fs::{Error, EventNo, FileKind, ListedEvent, Result, Volume};
+use yore_fs::{resolve_name, split_time, Error, EventNo, FileKind, ListedEvent, Resolved, Result, Volume};
 
 /// This bit is set in the inode numbers that a mount shows for files of the past.
 const PAST: u64 = 1 << 63;
@@ -133,4 +135,68 @@ impl<'a> Paths<'a> {
             None => fs::symlink_metadata(path).is_ok_and(|found| found.ino() & PAST != 0),
         }
     }
+
+    /// A path without the times in it. A name that exists wins over a time, in the past, too: it stays as it
+    /// is, whatever follows its `@`.
+    ///
+    /// # Errors
+    /// A directory on the way cannot be read.
+    pub fn without_times(self, path: &Path) -> anyhow::Result<PathBuf> {
+        let (mut given, mut plain) = (PathBuf::new(), PathBuf::new());
+        for component in path.components() {
+            let name = component.as_os_str();
+            match split_time(name.as_bytes()) {
+                Some((of, _)) if self.is_at_time(&given, name)? => plain.push(OsStr::from_bytes(of)),
+                _ => plain.push(name),
+            }
+            given.push(name);
+        }
+        Ok(plain)
+    }
+
+    /// Whether a name in a directory means what stands before its `@` at another time, since the whole name
+    /// is not there.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn is_at_time(self, dir: &Path, name: &OsStr) -> anyhow::Result<bool> {
+        if !self.is_past(&dir.join(name)) {
+            return Ok(false);
+        }
+        match self.0 {
+            Some(volume) => {
+                let found = is_at_time_here(volume, dir, name);
+                found.map_err(|error| error.on_path("cannot look in", bytes_of(dir)).into())
+            }
+            None => {
+                let found = is_at_time_on_mount(dir, name);
+                found.with_context(|| format!("cannot look in {}", dir.display()))
+            }
+        }
+    }
+}
+
+fn is_at_time_here(volume: &Volume, dir: &Path, name: &OsStr) -> Result<bool> {
+    let (dir, name) = (volume.node(dir)?, name.as_bytes());
+    let seen = volume.view().of(&dir);
+    let literal = || seen.lookup(dir.inode(), name);
+    let found = resolve_name(name, literal, |of, when| seen.lookup_at(dir.inode(), of, when))?;
+    Ok(matches!(found, Resolved::AtTime(_)))
+}
+
+/// A look-up does not tell whether a name in the past is there as it stands, or has a time: both lead to the
+/// past. A listing tells it, because it has no names with times. Few names have an `@`, so its length does
+/// not matter.
+fn is_at_time_on_mount(dir: &Path, name: &OsStr) -> io::Result<bool> {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    if fs::metadata(dir)?.ino() & PAST == 0 {
+        // A name that is there in the present is of the present.
+        return Ok(true);
+    }
+    for entry in fs::read_dir(dir)? {
+        if entry?.file_name() == name {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -1,14 +1,23 @@
 //! What files hold: how much data, how much room a copy needs, and whether two of them hold the same.
 
-use crate::side::{Side, Source};
+use crate::side::{Itself, Side, Source};
 use anyhow::Context as _;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use yore_fs::FileKind;
 
 /// Bytes compared at a time.
 const COMPARED: usize = 1 << 20;
+
+/// The type of all FUSE mounts, FUSE_SUPER_MAGIC of <linux/magic.h>.
+const FUSE: u64 = 0x6573_5546;
+
+/// How often a read is tried again that failed because of somebody else's stores.
+const TRIES: u32 = 8;
 
 /// The least room that a copy of a file needs on the volume where the file is: none for data that is shared,
 /// and a block of counts for what one of these describes.
@@ -33,11 +42,46 @@ pub fn data_bytes(source: &dyn Source) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Reads until the buffer is full or the file ends; returns how many bytes.
+/// Reads a part of a file: on a mount what the volume has, and not what the kernel keeps of it. A program may
+/// have stored into pages of a file of the past through a mapping. The daemon refuses them, but until the
+/// kernel writes them, it gives them to all who read through its cache.
+pub fn read_uncached(source: &dyn Source, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    let Itself::OnHost(file) = source.itself() else { return source.read_at(buffer, at) };
+    bypass_cache(file)?;
+    let mut outcome = source.read_at(buffer, at);
+    // Before the kernel reads, it writes the pages. If they are refused, it tells this caller, and only once.
+    for _ in 0..TRIES {
+        if !is_eio(&outcome) {
+            break;
+        }
+        outcome = source.read_at(buffer, at);
+    }
+    outcome
+}
+
+fn is_eio(outcome: &io::Result<usize>) -> bool {
+    outcome.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::IO.raw_os_error()))
+}
+
+/// Has the kernel read an open file from the mount that it is on, if that is a FUSE mount. Other file systems
+/// keep their promises themselves, and want buffers at certain places.
+fn bypass_cache(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    if flags.contains(OFlags::DIRECT) {
+        return Ok(());
+    }
+    let kind = rustix::fs::fstatfs(file)?.f_type;
+    if u64::try_from(kind).is_ok_and(|kind| kind == FUSE) {
+        rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?;
+    }
+    Ok(())
+}
+
+/// Reads until the buffer is full or the file ends, as [`read_uncached`]; returns how many bytes.
 pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
-        match source.read_at(&mut buffer[filled..], at + filled as u64)? {
+        match read_uncached(source, &mut buffer[filled..], at + filled as u64)? {
             0 => break,
             count => filled += count,
         }

@@ -8,6 +8,7 @@
 
 use crate::args;
 use crate::command::check;
+use crate::output::{bytes_of, print_line, printable};
 use crate::status;
 use crate::volume::{self, Access};
 use std::ffi::{OsStr, OsString};
@@ -91,27 +92,36 @@ pub fn run(args: &[OsString]) -> u8 {
     let wanted = match Wanted::parse(args) {
         Ok(wanted) if wanted.help || wanted.version => {
             let text = if wanted.help { HELP } else { concat!("fsck.yore ", env!("CARGO_PKG_VERSION")) };
-            println!("{text}");
+            say(text);
             return SOUND;
         }
         Ok(wanted) if !wanted.volumes.is_empty() => wanted,
-        Ok(_) => {
-            status::warn(&format!("name a volume\n{HELP}"));
-            return USAGE;
-        }
-        Err(option) => {
-            status::warn(&format!("unknown option {option}\n{HELP}"));
-            return USAGE;
-        }
+        Ok(_) => return refused("name a volume"),
+        Err(option) => return refused(&format!("unknown option {option}")),
     };
     wanted.volumes.iter().fold(SOUND, |all, volume| all | one(volume, &wanted))
+}
+
+/// Says what is wrong with the command line, and how it is written.
+fn refused(why: &str) -> u8 {
+    status::warn(why);
+    HELP.lines().for_each(status::tell);
+    USAGE
+}
+
+/// Prints text. If that fails, the exit status still says what is known of the volumes.
+fn say(text: &str) {
+    if let Err(error) = print_line(text) {
+        // Its status is that of a command; a checker has others.
+        let _ = status::report(Err(error));
+    }
 }
 
 fn one(volume: &Path, wanted: &Wanted) -> u8 {
     if wanted.at_boot && !wanted.force {
         match is_clean(volume) {
             Ok(true) => {
-                println!("{}: clean", volume.display());
+                say(&format!("{}: clean", printable(bytes_of(volume))));
                 return SOUND;
             }
             Ok(false) => {}

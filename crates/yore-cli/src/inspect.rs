@@ -12,7 +12,6 @@ pub mod superblock;
 mod text;
 
 use crate::args;
-use crate::args::help::INSPECT_ADDRESSES;
 use crate::output::Out;
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
@@ -64,7 +63,7 @@ impl Address {
 /// Prints a structure.
 pub fn run(args: &args::Inspect) -> Outcome {
     let address = Address::parse(&args.address).ok_or_else(|| {
-        status::usage(format!("{:?} is no address.\n{INSPECT_ADDRESSES}", args.address.join(" ")))
+        status::usage(format!("{:?} is no address; `yore inspect --help` lists them", args.address.join(" ")))
     })?;
     let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
     let device = FileDevice::open(&args.volume, options)

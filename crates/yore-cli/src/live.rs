@@ -16,6 +16,7 @@
 //! only root writes.
 
 mod announce;
+mod any_path;
 mod daemon;
 mod process;
 mod table;

@@ -17,6 +17,7 @@
 //! too. If none has it, one is started, which opens the volume for reading only.
 
 pub mod beside;
+mod conversation;
 pub mod helper;
 mod log;
 mod options;
@@ -34,9 +35,8 @@ use crate::command::resize;
 use crate::live;
 use crate::status::{self, Ended, Outcome};
 use anyhow::Context as _;
-use options::{Journal, Options};
+use options::Options;
 use plan::{absolute_directory, Plan, Word};
-use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::os::fd::BorrowedFd;
@@ -201,18 +201,10 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
     } else {
         command.arg("mount").arg(volume).arg(&plan.directory);
     }
+    // Paths in them may be relative: the daemon still has this working directory when it reads them. Absolute
+    // ones could not be passed on as options, for commas in them would end these.
     for options in &args.options {
         command.arg("-o").arg(options);
-    }
-    if let Some(log) = &plan.options.log {
-        let mut option = OsString::from("log=");
-        option.push(log);
-        command.arg("-o").arg(option);
-    }
-    if let Journal::At(path) = &plan.options.journal {
-        let mut option = OsString::from("journal=");
-        option.push(path);
-        command.arg("-o").arg(option);
     }
     if args.sloppy {
         command.arg("-s");

@@ -1,5 +1,9 @@
 //! What commands print: lists in three forms, sizes, times, modes, names of any bytes.
 
+mod safe;
+
+pub use safe::{printable, shell};
+
 use crate::args::Listing;
 use jiff::tz::TimeZone;
 use serde_json::{json, Value};
@@ -109,8 +113,8 @@ impl List {
         self.listing
     }
 
-    /// Prints an entry: what precedes the name on its line, the name, and the entry as JSON, which is made
-    /// only if needed.
+    /// Prints an entry: what precedes the name on its line, the name, what follows it, and the entry as JSON,
+    /// which is made only if needed. All of the line is safe for terminals ([`printable`]).
     ///
     /// # Errors
     /// As [`Out::bytes`].
@@ -119,6 +123,20 @@ impl List {
         before: &str,
         name: &[u8],
         after: &str,
+        value: impl FnOnce() -> Value,
+    ) -> anyhow::Result<()> {
+        self.entry_of_lines(before, name, &[after.to_string()], value)
+    }
+
+    /// Prints an entry of several lines, of which the first begins with the name.
+    ///
+    /// # Errors
+    /// As [`Out::bytes`].
+    pub fn entry_of_lines(
+        &mut self,
+        before: &str,
+        name: &[u8],
+        lines: &[String],
         value: impl FnOnce() -> Value,
     ) -> anyhow::Result<()> {
         self.count += 1;
@@ -130,10 +148,13 @@ impl List {
             self.out.bytes(name)?;
             return self.out.bytes(b"\0");
         }
-        self.out.bytes(before.as_bytes())?;
+        self.out.bytes(printable(before.as_bytes()).as_bytes())?;
         self.out.bytes(printable(name).as_bytes())?;
-        self.out.bytes(after.as_bytes())?;
-        self.out.bytes(b"\n")
+        for line in lines {
+            self.out.bytes(printable(line.as_bytes()).as_bytes())?;
+            self.out.bytes(b"\n")?;
+        }
+        Ok(())
     }
 
     /// Prints a line that only the form with lines has: a heading, an empty line.
@@ -176,38 +197,6 @@ impl List {
         let ended = if work.is_err() && self.count == 0 { Ok(()) } else { self.done() };
         work.and_then(|value| ended.map(|()| value))
     }
-}
-
-/// A name in a line, safe for terminals and for programs that read lines. Characters that would end the line,
-/// send commands to the terminal or reverse the order of letters, and bytes that are not text, are written as
-/// `\n`, `\r`, `\t`, or byte by byte as `\x1b`. All else is unchanged, backslashes too. The exact bytes are
-/// in lists that end names by zero bytes (`-0`), and in JSON.
-pub fn printable(name: &[u8]) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\n' => text.push_str("\\n"),
-                '\r' => text.push_str("\\r"),
-                '\t' => text.push_str("\\t"),
-                c if c.is_control() || is_layout(c) => {
-                    push_bytes(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes());
-                }
-                c => text.push(c),
-            }
-        }
-        push_bytes(&mut text, chunk.invalid());
-    }
-    text
-}
-
-/// Whether a character ends lines, or changes the direction of text.
-fn is_layout(c: char) -> bool {
-    matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-fn push_bytes(text: &mut String, bytes: &[u8]) {
-    text.extend(bytes.iter().map(|byte| format!("\\x{byte:02x}")));
 }
 
 /// Puts a name into a JSON object: as text under `key`, and if it is not UTF-8, also as bytes under
@@ -448,15 +437,6 @@ pub fn duration_text(duration: Duration) -> String {
     text
 }
 
-/// A word as a shell reads it: a command that is shown can be copied into one.
-pub fn shell(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,+=".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
 /// Names of users and groups, from the host's `/etc/passwd` and `/etc/group`.
 pub struct Names {
     users: HashMap<u32, String>,
@@ -508,15 +488,6 @@ mod tests {
         assert_eq!(flags_text(InodeFlags::IMMUTABLE | InodeFlags::NO_DUMP), "id (immutable, no dump)");
         assert_eq!(flag_names(InodeFlags::CHOSEN), "iaAd");
         assert_eq!(flag_names(InodeFlags::empty()), "");
-    }
-
-    /// Promises that a command that is shown can be copied into a shell.
-    #[test]
-    fn words_are_quoted() {
-        assert_eq!(shell("/mnt/a-b.c@2026-11-22_10.41"), "/mnt/a-b.c@2026-11-22_10.41");
-        assert_eq!(shell("/mnt/it's here"), r"'/mnt/it'\''s here'");
-        assert_eq!(shell(""), "''");
-        assert_eq!(shell("$(x)"), "'$(x)'");
     }
 
     /// Promises that sizes are printed in a suitable unit.
@@ -578,14 +549,5 @@ mod tests {
                 assert!(end >= time && next.is_none_or(|next| end < next), "{text} is {end:?}");
             }
         }
-    }
-
-    /// Promises that a name can neither send commands to a terminal nor end a line.
-    #[test]
-    fn names_for_terminals() {
-        assert_eq!(printable(b"plain \xc3\xa4"), "plain ä");
-        assert_eq!(printable(b"\x1b[31m\n\xff"), r"\x1b[31m\n\xff");
-        assert_eq!(printable("a\u{9b}b\u{202e}c\td".as_bytes()), r"a\xc2\x9bb\xe2\x80\xaec\td");
-        assert_eq!(printable(br"back\slash"), r"back\slash");
     }
 }

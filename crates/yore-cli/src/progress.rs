@@ -2,6 +2,7 @@
 //! request, otherwise nothing. This module also notices when the user wants the command to stop.
 
 use crate::args;
+use crate::output::printable;
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -9,27 +10,47 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use yore_control::{Client as _, Mounted, Watch};
+use yore_control::{Client, Mounted, Until, Watch};
 
 /// How often a line goes to the file descriptor.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// Returns a flag that is set by the first signal that asks this program to end. A second signal ends it at
-/// once.
+/// once. Every call returns the same flag, not set.
 ///
 /// # Errors
 /// What the host says.
 pub fn stop_wanted() -> anyhow::Result<Arc<AtomicBool>> {
+    static STOP: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+    let mut known = STOP.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(stop) = &*known {
+        stop.store(false, Ordering::Relaxed);
+        return Ok(stop.clone());
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_default(signal, stop.clone())
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .context("cannot wait for signals")?;
     }
+    *known = Some(stop.clone());
     Ok(stop)
+}
+
+/// Asks what may take long. A signal that asks this program to end breaks that off, so that a mount does not
+/// go on with it for nobody.
+///
+/// # Errors
+/// What the host says about signals.
+pub fn until_stopped<T>(client: &dyn Client, ask: impl FnOnce(&dyn Client) -> T) -> anyhow::Result<T> {
+    let stop = stop_wanted()?;
+    let answer = ask(&Until::new(client, &stop));
+    // Now a signal ends the program at once, as it does without this.
+    stop.store(true, Ordering::Relaxed);
+    Ok(answer)
 }
 
 /// Parts into which the bar of a check is divided.
@@ -166,7 +187,7 @@ impl Progress {
     /// Says what is being done now.
     pub fn now(&mut self, what: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(what.to_string());
+            bar.set_message(printable(what.as_bytes()));
         }
     }
 

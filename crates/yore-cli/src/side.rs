@@ -3,7 +3,7 @@
 //!
 //! A copy preserves permissions, times to the nanosecond, symbolic links, hard links among the files copied,
 //! holes, and extended attributes (those that the other side refuses are reported and left out). It preserves
-//! owners if the process is root.
+//! owners if the process is root. A copy with another owner or group has no set-id bits.
 //!
 //! On the host, others may change names while a copy is made. So a new file is never opened through a name
 //! that is there already, and attributes are set on what is held open ([`Held`]), not on whatever has the
@@ -11,6 +11,7 @@
 //! [`Host`].
 
 pub mod anchored;
+mod lineage;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +28,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use yore_fs::{FileKind, InodeFlags, RenameMode, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
+use yore_fs::{FileKind, InodeFlags, Node, RenameMode, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
+
+/// Tells files apart within one side, and a file of the past from the same one as it is now.
+pub type Identity = (u64, u64);
+
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
 
 /// The attributes of a file that a copy preserves.
 #[derive(Clone, Copy, Debug)]
@@ -39,11 +46,31 @@ pub struct Facts {
     pub gid: u32,
     pub size: u64,
     pub links: u64,
-    /// Tells files apart within one side.
-    pub identity: (u64, u64),
+    pub identity: Identity,
     pub rdev: u64,
     pub atime: Timestamp,
     pub mtime: Timestamp,
+}
+
+impl Facts {
+    /// The permissions of a copy that has this owner and group. If they are not those of the source, the copy
+    /// has no set-id bits: a program that somebody else put there must not run with the rights of whoever
+    /// copied it.
+    pub fn permissions_for(&self, owner: (u32, u32)) -> u32 {
+        match (self.uid, self.gid) == owner {
+            true => self.permissions,
+            false => self.permissions & !SET_ID,
+        }
+    }
+}
+
+/// Whether two sides are one: the host, or one open volume. Only then can identities be compared.
+pub fn is_same_side(one: &dyn Side, other: &dyn Side) -> bool {
+    match (one.volume(), other.volume()) {
+        (None, None) => true,
+        (Some(one), Some(other)) => one.view().is_of_same_volume(other.view()),
+        _ => false,
+    }
 }
 
 /// A place that files are copied from or to.
@@ -60,10 +87,12 @@ pub trait Side {
     fn room(&self) -> Option<u64> {
         None
     }
-    /// Whether a file of a volume is of this one, so that a copy may share its blocks.
-    fn has(&self, _file: &yore_fs::File) -> bool {
-        false
+    /// The volume; `None` on the host.
+    fn volume(&self) -> Option<&Volume> {
+        None
     }
+    /// The identities of a directory and of everything that it lies in, symbolic links followed.
+    fn lineage(&self, directory: &Path) -> anyhow::Result<Vec<Identity>>;
     /// Whether the path leads to a directory, symbolic links followed.
     fn is_directory(&self, path: &Path) -> bool;
     /// Notes that the user named this directory, which need not exist yet. A side that follows no symbolic
@@ -92,6 +121,8 @@ pub trait Side {
     /// Holds something of this type, to set its attributes; a symbolic link is not followed.
     fn hold(&self, path: &Path, kind: FileKind) -> anyhow::Result<Held>;
     fn remove_xattr(&self, of: &Held, name: &OsStr) -> anyhow::Result<()>;
+    /// Owner and group.
+    fn owner(&self, of: &Held) -> anyhow::Result<(u32, u32)>;
     fn set_owner(&self, of: &Held, facts: &Facts) -> anyhow::Result<()>;
     /// Permissions and times.
     fn set_facts(&self, of: &Held, facts: &Facts) -> anyhow::Result<()>;
@@ -224,6 +255,11 @@ impl<H: OnHost> Side for H {
         }))
     }
 
+    fn lineage(&self, directory: &Path) -> anyhow::Result<Vec<Identity>> {
+        let found = self.reach(directory).and_then(|at| lineage::of(&at.path));
+        found.with_context(|| cannot("find what is above", directory))
+    }
+
     fn is_directory(&self, path: &Path) -> bool {
         path.is_dir()
     }
@@ -330,6 +366,11 @@ impl<H: OnHost> Side for H {
 
     fn remove_xattr(&self, of: &Held, name: &OsStr) -> anyhow::Result<()> {
         rustix::fs::removexattr(of.place(), name).with_context(|| cannot("remove an attribute of", &of.path))
+    }
+
+    fn owner(&self, of: &Held) -> anyhow::Result<(u32, u32)> {
+        let found = fs::metadata(of.place()).with_context(|| cannot("look at", &of.path))?;
+        Ok((found.uid(), found.gid()))
     }
 
     fn set_owner(&self, of: &Held, facts: &Facts) -> anyhow::Result<()> {
@@ -481,14 +522,19 @@ impl OnVolume {
     }
 }
 
+/// The identity of what a node shows. Events are counted from 1.
+fn identity_of(node: &Node) -> Identity {
+    (node.event().map_or(0, |event| event.0), node.inode().0)
+}
+
 impl Side for OnVolume {
     fn name(&self, path: &Path) -> String {
         format!("{}:{}", self.name.display(), path.display())
     }
 
     fn facts(&self, path: &Path) -> anyhow::Result<Option<Facts>> {
-        let found = match self.volume.symlink_metadata(path) {
-            Ok(found) => *found.attr(),
+        let node = match self.volume.symlink_node(path) {
+            Ok(node) => node,
             Err(error)
                 if matches!(error.root(), yore_fs::Error::NotFound | yore_fs::Error::NotADirectory) =>
             {
@@ -496,6 +542,7 @@ impl Side for OnVolume {
             }
             Err(error) => return Err(error.into()),
         };
+        let found = node.attr();
         Ok(Some(Facts {
             kind: found.kind,
             permissions: found.permissions,
@@ -503,15 +550,20 @@ impl Side for OnVolume {
             gid: found.gid,
             size: found.size,
             links: found.links.into(),
-            identity: (0, found.inode.0),
+            identity: identity_of(&node),
             rdev: found.rdev.into(),
             atime: found.atime,
             mtime: found.mtime,
         }))
     }
 
-    fn has(&self, file: &yore_fs::File) -> bool {
-        self.volume.has(file)
+    fn volume(&self) -> Option<&Volume> {
+        Some(&self.volume)
+    }
+
+    fn lineage(&self, directory: &Path) -> anyhow::Result<Vec<Identity>> {
+        let real = self.volume.canonicalize(directory)?;
+        real.ancestors().map(|above| Ok(identity_of(&self.volume.symlink_node(above)?))).collect()
     }
 
     fn room(&self) -> Option<u64> {
@@ -589,6 +641,11 @@ impl Side for OnVolume {
         let node = self.volume.symlink_node(path)?;
         let removed = self.volume.view().of(&node).removexattr(node.inode(), name.as_bytes());
         removed.map_err(|error| error.on_path("cannot remove an attribute of", bytes_of(path)).into())
+    }
+
+    fn owner(&self, of: &Held) -> anyhow::Result<(u32, u32)> {
+        let node = self.volume.symlink_node(&of.path)?;
+        Ok((node.attr().uid, node.attr().gid))
     }
 
     fn set_owner(&self, of: &Held, facts: &Facts) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! How a command ends: exit codes, and the messages of commands that failed.
 
 use crate::nearest::{self, Known};
-use crate::output::{now, OutputClosed};
+use crate::output::{now, printable, OutputClosed};
 use crate::timed_path::{absent_path, bare_time_in, of_library, path_in, times_in};
 use std::ffi::OsString;
 use std::fmt;
@@ -236,7 +236,7 @@ pub fn is_json() -> bool {
 /// Writes the message of a failure, with what to do about it.
 pub fn fail(message: &str, hint: Option<&str>, status: u8) {
     if is_json() {
-        return tell(&serde_json::json!({ "error": message, "hint": hint, "status": status }).to_string());
+        return json_line(&serde_json::json!({ "error": message, "hint": hint, "status": status }));
     }
     warn(message);
     if let Some(hint) = hint {
@@ -247,15 +247,31 @@ pub fn fail(message: &str, hint: Option<&str>, status: u8) {
 /// Writes a warning for people, beside the result.
 pub fn warn(message: &str) {
     match is_json() {
-        true => tell(&serde_json::json!({ "warning": message }).to_string()),
-        false => tell(&format!("yore: {message}")),
+        true => json_line(&serde_json::json!({ "warning": message })),
+        false => tell(format_args!("yore: {message}")),
     }
 }
 
-/// Writes a line to standard error. If that fails, there is nobody to tell.
-fn tell(line: &str) {
+/// Tells people something in a line on standard error. Whatever names are in it, it is one line, and sends no
+/// commands to a terminal.
+pub fn tell(line: impl fmt::Display) {
+    write(&format!("{}\n", printable(line.to_string().as_bytes())));
+}
+
+/// The same for a question, whose answer is to stand in the same line.
+pub fn ask(question: impl fmt::Display) {
+    write(&printable(question.to_string().as_bytes()));
+}
+
+/// Tells programs something.
+fn json_line(value: &serde_json::Value) {
+    write(&format!("{value}\n"));
+}
+
+/// Writes to standard error. If that fails, there is nobody to tell, and the work goes on.
+fn write(text: &str) {
     use io::Write as _;
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use common::{error_text, fails, ok, run, text, Mount, Scratch};
+use common::{can_mount, error_text, fails, ok, run, text, yore, Mount, Scratch};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -164,4 +164,37 @@ fn mounted() {
     }
     // The mount that was told where the log is has written that down.
     assert_eq!(shown(volume)["path"].as_str(), Some(text(&moved)));
+}
+
+/// Paths in options may be relative, also in a directory whose name has a comma. They were handed on to the
+/// daemon as absolute ones, which ended at the comma, and what followed was an unknown option.
+#[test]
+fn relative_paths_in_a_directory_with_a_comma() {
+    let Pair { scratch, log } = made(&[]);
+    if !can_mount() {
+        return;
+    }
+    let (here, directory) = (scratch.path("a,b"), scratch.path("mnt"));
+    for made in [&here, &directory] {
+        fs::create_dir(made).unwrap();
+    }
+    fs::rename(&log, here.join("journal")).unwrap();
+    let mount = Mount { scratch: &scratch, directory };
+    let mut command = yore();
+    command.args([
+        "mount",
+        text(&scratch.volume),
+        text(&mount.directory),
+        "-o",
+        "journal=journal,log=messages",
+    ]);
+    let output = command.current_dir(&here).output().unwrap();
+    assert!(output.status.success(), "{}", error_text(&output));
+    let info = mount.info();
+    assert!(
+        info["log"].as_str().unwrap().ends_with("/a,b/messages") && here.join("messages").exists(),
+        "{info}"
+    );
+    mount.umount();
+    assert!(shown(text(&scratch.volume))["path"].as_str().unwrap().ends_with("/a,b/journal"));
 }

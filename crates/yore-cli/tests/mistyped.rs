@@ -67,7 +67,7 @@ const MISTYPED: &[(&str, i32, &str)] = &[
     ("check NEW", FAILED, "check the path"),
     ("check DIR", FAILED, "a volume needs a regular file or a block device"),
     ("inspect FILE", FAILED, "is no Yore volume"),
-    ("inspect V nonsense", USAGE, "ADDR is one of"),
+    ("inspect V nonsense", USAGE, "yore inspect --help"),
     ("snapshots NEW", FAILED, "no such file"),
     ("snapshots FILE", FAILED, "is no Yore volume"),
     // Paths.

@@ -7,8 +7,11 @@ use common::{
 };
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::Stdio;
 
 /// What is written through a mount is on the volume after `umount` returns, and the other way round.
@@ -174,4 +177,39 @@ fn a_mounted_image_gets_smaller() {
     mount.umount();
     assert!(allocated() < SIZE);
     ok(["check", text(&scratch.volume)]);
+}
+
+/// A volume and a directory may have names that are no text. Such a mount could not be announced, so commands
+/// knew little of it, and `umount` did not wait for the volume.
+#[test]
+fn names_that_are_no_text() {
+    if !can_mount() {
+        return;
+    }
+    let mut scratch = Scratch::new();
+    let odd = |name: &[u8]| scratch.path("").join(OsStr::from_bytes(name));
+    let (volume, directory, at) = (odd(b"v\xff.yore"), odd(b"m\xff"), odd(b"a\xfft"));
+    fs::rename(&scratch.volume, &volume).unwrap();
+    scratch.volume = volume.clone();
+    for directory in [&directory, &at] {
+        fs::create_dir(directory).unwrap();
+    }
+    let (present, past) =
+        (Mount { scratch: &scratch, directory }, Mount { scratch: &scratch, directory: at });
+    // Words, then the volume, then perhaps a directory.
+    let does = |words: &[&str], directory: Option<&Path>| {
+        let words = words.iter().map(OsStr::new);
+        ok(words.chain([volume.as_os_str()]).chain(directory.map(Path::as_os_str)))
+    };
+    let log = format!("log={}", text(&scratch.path("daemon.log")));
+    does(&["mount", "-o", &log], Some(&present.directory));
+    does(&["snapshot", "-n", "first"], None);
+    does(&["mount", "--at", "first"], Some(&past.directory));
+    let info: Value = serde_json::from_str(&does(&["info", "--json"], None)).unwrap();
+    assert!(info["pid"].as_u64().is_some(), "{info}");
+    assert!(info["mounted_snapshots"][0]["directory"].as_str().unwrap().ends_with("a\u{fffd}t"), "{info}");
+    past.umount();
+    present.umount();
+    // It waited until the volume was closed.
+    does(&["check"], None);
 }

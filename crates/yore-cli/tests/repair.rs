@@ -78,8 +78,12 @@ fn a_repair_is_made_and_taken_back() {
 
 /// Calls `check --repair=ask` and gives these answers.
 fn asked(scratch: &Scratch, answers: &str) -> std::process::Output {
+    asked_with(scratch, &[], answers)
+}
+
+fn asked_with(scratch: &Scratch, options: &[&str], answers: &str) -> std::process::Output {
     let mut command = yore();
-    command.args(["check", "--repair=ask", text(&scratch.volume)]).stdin(Stdio::piped());
+    command.args(["check", "--repair=ask"]).args(options).arg(text(&scratch.volume)).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(answers.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
@@ -114,6 +118,27 @@ fn people_are_asked_about_each_finding() {
     fs::remove_file(undo_file(&scratch)).unwrap();
     assert_eq!(asked(&scratch, "a\n").status.code(), Some(0));
     assert!(found(&scratch).is_empty());
+}
+
+/// People were asked about as many findings as `--max-findings` shows, and the others were repaired without a
+/// question. Promises that they are asked about all.
+#[test]
+fn people_are_asked_about_findings_that_are_not_shown() {
+    let scratch = Scratch::new();
+    put(&scratch, "/f", "content");
+    change(&scratch, |sb| (sb.free_blocks, sb.inodes) = (sb.free_blocks + 1, sb.inodes + 1));
+    let before = fs::read(&scratch.volume).unwrap();
+    let output = asked_with(&scratch, &["--max-findings", "1"], "n\nn\n");
+    let said = error_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("(1 of 2)?") && said.contains("(2 of 2)?"), "{said}");
+    assert!(fs::read(&scratch.volume).unwrap() == before && !undo_file(&scratch).exists());
+    let output = asked_with(&scratch, &["--max-findings", "1"], "n\ny\n");
+    assert_eq!(output.status.code(), Some(1), "something is left: {}", error_text(&output));
+    let report: Value =
+        serde_json::from_slice(&run(["check", "--json", text(&scratch.volume)]).stdout).unwrap();
+    assert_eq!(report["findings_count"], 1, "{report}");
+    assert_eq!(report["findings"][0]["problem"], "total-free-blocks");
 }
 
 /// Promises that a volume that is longer than its device is left as it is, though other findings have a

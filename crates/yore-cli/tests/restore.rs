@@ -468,3 +468,40 @@ fn owners_only() {
     assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "two");
     mount.umount();
 }
+
+/// Whoever could write to a file could store into it as it was, through a mapping: the kernel asks nobody
+/// before it writes the page. `restore` compared the present with that forgery, and found nothing to do; what
+/// it could not have copied in the kernel, it read from the forgery.
+#[test]
+fn stores_into_the_past_are_not_restored() {
+    use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let (file, then) = (mount.directory.join("d/file"), mount.directory.join("d/file@then"));
+    let (was, is) = ([b'-'; 4096], [b'x'; 4096]);
+    fs::write(&file, was).unwrap();
+    ok(["snapshot", text(&mount.directory), "-n", "then"]);
+    fs::write(&file, is).unwrap();
+    let time = fs::metadata(&then).unwrap().modified().unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+
+    let past = fs::File::options().read(true).write(true).open(&then).unwrap();
+    // SAFETY: a new mapping at an address that the kernel chooses, of a file that nobody truncates.
+    let bytes: &mut [u8] = unsafe {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let at = mmap(std::ptr::null_mut(), 4096, rights, MapFlags::SHARED, &past, 0).unwrap();
+        std::slice::from_raw_parts_mut(at.cast(), 4096)
+    };
+    bytes.copy_from_slice(&is);
+    ok(["restore", text(&then)]);
+    assert_eq!(fs::read(&file).unwrap(), was);
+    // The same for what is copied elsewhere.
+    bytes.copy_from_slice(&is);
+    ok(["restore", text(&then), "--to", text(&mount.directory.join("copy"))]);
+    assert_eq!(fs::read(mount.directory.join("copy")).unwrap(), was);
+    // SAFETY: the mapping made above, which nobody uses any more.
+    unsafe { munmap(bytes.as_mut_ptr().cast(), 4096) }.unwrap();
+    drop(past);
+    common::until("the kernel forgets what was stored", || fs::read(&then).unwrap() == was);
+    mount.umount();
+}

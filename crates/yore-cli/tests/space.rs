@@ -243,6 +243,45 @@ fn other_users_do_not_make_a_volume_forget() {
     }
 }
 
+/// On a mount that is told about closes, the kernel creates files by another request, which was carried out
+/// as if it were root's: somebody else who filled the volume made it give up root's history by creating
+/// files.
+#[test]
+fn other_users_do_not_make_a_volume_forget_by_creating_files() {
+    const MOST: usize = 200_000;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root mounts for others");
+        return;
+    }
+    let scratch = Scratch::empty();
+    let rules = ["--policy", "none", "--history-floor", "0", "--history-share", "0"];
+    ok(["mkfs", text(&scratch.volume), "--size", "16M"].iter().chain(&rules));
+    let Some(mount) = Mount::new(&scratch, &["-o", "allow_other,closes"]) else { return };
+    for path in [scratch.path(""), mount.directory.clone()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let (of_a, of_b) = (mount.directory.join("a"), mount.directory.join("b"));
+    fs::create_dir(&of_b).unwrap();
+    chown(&of_b, Some(NOBODY), Some(NOBODY)).unwrap();
+    fs::write(&of_a, vec![1; 4 * MIB]).unwrap();
+    ok(["snapshot", text(&mount.directory)]);
+    fs::write(&of_a, "").unwrap();
+    rustix::fs::syncfs(fs::File::open(&mount.directory).unwrap()).unwrap();
+    let created = std::thread::scope(|scope| {
+        let as_b = || {
+            let id = rustix::fs::Uid::from_raw(NOBODY);
+            // This changes the ids of this thread only.
+            rustix::thread::set_thread_res_uid(id, id, id).expect("another user");
+            assert!(fs::write(of_b.join("large"), vec![1; 16 * MIB]).is_err());
+            (0..MOST).take_while(|n| fs::File::create(of_b.join(n.to_string())).is_ok()).count()
+        };
+        scope.spawn(as_b).join().unwrap()
+    });
+    assert!(created < MOST, "it never was full");
+    assert_eq!(names(&mount.directory).len(), 1);
+    mount.umount();
+}
+
 /// With `version=close` a full volume logged an error for each close. Now it logs once that versions are
 /// missing, `info` says how many, and it logs once that they are made again.
 #[test]

@@ -3,12 +3,15 @@
 
 use crate::common;
 
-use common::{error_text, fails, ok, run, text, Mount, Scratch};
+use common::{error_text, fails, is_mounted, ok, run, text, wait_for_end, yore, Mount, Scratch};
 use rustix::mount::{mount, unmount, MountFlags, UnmountFlags};
+use rustix::process::{kill_process, Signal};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// Writes to a file and syncs it, until that fails.
 fn write_until_it_fails(mount: &Mount<'_>) {
@@ -110,4 +113,30 @@ fn a_lazy_unmount_says_so() {
     write_until_it_fails(&mount);
     let message = fails(5, ["umount", "--lazy", text(&mount.directory)]);
     assert!(message.contains("shortened"), "{message}");
+}
+
+/// A daemon that hangs is gone from the tree of mounts when it is unmounted lazily. Before that, the command
+/// opened the mount to ask whether writing had stopped, and hung with it.
+#[test]
+fn a_daemon_that_hangs_is_unmounted_lazily() {
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let pid = mount.pid();
+    kill_process(pid, Signal::STOP).unwrap();
+    let mut umount = yore();
+    umount.args(["umount", "--lazy", text(&mount.directory)]).stderr(Stdio::piped());
+    let mut umount = umount.spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while umount.try_wait().unwrap().is_none() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let has_ended = umount.try_wait().unwrap().is_some();
+    // Otherwise nothing here would ever end.
+    kill_process(pid, Signal::CONT).unwrap();
+    let output = umount.wait_with_output().unwrap();
+    assert!(has_ended && output.status.success(), "{}", error_text(&output));
+    assert!(error_text(&output).contains("does not answer"), "{}", error_text(&output));
+    assert!(!is_mounted(&mount.directory));
+    wait_for_end(pid);
+    ok(["check", text(&scratch.volume)]);
 }

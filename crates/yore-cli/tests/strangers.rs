@@ -460,3 +460,37 @@ fn who_mounts_gives_up_anybodys_history() {
     assert!(!fs::exists(&file).unwrap());
     assert_eq!(ok(["ls", &scratch.on("/d@roots")]), "");
 }
+
+/// `resize` of a directory opened whatever the table of mounts names as its volume, also where a stranger had
+/// written that. Now it wants the length, and opens nothing.
+#[test]
+fn the_volume_of_a_strangers_mount_is_not_opened() {
+    let allowed = "/etc/fuse.conf";
+    if !can_play() || !users_can_mount() || !fs::exists(allowed).unwrap() {
+        return;
+    }
+    let scratch = Scratch::new();
+    have_a_user_who_mounts(&scratch);
+    rustix::mount::mount_bind(scratch.file("fuse.conf", "user_allow_other\n"), allowed).unwrap();
+    let directory = scratch.path("mnt");
+    fs::create_dir(&directory).unwrap();
+    for path in [scratch.path(""), scratch.volume.clone(), directory.clone()] {
+        chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    }
+    let does = |args: &[&str]| {
+        let output = ends(as_somebody(args));
+        assert!(output.status.success(), "{args:?}: {}", error_text(&output));
+    };
+    let (volume, mounted) = (text(&scratch.volume), text(&directory));
+    does(&["mount", "-o", "allow_other", volume, mounted]);
+    fs::File::options().write(true).open(volume).unwrap().set_len(96 << 20).unwrap();
+    let mut resize = yore();
+    resize.args(["resize", mounted]);
+    let refused = ends(resize);
+    assert_eq!(refused.status.code(), Some(2), "{}", error_text(&refused));
+    assert!(error_text(&refused).contains("say how long"), "{}", error_text(&refused));
+    root_does(&["resize", mounted, "80M"]);
+    does(&["resize", mounted]);
+    does(&["umount", mounted]);
+    assert!(ok(["info", volume]).contains("96 MiB"));
+}

@@ -38,7 +38,8 @@ pub struct Cat {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Permissions, times, symbolic links, hard links among the files copied, extended attributes and holes are \
-                  preserved; owners only by root. Of an existing directory as the last operand the files are put into it. \
+                  preserved; owners only by root, and set-id bits only with owner and group. Of an existing directory as the \
+                  last operand the files are put into it. Nothing is copied onto itself or into itself. \
                   `-` is standard input (put) or output (get)."
 )]
 pub struct Cp {

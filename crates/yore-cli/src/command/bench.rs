@@ -147,7 +147,7 @@ pub fn run(args: &Bench) -> Outcome {
 /// Tells whoever looks on what begins, for these experiments take long.
 fn begins(what: &str) {
     if std::io::stderr().is_terminal() {
-        eprintln!("{what} …");
+        status::tell(format_args!("{what} …"));
     }
 }
 

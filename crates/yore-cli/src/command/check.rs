@@ -10,7 +10,7 @@ use crate::status::{self, Outcome};
 use crate::volume::{self, Access};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, Write as _};
+use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use yore_check::{CheckOptions, Finding, Plan, Problem, Report};
 use yore_device::Device;
@@ -162,8 +162,8 @@ fn repair(
     }
     let mut is_wanted = plan.is_complete();
     if is_wanted && how == Repair::Ask {
-        let left = ask(report, &plan, &undo_file)?;
-        is_wanted = left.as_ref().is_some_and(|left| left.len() < report.findings.len());
+        let left = ask(args, &plan, &undo_file)?;
+        is_wanted = left.as_ref().is_some_and(|left| left.len() < plan.before.findings.len());
         if let Some(left) = left.filter(|left| !left.is_empty() && is_wanted) {
             plan = yore_check::plan_repair_leaving(device, options, &left)?;
             is_wanted = plan.is_complete();
@@ -270,26 +270,35 @@ fn group_of(finding: &Finding) -> (Option<u64>, Option<Problem>, Option<u32>) {
 /// Findings of a group that are shown.
 const SHOWN_MAX: usize = 5;
 
-/// Asks about each group of findings whether to repair it. Returns those that are to be left; `None` if
-/// nothing is to be written.
-fn ask(report: &Report, plan: &Plan<'_>, undo_file: &Path) -> anyhow::Result<Option<Vec<Finding>>> {
+/// Asks about each group of findings whether to repair it: of all that the repair has found, however many
+/// are shown. Returns those that are to be left; `None` if nothing is to be written.
+fn ask(args: &args::Check, plan: &Plan<'_>, undo_file: &Path) -> anyhow::Result<Option<Vec<Finding>>> {
+    let before = &plan.before;
+    if before.findings_count > before.findings.len() as u64 {
+        let (volume, count) = (args.volume.display(), before.findings_count);
+        let most = before.findings.len();
+        anyhow::bail!(
+            "{volume} was left as it is: it has {count} findings, and --repair=ask can ask about {most}; repair all \
+             with --repair, which --undo takes back"
+        );
+    }
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     let mut places = BTreeMap::new();
-    for finding in &report.findings {
+    for finding in &before.findings {
         let at = *places.entry(group_of(finding)).or_insert(groups.len());
         if at == groups.len() {
             groups.push(Vec::new());
         }
         groups[at].push(finding);
     }
-    eprintln!("What the repair overwrites goes to {}.", undo_file.display());
+    status::tell(format_args!("What the repair overwrites goes to {}.", undo_file.display()));
     let (mut left, count) = (Vec::new(), groups.len());
     for (n, group) in groups.into_iter().enumerate() {
         for finding in group.iter().take(SHOWN_MAX) {
-            eprintln!("{finding}");
+            status::tell(format_args!("{finding}"));
         }
         if group.len() > SHOWN_MAX {
-            eprintln!("and {} more of the same place", group.len() - SHOWN_MAX);
+            status::tell(format_args!("and {} more of the same place", group.len() - SHOWN_MAX));
         }
         let of_group = plan.done.iter().filter(|step| group.contains(&&step.finding));
         let (mut said, mut lost) = (Vec::new(), Vec::new());
@@ -300,11 +309,11 @@ fn ask(report: &Report, plan: &Plan<'_>, undo_file: &Path) -> anyhow::Result<Opt
             lost.extend(step.lost.iter().filter(|loss| !lost.contains(loss)).collect::<Vec<_>>());
         }
         match said.is_empty() {
-            true => eprintln!("  the repair of other findings puts that right"),
-            false => eprintln!("  repair: {}", said.join("; ")),
+            true => status::tell("  the repair of other findings puts that right"),
+            false => status::tell(format_args!("  repair: {}", said.join("; "))),
         }
         for loss in lost {
-            eprintln!("  lost: {}: {}", loss.path, loss.what);
+            status::tell(format_args!("  lost: {}: {}", loss.path, loss.what));
         }
         match answer(&format!("Repair this ({} of {count})? [y/n/a/q] ", n + 1))? {
             Answer::Yes => {}
@@ -327,8 +336,7 @@ enum Answer {
 /// Asks until there is an answer. The end of the input is one, too.
 fn answer(question: &str) -> anyhow::Result<Answer> {
     loop {
-        eprint!("{question}");
-        std::io::stderr().flush()?;
+        status::ask(question);
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line)? == 0 {
             return Ok(Answer::Quit);
@@ -338,8 +346,8 @@ fn answer(question: &str) -> anyhow::Result<Answer> {
             "n" | "no" => return Ok(Answer::No),
             "a" | "all" => return Ok(Answer::All),
             "q" | "quit" => return Ok(Answer::Quit),
-            _ => eprintln!(
-                "y: repair it, n: leave it as it is, a: repair this and all that follow, q: write nothing"
+            _ => status::tell(
+                "y: repair it, n: leave it as it is, a: repair this and all that follow, q: write nothing",
             ),
         }
     }

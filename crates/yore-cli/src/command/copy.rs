@@ -4,18 +4,22 @@
 //! after its content is copied: adding entries changes its times, and a read-only directory would take no
 //! entries.
 
+mod overlap;
+
 use crate::args;
-use crate::content::{data_bytes, room_beside};
+use crate::content::{data_bytes, read_uncached, room_beside};
 use crate::nearest;
 use crate::output::{bytes_of, OutputClosed};
 use crate::progress::Progress;
-use crate::side::{Facts, Held, Host, Itself, OnVolume as VolumeSide, Side, Source, Target};
+use crate::side::{Facts, Held, Host, Identity, Itself, OnVolume as VolumeSide, Side, Source, Target};
 use crate::status::{self, Outcome};
 use crate::volume::{self, Access, Operand};
 use anyhow::Context as _;
-use std::collections::{BTreeMap, HashMap};
+use overlap::{refuse_source, Entered, Nesting};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use yore_fs::FileKind;
@@ -83,21 +87,23 @@ pub(super) struct Copy {
     /// Whether owners are preserved, as they are for root.
     owners: bool,
     volumes: BTreeMap<PathBuf, Rc<VolumeSide>>,
+    /// The host's files and devices that these volumes are on.
+    images: HashSet<Identity>,
     progress: Progress,
     buffer: Vec<u8>,
     /// Copied files that have several names: by identity on the source, the first name on the target.
-    linked: HashMap<(u64, u64), PathBuf>,
+    linked: HashMap<Identity, PathBuf>,
 }
 
 /// One step that is left to do.
 enum Task {
     Copy { from: PathBuf, to: PathBuf },
-    Finish { from: PathBuf, to: PathBuf, facts: Facts },
+    Finish { from: PathBuf, to: PathBuf, facts: Facts, entered: Entered },
 }
 
 impl Copy {
     fn new(args: &args::Cp, from: &[Operand], to: &Operand) -> anyhow::Result<Copy> {
-        let mut volumes = BTreeMap::new();
+        let (mut volumes, mut images) = (BTreeMap::new(), HashSet::new());
         let written = match to {
             Operand::On(on) => Some(on.volume.clone()),
             _ => None,
@@ -107,6 +113,9 @@ impl Copy {
             if !volumes.contains_key(&on.volume) {
                 let access = if written.as_ref() == Some(&on.volume) { Access::Write } else { Access::Read };
                 let volume = volume::open(&on.volume, access)?;
+                let image = std::fs::metadata(&on.volume)
+                    .with_context(|| format!("cannot look at {}", on.volume.display()))?;
+                images.insert((image.dev(), image.ino()));
                 volumes.insert(on.volume.clone(), Rc::new(VolumeSide { volume, name: on.volume.clone() }));
             }
         }
@@ -114,6 +123,7 @@ impl Copy {
             recursive: args.recursive,
             owners: rustix::process::geteuid().is_root(),
             volumes,
+            images,
             progress: Progress::new(args.progress)?,
             buffer: vec![0; CHUNK],
             linked: HashMap::new(),
@@ -126,6 +136,7 @@ impl Copy {
             recursive: true,
             owners,
             volumes: BTreeMap::new(),
+            images: HashSet::new(),
             progress: Progress::new(progress)?,
             buffer: vec![0; CHUNK],
             linked: HashMap::new(),
@@ -196,7 +207,6 @@ impl Copy {
                 // If the path ends in `/` or `..`, its content goes into the directory.
                 (true, None) | (false, _) => to_path.clone(),
             };
-            refuse_inside_itself(operand, to, &path, &destination)?;
             self.linked.clear();
             self.tree(source.as_ref(), path, target.as_ref(), destination)?;
         }
@@ -210,10 +220,12 @@ impl Copy {
         target: &dyn Side,
         to: PathBuf,
     ) -> anyhow::Result<()> {
+        let mut nesting = Nesting::default();
         let mut tasks = vec![Task::Copy { from, to }];
         while let Some(task) = tasks.pop() {
             match task {
-                Task::Finish { from, to, facts } => {
+                Task::Finish { from, to, facts, entered } => {
+                    nesting.leave(entered);
                     let held = target.hold(&to, FileKind::Directory)?;
                     self.attributes(source, &from, target, &held, &facts)?;
                 }
@@ -227,6 +239,7 @@ impl Copy {
                         let message = format!("{} is a directory; copy it with -r", source.name(&from));
                         return Err(status::usage(message));
                     }
+                    let entered = nesting.enter((source, &from, &facts), (target, &to))?;
                     if !target.is_directory(&to) {
                         target.make_directory(&to)?;
                     }
@@ -234,7 +247,7 @@ impl Copy {
                     let is_link = target.facts(&to)?.is_some_and(|found| found.kind == FileKind::Symlink);
                     let itself = if is_link { to.join(".") } else { to.clone() };
                     let names = source.list(&from)?;
-                    tasks.push(Task::Finish { from: from.clone(), to: itself, facts });
+                    tasks.push(Task::Finish { from: from.clone(), to: itself, facts, entered });
                     tasks.extend(
                         names
                             .into_iter()
@@ -258,6 +271,9 @@ impl Copy {
         let existing = target.facts(to)?;
         if existing.is_some_and(|e| e.kind == FileKind::Directory) {
             anyhow::bail!("{} is a directory; it is not replaced by a file", target.name(to));
+        }
+        if let Some(existing) = &existing {
+            refuse_source((source, from, facts), (target, to, existing), &self.images)?;
         }
         if facts.links > 1 {
             if let Some(first) = self.linked.get(&facts.identity) {
@@ -292,24 +308,32 @@ impl Copy {
             check_room(source, from, target, to, sizes)?;
         }
         let both = existing.is_some_and(|e| e.kind == FileKind::Regular && facts.kind == FileKind::Regular);
-        // Anything but a regular file is replaced: nothing is written into it or through it.
-        if existing.is_some() && !both {
-            target.remove(to)?;
-        }
+        // Anything but a regular file is replaced: nothing is written into it or through it. It stays if the
+        // source cannot be read.
+        let make_way = || match existing {
+            Some(_) => target.remove(to),
+            None => Ok(()),
+        };
         let held = match facts.kind {
             FileKind::Regular => {
                 let input = source.open(from)?;
-                let output = if both { target.empty(to)? } else { target.create(to)? };
+                let output = match both {
+                    true => target.empty(to)?,
+                    false => make_way().and_then(|()| target.create(to))?,
+                };
                 *made = true;
                 self.content(input.as_ref(), output.as_ref(), facts.size)
                     .with_context(|| format!("cannot copy {} to {}", source.name(from), target.name(to)))?;
                 output.written(to)
             }
+            FileKind::Symlink => {
+                let leads_to = source.read_link(from)?;
+                make_way().and_then(|()| target.make_link(&leads_to, to))?;
+                *made = true;
+                target.hold(to, facts.kind)?
+            }
             kind => {
-                match kind {
-                    FileKind::Symlink => target.make_link(&source.read_link(from)?, to)?,
-                    _ => target.make_special(to, facts)?,
-                }
+                make_way().and_then(|()| target.make_special(to, facts))?;
                 *made = true;
                 target.hold(to, kind)?
             }
@@ -332,7 +356,7 @@ impl Copy {
                     continue;
                 }
                 let want = usize::try_from(data.end - end).unwrap_or(CHUNK).min(CHUNK);
-                let count = input.read_at(&mut self.buffer[..want], end)?;
+                let count = read_uncached(input, &mut self.buffer[..want], end)?;
                 if count == 0 {
                     break;
                 }
@@ -358,8 +382,10 @@ impl Copy {
     ) -> anyhow::Result<()> {
         // The order matters: a change of owner clears set-id bits and capabilities, and adding attributes
         // changes times.
-        if self.owners {
-            target.set_owner(to, facts)?;
+        let mut wanted = *facts;
+        match self.owners {
+            true => target.set_owner(to, facts)?,
+            false => wanted.permissions = facts.permissions_for(target.owner(to)?),
         }
         for (name, value) in source.xattrs(from)? {
             if let Err(error) = target.set_xattr(to, &name, &value) {
@@ -370,7 +396,7 @@ impl Copy {
                 ));
             }
         }
-        target.set_facts(to, facts)
+        target.set_facts(to, &wanted)
     }
 
     fn read_standard_input(&mut self, to: &Operand) -> anyhow::Result<()> {
@@ -451,7 +477,9 @@ fn check_room(
     let Some(room) = target.room() else { return Ok(()) };
     let file = source.open(from)?;
     let wanted = match file.itself() {
-        Itself::OnVolume(itself) if target.has(itself) => room_beside(file.as_ref(), size)?,
+        Itself::OnVolume(itself) if target.volume().is_some_and(|volume| volume.has(itself)) => {
+            room_beside(file.as_ref(), size)?
+        }
         _ => data_bytes(file.as_ref())?,
     };
     // Replacing a file makes room, unless a snapshot has its blocks.
@@ -460,20 +488,6 @@ fn check_room(
         missing => Err(anyhow::Error::new(yore_fs::Error::NeverFits { missing })
             .context(format!("cannot copy to {}", target.name(to)))),
     }
-}
-
-/// Refuses to copy a directory into itself, which would never end.
-fn refuse_inside_itself(from: &Operand, to: &Operand, source: &Path, target: &Path) -> anyhow::Result<()> {
-    let same_side = match (from, to) {
-        (Operand::Host(_), Operand::Host(_)) => true,
-        (Operand::On(a), Operand::On(b)) => a.volume == b.volume,
-        _ => false,
-    };
-    let plain = |path: &Path| -> PathBuf { path.components().collect() };
-    if same_side && plain(target).starts_with(plain(source)) {
-        anyhow::bail!("{} cannot be copied into itself ({})", source.display(), target.display());
-    }
-    Ok(())
 }
 
 /// The bytes of all files in a tree.

@@ -45,7 +45,7 @@ fn one(args: &args::Defrag, operand: &OsStr) -> anyhow::Result<Value> {
     find_file_too(operand)?.ask(Access::of(!args.dry_run), |client| {
         let before = client.scattered().map_err(refused)?;
         if !args.json {
-            eprintln!("{shown}: {}", takes(&before));
+            status::tell(format_args!("{shown}: {}", takes(&before)));
         }
         if args.dry_run || before.scattered == 0 {
             return Ok(row(operand, &before, None));
@@ -54,7 +54,7 @@ fn one(args: &args::Defrag, operand: &OsStr) -> anyhow::Result<Value> {
         let done =
             while_searching(args.progress, &what, |watch| client.defragment(watch))?.map_err(refused)?;
         if !args.json {
-            eprintln!("{shown}: {}", told(&done));
+            status::tell(format_args!("{shown}: {}", told(&done)));
         }
         Ok(row(operand, &done.before, Some(&done)))
     })

@@ -15,7 +15,7 @@ use crate::args;
 use crate::live;
 use crate::opened::directory_of;
 use crate::output::{human, json_name, kind_name, Clock, List};
-use crate::progress::{while_given_back, Progress};
+use crate::progress::{until_stopped, while_given_back, Progress};
 use crate::status::{self, Outcome};
 use crate::timed_path::root_of;
 use crate::volume::{Access, OnVolume};
@@ -23,7 +23,7 @@ use anyhow::Context as _;
 use serde_json::json;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use yore_control::{Client, Known, KnownFile, Named, Shown};
@@ -67,7 +67,9 @@ impl Operand {
 
     /// The history of the operand.
     fn find_files(&self, args: &args::Expunge) -> anyhow::Result<Found> {
-        let found = self.location.ask(Access::Read, |client| Ok(client.history_of(&self.named(args))?));
+        let found = self.location.ask(Access::Read, |client| {
+            Ok(until_stopped(client, |client| client.history_of(&self.named(args)))??)
+        });
         found.map_err(|error| self.explain(error))
     }
 
@@ -92,7 +94,7 @@ impl Operand {
             if client.expunge_shown(&named, shown)?.is_some() {
                 return Ok(());
             }
-            let now = client.history_of(&named)?;
+            let now = until_stopped(client, |client| client.history_of(&named))??;
             shown = Shown::of(&now.1);
             if !are_among(&now.1, &found.1) {
                 if !args.yes {
@@ -109,7 +111,8 @@ impl Operand {
     /// Erases what is left on its volume of everything that is gone. Returns how many free blocks were left
     /// out.
     fn shred(&self) -> anyhow::Result<u64> {
-        let done = self.location.ask(Access::Write, |client| Ok(client.shred()?));
+        let done =
+            self.location.ask(Access::Write, |client| Ok(until_stopped(client, |client| client.shred())??));
         done.with_context(|| {
             format!(
                 "{}: its history is given up, but not erased; --shred does that also later, of any file",
@@ -198,7 +201,7 @@ pub fn run(args: &args::Expunge) -> Outcome {
         return Ok(status::OK);
     }
     if !args.yes && !confirmed(&operands, &found, args.shred)? {
-        eprintln!("nothing was changed");
+        status::tell("nothing was changed");
         return Ok(status::FAILED);
     }
     let mut freed = Some(0);
@@ -214,11 +217,11 @@ pub fn run(args: &args::Expunge) -> Outcome {
         say_freed(freed)?;
         for (operand, (known, _)) in operands.iter().zip(&found).filter(|(_, (known, _))| known.others > 0) {
             let files = if known.others == 1 { "file" } else { "files" };
-            eprintln!(
+            status::tell(format_args!(
                 "the name {} meant {} other {files} at other times, whose history is kept: `yore log` shows it, \
                  --all-under-name gives it up, too",
                 operand.shown, known.others
-            );
+            ));
         }
     }
     watch(&operands, args.progress)?;
@@ -268,16 +271,14 @@ fn confirmed(operands: &[Operand], found: &[Found], shred: bool) -> anyhow::Resu
             "expunging cannot be undone: look with --dry-run, then say --yes (there is no terminal to ask on)",
         ));
     }
-    let mut error = io::stderr();
     for (operand, (known, _)) in operands.iter().zip(found) {
-        writeln!(error, "{}: {}", operand.shown, amount(known))?;
+        status::tell(format_args!("{}: {}", operand.shown, amount(known)));
     }
     if !shred {
-        writeln!(error, "{REMAINS}")?;
+        status::tell(REMAINS);
     }
-    writeln!(error, "{COPIES}")?;
-    write!(error, "Give up all of this history? Nothing brings it back. [y/N] ")?;
-    error.flush()?;
+    status::tell(COPIES);
+    status::ask("Give up all of this history? Nothing brings it back. [y/N] ");
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

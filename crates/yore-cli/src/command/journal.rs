@@ -124,6 +124,9 @@ fn give_up(path: &Path) -> anyhow::Result<()> {
         VolumeState::Clean => "nothing is lost, for it was unmounted",
         _ => "what was only in the log is lost",
     };
-    eprintln!("{name}: the log is given up, and {lost}; the engine is {}", info.engine.name());
+    status::tell(format_args!(
+        "{name}: the log is given up, and {lost}; the engine is {}",
+        info.engine.name()
+    ));
     Ok(())
 }

@@ -180,8 +180,8 @@ pub fn stat(args: &args::Stat) -> Outcome {
                 false => None,
             };
             let attributes = volume.view().of(&node).listxattr(node.inode())?;
-            let text = stat_text(&metadata, target.as_deref(), &attributes, &clock, &names);
-            list.entry("Path:       ", bytes_of(path), &text, || {
+            let lines = stat_lines(&metadata, target.as_deref(), &attributes, &clock, &names);
+            list.entry_of_lines("Path:       ", bytes_of(path), &lines, || {
                 let mut value = json_metadata(&metadata);
                 json_name(&mut value, "path", bytes_of(path));
                 if let Some(target) = &target {
@@ -197,13 +197,14 @@ pub fn stat(args: &args::Stat) -> Outcome {
     Ok(status::OK)
 }
 
-fn stat_text(
+/// The lines of `stat`, of which the first one is the rest of that with the path.
+fn stat_lines(
     metadata: &Metadata,
     target: Option<&Path>,
     attributes: &[Vec<u8>],
     clock: &Clock,
     names: &Names,
-) -> String {
+) -> Vec<String> {
     let attr = metadata.attr();
     let mut lines = Vec::new();
     let mut kind = kind_name(attr.kind).to_string();
@@ -237,5 +238,6 @@ fn stat_text(
     for attribute in attributes {
         lines.push(("Attribute", crate::output::printable(attribute)));
     }
-    lines.iter().map(|(name, value)| format!("\n{:<12}{value}", format!("{name}:"))).collect()
+    let of_path = [String::new()].into_iter();
+    of_path.chain(lines.iter().map(|(name, value)| format!("{:<12}{value}", format!("{name}:")))).collect()
 }

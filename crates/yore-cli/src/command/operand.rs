@@ -329,7 +329,7 @@ pub fn named(location: &Location, row: &ListedEvent, clock: &Clock) -> Option<St
         "" => clock.name(row.event.row.time, row.next),
         name => name.to_string(),
     };
-    Some(format!("{}{path}@{time}", location.front()))
+    Some(format!("{}{path}@{time}", String::from_utf8_lossy(&location.front())))
 }
 
 /// What to do about a snapshot that is mounted by itself, and where it is mounted.

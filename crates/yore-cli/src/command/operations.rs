@@ -18,7 +18,7 @@ struct Found {
     /// The kept snapshots by number.
     kept: BTreeMap<u64, EventRow>,
     /// What comes before a path of the volume.
-    front: String,
+    front: Vec<u8>,
     /// The path on the volume that was asked for.
     below: PathBuf,
 }
@@ -51,7 +51,7 @@ pub fn run(args: &args::Operations) -> Outcome {
 struct Line {
     row: OperationRow,
     /// Where, as commands name it.
-    full_path: String,
+    full_path: Vec<u8>,
     undo: Option<String>,
 }
 
@@ -64,8 +64,8 @@ impl Found {
         let mut lines = Vec::new();
         for (_, row) in rows {
             let path = PathBuf::from(OsStr::from_bytes(&row.path));
-            let full_path = match front.ends_with(':') || row.path != b"/" {
-                true => format!("{front}{}", path.display()),
+            let full_path = match front.ends_with(b":") || row.path != b"/" {
+                true => [front.as_slice(), row.path.as_slice()].concat(),
                 false => front.clone(),
             };
             let is_last = is_put_back(row.kind) && put_back.insert(row.path.clone());
@@ -94,7 +94,7 @@ fn is_put_back(kind: OperationKind) -> bool {
 /// The command that undoes an operation, if one does.
 fn undo(
     row: &OperationRow,
-    full_path: &str,
+    full_path: &[u8],
     kept: &BTreeMap<u64, EventRow>,
     is_last: bool,
 ) -> Option<String> {
@@ -117,18 +117,18 @@ fn undo(
         OperationKind::Undo if is_last => Some(format!("yore redo {shown}")),
         kind if is_put_back(kind) && is_last => Some(format!("yore undo {shown}")),
         kind if is_put_back(kind) => {
-            let directory =
-                if full_path.ends_with('/') { full_path.to_string() } else { format!("{full_path}/") };
-            event.map(|_| format!("yore rollback {}", shell(&format!("{directory}.@before-{}", row.note))))
+            let slash = if full_path.ends_with(b"/") { "" } else { "/" };
+            let before = [full_path, slash.as_bytes(), b".@before-", row.note.as_bytes()].concat();
+            event.map(|_| format!("yore rollback {}", shell(before)))
         }
         _ => None,
     }
 }
 
 /// The command that gives a volume its former length. A mounted volume cannot be made shorter.
-fn resize_back(row: &OperationRow, front: &str) -> Option<String> {
+fn resize_back(row: &OperationRow, front: &[u8]) -> Option<String> {
     let before: u64 = row.note.parse().ok()?;
-    match front.strip_suffix(':') {
+    match front.strip_suffix(b":") {
         Some(volume) => Some(format!("yore resize {} {before}", shell(volume))),
         None => (before > row.bytes).then(|| format!("yore resize {} {before}", shell(front))),
     }
@@ -176,7 +176,7 @@ fn print(listing: args::Listing, lines: &[Line]) -> anyhow::Result<()> {
         let note = Some(note(row)).filter(|note| !note.is_empty());
         let note = note.map(|note| format!("  {}", printable(note.as_bytes()))).unwrap_or_default();
         let undo = line.undo.as_ref().map(|undo| format!("  undo: {undo}")).unwrap_or_default();
-        list.entry(&before, line.full_path.as_bytes(), &format!("{note}{undo}"), || {
+        list.entry(&before, &line.full_path, &format!("{note}{undo}"), || {
             let mut value = json!({
                 "time": json_time(row.time),
                 "uid": if row.uid == u32::MAX { serde_json::Value::Null } else { json!(row.uid) },

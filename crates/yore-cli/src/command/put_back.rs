@@ -42,7 +42,7 @@ fn split(ground: &Ground, then: &Path) -> anyhow::Result<PathBuf> {
         )
         }));
     }
-    let now = ground.present(then);
+    let now = ground.present(then)?;
     if !ground.is_past(then) || now == then {
         return Err(status::usage(format!(
             "{name}: as of when? Name a time, as {name}@2026-11-20_14.05 or {name}@yesterday (`yore snapshots` lists them)"
@@ -98,7 +98,7 @@ fn put(
     let mut putter = Putter::new(ground, progress)?;
     let done = putter.compare(then, now)?;
     if done == Done::Nothing && !is_directory(ground, then)? {
-        eprintln!("{} is already as it was then", ground.name(now));
+        status::tell(format_args!("{} is already as it was then", ground.name(now)));
         return Ok(());
     }
     if is_listed(dry_run, list) {
@@ -243,11 +243,11 @@ fn finish(
     ground.check_nothing_mounted_below(dir)?;
     let shown = ground.name(dir);
     for one in ground.unfinished(dir)? {
-        eprintln!("{one} in {shown} had not ended; this counts in its place");
+        status::tell(format_args!("{one} in {shown} had not ended; this counts in its place"));
     }
     let done = ground.rollback(dir, plan)?;
     if done.name.is_empty() {
-        eprintln!("{shown}: nothing differs");
+        status::tell(format_args!("{shown}: nothing differs"));
         return Ok(());
     }
     let verb = plan.verb;
@@ -258,7 +258,7 @@ fn finish(
         done.name
     );
     let again = if verb == Verb::Undo { "redo" } else { "undo" };
-    eprintln!("undo: yore {again} {shown}");
+    status::tell(format_args!("undo: yore {again} {shown}"));
     Ok(())
 }
 
@@ -291,7 +291,7 @@ fn back_and_forth(args: &args::Undo, redo: bool) -> Outcome {
                 one.name()
             );
         }
-        eprintln!("{}: {} in {shown}", verb.text(), one.name());
+        status::tell(format_args!("{}: {} in {shown}", verb.text(), one.name()));
         let then = as_of(&dir, &before.row.name);
         let differences = differences(ground, &dir, &then, before.number)?;
         let (wanted, alone) = match until {
@@ -301,7 +301,7 @@ fn back_and_forth(args: &args::Undo, redo: bool) -> Outcome {
         let mut told: Vec<&Vec<u8>> = alone.iter().collect();
         told.sort();
         for path in told {
-            eprintln!("changed since, left alone: {}", crate::output::printable(path));
+            status::tell(format_args!("changed since, left alone: {}", printable(path)));
         }
         let others = until.filter(|_| !args.force);
         let plan = Plan { verb, of: Some(one.number), target: before.number, others };

@@ -19,15 +19,13 @@ use crate::output::{
     bytes_of, human, json_name, json_name_or_null, json_time, kind_name, print_json, print_line, printable,
     Clock, List,
 };
-use crate::progress::while_searching;
+use crate::progress::{until_stopped, while_searching};
 use crate::side::Side;
 use crate::status::{self, Outcome};
 use crate::volume::Access;
 use anyhow::Context as _;
 use patch::Patch;
 use serde_json::{json, Value};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use yore_control::{Client, Identity};
 use yore_fs::{Change, Difference, Error, EventNo, Facts, FileKind, What};
@@ -43,20 +41,6 @@ pub(super) fn no_answer(error: Error) -> anyhow::Error {
         }
         _ => error.into(),
     }
-}
-
-/// A path without the times in it. `is_past` says whether a path leads to the past.
-pub(super) fn without_times(path: &Path, is_past: &dyn Fn(&Path) -> bool) -> PathBuf {
-    let (mut given, mut plain) = (PathBuf::new(), PathBuf::new());
-    for component in path.components() {
-        let name = component.as_os_str();
-        given.push(name);
-        match yore_fs::split_time(name.as_bytes()) {
-            Some((of, _)) if is_past(&given) => plain.push(OsStr::from_bytes(of)),
-            _ => plain.push(name),
-        }
-    }
-    plain
 }
 
 fn no_time(name: &str) -> anyhow::Error {
@@ -84,10 +68,11 @@ fn identity(paths: Paths<'_>, path: &Path) -> anyhow::Result<Option<Identity>> {
 }
 
 /// The path of a directory without times, if the same directory is there now.
-fn present(paths: Paths<'_>, path: &Path, of: &Identity) -> Option<PathBuf> {
-    let plain = without_times(path, &|path| paths.is_past(path));
-    let found = identity(paths, &plain).ok()??;
-    (found.is_same_directory(of) && found.event.is_none()).then_some(plain)
+fn present(paths: Paths<'_>, path: &Path, of: &Identity) -> anyhow::Result<Option<PathBuf>> {
+    let plain = paths.without_times(path)?;
+    let found = identity(paths, &plain).ok().flatten();
+    let is_there = found.is_some_and(|found| found.is_same_directory(of) && found.event.is_none());
+    Ok(is_there.then_some(plain))
 }
 
 /// What differs below a directory; `name` names it in messages.
@@ -97,7 +82,9 @@ fn compare(
     (from, to): (Option<EventNo>, Option<EventNo>),
     wanted: args::Progress,
 ) -> anyhow::Result<Vec<Difference>> {
-    let found = while_searching(wanted, COMPARING, |watch| client.compare(from, to, watch))?;
+    let found = until_stopped(client, |client| {
+        while_searching(wanted, COMPARING, |watch| client.compare(from, to, watch))
+    })??;
     found.map_err(|error| cannot_compare(error, name))
 }
 
@@ -132,7 +119,7 @@ fn files(
 ) -> Outcome {
     match second {
         Some(second) => two_files(args, side, first, second),
-        None => match without_times(first, &|path| paths.is_past(path)) {
+        None => match paths.without_times(first)? {
             present if present == first => Err(no_time(&side.name(first))),
             present => two_files(args, side, first, &present),
         },
@@ -159,7 +146,7 @@ fn locations(
             (other.event, Some(b.path().to_path_buf()))
         }
         None if of.event.is_none() => return Err(no_time(&a.name())),
-        None => (None, present(paths, a.path(), &of)),
+        None => (None, present(paths, a.path(), &of)?),
     };
     let found = compare(&*paths.client(a.path())?, &a.name(), (of.event, to), args.progress)?;
     print(args, &found, side, &|patch, difference| {

@@ -20,17 +20,20 @@ const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
 
 /// Makes a volume longer or shorter.
 pub fn run(args: &args::Resize) -> Outcome {
-    let mounted = match args.volume.is_dir() {
-        true => Some(live::mount_at(&args.volume).with_context(|| {
+    if args.volume.is_dir() {
+        let mount = live::mount_at(&args.volume).with_context(|| {
             format!(
                 "{} is not on a mounted volume; name a volume or the directory that it is mounted on",
                 args.volume.display()
             )
-        })?),
-        false => live::mount_of(&args.volume).filter(|mount| live::is_mounted(&mount.directory)),
-    };
-    match mounted {
-        Some(mount) => on_mount(args, &mount)?,
+        })?;
+        // Whoever mounted chose what the table of mounts says. A stranger may have chosen anything.
+        let file = Some(mount.volume.as_path()).filter(|_| mount.is_trusted());
+        on_mount(args, &mount, file)?;
+        return Ok(status::OK);
+    }
+    match live::mount_of(&args.volume).filter(|mount| live::is_mounted(&mount.directory)) {
+        Some(mount) => on_mount(args, &mount, Some(&args.volume))?,
         None => on_volume(args)?,
     }
     Ok(status::OK)
@@ -55,11 +58,11 @@ pub fn room_beyond(device: u64, volume: u64) -> Option<u64> {
 pub fn tell_room(volume: &Path, size: u64) {
     if let Some(possible) = length(volume).ok().and_then(|length| room_beyond(length, size)) {
         let name = volume.display();
-        eprintln!(
+        status::tell(format_args!(
             "{name} has room for {}, of which the volume uses {}: `yore resize {name}` uses all",
             human(possible),
             human(size)
-        );
+        ));
     }
 }
 
@@ -71,21 +74,29 @@ fn told(volume: &Path, from: u64, to: u64, json: bool) -> anyhow::Result<()> {
         return print_json(&value);
     }
     match from == to {
-        true => eprintln!("{name}: {} ({to} bytes), as it was", human(to)),
-        false => eprintln!("{name}: {} ({to} bytes), before {}", human(to), human(from)),
+        true => status::tell(format_args!("{name}: {} ({to} bytes), as it was", human(to))),
+        false => status::tell(format_args!("{name}: {} ({to} bytes), before {}", human(to), human(from))),
     }
     Ok(())
 }
 
-fn on_mount(args: &args::Resize, mount: &live::Mount) -> anyhow::Result<()> {
+/// Makes a mounted volume longer. `file` is its file or device, if that may be opened to see how long it is.
+fn on_mount(args: &args::Resize, mount: &live::Mount, file: Option<&Path>) -> anyhow::Result<()> {
     let (directory, volume) = (&mount.directory, &mount.volume);
     let shown = directory.display();
-    let now = rustix::fs::statvfs(directory).with_context(|| format!("cannot ask {shown}"))?;
-    let now = now.f_blocks * now.f_frsize;
-    let wanted = match args.size {
-        Some(size) => size - size % BLOCK,
-        None => length(volume)?,
+    let wanted = match (args.size, file) {
+        (Some(size), _) => size - size % BLOCK,
+        (None, Some(file)) => length(file)?,
+        (None, None) => {
+            return Err(status::usage(format!(
+                "user {} has mounted {shown}, and may have named any file as its volume: say how long it shall be (yore resize \
+                 {shown} SIZE), or name the volume",
+                mount.user
+            )))
+        }
     };
+    let now = rustix::fs::statvfs(directory).with_context(|| format!("cannot ask {shown}"))?;
+    let now = now.f_blocks.saturating_mul(now.f_frsize);
     anyhow::ensure!(
         Geometry::new(wanted / BLOCK).blocks * BLOCK >= now,
         "{} is mounted on {shown}, and has {}; it gets shorter only while it is not mounted (yore umount {shown})",
@@ -142,7 +153,7 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
 fn truncate(path: &Path, size: u64) -> anyhow::Result<()> {
     let name = path.display();
     if std::fs::metadata(path)?.file_type().is_block_device() {
-        eprintln!("{name}: the device may be made as short as that now");
+        status::tell(format_args!("{name}: the device may be made as short as that now"));
         return Ok(());
     }
     let device = FileDevice::open(path, OpenOptions::default())

@@ -165,9 +165,9 @@ impl Location {
     }
 
     /// What stands before a path of its volume: the mount point, or the volume's file and a colon.
-    pub fn front(&self) -> String {
+    pub fn front(&self) -> Vec<u8> {
         let colon = if self.file().is_some() { ":" } else { "" };
-        format!("{}{colon}", self.root().display())
+        [bytes_of(&self.root()), colon.as_bytes()].concat()
     }
 
     /// Whether the paths of both lead to the same volume, as far as that is known before it is opened.

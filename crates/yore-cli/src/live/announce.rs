@@ -82,7 +82,8 @@ impl Announcement {
     /// # Errors
     /// There is no memory for it, or the copy cannot be written.
     pub fn renew(&mut self, daemon: &Daemon) -> anyhow::Result<()> {
-        let text = serde_json::to_string_pretty(daemon)?;
+        // Not pretty: bytes would each have a line, and the whole has a limit ([`process::read`]).
+        let text = serde_json::to_string(daemon)?;
         // A new file replaces the old one in one step, so that nobody reads half of each.
         let mut new = File::from(process::new_memory_file(MOUNTED).context("cannot make a file in memory")?);
         new.write_all(text.as_bytes()).context("cannot write a file in memory")?;

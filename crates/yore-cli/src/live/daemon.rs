@@ -1,5 +1,6 @@
 //! What is known of a daemon: its own word, and the kernel's.
 
+use super::any_path;
 use super::process::{self, process_start, LockedFile};
 use super::table::{mounts, Mount};
 use serde::{Deserialize, Serialize};
@@ -16,10 +17,12 @@ pub struct Daemon {
     /// When the process started, in the host's clock ticks since it booted.
     pub process_start: u64,
     /// The volume, an absolute path.
+    #[serde(with = "any_path")]
     pub volume: PathBuf,
     /// Which file or device that is, whatever its name: see [`super::identity`].
     pub identity: (u64, u64),
     /// Where it is mounted. If only snapshots of it are mounted, where one of them is.
+    #[serde(with = "any_path")]
     pub directory: PathBuf,
     /// Whether the present is mounted, and not only snapshots.
     #[serde(default = "yes")]
@@ -28,7 +31,11 @@ pub struct Daemon {
     #[serde(default)]
     pub snapshots: Vec<MountedSnapshot>,
     /// Where it takes requests.
-    #[serde(default)]
+    #[serde(
+        default,
+        serialize_with = "any_path::serialize_or_none",
+        deserialize_with = "any_path::deserialize_or_none"
+    )]
     pub socket: Option<PathBuf>,
     /// The engine in use.
     pub engine: String,
@@ -77,6 +84,7 @@ fn yes() -> bool {
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct MountedSnapshot {
     /// Where.
+    #[serde(with = "any_path")]
     pub directory: PathBuf,
     /// Its number.
     pub number: u64,

@@ -61,7 +61,9 @@ impl Destination {
     pub fn install(self) {
         let filter = EnvFilter::try_from_env("YORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
         let system = matches!(self, Destination::System(_));
-        let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(self);
+        // It would tell of a line that cannot be written on standard error, and panic if that fails, too.
+        let builder = tracing_subscriber::fmt().log_internal_errors(false);
+        let builder = builder.with_env_filter(filter).with_ansi(false).with_writer(self);
         // This is set once per process. A second call is a mistake, but changes nothing.
         let _ = match system {
             // The system's log has times and levels of its own.

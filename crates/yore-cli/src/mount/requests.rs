@@ -1,11 +1,12 @@
 //! Requests to a daemon beside files and ioctls: to mount a snapshot beside what it serves, to say when a
-//! mount has ended, and to check or scrub the volume, which would keep a mount busy if it was asked for
-//! through an open directory (`beside.rs`).
+//! mount has ended and whether writing has stopped, and to check or scrub the volume, which would keep a
+//! mount busy if it was asked for through an open directory (`beside.rs`).
 //!
 //! They come through a socket beside the file that announces the daemon. The socket works whether or not the
 //! present is mounted, is open to the daemon's user and root only, and occupies no thread that serves files.
 //! One line of JSON goes each way. The daemon itself mounts, with its own rights, so it can also unmount.
 
+use super::conversation::{connect, Conversation};
 use super::options::Options;
 use super::patience::{Patience, SLICE};
 use super::plan::Plan;
@@ -25,13 +26,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use yore_control::Stopped;
 
 /// The longest request, in bytes; paths are far shorter.
 const LINE_MAX: u64 = 64 << 10;
 /// The longest answer: a check tells many findings.
 const ANSWER_MAX: u64 = 256 << 20;
-/// How long each end waits for the other one to say or to take something.
+/// How long each end may take to say or to take something, all of it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a daemon may take to say whether it still writes, which it knows without any work.
+const STOPPED: Duration = Duration::from_secs(5);
 /// How long a daemon may take to mount a snapshot.
 const MOUNTING: Duration = Duration::from_secs(120);
 
@@ -119,7 +123,7 @@ impl Listener {
 }
 
 /// The daemon's half of a conversation.
-fn answer(sessions: &Arc<Sessions>, mut stream: UnixStream) {
+fn answer(sessions: &Arc<Sessions>, stream: UnixStream) {
     let heard = hear(&stream);
     // The daemon does not end before the answer is there. It does not wait for whoever has asked nothing.
     let _asked = sessions.asked();
@@ -141,8 +145,9 @@ fn answer(sessions: &Arc<Sessions>, mut stream: UnixStream) {
         }
     });
     let told = answered.and_then(|answer| {
-        let line = serde_json::to_string(&answer)?;
-        Ok(writeln!(stream, "{line}")?)
+        let line = serde_json::to_string(&answer)? + "\n";
+        // The daemon's end must not wait for somebody who takes no answer.
+        Ok(Conversation::within(&stream, PATIENCE).write_all(line.as_bytes())?)
     });
     if let Err(error) = told {
         tracing::warn!("a request came to nothing: {error:#}");
@@ -157,11 +162,8 @@ fn hear(stream: &UnixStream) -> anyhow::Result<(Request, u32)> {
         "user {} may not ask this daemon",
         peer.uid.as_raw()
     );
-    stream.set_read_timeout(Some(PATIENCE))?;
-    // The daemon's end must not wait for somebody who takes no answer.
-    stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
-    BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
+    BufReader::new(Conversation::within(stream, PATIENCE).take(LINE_MAX)).read_line(&mut line)?;
     let request = serde_json::from_str(&line).context("the request is not understood")?;
     Ok((request, peer.uid.as_raw()))
 }
@@ -189,7 +191,7 @@ pub(super) fn ask(
             daemon.directory.display()
         );
     };
-    let mut stream = match UnixStream::connect(socket) {
+    let stream = match connect(socket, PATIENCE) {
         Ok(stream) => stream,
         Err(_) if !daemon.lives() => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("cannot ask process {pid}")),
@@ -200,17 +202,15 @@ pub(super) fn ask(
         "{} is not the socket of process {pid}",
         socket.display()
     );
-    let mut line = serde_json::to_string(request)?;
-    line.push('\n');
+    let line = serde_json::to_string(request)? + "\n";
     let mut reply = String::new();
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut spoken = stream.write_all(line.as_bytes()).map(|()| 0);
+    let mut spoken = Conversation::within(&stream, PATIENCE).write_all(line.as_bytes()).map(|()| 0);
     if spoken.is_ok() {
         while !has_answered(&stream)? {
             wait_on()?;
         }
-        spoken = BufReader::new((&stream).take(ANSWER_MAX)).read_line(&mut reply);
+        let answer = Conversation::within(&stream, PATIENCE).take(ANSWER_MAX);
+        spoken = BufReader::new(answer).read_line(&mut reply);
     }
     match spoken {
         Ok(0) | Err(_) if ends(pid)? => Ok(None),
@@ -289,14 +289,37 @@ pub fn wait_for(daemon: &Daemon, directory: &Path, patience: &mut Patience<'_>) 
 /// # Errors
 /// The daemon cannot be asked, or does not answer.
 pub fn break_off(daemon: &Daemon) -> anyhow::Result<usize> {
-    let begun = Instant::now();
-    let mut wait_on = || {
-        anyhow::ensure!(begun.elapsed() < PATIENCE, "process {} does not answer", daemon.pid);
-        Ok(())
-    };
-    match ask(daemon, &Request::BreakOff, &mut wait_on)? {
+    match ask(daemon, &Request::BreakOff, &mut at_most(PATIENCE, daemon.pid))? {
         Some(Answer::BrokenOff { under_way }) => Ok(under_way),
         Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
         _ => Ok(0),
+    }
+}
+
+/// Whether writing to a daemon's volume has stopped. Nothing of the mount is opened for it: where the daemon
+/// hangs, whoever opens something there hangs with it, and cannot even be killed.
+///
+/// # Errors
+/// The daemon cannot be asked, or does not answer soon.
+pub fn stopped(daemon: &Daemon) -> anyhow::Result<Option<Stopped>> {
+    let request = Request::Ask(yore_control::Request::Stopped);
+    match ask(daemon, &request, &mut at_most(STOPPED, daemon.pid))? {
+        Some(Answer::Said(said)) => match *said {
+            Ok(yore_control::Answer::Stopped(stopped)) => Ok(stopped),
+            Ok(_) => anyhow::bail!("the answer of process {} is not understood", daemon.pid),
+            Err(error) => Err(error.into()),
+        },
+        Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
+        // It has ended. If it ended badly, it has left word.
+        _ => Ok(None),
+    }
+}
+
+/// A wait that fails when it takes longer than this.
+fn at_most(limit: Duration, pid: u32) -> impl FnMut() -> anyhow::Result<()> {
+    let begun = Instant::now();
+    move || {
+        anyhow::ensure!(begun.elapsed() < limit, "process {pid} does not answer");
+        Ok(())
     }
 }

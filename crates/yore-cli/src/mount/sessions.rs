@@ -191,8 +191,8 @@ impl Sessions {
     /// # Errors
     /// Those of the request; `Refused` for one that needs a directory of the mount.
     pub fn answer(&self, uid: u32, request: &Request) -> yore_fs::Result<Answer> {
-        use Request::{BreakOff, Check, Checksums, HowFar, Scrub, Scrubs};
-        let of_volume = matches!(request, Check { .. } | Scrub { .. } | Scrubs | Checksums { .. });
+        use Request::{BreakOff, Check, Checksums, HowFar, Scrub, Scrubs, Stopped};
+        let of_volume = matches!(request, Check { .. } | Scrub { .. } | Scrubs | Checksums { .. } | Stopped);
         if !of_volume && !matches!(request, HowFar { question: Some(_) } | BreakOff { .. }) {
             return Err(yore_fs::Error::Refused("that is asked through a directory of the mount".into()));
         }

@@ -6,20 +6,20 @@ use super::plan::absolute_directory;
 use super::requests;
 use crate::args;
 use crate::command::stopped;
-use crate::live::{self, Daemon};
+use crate::live::{self, Daemon, Mount};
 use crate::status::{self, Ended, Outcome};
 use crate::volume::holder;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use yore_control::Stopped;
 use yore_fuse::UnmountError;
 
 /// Unmounts.
 pub fn run(args: &args::Umount) -> Outcome {
     // Snapshots come first, so that one command can name them together with the mount of the present.
-    let is_snapshot = |target: &PathBuf| {
-        find(target).is_ok_and(|(directory, ..)| served(&directory).is_some_and(|(_, of)| of))
-    };
+    let is_snapshot =
+        |target: &PathBuf| find(target).is_ok_and(|directory| served(&directory).is_some_and(|(_, of)| of));
     let (snapshots, others): (Vec<_>, Vec<_>) =
         args.directories.iter().partition(|target| is_snapshot(target));
     for target in snapshots.into_iter().chain(others) {
@@ -36,7 +36,7 @@ fn served(directory: &Path) -> Option<(Daemon, bool)> {
 }
 
 fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
-    let (directory, daemon) = find(target)?;
+    let directory = find(target)?;
     let served = served(&directory);
     if let Some((daemon, false)) = served.as_ref().filter(|(daemon, _)| !lazy && !daemon.snapshots.is_empty())
     {
@@ -49,6 +49,8 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
             directory.display()
         );
     }
+    // Nobody waits for the daemon of a mount that goes lazily.
+    let daemon = if lazy { None } else { process_of(&directory, served.as_ref()) };
     let held = match daemon {
         None => None,
         Some(pid) => live::Process::hold(pid).with_context(|| format!("cannot wait for process {pid}"))?,
@@ -56,7 +58,7 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
     // These are read before the unmount: afterwards the daemon serves nothing here, and may be gone.
     let words = served.as_ref().map(|(daemon, _)| daemon.clone());
     let mount = live::mounts().into_iter().find(|mount| mount.directory == directory);
-    let stopped = stopped::of_mount(&directory).ok().flatten();
+    let stopped = words.as_ref().zip(mount.as_ref()).and_then(|(daemon, mount)| has_stopped(daemon, mount));
     unmount(&directory, lazy, words.as_ref()).map_err(|error| match error {
         UnmountError::Busy { mountpoint } => {
             let name = mountpoint.display();
@@ -90,6 +92,22 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
     }
 }
 
+/// Whether writing to the volume has stopped, if the daemon says so. One that hangs is not waited for,
+/// because people unmount just to be rid of it.
+fn has_stopped(daemon: &Daemon, mount: &Mount) -> Option<Stopped> {
+    let user = rustix::process::geteuid().as_raw();
+    // It listens to nobody else.
+    let listens = daemon.socket.is_some() && (user == 0 || user == mount.user);
+    if !listens {
+        return None;
+    }
+    requests::stopped(daemon).unwrap_or_else(|error| {
+        let name = mount.directory.display();
+        status::warn(&format!("cannot tell whether writing to {name} has stopped after an error: {error:#}"));
+        None
+    })
+}
+
 /// How often, and how far apart, to try a busy mount again. A file that was closed a moment ago, or a program
 /// that just read the mount (`df`), keeps it busy for some milliseconds, and the kernel does not report when
 /// that ends.
@@ -108,7 +126,7 @@ fn unmount(directory: &Path, lazy: bool, daemon: Option<&Daemon>) -> Result<(), 
     let (begun, mut before) = (Instant::now(), 0);
     while matches!(done, Err(UnmountError::Busy { .. })) && begun.elapsed() < BREAKING_OFF {
         let under_way = requests::break_off(daemon).unwrap_or_else(|error| {
-            eprintln!("yore: cannot break off the work on {}: {error:#}", directory.display());
+            status::warn(&format!("cannot break off the work on {}: {error:#}", directory.display()));
             0
         });
         if under_way == 0 && before == 0 {
@@ -131,31 +149,34 @@ fn try_to_unmount(directory: &Path, lazy: bool) -> Result<(), UnmountError> {
     yore_fuse::unmount_at(directory, lazy)
 }
 
-/// Where a volume is mounted, and who serves it.
-fn find(target: &Path) -> anyhow::Result<(std::path::PathBuf, Option<u32>)> {
+/// Where a volume is mounted.
+fn find(target: &Path) -> anyhow::Result<PathBuf> {
     let name = target.display();
     let path = absolute_directory(target)?;
-    let directory = match live::mounts().into_iter().find(|mount| mount.directory == path) {
-        Some(mount) => mount.directory,
-        // A volume may be named instead of the directory.
-        None => match live::mount_of(target).filter(|_| !target.is_dir()) {
-            Some(mount) => match served(&mount.directory) {
-                Some((daemon, true)) => anyhow::bail!(
-                    "{name} itself is not mounted, only snapshots of it: name where (yore umount {})",
-                    daemon.snapshot_directories()
-                ),
-                _ => mount.directory,
-            },
-            None => anyhow::bail!("no volume is mounted on {name}; `yore df` lists what is mounted"),
-        },
+    if live::is_mounted(&path) {
+        return Ok(path);
+    }
+    // A volume may be named instead of the directory.
+    let Some(mount) = live::mount_of(target).filter(|_| !target.is_dir()) else {
+        anyhow::bail!("no volume is mounted on {name}; `yore df` lists what is mounted")
     };
-    // The daemon's own word comes first. Without it, the process that holds the volume counts, if its user
-    // made the mount: the mount may be dead, and the volume's name in the table of mounts may be that of
-    // another volume.
-    let daemon = live::daemon_at(&directory).map(|daemon| daemon.pid).or_else(|| {
-        let mount = live::mount_at(&directory).filter(live::Mount::is_trusted)?;
-        std::fs::metadata(&directory).ok()?;
-        holder(&mount.volume).filter(|pid| live::user_of(*pid) == Some(mount.user))
-    });
-    Ok((directory, daemon))
+    match served(&mount.directory) {
+        Some((daemon, true)) => anyhow::bail!(
+            "{name} itself is not mounted, only snapshots of it: name where (yore umount {})",
+            daemon.snapshot_directories()
+        ),
+        _ => Ok(mount.directory),
+    }
+}
+
+/// The process that serves a mount. The daemon's own word comes first. Without it, the process that holds the
+/// volume counts, if its user made the mount: the mount may be dead, and the volume's name in the table of
+/// mounts may be that of another volume.
+fn process_of(directory: &Path, served: Option<&(Daemon, bool)>) -> Option<u32> {
+    if let Some((daemon, _)) = served {
+        return Some(daemon.pid);
+    }
+    let mount = live::mount_at(directory).filter(Mount::is_trusted)?;
+    std::fs::metadata(directory).ok()?;
+    holder(&mount.volume).filter(|pid| live::user_of(*pid) == Some(mount.user))
 }

@@ -181,3 +181,36 @@ fn other_devices() {
     }
     assert!(!scratch.path("new").exists());
 }
+
+/// Promises that everything that a directory lies in is found up to the root, also through a link.
+#[test]
+fn lineage_reaches_the_root() {
+    let scratch = Scratch::new();
+    let (inner, link) = (scratch.path("outer/inner"), scratch.path("link"));
+    fs::create_dir_all(&inner).unwrap();
+    symlink(&inner, &link).unwrap();
+    let identity = |path: &Path| {
+        let found = fs::metadata(path).unwrap();
+        (found.dev(), found.ino())
+    };
+    let real = inner.canonicalize().unwrap();
+    let expected: Vec<Identity> = real.ancestors().map(identity).collect();
+    for side in [&Host as &dyn Side, &Anchored::new(None)] {
+        assert_eq!(side.lineage(&link).unwrap(), expected);
+        assert!(side.lineage(&scratch.path("absent")).is_err());
+    }
+}
+
+/// Promises that set-id bits stay only with the owner and the group whose they were. With another owner, the
+/// program of whoever wrote it would run with the rights of whoever copied it.
+#[test]
+fn set_id_bits_need_owner_and_group() {
+    let scratch = Scratch::new();
+    let found = Host.facts(&scratch.victim.0).unwrap().unwrap();
+    let program = Facts { uid: 7, gid: 8, permissions: 0o7751, ..found };
+    assert_eq!(program.permissions_for((7, 8)), 0o7751);
+    assert_eq!(program.permissions_for((9, 8)), 0o1751);
+    assert_eq!(program.permissions_for((7, 9)), 0o1751);
+    let held = Host.hold(&scratch.victim.0, FileKind::Regular).unwrap();
+    assert_eq!(Host.owner(&held).unwrap(), (found.uid, found.gid));
+}

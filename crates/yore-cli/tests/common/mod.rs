@@ -163,7 +163,7 @@ impl Mount<'_> {
     /// Unmounts it.
     #[track_caller]
     pub fn umount(&self) {
-        ok(["umount", text(&self.directory)]);
+        ok([OsStr::new("umount"), self.directory.as_os_str()]);
         assert!(!is_mounted(&self.directory));
     }
 }
@@ -171,7 +171,7 @@ impl Mount<'_> {
 impl Drop for Mount<'_> {
     fn drop(&mut self) {
         if is_mounted(&self.directory) {
-            run(["umount", "--lazy", text(&self.directory)]);
+            run([OsStr::new("umount"), OsStr::new("--lazy"), self.directory.as_os_str()]);
         }
     }
 }

@@ -6,6 +6,7 @@ use super::operation;
 use super::paths::{below, is_listed, tell_all};
 use crate::args;
 use crate::output::List;
+use crate::status;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{ancestors, Back, Verb};
@@ -30,7 +31,7 @@ pub fn restore(
         }
     }
     if chosen.wanted.is_empty() {
-        eprintln!("{}: all that was there then is there, as it was", ground.name(now));
+        status::tell(format_args!("{}: all that was there then is there, as it was", ground.name(now)));
         return Ok(());
     }
     ground.check_nothing_mounted_below(now)?;

@@ -2,21 +2,23 @@
 //! history.
 
 use crate::args;
-use crate::asked::{here, Paths};
+use crate::asked::Paths;
 use crate::command::copy::Copy;
 use crate::command::files::on_volume;
 use crate::command::operand::split_root;
-use crate::command::query::{cannot_compare, no_answer, not_both, without_times};
+use crate::command::query::{cannot_compare, no_answer, not_both};
 use crate::live;
+use crate::opened;
 use crate::side::anchored::Anchored;
 use crate::side::{OnVolume as VolumeSide, Side};
 use crate::timed_path::root_of;
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use yore_control::{Client, Identity, Mounted, Take};
+use yore_control::{Client, Here, Identity, Mounted, Take};
 use yore_fs::rollback::{Plan, RolledBack};
 use yore_fs::{Difference, Error, EventNo, ListedEvent, Logged, Volume};
 
@@ -137,11 +139,10 @@ impl Ground {
     }
 
     /// A path without the times in it.
-    pub fn present(&self, path: &Path) -> PathBuf {
-        let mut plain = without_times(path, &|path| self.is_past(path));
+    pub fn present(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        let plain = self.paths().without_times(path)?;
         // `.@TIME` is the directory itself.
-        plain = plain.components().filter(|part| *part != std::path::Component::CurDir).collect();
-        plain
+        Ok(plain.components().filter(|part| *part != std::path::Component::CurDir).collect())
     }
 
     /// The client that answers questions about a directory.
@@ -188,26 +189,41 @@ impl Ground {
     pub fn pin_source(&self, then: &Path) -> anyhow::Result<Pinned> {
         let name = || format!("cannot keep the snapshot of {}", self.name(then));
         let client: Box<dyn Client> = match &self.volume {
-            None => {
-                // A file that cannot be opened has no content to lose, or cannot be put back; a later check
-                // reports that.
-                let opened = rustix::fs::open(
-                    then,
-                    rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK,
-                    rustix::fs::Mode::empty(),
-                );
-                let Ok(opened) = opened else { return Ok(Pinned(None)) };
-                Box::new(Mounted(opened))
-            }
-            // The directory above is seen as of the same time, also for a symbolic link that leads nowhere.
+            None => match self.open_source(then)? {
+                Some(opened) => Box::new(Mounted(opened)),
+                None => return Ok(Pinned(None)),
+            },
             Some(volume) => {
-                let above = || here(volume, then.parent().unwrap_or(then));
-                Box::new(here(volume, then).or_else(|_| above()).with_context(name)?)
+                let node = volume.symlink_node(then).with_context(name)?;
+                Box::new(Here::new(&volume.view().of(&node), node.inode()))
             }
         };
         // If the daemon cannot watch one more process, the snapshot is not pinned, and the command goes on.
         client.pin().with_context(name)?;
         Ok(Pinned(Some(client)))
+    }
+
+    /// Opens a file or directory of the past on a mount. For anything else it opens the directory above: a
+    /// daemon is not asked through a pipe, and a device is not opened to put it back. `None` if this user may
+    /// not open it: such a file cannot be put back, and a later check reports that.
+    fn open_source(&self, then: &Path) -> anyhow::Result<Option<File>> {
+        let opened = match opened::itself(then) {
+            Ok(Some(file)) => Ok(file),
+            Ok(None) => opened::file_or_directory(&self.directory_then(then)?),
+            Err(error) => Err(error),
+        };
+        Ok(opened.ok())
+    }
+
+    /// The directory that a name of the past is in, as of the same time.
+    fn directory_then(&self, then: &Path) -> anyhow::Result<PathBuf> {
+        let dir = opened::directory_of(then);
+        let Some(name) = then.file_name() else { return Ok(then.to_path_buf()) };
+        let time = match yore_fs::split_time(name.as_bytes()) {
+            Some((of, _)) if self.paths().is_at_time(dir, name)? => &name.as_bytes()[of.len()..],
+            _ => return Ok(dir.to_path_buf()),
+        };
+        Ok(dir.join(OsStr::from_bytes(&[b".", time].concat())))
     }
 
     /// Fails if there is not enough room below a directory, before anything is changed.

@@ -2,6 +2,7 @@
 //! names say what it was ([`yore_fs::rollback`]).
 
 use super::ground::Ground;
+use crate::status;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{name, next, next_number, operations, Operation, Verb};
@@ -63,6 +64,6 @@ pub fn run(
         ground.undo_point(dir, &end, false)?.is_some(),
         "it is done, but cannot be undone by itself: another snapshot is named {end}"
     );
-    eprintln!("undo: yore undo {shown}");
+    status::tell(format_args!("undo: yore undo {shown}"));
     Ok(())
 }

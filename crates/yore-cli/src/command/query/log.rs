@@ -12,7 +12,7 @@ use crate::output::{
     bytes_of, human, json_name, json_name_or_null, json_seconds, json_time, kind_name, printable, shell,
     Clock, List,
 };
-use crate::progress::while_searching;
+use crate::progress::{until_stopped, while_searching};
 use crate::status::{self, Outcome};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
@@ -89,11 +89,13 @@ pub fn log(args: &args::Log) -> Outcome {
     let shown = args.path.to_string_lossy().into_owned();
     let verify = if args.verify { VerifyStates::Yes } else { VerifyStates::WhereDamaged };
     let (found, record) = ask_about(&args.path, false, |client, name| {
-        let log = |watch: Watch<'_>| client.verified_log(name, args.most, verify, watch);
-        let found = match args.verify {
-            true => while_searching(args.progress, VERIFYING, log)?,
-            false => log(None),
-        };
+        let found = until_stopped(client, |client| {
+            let log = |watch: Watch<'_>| client.verified_log(name, args.most, verify, watch);
+            match args.verify {
+                true => while_searching(args.progress, VERIFYING, log),
+                false => Ok(log(None)),
+            }
+        })??;
         let found = found.map_err(|error| match error.root() {
             Error::NotFound => never_seen(&shown),
             _ => no_answer(error).context(format!("cannot print the log of {shown}")),
@@ -104,7 +106,7 @@ pub fn log(args: &args::Log) -> Outcome {
             Err(error) if matches!(error.root(), Error::NotPermitted { .. }) => None,
             // The log has its use without them.
             Err(error) => {
-                eprintln!("yore: cannot tell what a check found on the volume of {shown}: {error}");
+                status::warn(&format!("cannot tell what a check found on the volume of {shown}: {error}"));
                 None
             }
         };
@@ -243,20 +245,20 @@ fn data_line(args: &args::Log, found: &[Logged], clock: &Clock) -> Option<String
     let given = &args.path;
     let is_same = Path::new(given).file_name().is_some_and(|name| name.as_bytes() == whole.name);
     let path = match (is_same, &whole.path) {
-        (false, Some(path)) => format!("{}{}", front(given), printable(path)),
-        _ => printable(given.as_bytes()),
+        (false, Some(path)) => [front(given).as_slice(), path.as_slice()].concat(),
+        _ => given.as_bytes().to_vec(),
     };
-    let state = shell(&format!("{path}@{time}"));
+    let state = shell([path.as_slice(), b"@", time.as_bytes()].concat());
     Some(format!("{damage}; the state of {time} is whole: yore restore {state}"))
 }
 
 /// What stands before a path of the volume that an operand is on: the volume and a colon, or the mount point.
-fn front(operand: &OsStr) -> String {
+fn front(operand: &OsStr) -> Vec<u8> {
     if let Some(on) = OnVolume::split_unless_there(operand) {
-        return format!("{}:", printable(bytes_of(&on.volume)));
+        return [bytes_of(&on.volume), b":"].concat();
     }
     let mount = live::mount_at(directory_of(Path::new(operand)));
-    mount.map_or_else(String::new, |mount| printable(bytes_of(&mount.directory)))
+    mount.map_or_else(Vec::new, |mount| bytes_of(&mount.directory).to_vec())
 }
 
 pub(super) fn never_seen(name: &str) -> anyhow::Error {
@@ -404,7 +406,9 @@ pub fn deleted(args: &args::Deleted) -> Outcome {
                 "{name} is of the past: what is gone is gone from the present; name the directory without a time"
             )));
         }
-        let found = while_searching(args.progress, SEARCHING, |watch| client.deleted(args.recursive, watch))?;
+        let found = until_stopped(client, |client| {
+            while_searching(args.progress, SEARCHING, |watch| client.deleted(args.recursive, watch))
+        })??;
         found.map_err(no_answer).with_context(|| format!("cannot list what is gone from {name}"))
     })?;
     let clock = Clock::new(args.listing.utc);

@@ -4,6 +4,7 @@ use super::log::{ask_about, at, json_logged, json_seen, log_time, never_seen};
 use super::no_answer;
 use crate::args;
 use crate::output::{bytes_of, human, json_name, print_json, printable, Clock, List};
+use crate::progress::until_stopped;
 use crate::status::{self, Outcome};
 use serde_json::{json, Value};
 use std::ffi::OsStr;
@@ -55,10 +56,10 @@ fn find_usage(operand: &OsStr) -> anyhow::Result<Found> {
     };
     ask_about(operand, true, |client, name| {
         if name.is_empty() {
-            let (totals, events) = client.usage().map_err(told)?;
+            let (totals, events) = until_stopped(client, |client| client.usage())?.map_err(told)?;
             return Ok(Found::Directory(totals, events));
         }
-        let (totals, states) = client.usage_of(name).map_err(told)?;
+        let (totals, states) = until_stopped(client, |client| client.usage_of(name))?.map_err(told)?;
         Ok(Found::File(totals, states))
     })
 }
