@@ -3,6 +3,7 @@
 
 use crate::opened;
 use crate::output::bytes_of;
+use crate::timed_path::PAST;
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::fs;
@@ -13,9 +14,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use yore_control::{Client, Here, Mounted};
 use yore_fs::{resolve_name, split_time, Error, EventNo, FileKind, ListedEvent, Resolved, Result, Volume};
-
-/// This bit is set in the inode numbers that a mount shows for files of the past.
-const PAST: u64 = 1 << 63;
 
 /// A directory that a command asks about, or a file in that directory.
 pub struct Asked<'a> {

@@ -1,12 +1,14 @@
 //! What files hold: how much data, how much room a copy needs, and whether two of them hold the same.
 
 use crate::side::{Itself, Side, Source};
+use crate::timed_path::PAST;
 use anyhow::Context as _;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use yore_fs::FileKind;
 
@@ -47,7 +49,9 @@ pub fn data_bytes(source: &dyn Source) -> io::Result<u64> {
 /// kernel writes them, it gives them to all who read through its cache.
 pub fn read_uncached(source: &dyn Source, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let Itself::OnHost(file) = source.itself() else { return source.read_at(buffer, at) };
-    bypass_cache(file)?;
+    if !bypasses_cache(file)? {
+        return source.read_at(buffer, at);
+    }
     let mut outcome = source.read_at(buffer, at);
     // Before the kernel reads, it writes the pages. If they are refused, it tells this caller, and only once.
     for _ in 0..TRIES {
@@ -63,18 +67,20 @@ fn is_eio(outcome: &io::Result<usize>) -> bool {
     outcome.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::IO.raw_os_error()))
 }
 
-/// Has the kernel read an open file from the mount that it is on, if that is a FUSE mount. Other file systems
-/// keep their promises themselves, and want buffers at certain places.
-fn bypass_cache(file: &File) -> io::Result<()> {
+/// Has the kernel read an open file from the mount that it is on, if it may be of the past of a Yore volume;
+/// says whether it does. Other file systems keep their promises themselves, and want buffers at certain
+/// places.
+fn bypasses_cache(file: &File) -> io::Result<bool> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     if flags.contains(OFlags::DIRECT) {
-        return Ok(());
+        return Ok(true);
     }
     let kind = rustix::fs::fstatfs(file)?.f_type;
-    if u64::try_from(kind).is_ok_and(|kind| kind == FUSE) {
+    let bypasses = u64::try_from(kind).is_ok_and(|kind| kind == FUSE) && file.metadata()?.ino() & PAST != 0;
+    if bypasses {
         rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?;
     }
-    Ok(())
+    Ok(bypasses)
 }
 
 /// Reads until the buffer is full or the file ends, as [`read_uncached`]; returns how many bytes.

@@ -44,12 +44,12 @@ pub fn stop_wanted() -> anyhow::Result<Arc<AtomicBool>> {
 /// go on with it for nobody.
 ///
 /// # Errors
-/// What the host says about signals.
+/// A signal came, whatever the answer was; what the host says about signals.
 pub fn until_stopped<T>(client: &dyn Client, ask: impl FnOnce(&dyn Client) -> T) -> anyhow::Result<T> {
     let stop = stop_wanted()?;
     let answer = ask(&Until::new(client, &stop));
-    // Now a signal ends the program at once, as it does without this.
-    stop.store(true, Ordering::Relaxed);
+    // From now on a signal ends the program at once, as it does without this.
+    anyhow::ensure!(!stop.swap(true, Ordering::Relaxed), "stopped by a signal");
     Ok(answer)
 }
 
@@ -274,4 +274,34 @@ pub fn while_searching<T>(
     let done = work(Some(&mut |done, total| shown.set(done, total)));
     shown.finish();
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yore_control::{Answer, Request};
+
+    /// Answers; before that, somebody may ask the program to end.
+    struct Asked {
+        signal: bool,
+    }
+
+    impl Client for Asked {
+        fn ask(&self, _: &Request) -> yore_fs::Result<Answer> {
+            if self.signal {
+                signal_hook::low_level::raise(SIGINT).unwrap();
+            }
+            Ok(Answer::Done)
+        }
+    }
+
+    /// A signal came while a question was answered. The answer was good, so the command went on: `expunge`
+    /// gave up what the user had stopped it from giving up.
+    #[test]
+    fn an_answer_behind_a_signal_is_none() {
+        let ask = |signal| until_stopped(&Asked { signal }, |client| client.ask(&Request::Pin));
+        assert!(ask(false).unwrap().is_ok());
+        assert!(ask(true).is_err());
+        assert!(ask(false).unwrap().is_ok());
+    }
 }

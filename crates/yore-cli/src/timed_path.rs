@@ -2,6 +2,9 @@
 
 use std::io;
 
+/// This bit is set in the inode numbers that a mount shows for files of the past.
+pub const PAST: u64 = 1 << 63;
+
 /// The path that an error is about, and what is wrong with it.
 pub fn path_in(error: &anyhow::Error) -> Option<(&str, &yore_fs::Error)> {
     let found = error.chain().find_map(of_library)?;

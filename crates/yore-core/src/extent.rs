@@ -23,5 +23,5 @@
 mod edit;
 mod mapping;
 
-pub use edit::{Applied, Edit};
+pub use edit::{Applied, Edit, INLINE_MOST};
 pub use mapping::{birth, check_run, each, in_inode, is_own, mapping, of_cell, tree, Extent, Mapping};

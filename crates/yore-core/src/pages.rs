@@ -28,13 +28,14 @@
 
 use crate::alloc::{Spared, LEAF_EXTENTS};
 use crate::Error;
+use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use yore_device::{AlignedBuf, SharedBuf};
-use yore_format::{ContentKind, BLOCK_SIZE, INLINE_BYTES};
+use yore_format::{ContentKind, MetaAddr, BLOCK_SIZE, INLINE_BYTES};
 
 mod ahead;
 mod set;
@@ -222,7 +223,23 @@ impl PageCache {
 
 /// The extents that a page may make beyond the one that its promise counts: it splits another, in a leaf that
 /// must be copied first.
-const PAGE_EXTENTS: u64 = 1 + LEAF_EXTENTS;
+const PAGE_EXTENTS: u64 = 2 + LEAF_EXTENTS;
+/// And all pages of a file together: the nodes above their leaves, or the first leaf.
+const PATH_EXTENTS: u64 = 8 * LEAF_EXTENTS;
+
+/// What the extents of a file may grow by when its dirty pages are written back, beyond one for each promised
+/// block.
+#[derive(Default)]
+pub struct Growth {
+    /// For how many extents there is room; [`LEAF_EXTENTS`] for a node.
+    pub extents: u64,
+    /// Nodes that must be copied first, for which there is room.
+    pub nodes: HashSet<MetaAddr>,
+    /// While extents are in the inode: how many these pages may make.
+    pub stretches: u64,
+    /// There is room for the first leaf.
+    pub makes_tree: bool,
+}
 
 /// A page's bytes.
 pub type Bytes = SharedBuf;
@@ -255,8 +272,7 @@ struct PageMap {
     writing: PageSet,
     /// Pages with a promise.
     promised: u64,
-    /// Extents that these and other dirty pages may make beyond one for each promise.
-    extents: u64,
+    growth: Growth,
     /// Where eviction goes on.
     hand: u32,
     /// What is being read from the medium, by number; none of it is in `pages` unless it came there since.
@@ -542,17 +558,34 @@ impl Pages<'_> {
         }
     }
 
-    /// Notes for how many extents there is room beyond one for each promise.
-    pub fn add_extents(&mut self, extents: u64) {
-        self.map.extents += extents;
+    /// What the file's extents may grow by.
+    pub fn growth(&self) -> &Growth {
+        &self.map.growth
+    }
+
+    /// Notes by how much more they may grow, and that there is room for that.
+    pub fn add_growth(&mut self, more: Growth) {
+        let growth = &mut self.map.growth;
+        growth.extents += more.extents;
+        growth.stretches += more.stretches;
+        growth.makes_tree |= more.makes_tree;
+        growth.nodes.extend(more.nodes);
     }
 
     /// Of the room for more extents, what no page can need any more.
     pub fn spare_extents(&mut self) -> u64 {
         let map = &mut *self.map;
         let unstable = (map.dirty.len() + map.fresh.len() + map.writing.len()) as u64;
-        let spare = map.extents.saturating_sub(unstable * PAGE_EXTENTS);
-        map.extents -= spare;
+        if unstable == 0 {
+            return std::mem::take(&mut map.growth).extents;
+        }
+        let most = unstable * PAGE_EXTENTS + PATH_EXTENTS;
+        let spare = map.growth.extents.saturating_sub(most);
+        if spare > 0 {
+            map.growth.extents = most;
+            // Their room may be among what is given back.
+            map.growth.nodes.clear();
+        }
         spare
     }
 

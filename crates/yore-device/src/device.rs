@@ -35,7 +35,7 @@ pub trait Device: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`DeviceError::ReadOnly`], [`DeviceError::NoSpace`] and [`DeviceError::Io`]; the device is then as it
-    /// was.
+    /// was, unless it was the flush that failed.
     ///
     /// # Panics
     /// If `size` is not a multiple of [`BLOCK_SIZE`].

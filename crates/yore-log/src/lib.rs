@@ -45,9 +45,10 @@
 //! in the rest of the ring, then by (1) the bad one had been durable: that is damage ([`LogError::Damaged`]),
 //! not the end. The header of the later one suffices, it need not be complete: it would not have been begun.
 //! No header that is left over can cause a false alarm. A header of sequence number k + 1 was written only
-//! after some batch k had been durable, where the chain has its k-th. What cannot be told apart from the end
-//! is the loss of the very last batch; a `LogFile` that was unmounted recognises even that, since its anchor
-//! says how far it reached.
+//! after some batch k had been durable, where the chain has its k-th. The contents of a record can look like
+//! a header only to whoever knows the log's identity, which is random and secret ([`LogId::random`]). What
+//! cannot be told apart from the end is the loss of the very last batch; a `LogFile` that was unmounted
+//! recognises even that, since its anchor says how far it reached.
 //!
 //! **Twice.** Recovery writes nothing, so it may crash and be repeated, and finds the same again. The torn
 //! batch T that ended session A stays torn: the next write to the ring is the start of session B in the very

@@ -189,7 +189,8 @@ impl Maker<'_> {
             )));
         }
         let region = region::behind(zone, blocks);
-        let id = LogId(u64::from_le_bytes(self.options.uuid[8..].try_into().expect("eight bytes")));
+        // Users know the uuid, and what they write goes through the log: it must not look like a batch.
+        let id = LogId::random();
         region::format(self.device, region)?;
         Ok(Some(Whereabouts { start: BlockNo(region.first_block), blocks, id: id.0, external: None }))
     }

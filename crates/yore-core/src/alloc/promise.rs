@@ -54,8 +54,8 @@ impl Promise<'_> {
     }
 
     /// Takes the room for more extents out of this value: the caller calls [`Alloc::release_extents`].
-    pub fn take_out_extents(&mut self) -> u64 {
-        std::mem::take(&mut self.extents)
+    pub fn take_out_extents(&mut self) {
+        self.extents = 0;
     }
 }
 
@@ -134,6 +134,11 @@ impl Alloc {
         self.release_extents(spared.extents);
     }
 
+    /// Whether room is promised for nodes that must be copied, or for extents that may be split.
+    pub fn promises_nodes(&self) -> bool {
+        self.promised_extents.load(Ordering::Relaxed) > 0
+    }
+
     /// Nodes of extent trees that what is promised may need, and `more` blocks.
     pub(super) fn promised_nodes(&self, more: i64) -> i64 {
         let extents = self.promised.load(Ordering::Relaxed) + self.promised_extents.load(Ordering::Relaxed);
@@ -193,10 +198,10 @@ mod tests {
         assert_eq!((alloc.promised(), alloc.promised_extents()), (0, 0), "given back");
         let mut promise = alloc.try_promise(&meta, 1, all - LEAF_EXTENTS).unwrap();
         assert!(alloc.try_promise(&meta, 0, LEAF_EXTENTS).is_none(), "all is promised");
-        let taken_out = promise.take_out_extents();
+        promise.take_out_extents();
         drop(promise);
         assert!(alloc.try_promise(&meta, LEAF_EXTENTS + 1, 0).is_none());
-        alloc.release_extents(taken_out);
+        alloc.release_extents(all - LEAF_EXTENTS);
         assert_eq!((alloc.promised(), alloc.promised_extents()), (0, 0));
         assert!(alloc.try_promise(&meta, LEAF_EXTENTS + 1, 0).is_some());
     }

@@ -146,6 +146,11 @@ impl Pins {
         Pins::default()
     }
 
+    /// The blocks.
+    pub(super) fn frames(&self) -> &[Frame] {
+        &self.0
+    }
+
     /// Keeps this block, too.
     pub(crate) fn add(&mut self, frame: &Frame) {
         if !self.0.iter().rev().any(|f| f.addr() == frame.addr()) {

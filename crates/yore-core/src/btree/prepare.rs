@@ -5,7 +5,7 @@ use super::path::{Key, NodePosition, Path, Pins, Step, KEY_BYTES_MAX};
 use super::read::{CellRef, Side};
 use super::tree::Tree;
 use crate::Result;
-use yore_format::{Corruption, EventNo, NodeRef, NODE_PAYLOAD_BYTES};
+use yore_format::{Corruption, EventNo, MetaAddr, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Frame, Meta};
 
 /// What [`Tree::path_to`] shows of the leaf that it has come to.
@@ -139,6 +139,20 @@ impl Tree {
             _ if self.level == 0 => n.min(1),
             _ => n * (2 * u32::from(self.level) + 1),
         }
+    }
+
+    /// The nodes on the way to a key that the past has, too, the leaf among them. O(log cells).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn past_nodes_to(&self, meta: &Meta, key: &[u8]) -> Result<Vec<MetaAddr>> {
+        let (mut past, mut pins) = (Vec::new(), Pins::new());
+        if self.is_empty() || self.recorded_until == EventNo(0) {
+            return Ok(past);
+        }
+        self.leaf(meta, key, Side::Holding, Some(&mut pins))?;
+        past.extend(pins.frames().iter().filter(|frame| self.is_recorded(frame)).map(Frame::addr));
+        Ok(past)
     }
 
     /// The nodes with keys in `first..=last` that the past has, too. O(nodes with such keys).

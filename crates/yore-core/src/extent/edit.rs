@@ -15,7 +15,7 @@ use yore_meta::{Change, EdgeKind, Meta, Op};
 mod tests;
 
 /// Extents in an inode.
-const INLINE_MOST: usize = INLINE_BYTES / EXTENT_INLINE_BYTES;
+pub const INLINE_MOST: usize = INLINE_BYTES / EXTENT_INLINE_BYTES;
 /// A tree left with this few extents gives way to extents in the inode. The number is smaller than the one
 /// that fits, so that the file does not go back and forth.
 const INLINE_AGAIN: usize = 2;

@@ -37,6 +37,12 @@ pub struct FileDevice {
     pub(super) rings: ring::RingPool,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The next full sync of this thread fails.
+    pub(super) static FAIL_SYNC: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 impl FileDevice {
     /// Whether I/O goes around the host's page cache.
     pub fn direct_io(&self) -> bool {
@@ -106,6 +112,15 @@ impl FileDevice {
         Err(error)
     }
 
+    /// Makes the file durable with its length.
+    fn sync_all(&self) -> io::Result<()> {
+        #[cfg(test)]
+        if FAIL_SYNC.take() {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        self.file.sync_all()
+    }
+
     /// How long the file or device is now, in bytes.
     fn length(&self) -> io::Result<u64> {
         match self.is_block_device {
@@ -170,7 +185,10 @@ impl Device for FileDevice {
         };
         let mut found = self.length().map_err(failed)?;
         if !self.is_block_device && found < size {
-            self.file.set_len(size).and_then(|()| self.file.sync_all()).map_err(failed)?;
+            self.file.set_len(size).map_err(failed)?;
+            // If that fails, it is a flush that failed: blocks that were written before may be lost.
+            self.sync_all()
+                .map_err(|error| self.error(Operation::Flush, 0, size, HostError::from(&error)))?;
             found = size;
         }
         self.size.fetch_max(found - found % BLOCK_SIZE as u64, Ordering::AcqRel);

@@ -219,3 +219,15 @@ fn short_transfers_are_continued_where_possible() {
     assert_eq!(progress(Write, false, 0, 8192), Err(Write.stalled()));
     assert_eq!(Read.stalled().kind, io::ErrorKind::UnexpectedEof);
 }
+
+/// Making a file longer flushes it. When that failed, the error was told and forgotten: the host tells it
+/// once, so the next flush succeeded without the blocks that had been lost.
+#[test]
+fn a_flush_that_fails_while_a_file_grows_is_remembered() {
+    let (_directory, device) = image(Direct::Auto);
+    let longer = device.size() + (1 << 20);
+    device::FAIL_SYNC.set(true);
+    assert!(matches!(device.grow(longer), Err(DeviceError::Io { operation: Operation::Flush, .. })));
+    assert!(device.flush().is_err());
+    assert!(device.write_at(0, &[0; BLOCK_SIZE]).is_err());
+}

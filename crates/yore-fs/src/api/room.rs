@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// Carries out a change of the present. If there was no room for it, carries it out again, as long as a
-/// recount behind a crash, or giving up history, makes room. A call that fails because there is no room has
-/// changed nothing, or does the same once more. The caller holds no lock.
+/// recount behind a crash, writing back, or giving up history, makes room. A call that fails because there is
+/// no room has changed nothing, or does the same once more. The caller holds no lock.
 ///
 /// # Errors
 /// Errors of `change`, and of forgetting. [`Error::NeverFits`] in place of [`Error::NoSpace`] if the change
@@ -21,12 +21,18 @@ pub(crate) fn with_room<R>(
     want: &Want<'_>,
     change: impl Fn(&Arc<Store>) -> Result<R>,
 ) -> Result<R> {
-    let mut until = None;
+    let (mut until, mut may_write_back) = (None, true);
     loop {
         let made = store.past.rooms_made.load(Ordering::Acquire);
         let freed = store.recounts.times_freed();
         match store.past.bound_backlog(store).and_then(|()| change(store)) {
             Err(Error::NoSpace) if wait_for_recount(store, want.behalf, freed, &mut until) => {}
+            Err(Error::NoSpace) if std::mem::take(&mut may_write_back) && store.alloc.promises_nodes() => {
+                // What dirty pages may need is more than they do need. If one cannot be written back, its own
+                // fsync says so.
+                drop(store.write_back());
+                store.meta.sync()?;
+            }
             Err(Error::NoSpace) => make_room(store, want, made)?,
             result => return result,
         }

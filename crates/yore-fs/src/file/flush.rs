@@ -96,7 +96,7 @@ impl Piece {
 /// One file's batch on its way to the medium.
 pub(super) struct Part<'a> {
     pub(super) cell: &'a Arc<InodeCell>,
-    batch: Batch,
+    pub(super) batch: Batch,
     /// What is written, or will be, and no Op has entered.
     pieces: Vec<Piece>,
     /// File blocks that Ops have entered.

@@ -125,6 +125,12 @@ pub(super) fn in_groups(
     result
 }
 
+#[cfg(test)]
+thread_local! {
+    /// What another thread does before the pages of the next file that joins a group are collected.
+    pub(super) static BEFORE_COLLECTED: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+}
+
 /// The result for a file that was to join a group.
 enum Joined {
     /// It joined, or nothing more is to be done for it.
@@ -183,6 +189,8 @@ impl<'a> Group<'a> {
         if fits_inode && flush_small(store, cell)? {
             return Ok(Joined::Done);
         }
+        #[cfg(test)]
+        BEFORE_COLLECTED.take().into_iter().for_each(|write| write());
         let pass = Pass { end: pages_for(size), size };
         let batch = collect(store, cell, 0, pass)?;
         if batch.is_empty() {
@@ -199,7 +207,11 @@ impl<'a> Group<'a> {
         write_parts(store, &mut self.parts, When::Now);
         let mut result = Ok(());
         for (part, (_, pass)) in self.parts.iter().zip(&self.members) {
-            let finished = part.result.clone().and_then(|()| finish_pass(store, part.cell, *pass));
+            let finished = part.result.clone().and_then(|()| match part.batch.stored {
+                Some(_) => finish_pass(store, part.cell, *pass),
+                // Somebody has written so much more meanwhile that the batch is not all of the pass.
+                None => flush_to(store, part.cell, pass.size, When::Now),
+            });
             if let Err(e) = finished {
                 note_failed(store, part.cell, &e);
                 result = result.and(Err(e));

@@ -450,6 +450,45 @@ fn the_log_lets_go_in_the_op_that_stores_the_size() {
     }
 }
 
+/// A page was fsynced, so the log had it. Then a program dirtied so much before that page, just when a group
+/// of files was gathered, that the batch of the file was not all of its pass. The pass ended all the same:
+/// the log let the page go, which was not at home.
+#[test]
+fn a_pass_of_a_group_ends_when_all_of_it_is_written() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 * MIB));
+    format_with_log(&device, 1024);
+    let store = open(&device, 64 * MIB);
+    let file = new_file(&store, "file");
+    let cell = &file.cell;
+    let page = |byte: u8| [byte; PAGE as usize];
+    write(&*store, cell, 0, &vec![1; (20 * MIB) as usize], false, &mut touch).unwrap();
+    write_back(&store, cell).unwrap();
+    store.meta.sync().unwrap();
+    write(&*store, cell, 4500 * PAGE, &page(2), false, &mut touch).unwrap();
+    make_ready(&*store, cell).unwrap();
+    store.force().unwrap();
+    assert!(cell.state.read().data.logged_size.is_some(), "the log has the page");
+    write(&*store, cell, 0, &vec![3; 1000 * PAGE as usize], false, &mut touch).unwrap();
+    let (other, of) = (store.clone(), cell.clone());
+    super::group::BEFORE_COLLECTED.set(Some(Box::new(move || {
+        write(&*other, &of, 2000 * PAGE, &vec![3; 200 * PAGE as usize], false, &mut touch).unwrap();
+    })));
+    write_back(&store, cell).unwrap();
+    let state = cell.state.read();
+    let is_dirty = state.data.cached().is_some_and(|pages| pages.has_dirty());
+    assert!(!is_dirty || state.data.logged_size.is_some(), "the log let go what is not at home");
+    drop(state);
+    store.force().unwrap();
+    // The power fails: nothing is closed.
+    let copy: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 * MIB));
+    let mut bytes = yore_device::AlignedBuf::zeroed(128 * 256);
+    device.read_at(0, &mut bytes).unwrap();
+    copy.write_at(0, &bytes).unwrap();
+    let again = open(&copy, 64 * MIB);
+    let found = again.cell(cell.no).unwrap();
+    assert!(contents(&again, &found)[4500 * PAGE as usize..][..PAGE as usize] == page(2));
+}
+
 /// An fsync that finds nothing else to do flushes what write-back has overwritten in place, with a log and
 /// without.
 #[test]

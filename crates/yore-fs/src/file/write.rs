@@ -8,13 +8,13 @@ use super::writeback::throttle;
 use crate::{Error, Result};
 use std::sync::Arc;
 use yore_core::alloc::{Promise, LEAF_EXTENTS};
-use yore_core::extent::is_own;
+use yore_core::extent::{self, is_own, INLINE_MOST};
 use yore_core::inode::{InodeCell, InodeState};
-use yore_core::pages::Bytes;
+use yore_core::pages::{Bytes, Growth};
 use yore_core::Core;
 use yore_device::AlignedBuf;
 use yore_format::layout::FILE_SIZE_MAX;
-use yore_format::{ContentKind, EventNo};
+use yore_format::{ContentKind, EventNo, InodeNo};
 
 /// How many bytes are written under one hold of the state lock, unless appending (which is atomic whatever
 /// its length).
@@ -123,8 +123,8 @@ pub(super) struct Plan<'a> {
     copied: Vec<u32>,
     /// Pages for which a block is promised now.
     promise: Vec<u32>,
-    /// For how many extents room is promised beyond one for each of these.
-    extents: u64,
+    /// By how much the extents may grow beyond one for each of these.
+    growth: Growth,
     /// The last page whose data goes to a block that was allocated for it before.
     unwritten: Option<u32>,
     /// Clean pages that become dirty. Their bytes are kept here: eviction needs no state lock.
@@ -144,18 +144,50 @@ impl Plan<'_> {
         false
     }
 
-    /// A block is promised for the page. `replaces`: an extent has a block there, which it loses. `is_past`:
-    /// the past may have the leaf which that is in, or would be; each stretch of pages may lie in another.
-    fn promise(&mut self, state: &InodeState, index: u32, replaces: bool, is_past: bool) {
+    /// A block is promised for the page. `replaces`: an extent has a block there, which it loses. The nodes
+    /// that the change of extents copies first, because the past has them, count once for the file.
+    fn promise(
+        &mut self,
+        store: &Core,
+        (no, state): (InodeNo, &InodeState),
+        index: u32,
+        replaces: bool,
+        recorded_until: EventNo,
+    ) -> Result<()> {
         let before = index.checked_sub(1);
         let goes_on = before.is_some_and(|before| {
             self.promise.last() == Some(&before)
                 || state.data.cached().is_some_and(|pages| pages.is_promised(before))
         });
-        if !goes_on {
-            self.extents += u64::from(replaces) + if is_past { LEAF_EXTENTS } else { 0 };
-        }
         self.promise.push(index);
+        if goes_on {
+            return Ok(());
+        }
+        let growth = &mut self.growth;
+        growth.extents += u64::from(replaces);
+        let pages = state.data.cached();
+        let known = pages.as_ref().map(|pages| pages.growth());
+        if state.inode.content_kind == ContentKind::Tree {
+            let tree = extent::tree(no, &state.inode, recorded_until);
+            for node in tree.past_nodes_to(&store.meta, &u64::from(index).to_be_bytes())? {
+                if !known.is_some_and(|known| known.nodes.contains(&node)) && growth.nodes.insert(node) {
+                    growth.extents += LEAF_EXTENTS;
+                }
+            }
+            return Ok(());
+        }
+        growth.stretches += 1 + u64::from(replaces);
+        let extents = match state.inode.content_kind {
+            ContentKind::Extents => u64::from(state.inode.content_count),
+            _ => 0,
+        };
+        let all = extents + growth.stretches + known.map_or(0, |known| known.stretches);
+        let is_new = !growth.makes_tree && !known.is_some_and(|known| known.makes_tree);
+        if all > INLINE_MOST as u64 && is_new {
+            growth.makes_tree = true;
+            growth.extents += LEAF_EXTENTS;
+        }
+        Ok(())
     }
 
     /// The page's data goes to a block that was allocated for it before: the extent becomes three.
@@ -167,7 +199,7 @@ impl Plan<'_> {
         });
         self.unwritten = Some(index);
         if !goes_on {
-            self.extents += 2;
+            self.growth.extents += 2;
         }
     }
 
@@ -176,7 +208,8 @@ impl Plan<'_> {
         let mut pages = state.data.pages(&store.files.pages);
         if let Some(mut blocks) = self.blocks {
             blocks.take_out(self.promise.len() as u64);
-            pages.add_extents(blocks.take_out_extents());
+            blocks.take_out_extents();
+            pages.add_growth(self.growth);
         }
         let loaded = self.load.into_iter().map(|(index, bytes)| (index, Bytes::new(bytes)));
         for (index, bytes) in loaded.chain(self.dirty) {
@@ -242,7 +275,7 @@ pub(super) fn prepare_in_blocks<'a>(
 /// Gets the promise that the plan needs.
 fn promised<'a>(store: &'a Core, plan: Plan<'a>) -> Result<Option<Plan<'a>>> {
     let blocks = plan.promise.len() as u64;
-    match store.alloc.try_promise(&store.meta, blocks, plan.extents) {
+    match store.alloc.try_promise(&store.meta, blocks, plan.growth.extents) {
         Some(promise) => Ok(Some(Plan { blocks: Some(promise), ..plan })),
         None if store.alloc.is_short_of(blocks) => Err(Error::NoSpace),
         None => Ok(None),
@@ -283,7 +316,7 @@ fn prepare_growth(
                 make_dirty(store, cell, state, last, plan)?;
                 let recorded_until = store.recorded_until(state, cell.no)?;
                 if !mapping.extent.is_some_and(|e| is_own(recorded_until, &e)) {
-                    plan.promise(state, last, true, is_past(state, recorded_until));
+                    plan.promise(store, (cell.no, state), last, true, recorded_until)?;
                 }
             }
         }
@@ -310,14 +343,9 @@ fn leave_inode(
     }
     make_dirty(store, cell, state, 0, plan)?;
     if !promised {
-        plan.promise(state, 0, false, false);
+        plan.promise(store, (cell.no, state), 0, false, EventNo(0))?;
     }
     Ok(())
-}
-
-/// Whether the past may have leaves of the file's extents.
-fn is_past(state: &InodeState, recorded_until: EventNo) -> bool {
-    state.inode.content_kind == ContentKind::Tree && recorded_until > EventNo(0)
 }
 
 fn make_dirty(
@@ -387,8 +415,7 @@ fn prepare_page(
     if stays_small {
         // The page goes to the inode.
     } else if !has_block {
-        let replaces = mapping.extent.is_some();
-        plan.promise(state, index, replaces, is_past(state, recorded_until));
+        plan.promise(store, (cell.no, state), index, mapping.extent.is_some(), recorded_until)?;
     } else if mapping.extent.is_some_and(|e| e.unwritten) {
         plan.split_unwritten(state, index);
     }
