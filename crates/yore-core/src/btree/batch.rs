@@ -311,6 +311,18 @@ impl BatchInsert {
         Planned { key: Key::new(node.key(i)), value: self.value(node.value(i)), is_new: false }
     }
 
+    /// The same of a leaf, whose cells must be as small as those that are inserted.
+    fn old_of_leaf(&mut self, node: NodeRef<'_>, i: usize, position: &NodePosition) -> Result<Planned> {
+        let (old, most) = (self.old(node, i), NODE_PAYLOAD_BYTES - FILL);
+        if old.bytes() > most {
+            let (expected, found) = (format!("at most {most} bytes"), old.bytes());
+            return Err(Corruption::new(self.tree.kind.name(), "cell", expected, found)
+                .at(position.addr)
+                .into());
+        }
+        Ok(old)
+    }
+
     /// Plans what the node at `position`, and those below it, get of the cells, and takes these out. Returns
     /// the new nodes to its right, each with its first key.
     fn node(
@@ -390,7 +402,7 @@ impl BatchInsert {
         for i in 0..sound + count {
             let cell = match new.next_if(|(at, _)| *at == i) {
                 Some((_, cell)) => cell,
-                None => self.old(node, i - (count - new.len())),
+                None => self.old_of_leaf(node, i - (count - new.len()), position)?,
             };
             merged.push(cell);
         }

@@ -138,11 +138,11 @@ fn serve(shared: &Shared) {
 }
 
 /// Reads up to `count` pages; the page of the file that is at `start` is `first`. Zeros what lies beyond
-/// `valid` bytes (F1). If the bytes of a block are not what its checksum says, the pages before it are all
-/// that is returned.
+/// `valid` bytes (F1). If a block cannot be read, or its bytes are not what its checksum says, the pages
+/// before it are all that is returned.
 ///
 /// # Errors
-/// The device's; `Corruption` if the first block is not what its checksum says.
+/// The device's, if the first block cannot be read; `Corruption` if it is not what its checksum says.
 pub fn read_run(
     device: &dyn Device,
     start: BlockNo,
@@ -153,7 +153,15 @@ pub fn read_run(
 ) -> Result<Vec<AlignedBuf>> {
     let mut pages: Vec<AlignedBuf> = (0..count).map(|_| AlignedBuf::zeroed(1)).collect();
     let mut slices: Vec<IoSliceMut<'_>> = pages.iter_mut().map(|p| IoSliceMut::new(p)).collect();
-    device.read_vectored_at(start.0 * PAGE, &mut slices)?;
+    if let Err(error) = device.read_vectored_at(start.0 * PAGE, &mut slices) {
+        // The pages before the one that cannot be read may have been asked for, and that one perhaps not.
+        let is_read = |(i, page): (u64, &mut AlignedBuf)| device.read_at((start.0 + i) * PAGE, page).is_ok();
+        let sound = (0..).zip(pages.iter_mut()).map(is_read).take_while(|is_read| *is_read).count();
+        if sound == 0 {
+            return Err(error.into());
+        }
+        pages.truncate(sound);
+    }
     if let Some(wrong) = checksums.first_wrong(pages.iter().map(|page| &page[..])) {
         if wrong.at == 0 {
             return Err(damaged(u64::from(first), start, wrong).into());

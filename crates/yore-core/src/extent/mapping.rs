@@ -73,13 +73,15 @@ pub fn in_inode(no: InodeNo, inode: &Inode) -> impl Iterator<Item = Result<Exten
 
 /// The extent in a leaf's cell.
 pub fn of_cell(key: &[u8], value: &[u8], no: InodeNo) -> Result<Extent> {
-    let key = u64::from_be_bytes(key.try_into().expect("keys of extents have eight bytes"));
-    decode_value(key, value, no)
+    match key.try_into() {
+        Ok(key) => decode_value(u64::from_be_bytes(key), value, no),
+        Err(_) => Err(Corruption::new("extent", "key", "eight bytes", key.len()).of(no).into()),
+    }
 }
 
 fn decode_value(key: u64, value: &[u8], no: InodeNo) -> Result<Extent> {
     let value = ExtentValue::decode(value).map_err(|c| c.of(no))?;
-    if key + u64::from(value.len) > u64::from(u32::MAX) {
+    if key.saturating_add(u64::from(value.len)) > u64::from(u32::MAX) {
         return Err(Corruption::new("extent", "file block", "below 2^32 - 1", key).of(no).into());
     }
     Ok((key, value))

@@ -61,8 +61,9 @@ pub(super) fn read_ahead_end(
     state.data.ahead.until.store(to, Ordering::Relaxed);
     let (first, mut breaks) = (from, 0);
     while from < to {
-        let Some(gap) = state.data.pages(cache).gap(from, to.min(from + TRANSFER)) else {
-            from = to.min(from + TRANSFER);
+        let stop = to.min(from.saturating_add(TRANSFER));
+        let Some(gap) = state.data.pages(cache).gap(from, stop) else {
+            from = stop;
             continue;
         };
         // A caller that reads these pages finds the damage again, and reports it.

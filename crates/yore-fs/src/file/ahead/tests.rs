@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
 use yore_core::pages::Arriving;
 use yore_device::AlignedBuf;
+use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::BlockNo;
 
 const PAGES: u32 = 64;
@@ -227,4 +228,23 @@ fn readers_and_a_writer_see_time_go_forward() {
     });
     drop(file);
     store.close().unwrap();
+}
+
+/// Reading ahead to the last page that a file can have went on from the first page, for ever, with the lock
+/// of the file held.
+#[test]
+fn the_end_of_the_largest_file_is_read() {
+    let store = open(&make(64 * MIB), 16 * MIB);
+    let file = new_file(&store, "largest");
+    truncate(&store, &file.cell, FILE_SIZE_MAX, &mut touch).unwrap();
+    for piece in [MIB, 128 << 10] {
+        let mut buf = vec![7; piece as usize];
+        let mut at = FILE_SIZE_MAX - 3 * MIB;
+        while at < FILE_SIZE_MAX {
+            let count = read(&store, &file.cell, at, &mut buf).unwrap();
+            assert!(count > 0 && buf[..count].iter().all(|byte| *byte == 0));
+            at += count as u64;
+        }
+        evict(&store);
+    }
 }

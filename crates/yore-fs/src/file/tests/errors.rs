@@ -57,3 +57,28 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     drop(file);
     store.close().unwrap();
 }
+
+/// A block cannot be read. Pages before it were read along with it, and were said to be unreadable, too.
+#[test]
+fn a_page_that_cannot_be_read_costs_itself_alone() {
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(64 * MIB)));
+    let any: Arc<dyn Device> = device.clone();
+    format(&any);
+    let store = open(&any, 16 * MIB);
+    let file = new_file(&store, "file");
+    let cell = &file.cell;
+    write(&*store, cell, 0, &vec![5; 8 * PAGE as usize], false, &mut touch).unwrap();
+    write_back(&store, cell).unwrap();
+    let block = map_block(&store, cell.no, &cell.state.read(), 5).unwrap().extent.unwrap().start;
+    device.fail(Fault::UnreadableRange { offset: block.0 * PAGE, len: PAGE }.into());
+    for len in [PAGE, 2 * PAGE] {
+        evict(&store);
+        let mut buf = vec![0; len as usize];
+        for page in (0..8).step_by((len / PAGE) as usize) {
+            let has_bad = (page..page + len / PAGE).contains(&5);
+            let outcome = read(&store, cell, page * PAGE, &mut buf);
+            assert_eq!(outcome.is_err(), has_bad, "page {page}: {outcome:?}");
+            assert!(has_bad || buf.iter().all(|byte| *byte == 5));
+        }
+    }
+}
