@@ -291,6 +291,10 @@ impl View {
         }
         let flags = (state.inode.flags & InodeFlags::CHOSEN) | xattr::flags(store, &state, inode)?;
         if flags != state.inode.flags {
+            if state.inode.flags.contains(InodeFlags::ACCESS_ACL) && !flags.contains(InodeFlags::ACCESS_ACL) {
+                // What was the mask of the ACL is no right of the owning group.
+                state.inode.mode &= !0o070;
+            }
             state.inode.flags = flags;
             store_inode(&mut store.meta.begin(reserved), &cell, &state);
         }

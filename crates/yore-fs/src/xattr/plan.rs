@@ -178,6 +178,10 @@ impl Plan {
     pub(super) fn apply(self, op: &mut Op<'_>, inode: &mut Inode, birth: EventNo) -> Unstored {
         let Plan { mut tree, slot, old, new, .. } = self;
         inode.flags.set(self.flag, !new.is_empty());
+        if self.flag == InodeFlags::ACCESS_ACL {
+            // Without its ACL the mask would be what the owning group may do.
+            op.be_whole();
+        }
         let mut all: Option<TreeDelta> = None;
         if let ([key], [cell]) = (&old[..], &new[..]) {
             let delta = tree.replace(op, &key.to_be_bytes(), cell);

@@ -52,6 +52,9 @@ use yore_format::{EventKind, EventNo, EventState, Incarnation, Inode, Version};
 /// How many entries and names are looked at before the caller is asked again whether to go on.
 const BATCH: usize = 256;
 
+/// How often a file is examined again because somebody has taken an event meanwhile.
+const TRIES: u32 = 1000;
+
 /// Gives up the history of files: on return all of it is out of sight, durably. `forget::finish` does the
 /// rest. With `only` it takes nothing from events that another user took.
 ///
@@ -80,23 +83,37 @@ pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)], only: 
         for (no, incarnation) in &files {
             forget_own(store, *no, *incarnation, EventNo(u64::MAX))?;
         }
-        for (i, (no, incarnation)) in files.iter().enumerate() {
-            let file = loop {
-                let entered = loose::expunge(store, *no, *incarnation, checked)?;
-                match (entered, only.zip(checked)) {
-                    (Some(file), _) => break file,
-                    (None, Some((uid, since))) => {
-                        checked = Some(check_taken_by(store, &files[i..], uid, since)?);
-                    }
-                    (None, None) => {}
-                }
-            };
-            // The row has taken the number that was the next one.
-            checked = checked.map(|_| EventNo(file.number.0 + 1));
+        for (no, incarnation) in &files {
+            let (file, again) = enter(store, (*no, *incarnation), only.zip(checked))?;
+            // The row has taken the number that was the next one. Of events that were taken meanwhile only
+            // this file is known.
+            checked = if again { checked } else { checked.map(|_| EventNo(file.number.0 + 1)) };
             forget_own(store, *no, *incarnation, file.number)?;
         }
     }
     store.force()
+}
+
+/// Enters that a file is expunged, and says whether it had to be examined again. With a user and a number: no
+/// event before the number keeps him from that, and others may be taken at any time.
+fn enter(
+    store: &Arc<Store>,
+    file: (InodeNo, Incarnation),
+    checked: Option<(u32, EventNo)>,
+) -> Result<(Expunge, bool)> {
+    let (mut since, mut again) = (checked.map(|(_, since)| since), false);
+    for _ in 0..TRIES {
+        if let Some(entered) = loose::expunge(store, file.0, file.1, since)? {
+            return Ok((entered, again));
+        }
+        if let Some((uid, from)) = checked.map(|(uid, _)| uid).zip(since) {
+            since = Some(check_taken_by(store, &[file], uid, from)?);
+            again = true;
+        }
+    }
+    Err(Error::Refused(
+        "others take snapshots all the time: what is left was not expunged; do it again".into(),
+    ))
 }
 
 /// Forgets the events of a file or directory itself up to a number (X5).

@@ -14,7 +14,7 @@
 use super::event::row_features;
 use super::past::{Past, CELL_BLOCKS};
 use super::slot::check_there;
-use crate::Result;
+use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 use yore_core::btree::Pins;
 use yore_core::Core;
@@ -45,11 +45,11 @@ impl Past {
     /// The same, where the tree keeps so many rows.
     fn mark_forgotten_among(&self, store: &Core, number: EventNo, most: u64) -> Result<()> {
         let meta = &store.meta;
-        self.count_forgotten(meta, most)?;
+        unless_damaged(self.count_forgotten(meta, most))?;
         {
             let _events = self.events.write();
             let event = self.in_state_locked(meta, number, EventState::Dying)?;
-            self.drop_first_forgotten(store, most)?;
+            unless_damaged(self.drop_first_forgotten(store, most))?;
             let reserved = store.reserve_freely(GroupNo(0), CELL_BLOCKS)?;
             let mut pins = Pins::new();
             let (key, by_root) = (number.0.to_be_bytes(), event_index_by_root(event.row.root, number));
@@ -91,14 +91,18 @@ impl Past {
             next = None;
             let counted = rows + COUNTED_AT_ONCE;
             let _events = self.events.read();
-            self.tree(HistoryTree::Forgotten).scan(meta, &from.to_be_bytes(), &mut |key, _| {
+            let scanned = self.tree(HistoryTree::Forgotten).scan(meta, &from.to_be_bytes(), &mut |key, _| {
                 if rows == counted {
                     next = Some(key_parts::<1>(key)?[0]);
                     return Ok(false);
                 }
                 rows += 1;
                 Ok(true)
-            })?;
+            });
+            if scanned.is_err() {
+                self.forgotten_rows.store(rows, Ordering::Relaxed);
+                return scanned;
+            }
         }
         self.forgotten_rows.store(rows, Ordering::Relaxed);
         Ok(())
@@ -127,6 +131,17 @@ impl Past {
             self.forgotten_rows.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+}
+
+/// Damage among the first rows keeps none of them from being there, and no event from being forgotten.
+fn unless_damaged(result: Result<()>) -> Result<()> {
+    match result {
+        Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+            tracing::error!("the first times of forgotten events stay: {error}");
+            Ok(())
+        }
+        other => other,
     }
 }
 
