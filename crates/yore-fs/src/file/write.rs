@@ -165,11 +165,19 @@ impl Plan<'_> {
         }
         let growth = &mut self.growth;
         growth.extents += u64::from(replaces);
+        let is_tree = state.inode.content_kind == ContentKind::Tree;
+        // Read before the pages are locked.
+        let past = match is_tree {
+            true => {
+                let tree = extent::tree(no, &state.inode, recorded_until);
+                tree.past_nodes_to(&store.meta, &u64::from(index).to_be_bytes())?
+            }
+            false => Vec::new(),
+        };
         let pages = state.data.cached();
         let known = pages.as_ref().map(|pages| pages.growth());
-        if state.inode.content_kind == ContentKind::Tree {
-            let tree = extent::tree(no, &state.inode, recorded_until);
-            for node in tree.past_nodes_to(&store.meta, &u64::from(index).to_be_bytes())? {
+        if is_tree {
+            for node in past {
                 if !known.is_some_and(|known| known.nodes.contains(&node)) && growth.nodes.insert(node) {
                     growth.extents += LEAF_EXTENTS;
                 }
