@@ -430,6 +430,21 @@ fn limits_and_holds_of_policies() {
     root_does(&["forget", &version]);
 }
 
+/// A directory to mount on, which belongs to somebody, as the volume does.
+fn somebodys_directory(scratch: &Scratch) -> std::path::PathBuf {
+    let directory = scratch.path("mnt");
+    fs::create_dir(&directory).unwrap();
+    for path in [scratch.path(""), scratch.volume.clone(), directory.clone()] {
+        chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    }
+    directory
+}
+
+fn somebody_does(args: &[&str]) {
+    let output = ends(as_somebody(args));
+    assert!(output.status.success(), "{args:?}: {}", error_text(&output));
+}
+
 /// A user who mounts a volume may do there what root may do elsewhere: forget what others took, and give up
 /// what others own.
 #[test]
@@ -443,20 +458,12 @@ fn who_mounts_gives_up_anybodys_history() {
     ok(["snapshot", &scratch.on("/d"), "-n", "roots"]);
     ok(["snapshot", &scratch.on("/d"), "-n", "more"]);
     have_a_user_who_mounts(&scratch);
-    let directory = scratch.path("mnt");
-    fs::create_dir(&directory).unwrap();
-    for path in [scratch.path(""), scratch.volume.clone(), directory.clone()] {
-        chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
-    }
-    let does = |args: &[&str]| {
-        let output = ends(as_somebody(args));
-        assert!(output.status.success(), "{args:?}: {}", error_text(&output));
-    };
-    does(&["mount", text(&scratch.volume), text(&directory)]);
+    let directory = somebodys_directory(&scratch);
+    somebody_does(&["mount", text(&scratch.volume), text(&directory)]);
     let file = directory.join("d/file");
-    does(&["forget", &format!("{}@more", text(&directory.join("d")))]);
-    does(&["expunge", "--yes", text(&file)]);
-    does(&["umount", text(&directory)]);
+    somebody_does(&["forget", &format!("{}@more", text(&directory.join("d")))]);
+    somebody_does(&["expunge", "--yes", text(&file)]);
+    somebody_does(&["umount", text(&directory)]);
     assert!(!fs::exists(&file).unwrap());
     assert_eq!(ok(["ls", &scratch.on("/d@roots")]), "");
 }
@@ -472,17 +479,9 @@ fn the_volume_of_a_strangers_mount_is_not_opened() {
     let scratch = Scratch::new();
     have_a_user_who_mounts(&scratch);
     rustix::mount::mount_bind(scratch.file("fuse.conf", "user_allow_other\n"), allowed).unwrap();
-    let directory = scratch.path("mnt");
-    fs::create_dir(&directory).unwrap();
-    for path in [scratch.path(""), scratch.volume.clone(), directory.clone()] {
-        chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
-    }
-    let does = |args: &[&str]| {
-        let output = ends(as_somebody(args));
-        assert!(output.status.success(), "{args:?}: {}", error_text(&output));
-    };
+    let directory = somebodys_directory(&scratch);
     let (volume, mounted) = (text(&scratch.volume), text(&directory));
-    does(&["mount", "-o", "allow_other", volume, mounted]);
+    somebody_does(&["mount", "-o", "allow_other", volume, mounted]);
     fs::File::options().write(true).open(volume).unwrap().set_len(96 << 20).unwrap();
     let mut resize = yore();
     resize.args(["resize", mounted]);
@@ -490,7 +489,7 @@ fn the_volume_of_a_strangers_mount_is_not_opened() {
     assert_eq!(refused.status.code(), Some(2), "{}", error_text(&refused));
     assert!(error_text(&refused).contains("say how long"), "{}", error_text(&refused));
     root_does(&["resize", mounted, "80M"]);
-    does(&["resize", mounted]);
-    does(&["umount", mounted]);
+    somebody_does(&["resize", mounted]);
+    somebody_does(&["umount", mounted]);
     assert!(ok(["info", volume]).contains("96 MiB"));
 }

@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(memo.get(LAST), Some(EventNo(LAST)));
     }
 
-    /// Who comes late with what was known earlier changes nothing. An inode that has changed is asked anew.
+    /// An event of an earlier epoch does not replace one of a later epoch. A change of the inode clears both.
     #[test]
     fn what_is_known_later_stays() {
         let known = KnownCover::default();

@@ -64,6 +64,25 @@ fn is_full(error: &Error) -> bool {
     matches!(error.root(), Error::NoSpace | Error::NeverFits { .. })
 }
 
+/// Creates files with attributes until there is no room for metadata.
+fn fill_metadata(volume: &Volume) {
+    let mut n = 0;
+    for len in [40_000, 3000, 900] {
+        loop {
+            let name = format!("{n}");
+            let made = volume
+                .write(&name, "")
+                .and_then(|()| volume.set_xattr(&name, "user.a", vec![n as u8; len], SetXattrMode::Any));
+            n += 1;
+            match made {
+                Ok(()) => {}
+                Err(error) if is_full(&error) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
 /// A file of many extents that a snapshot has seen is removed when no zone has room for the nodes that its
 /// removal copies at once. It stayed listed, closing failed, and no mount for writing succeeded any more.
 #[test]
@@ -82,21 +101,7 @@ fn a_full_volume_can_be_emptied_of_them() {
     fill.write_at(&vec![1; (available as usize - 16) * 4096], 0).unwrap();
     fill.sync_all().unwrap();
     drop(fill);
-    let mut n = 0;
-    for len in [40_000, 3000, 900] {
-        loop {
-            let name = format!("{n}");
-            let made = volume
-                .write(&name, "")
-                .and_then(|()| volume.set_xattr(&name, "user.a", vec![n as u8; len], SetXattrMode::Any));
-            n += 1;
-            match made {
-                Ok(()) => {}
-                Err(error) if is_full(&error) => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
+    fill_metadata(&volume);
     assert!(view.events().unwrap().iter().any(|kept| kept.number == event), "the snapshot was given up");
     volume.remove_file("big").unwrap();
     volume.close().unwrap();
@@ -107,25 +112,6 @@ fn a_full_volume_can_be_emptied_of_them() {
     volume.write("new", [5; 5000]).unwrap();
     volume.close().unwrap();
     must_be_sound(&device);
-}
-
-/// Creates files with attributes until there is no room for metadata.
-fn fill_metadata(volume: &Volume) {
-    let mut n = 0;
-    for len in [40_000, 3000, 900] {
-        loop {
-            let name = format!("{n}");
-            let made = volume
-                .write(&name, "")
-                .and_then(|()| volume.set_xattr(&name, "user.a", vec![n as u8; len], SetXattrMode::Any));
-            n += 1;
-            match made {
-                Ok(()) => {}
-                Err(error) if is_full(&error) => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
 }
 
 /// Each block that is written over lies in another leaf, which a snapshot has seen, so each write needs the

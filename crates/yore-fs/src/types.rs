@@ -69,9 +69,9 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Last change of the inode: set only by clients that keep times themselves; otherwise it is the present.
     pub ctime: Option<SetTime>,
-    /// With `size`, or alone: drop set-id bits and the capability as a write by an ordinary user does. (For a
-    /// server whose client asks for it; changes of owner drop them anyway.) Alone, it is for who is about to
-    /// change a file's content by other calls, and only for regular files.
+    /// Drop set-id bits and the capability, as a write by an ordinary user does. With `size` this is for a
+    /// server whose client asks for it. Alone it is for a caller that is about to change the content of a
+    /// regular file by other calls. A change of owner drops them anyway.
     pub kill_set_id: bool,
 }
 

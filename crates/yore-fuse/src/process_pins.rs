@@ -27,7 +27,7 @@ const EACH_MOST: usize = 8;
 /// As many of these are left for snapshots that must stay, and are not only read.
 const EACH_TO_STAY: usize = 2;
 
-/// Who wants a snapshot to stay.
+/// The process that wants a snapshot to stay.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanting {
     /// The user.
