@@ -201,6 +201,7 @@ LAYERS = {
         base/late base/units
         base/order base/shadow
         base/waits
+        base/index
         base/pending base/recorder
         base/orders
         base/medium base/ledger base/features base/freed base/left base/gate base/limits base/progress
@@ -215,10 +216,11 @@ LAYERS = {
         log/moving
         mkfs
         log rooms
-        op/* writer/along writer/gather writer/beside writer/ceilings writer/room
+        op/* writer/along writer/gather writer/beside writer/ceilings writer/files writer/room
         writer/rounds
         writer/passing
         writer/generation
+        writer/part
         writer
         meta/*
         lib
@@ -293,6 +295,7 @@ LAYERS = {
         model/expect tree
         model/attributes model/found model/names past/taken subject/interface subject/walk together/lens
         judge model/apply subject/model subject/view
+        judge/held edges/synced
         judge/ordered
         marks subject
         fill generate past recount runner stalled

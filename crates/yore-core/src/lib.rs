@@ -114,6 +114,11 @@ impl Core {
         Ok(self.meta.force()?)
     }
 
+    /// As [`Core::force`], but under an engine that orders changes only for what these files need.
+    pub fn force_files(&self, files: &[InodeNo]) -> Result<()> {
+        Ok(self.meta.force_files(files)?)
+    }
+
     /// Fails on a read-only or closed volume, and after a write error.
     pub fn check_writable(&self) -> Result<()> {
         Ok(self.meta.check_writable()?)

@@ -7,7 +7,7 @@ use crate::crash::{Each, Thoroughness};
 use crate::generate::Profile;
 use crate::record::{record_between, Between};
 use crate::systematic;
-use crate::volume::Wrong;
+use crate::volume::{orders, Wrong};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -92,12 +92,13 @@ impl Campaign {
     }
 
     /// The run of the n-th sequence, and its kind. Of nine sequences with crashes, three are the next cases
-    /// of [`crate::systematic`] and one of [`systematic::across`], one is random, one is mostly fsyncs with
-    /// a small log, one is disturbed by another thread, one is by several threads, and one copies files.
-    /// About a third takes snapshots, except those of several threads. In some that are not by number, each
-    /// file is closed after each change, which makes a version. In some freed blocks are discarded, and some
-    /// begin on a volume that is nearly full. Of those with snapshots half expunge files from them; with
-    /// `expunges` all sequences do, except those of several threads.
+    /// of [`crate::systematic`] and one of [`systematic::across`], one is random, one is mostly fsyncs with a
+    /// small log, one is disturbed by another thread, one is by several threads, and one copies files. Under
+    /// engines that order changes one of the systematic cases gives way to fsyncs of single files. About a
+    /// third takes snapshots, except those of several threads. In some that are not by number, each file is
+    /// closed after each change, which makes a version. In some freed blocks are discarded, and some begin on
+    /// a volume that is nearly full. Of those with snapshots half expunge files from them; with `expunges`
+    /// all sequences do, except those of several threads.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
@@ -120,6 +121,7 @@ impl Campaign {
             Kind::Across => round % 7 < 2,
             Kind::Random => round % 3 == 1,
             Kind::Shared => round % 2 == 1,
+            Kind::Parts => round % 4 == 3,
             Kind::Fsyncs => round % 5 < 2,
             Kind::Disturbed => round / 3 % 3 == 1,
             Kind::Threads | Kind::Compared => false,
@@ -135,7 +137,7 @@ impl Campaign {
             Kind::Random => !closes && round.is_multiple_of(4),
             Kind::Fsyncs | Kind::Disturbed => !closes && round.is_multiple_of(3),
             Kind::Systematic | Kind::Across => round % 5 == 4,
-            Kind::Threads | Kind::Shared | Kind::Compared => false,
+            Kind::Threads | Kind::Shared | Kind::Parts | Kind::Compared => false,
         };
         let all = self.expunges && kind != Kind::Threads;
         let past = match events {
@@ -153,7 +155,9 @@ impl Campaign {
         let nearly_full = match kind {
             Kind::Random => matches!(round % 7, 2 | 5),
             Kind::Fsyncs | Kind::Systematic => round % 8 == 5,
-            Kind::Across | Kind::Shared | Kind::Disturbed | Kind::Threads | Kind::Compared => false,
+            Kind::Across | Kind::Shared | Kind::Parts | Kind::Disturbed | Kind::Threads | Kind::Compared => {
+                false
+            }
         };
         // A call that waits for the log would wait for ever behind a stalled sync.
         let stalled = case.stalled && self.durability == Durability::Async;
@@ -166,9 +170,15 @@ impl Campaign {
         let round = number / TURNS;
         let log = Some(SMALL_LOGS[(round % SMALL_LOGS.len() as u64) as usize]);
         let small_log = |case: Case| Case { log, profile: Profile::Fsync, ..case };
+        let is_ordered = orders(self.engine);
         match number % TURNS {
+            2 if is_ordered => {
+                let (stalled, commits) = (round % 3 == 1, round % 3 == 2);
+                (Kind::Parts, Case { profile: Profile::Part, stalled, commits, ..plain })
+            }
             turn @ 0..=2 => {
-                let case = systematic::spread(self.seed.wrapping_add(round * 3 + turn));
+                let turns = if is_ordered { 2 } else { 3 };
+                let case = systematic::spread(self.seed.wrapping_add(round * turns + turn));
                 (Kind::Systematic, Case { engine: self.engine, ..Case::systematic(case) })
             }
             3 => {
@@ -189,7 +199,12 @@ impl Campaign {
             _ => {
                 let threads = 2 + (round % 3) as usize;
                 let case = Case { threads, ops: self.ops / 2, commits: round % 4 > 1, ..plain };
-                (Kind::Threads, if round % 2 == 1 { small_log(case) } else { case })
+                let case = match round % 4 {
+                    1 | 3 => small_log(case),
+                    0 if is_ordered => Case { profile: Profile::Part, ..case },
+                    _ => case,
+                };
+                (Kind::Threads, case)
             }
         }
     }
@@ -299,6 +314,8 @@ pub enum Kind {
     Threads,
     /// Files are copied, so that they share blocks, and changed.
     Shared,
+    /// Files and directories are fsynced beside others that leave their changes pending.
+    Parts,
     /// Compared with the model; no crashes.
     Compared,
 }

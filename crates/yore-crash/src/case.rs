@@ -22,6 +22,7 @@
 //! - `threads=3`: this many threads, see [`crate::together`]; the schedule decides here too.
 //! - `profile=fsync`: mostly small writes with an fsync.
 //! - `profile=shared`: files are copied, so that they share blocks, and changed.
+//! - `profile=part`: files and directories are fsynced beside others that leave their changes pending.
 //! - `log=16`: a log of this many blocks; the schedule decides when its data is written home.
 //! - `elsewhere`: the log is on another disk.
 //! - `commits`: generations begin by themselves all the time; the schedule decides when.

@@ -8,25 +8,28 @@
 //! The same sequences are carried out under the engines themselves (`crashes.rs`).
 //!
 //! `calls.rs` has the sequences, `units.rs` what a change means, `sets.rs` the sets, `state.rs` puts one on a
-//! medium, `effect.rs` says what it must have.
+//! medium, `effect.rs` says what it must have, `synced.rs` what more it must have behind an fsync.
 
 mod calls;
 pub mod crashes;
 mod effect;
 mod sets;
 mod state;
+mod synced;
 mod units;
 
 use crate::subject::observe;
 use crate::tree::Tree;
 use crate::volume::{make, used_device, Findings, Wrong, NEVER};
-use calls::{Carrier, Sequence};
+use calls::{Call, Carrier, Sequence};
+use effect::Between;
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sets::{Order, Set};
 use state::{Ground, NoMedium};
 use std::sync::Arc;
+use synced::{at_path, Held};
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{EdgeKind, Engine, EventNo, InodeNo, MountOptions, Recording, View, Volume};
@@ -39,7 +42,7 @@ pub struct Recorded {
     order: Order,
     /// The tree before the first call and behind each.
     moments: Vec<Tree>,
-    exchanges: bool,
+    exchanges: Vec<(usize, bool)>,
     /// What each snapshot has seen, in ascending order.
     past: Vec<(EventNo, Tree)>,
     /// How many of them there were before the first call.
@@ -106,9 +109,24 @@ pub fn record(name: &str) -> Result<Recorded, Wrong> {
     volume.close().map_err(opened)?;
     let ground = Ground::load(base, with_data)?;
     let order = Order::of(&recording);
-    let (exchanges, forgets) = (sequence.exchanges(), sequence.forgets());
+    let (exchanges, forgets) = (exchanges(&sequence, &moments), sequence.forgets());
     let name = sequence.name;
     Ok(Recorded { name, ground, recording, order, moments, exchanges, past, snapshots, forgets })
+}
+
+/// At which moments names had just changed places in a sequence, and whether one side was a directory.
+fn exchanges(sequence: &Sequence, moments: &[Tree]) -> Vec<(usize, bool)> {
+    let calls = sequence.calls.iter().enumerate();
+    let exchanges = calls.filter_map(|(number, call)| match call {
+        Call::Exchange(a, b) => {
+            let tree = &moments[number];
+            let is_directory =
+                |path: &str| at_path(tree, path).is_some_and(|inode| tree.entries(inode).is_some());
+            Some((number + 1, is_directory(a) || is_directory(b)))
+        }
+        _ => None,
+    });
+    exchanges.collect()
 }
 
 fn prepare(device: &Arc<dyn Device>, sequence: &Sequence) -> Result<(), Wrong> {
@@ -231,8 +249,11 @@ impl Recorded {
             }
         };
         let expected = Expected {
-            moments: &self.moments,
-            exchanges: self.exchanges,
+            between: Between {
+                moments: &self.moments,
+                held: Held::default(),
+                exchanges: self.exchanges.clone(),
+            },
             past: &self.past,
             snapshots: self.snapshots,
             forgets: self.forgets,
@@ -270,9 +291,7 @@ impl Recorded {
 
 /// What a state of a sequence must have.
 struct Expected<'a> {
-    /// The trees between which it must lie.
-    moments: &'a [Tree],
-    exchanges: bool,
+    between: Between<'a>,
     /// What each snapshot has seen, in ascending order.
     past: &'a [(EventNo, Tree)],
     /// How many of them there were before the first call.
@@ -290,7 +309,7 @@ fn examine(medium: &MemoryDevice, expected: &Expected<'_>) -> Result<(usize, u64
     let view = View::open(Arc::new(medium.snapshot()), &options(None, true));
     let view = view.map_err(|error| Wrong::new("open", error))?;
     let tree = see(&view)?;
-    let effect = effect::judge(&tree, expected.moments, expected.exchanges);
+    let effect = effect::judge(&tree, &expected.between, false);
     let nameless = effect.map_err(|error| Wrong::new("effect", error))?;
     examine_hints(medium, &view, &nameless)?;
     examine_past(&view, expected)?;

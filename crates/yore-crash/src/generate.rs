@@ -34,6 +34,9 @@ pub enum Profile {
     Across,
     /// Crashes: few files, which are copied, so that they share blocks, and changed.
     Shared,
+    /// Crashes: files and directories are made, moved and removed, and one in five operations is an fsync of
+    /// one of them, beside others that leave their changes pending. There are hardly any syncs.
+    Part,
 }
 
 /// Above this many bytes in files the generator frees space first.
@@ -115,6 +118,9 @@ impl Generator {
     fn draw(&mut self) -> Op {
         if self.profile == Profile::Shared {
             return self.draw_shared();
+        }
+        if self.profile == Profile::Part {
+            return self.draw_part();
         }
         let (reads, syncs) = match self.profile {
             Profile::Model => (25, 4),
@@ -200,6 +206,39 @@ impl Generator {
             16..=17 => Op::Fsync { target, data_only: self.chance(2) },
             18 => Op::Sync,
             _ => Op::Defragment { target },
+        }
+    }
+
+    /// An operation on names, mostly below directories that are new, or an fsync.
+    fn draw_part(&mut self) -> Op {
+        use FileKind::*;
+        let caller = CALLERS[0];
+        match self.random.random_range(0..40) {
+            0..=5 => {
+                let at = self.entry_path();
+                Op::Create { at, kind: Regular, permissions: 0o644, rdev: 0, caller }
+            }
+            6..=9 => Op::Mkdir { at: self.entry_path(), permissions: 0o755, caller },
+            10..=15 => {
+                let (target, len, tag) = (self.file(), self.random.random_range(1..9000), self.tag());
+                Op::Write { target, offset: 0, len, tag, append: !self.chance(4), kill_set_id: false }
+            }
+            16..=18 => Op::Link { target: self.file(), at: self.entry_path() },
+            19..=23 => {
+                let from = self.existing(&[Regular, Directory]);
+                match self.chance(5) {
+                    true => Op::Rename { from, to: self.existing(&[]), mode: RenameMode::Exchange },
+                    false => Op::Rename { from, to: self.entry_path(), mode: RenameMode::Replace },
+                }
+            }
+            24..=27 => self.remove_or_link(),
+            28 => self.set_attr(),
+            29 => self.xattr(),
+            30..=33 => Op::Fsync { target: self.file(), data_only: self.chance(4) },
+            34..=36 => Op::Fsync { target: self.target(&[Directory]), data_only: false },
+            37 => Op::Fsync { target: self.anything(), data_only: false },
+            38 => self.hold(),
+            _ => Op::Sync,
         }
     }
 

@@ -22,6 +22,8 @@
 //! Where calls return only when what they changed is durable ([`History::settles`]), each of them bounds p
 //! from below as an fsync does.
 //!
+//! An engine that orders changes promises something else, of an fsync, too (`ordered.rs`, `held.rs`).
+//!
 //! If a device tears sectors, a block that is overwritten in place may be old and new by sector, so point 3
 //! is then judged by sector ([`Unit`]).
 //!
@@ -76,7 +78,8 @@ pub struct Bounds {
     pub returned: usize,
     /// The moment that a sync by another thread has made durable; 0 if none.
     pub synced: usize,
-    /// The moment whose names and attributes an fsync by another thread has made durable; 0 if none.
+    /// The moment whose names and attributes an fsync by another thread has made durable; 0 if none. Under an
+    /// engine that orders changes that says nothing of this thread's files.
     pub named: usize,
 }
 
@@ -124,6 +127,8 @@ pub struct Judge {
     syncs: Vec<usize>,
     /// Moments after which an fsync had completed.
     fsyncs: Vec<usize>,
+    /// Moments after which a call had returned that is durable then.
+    settled: Vec<usize>,
 }
 
 impl Judge {
@@ -136,6 +141,7 @@ impl Judge {
             lives: (0..count).map(|_| Life::default()).collect(),
             syncs: Vec::new(),
             fsyncs: Vec::new(),
+            settled: Vec::new(),
             history,
         };
         // States share inodes that they did not change, so each is hashed once.
@@ -171,7 +177,7 @@ impl Judge {
             // One that failed has changed nothing, and waits for nothing.
             let changed = !effects.touched.is_empty() || !effects.ctime_set.is_empty();
             if self.history.settles && changed && self.history.ops[number].settles() {
-                self.fsyncs.push(moment);
+                self.settled.push(moment);
             }
             if let Some((ino, size)) = effects.truncated {
                 self.lives[ino].truncations.push((moment, size));
@@ -199,17 +205,17 @@ impl Judge {
         &self.history
     }
 
-    /// The earliest moment that may be found.
+    /// The earliest moment that may be found, under an engine that leaves one moment.
     pub fn lowest(&self, bounds: Bounds) -> usize {
-        let done = self.syncs.iter().chain(&self.fsyncs).copied();
+        let done = self.syncs.iter().chain(&self.fsyncs).chain(&self.settled).copied();
         let own = done.filter(|moment| *moment <= bounds.returned).max().unwrap_or(0);
         own.max(bounds.synced).max(bounds.named)
     }
 
-    /// How many syncs and fsyncs had returned.
+    /// How many syncs and fsyncs had returned, and calls that are durable then.
     pub(crate) fn promises_kept(&self, bounds: Bounds) -> usize {
         let returned = |moments: &[usize]| moments.partition_point(|moment| *moment <= bounds.returned);
-        returned(&self.syncs) + returned(&self.fsyncs)
+        returned(&self.syncs) + returned(&self.fsyncs) + returned(&self.settled)
     }
 
     /// The moment of the tree, the latest if several are possible.
@@ -583,6 +589,7 @@ fn difference_below(size: u64, a: &BTreeMap<u64, Arc<Block>>, b: &BTreeMap<u64, 
     all.filter(|index| differs(*index)).min()
 }
 
+mod held;
 mod ordered;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,8 @@
 //! sequence, and
 //!
 //! 1. a sync that has returned, by whatever thread, makes everything durable that had returned when it began,
-//!    and an fsync makes the names and attributes of that durable;
+//!    and an fsync makes the names and attributes of that durable, unless the engine orders changes: then it
+//!    promises only what concerns its file;
 //! 2. there must be moments, one for each thread, that together are one moment of the volume: if an operation
 //!    is there that began after another one had returned, that other one is there too.
 //!
@@ -317,7 +318,7 @@ impl Recorded {
     ) -> Result<Ordered, String> {
         let mut judged = Ordered { moments: Vec::new(), nameless: Vec::new() };
         for (thread, (part, bounds)) in self.parts.iter().zip(bounds).enumerate() {
-            let mut lowest = part.judge.lowest(*bounds);
+            let mut lowest = part.judge.lowest_ordered(*bounds);
             if part.lens.is_none() {
                 let has_these = |moment: &usize| self.snapshots.numbers_at(*moment) == snapshots;
                 // An event comes alone, and everything before it comes first.

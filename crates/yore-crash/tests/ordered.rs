@@ -9,8 +9,8 @@ use yore_check::{check, CheckOptions};
 use yore_crash::edges::crashes::{run, Run, Tried};
 use yore_crash::edges::sequences;
 use yore_crash::volume::{make, used_device, Wrong, NEVER};
-use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
-use yore_device::Device;
+use yore_device::simulated::{Choice, CrashPlan, SimulatedDevice, Tearing};
+use yore_device::{Device, MemoryDevice};
 use yore_fs::{Engine, File, MountOptions, OpenOptions, Volume};
 
 fn number(name: &str) -> Option<u64> {
@@ -157,6 +157,71 @@ fn what_a_truncation_removed_does_not_come_back() {
             }
         });
     }
+}
+
+/// What the power failing now leaves, without anything that was not flushed.
+fn crashed(device: &SimulatedDevice) -> MemoryDevice {
+    let trace = device.trace();
+    trace.crash_point(trace.len()).unwrap().materialise(Choice::None, Tearing::Blocks).unwrap()
+}
+
+/// Makes files, of which nothing is synced, beside one that is fsynced, and crashes. The fsync writes fewer
+/// than so many blocks in at most so many rounds.
+fn fsync_beside(make_others: &dyn Fn(&Volume), directory: &str, blocks: u64, rounds: u64) {
+    const BYTES: &[u8] = b"a few bytes";
+    let device = Arc::new(SimulatedDevice::new(used_device()));
+    let shared: Arc<dyn Device> = device.clone();
+    make(&shared, Engine::SoftUpdates, 1).unwrap_or_else(|wrong| panic!("{}", wrong.message));
+    let volume = Volume::open(shared, &options(Engine::SoftUpdates, false)).unwrap();
+    // A superblock covers what is to come.
+    volume.write("first", "").unwrap();
+    volume.sync().unwrap();
+    device.restart_trace();
+    make_others(&volume);
+    if volume.metadata(directory).is_err() {
+        volume.create_dir(directory).unwrap();
+    }
+    let before = volume.view().pass_counts().unwrap();
+    let path = format!("{directory}/file");
+    volume.write(&path, BYTES).unwrap();
+    File::open(&volume, &path).unwrap().sync_all().unwrap();
+    let cost = volume.view().pass_counts().unwrap().since(before);
+    println!("{directory}: {cost:?}");
+    assert_eq!((cost.passes, cost.wholes, cost.parts), (0, 0, 1), "{cost:?}");
+    assert!(cost.blocks < blocks && cost.rounds <= rounds, "{cost:?}");
+    let left = crashed(&device);
+    let report = check(&left, &CheckOptions::default()).unwrap();
+    assert!(report.findings.iter().all(|finding| finding.is_tolerated()), "{report}");
+    let then = Volume::open(Arc::new(left), &options(Engine::SoftUpdates, false)).unwrap();
+    assert_eq!(then.read(&path).unwrap(), BYTES);
+    then.close().unwrap();
+    // What the part has left out is written later, and all of it.
+    let count = |volume: &Volume| volume.read_dir(directory).unwrap().count();
+    let files = count(&volume);
+    volume.sync().unwrap();
+    let then = Volume::open(Arc::new(crashed(&device)), &options(Engine::SoftUpdates, true)).unwrap();
+    assert_eq!(count(&then), files);
+    volume.close().unwrap();
+    let report = check(&*device, &CheckOptions::default()).unwrap();
+    assert!(report.findings.is_empty(), "{report}");
+}
+
+/// An fsync of a new file in a new directory does not write what others have changed.
+#[test]
+fn an_fsync_writes_what_its_file_needs() {
+    let in_many = |volume: &Volume| {
+        for directory in 0..40 {
+            volume.create_dir(format!("d{directory}")).unwrap();
+            (0..10).for_each(|file| volume.write(format!("d{directory}/{file}"), "").unwrap());
+        }
+    };
+    fsync_beside(&in_many, "new", 12, 4);
+    // The leaves of the directory are new, and so are the inodes of which they have the names.
+    let in_one = |volume: &Volume| {
+        volume.create_dir("one").unwrap();
+        (0..300).for_each(|file| volume.write(format!("one/{file}"), "").unwrap());
+    };
+    fsync_beside(&in_one, "one", 60, 12);
 }
 
 /// A file that gets other names again and again within one generation made as many edges as the square of

@@ -30,6 +30,8 @@ fn a_wrong_order_is_found() {
         (Mutation::NamedAtOnce, Engine::SoftUpdates),
         (Mutation::AheadOfData, Engine::SoftUpdates),
         (Mutation::OlderBelieved, Engine::SoftUpdates),
+        (Mutation::PartWithoutFirsts, Engine::SoftUpdates),
+        (Mutation::PartNumberedLate, Engine::SoftUpdates),
         (Mutation::EdgesDropped, Engine::Sync),
         (Mutation::Unsettled, Engine::Sync),
         (Mutation::BoundsIgnored, Engine::Sync),

@@ -13,7 +13,9 @@ use yore_crash::volume::{orders, used_device, NEVER};
 use yore_device::simulated::{Choice, CrashState, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_format::{BlockHeader, BlockKind};
-use yore_fs::{Durability, Engine, Error, File, MkfsOptions, MountOptions, OpenOptions, Volume};
+use yore_fs::{
+    Durability, Engine, Error, File, MkfsOptions, MountOptions, OpenOptions, SetXattrMode, Volume,
+};
 
 fn options(engine: Engine, durability: Durability) -> MountOptions {
     MountOptions {
@@ -53,7 +55,7 @@ fn content(n: u8) -> Vec<u8> {
     (0..9000u32).map(|i| (i as u8).wrapping_add(n) | 1).collect()
 }
 
-/// fsync: the file with its content, and all names. sync: everything.
+/// fsync under engines that leave one moment: the file with its content, and all names. sync: everything.
 fn fsync_and_sync_are_durable(engine: Engine) {
     let device = volume(engine);
     let volume = opened(&device, engine, Durability::Async);
@@ -81,14 +83,68 @@ fn fsync_and_sync_are_durable_under_journal() {
     fsync_and_sync_are_durable(Engine::Journal);
 }
 
+/// fsync under engines that order changes: the file with its content, its attributes and its names, the
+/// entries of a directory, and the new directories above it. sync: everything.
+fn a_file_and_all_are_durable(engine: Engine) {
+    let device = volume(engine);
+    let volume = opened(&device, engine, Durability::Async);
+    let fsync = |path: &str| {
+        let node = volume.symlink_node(path).unwrap();
+        volume.view().fsync(node.inode(), false).unwrap();
+    };
+    // The directories above it are new.
+    volume.create_dir("d").unwrap();
+    volume.create_dir("d/e").unwrap();
+    volume.write("d/b", content(2)).unwrap();
+    volume.write("d/e/a", content(1)).unwrap();
+    volume.set_permissions("d/e/a", 0o600).unwrap();
+    volume.set_xattr("d/e/a", "user.a", vec![7; 3000], SetXattrMode::Any).unwrap();
+    File::open(&volume, "d/e/a").unwrap().sync_all().unwrap();
+    let then = crashed(&device, engine);
+    assert_eq!(then.read("d/e/a").unwrap(), content(1));
+    assert_eq!(then.metadata("d/e/a").unwrap().permissions() & 0o777, 0o600);
+    let node = then.symlink_node("d/e/a").unwrap();
+    assert_eq!(then.view().getxattr(node.inode(), b"user.a").unwrap(), vec![7; 3000]);
+    // All its names, and none that it has lost.
+    volume.create_dir("f").unwrap();
+    volume.hard_link("d/e/a", "f/l").unwrap();
+    volume.write("f/other", content(4)).unwrap();
+    volume.rename("d/e/a", "d/e/c").unwrap();
+    fsync("f/l");
+    let then = crashed(&device, engine);
+    assert_eq!(then.read("f/l").unwrap(), content(1));
+    assert_eq!(then.read("d/e/c").unwrap(), content(1));
+    assert!(then.metadata("d/e/a").is_err());
+    // The entries of a directory.
+    volume.write("d/e/n", "").unwrap();
+    volume.remove_file("d/e/c").unwrap();
+    fsync("d/e");
+    let then = crashed(&device, engine);
+    then.metadata("d/e/n").unwrap();
+    assert!(then.metadata("d/e/c").is_err());
+    // A directory above it that has another name has this one or the old one.
+    volume.rename("d", "x").unwrap();
+    volume.write("x/e/n", content(5)).unwrap();
+    fsync("x/e/n");
+    let then = crashed(&device, engine);
+    let found = then.read("x/e/n").or_else(|_| then.read("d/e/n"));
+    assert_eq!(found.unwrap(), content(5));
+    volume.write("x/e/n", content(3)).unwrap();
+    volume.sync().unwrap();
+    let then = crashed(&device, engine);
+    assert_eq!(then.read("x/e/n").unwrap(), content(3));
+    assert_eq!(then.read("x/b").unwrap(), content(2));
+    assert_eq!(then.read("f/other").unwrap(), content(4));
+}
+
 #[test]
 fn fsync_and_sync_are_durable_under_soft_updates() {
-    fsync_and_sync_are_durable(Engine::SoftUpdates);
+    a_file_and_all_are_durable(Engine::SoftUpdates);
 }
 
 #[test]
 fn fsync_and_sync_are_durable_under_sync() {
-    fsync_and_sync_are_durable(Engine::Sync);
+    a_file_and_all_are_durable(Engine::Sync);
 }
 
 /// Under `none` a sync makes everything durable, and an fsync the data of a file that was there.

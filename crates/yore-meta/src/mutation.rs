@@ -38,6 +38,10 @@ pub enum Mutation {
     AheadOfData,
     /// A pass writes no superblock whatever the last one says.
     BoundsIgnored,
+    /// What an fsync writes of a generation lacks what it waits for.
+    PartWithoutFirsts,
+    /// It has the number of the running generation.
+    PartNumberedLate,
     /// A mount after a crash believes the header that the table names, although there is a newer one.
     OlderBelieved,
     /// A rename over a file does not write the new file's data first (R12).

@@ -27,8 +27,10 @@ pub(super) enum Call {
     RemoveXattr(&'static str, &'static str),
     /// Makes a hole of so many blocks, from this block on.
     Punch(&'static str, u64, u64),
-    /// What a file has is on the medium, and so are all names.
+    /// What a file has is on the medium, and so are its names.
     Fsync(&'static str),
+    /// The same of a file or directory, with its times.
+    FsyncAll(&'static str),
     /// Nothing is late.
     Sync,
     /// Copies all of a file over another one. Both share the blocks then.
@@ -61,10 +63,15 @@ impl Sequence {
     pub(super) fn forgets(&self) -> bool {
         self.calls.iter().any(|call| matches!(call, Forget(_)))
     }
+}
 
-    /// Whether names change places.
-    pub(super) fn exchanges(&self) -> bool {
-        self.calls.iter().any(|call| matches!(call, Exchange(..)))
+impl Call {
+    /// The file that is on the medium when the call has returned.
+    pub(super) fn syncs(&self) -> Option<&'static str> {
+        match self {
+            Write(path, ..) | Append(path, ..) | Fsync(path) | FsyncAll(path) => Some(*path),
+            _ => None,
+        }
     }
 }
 
@@ -207,6 +214,94 @@ pub(super) fn all() -> Vec<Sequence> {
                 Mkdir("e/y".into()),
                 create("e/y/d"),
                 Exchange("e/y/d", "e/b"),
+            ],
+        ),
+        s(
+            "files in new directories that are fsynced",
+            in_tree(vec![create("d/a"), create("d/b"), create("e/c"), Mkdir("e/f".into())]),
+            vec![
+                Mkdir("d/x".into()),
+                create("d/o"),
+                Mkdir("d/x/y".into()),
+                create("e/p"),
+                create("d/x/y/a"),
+                Append("d/x/y/a", 200, 1),
+                rename("d/a", "d/q"),
+                unlink("e/c"),
+                Link("d/x/y/a", "e/f/l"),
+                create("d/r"),
+                FsyncAll("d/x/y/a"),
+                rename("d/x", "d/z"),
+                create("d/z/y/b"),
+                Append("d/o", 5000, 2),
+                rename("d/z/y/a", "d/b"),
+                FsyncAll("d/b"),
+                Mkdir("d/z/y/w".into()),
+                create("d/z/y/w/e"),
+                create("e/s"),
+                FsyncAll("d/z/y/w"),
+                unlink("d/z/y/b"),
+                unlink("e/f/l"),
+                Append("d/b", 4000, 3),
+                FsyncAll("e/f"),
+                rename("d/z/y/w/e", "e/t"),
+                FsyncAll("e/t"),
+            ],
+        ),
+        s(
+            "attributes and sizes of files that are fsynced",
+            vec![
+                Mkdir("d".into()),
+                create("d/a"),
+                create("d/b"),
+                Write("d/b", 0, 9, 4),
+                SetXattr("d/a", "user.a", 3000),
+            ],
+            vec![
+                SetXattr("d/a", "user.a", 2500),
+                create("d/c"),
+                SetXattr("d/b", "user.b", 20),
+                Truncate("d/b", 3 * 4096),
+                FsyncAll("d/a"),
+                Write("d/c", 0, 2, 5),
+                SetXattr("d/c", "user.c", 3500),
+                FsyncAll("d/b"),
+                Symlink(3500, "d/s".into()),
+                RemoveXattr("d/a", "user.a"),
+                unlink("d/b"),
+                FsyncAll("d/s"),
+                create("d/b"),
+                Write("d/b", 1, 3, 6),
+                SetXattr("d/b", "user.b", 700),
+                FsyncAll("d"),
+                FsyncAll("d/c"),
+            ],
+        ),
+        s("a new file among many in a directory that is split", in_tree(many(3, 12)), {
+            let mut calls = many(12, 20);
+            calls.extend([create("d/f"), Append("d/f", 60, 1)]);
+            calls.extend(many(20, 28));
+            calls.extend([FsyncAll("d/f"), unlink("d/f"), create("e/g"), FsyncAll("e/g")]);
+            calls.extend((3..9).map(|i| Unlink(long(i))));
+            calls.extend([create("d/f"), FsyncAll("d/f")]);
+            calls
+        }),
+        s(
+            "files that lose their names and are fsynced",
+            in_tree(vec![create("d/a"), Link("d/a", "e/a"), create("d/b"), create("e/c")]),
+            vec![
+                unlink("d/a"),
+                create("d/a"),
+                unlink("d/b"),
+                create("d/n"),
+                FsyncAll("e/a"),
+                rename("e/c", "e/a"),
+                create("e/o"),
+                FsyncAll("d/a"),
+                FsyncAll("e/a"),
+                Exchange("d/a", "e/a"),
+                create("d/p"),
+                FsyncAll("e/a"),
             ],
         ),
         s("a name moves to a leaf that is split", in_tree(many(3, 24)), {
@@ -513,6 +608,7 @@ impl<'a> Carrier<'a> {
             }
             Index => volume.view().index_history(u64::MAX).map(|_| ()),
             Fsync(path) => yore_fs::OpenOptions::new().write(true).open(volume, path)?.sync_data(),
+            FsyncAll(path) => volume.view().fsync(volume.symlink_node(path)?.inode(), false),
             Sync => volume.sync(),
             Copy(from, to) => {
                 let from = File::open(volume, from)?;

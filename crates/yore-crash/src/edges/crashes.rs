@@ -2,14 +2,17 @@
 //! of its writes.
 //!
 //! What such an engine leaves must be what the judge of the order accepts, and more: what was durable when
-//! the power failed is there. Syncs between the calls, drawn by a seed, say what was. Blocks are torn as
-//! wholes: an engine that writes in place relies on that (docs/ENGINES.md).
+//! the power failed is there. Syncs and fsyncs between the calls, drawn by a seed, say what was: a sync
+//! everything, an fsync its file and the way to it (`synced.rs`). Blocks are torn as wholes: an engine that
+//! writes in place relies on that (docs/ENGINES.md).
 //!
 //! Each state is looked at as the crash left it. Then it is mounted for writing, by the same engine or by
 //! another one, and closed; and it must still be sound, and have the same names. Then it is used.
 
 use super::calls::Carrier;
-use super::{calls, effect, examine, examine_past, options, prepare, see, see_past, Expected};
+use super::effect::Between;
+use super::synced::{at_path, Held, Synced};
+use super::{calls, effect, examine, examine_past, exchanges, options, prepare, see, see_past, Expected};
 use crate::recount::{must_rescue_directories_alone, recount, LOST_AND_FOUND};
 use crate::tree::{Inside, Tree};
 use crate::volume::{make, used_device, Findings, Wrong};
@@ -21,7 +24,7 @@ use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, CrashState, SimulatedDevice, Tearing, Trace};
 use yore_device::{Device, MemoryDevice};
 use yore_format::VolumeState;
-use yore_fs::{Engine, EventNo, File, Volume};
+use yore_fs::{Engine, EventNo, File, InodeNo, Volume};
 
 /// A sequence that was carried out under an engine, with all that reached the device.
 pub struct Run {
@@ -34,7 +37,9 @@ pub struct Run {
     began: Vec<usize>,
     /// From how many entries on which moment is durable, ascending.
     durable: Vec<(usize, usize)>,
-    exchanges: bool,
+    /// The fsyncs, in the order in which they returned.
+    fsyncs: Vec<Synced>,
+    exchanges: Vec<(usize, bool)>,
     forgets: bool,
     past: Vec<(EventNo, Tree)>,
     snapshots: usize,
@@ -49,7 +54,8 @@ pub struct Tried {
     pub tolerated: usize,
 }
 
-/// Carries a sequence out under an engine; `seed` says behind which calls everything is synced.
+/// Carries a sequence out under an engine; `seed` says behind which calls everything is synced, and behind
+/// which an inode is fsynced, or several.
 ///
 /// # Errors
 /// If a call fails, or there is no such sequence.
@@ -74,27 +80,51 @@ pub fn run(name: &str, engine: Engine, seed: u64) -> Result<Run, Wrong> {
     see_past(&view, &mut past)?;
     let snapshots = past.len();
     device.restart_trace();
-    let (mut began, mut durable) = (Vec::new(), vec![(0, 0)]);
+    let (mut began, mut durable, mut fsyncs) = (Vec::new(), vec![(0, 0)], Vec::new());
+    let mut drawn = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0066_7379_6e63);
     let mut carrier = Carrier::new(&volume);
     for (number, call) in sequence.calls.iter().enumerate() {
         began.push(device.entries());
         carrier.carry_out(call)?;
         moments.push(see(&view)?);
         see_past(&view, &mut past)?;
+        let tree = &moments[number + 1];
+        let of_call = call.syncs().and_then(|path| at_path(tree, path));
+        fsyncs.extend(of_call.and_then(|inode| Synced::of(&moments, inode, device.entries())));
         let syncs = engine != Engine::Sync && random.random_range(0..3) == 0;
         if syncs {
             view.sync().map_err(opened)?;
         }
-        if syncs || engine == Engine::Sync || matches!(call, calls::Call::Fsync(_)) {
+        if syncs || engine == Engine::Sync {
             durable.push((device.entries(), number + 1));
+        }
+        while drawn.random_range(0..5) < 2 {
+            let since = durable.last().map_or(0, |(_, moment)| *moment);
+            let Some(inode) = draw(&moments[since], tree, &mut drawn) else { break };
+            view.fsync(InodeNo(inode), drawn.random_range(0..4) == 0).map_err(opened)?;
+            fsyncs.extend(Synced::of(&moments, inode, device.entries()));
         }
     }
     began.push(device.entries());
     drop(carrier);
     volume.close().map_err(opened)?;
-    let (exchanges, forgets) = (sequence.exchanges(), sequence.forgets());
+    let (exchanges, forgets) = (exchanges(&sequence, &moments), sequence.forgets());
     let (name, trace) = (sequence.name, device.trace());
-    Ok(Run { name, engine, trace, moments, began, durable, exchanges, forgets, past, snapshots })
+    Ok(Run { name, engine, trace, moments, began, durable, fsyncs, exchanges, forgets, past, snapshots })
+}
+
+/// Draws an inode: two of three times one that has changed between two trees, if there is any.
+fn draw(before: &Tree, now: &Tree, random: &mut Xoshiro256PlusPlus) -> Option<u64> {
+    let mut all: Vec<u64> = now.nodes.keys().copied().collect();
+    if random.random_range(0..3) > 0 {
+        let changed = all.iter().copied().filter(|inode| before.nodes.get(inode) != now.nodes.get(inode));
+        let changed: Vec<u64> = changed.collect();
+        if !changed.is_empty() {
+            all = changed;
+        }
+    }
+    all.sort_unstable();
+    (!all.is_empty()).then(|| all[random.random_range(0..all.len())])
 }
 
 /// Files come, lose their names while they are in use, and go. Among the orphans of the crash no inode may be
@@ -205,9 +235,14 @@ impl Run {
         // A call may have changed the medium from the entry on before which it began.
         let last = self.began.iter().filter(|entries| **entries <= after_entry).count();
         let last = last.clamp(first, self.moments.len() - 1);
+        let fsyncs = self.fsyncs.iter().filter(|synced| synced.entries <= after_entry);
+        let exchanges = self.exchanges.iter().filter(|(moment, _)| *moment <= last);
         Expected {
-            moments: &self.moments[first..=last],
-            exchanges: self.exchanges,
+            between: Between {
+                moments: &self.moments[first..=last],
+                held: Held::by(fsyncs, first),
+                exchanges: exchanges.map(|(moment, what)| (moment.saturating_sub(first), *what)).collect(),
+            },
             past: &self.past,
             snapshots: self.snapshots,
             forgets: self.forgets,
@@ -233,8 +268,9 @@ impl Run {
                 let is_over = AtomicBool::new(false);
                 std::thread::scope(|scope| {
                     let work = scope.spawn(|| work_beside(&volume, &is_over));
+                    let end = IsOver(&is_over);
                     let recounted = recount(view);
-                    is_over.store(true, Ordering::Relaxed);
+                    drop(end);
                     let worked = work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                     worked.map_err(|error| Wrong::new("work beside", error))?;
                     recounted
@@ -243,7 +279,7 @@ impl Run {
         }
         if pending && !beside {
             let expected = self.expected(after_entry);
-            let judged = effect::judge(&without_rescued(see(view)?)?, expected.moments, false);
+            let judged = effect::judge(&without_rescued(see(view)?)?, &expected.between, true);
             judged.map_err(|error| Wrong::new("effect", error))?;
             examine_past(view, &expected)?;
         }
@@ -270,6 +306,15 @@ fn without_rescued(mut tree: Tree) -> Result<Tree, Wrong> {
         tree.nodes.remove(&number);
     }
     Ok(tree)
+}
+
+/// Says that it is over when it is dropped. A panic would have those who work beside go on for ever.
+struct IsOver<'a>(&'a AtomicBool);
+
+impl Drop for IsOver<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Files come, grow, get other names, are changed beside others, and go, until it is over.

@@ -2,41 +2,39 @@
 //!
 //! Such an engine leaves of each name and of each inode what it was at *some* moment: not all of one moment.
 //! So the judge examines each of them by itself, and what ties them together (docs/EDGES.md). L is the last
-//! moment that a sync or fsync, or a call that returned under `sync`, has made durable, or that an event has:
-//! it comes alone, behind everything before it. B is the last operation that had begun.
+//! moment that a sync, or a call that returned under `sync`, has made durable, or that an event has: it comes
+//! alone, behind everything before it. An fsync makes its own file durable and the way to it, and nothing
+//! else: for these L is the moment of its call (`held.rs` says it exactly). B is the last operation that had
+//! begun.
 //!
 //! - **O1** What a name means in a directory (also: nothing) is what it meant there at some moment from L to
 //!   B. So a name that was there throughout is there, and no name leads to an inode that never had it.
 //! - **O2** An inode that had a name at all of these moments has one: while it is renamed the old one or the
-//!   new one or both. Only an exchange may leave a file without a name, and a repair gives it one.
+//!   new one or both. Only an exchange may leave a file without a name, and a repair gives it one. Where L is
+//!   the moment of an fsync, only one behind it may, or one of directories, which may lead to the file.
 //! - **O3** What an inode says of itself (type, permissions, owners, times; of a symbolic link the target) is
 //!   of one moment p from L to B. Its count of links is one that it had, or one more while it is renamed; it
 //!   is never less than the names that lead to it.
 //! - **O4** A file's p is not before the operation that gave it one of its names, and not behind the one that
 //!   took one of them: the inode is written before a name of it, and behind the end of one. (The times that a
-//!   rename sets come behind all that.)
+//!   rename sets come behind all that.) This also ties a file to a directory that was fsynced.
 //! - **O5** Each extended attribute is what it was at some moment from L to B, or is not there if it was not.
 //! - **O6** Size, times and content of a regular file are what the promises 2 to 4 of the [judge](super)
 //!   allow with this p: nobody else's bytes, nothing that was truncated, and all that a sync or fsync of the
 //!   file had promised. A copy comes in parts, so a file that it makes longer may have a size in between.
 //! - **O7** The snapshots are those of some moment from L to B, and each shows exactly what it saw
 //!   ([`super`]). One that is there proves that all names and attributes from before it are.
-//! - **O8** An inode that had lost its last name by L is gone, also if somebody still had it open.
+//! - **O8** An inode that had lost its last name by L is gone, also if somebody still had it open. An fsync
+//!   of such a file promises that its names are gone, and no more.
 
+use super::held::{Held, Range};
 use super::{Bounds, FoundFile, Judge, Life, Span, Unit, REPLACED};
-use crate::model::{Body, Identity, Ino, Inode, Time};
-use crate::op::{show_name, Name, Op};
+use crate::model::{Body, Identity, Ino, Inode, State, Time};
+use crate::op::{show_name, EntryPath, Name, Op};
 use crate::tree::{list, Facts, Inside, Node, Tree};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use yore_fs::{FileKind, RenameMode};
-
-/// The moments between which names and inodes must be.
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    lowest: usize,
-    begun: usize,
-}
 
 /// From which moment on a file has one of its names, and until which.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +62,7 @@ impl Judge {
         if !tree.contradictions.is_empty() {
             return Err(list(&tree.contradictions));
         }
-        let range = Range { lowest: self.lowest(bounds).max(drained), begun: bounds.begun };
+        let held = self.held(bounds, drained);
         let (mut wrong, mut names) = (Vec::new(), Names::new());
         for (number, node) in &tree.nodes {
             let Some(ino) = self.inodes.get(&(*number, node.facts.incarnation)) else {
@@ -72,27 +70,32 @@ impl Judge {
                 continue;
             };
             if let Inside::Directory { entries, .. } = &node.inside {
-                let errors = self.wrong_entries(tree, entries, *ino, range, &mut names);
+                let errors = self.wrong_entries(tree, entries, *ino, &held, &mut names);
                 wrong.extend(errors.into_iter().map(|error| format!("{}: {error}", tree.path_of(*number))));
             }
         }
         let counts = names_of(tree);
         for (number, node) in &tree.nodes {
             let Some(ino) = self.inodes.get(&(*number, node.facts.incarnation)) else { continue };
-            let found = counts.get(number).copied().unwrap_or(0);
+            let (found, range) = (counts.get(number).copied().unwrap_or(0), held.of_inode(*ino));
             let mut errors = self.wrong_count(node, *ino, found, range);
             errors.extend(self.wrong_xattrs(node, *ino, range));
             errors.extend(self.wrong_inode(node, *ino, names.get(ino).copied(), range, bounds));
-            wrong.extend(errors.into_iter().map(|error| format!("{}: {error}", tree.path_of(*number))));
+            let since = match range.lowest > held.lowest {
+                true => format!(" (it was fsynced at moment {})", range.lowest),
+                false => String::new(),
+            };
+            wrong
+                .extend(errors.into_iter().map(|error| format!("{}: {error}{since}", tree.path_of(*number))));
         }
-        let nameless = self.missing(tree, range, &mut wrong);
+        let nameless = self.missing(tree, &held, &mut wrong);
         wrong.sort_unstable();
         match wrong.is_empty() {
             true => Ok(nameless),
             false => Err(format!(
                 "of the moments {} (durable) to {} (begun):\n    {}",
-                range.lowest,
-                range.begun,
+                held.lowest,
+                held.begun,
                 list(&wrong)
             )),
         }
@@ -104,29 +107,42 @@ impl Judge {
         tree: &Tree,
         entries: &BTreeMap<Name, (u64, FileKind)>,
         directory: Ino,
-        range: Range,
+        held: &Held<'_>,
         names: &mut Names,
     ) -> Vec<String> {
         let mut wrong = Vec::new();
-        let versions = versions(&self.lives[directory], range);
-        let ever = versions.iter().filter_map(|(_, inode)| inode.entries()).flat_map(BTreeMap::keys);
+        let life = &self.lives[directory];
+        let ever = versions(life, held.of_all()).iter();
+        let ever = ever.filter_map(|(_, inode)| inode.entries()).flat_map(BTreeMap::keys);
         let all: BTreeSet<&Name> = ever.chain(entries.keys()).collect();
         for name in all {
+            let range = held.of_name(directory, name);
             let found = entries.get(name).and_then(|(number, _)| {
                 let incarnation = tree.nodes.get(number)?.facts.incarnation;
                 Some((*number, incarnation))
             });
             let at = |inode: &Inode| inode.entries().and_then(|entries| entries.get(name)).copied();
-            let fitting: Vec<usize> =
-                (0..versions.len()).filter(|i| self.identity(at(&versions[*i].1)) == found).collect();
+            let fits = |version: usize| self.identity(at(&life.versions[version].1)) == found;
+            let indexes = indexes(life, range);
+            let fitting: Vec<usize> = indexes.clone().filter(|version| fits(*version)).collect();
             let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else {
-                let had: Vec<_> = versions.iter().map(|(m, v)| (*m, self.identity(at(v)))).collect();
-                wrong.push(format!("{} is {found:?}, and was by moments {had:?}", show_name(name)));
+                let had: Vec<_> =
+                    life.versions[indexes].iter().map(|(m, v)| (*m, self.identity(at(v)))).collect();
+                let since = match range.lowest > held.lowest {
+                    true => format!(", which is durable since moment {}", range.lowest),
+                    false => String::new(),
+                };
+                wrong.push(format!("{} is {found:?}, and was by moments {had:?}{since}", show_name(name)));
                 continue;
             };
             let Some(ino) = found.and_then(|found| self.inodes.get(&found)) else { continue };
-            let from = if *first == 0 { range.lowest } else { versions[*first].0 };
-            let until = versions.get(last + 1).map_or(range.begun, |(moment, _)| *moment);
+            // The name may be older than the moment since which it is durable.
+            let given = (0..*first).rev().take_while(|version| fits(*version)).last().unwrap_or(*first);
+            let from = life.versions[given].0.max(held.lowest);
+            let until = match last + 1 < indexes.end {
+                true => life.versions[last + 1].0,
+                false => range.begun,
+            };
             let known = names.entry(*ino).or_insert(Named { from, until });
             *known = Named { from: known.from.max(from), until: known.until.min(until) };
         }
@@ -231,40 +247,59 @@ impl Judge {
     }
 
     /// O2. Returns those that an exchange may have left without a name.
-    fn missing(&self, tree: &Tree, range: Range, wrong: &mut Vec<String>) -> Vec<Identity> {
-        let ops = &self.history.ops[range.lowest..range.begun.min(self.history.ops.len())];
-        let is_exchange = |op: &Op| matches!(op, Op::Rename { mode: RenameMode::Exchange, .. });
-        let exchanges = ops.iter().any(is_exchange);
+    fn missing(&self, tree: &Tree, held: &Held<'_>, wrong: &mut Vec<String>) -> Vec<Identity> {
         let mut nameless = Vec::new();
-        let last = range.begun.min(self.history.states.len() - 1);
-        let (first, later) = (
-            &self.history.states[range.lowest],
-            &self.history.states[range.lowest + 1..=last.max(range.lowest)],
-        );
-        for (ino, inode) in first.inodes().filter(|(_, inode)| inode.links > 0) {
-            let Some(identity) = inode.identity else { continue };
-            let is_named = |state: &crate::model::State| state.get(ino).is_some_and(|inode| inode.links > 0);
+        let states = &self.history.states[..=held.begun.min(self.history.states.len() - 1)];
+        for ino in 0..self.lives.len() {
+            let from = held.way_to(ino).min(states.len() - 1);
+            let is_named = |state: &State| state.get(ino).is_some_and(|inode| inode.links > 0);
+            let identity = states[from].get(ino).and_then(|inode| inode.identity);
+            let Some(identity) = identity.filter(|_| states[from..].iter().all(is_named)) else { continue };
             let node = tree.nodes.get(&identity.0);
-            if node.is_some_and(|node| node.facts.incarnation == identity.1) || !later.iter().all(is_named) {
+            if node.is_some_and(|node| node.facts.incarnation == identity.1) {
                 continue;
             }
-            match exchanges {
+            // What is below a directory without a name is not found either, and for an fsync such a directory
+            // need not have the name that it gets.
+            let may = |number: usize| number >= from && self.exchanges(number, false);
+            let is_half_done =
+                (held.lowest..states.len() - 1).any(|number| may(number) || self.exchanges(number, true));
+            match is_half_done {
                 true => nameless.push(identity),
                 false => wrong.push(format!(
-                    "{} had a name throughout and has none",
-                    Tree::of(&first.without_slots()).path_of(identity.0)
+                    "{} had a name throughout from moment {from} on and has none",
+                    Tree::of(&states[from].without_slots()).path_of(identity.0)
                 )),
             }
         }
         nameless
     }
+
+    /// Whether an operation exchanges names. `directories`: and one of them is that of a directory.
+    fn exchanges(&self, number: usize, directories: bool) -> bool {
+        let Op::Rename { from, to, mode: RenameMode::Exchange } = &self.history.ops[number] else {
+            return false;
+        };
+        let state = &self.history.states[number];
+        let is_directory = |at: &EntryPath| {
+            let directory = state.resolve(&at.directory).ok();
+            let ino = directory.and_then(|directory| state.find(directory, &at.name).ok());
+            ino.and_then(|ino| state.get(ino)).is_some_and(|inode| inode.entries().is_some())
+        };
+        !directories || is_directory(from) || is_directory(to)
+    }
 }
 
 /// The versions of an inode that were there at some moment of a range.
 fn versions(life: &Life, range: Range) -> &[(usize, Arc<Inode>)] {
+    &life.versions[indexes(life, range)]
+}
+
+/// Which of the versions of an inode these are.
+fn indexes(life: &Life, range: Range) -> std::ops::Range<usize> {
     let first = life.versions.partition_point(|(moment, _)| *moment <= range.lowest).saturating_sub(1);
     let end = life.versions.partition_point(|(moment, _)| *moment <= range.begun);
-    &life.versions[first.min(end)..end]
+    first.min(end)..end
 }
 
 fn last_at(life: &Life, moment: usize) -> Option<&(usize, Arc<Inode>)> {

@@ -293,6 +293,102 @@ fn a_truncation_meets_old_content() {
     }
 }
 
+/// Takes a name of the root directory away, with what is below it.
+fn lose(tree: &mut Tree, text: &str) {
+    let root = tree.root;
+    let lost = match tree.nodes.get_mut(&root).map(|node| &mut node.inside) {
+        Some(Inside::Directory { entries, .. }) => entries.remove(&name(text)),
+        _ => None,
+    };
+    let (number, _) = lost.expect("it was there");
+    if let Some(Inside::Directory { entries, .. }) = tree.nodes.remove(&number).map(|node| node.inside) {
+        entries.values().for_each(|(child, _)| drop(tree.nodes.remove(child)));
+    }
+}
+
+/// Under an engine that orders changes an fsync holds its file, the names of it and the directories above it.
+/// Nothing else need be there.
+#[test]
+fn an_ordered_fsync_holds_its_file_alone() {
+    use crate::op::brief;
+    let ops = vec![
+        create("x"),
+        Op::Sync,
+        brief::mkdir("d"),
+        brief::create("d/f"),
+        create("g"),
+        brief::write("d/f", 0, 5000, 1),
+        Op::Fsync { target: brief::path("d/f"), data_only: false },
+    ];
+    let judge = Judge::new(history(ops));
+    let judged = |tree: &Tree, returned: usize| judge.judge_ordered(tree, bounds(7, returned), 0);
+    let all = at(&judge, 7);
+    judged(&all, 7).expect("all of it");
+    let without = |text: &str| {
+        let mut tree = all.clone();
+        lose(&mut tree, text);
+        tree
+    };
+    judged(&without("g"), 7).expect("nobody has fsynced it");
+    judged(&without("x"), 7).expect_err("it was synced");
+    judged(&without("d"), 7).expect_err("it leads to the file");
+    judged(&without("d"), 6).expect("the fsync has not returned");
+    let mut tree = all.clone();
+    for node in tree.nodes.values_mut() {
+        if let Inside::File { size, blocks } = &mut node.inside {
+            *size = 0;
+            blocks.clear();
+        }
+    }
+    judged(&tree, 7).expect_err("its content was fsynced");
+    judged(&tree, 6).expect("the fsync has not returned");
+    assert_eq!(judge.lowest_ordered(bounds(7, 7)), 2);
+    assert_eq!(judge.lowest(bounds(7, 7)), 7);
+}
+
+/// The names of a file that was fsynced are exactly those it had; a directory above it may have its old name.
+#[test]
+fn an_ordered_fsync_holds_names() {
+    use crate::op::brief;
+    let judge = Judge::new(history(vec![create("a"), Op::Sync, rename("a", "b"), fsync("b")]));
+    judge.judge_ordered(&at(&judge, 4), bounds(4, 4), 0).expect("all of it");
+    judge.judge_ordered(&at(&judge, 1), bounds(4, 3), 0).expect("the fsync has not returned");
+    judge.judge_ordered(&at(&judge, 1), bounds(4, 4), 0).expect_err("the new name is lost");
+    let both = |judge: &Judge| {
+        let mut tree = at(judge, 4);
+        let root = tree.root;
+        let old = at(judge, 1);
+        let entry = old.entries(root).expect("the root")[&name("a")];
+        if let Some(Inside::Directory { entries, .. }) = tree.nodes.get_mut(&root).map(|n| &mut n.inside) {
+            entries.insert(name("a"), entry);
+        }
+        file_mut(&mut tree, "b").facts.links = 2;
+        tree
+    };
+    judge.judge_ordered(&both(&judge), bounds(4, 3), 0).expect("the fsync has not returned");
+    judge.judge_ordered(&both(&judge), bounds(4, 4), 0).expect_err("the old name is there");
+
+    let file = Op::Fsync { target: brief::path("e/f"), data_only: false };
+    let ops = vec![brief::mkdir("d"), Op::Sync, brief::create("d/f"), rename("d", "e"), file];
+    let judge = Judge::new(history(ops));
+    judge.judge_ordered(&at(&judge, 5), bounds(5, 5), 0).expect("all of it");
+    judge.judge_ordered(&at(&judge, 3), bounds(5, 5), 0).expect("the directory has its old name");
+    judge.judge_ordered(&at(&judge, 2), bounds(5, 5), 0).expect_err("the file is lost");
+}
+
+/// An event comes before what was changed behind it, so an fsync of that shows the event to be durable.
+#[test]
+fn an_ordered_fsync_holds_events_before_it() {
+    let chmod = |text: &str| {
+        let set = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
+        Op::SetAttr { target: path(text), set, caller: Caller::superuser() }
+    };
+    let ops = vec![create("a"), create("b"), Op::Sync, snapshot(false), chmod("a"), fsync("b"), fsync("a")];
+    let judge = Judge::new(history(ops));
+    assert_eq!(judge.lowest_ordered(bounds(7, 6)), 3, "the other file has not changed since");
+    assert_eq!(judge.lowest_ordered(bounds(7, 7)), 4);
+}
+
 fn snapshot(wait: bool) -> Op {
     Op::Snapshot { name: name(""), wait }
 }

@@ -266,20 +266,21 @@ impl View {
         self.fill("a copy", &blocks, |store| copy::copy(store, from, &target, to_offset, (len, most)))
     }
 
-    /// Makes a file durable before it returns: its content and size, all attributes unless `data_only`, and
-    /// the names that it has. Everything that was done before to names and attributes is durable then, too.
-    /// This costs one write and one flush if the volume has a log, and concurrent callers share them; else a
-    /// generation.
+    /// Makes a file durable before it returns: its content and size, all attributes unless `data_only`, the
+    /// names that it has, and the entries of a directory. Unless the engine is `soft-updates` or `sync`,
+    /// everything that was done before to names and attributes is durable then, too. This costs one write and
+    /// one flush if the volume has a log; else a part of a generation, or all of one. Concurrent callers
+    /// share it.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.
     pub fn fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
         self.prepare_fsync(inode, data_only)?;
-        self.force()
+        self.force_files(&[inode])
     }
 
-    /// The first half of [`View::fsync`]: what is to become durable is where [`View::force`] finds it. Small
-    /// changes are only noted in memory. More data than the log takes is written to its blocks, and the
+    /// The first half of [`View::fsync`]: what is to become durable is where [`View::force_files`] finds it.
+    /// Small changes are only noted in memory. More data than the log takes is written to its blocks, and the
     /// caller waits for the device.
     ///
     /// # Errors
@@ -314,9 +315,20 @@ impl View {
         Ok(true)
     }
 
+    /// Makes durable these files, for which [`View::prepare_fsync`] has returned: the second half of
+    /// [`View::fsync`]. One call serves any number of first halves. On a read-only view it does nothing.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Stopped`].
+    pub fn force_files(&self, inodes: &[InodeNo]) -> Result<()> {
+        match self.read_only() {
+            true => Ok(()),
+            false => self.store().force_files(inodes),
+        }
+    }
+
     /// Makes durable all names and attributes as they are, and the data of those files for which
-    /// [`View::prepare_fsync`] has returned: the second half of [`View::fsync`]. One call serves any number
-    /// of first halves. On a read-only view it does nothing.
+    /// [`View::prepare_fsync`] has returned. On a read-only view it does nothing.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Stopped`].

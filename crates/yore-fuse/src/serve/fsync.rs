@@ -2,7 +2,8 @@
 //!
 //! An fsync has two halves. The first puts what is to become durable where a record of the log finds it,
 //! which is work in memory unless there is much data; the thread that serves the request does it. The second
-//! half is the record and the flush, which is the same for all files: it is made for many requests at once
+//! half is the record and the flush, or what takes their place under an engine without a log: it is made for
+//! many requests at once
 //! ([`super::syncs`]). Where the first half waits for the device as well, it is done by this thread while
 //! enough others read requests, and otherwise by others ([`super::flushers`]).
 //!
@@ -12,10 +13,16 @@
 
 use super::server::Server;
 use super::waiting::Waiting;
-use yore_fs::View;
+use yore_fs::{InodeNo, Result, View};
 
 /// How many threads have to be free, apart from the one that is about to wait for the device.
 const FREE: usize = 2;
+
+/// The second half, for all of these.
+fn force(view: &View, waiting: &[Waiting]) -> Result<()> {
+    let inodes: Vec<InodeNo> = waiting.iter().map(|waiting| waiting.inode).collect();
+    view.force_files(&inodes)
+}
 
 impl Server {
     /// Makes an inode durable, as [`View::fsync`], and has the request answered then: by this thread before
@@ -27,11 +34,11 @@ impl Server {
             return waiting.end(Ok(()));
         }
         match view.try_prepare_fsync(inode, data_only) {
-            Ok(true) => self.syncs.serve(waiting, || view.force(), Waiting::end),
+            Ok(true) => self.syncs.serve(waiting, |waiting| force(view, waiting), Waiting::end),
             Ok(false) => {
                 let syncs = self.syncs.clone();
                 self.wait_for_device(view, move |view| match view.prepare_fsync(inode, data_only) {
-                    Ok(()) => syncs.serve(waiting, || view.force(), Waiting::end),
+                    Ok(()) => syncs.serve(waiting, |waiting| force(view, waiting), Waiting::end),
                     Err(error) => waiting.end(Err(error)),
                 });
             }

@@ -49,10 +49,15 @@ impl<R> Default for Syncs<R> {
 }
 
 impl<R> Syncs<R> {
-    /// Has `request` answered with the outcome of a `force` that begins after this call. Either this thread
-    /// does it before it returns, and answers others as well, or it returns at once and another thread, which
-    /// is in here, does it. All who call this pass the same functions.
-    pub(super) fn serve(&self, request: R, force: impl Fn() -> Result<()>, answer: impl Fn(R, Result<()>)) {
+    /// Has `request` answered with the outcome of a `force` of it and others that begins after this call.
+    /// Either this thread does it before it returns, and answers others as well, or it returns at once and
+    /// another thread, which is in here, does it. All who call this pass the same functions.
+    pub(super) fn serve(
+        &self,
+        request: R,
+        force: impl Fn(&[R]) -> Result<()>,
+        answer: impl Fn(R, Result<()>),
+    ) {
         let mut state = self.state.lock();
         state.left.push(request);
         if std::mem::replace(&mut state.leads, true) {
@@ -66,7 +71,7 @@ impl<R> Syncs<R> {
                 return;
             }
             drop(state);
-            let outcome = force();
+            let outcome = force(&taken);
             taken.into_iter().for_each(|request| answer(request, outcome.clone()));
             state = self.state.lock();
         }
@@ -118,7 +123,7 @@ mod tests {
         let (go, gate) = channel();
         let gate = Mutex::new(gate);
         let records = AtomicUsize::new(0);
-        let force = || {
+        let force = |_: &[Asked]| {
             records.fetch_add(1, SeqCst);
             begun.send(()).unwrap();
             gate.lock().recv().unwrap();
@@ -129,7 +134,11 @@ mod tests {
             begins.recv().unwrap();
             // This thread would wait for ever if it had to wait for the device.
             for number in 1..=32 {
-                syncs.serve(Asked(number, tell.clone()), || unreachable!("another leads"), Asked::answered);
+                syncs.serve(
+                    Asked(number, tell.clone()),
+                    |_: &[Asked]| unreachable!("another leads"),
+                    Asked::answered,
+                );
             }
             assert!(answers.try_recv().is_err() && syncs.left() == 32);
             go.send(()).unwrap();
@@ -141,7 +150,7 @@ mod tests {
             assert_eq!(said(&answers, 32), all);
         });
         assert_eq!(records.load(SeqCst), 2);
-        syncs.serve(Asked(7, tell.clone()), || Ok(()), Asked::answered);
+        syncs.serve(Asked(7, tell.clone()), |_: &[Asked]| Ok(()), Asked::answered);
         assert_eq!(said(&answers, 1), [(7, "durable".into())], "the next one leads itself");
     }
 
@@ -151,11 +160,11 @@ mod tests {
         let syncs = Syncs::default();
         let (tell, answers) = channel();
         let records = AtomicUsize::new(0);
-        let force = || match records.fetch_add(1, SeqCst) {
+        let force = |_: &[Asked]| match records.fetch_add(1, SeqCst) {
             // Two come while the first record is made.
             0 => {
                 for number in 1..=2 {
-                    let leads = || unreachable!("another leads");
+                    let leads = |_: &[Asked]| unreachable!("another leads");
                     syncs.serve(Asked(number, tell.clone()), leads, Asked::answered);
                 }
                 Ok(())
@@ -176,8 +185,8 @@ mod tests {
     fn a_panic_leaves_nobody_waiting() {
         let syncs = Syncs::default();
         let (tell, answers) = channel();
-        let force = || -> Result<()> {
-            syncs.serve(Asked(1, tell.clone()), || unreachable!("another leads"), Asked::answered);
+        let force = |_: &[Asked]| -> Result<()> {
+            syncs.serve(Asked(1, tell.clone()), |_: &[Asked]| unreachable!("another leads"), Asked::answered);
             panic!("a contradiction")
         };
         let lead = || syncs.serve(Asked(0, tell.clone()), force, Asked::answered);
@@ -199,7 +208,7 @@ mod tests {
                     let (tell, answers) = channel();
                     for i in 0..500 {
                         let number = thread * 1000 + i;
-                        let force = || {
+                        let force = |_: &[Asked]| {
                             records.fetch_add(1, SeqCst);
                             std::thread::yield_now();
                             Ok(())

@@ -53,7 +53,9 @@ pub(crate) struct Ledger {
     history_root: AtomicU64,
     next_incarnation: AtomicU64,
     next_number: AtomicU64,
-    /// Whether the running generation has changed something that only the superblock says.
+    /// Whether the running generation has changed the root of the orphans.
+    changed_orphans: AtomicBool,
+    /// Whether it has changed something else that only the superblock says.
     changed: AtomicBool,
 }
 
@@ -70,6 +72,7 @@ impl Ledger {
             history_root: AtomicU64::new(found.history_root.0),
             next_incarnation: AtomicU64::new(found.next_incarnation),
             next_number: AtomicU64::new(found.next_number.0),
+            changed_orphans: AtomicBool::new(false),
             changed: AtomicBool::new(false),
         }
     }
@@ -115,7 +118,7 @@ impl Ledger {
 
     pub(crate) fn set_orphan_root(&self, root: MetaAddr, level: u8) {
         *self.orphan_root.lock() = (root, level);
-        self.note_changed();
+        self.changed_orphans.store(true, Ordering::Relaxed);
     }
 
     #[inline]
@@ -134,15 +137,29 @@ impl Ledger {
         self.changed.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the running generation has changed something that only the superblock says.
     #[inline]
     pub(crate) fn has_changed(&self) -> bool {
+        self.changed_orphans.load(Ordering::Relaxed) || self.has_changed_more()
+    }
+
+    /// Whether the running generation has changed something else than the root of the orphans that only the
+    /// superblock says.
+    #[inline]
+    pub(crate) fn has_changed_more(&self) -> bool {
         self.changed.load(Ordering::Relaxed)
     }
 
     /// The generation is frozen, with the gate held alone: enters what the ledger says in its superblock.
     /// Returns whether the generation has changed something that only the superblock says.
     pub(crate) fn freeze(&self, superblock: &mut Superblock) -> bool {
-        let has_changed = self.changed.swap(false, Ordering::Relaxed);
+        self.enter(superblock);
+        let has_other_orphans = self.changed_orphans.swap(false, Ordering::Relaxed);
+        self.changed.swap(false, Ordering::Relaxed) || has_other_orphans
+    }
+
+    /// Enters what the ledger says in a superblock. With the gate held alone.
+    pub(crate) fn enter(&self, superblock: &mut Superblock) {
         (superblock.orphan_root, superblock.orphan_level) = self.orphan_root();
         superblock.next_incarnation = self.next_incarnation.load(Ordering::Relaxed);
         superblock.next_number = self.number();
@@ -151,7 +168,6 @@ impl Ledger {
         superblock.inodes = self.totals.inodes.get();
         superblock.metadata_blocks = self.totals.metadata_blocks.get();
         superblock.zones = self.totals.zones.get() as u32;
-        has_changed
     }
 
     /// What a record says beside zones and blocks. With no Op open.

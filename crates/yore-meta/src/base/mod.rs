@@ -10,6 +10,7 @@
 pub(crate) mod features;
 pub(crate) mod freed;
 pub(crate) mod gate;
+pub(crate) mod index;
 pub(crate) mod late;
 pub(crate) mod ledger;
 pub(crate) mod left;

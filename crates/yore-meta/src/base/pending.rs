@@ -2,15 +2,17 @@
 //! mean, and what each waits for. The writer takes them when it freezes the generation
 //! (`writer/rounds.rs`).
 
+use super::index::Index;
 use super::order::{Change, Did, EdgeKind, KeepsOrder};
 use super::units::{Piece, Units};
-use super::waits::{HasPlace, Waits, Where};
+use super::waits::{HasPlace, Waits, Where, NO_OP};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use yore_format::{Block, InodeNo, MetaAddr};
 
 /// What is kept of a change.
+#[derive(Clone)]
 pub(crate) enum Kept {
     /// It changed these units of a block.
     Block { addr: MetaAddr, pieces: Vec<Piece> },
@@ -20,6 +22,8 @@ pub(crate) enum Kept {
     Freed { addr: MetaAddr },
     /// The superblock has this root and level of the orphans.
     Orphans { root: MetaAddr, level: u8 },
+    /// It is durable: an fsync has written it, and it lies here.
+    Durable { was: Where },
 }
 
 impl Kept {
@@ -27,7 +31,7 @@ impl Kept {
     pub(crate) fn pieces(&self) -> &[Piece] {
         match self {
             Kept::Block { pieces, .. } => pieces,
-            Kept::Made { .. } | Kept::Freed { .. } | Kept::Orphans { .. } => &[],
+            Kept::Made { .. } | Kept::Freed { .. } | Kept::Orphans { .. } | Kept::Durable { .. } => &[],
         }
     }
 }
@@ -39,11 +43,21 @@ impl HasPlace for Kept {
             Kept::Made { addr, .. } => Where::Made(*addr),
             Kept::Freed { addr } => Where::Freed(*addr),
             Kept::Orphans { .. } => Where::Superblock,
+            Kept::Durable { was } => *was,
+        }
+    }
+
+    fn each_slot(&self, each: &mut dyn FnMut(u16)) {
+        for piece in self.pieces() {
+            if let Piece::Slot { slot, .. } = piece {
+                each(*slot);
+            }
         }
     }
 }
 
-/// Blocks as the generation before left them, of those that this one has changed.
+/// Blocks as the medium has them, of those that this generation has changed: as the generation before left
+/// them, or a part of this one.
 pub(crate) type Bases = HashMap<MetaAddr, Box<Block>>;
 
 /// The most edges that are kept: 48 MiB. A generation that would have more is written as a whole, which needs
@@ -67,6 +81,10 @@ struct State {
     put_off: usize,
     /// So many callers want each superblock to be of the last pass, and nothing to be put off.
     wants_exact: usize,
+    /// Bits of bitmaps that the generation has cleared, or was left to clear.
+    cleared: u64,
+    /// Where the changes of a file are found, as far as an fsync has entered them.
+    index: Index,
 }
 
 impl State {
@@ -90,8 +108,14 @@ impl State {
     }
 }
 
-/// The number of no Op: that of changes that the generation before has put off.
-pub(crate) const PUT_OFF: u64 = 0;
+/// How many bits of bitmaps these clear.
+pub(crate) fn cleared_by(pieces: &[Piece]) -> u64 {
+    let cleared = pieces.iter().map(|piece| match piece {
+        Piece::Bits { mask, to, .. } => u64::from((mask & !to).count_ones()),
+        Piece::Cell { .. } | Piece::Slot { .. } | Piece::Word { .. } => 0,
+    });
+    cleared.sum()
+}
 
 /// What a pass has put off of a block.
 pub(crate) struct PutOff {
@@ -131,6 +155,8 @@ pub struct PassCounts {
     pub blocks: u64,
     /// How many of these were rollbacks: written without some of their changes, and again later.
     pub rollbacks: u64,
+    /// Parts of generations that were written for an fsync; their rounds and blocks are among those above.
+    pub parts: u64,
 }
 
 impl PassCounts {
@@ -142,6 +168,7 @@ impl PassCounts {
             rounds: self.rounds - before.rounds,
             blocks: self.blocks - before.blocks,
             rollbacks: self.rollbacks - before.rollbacks,
+            parts: self.parts - before.parts,
         }
     }
 
@@ -152,7 +179,17 @@ impl PassCounts {
         self.rounds += other.rounds;
         self.blocks += other.blocks;
         self.rollbacks += other.rollbacks;
+        self.parts += other.parts;
     }
+}
+
+/// What waits, for whoever looks for a part of it.
+pub(crate) struct Waiting<'s> {
+    pub(crate) waits: &'s mut Waits<Kept>,
+    pub(crate) bases: &'s mut Bases,
+    pub(crate) index: &'s mut Index,
+    /// Bits of bitmaps that the generation clears.
+    pub(crate) cleared: &'s mut u64,
 }
 
 /// Keeps them, once an engine wants that.
@@ -187,8 +224,27 @@ impl Pending {
         let mut state = self.0.get()?.lock();
         let whole = std::mem::take(&mut state.whole);
         let bases = std::mem::take(&mut state.bases);
-        (state.put_off, state.given_up) = (0, 0);
+        (state.put_off, state.given_up, state.cleared) = (0, 0, 0);
+        state.index = Index::default();
         Some(Taken { waits: state.waits.take(), bases, whole })
+    }
+
+    /// Has `find` examine what waits, for a part of it that is to be written by itself; with the gate held
+    /// alone. `None`: the generation cannot be written in parts, for all of it is there or nothing, or
+    /// somebody wants exact superblocks.
+    pub(crate) fn with_waiting<T>(&self, find: impl FnOnce(Waiting<'_>) -> T) -> Option<T> {
+        let mut state = self.0.get()?.lock();
+        if state.whole || state.wants_exact > 0 {
+            return None;
+        }
+        let State { waits, bases, index, cleared, .. } = &mut *state;
+        index.enter(waits);
+        Some(find(Waiting { waits, bases, index, cleared }))
+    }
+
+    /// A part of the running generation is written, which costs this. The last superblock says less of it.
+    pub(crate) fn count_part(&self, cost: PassCounts) {
+        self.count_pass(PassCounts { passes: 0, parts: 1, ..cost }, None);
     }
 
     /// A generation is written, which costs this. Its superblock counts `unpromised` free blocks less than
@@ -246,7 +302,8 @@ impl Pending {
         }
         drop(clearing);
         state.bases.insert(addr, base);
-        state.waits.change(PUT_OFF, Kept::Block { addr, pieces });
+        state.cleared += cleared_by(&pieces);
+        state.waits.change(NO_OP, Kept::Block { addr, pieces });
         state.put_off += 1;
     }
 
@@ -299,7 +356,9 @@ impl KeepsOrder for Mutex<State> {
             Did::Freed { addr } => Kept::Freed { addr },
             Did::Orphans { root, level } => Kept::Orphans { root, level },
         };
-        self.lock().waits.change(op, kept)
+        let mut state = self.lock();
+        state.cleared += cleared_by(kept.pieces());
+        state.waits.change(op, kept)
     }
 
     fn edge(&self, kind: EdgeKind, first: Change, then: Change) {

@@ -115,6 +115,20 @@ pub(crate) fn key_width(block: &Block) -> usize {
     }
 }
 
+/// The width of a node's keys behind changes with these pieces; 0: it has no cells even then.
+pub(crate) fn width_behind<'p>(base: &Block, mut pieces: impl Iterator<Item = &'p Piece>) -> usize {
+    let mut of_pieces = || {
+        pieces.find_map(|piece| match piece {
+            Piece::Cell { key, .. } => Some(key.len()),
+            Piece::Slot { .. } | Piece::Bits { .. } | Piece::Word { .. } => None,
+        })
+    };
+    match key_width(base) {
+        0 => of_pieces().unwrap_or(0),
+        width => width,
+    }
+}
+
 fn word_range(word: usize) -> Range<usize> {
     HEADER_BYTES + word * WORD..HEADER_BYTES + (word + 1) * WORD
 }

@@ -33,7 +33,13 @@ pub(crate) enum Where {
 pub(crate) trait HasPlace {
     /// Where it lies.
     fn place(&self) -> Where;
+
+    /// Gives the slots of a block of inodes that it changes.
+    fn each_slot(&self, _each: &mut dyn FnMut(u16)) {}
 }
+
+/// The number of no Op. Changes that a generation has left to the next one have it.
+pub(crate) const NO_OP: u64 = 0;
 
 /// Which change waits for which, by their places in [`Waits::changes`]: the first is never behind the second.
 type Edges = Vec<(EdgeKind, usize, usize)>;
@@ -146,6 +152,8 @@ pub(crate) struct Waits<P> {
     vacated: HashMap<InodeNo, Vacated>,
     /// The change with which an inode was born anew, because an event has seen it.
     reborn: HashMap<InodeNo, usize>,
+    /// The Ops that have changed names or extents of an inode.
+    told: HashMap<InodeNo, Vec<u64>>,
 }
 
 impl<P> Default for Waits<P> {
@@ -171,7 +179,13 @@ impl<P> Waits<P> {
             names: HashMap::new(),
             vacated: HashMap::new(),
             reborn: HashMap::new(),
+            told: HashMap::new(),
         }
+    }
+
+    /// Changes that are a part of what waits, with the edges between these.
+    pub(crate) fn part(changes: Vec<(u64, P)>, edges: Edges) -> Waits<P> {
+        Waits { changes, edges, ..Waits::from(0) }
     }
 
     /// Everything that waits, with no Op open; what follows waits for nothing of it.
@@ -191,6 +205,37 @@ impl<P> Waits<P> {
         self.names = HashMap::new();
         self.vacated = HashMap::new();
         self.reborn = HashMap::new();
+        self.told = HashMap::new();
+    }
+
+    /// The Op of a change has changed names or extents of this inode.
+    fn tell(&mut self, inode: InodeNo, change: usize) {
+        let op = self.changes[change].0;
+        let ops = self.told.entry(inode).or_default();
+        if ops.last() != Some(&op) {
+            ops.push(op);
+        }
+    }
+
+    /// The Ops that have changed names or extents of an inode; some may be there twice.
+    pub(crate) fn told(&self, inode: InodeNo) -> &[u64] {
+        self.told.get(&inode).map_or(&[], |ops| ops)
+    }
+
+    /// What these Ops have changed is durable.
+    pub(crate) fn forget_told(&mut self, inode: InodeNo) {
+        self.told.remove(&inode);
+    }
+
+    /// The changes from which on names of an inode count, each with the directory of the name.
+    pub(crate) fn namings(&self, inode: InodeNo) -> impl Iterator<Item = (usize, InodeNo)> + '_ {
+        let names = self.names.get(&inode).into_iter();
+        names.flat_map(|names| names.counts.iter().copied().zip(names.directories.iter().copied()))
+    }
+
+    /// The change that made a block is durable.
+    pub(crate) fn forget_made(&mut self, addr: MetaAddr) {
+        self.made.remove(&addr);
     }
 
     /// Whether a change that waits has made this block.
@@ -236,6 +281,7 @@ impl<P> Waits<P> {
             let names = self.names.entry(inode).or_default();
             names.counts.push(by);
             names.directories.push(directory);
+            self.tell(inode, by);
         }
     }
 
@@ -243,6 +289,7 @@ impl<P> Waits<P> {
     /// names of the directories that lead to them.
     pub(crate) fn unnamed(&mut self, inode: InodeNo, gone: Change) {
         let Some(gone) = self.at(gone) else { return };
+        self.tell(inode, gone);
         let (mut inodes, mut next) = (vec![inode], 0);
         let mut seen = HashSet::new();
         seen.insert(inode);
@@ -258,6 +305,7 @@ impl<P> Waits<P> {
     pub(crate) fn reborn(&mut self, inode: InodeNo, by: Change) {
         if let Some(by) = self.at(by) {
             self.reborn.insert(inode, by);
+            self.tell(inode, by);
         }
     }
 
@@ -272,12 +320,14 @@ impl<P> Waits<P> {
     pub(crate) fn vacated(&mut self, inode: InodeNo, gone: Change) {
         if let Some(gone) = self.at(gone) {
             self.vacated.entry(inode).or_default().gone.push(gone);
+            self.tell(inode, gone);
         }
     }
 
     /// Blocks come to an inode with the change `by`.
     pub(crate) fn occupied(&mut self, inode: InodeNo, by: Change) {
         let Some(by) = self.at(by) else { return };
+        self.tell(inode, by);
         if let Some(Vacated { gone, joins }) = self.vacated.get_mut(&inode) {
             let each = joins.bring_behind(&mut self.edges, EdgeKind::Vacated, gone, by);
             if each.is_many() {

@@ -445,6 +445,20 @@ impl Meta {
         self.rooms.log.force(&self.rooms.blocks)
     }
 
+    /// As [`Meta::force`], but under an engine that orders changes only for what these files need: their
+    /// attributes, names and extents, the entries of those that are directories, and new directories above
+    /// them. Takes time in proportion to what waits in the blocks that these have changed, while no Op can
+    /// be open.
+    ///
+    /// # Errors
+    /// The error that stopped writing, if one did.
+    pub fn force_files(&self, files: &[InodeNo]) -> Result<()> {
+        match self.base().medium.strategy().orders() {
+            true => self.writer.force_files(&self.rooms, files),
+            false => self.force(),
+        }
+    }
+
     /// As [`Meta::force`], for a caller whose later changes rely on it: under an engine that orders changes
     /// all so far come before all that follow, but for bits to be cleared, for which nobody waits.
     ///

@@ -150,23 +150,12 @@ pub(super) fn freeze(
     let moved = rooms.log.switch(blocks);
     let outstanding = rooms.log.freeze(blocks, last_record.as_mut());
     let head = blocks.head(gate.running());
-    let mut superblock = Superblock {
-        generation: ceilings::number(last, generation),
-        engine: base.medium.engine(),
-        state: medium_state(base.medium.has_leaks(), strategy, state),
-        features: base.features.wanted(),
-        space_rules: base.features.space_rules(),
-        volume_blocks: base.medium.geometry().blocks,
-        zone_number_limit: blocks.zones.limit(),
-        ..last.clone()
-    };
+    let mut superblock = next_superblock(rooms, last, generation, state);
     if let Some(at) = &moved {
         moving::enter(at, &mut superblock, gate.running());
     }
     // A pass begun by the background refreshes the totals, which covered passes leave stale.
     let needs_superblock = base.ledger.freeze(&mut superblock) || wants_exact || !is_wanted;
-    let since = if state == VolumeState::Clean { Generation(0) } else { superblock.in_place_since };
-    superblock.set_in_place_since(since);
     changes.hand_over(captured);
     drop(gate);
     zones.sort_by_key(|z| z.zone.start);
@@ -237,6 +226,29 @@ pub(super) fn freeze(
     (frozen, appended)
 }
 
+/// The superblock of a generation behind `last`, as far as the ledger does not say it.
+pub(super) fn next_superblock(
+    rooms: &Rooms,
+    last: &Superblock,
+    generation: Generation,
+    state: VolumeState,
+) -> Superblock {
+    let (blocks, base) = (&rooms.blocks, &rooms.blocks.base);
+    let mut superblock = Superblock {
+        generation: ceilings::number(last, generation),
+        engine: base.medium.engine(),
+        state: medium_state(base.medium.has_leaks(), base.medium.strategy(), state),
+        features: base.features.wanted(),
+        space_rules: base.features.space_rules(),
+        volume_blocks: base.medium.geometry().blocks,
+        zone_number_limit: blocks.zones.limit(),
+        ..last.clone()
+    };
+    let since = if state == VolumeState::Clean { Generation(0) } else { superblock.in_place_since };
+    superblock.set_in_place_since(since);
+    superblock
+}
+
 /// What the superblock says of the volume's state. Leaks that a crash has left stay until somebody counts,
 /// whatever engine has the volume by then, and whether it crashes again. Under one that promises nothing it
 /// must be checked after a crash, which says more.
@@ -249,13 +261,13 @@ pub(super) fn medium_state(has_leaks: bool, strategy: &dyn Strategy, state: Volu
 }
 
 /// Writes a frozen generation; if it closes, its superblock comes last, into `slot`. `last` is the superblock
-/// before it. Returns the slot of the last superblock that was written.
+/// before it. Returns the slot of the last superblock that was written, and the number of the last round.
 pub(super) fn write(
     rooms: &Rooms,
     frozen: &mut Frozen,
     (last, slot): (&Superblock, u32),
     unclosed: &mut Unclosed,
-) -> Result<u32> {
+) -> Result<(u32, u16)> {
     if frozen.plan.blocks == Place::InOrder {
         let taken = frozen.taken.take().expect("who writes in order keeps it");
         let (generation, freed) = (frozen.generation, freed_by(&taken));
@@ -266,10 +278,10 @@ pub(super) fn write(
         let how = How { is_covered, puts_off: frozen.may_put_off, freed };
         if let Some(schedule) = Schedule::of(&taken, how) {
             let next = (generation, &frozen.superblock);
-            let Carried { slot, superblock, put_off } =
+            let Carried { slot, superblock, put_off, last_round } =
                 schedule.carry_out(rooms, &frozen.zones, next, last, slot)?;
             (frozen.superblock, frozen.put_off) = (superblock, put_off);
-            return Ok(slot);
+            return Ok((slot, last_round));
         }
         let pass = Pass { is_logged: false, is_wanted: false, is_whole: true };
         frozen.plan = rooms.blocks.base.medium.strategy().plan(pass);
@@ -284,7 +296,7 @@ pub(super) fn write(
     write_together(rooms, frozen, slot)?;
     let cost = PassCounts { wholes: 1, ..PassCounts::default() };
     rooms.blocks.base.order.pending.count_pass(cost, Some(held_back));
-    Ok(slot)
+    Ok((slot, 0))
 }
 
 /// Writes a frozen generation in one go.

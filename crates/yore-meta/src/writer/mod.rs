@@ -44,12 +44,15 @@
 mod along;
 pub(crate) mod beside;
 mod ceilings;
+mod files;
 mod gather;
 mod generation;
+mod part;
 mod passing;
 mod room;
 mod rounds;
 
+use crate::base::gate::assert_no_op;
 use crate::base::medium::now_seconds;
 use crate::base::pending::PutOff;
 use crate::base::progress::Task;
@@ -60,13 +63,15 @@ use crate::log::region::{position_of, set_position};
 use crate::rooms::Rooms;
 use crate::zones::zone::FrozenZone;
 use beside::{Beside, Closing};
+use files::Callers;
 use generation::{freeze, medium_state, write, Frozen, Unclosed};
 use parking_lot::{Mutex, MutexGuard};
+use part::{Outcome, Rounds};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Weak;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use yore_format::{ExternalLog, Generation, Superblock, VolumeState};
+use yore_format::{ExternalLog, Generation, InodeNo, Superblock, VolumeState};
 use yore_log::{KeptLog, Position};
 
 /// The writer of an open volume.
@@ -74,6 +79,11 @@ pub(crate) struct Writer {
     /// The superblock last written, and its slot. Held for the length of a commit.
     superblock: Mutex<(Superblock, u32)>,
     unclosed: Mutex<Unclosed>,
+    /// The last complete generation, whose rounds the next part goes on with. Locked by whoever has locked
+    /// the superblock.
+    rounds: Mutex<Rounds>,
+    /// Who waits for a part.
+    callers: Callers<Result<Outcome>>,
     /// The frames of a generation that could not be written: kept in memory, so that reads go on (R16).
     unwritten: Mutex<Vec<FrozenZone>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -103,6 +113,8 @@ impl Writer {
         Writer {
             superblock: Mutex::new((found, slot)),
             unclosed: Mutex::default(),
+            rounds: Mutex::default(),
+            callers: Callers::default(),
             unwritten: Mutex::default(),
             thread: Mutex::default(),
             interval,
@@ -274,6 +286,23 @@ impl Writer {
         }
     }
 
+    /// Makes durable all that these files need, under an engine that orders changes: their attributes, names
+    /// and extents, the entries of those that are directories, and new directories above them. By a part of
+    /// the running generation, which concurrent callers share, or by all of it.
+    pub(crate) fn force_files(&self, rooms: &Rooms, files: &[InodeNo]) -> Result<()> {
+        assert_no_op();
+        rooms.blocks.base.progress.check_writable()?;
+        let batch = self.callers.join(files);
+        let right = self.superblock.lock();
+        let write = |files: &[InodeNo]| part::write(rooms, &right.0, files, &mut self.rounds.lock());
+        let outcome = self.callers.serve(&batch, write);
+        drop(right);
+        match outcome? {
+            Outcome::Durable => Ok(()),
+            Outcome::Generation => rooms.log.force(&rooms.blocks),
+        }
+    }
+
     /// Freezes the running generation, writes it, completes it.
     fn commit(&self, rooms: &Rooms, state: VolumeState, beside: Option<Beside<'_>>) -> Result<()> {
         let base = &rooms.blocks.base;
@@ -293,11 +322,12 @@ impl Writer {
             resume_unwind(panic)
         });
         match result {
-            Ok(slot) => {
+            Ok((slot, last)) => {
+                *self.rounds.lock() = Rounds { generation: frozen.generation, last };
                 if frozen.plan.is_durable() {
                     *held = (frozen.superblock.clone(), slot);
                 }
-                drop(held);
+                // With the right to write: a part must find what this generation has put off.
                 complete(rooms, frozen, served)
             }
             Err(e) => {

@@ -22,6 +22,8 @@ pub(super) struct Carried {
     pub(super) slot: u32,
     pub(super) superblock: Superblock,
     pub(super) put_off: Vec<PutOff>,
+    /// The number of the last round.
+    pub(super) last_round: u16,
 }
 
 /// A zone while a pass is written.
@@ -76,8 +78,8 @@ impl Schedule {
             }
         };
         rooms.blocks.base.order.pending.count_pass(cost, unpromised);
-        let mut passing = Passing::new(rooms, zones, (generation, first), slot);
-        let device = rooms.blocks.base.medium.device();
+        let images = captured(zones, generation);
+        let mut passing = Passing::new(rooms, zones, images, (generation, first), slot);
         // What changed without any change that has an order goes with the first round.
         let ordered: HashSet<MetaAddr> =
             rounds.iter().flat_map(|round| &round.blocks).chain(&ahead).map(|(addr, _)| *addr).collect();
@@ -90,20 +92,7 @@ impl Schedule {
             }
             rounds[0].blocks.extend(others.into_iter().map(|addr| (addr, What::Whole)));
         }
-        passing.write_round(0, Round { blocks: ahead, ..Round::default() })?;
-        if !how.is_covered {
-            passing.write_superblock()?;
-        }
-        // Of file data, too, that is named in this generation.
-        device.flush()?;
-        for (number, round) in rounds.into_iter().enumerate() {
-            passing.write_round(number as u16 + 1, round)?;
-            #[cfg(feature = "mutations")]
-            if is(Mutation::RoundsUnflushed) {
-                continue;
-            }
-            device.flush()?;
-        }
+        let last_round = passing.write_rounds(ahead, rounds, !how.is_covered, 0)?;
         let Passing { zones, slot, superblock, .. } = passing;
         debug_assert_eq!((superblock.orphan_root, superblock.orphan_level), (root, level));
         for working in zones.into_values() {
@@ -111,25 +100,54 @@ impl Schedule {
                 .all(|index| working.zone.has(index) == (working.copies.map[index] != 0)));
             working.zone.zone.set_copies(working.copies);
         }
-        Ok(Carried { slot, superblock, put_off })
+        Ok(Carried { slot, superblock, put_off, last_round })
     }
+
+    /// Writes a part of the running generation, which has these zones and images, under the number of an
+    /// earlier generation of which `after` was the last round. Returns the number of its own last round.
+    pub(super) fn carry_out_part(
+        self,
+        rooms: &Rooms,
+        zones: &[FrozenZone],
+        images: HashMap<MetaAddr, Arc<Block>>,
+        (generation, last): (Generation, &Superblock),
+        after: u16,
+    ) -> Result<u16> {
+        rooms.blocks.base.order.pending.count_part(self.cost());
+        let Schedule { ahead, rounds, .. } = self;
+        let mut passing = Passing::new(rooms, zones, images, (generation, last.clone()), 0);
+        let number = passing.write_rounds(ahead, rounds, false, after)?;
+        for working in passing.zones.into_values() {
+            working.zone.zone.set_copies(working.copies);
+        }
+        Ok(number)
+    }
+}
+
+/// The blocks that a frozen generation has changed.
+fn captured(zones: &[FrozenZone], generation: Generation) -> HashMap<MetaAddr, Arc<Block>> {
+    let mut images = HashMap::new();
+    for zone in zones {
+        for frame in &zone.dirty {
+            let Some((block, _)) = frame.capture(generation) else { continue };
+            if zone.has(usize::from(frame.addr().index())) {
+                images.insert(frame.addr(), block);
+            }
+        }
+    }
+    images
 }
 
 impl<'w> Passing<'w> {
     fn new(
         rooms: &'w Rooms,
         frozen: &'w [FrozenZone],
+        images: HashMap<MetaAddr, Arc<Block>>,
         (generation, superblock): (Generation, Superblock),
         slot: u32,
     ) -> Passing<'w> {
-        let (mut zones, mut images) = (HashMap::new(), HashMap::new());
+        let mut zones = HashMap::new();
         for zone in frozen {
-            for frame in &zone.dirty {
-                let Some((block, _)) = frame.capture(generation) else { continue };
-                if zone.has(usize::from(frame.addr().index())) {
-                    images.insert(frame.addr(), block);
-                }
-            }
             let copies = zone.zone.copies();
             let shadows = rooms.blocks.base.medium.shadows();
             shadows.zone_is_written(zone.zone.start.0, || Some(copies.blocks(true)));
@@ -141,6 +159,35 @@ impl<'w> Passing<'w> {
             zones.insert(zone.zone.no, Working { zone, copies, named, used, written: Vec::new() });
         }
         Passing { rooms, generation, zones, images, superblock, slot: 1 - slot }
+    }
+
+    /// Writes what goes ahead, the superblock if it is needed, and the rounds, which are numbered behind
+    /// `after`; each is flushed. Returns the number of the last one.
+    fn write_rounds(
+        &mut self,
+        ahead: Vec<(MetaAddr, What)>,
+        rounds: Vec<Round>,
+        needs_superblock: bool,
+        after: u16,
+    ) -> Result<u16> {
+        let device = self.rooms.blocks.base.medium.device();
+        self.write_round(after, Round { blocks: ahead, ..Round::default() })?;
+        if needs_superblock {
+            self.write_superblock()?;
+        }
+        // Of file data, too, that is named in this generation.
+        device.flush()?;
+        let mut number = after;
+        for round in rounds {
+            number += 1;
+            self.write_round(number, round)?;
+            #[cfg(feature = "mutations")]
+            if is(Mutation::RoundsUnflushed) {
+                continue;
+            }
+            device.flush()?;
+        }
+        Ok(number)
     }
 
     fn write_superblock(&mut self) -> Result<()> {

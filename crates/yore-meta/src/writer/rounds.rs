@@ -49,8 +49,9 @@
 //! [`ROUNDS_MOST`], or the root of the orphans must change twice, the generation goes aside as a whole.
 
 use super::room::{Cells, Room};
-use crate::base::pending::{Kept, PassCounts, PutOff, Taken, PUT_OFF};
+use crate::base::pending::{cleared_by, Kept, PassCounts, PutOff, Taken};
 use crate::base::units::{self, Piece};
+use crate::base::waits::NO_OP;
 #[cfg(feature = "mutations")]
 use crate::mutation::{is, Mutation};
 use hashbrown::{HashMap, HashSet};
@@ -254,18 +255,14 @@ impl Schedule {
             rounds: self.rounds.len() as u64,
             blocks: blocks().count() as u64,
             rollbacks: rollbacks as u64,
+            parts: 0,
         }
     }
 }
 
 /// How many data blocks the bitmaps of a generation mark as free that were not.
 pub(super) fn freed_by(taken: &Taken) -> u64 {
-    let pieces = taken.waits.changes.iter().flat_map(|(_, kept)| kept.pieces());
-    let cleared = pieces.map(|piece| match piece {
-        Piece::Bits { mask, to, .. } => u64::from((mask & !to).count_ones()),
-        Piece::Cell { .. } | Piece::Slot { .. } | Piece::Word { .. } => 0,
-    });
-    cleared.sum()
+    taken.waits.changes.iter().map(|(_, kept)| cleared_by(kept.pieces())).sum()
 }
 
 /// Which changes may be put off: they clear bits, were not put off before, and none of `firsts` is one.
@@ -278,7 +275,7 @@ fn may_wait(taken: &Taken, how: How, firsts: &[usize]) -> Vec<bool> {
         let Kept::Block { addr, pieces } = kept else { continue };
         let base = taken.bases.get(addr);
         let is_bitmap = base.is_some_and(|block| BlockHeader::of(block).kind == BlockKind::Bitmap as u8);
-        may_wait[number] = is_bitmap && *op != PUT_OFF && pieces.iter().all(Piece::only_clears);
+        may_wait[number] = is_bitmap && *op != NO_OP && pieces.iter().all(Piece::only_clears);
     }
     firsts.iter().for_each(|first| may_wait[*first] = false);
     may_wait
@@ -361,6 +358,7 @@ impl<'t> Planner<'t> {
                 block.freed = Some(number);
             }
             Kept::Orphans { .. } => self.orphans.push(number),
+            Kept::Durable { .. } => self.is_durable[number] = true,
         }
     }
 
@@ -494,18 +492,7 @@ impl<'t> Planner<'t> {
     }
 
     fn width(&self, block: &InPass<'_>) -> usize {
-        let of_base = units::key_width(block.base);
-        if of_base != 0 {
-            return of_base;
-        }
-        let pieces = block.changes.iter().flat_map(|change| self.pieces(*change));
-        pieces
-            .filter_map(|piece| match piece {
-                Piece::Cell { key, .. } => Some(key.len()),
-                _ => None,
-            })
-            .next()
-            .unwrap_or(0)
+        units::width_behind(block.base, block.changes.iter().flat_map(|change| self.pieces(*change)))
     }
 
     /// A block with what is durable of its changes, and these.

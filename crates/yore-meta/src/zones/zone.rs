@@ -458,11 +458,21 @@ impl Zone {
         s.is_unlogged = false;
         s.unlogged.clear();
         s.held_before = std::mem::take(&mut s.held);
+        let (dirty, together) = (std::mem::take(&mut s.dirty), std::mem::take(&mut s.together));
+        FrozenZone { dirty, together, ..self.of_state(&s) }
+    }
+
+    /// What the running generation has of the zone by now, without its frames. With the gate held alone.
+    pub(crate) fn as_it_is(self: &Arc<Self>) -> FrozenZone {
+        self.of_state(&self.state.lock())
+    }
+
+    fn of_state(self: &Arc<Self>, s: &State) -> FrozenZone {
         FrozenZone {
             zone: self.clone(),
-            dirty: std::mem::take(&mut s.dirty),
+            dirty: Vec::new(),
             along: Vec::new(),
-            together: std::mem::take(&mut s.together),
+            together: false,
             exists: s.exists,
             inode_free: s.inode_free.clone(),
             extras: s.extras,
