@@ -15,6 +15,9 @@ export RUSTDOCFLAGS ?= -D warnings
 # What is kept for the next build costs a whole run time and gigabytes, and saves it nothing.
 export CARGO_INCREMENTAL ?= 0
 
+# What hangs is shown, ended, and a failure with a name: $(LIMITED) SECONDS NAME COMMAND.
+LIMITED := python3 scripts/limited.py
+
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
 .PHONY: all demo test deps debug layers format lint unit crash mutations mutations-1 mutations-2 doc system \
@@ -29,7 +32,7 @@ symbols:
 	$(CARGO) build --profile release-with-symbols --locked
 
 demo:
-	scripts/demo.sh
+	$(LIMITED) 1800 demo scripts/demo.sh
 
 test: deps layers format lint doc unit crash mutations system package
 
@@ -54,6 +57,8 @@ lint:
 
 # Doctests are part of it.
 unit:
+	$(LIMITED) --self-test
+	python3 scripts/run-tests.py --self-test
 	python3 scripts/run-tests.py
 
 # Link-time optimisation costs the tests more time than it saves them; what fails shows a backtrace.
@@ -70,19 +75,21 @@ LANES := $(patsubst %,--test %,$(LANE_1) $(LANE_2))
 
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
 CRASH_STATES ?= 50000
+# A second for 100 states, and more: usually it is one for a thousand.
+STATES := $(LIMITED) $$(( 900 + $(CRASH_STATES) / 100 )) crash-states target/release/yore-crash
 crash:
 	$(CARGO) test $(MUTATIONS) $(LANES) --no-run
-	target/release/yore-crash run --states $(CRASH_STATES)
+	$(STATES) run --states $(CRASH_STATES)
 	for durability in async group sync; do \
-		target/release/yore-crash run --engine journal --durability $$durability \
+		$(STATES) run --engine journal --durability $$durability \
 			--seed 1000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
-		target/release/yore-crash run --engine journal --durability $$durability --elsewhere \
+		$(STATES) run --engine journal --durability $$durability --elsewhere \
 			--seed 2000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
 	done
-	target/release/yore-crash expunge --seed 5000000 --states $$(($(CRASH_STATES) / 5))
-	target/release/yore-crash run --elsewhere --seed 3000000 --states $$(($(CRASH_STATES) / 20))
+	$(STATES) expunge --seed 5000000 --states $$(($(CRASH_STATES) / 5))
+	$(STATES) run --elsewhere --seed 3000000 --states $$(($(CRASH_STATES) / 20))
 	for engine in soft-updates sync; do \
-		target/release/yore-crash run --engine $$engine --seed 4000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
+		$(STATES) run --engine $$engine --seed 4000000 --states $$(($(CRASH_STATES) / 20)) || exit 1; \
 	done
 
 # Crashes of the engines that order changes, for BUDGET seconds; SEED=n begins elsewhere. Then these engines are made
@@ -91,9 +98,11 @@ SEED ?= 0
 campaign-ordered:
 	$(CARGO) test $(MUTATIONS) $(LANES) --no-run
 	for engine in soft-updates sync; do \
-		target/release/yore-crash campaign --engine $$engine --seed $(SEED) --seconds $$(( $(BUDGET) / 2 )) || exit 1; \
+		$(LIMITED) $$(( $(BUDGET) + 900 )) $$engine target/release/yore-crash campaign --engine $$engine \
+			--seed $(SEED) --seconds $$(( $(BUDGET) / 2 )) || exit 1; \
 	done
-	ORDERED_MUTATIONS=all $(CARGO) test $(MUTATIONS) --test ordered_random random_crashes_find_a_wrong_order
+	ORDERED_MUTATIONS=all $(LIMITED) 7200 ordered-mutations \
+		$(CARGO) test $(MUTATIONS) --test ordered_random random_crashes_find_a_wrong_order
 
 # Engines that are wrong on purpose: the crash tests must find each of them.
 mutations:
@@ -102,7 +111,7 @@ mutations:
 	$(MAKE) -j2 --output-sync mutations-1 mutations-2
 
 mutations-1 mutations-2: mutations-%:
-	$(CARGO) test $(MUTATIONS) $(LANE_$*:%=--test %)
+	$(LIMITED) 2400 $@ $(CARGO) test $(MUTATIONS) $(LANE_$*:%=--test %)
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked
@@ -140,7 +149,7 @@ system-engines:
 # The Debian package, made of the debug binary that the other tests have built, unpacked, installed and removed below a
 # directory of its own.
 package: debug
-	tests/package.sh
+	$(LIMITED) 900 package tests/package.sh
 
 include packaging/install.mk
 
@@ -157,7 +166,7 @@ campaign-fuzz:
 	done
 
 $(CAMPAIGNS:%=campaign-%): campaign-%:
-	BUDGET=$(BUDGET) LIMIT=$$(( $(BUDGET) + 600 )) tests/system/run.sh $*
+	BUDGET=$(BUDGET) tests/system/run.sh $*
 
 clean:
 	$(CARGO) clean
