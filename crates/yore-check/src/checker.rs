@@ -22,7 +22,7 @@ use yore_device::Device;
 use yore_format::layout::Geometry;
 use yore_format::{
     verify_header, verify_version, Block, BlockHeader, BlockNo, EventNo, Expect, Incarnation, InodeNo,
-    MetaAddr, SlotState, Superblock, WriteFeatures, BITS_PER_GROUP, BLOCK_SIZE, NOT_INODES, ZERO_BLOCK,
+    MetaAddr, Superblock, WriteFeatures, BITS_PER_GROUP, BLOCK_SIZE, NOT_INODES, ZERO_BLOCK,
 };
 
 /// Words of a bit set over a group's data area.
@@ -76,7 +76,7 @@ pub(crate) struct Checker<'a> {
     pub(crate) claims: Claims,
     /// If only some of those who claim blocks are walked: these.
     pub(crate) only: Option<BTreeSet<Claimant>>,
-    /// Blocks of which it is asked who had them first, and the answers.
+    /// Blocks of which it is asked who had them first, as long as that is not known, and the answers.
     pub(crate) asked: BTreeSet<u64>,
     pub(crate) first_owners: BTreeMap<u64, FirstOwner>,
     /// The tables of shared blocks.
@@ -184,18 +184,8 @@ impl<'a> Checker<'a> {
 
     /// Checks the superblock by itself.
     pub(crate) fn superblock(&mut self, found: &Found) {
-        let other = BlockNo(u64::from(1 - found.slot));
-        let wrong = match &found.other {
-            SlotState::Valid(sb) if sb.uuid == self.sb.uuid => None,
-            SlotState::Valid(_) => Some("a superblock of another volume".to_string()),
-            SlotState::Torn(_) => None,
-            SlotState::Corrupt(_, c) => Some(format!("{}: {}", c.field, c.found)),
-            SlotState::Foreign if found.other_is_zero => None,
-            SlotState::Foreign => Some("something else".to_string()),
-        };
-        if let Some(wrong) = wrong {
-            let expected = "an older superblock of this volume";
-            self.add(Finding::new(Problem::OtherSuperblock, expected, wrong).on(other));
+        if let Some(wrong) = found.wrong_other() {
+            self.add(wrong);
         }
         if self.scan.device_blocks < self.sb.volume_blocks {
             self.add(Finding::new(Problem::DeviceTooShort, self.sb.volume_blocks, self.scan.device_blocks));

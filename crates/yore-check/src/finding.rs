@@ -546,6 +546,10 @@ pub enum Recount {
     },
 }
 
+/// What a finding is told by, whatever else is found with it.
+pub(crate) type FindingPlace<'f> =
+    (Problem, Option<MetaAddr>, Option<BlockNo>, Option<InodeNo>, Option<&'f PastRow>);
+
 /// One broken rule, in one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -660,10 +664,9 @@ impl Finding {
         self
     }
 
-    /// Whether another one is about the same: the same rule, broken in the same place.
-    pub(crate) fn is_same(&self, other: &Finding) -> bool {
-        let place = |f: &Finding| (f.problem, f.addr, f.block, f.inode);
-        place(self) == place(other) && self.row == other.row
+    /// The rule and where it is broken: two findings of which this is the same are about the same.
+    pub(crate) fn place(&self) -> FindingPlace<'_> {
+        (self.problem, self.addr, self.block, self.inode, self.row.as_ref())
     }
 
     /// Says which row of the past cannot be right.

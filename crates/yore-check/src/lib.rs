@@ -171,20 +171,21 @@ fn run(
 ) -> Result<Report, CheckError> {
     let began = Instant::now();
     let overlay = Overlay::new(device);
-    let first = repair::make_superblock(&overlay, options)?;
+    let made = repair::make_superblock(&overlay, options)?;
     let found = read_superblock(&overlay)?;
     let is_settled = settled(&overlay, &found, lent(&mut watcher))?;
+    let first = repair::found_first(made.as_ref(), &found, is_settled);
     let before = began.elapsed();
     let mut watch = watcher
         .map(|watcher| move |at: &Progress| watcher(&Progress { elapsed: before + at.elapsed, ..*at }));
     let watch = watch.as_mut().map(|watch| watch as &mut (dyn FnMut(&Progress) + Send));
-    let mut report = match is_settled || first.is_some() {
+    let mut report = match is_settled || made.is_some() {
         true => closed(&overlay, options, watch)?,
         false => closed(device, options, watch)?,
     };
     report.superblock_slot = found.slot;
     if let Some(first) = first {
-        report.begin_with(first.finding, options.findings_max);
+        report.begin_with(first, options.findings_max);
     }
     Ok(report)
 }

@@ -45,9 +45,9 @@ mod volume;
 mod zones;
 
 pub use round::Loss;
-pub(crate) use superblocks::make_superblock;
+pub(crate) use superblocks::{found_first, make_superblock};
 
-use crate::finding::PastRow;
+use crate::finding::{FindingPlace, PastRow};
 use crate::overlay::Overlay;
 use crate::settle::settle;
 use crate::superblock::{is_ended_by_check, read_superblock};
@@ -56,10 +56,11 @@ use crate::{CheckError, CheckOptions, Class, Finding, Problem, Report};
 use log::Notes;
 use round::Round;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use volume::Volume;
 use yore_device::Device;
-use yore_format::{FindingsRecord, Superblock, VolumeState};
+use yore_format::{FindingsRecord, Superblock, VolumeState, ZoneNo};
 
 /// Most rounds of a repair.
 const ROUNDS_MAX: u32 = 40;
@@ -135,22 +136,25 @@ pub fn plan_repair_leaving<'a>(
     options: &CheckOptions,
     left: &[Finding],
 ) -> Result<Plan<'a>, CheckError> {
-    let is_left = |finding: &Finding| left.iter().any(|left| left.is_same(finding));
+    let places = places_of(left);
+    let is_left = |finding: &Finding| places.contains(&finding.place());
     let is_done = |report: &Report| {
         report.findings_count == report.findings.len() as u64 && report.findings.iter().all(is_left)
     };
     let overlay = Overlay::new(device);
     let made = make_superblock(&overlay, options)?;
     let found = read_superblock(&overlay)?;
-    settle(&overlay, &found)?;
+    let is_settled = settle(&overlay, &found)?;
+    let first = found_first(made.as_ref(), &found, is_settled);
     let options = CheckOptions { findings_max: FINDINGS_OF_A_ROUND, ..options.clone() };
     let (mut before, mut done, mut lost): (Option<Report>, Vec<Done>, Vec<Loss>) =
         (None, Vec::new(), Vec::new());
     let mut slot = if made.is_some() { found.slot } else { 1 - found.slot };
-    if let Some(made) = &made {
-        let repair = repair_of(Problem::SuperblockDamaged).unwrap_or_default();
-        done.push(Done { finding: made.finding.clone(), repair, lost: made.lost.clone(), round: 0 });
-        lost.extend(made.lost.clone());
+    if let Some(first) = &first {
+        let repair = repair_of(first.problem).unwrap_or_default();
+        let of_it = made.as_ref().map_or_else(Vec::new, |made| made.lost.clone());
+        done.push(Done { finding: first.clone(), repair, lost: of_it.clone(), round: 0 });
+        lost.extend(of_it);
     }
     let (mut round, mut has_new_indexes) = (0, false);
     let (mut log_records, mut is_log_read, mut notes) = (0, false, Notes::default());
@@ -158,7 +162,7 @@ pub fn plan_repair_leaving<'a>(
         let (report, seen) = whole::run(&overlay, &options, None, Way::Walk)?;
         let before = before.get_or_insert_with(|| {
             let mut before = report.clone();
-            made.iter().for_each(|made| before.begin_with(made.finding.clone(), options.findings_max));
+            first.iter().for_each(|first| before.begin_with(first.clone(), options.findings_max));
             before
         });
         if made.iter().any(|made| is_left(&made.finding)) {
@@ -185,14 +189,15 @@ pub fn plan_repair_leaving<'a>(
         if let Some(geometry) = volume.shorter().filter(|_| options.shorten) {
             let of_end =
                 |f: &&Finding| matches!(f.problem, Problem::DeviceTooShort | Problem::BlockBeyondDevice);
-            let given_up = volume.shorten(geometry)?;
+            let mut given_up = volume.shorten(geometry)?;
+            lost.extend(given_up.iter().cloned());
+            // All of it is said of the first of them, the length of the device.
             done.extend(findings.iter().filter(of_end).map(|finding| Done {
                 finding: finding.clone(),
                 repair: repair_of(finding.problem).unwrap_or_default(),
-                lost: given_up.clone(),
+                lost: std::mem::take(&mut given_up),
                 round,
             }));
-            lost.extend(given_up);
             volume.flush()?;
             continue;
         }
@@ -266,6 +271,11 @@ pub fn plan_repair_leaving<'a>(
     })
 }
 
+/// What identifies these findings: with `--repair=ask` there may be as many as a round looks at.
+fn places_of(findings: &[Finding]) -> BTreeSet<FindingPlace<'_>> {
+    findings.iter().map(Finding::place).collect()
+}
+
 impl Round<'_> {
     /// Applies the rule of each finding. True if anything changed.
     fn all(&mut self, findings: &[Finding], round: u32, done: &mut Vec<Done>) -> Result<bool, CheckError> {
@@ -274,6 +284,7 @@ impl Round<'_> {
             return self.find_zones(findings, round, done);
         }
         let mut of_rows = Vec::new();
+        self.note_twice(findings);
         for finding in findings {
             // What the past has is put right in the past: other rules are about the present.
             if let Some(repair) = self.mend_row(finding) {
@@ -322,10 +333,14 @@ impl Round<'_> {
             let path = format!("zone {number}");
             self.lost.push(Loss { path, what: (*what).into(), unnamed: None });
         }
+        let numbers: BTreeSet<ZoneNo> = found.iter().map(|(number, _)| *number).collect();
+        let mut lost_of: BTreeMap<&str, Vec<&Loss>> = BTreeMap::new();
+        for loss in &self.lost {
+            lost_of.entry(&loss.path).or_default().push(loss);
+        }
         for finding in findings {
-            let is_of_zones = |addr: yore_format::MetaAddr| {
-                addr.zone().is_root() || found.iter().any(|(number, _)| *number == addr.zone())
-            };
+            let is_of_zones =
+                |addr: yore_format::MetaAddr| addr.zone().is_root() || numbers.contains(&addr.zone());
             let is_done = finding.problem == Problem::RootZoneZero
                 || (finding.addr.is_some_and(is_of_zones) && finding.problem.class() == Class::Zone)
                 || (finding.addr.is_some_and(|addr| addr.zone().is_root())
@@ -333,8 +348,8 @@ impl Round<'_> {
             let rule = rules::of(finding.problem).filter(|_| is_done);
             if let Some(rule) = rule {
                 let path = finding.addr.map(|addr| format!("zone {}", addr.zone()));
-                let lost =
-                    self.lost.iter().filter(|loss| Some(&loss.path) == path.as_ref()).cloned().collect();
+                let lost = path.and_then(|path| lost_of.get(&path[..]));
+                let lost = lost.into_iter().flatten().copied().cloned().collect();
                 done.push(Done { finding: finding.clone(), repair: rule.words, lost, round });
             }
         }
@@ -350,8 +365,8 @@ impl Plan<'_> {
 
     /// What would still be found, and was not to be left.
     pub fn remaining(&self) -> impl Iterator<Item = &Finding> {
-        let is_left = |finding: &Finding| self.left.iter().any(|left| left.is_same(finding));
-        self.after.findings.iter().filter(move |finding| !is_left(finding))
+        let places = places_of(&self.left);
+        self.after.findings.iter().filter(move |finding| !places.contains(&finding.place()))
     }
 
     /// What is to be left as it is.

@@ -175,6 +175,9 @@ impl Report {
 
     /// Adds what was found before anything else could be.
     pub(crate) fn begin_with(&mut self, first: Finding, findings_max: usize) {
+        if std::mem::take(&mut self.proved) {
+            self.doubt = "a superblock; all else is proved";
+        }
         self.findings_count += 1;
         self.findings.insert(0, first);
         self.findings.truncate(findings_max);

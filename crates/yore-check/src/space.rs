@@ -77,10 +77,12 @@ impl Checker<'_> {
         if self.only.is_none() {
             self.claims.note(start.0, len);
         }
-        for block in self.asked.range(start.0..start.0 + len) {
+        // Whoever comes behind the first is not asked for, however many there are.
+        let met: Vec<u64> = self.asked.range(start.0..start.0 + len).copied().collect();
+        for block in met {
             let inode = Some(inode).filter(|inode| *inode != InodeNo::NONE);
-            let owner = || FirstOwner { what: what.into(), inode, path: None };
-            self.first_owners.entry(*block).or_insert_with(owner);
+            self.asked.remove(&block);
+            self.first_owners.insert(block, FirstOwner { what: what.into(), inode, path: None });
         }
     }
 

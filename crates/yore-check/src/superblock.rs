@@ -1,6 +1,6 @@
 //! Reading the superblock.
 
-use crate::CheckError;
+use crate::{CheckError, Finding, Problem};
 use yore_device::Device;
 use yore_format::layout::SUPERBLOCKS;
 use yore_format::{Block, Corruption, Engine, Generation, SlotState, Superblock, VolumeState, BLOCK_SIZE};
@@ -12,6 +12,22 @@ pub(crate) struct Found {
     pub(crate) newest: Generation,
     pub(crate) other: SlotState,
     pub(crate) other_is_zero: bool,
+}
+
+impl Found {
+    /// What is wrong with the slot that does not count. A torn one is not: a crash may tear it.
+    pub(crate) fn wrong_other(&self) -> Option<Finding> {
+        let wrong = match &self.other {
+            SlotState::Valid(sb) if sb.uuid == self.superblock.uuid => return None,
+            SlotState::Valid(_) => "a superblock of another volume".to_string(),
+            SlotState::Torn(_) => return None,
+            SlotState::Corrupt(_, c) => format!("{}: {}", c.field, c.found),
+            SlotState::Foreign if self.other_is_zero => return None,
+            SlotState::Foreign => "something else".to_string(),
+        };
+        let finding = Finding::new(Problem::OtherSuperblock, "an older superblock of this volume", wrong);
+        Some(finding.on(SUPERBLOCKS[1 - self.slot as usize]))
+    }
 }
 
 /// Reads both slots and chooses as mount does.

@@ -7,6 +7,7 @@ use yore_format::{BlockKind, Incarnation, InodeNo, MetaAddr};
 impl Checker<'_> {
     /// Reports blocks that exist and to which nothing led.
     pub(crate) fn unreached(&mut self) -> Result<(), CheckError> {
+        let mut unreached = Vec::new();
         for zone in 0..self.zones.len() {
             let number = self.zones[zone].number;
             for index in self.zones[zone].indexes() {
@@ -19,21 +20,28 @@ impl Checker<'_> {
                     continue;
                 };
                 let header = yore_format::BlockHeader::of(&block);
-                let kind = BlockKind::from_repr(header.kind).map_or("unknown kind", BlockKind::name);
-                let owner = InodeNo(header.owner.get());
-                if header.kind == BlockKind::Inodes as u8 {
+                let (kind, owner) = (BlockKind::from_repr(header.kind), InodeNo(header.owner.get()));
+                if kind == Some(BlockKind::Inodes) {
                     let finding = Finding::new(Problem::InodeFree, "a count of free inodes", "no inodes");
                     self.add_incomplete(finding.at(addr));
                 } else if !self.incomplete {
-                    let finding = Finding::new(Problem::BlockUnreachable, "a reference", kind);
-                    let finding = finding.at(addr).on(copy.block).of(owner);
                     let incarnation = Incarnation(header.owner_incarnation.get());
-                    self.add(match BlockKind::from_repr(header.kind).filter(|kind| is_node(*kind)) {
-                        Some(kind) => finding.recounted(Recount::Node { addr, kind, owner, incarnation }),
-                        None => finding,
-                    });
+                    unreached.push((addr, copy.block, kind, owner, incarnation));
                 }
             }
+        }
+        if self.incomplete {
+            // Inodes that were met last may lead to what was met before.
+            return Ok(());
+        }
+        for (addr, block, kind, owner, incarnation) in unreached {
+            let name = kind.map_or("unknown kind", BlockKind::name);
+            let finding = Finding::new(Problem::BlockUnreachable, "a reference", name);
+            let finding = finding.at(addr).on(block).of(owner);
+            self.add(match kind.filter(|kind| is_node(*kind)) {
+                Some(kind) => finding.recounted(Recount::Node { addr, kind, owner, incarnation }),
+                None => finding,
+            });
         }
         Ok(())
     }

@@ -7,6 +7,8 @@ mod annals_damage;
 mod common;
 #[path = "damage/costs.rs"]
 mod costs;
+#[path = "damage/in_use.rs"]
+mod in_use;
 #[path = "damage/owners.rs"]
 mod owners;
 #[path = "damage/past.rs"]

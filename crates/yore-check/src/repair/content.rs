@@ -24,7 +24,7 @@ const COLLISION: u64 = 1 << 16;
 /// The attribute that is a file's access ACL.
 const ACCESS_ACL: (XattrNamespace, &[u8]) = (XattrNamespace::System, b"posix_acl_access");
 /// The file block after the last one that a file can have.
-const FILE_END: u64 = u32::MAX as u64;
+pub(super) const FILE_END: u64 = u32::MAX as u64;
 
 /// The extents of a file, in ascending order.
 pub(super) type Extents = Vec<(u64, ExtentValue)>;
@@ -283,13 +283,13 @@ impl Round<'_> {
         }
         let mut kept: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut names: BTreeSet<(u8, Vec<u8>)> = BTreeSet::new();
-        let mut may_lack_acl = old.is_lossy || inode.flags.contains(InodeFlags::ACCESS_ACL);
+        // The inode says whether it has an ACL, and changes together with it. So what else is lost was none.
+        let mut may_lack_acl = inode.flags.contains(InodeFlags::ACCESS_ACL);
         let mut has_acl = false;
         let mut cells = old.cells.iter().peekable();
         while let Some((key, value)) = cells.next() {
             let Ok(XattrCell::First { namespace, name, value_len, chunk }) = XattrCell::decode(value) else {
                 self.lose(number, "a part of an attribute could not be used")?;
-                may_lack_acl = true;
                 continue;
             };
             let is_acl = (namespace, name) == ACCESS_ACL;

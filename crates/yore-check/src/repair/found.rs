@@ -22,7 +22,7 @@
 use super::volume::{LostZone, Volume, Zone};
 use crate::settle::Settling;
 use crate::CheckError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use yore_format::layout::{
     FIRST_SLOT, GROUP_BLOCKS, HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES,
 };
@@ -92,8 +92,17 @@ impl Volume<'_> {
                 self.enter(number, found, &mut done)?;
             }
         }
+        // Each by the group that lists it first.
+        let mut listed: BTreeMap<ZoneNo, GroupNo> = BTreeMap::new();
+        for zone in self.zones.values() {
+            for extra in zone.header.extras {
+                listed.entry(ZoneNo(extra)).or_insert(zone.header.group);
+            }
+        }
+        let are_lists_known = !self.lost_zones.iter().any(|lost| lost.number.is_primary());
         for lost in further {
-            self.find_further_zone(lost, &mut done)?;
+            let group = listed.get(&lost.number).copied();
+            self.find_further_zone(lost, group, are_lists_known, &mut done)?;
         }
         if !tables.is_empty() {
             self.find_listed(&mut done)?;
@@ -113,7 +122,7 @@ impl Volume<'_> {
             let mut counts = ZoneTableEntry::ABSENT;
             settling.blocks(&mut header, &mut counts)?;
         }
-        self.zones.insert(number, Zone::found(header, slot));
+        self.add_zone(number, Zone::found(header, slot));
         done.push(match is_sure {
             true => (number, ""),
             false => {
@@ -220,27 +229,35 @@ impl Volume<'_> {
         self.enter_lost(lost, found, done)
     }
 
-    fn find_further_zone(&mut self, lost: LostZone, done: &mut FoundZones) -> Result<(), CheckError> {
+    /// Finds a zone in the group that lists it.
+    fn find_further_zone(
+        &mut self,
+        lost: LostZone,
+        listed: Option<GroupNo>,
+        are_lists_known: bool,
+        done: &mut FoundZones,
+    ) -> Result<(), CheckError> {
         let number = lost.number;
-        let lists = |zone: &&Zone| zone.header.extras.contains(&number.0);
-        let listed = self.zones.values().find(lists).map(|zone| zone.header.group);
-        let are_lists_known = !self.lost_zones.iter().any(|lost| lost.number.is_primary());
-        let Some(group) = listed else {
-            if are_lists_known {
-                return self.remove_entry(number, "the table named a zone that no group lists", done);
-            }
-            self.lost_zones.push(lost);
-            return Ok(());
+        let is_taken = self.starts.contains(&lost.start);
+        let is_of_group = |here: GroupNo| match listed {
+            Some(group) => here == group,
+            None => self.zones.contains_key(&ZoneNo::primary(here)),
         };
-        let is_taken = self.zones.values().any(|zone| zone.header.start == lost.start);
         let is_place = self.geometry.is_zone_start(lost.start)
-            && self.geometry.group_of(lost.start) == group
+            && is_of_group(self.geometry.group_of(lost.start))
             && !is_taken;
         let mut found = match is_place {
             true => self.header_of(number, lost.start, Some(&lost))?,
             false => None,
         };
-        if found.is_none() {
+        if found.is_none() && listed.is_none() {
+            // The list alone says too little: it may be in a header that was made, and older than the table.
+            if are_lists_known {
+                let why = "the table named a zone that no group lists, and nothing of it is there";
+                return self.remove_entry(number, why, done);
+            }
+        }
+        if let (None, Some(group)) = (&found, listed) {
             found = match self.header_in_group(number, group)? {
                 InGroup::Header(header) => Some(*header),
                 InGroup::Nothing | InGroup::Several => None,
@@ -260,8 +277,9 @@ impl Volume<'_> {
                 zone.header.extras.iter().filter(|n| **n & 1 != 0).map(move |n| (ZoneNo(*n), group))
             })
             .collect();
+        let lost: BTreeSet<ZoneNo> = self.lost_zones.iter().map(|lost| lost.number).collect();
         for (number, group) in listed {
-            if self.zones.contains_key(&number) || self.lost_zones.iter().any(|lost| lost.number == number) {
+            if self.zones.contains_key(&number) || lost.contains(&number) {
                 continue;
             }
             match self.header_in_group(number, group)? {
@@ -283,9 +301,7 @@ impl Volume<'_> {
         let begin = u64::from(group.0) * GROUP_BLOCKS;
         let mut place = None;
         for start in (begin..begin + GROUP_BLOCKS).step_by(ZONE_BLOCKS as usize).map(BlockNo) {
-            if !self.geometry.is_zone_start(start)
-                || self.zones.values().any(|zone| zone.header.start == start)
-            {
+            if !self.geometry.is_zone_start(start) || self.starts.contains(&start) {
                 continue;
             }
             let is_here = self.whole_header(number, start, 0)?.is_some()

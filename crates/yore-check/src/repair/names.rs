@@ -452,10 +452,43 @@ fn shown(name: &[u8]) -> String {
 
 /// Gives an entry whose name another one has a name of its own.
 fn rename(entry: &mut Kept, names: &BTreeMap<Vec<u8>, InodeNo>) {
-    let suffix = format!(".#{}", entry.inode);
-    entry.name.truncate(NAME_MAX - suffix.len() - 4);
-    entry.name.extend_from_slice(suffix.as_bytes());
-    while names.contains_key(&entry.name) {
-        entry.name.push(b'+');
+    let of = |n: u64| {
+        let again = if n == 0 { String::new() } else { format!(".{n}") };
+        let suffix = format!(".#{}{again}", entry.inode);
+        let kept = entry.name.len().min(NAME_MAX.saturating_sub(suffix.len()));
+        [&entry.name[..kept], suffix.as_bytes()].concat()
+    };
+    let mut name = of(0);
+    // So many names are more than there can be entries.
+    for n in 1..=names.len() as u64 {
+        if !names.contains_key(&name) {
+            break;
+        }
+        name = of(n);
+    }
+    entry.name = name;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody may have taken the names that a repair would give. Then they got longer and longer, beyond
+    /// what a name can be. Promises that another one is found.
+    #[test]
+    fn a_new_name_is_not_longer_than_a_name_can_be() {
+        let mut names = BTreeMap::new();
+        for _ in 0..120 {
+            let mut entry = Kept {
+                inode: InodeNo(77),
+                incarnation: Incarnation(1),
+                birth: EventNo(1),
+                kind: FileKind::Regular,
+                name: vec![b'n'; NAME_MAX],
+            };
+            rename(&mut entry, &names);
+            assert!(entry.name.len() <= NAME_MAX && !names.contains_key(&entry.name));
+            names.insert(entry.name, entry.inode);
+        }
     }
 }

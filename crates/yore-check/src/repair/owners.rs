@@ -4,49 +4,42 @@
 //! copies of the blocks, if there is room, and both have the data; it is named, for it may have the other's.
 //! Blocks of zones and of the log are never a file's.
 
-use super::content::Extents;
-use super::round::{numbers, Round};
-use crate::{CheckError, Finding};
-use yore_format::layout::ZONE_BLOCKS;
+use super::content::{Extents, FILE_END};
+use super::round::{numbers, Copied, Round};
+use crate::{CheckError, Finding, Problem};
+use std::collections::BTreeMap;
 use yore_format::{
     BlockCount, BlockHeader, BlockKind, BlockNo, CountTableMut, ExtentValue, FileKind, InodeNo, TableNo,
     BLOCK_SIZE, TABLE_ENTRIES,
 };
 
 impl Round<'_> {
+    /// Remembers which files have blocks as well as others, so that each of them is written once, however
+    /// many such blocks it has.
+    pub(super) fn note_twice(&mut self, findings: &[Finding]) {
+        let is_it = |finding: &&Finding| finding.problem == Problem::SpaceOwnedTwice && finding.row.is_none();
+        for finding in findings.iter().filter(is_it) {
+            if let (Some(number), Some(block)) = (finding.inode, finding.block) {
+                *self.twice.entry(number).or_default().entry(block).or_default() += 1;
+            }
+        }
+    }
+
     /// Gives the second owner of blocks copies of them.
     pub(super) fn share_out(&mut self, finding: &Finding) -> Result<bool, CheckError> {
         if finding.inode.is_none() && self.is_log_misplaced(finding) {
             return self.forget_log(finding);
         }
-        let (Some(number), Some(first)) = (finding.inode, finding.block) else { return Ok(false) };
+        let (Some(number), Some(block)) = (finding.inode, finding.block) else { return Ok(false) };
         // Blocks that are taken here have an owner from now on, but those of unread inodes have none.
         if self.seen.incomplete || !number.is_file() {
             return Ok(false);
         }
-        let Some(mut inode) = self.volume.inode(number)? else { return Ok(false) };
-        if FileKind::from_mode(inode.mode) != Some(FileKind::Regular) {
-            return Ok(false);
+        if let Some(blocks) = self.twice.remove(&number) {
+            self.copy_all(number, blocks)?;
         }
-        let (extents, old, is_lossy) = self.extents(number, &inode)?;
-        if is_lossy || old.is_ragged {
-            return Ok(false);
-        }
-        let end = |extent: &ExtentValue| extent.start.0 + u64::from(extent.len);
-        let has_first = |extent: &ExtentValue| extent.start <= first && first.0 < end(extent);
-        let Some(at) = extents.iter().position(|(_, extent)| has_first(extent)) else { return Ok(false) };
-        let (key, extent) = extents[at];
-        let mut changed: Extents = extents[..at].to_vec();
-        let kept = (first.0 - extent.start.0) as u32;
-        if kept > 0 {
-            changed.push((key, ExtentValue { len: kept, ..extent }));
-        }
-        let rest = ExtentValue { start: first, len: extent.len - kept, ..extent };
-        let copied = self.copied(key + u64::from(kept), ExtentValue { birth: inode.born, ..rest })?;
-        let Some(copied) = copied else { return Ok(false) };
-        let bytes = |blocks: u64| (key + u64::from(kept) + blocks) * BLOCK_SIZE as u64;
-        let (from, to) = (bytes(0), bytes(u64::from(rest.len)));
-        let had: u64 = copied.iter().map(|(_, extent)| u64::from(extent.len)).sum();
+        let copied = self.copies.get_mut(&(number, block)).and_then(Vec::pop);
+        let Some(Copied { from, to, is_whole }) = copied else { return Ok(false) };
         let first = finding.first.as_ref();
         let whose = match first.map(|first| (&first.path, first.inode, &first.what)) {
             Some((Some(path), ..)) => format!("those of {path}"),
@@ -54,7 +47,7 @@ impl Round<'_> {
             Some((None, None, what)) => format!("those of {what}"),
             None => "another's".to_string(),
         };
-        let what = match had == u64::from(rest.len) {
+        let what = match is_whole {
             true => format!(
                 "bytes {from} to {to} were in blocks that are {whose}, too, and may not be this file's"
             ),
@@ -63,34 +56,82 @@ impl Round<'_> {
             }
         };
         self.lose(number, what)?;
-        changed.extend(copied);
-        changed.extend_from_slice(&extents[at + 1..]);
-        self.set_extents(number, &mut inode, &old, &changed)
+        Ok(true)
+    }
+
+    /// Gives a file copies of these blocks, and of what is behind them in their extents. An extent answers
+    /// for each block as often as once.
+    fn copy_all(&mut self, number: InodeNo, mut blocks: BTreeMap<BlockNo, u32>) -> Result<(), CheckError> {
+        let Some(mut inode) = self.volume.inode(number)? else { return Ok(()) };
+        if FileKind::from_mode(inode.mode) != Some(FileKind::Regular) {
+            return Ok(());
+        }
+        let (extents, old, is_lossy) = self.extents(number, &inode)?;
+        if is_lossy || old.is_ragged {
+            return Ok(());
+        }
+        let (mut changed, mut copies) = (Extents::with_capacity(extents.len()), Vec::new());
+        for (key, extent) in extents {
+            let end = BlockNo(extent.start.0.saturating_add(u64::from(extent.len)));
+            let first = blocks.range(extent.start..end).next().map(|(block, _)| *block);
+            let Some(first) = first.filter(|_| key < FILE_END) else {
+                changed.push((key, extent));
+                continue;
+            };
+            let kept = (first.0 - extent.start.0) as u32;
+            let at = key + u64::from(kept);
+            let rest = ExtentValue { start: first, len: extent.len - kept, birth: inode.born, ..extent };
+            let Some(copied) = self.copies_of(at, rest)? else {
+                changed.push((key, extent));
+                continue;
+            };
+            if let Some(left @ 2..) = blocks.remove(&first) {
+                blocks.insert(first, left - 1);
+            }
+            if kept > 0 {
+                changed.push((key, ExtentValue { len: kept, ..extent }));
+            }
+            let had: u64 = copied.iter().map(|(_, extent)| u64::from(extent.len)).sum();
+            let (from, to) = (at * BLOCK_SIZE as u64, (at + u64::from(rest.len)) * BLOCK_SIZE as u64);
+            copies.push((first, Copied { from, to, is_whole: had == u64::from(rest.len) }));
+            changed.extend(copied);
+        }
+        if !copies.is_empty() && self.set_extents(number, &mut inode, &old, &changed)? {
+            // The first of several is told first.
+            for (first, copied) in copies.into_iter().rev() {
+                self.copies.entry((number, first)).or_default().push(copied);
+            }
+        }
+        Ok(())
     }
 
     /// Whether a finding is that the log lies where a zone is.
     fn is_log_misplaced(&self, finding: &Finding) -> bool {
         let sb = &self.volume.sb;
         let is_in_log = |block: BlockNo| block >= sb.log_start && block.0 - sb.log_start.0 < sb.log_blocks;
-        let is_in = |start: BlockNo, block: BlockNo| (start.0..start.0 + ZONE_BLOCKS).contains(&block.0);
-        let is_zone = |block| self.volume.zones.values().any(|zone| is_in(zone.header.start, block));
-        finding.block.is_some_and(|block| is_in_log(block) && is_zone(block))
+        finding.block.is_some_and(|block| is_in_log(block) && self.volume.is_in_zone(block))
     }
 
     /// Copies of the blocks of an extent, of its birth, but for those of zones and of the log, and as far as
     /// there is room. `None` as long as leaks take that room: their bitmaps are put right in this round.
-    fn copied(&mut self, key: u64, extent: ExtentValue) -> Result<Option<Extents>, CheckError> {
+    fn copies_of(&mut self, key: u64, extent: ExtentValue) -> Result<Option<Extents>, CheckError> {
         let blocks = (0..extent.len).map(|n| (n, BlockNo(extent.start.0 + u64::from(n))));
         let wanted: Vec<(u32, BlockNo)> = blocks.filter(|(_, from)| !self.is_of_volume(*from)).collect();
+        if self.free_left.is_some_and(|left| left < wanted.len()) {
+            return Ok(None);
+        }
         let mut free = Vec::with_capacity(wanted.len());
         while free.len() < wanted.len() {
             let Some(to) = self.free_block()? else { break };
             free.push(to);
         }
         if free.len() < wanted.len() && self.is_some_leaked()? {
+            // Whoever wants as many need not search all groups again.
+            self.free_left = Some(free.len());
             self.give_back(&free);
             return Ok(None);
         }
+        self.free_left = self.free_left.map(|left| left.saturating_sub(free.len()));
         let mut copied = Extents::new();
         for ((n, from), to) in wanted.into_iter().zip(free) {
             if !extent.unwritten {
@@ -114,8 +155,7 @@ impl Round<'_> {
     fn is_of_volume(&self, block: BlockNo) -> bool {
         let sb = &self.volume.sb;
         let is_in_log = block >= sb.log_start && block.0 - sb.log_start.0 < sb.log_blocks;
-        let is_in = |start: BlockNo| (start.0..start.0 + ZONE_BLOCKS).contains(&block.0);
-        is_in_log || self.volume.zones.values().any(|zone| is_in(zone.header.start))
+        is_in_log || self.volume.is_in_zone(block)
     }
 
     /// Sets the count of a shared block to the references that were found.

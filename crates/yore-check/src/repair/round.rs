@@ -5,7 +5,7 @@ use crate::checker::Checker;
 use crate::finding::{PastRow, Value};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use yore_format::{Block, EventNo, GroupNo, Inode, InodeFlags, InodeNo, Timestamp};
+use yore_format::{Block, BlockNo, EventNo, GroupNo, Inode, InodeFlags, InodeNo, Timestamp};
 
 /// Something that a repair cannot keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,6 +32,12 @@ pub(super) struct Round<'r> {
     pub(super) search: Search,
     /// Whether some block is marked used that nobody has, once it was asked for.
     pub(super) has_leaks: Option<bool>,
+    /// How many data blocks are free, once somebody wanted more than there are.
+    pub(super) free_left: Option<usize>,
+    /// Blocks that files have as well as others, by what was found: of each file, how often each block.
+    pub(super) twice: BTreeMap<InodeNo, BTreeMap<BlockNo, u32>>,
+    /// What files got copies of, by the first block of it.
+    pub(super) copies: BTreeMap<(InodeNo, BlockNo), Vec<Copied>>,
     /// Indexes of the past were made anew because of a node that does not say of which it is.
     pub(super) has_new_indexes: bool,
     /// What is to be done about rows of the past when the findings are through.
@@ -40,6 +46,14 @@ pub(super) struct Round<'r> {
     pub(super) lost_rows: BTreeMap<PastRow, Vec<Loss>>,
     /// What names rows of the past, once it was needed.
     pub(super) guide: Option<Guide>,
+}
+
+/// Bytes of a file of which it got copies, because another one has their blocks.
+pub(super) struct Copied {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// There was room for all of them.
+    pub(super) is_whole: bool,
 }
 
 /// How far the search for free data blocks has come: what lies before has none.
@@ -59,10 +73,37 @@ pub(super) struct Place {
     pub(super) name: Vec<u8>,
 }
 
+/// The places of the names that an inode had, by their births.
+#[derive(Default)]
+pub(super) struct Places {
+    all: Vec<Place>,
+    /// For each of them which one lived longest, of it and those before it.
+    longest: Vec<usize>,
+}
+
+impl Places {
+    pub(super) fn new(mut all: Vec<Place>) -> Places {
+        all.sort_by_key(|place| place.birth);
+        let mut longest: Vec<usize> = Vec::with_capacity(all.len());
+        for (i, place) in all.iter().enumerate() {
+            let before = longest.last().copied().filter(|before| all[*before].death >= place.death);
+            longest.push(before.unwrap_or(i));
+        }
+        Places { all, longest }
+    }
+
+    /// One that the inode had at a time. An inode may have as many names as one likes, so this is no walk.
+    pub(super) fn at(&self, when: EventNo) -> Option<&Place> {
+        let born = self.all.partition_point(|place| place.birth <= when);
+        let longest = born.checked_sub(1).and_then(|last| self.longest.get(last));
+        longest.and_then(|at| self.all.get(*at)).filter(|place| when < place.death)
+    }
+}
+
 /// What names rows of the past by path and time.
 #[derive(Default)]
 pub(super) struct Guide {
-    pub(super) places: BTreeMap<InodeNo, Vec<Place>>,
+    pub(super) places: BTreeMap<InodeNo, Places>,
     /// The times of events that are kept.
     pub(super) times: BTreeMap<EventNo, Timestamp>,
 }
@@ -117,6 +158,42 @@ impl Edit {
     }
 }
 
+/// What is done about the rows of the past.
+#[derive(Default)]
+pub(super) struct Edits {
+    pub(super) rows: BTreeMap<PastRow, Edit>,
+    /// The names that are given up, by cookie and by themselves. Many names may have one life in one
+    /// directory.
+    cookies: BTreeSet<(InodeNo, EventNo, EventNo, u64)>,
+    names: BTreeSet<(InodeNo, EventNo, EventNo, Vec<u8>)>,
+}
+
+impl Edits {
+    pub(super) fn new(rows: BTreeMap<PastRow, Edit>) -> Edits {
+        let mut edits = Edits { rows, ..Edits::default() };
+        for row in edits.rows.keys() {
+            if let PastRow::Name { directory, birth, death, cookie, name } = row {
+                edits.cookies.insert((*directory, *birth, *death, *cookie));
+                edits.names.insert((*directory, *birth, *death, name.clone()));
+            }
+        }
+        edits
+    }
+
+    /// The row of a name that is given up, of a directory, from birth to death: by its cookie or by itself,
+    /// for it may have been found by the name of another one under its cookie.
+    pub(super) fn dropped_name(
+        &self,
+        (directory, birth, death): (InodeNo, EventNo, EventNo),
+        cookie: u64,
+        name: &[u8],
+    ) -> Option<PastRow> {
+        let is_dropped = self.cookies.contains(&(directory, birth, death, cookie))
+            || self.names.contains(&(directory, birth, death, name.to_vec()));
+        is_dropped.then(|| PastRow::Name { directory, birth, death, cookie, name: name.to_vec() })
+    }
+}
+
 /// A step that is done once in a round, whichever finding calls for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Once {
@@ -145,6 +222,9 @@ impl<'r> Round<'r> {
             said: BTreeSet::new(),
             search: Search::default(),
             has_leaks: None,
+            free_left: None,
+            twice: BTreeMap::new(),
+            copies: BTreeMap::new(),
             has_new_indexes: false,
             edits: BTreeMap::new(),
             lost_rows: BTreeMap::new(),
@@ -175,5 +255,46 @@ pub(super) fn number(value: &Value) -> Option<u64> {
             let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
             text[..end].parse().ok()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promises that a place is found in which the inode was, whatever names it had before and beside that.
+    #[test]
+    fn a_place_is_found_among_many() {
+        let lives = [(1, 3), (3, 9), (4, 5), (5, 6), (12, 14), (12, 13)];
+        let place = |(birth, death): (u64, u64)| Place {
+            directory: InodeNo(birth),
+            birth: EventNo(birth),
+            death: EventNo(death),
+            name: Vec::new(),
+        };
+        let places = Places::new(lives.into_iter().rev().map(place).collect());
+        for when in 0..16 {
+            let is_there = |(birth, death): &(u64, u64)| (*birth..*death).contains(&when);
+            let found = places.at(EventNo(when)).map(|place| (place.birth.0, place.death.0));
+            assert_eq!(found.is_some(), lives.iter().any(is_there), "{when}");
+            assert!(found.is_none_or(|found| is_there(&found)), "{when}: {found:?}");
+        }
+        assert!(Places::default().at(EventNo(1)).is_none());
+    }
+
+    /// Promises that of names with one life in one directory those are given up that were found, by cookie or
+    /// by name, and no others.
+    #[test]
+    fn names_are_given_up_by_cookie_or_by_name() {
+        let (directory, birth, death) = (InodeNo(9), EventNo(2), EventNo(5));
+        let row =
+            |cookie, name: &[u8]| PastRow::Name { directory, birth, death, cookie, name: name.to_vec() };
+        let rows = [(row(7, b"a"), Edit::default()), (row(8, b"b"), Edit::default())];
+        let edits = Edits::new(rows.into_iter().collect());
+        let of = (directory, birth, death);
+        assert_eq!(edits.dropped_name(of, 7, b"other"), Some(row(7, b"other")));
+        assert_eq!(edits.dropped_name(of, 1, b"b"), Some(row(1, b"b")));
+        assert_eq!(edits.dropped_name(of, 1, b"c"), None);
+        assert_eq!(edits.dropped_name((directory, birth, EventNo(6)), 7, b"a"), None);
     }
 }

@@ -10,7 +10,7 @@
 //! What is given up is named by the path that it had and the time until which it was so: `path@time`.
 
 use super::past::Rows;
-use super::round::{number, numbers, Edit, Guide, Loss, Once, Place, Round};
+use super::round::{number, numbers, Edit, Edits, Guide, Loss, Once, Place, Places, Round};
 use crate::finding::PastRow;
 use crate::{CheckError, Finding, Problem};
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,11 +135,11 @@ impl Round<'_> {
 
     /// Carries out what is to be done about rows. True if anything changed.
     pub(super) fn edit_rows(&mut self) -> Result<bool, CheckError> {
-        let edits = std::mem::take(&mut self.edits);
-        if edits.is_empty() {
+        let edits = Edits::new(std::mem::take(&mut self.edits));
+        if edits.rows.is_empty() {
             return Ok(false);
         }
-        let is_of = |kind: fn(&PastRow) -> bool| edits.keys().any(kind);
+        let is_of = |kind: fn(&PastRow) -> bool| edits.rows.keys().any(kind);
         let of_events = is_of(|row| matches!(row, PastRow::Event { .. }));
         let of_versions = is_of(|row| matches!(row, PastRow::Version { .. }));
         let of_names = is_of(|row| matches!(row, PastRow::Name { .. }));
@@ -197,7 +197,7 @@ impl Round<'_> {
         tree: HistoryTree,
         key: &[u8],
         value: &[u8],
-        edits: &BTreeMap<PastRow, Edit>,
+        edits: &Edits,
     ) -> Result<Option<Vec<u8>>, CheckError> {
         let same = || Ok(Some(value.to_vec()));
         match tree {
@@ -205,7 +205,9 @@ impl Round<'_> {
                 let Ok([number]) = key_parts(key) else { return same() };
                 let is_forgotten = tree == HistoryTree::Forgotten;
                 let number = EventNo(number);
-                let Some(edit) = edits.get(&PastRow::Event { number, is_forgotten }) else { return same() };
+                let Some(edit) = edits.rows.get(&PastRow::Event { number, is_forgotten }) else {
+                    return same();
+                };
                 let Ok(event) = EventRow::decode_with(value, self.features()) else { return same() };
                 self.edited_event(number, event, is_forgotten, edit)
             }
@@ -214,7 +216,7 @@ impl Round<'_> {
                 let (inode, born) = (InodeNo(inode), EventNo(born));
                 let Ok(mut version) = Version::decode(inode, born, value) else { return same() };
                 let row = PastRow::Version { inode, born, end: version.end };
-                let Some(edit) = edits.get(&row) else { return same() };
+                let Some(edit) = edits.rows.get(&row) else { return same() };
                 if edit.is_dropped {
                     self.lose_row(&row)?;
                     return Ok(None);
@@ -226,7 +228,7 @@ impl Round<'_> {
                 let Ok([directory, cookie, birth]) = key_parts(key) else { return same() };
                 let Ok(past) = PastName::decode(EventNo(birth), value) else { return same() };
                 let of = (InodeNo(directory), EventNo(birth), past.death);
-                match is_name_dropped(edits, of, cookie, past.entry.name) {
+                match edits.dropped_name(of, cookie, past.entry.name) {
                     Some(row) => self.lose_row(&row).map(|()| None),
                     None => same(),
                 }
@@ -245,12 +247,12 @@ impl Round<'_> {
         &mut self,
         mut row: AnnalsRow<'_>,
         value: &[u8],
-        edits: &BTreeMap<PastRow, Edit>,
+        edits: &Edits,
     ) -> Result<Option<Vec<u8>>, CheckError> {
         let mut is_other = false;
         if let Some(version) = &row.version {
             let of = PastRow::Version { inode: row.inode, born: version.born, end: row.end };
-            match edits.get(&of) {
+            match edits.rows.get(&of) {
                 Some(edit) if edit.is_dropped => {
                     self.lose_row(&of)?;
                     // A name that was reclaimed stood for the place of the version alone.
@@ -267,7 +269,7 @@ impl Round<'_> {
         }
         let name = row.name.as_ref().filter(|_| !row.name_is_reclaimed);
         let dropped = name.and_then(|name| {
-            is_name_dropped(edits, (name.directory, name.birth, row.end), name.cookie, name.name)
+            edits.dropped_name((name.directory, name.birth, row.end), name.cookie, name.name)
         });
         if let Some(of) = dropped {
             self.lose_row(&of)?;
@@ -486,7 +488,7 @@ impl Round<'_> {
     fn lose_with(&mut self, row: PastRow, path: String, what: String) {
         let lost = Loss { path, what, unnamed: None };
         self.lost_rows.entry(row).or_default().push(lost.clone());
-        if !self.lost.contains(&lost) {
+        if self.said.insert((lost.path.clone(), lost.what.clone())) {
             self.lost.push(lost);
         }
     }
@@ -519,8 +521,7 @@ impl Round<'_> {
     fn past_path(&mut self, inode: InodeNo, when: EventNo) -> Result<String, CheckError> {
         let (mut at, mut names) = (inode, Vec::new());
         while at != InodeNo::ROOT && names.len() < DEPTH_MAX {
-            let places = self.guide()?.places.get(&at);
-            let place = places.and_then(|all| all.iter().find(|p| p.birth <= when && when < p.death));
+            let place = self.guide()?.places.get(&at).and_then(|places| places.at(when));
             let Some(place) = place else { break };
             names.push(String::from_utf8_lossy(&place.name).into_owned());
             at = place.directory;
@@ -536,7 +537,7 @@ impl Round<'_> {
     /// Past names and the times of events, read when they are first needed.
     fn guide(&mut self) -> Result<&Guide, CheckError> {
         if self.guide.is_none() {
-            let mut guide = Guide::default();
+            let (mut guide, mut places) = (Guide::default(), BTreeMap::<InodeNo, Vec<Place>>::new());
             let seed = self.volume.sb.hash_seed;
             for tree in HistoryTree::all() {
                 let is_needed =
@@ -561,7 +562,7 @@ impl Round<'_> {
                                 death: past.death,
                                 name: past.entry.name.to_vec(),
                             };
-                            guide.places.entry(past.entry.inode).or_default().push(place);
+                            places.entry(past.entry.inode).or_default().push(place);
                         }
                         _ => {
                             let Ok(at) = AnnalsKey::decode(key) else { continue };
@@ -573,44 +574,16 @@ impl Round<'_> {
                                 death: row.end,
                                 name: name.name.to_vec(),
                             };
-                            guide.places.entry(row.inode).or_default().push(place);
+                            places.entry(row.inode).or_default().push(place);
                         }
                     }
                 }
             }
+            guide.places = places.into_iter().map(|(inode, all)| (inode, Places::new(all))).collect();
             self.guide = Some(guide);
         }
         Ok(self.guide.get_or_insert_with(Guide::default))
     }
-}
-
-/// The row that is given up which a name of a directory, from birth to death, is; by its cookie or by itself.
-fn is_name_dropped(
-    edits: &BTreeMap<PastRow, Edit>,
-    (of, born, died): (InodeNo, EventNo, EventNo),
-    key: u64,
-    called: &[u8],
-) -> Option<PastRow> {
-    let least = PastRow::Name { directory: of, birth: born, death: died, cookie: 0, name: Vec::new() };
-    let is_it = |row: &&PastRow| match row {
-        PastRow::Name { directory, birth, death, cookie, name } => {
-            (*directory, *birth, *death) == (of, born, died) && (*cookie == key || &name[..] == called)
-        }
-        _ => false,
-    };
-    let is_near = |row: &&PastRow| match row {
-        PastRow::Name { directory, birth, death, .. } => (*directory, *birth, *death) == (of, born, died),
-        _ => false,
-    };
-    edits.range(least..).map(|(row, _)| row).take_while(is_near).find(is_it).map(|row| {
-        match row.clone() {
-            // It may have been found by the name of another one under its cookie.
-            PastRow::Name { directory, birth, death, .. } => {
-                PastRow::Name { directory, birth, death, cookie: key, name: called.to_vec() }
-            }
-            other => other,
-        }
-    })
 }
 
 /// The instant after this one.

@@ -51,7 +51,7 @@ rules! {
     LogRange: "the volume has no log any more; what only the log had is lost", forget_log;
     LogDamaged: "records before the damage are put in place, and the log is empty; what is behind it is lost", wait_for_log;
     RootZoneZero: "the zone is found at the start of the volume", wait_for_zones;
-    ZonePlace: "the zone is found by its header, or the entry removed if no group lists it", wait_for_zones;
+    ZonePlace: "the zone is found by its header, or the entry removed if no group lists it and nothing of it is there", wait_for_zones;
     ZoneHeaderDamaged: "the header is made of the zone's blocks and its older header", wait_for_zones;
     ZoneTableDamaged: "the entries are made of the headers of the zones", wait_for_zones;
     ZoneHeaderStale: "a header that is as new as recorded, or newer, is recorded as it is", record_header;

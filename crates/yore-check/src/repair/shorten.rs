@@ -47,7 +47,7 @@ impl Volume<'_> {
                 *root = None;
             }
         }
-        self.zones.retain(|number, _| !gone.contains(number));
+        self.retain_zones(|number| !gone.contains(&number));
         self.lost_zones.retain(|lost| !gone.contains(&lost.number));
         self.sb.volume_blocks = end;
         self.sb.features |= WriteFeatures::RESIZED;

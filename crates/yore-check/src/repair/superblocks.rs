@@ -20,7 +20,7 @@ use super::volume::Volume;
 use crate::overlay::Overlay;
 use crate::report::CheckOptions;
 use crate::settle::settle;
-use crate::superblock::read_superblock;
+use crate::superblock::{read_superblock, Found};
 use crate::whole::{self, Way};
 use crate::{CheckError, Finding, Problem};
 use yore_device::Device as _;
@@ -46,6 +46,17 @@ pub(crate) struct Made {
     pub(crate) finding: Finding,
     /// What is lost in any case.
     pub(crate) lost: Vec<Loss>,
+}
+
+/// What was found before the check itself, which does not see it any more: that a superblock was made, or
+/// what was in the slot that settling the volume has put another superblock into.
+pub(crate) fn found_first(made: Option<&Made>, found: &Found, is_settled: bool) -> Option<Finding> {
+    match made {
+        // Settling leaves the slot beside a superblock that was made.
+        Some(made) => Some(made.finding.clone()),
+        None if is_settled => found.wrong_other(),
+        None => None,
+    }
 }
 
 /// What is known without the zones.

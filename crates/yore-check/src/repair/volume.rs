@@ -13,9 +13,11 @@
 use crate::overlay::Overlay;
 use crate::superblock::{read_superblock, Found};
 use crate::CheckError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use yore_device::Device as _;
-use yore_format::layout::{Geometry, HEADER_SLOTS, SUPERBLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
+use yore_format::layout::{
+    Geometry, HEADER_SLOTS, SUPERBLOCKS, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES,
+};
 use yore_format::{
     seal, verify_header, verify_version, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, EventNo,
     Generation, Incarnation, Inode, InodeNo, MetaAddr, Superblock, ZoneHeader, ZoneNo, ZoneTableEntry,
@@ -48,6 +50,27 @@ impl Zone {
     }
 }
 
+/// The addresses at which new blocks can be.
+struct FreeAddresses {
+    /// All zones that have one, and perhaps some that have none any more.
+    zones: BTreeSet<ZoneNo>,
+    count: usize,
+}
+
+impl FreeAddresses {
+    fn of(zones: &BTreeMap<ZoneNo, Zone>) -> FreeAddresses {
+        let mut free = FreeAddresses { zones: BTreeSet::new(), count: 0 };
+        for (number, zone) in zones.iter().filter(|(number, _)| !number.is_root()) {
+            let used: u32 = zone.header.exists.iter().map(|word| word.count_ones()).sum();
+            // New blocks do not get the first index.
+            let taken = used + u32::from(!zone.header.has(0));
+            free.count += ZONE_INDEXES.saturating_sub(taken) as usize;
+            free.zones.insert(*number);
+        }
+        free
+    }
+}
+
 /// For each tree, by kind, owner and incarnation: its leaves, with their generations.
 pub(super) type Leaves = BTreeMap<(u8, u64, u32), Vec<(u64, MetaAddr)>>;
 
@@ -62,7 +85,12 @@ pub(crate) struct Volume<'a> {
     /// The generation that is written.
     pub(super) generation: Generation,
     pub(super) geometry: Geometry,
+    /// Zones come by [`Volume::add_zone`].
     pub(super) zones: BTreeMap<ZoneNo, Zone>,
+    /// Where they begin.
+    pub(super) starts: BTreeSet<BlockNo>,
+    /// Once it was asked for.
+    free: Option<FreeAddresses>,
     /// The zones whose headers cannot be used.
     pub(super) lost_zones: Vec<LostZone>,
     /// Blocks of the zone table that cannot be used: root zone and index.
@@ -101,6 +129,8 @@ impl<'a> Volume<'a> {
             generation,
             is_forced: false,
             zones: BTreeMap::new(),
+            starts: BTreeSet::new(),
+            free: None,
             lost_zones: Vec::new(),
             lost_tables: Vec::new(),
             leaves: None,
@@ -150,7 +180,7 @@ impl<'a> Volume<'a> {
     ) -> Result<(), CheckError> {
         match self.header_at(number, start, slot)? {
             Some(header) => {
-                self.zones.insert(number, Zone { header, entry, slot, is_dirty: false });
+                self.add_zone(number, Zone { header, entry, slot, is_dirty: false });
             }
             // A root zone that is lost is missing among the zones.
             None if number.is_root() => {}
@@ -160,6 +190,26 @@ impl<'a> Volume<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Adds a zone whose header is known now.
+    pub(super) fn add_zone(&mut self, number: ZoneNo, zone: Zone) {
+        self.starts.insert(zone.header.start);
+        self.zones.insert(number, zone);
+        self.free = None;
+    }
+
+    /// Keeps only those zones of which this is true.
+    pub(super) fn retain_zones(&mut self, is_kept: impl Fn(ZoneNo) -> bool) {
+        self.zones.retain(|number, _| is_kept(*number));
+        self.starts = self.zones.values().map(|zone| zone.header.start).collect();
+        self.free = None;
+    }
+
+    /// Whether a block is one of a zone.
+    pub(super) fn is_in_zone(&self, block: BlockNo) -> bool {
+        let start = self.starts.range(..=block).next_back();
+        start.is_some_and(|start| block.0 - start.0 < ZONE_BLOCKS)
     }
 
     /// The header of this zone in one of the header slots at this place.
@@ -273,6 +323,9 @@ impl<'a> Volume<'a> {
             false => NOT_INODES,
         };
         zone.is_dirty = true;
+        if let Some(free) = self.free.as_mut().filter(|_| old == 0 && index > 0 && !addr.zone().is_root()) {
+            free.count = free.count.saturating_sub(1);
+        }
         true
     }
 
@@ -284,38 +337,39 @@ impl<'a> Volume<'a> {
             return;
         }
         self.disk.keep(&zone.header);
+        let is_given_back = zone.header.has(addr.index()) && index > 0 && !addr.zone().is_root();
         zone.header.exists[index / 64] &= !(1 << (index % 64));
         zone.header.map[index] = 0;
         zone.header.checks[index] = 0;
         zone.header.inode_free[index] = NOT_INODES;
         zone.is_dirty = true;
+        if let Some(free) = self.free.as_mut().filter(|_| is_given_back) {
+            free.count += 1;
+            free.zones.insert(addr.zone());
+        }
     }
 
     /// An address at which nothing is yet, in the zone of `near` if that has one.
-    pub(super) fn free_address(&self, near: ZoneNo) -> Option<MetaAddr> {
-        let mut zones: Vec<ZoneNo> = self.zones.keys().copied().filter(|zone| !zone.is_root()).collect();
-        zones.sort_by_key(|zone| *zone != near);
-        zones.into_iter().find_map(|number| {
-            let header = &self.zones[&number].header;
-            let free = (1..ZONE_INDEXES as u16).find(|index| !header.has(*index))?;
-            self.disk.free_slot(header)?;
-            Some(MetaAddr::new(number, free))
-        })
+    pub(super) fn free_address(&mut self, near: ZoneNo) -> Option<MetaAddr> {
+        let free = self.free.get_or_insert_with(|| FreeAddresses::of(&self.zones));
+        loop {
+            let number = match free.zones.contains(&near) {
+                true => near,
+                false => *free.zones.first()?,
+            };
+            let header = self.zones.get(&number).map(|zone| &zone.header);
+            let header = header.filter(|header| self.disk.free_slot(header).is_some());
+            match header.and_then(|header| (1..ZONE_INDEXES as u16).find(|index| !header.has(*index))) {
+                Some(index) => return Some(MetaAddr::new(number, index)),
+                // Full zones are met once, and not for each block of a full volume.
+                None => free.zones.remove(&number),
+            };
+        }
     }
 
     /// Whether so many blocks can be added, wherever that is.
-    pub(super) fn has_room(&self, blocks: usize) -> bool {
-        let mut left = blocks;
-        for (_, zone) in self.zones.iter().filter(|(number, _)| !number.is_root()) {
-            if left == 0 {
-                break;
-            }
-            let used: u32 = zone.header.exists.iter().map(|word| word.count_ones()).sum();
-            // New blocks do not get the first index.
-            let taken = used + u32::from(!zone.header.has(0));
-            left = left.saturating_sub(ZONE_INDEXES.saturating_sub(taken) as usize);
-        }
-        left == 0
+    pub(super) fn has_room(&mut self, blocks: usize) -> bool {
+        self.free.get_or_insert_with(|| FreeAddresses::of(&self.zones)).count >= blocks
     }
 
     /// Forgets the past: what it had is freed by the rules for blocks without an owner. False if there is

@@ -6,11 +6,11 @@
 
 use super::round::{number, numbers, Loss, Once, Round};
 use crate::{CheckError, Finding, Problem};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use yore_format::layout::EXTRA_ZONES_PER_GROUP;
 use yore_format::{
-    BlockHeader, BlockKind, EventNo, Generation, GroupNo, Incarnation, Inode, MetaAddr, TableNo,
-    WriteFeatures, ZoneNo, INODES_PER_BLOCK, NOT_INODES, TABLES_PER_GROUP,
+    BlockHeader, BlockKind, EventNo, Generation, GroupNo, Incarnation, Inode, MetaAddr, TableNo, TablePlace,
+    WriteFeatures, ZoneHeader, ZoneNo, INODES_PER_BLOCK, NOT_INODES, TABLES_PER_GROUP,
 };
 
 /// Numbers of this size have no story but damage.
@@ -74,21 +74,17 @@ impl Round<'_> {
         if !self.is_first(Once::ZoneLists) {
             return Ok(true);
         }
-        let mut further: BTreeMap<GroupNo, Vec<u32>> = BTreeMap::new();
+        let mut further: BTreeMap<GroupNo, BTreeSet<u32>> = BTreeMap::new();
         for (number, zone) in &self.volume.zones {
             if !number.is_primary() && !number.is_root() {
-                further.entry(zone.header.group).or_default().push(number.0);
+                further.entry(zone.header.group).or_default().insert(number.0);
             }
         }
         let mut changed = false;
         for (number, zone) in &mut self.volume.zones {
-            let own = further.get(&zone.header.group).filter(|_| number.is_primary() && !number.is_root());
-            let list = own.map_or(&[][..], |list| list);
-            let mut extras = [0; EXTRA_ZONES_PER_GROUP];
-            let Some(place) = extras.get_mut(..list.len()) else { continue };
-            place.copy_from_slice(list);
-            if zone.header.extras != extras {
-                zone.header.extras = extras;
+            let is_first = number.is_primary() && !number.is_root();
+            let own = further.get(&zone.header.group).filter(|_| is_first).cloned().unwrap_or_default();
+            if own.len() <= EXTRA_ZONES_PER_GROUP && set_list(&mut zone.header, own) {
                 zone.is_dirty = true;
                 changed = true;
             }
@@ -236,4 +232,31 @@ impl Round<'_> {
         }
         Ok(self.volume.is_superblock_changed())
     }
+}
+
+/// Has a header list these further zones. Tables say by its place in the list in which zone they are, so a
+/// zone keeps its place: of two places the one that a table names. Returns whether anything changed.
+fn set_list(header: &mut ZoneHeader, mut own: BTreeSet<u32>) -> bool {
+    let (before, tables) = (header.extras, header.tables);
+    let zone_of = |place: u16| TablePlace::decode(place).map(|place| usize::from(place.zone));
+    let is_named = |i: usize| tables.iter().any(|place| zone_of(*place) == Some(i + 1));
+    let mut extras = [0; EXTRA_ZONES_PER_GROUP];
+    for named in [true, false] {
+        for (i, extra) in before.into_iter().enumerate() {
+            if is_named(i) == named && own.remove(&extra) {
+                extras[i] = extra;
+            }
+        }
+    }
+    // What was lost of the list may be what a table names there.
+    let mut others = own.into_iter();
+    for named in [true, false] {
+        let empty = extras.iter_mut().enumerate().filter(|(i, extra)| **extra == 0 && is_named(*i) == named);
+        empty.zip(&mut others).for_each(|((_, extra), number)| *extra = number);
+    }
+    // What a table names there is none of the group's.
+    let is_lost = |place: u16| zone_of(place).is_some_and(|zone| zone > 0 && extras[zone - 1] == 0);
+    header.tables.iter_mut().filter(|place| is_lost(**place)).for_each(|place| *place = 0);
+    header.extras = extras;
+    (before, tables) != (header.extras, header.tables)
 }

@@ -46,6 +46,52 @@ fn a_path_is_as_long_as_it_may_be() {
     assert_eq!(paths, ["/d".repeat(100), "/d".repeat(2048)], "{report}");
 }
 
+/// A file that has so many blocks of another one was written anew for each of them, and where no block was
+/// free for the copies, all groups were searched for each. Promises that the file gets copies of all of them,
+/// each of which is said, in one round; and in the next one if leaks take the room.
+#[test]
+fn a_file_with_many_blocks_of_another_is_written_once() {
+    const MANY: u64 = 12_000;
+    for is_full in [false, true] {
+        let mut b = sound();
+        let start = b.data(MANY);
+        b.forget(BIG);
+        // The file that comes first has them, too.
+        for number in [EXTENTS, BIG] {
+            let cells: Vec<(u64, Vec<u8>)> =
+                (0..MANY).map(|n| (2 * n, extent(BlockNo(start.0 + n), 1, true).encode().to_vec())).collect();
+            let leaves: Vec<Vec<(u64, Vec<u8>)>> = cells.chunks(80).map(<[_]>::to_vec).collect();
+            let owner = (InodeNo(number), b.inodes[&InodeNo(number)].incarnation.0);
+            let (root, level, nodes) = b.tree(1, BlockKind::Extents, owner, &leaves);
+            let inode = b.inode(number);
+            inode.set_tree_root(root, level);
+            (inode.size, inode.blocks) = (2 * MANY * 4096, MANY + nodes);
+        }
+        if is_full {
+            // All other blocks are marked used, and nobody has them.
+            let mut used = b.used.clone();
+            used.sort();
+            let mut end = ZONE_BLOCKS;
+            for (start, len) in used.into_iter().chain([(BlockNo(BLOCKS), 0)]) {
+                b.used.extend((start.0 > end).then(|| (BlockNo(end), start.0 - end)));
+                end = end.max(start.0 + len);
+            }
+        }
+        let device = b.finish();
+        let plan = yore_check::plan_repair(&device, &CheckOptions::default()).expect("a plan");
+        assert!(plan.is_complete(), "{}", plan.after);
+        let of_twice = |done: &&yore_check::Done| done.finding.problem == SpaceOwnedTwice;
+        let done: Vec<_> = plan.done.iter().filter(of_twice).collect();
+        assert_eq!(done.len() as u64, MANY);
+        let is_right = |done: &&yore_check::Done| {
+            done.round == 1 + u32::from(is_full) && done.lost.len() == 1 && done.lost[0].path == "/big"
+        };
+        assert!(done.iter().all(is_right), "{:?}", done.iter().find(|done| !is_right(done)));
+        assert!(done.iter().all(|done| done.lost[0].what.contains("those of /extents")), "{:?}", done[0]);
+        assert_eq!(plan.lost.len() as u64, MANY);
+    }
+}
+
 /// A branch of a tree above leaves with these keys.
 fn branch(b: &mut Builder, addr: MetaAddr, birth: u64, kind: BlockKind, leaves: &[(u64, MetaAddr)]) {
     let owner = (InodeNo(common::past::GONE), 60);

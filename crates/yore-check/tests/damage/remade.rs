@@ -257,6 +257,119 @@ fn a_lost_acl_opens_a_file_to_nobody() {
     }
 }
 
+/// Whatever had lost its attributes lost the rights of its group, too, also if it never had an ACL. Promises
+/// that these stay where the inode says that there was none.
+#[test]
+fn a_file_that_had_no_acl_keeps_the_rights_of_its_group() {
+    let mut b = sound();
+    new_attributes(&mut b, |cells| cells.retain(|cell| !is_acl(&cell.1)));
+    (b.inode(ATTRS).mode, b.inode(ATTRS).flags) = (0o100_674, InodeFlags::CAPABILITY);
+    let whole = checked(&b.finish());
+    assert!(whole.is_clean(), "{whole}");
+    let mut b = sound();
+    new_attributes(&mut b, |cells| cells.retain(|cell| !is_acl(&cell.1)));
+    (b.inode(ATTRS).mode, b.inode(ATTRS).flags) = (0o100_674, InodeFlags::CAPABILITY);
+    let leaf = b.inodes[&InodeNo(ATTRS)].xattr_root;
+    on_block(&mut b, leaf, |node| BlockHeader::of_mut(node).addr = 77.into());
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "no-acl");
+    let inode = inode_of(&device, InodeNo(ATTRS)).expect("the file is there");
+    assert_eq!((inode.mode, inode.flags), (0o100_674, InodeFlags::empty()), "{:o}", inode.mode);
+    let says = |what: &str| lost.iter().any(|(path, said)| path == "/attrs" && said.contains(what));
+    assert!(says("attributes of this file could not be read") && !says("its access ACL"), "{lost:?}");
+}
+
+/// A header of which several fields were lost had the nodes of its files freed in the same round in which its
+/// inodes came back. Promises that nodes stay as long as inodes that may lead to them are not known.
+#[test]
+fn nodes_of_inodes_that_come_back_are_not_freed() {
+    let mut b = sound();
+    let chunks: Vec<(u64, Vec<u8>)> = (0..3).map(|n| (n, vec![b'y'; [1024, 1024, 50][n as usize]])).collect();
+    let owner = (InodeNo(FAR), b.inodes[&InodeNo(FAR)].incarnation.0);
+    let (root, level, nodes) = b.tree(0, BlockKind::Symlink, owner, &[chunks]);
+    b.used.retain(|(start, _)| start.0 != GROUP_BLOCKS + 5 * ZONE_BLOCKS);
+    let inode = b.inode(FAR);
+    inode.mode = LINK;
+    inode.set_tree_root(root, level);
+    (inode.size, inode.blocks) = (2098, nodes);
+    b.forget(ROOT);
+    let cells = root_cells(&b);
+    set_root(&mut b, &[cells[..6].to_vec(), cells[6..].to_vec()]);
+    header(&mut b, 2, |h| h.inode_free[1] = NOT_INODES);
+    let device = b.finish();
+    let report = checked(&device);
+    assert!(report.has(InodeFree) && !report.has(BlockUnreachable), "{report}");
+    let lost = lost_by_repair(&device, "come-back");
+    assert_eq!(lost, []);
+    let inode = inode_of(&device, InodeNo(FAR)).expect("the link is there");
+    assert_eq!((inode.mode, inode.size, inode.tree_root()), (LINK, 2098, root));
+}
+
+/// A further zone of which the header was damaged, and which its group did not list, was given up, with all
+/// that was in it. Promises that it is found where the table says that it is.
+#[test]
+fn a_zone_that_is_not_listed_is_found_by_its_blocks() {
+    let mut b = sound();
+    header(&mut b, 0, |h| h.extras = [0; EXTRA_ZONES_PER_GROUP]);
+    raw(&mut b, 3 * ZONE_BLOCKS + HEADER_SLOTS[1], |h| h[900] ^= 4);
+    let whole = sound().finish();
+    let device = b.finish();
+    let lost = lost_by_repair(&device, "unlisted");
+    assert!(lost.iter().all(|(path, _)| path.starts_with("zone ")), "{lost:?}");
+    assert_eq!(inode_of(&device, InodeNo(BIG)), inode_of(&whole, InodeNo(BIG)));
+}
+
+/// The lists of all groups were made anew in ascending order, and tables were sought in other zones than they
+/// are in. Promises that a zone keeps its place in the list.
+#[test]
+fn tables_are_found_where_lists_are_made_anew() {
+    let device = listed(5);
+    let report = checked(&device);
+    assert!(report.has(ZoneExtras) && report.findings_count == 1, "{report}");
+    let plan = plan(&device);
+    assert!(plan.is_complete() && plan.lost.is_empty(), "{:?} {}", plan.lost, plan.after);
+    let rounds = plan.done.iter().map(|done| done.round).max();
+    assert_eq!((plan.done.len(), rounds), (1, Some(1)), "{:?}", plan.done);
+}
+
+/// A list that named another zone lost the tables of the one that it had, although they say at which place
+/// that was. Promises that a zone that is in no list comes to a place that a table names.
+#[test]
+fn a_zone_comes_back_where_a_table_names_it() {
+    let device = listed(9);
+    let plan = plan(&device);
+    assert!(plan.is_complete() && plan.lost.is_empty(), "{:?} {}", plan.lost, plan.after);
+    let unreachable = plan.done.iter().filter(|done| done.finding.problem == BlockUnreachable);
+    assert_eq!(unreachable.count(), 0, "{:?}", plan.done);
+}
+
+/// A volume of which group 0 has a table in its first further zone, 5, of which its list says this; and the
+/// list of another group is wrong.
+fn listed(first: u32) -> MemoryDevice {
+    let mut b = sound();
+    b.add_zone(5, 6 * ZONE_BLOCKS, 0);
+    let (start, len) = b.used[b.used.len() - 1];
+    assert_eq!((start, len), (BlockNo(6 * ZONE_BLOCKS), ZONE_BLOCKS));
+    let table = TableNo::new(GroupNo(0), 2);
+    let addr = MetaAddr::new(ZoneNo(5), 77);
+    let mut node = block(BlockKind::ChecksumTable, 0, addr, table.owner(), 0);
+    ChecksumTableMut::init(&mut node);
+    b.zones.get_mut(&5).unwrap().blocks.insert(77, node);
+    b.sb.features |= WriteFeatures::CHECKSUMS;
+    let place = TablePlace { zone: 1, index: 77 }.encode();
+    let position = TablePlace::position(BlockKind::ChecksumTable, table.number());
+    b.on_header.push((
+        0,
+        Box::new(move |h| {
+            h.extras = [0; EXTRA_ZONES_PER_GROUP];
+            (h.extras[0], h.extras[2], h.tables[position]) = (first, 1, place);
+        }),
+    ));
+    // Another group has a list that is wrong.
+    header(&mut b, 2, |h| h.extras[0] = 1);
+    b.finish()
+}
+
 /// Has a zone say that something is at each of its indexes.
 fn fill(header: &mut ZoneHeader) {
     let slots = (FIRST_SLOT as u16..ZONE_BLOCKS as u16).filter(|slot| !header.map.contains(slot));
