@@ -274,14 +274,15 @@ LAYERS = {
         lib
     """,
     "yore-fuse": """
-        config convert errno error mapped/patient past privilege serve/opened snapdir
-        mapped mountpoint notices process_pins tuning
+        config convert errno error mapped/tables past privilege snapdir
+        mapped/patient
+        mapped mountpoint notices process_pins serve/opened tuning
         attach connection serve/refused serve/rollback serve/syncs serve/waiting serve/writers
         serve/flushers serve/saves stores
         serve/server
         serve/background serve/behalf serve/fsync serve/gone serve/nodes
         serve/asked serve/attributes serve/snapshots serve/writing
-        serve/flags
+        serve/flags serve/listings serve/ranges serve/xattrs
         serve
         session
         lib

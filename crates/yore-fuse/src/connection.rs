@@ -1,7 +1,7 @@
 //! What the threads and handles of a session share: whether its connection was aborted or has ended, and
 //! whether a thread found a contradiction in memory. The head of `session` says what follows from that.
 
-use crate::mountpoint::{abort, identity_at, Identity};
+use crate::mountpoint::{abort, detach, identity_at, Identity};
 use crate::notices::Notices;
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -9,6 +9,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+
+/// The most mounts of ours on each other that are unmounted.
+const MOST_BOUND: usize = 64;
 
 /// What a session's threads and its handles share.
 pub(crate) struct Shared {
@@ -89,9 +92,33 @@ impl Shared {
         }
     }
 
-    /// Whether our mount is still the one at the mount point.
+    /// Whether our mount is still the one at the mount point, or what was bound over it there shows the same.
     pub(crate) fn ours(&self) -> io::Result<bool> {
-        Ok(identity_at(&self.mountpoint)?.is_some_and(|there| there == self.mount))
+        Ok(identity_at(&self.mountpoint)?.is_some_and(|there| self.mount.is_shown_by(&there)))
+    }
+
+    /// Unmounts what is ours at the mount point by `unmount`: our mount may have been bound over itself
+    /// several times. Returns whether there was anything.
+    pub(crate) fn unmount_ours<E>(
+        &self,
+        failed: impl Fn(io::Error) -> E,
+        mut unmount: impl FnMut() -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let mut were = 0;
+        // Somebody may go on binding.
+        while were < MOST_BOUND && self.ours().map_err(&failed)? {
+            match unmount() {
+                // The session's own thread may unmount at the same moment.
+                Err(error) if self.ours().map_err(&failed)? => return Err(error),
+                _ => were += 1,
+            }
+        }
+        Ok(were > 0)
+    }
+
+    /// Takes what is left of our mount out of the tree. Returns whether there was anything.
+    pub(crate) fn detach_ours(&self) -> Result<bool, String> {
+        self.unmount_ours(|error| error.to_string(), || detach(&self.mountpoint))
     }
 
     fn abort_connection_after_thread(&self) {

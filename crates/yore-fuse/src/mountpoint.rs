@@ -44,15 +44,20 @@ impl MountedAt {
 /// The mount on `mountpoint`: the uppermost if several lie on top of each other. `None` if nothing is mounted
 /// there.
 pub fn mounted_at(mountpoint: &Path) -> io::Result<Option<MountedAt>> {
-    let wanted = absolute(mountpoint)?;
+    Ok(all_at(&absolute(mountpoint)?)?.pop())
+}
+
+/// All mounts on a directory, the uppermost last.
+fn all_at(path: &Path) -> io::Result<Vec<MountedAt>> {
     // Later lines lie on top of earlier ones.
-    let found = mounts::mounts()?.into_iter().rfind(|mount| mount.directory == wanted);
-    Ok(found.map(|mount| MountedAt {
+    let found = mounts::mounts()?.into_iter().filter(|mount| mount.directory == path);
+    let found = found.map(|mount| MountedAt {
         device: mount.device,
         mountpoint: mount.directory,
         fs_type: mount.fs_type,
         source_name: mount.source.to_string_lossy().into_owned(),
-    }))
+    });
+    Ok(found.collect())
 }
 
 /// What tells a Yore mount from every other mount, before it and after it. A device number alone does not:
@@ -75,6 +80,56 @@ pub(crate) fn identity_at(mountpoint: &Path) -> io::Result<Option<Identity>> {
         device: found.device,
         source_name: found.source_name,
     }))
+}
+
+impl Identity {
+    /// Whether a mount shows the same file system: it is this mount, or was bound to what this one shows
+    /// (`mount --bind`), which gives a number of its own.
+    pub(crate) fn is_shown_by(&self, other: &Identity) -> bool {
+        // While this mount is there, no other file system has its device number.
+        let is_bound = || self.number.is_some_and(|number| device_of(number) == Some(self.device));
+        self.device == other.device
+            && self.source_name == other.source_name
+            && (self.number == other.number || is_bound())
+    }
+}
+
+/// The device number of a mount, by the mount's own number. `None`: there is no such mount in this tree of
+/// mounts, or the kernel does not tell (before Linux 6.8). It sends no request to whoever serves the mount.
+fn device_of(number: u64) -> Option<(u32, u32)> {
+    /// statmount(2). Since Linux 5.1 all kinds of machines count new calls alike.
+    const STATMOUNT: libc::c_long = libc::SYS_pidfd_open + 23;
+    /// STATMOUNT_SB_BASIC of <linux/mount.h>: what concerns the file system.
+    const OF_FILE_SYSTEM: u64 = 1;
+
+    /// `struct mnt_id_req` of <linux/mount.h>.
+    #[repr(C)]
+    struct Wanted {
+        size: u32,
+        spare: u32,
+        number: u64,
+        what: u64,
+    }
+
+    /// The beginning of `struct statmount` of <linux/mount.h>.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Facts {
+        size: u32,
+        options: u32,
+        what: u64,
+        major: u32,
+        minor: u32,
+    }
+
+    let wanted = Wanted { size: size_of::<Wanted>() as u32, spare: 0, number, what: OF_FILE_SYSTEM };
+    let mut facts = Facts::default();
+    // SAFETY: the kernel reads as many bytes of the first structure as its first field says, and writes at
+    // most as many to the second one as the third argument says.
+    let outcome = unsafe {
+        libc::syscall(STATMOUNT, &raw const wanted, &raw mut facts, size_of::<Facts>(), 0 as libc::c_uint)
+    };
+    (outcome == 0 && facts.what & OF_FILE_SYSTEM != 0).then_some((facts.major, facts.minor))
 }
 
 /// STATX_MNT_ID_UNIQUE of <linux/stat.h>.
@@ -170,27 +225,36 @@ fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Unmounts the Yore volume on `mountpoint`, whichever process serves it. With `lazy`, new users cannot reach
-/// it from now on, and present users keep it until they are done. The daemon closes the volume when the mount
-/// is gone, which may be a moment after this returns.
+/// Unmounts the Yore volume on `mountpoint`, whichever process serves it; several times if the volume was
+/// bound there again (`mount --bind`). With `lazy`, new users cannot reach it from now on, and present users
+/// keep it until they are done. The daemon closes the volume when the mount is gone, which may be a moment
+/// after this returns.
 pub fn unmount_at(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
     let named = || mountpoint.to_path_buf();
-    let failed = |e: io::Error| UnmountError::Failed { mountpoint: named(), reason: e.to_string() };
-    let path = absolute(mountpoint).map_err(failed)?;
-    match mounted_at(&path).map_err(failed)? {
-        None => Err(UnmountError::NotMounted { mountpoint: named() }),
-        Some(other) if !other.is_yore() => Err(UnmountError::Failed {
-            mountpoint: named(),
-            reason: format!(
-                "{} of type {} is mounted there, not a Yore volume",
-                other.source_name, other.fs_type
-            ),
-        }),
-        Some(_) if lazy => {
-            detach(&path).map_err(|reason| UnmountError::Failed { mountpoint: named(), reason })
-        }
-        Some(_) => unmount_idle(&path),
+    let failed = |reason| UnmountError::Failed { mountpoint: named(), reason };
+    let path = absolute(mountpoint).map_err(|error| failed(error.to_string()))?;
+    let mut there = all_at(&path).map_err(|error| failed(error.to_string()))?;
+    let top = there.pop().ok_or_else(|| UnmountError::NotMounted { mountpoint: named() })?;
+    if !top.is_yore() {
+        return Err(failed(format!(
+            "{} of type {} is mounted there, not a Yore volume",
+            top.source_name, top.fs_type
+        )));
     }
+    let unmount_top = || match lazy {
+        true => detach(&path).map_err(failed),
+        false => unmount_idle(&path),
+    };
+    unmount_top()?;
+    // Mounts that are there at the same time and have one device number show one file system.
+    for below in there.iter().rev().take_while(|below| **below == top) {
+        let now = mounted_at(&path).map_err(|error| failed(error.to_string()))?;
+        if now.as_ref() != Some(below) {
+            break;
+        }
+        unmount_top()?;
+    }
+    Ok(())
 }
 
 /// Unmounts `path` if nobody uses it.
@@ -289,6 +353,20 @@ mod tests {
         assert!(mounted_at(Path::new("/")).unwrap().is_some());
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(mounted_at(dir.path()).unwrap(), None);
+    }
+
+    /// The kernel tells which file system a mount shows by the mount's number, if it has such numbers, and
+    /// nothing of a mount that is not there.
+    #[test]
+    fn devices_of_mounts() {
+        let root = mounted_at(Path::new("/")).unwrap().unwrap();
+        if let Some(found) = unique_number(Path::new("/")).and_then(device_of) {
+            assert_eq!(found, root.device);
+        }
+        assert_eq!(device_of(u64::MAX), None);
+        let of = |number, minor| Identity { device: (0, minor), source_name: "/v".into(), number };
+        assert!(of(None, 7).is_shown_by(&of(None, 7)) && !of(None, 7).is_shown_by(&of(None, 8)));
+        assert!(!of(Some(u64::MAX), 7).is_shown_by(&of(Some(1), 7)), "it is not there any more");
     }
 
     /// Each kind of unusable mount point gets an error of its own.

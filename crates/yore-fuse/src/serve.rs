@@ -23,8 +23,10 @@ mod flags;
 mod flushers;
 mod fsync;
 mod gone;
+mod listings;
 mod nodes;
 mod opened;
+mod ranges;
 mod refused;
 mod rollback;
 mod saves;
@@ -34,14 +36,13 @@ mod syncs;
 mod waiting;
 mod writers;
 mod writing;
+mod xattrs;
 
-use crate::convert::{no_attr, set_time};
+use crate::convert::set_time;
 use crate::errno::errno;
 use crate::past::PastNodes;
-use crate::privilege;
 use crate::snapdir;
 use fuser::*;
-use nodes::listed_number;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -49,25 +50,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use yore_fs::time::When;
-use yore_fs::{
-    Error, FallocateMode, FileKind, RenameMode, Resolved, SeekTo, SetAttr, SetXattrMode, WriteMode,
-};
+use yore_fs::{Error, FileKind, RenameMode, Resolved, SetAttr, WriteMode};
 
 use waiting::{Answer, Waiting};
 
 pub(crate) use server::Server;
-
-/// Longest stretch that one copy_file_range request copies; callers go on with the rest. This bounds how long
-/// a thread that serves is busy.
-const COPY_MAX: u64 = 64 << 20;
-/// The most bytes that an answer can tell, in whole blocks.
-const REPLY_MAX: u64 = (u32::MAX - 4095) as u64;
-
-/// The attribute that holds a file's access ACL.
-const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-
-/// Only administrators may see the names of these attributes.
-const TRUSTED: &[u8] = b"trusted.";
 
 /// Handles of an open file that can only be read, and of one that can be written to.
 const READS: FileHandle = FileHandle(0);
@@ -77,9 +64,6 @@ thread_local! {
     /// The buffer for reads of this thread, as large as its largest read so far.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
-
-/// Attributes that are ACLs.
-const ACLS: &[u8] = b"system.posix_acl_";
 
 /// The view and the inode of a node; otherwise replies that the node is gone.
 macro_rules! seen {
@@ -94,27 +78,6 @@ macro_rules! seen {
         let (view, inode) = seen!($server, $node, $reply);
         ($server.for_request(view, $request), inode)
     }};
-}
-
-fn fallocate_mode(mode: i32) -> Option<FallocateMode> {
-    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
-    match mode & !libc::FALLOC_FL_KEEP_SIZE {
-        0 => Some(FallocateMode::Allocate { keep_size }),
-        // fallocate(2): a hole must not change the size.
-        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(FallocateMode::PunchHole),
-        libc::FALLOC_FL_ZERO_RANGE => Some(FallocateMode::ZeroRange { keep_size }),
-        _ => None,
-    }
-}
-
-/// The protocol of both calls that read attributes: size 0 asks for the length of the answer.
-fn xattr_reply(data: &[u8], size: u32, too_small: Errno, reply: ReplyXattr) {
-    match (size, u32::try_from(data.len())) {
-        (_, Err(_)) => reply.error(Errno::E2BIG),
-        (0, Ok(len)) => reply.size(len),
-        (size, Ok(len)) if len > size => reply.error(too_small),
-        _ => reply.data(data),
-    }
 }
 
 impl Filesystem for Server {
@@ -547,74 +510,14 @@ impl Filesystem for Server {
         }
     }
 
-    fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
         let _serving = self.serving();
-        if node == snapdir::NODE {
-            return self.list_snapshots(offset, reply);
-        }
-        let (view, directory) = seen!(self, node, reply);
-        let mut given = false;
-        let outcome = view.readdir(directory, offset, &mut |item| {
-            let name = OsStr::from_bytes(item.name);
-            let kind = crate::convert::file_type(item.kind);
-            let full = reply.add(listed_number(node, &view, &item), item.cookie, kind, name);
-            given |= !full;
-            !full
-        });
-        match outcome {
-            // Entries found before the error are returned; the kernel asks for the rest and gets the error
-            // then.
-            Err(error) if !given => reply.error(self.number("readdir", directory, error)),
-            _ => reply.ok(),
-        }
+        self.list(node, offset, reply)
     }
 
-    fn readdirplus(
-        &self,
-        _: &Request,
-        node: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
+    fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         let _serving = self.serving();
-        if node == snapdir::NODE {
-            return self.list_snapshots_with_nodes(offset, reply);
-        }
-        let (view, directory) = seen!(self, node, reply);
-        let mut given = false;
-        let ttl = self.config.timeout;
-        let outcome = view.readdir_plus(directory, offset, &mut |item, found| {
-            let name = OsStr::from_bytes(item.name);
-            let (attr, generation) = match &found {
-                Some(found) if PastNodes::is_past(node.0) => {
-                    let (attr, _) = self.past_entry(node, None, found);
-                    (attr, u64::from(found.attr().incarnation))
-                }
-                Some(found) => (self.entry_attr(found.attr()), u64::from(found.attr().incarnation)),
-                // `.` and `..`: the kernel uses only their number and type.
-                None => {
-                    let kind = crate::convert::file_type(item.kind);
-                    (FileAttr { ino: listed_number(node, &view, &item), kind, ..no_attr() }, 0)
-                }
-            };
-            let full = reply.add(attr.ino, item.cookie, name, &ttl, &attr, Generation(generation));
-            if full {
-                if PastNodes::is_past(attr.ino.0) && found.is_some() {
-                    self.past.forget_lookups(attr.ino.0, 1);
-                }
-                return false;
-            }
-            given = true;
-            if let Some(found) = found {
-                found.into_counted();
-            }
-            true
-        });
-        match outcome {
-            Err(error) if !given => reply.error(self.number("readdir", directory, error)),
-            _ => reply.ok(),
-        }
+        self.list_with_nodes(node, offset, reply)
     }
 
     fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
@@ -658,52 +561,17 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply, request);
-        let mode = match flags {
-            0 => SetXattrMode::Any,
-            libc::XATTR_CREATE => SetXattrMode::Create,
-            libc::XATTR_REPLACE => SetXattrMode::Replace,
-            _ => return reply.error(Errno::EINVAL),
-        };
-        let mut outcome = view.setxattr(inode, name.as_bytes(), value, mode);
-        if outcome.is_ok() && name.as_bytes() == ACCESS_ACL && request.uid() != 0 {
-            outcome = privilege::after_acl(&view, &self.caller(request, 0), inode, request.pid());
-        }
-        self.done("setxattr", inode, outcome, reply);
+        self.set_xattr(request, node, (name, value), flags, reply)
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let _serving = self.serving();
-        let hidden = name.as_bytes().starts_with(ACLS) && self.hides_acls(node);
-        if hidden || node == snapdir::NODE {
-            return reply.error(errno(&Error::NoAttribute));
-        }
-        let (view, inode) = seen!(self, node, reply);
-        match view.getxattr(inode, name.as_bytes()) {
-            Ok(value) => xattr_reply(&value, size, Errno::ERANGE, reply),
-            Err(error) => reply.error(self.number("getxattr", inode, error)),
-        }
+        self.get_xattr(node, name, size, reply)
     }
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
         let _serving = self.serving();
-        if node == snapdir::NODE {
-            return xattr_reply(&[], size, Errno::ERANGE, reply);
-        }
-        let (view, inode) = seen!(self, node, reply);
-        match view.listxattr(inode) {
-            Ok(mut names) => {
-                names.retain(|name| !name.starts_with(ACLS) || !self.hides_acls(node));
-                let mut list = Vec::new();
-                // The kernel checks who reads `trusted.` attributes, but not who sees their names.
-                for name in names.iter().filter(|n| request.uid() == 0 || !n.starts_with(TRUSTED)) {
-                    list.extend_from_slice(name);
-                    list.push(0);
-                }
-                xattr_reply(&list, size, Errno::ERANGE, reply);
-            }
-            Err(error) => reply.error(self.number("listxattr", inode, error)),
-        }
+        self.list_xattrs(request, node, size, reply)
     }
 
     fn removexattr(&self, request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -775,37 +643,12 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply, request);
-        let Some(mode) = fallocate_mode(mode) else {
-            return reply.error(Errno::EOPNOTSUPP);
-        };
-        self.before_change(&view, inode, request.pid(), false);
-        let outcome = view
-            .fallocate(inode, offset, len, mode)
-            .and_then(|()| self.drop_set_id_for(request, &view, inode));
-        if outcome.is_ok() {
-            self.saves.changed(inode, request.pid());
-        }
-        self.done("fallocate", inode, outcome, reply);
+        self.allocate(request, node, (offset, len), mode, reply)
     }
 
     fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply);
-        let to = match whence {
-            libc::SEEK_DATA => SeekTo::Data,
-            libc::SEEK_HOLE => SeekTo::Hole,
-            // The kernel handles the others itself.
-            _ => return reply.error(Errno::EINVAL),
-        };
-        let Ok(offset) = u64::try_from(offset) else {
-            return reply.error(Errno::ENXIO);
-        };
-        match view.seek(inode, offset, to).map(i64::try_from) {
-            Ok(Ok(offset)) => reply.offset(offset),
-            Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
-            Err(error) => reply.error(self.number("lseek", inode, error)),
-        }
+        self.seek(node, offset, whence, reply)
     }
 
     fn copy_file_range(
@@ -822,21 +665,6 @@ impl Filesystem for Server {
         reply: ReplyWrite,
     ) {
         let _serving = self.serving();
-        let (other, from) = seen!(self, from, reply);
-        let (view, to) = seen!(self, to, reply, request);
-        if view.event().is_some() {
-            return reply.error(Errno::EROFS);
-        }
-        self.before_change(&view, to, request.pid(), false);
-        let copied = view
-            .copy_from(&other, (from, from_offset), (to, to_offset), (len.min(REPLY_MAX), COPY_MAX))
-            .and_then(|count| self.drop_set_id_for(request, &view, to).map(|()| count));
-        match copied {
-            Ok(count) => {
-                self.saves.changed(to, request.pid());
-                reply.written(count as u32)
-            }
-            Err(error) => reply.error(self.number("copy_file_range", to, error)),
-        }
+        self.copy(request, (from, from_offset), (to, to_offset), len, reply)
     }
 }

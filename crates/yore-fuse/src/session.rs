@@ -100,28 +100,26 @@ impl SessionHandle {
         &self.shared.mountpoint
     }
 
-    /// Unmounts. The view is closed when the session ends, which [`Session::wait`] reports. If the session
-    /// has already ended, or somebody else removed its mount, this does nothing and returns `Ok`. Errors:
-    /// `Busy` for `Idle` with users.
+    /// Unmounts, several times if the mount was bound over itself (`mount --bind`). The view is closed when
+    /// the session ends, which [`Session::wait`] reports. If the session has already ended, or somebody else
+    /// removed its mount, this does nothing and returns `Ok`. Errors: `Busy` for `Idle` with users.
     pub fn unmount(&self, how: UnmountHow) -> Result<(), UnmountError> {
         let path = &self.shared.mountpoint;
         let failed = |reason: String| UnmountError::Failed { mountpoint: path.clone(), reason };
-        if !self.shared.ours().map_err(|e| failed(e.to_string()))? {
-            // The mount may have been detached before and still be in use: an abort must reach it all the
-            // same.
-            return match how {
-                UnmountHow::Abort => self.abort_detached().map_err(failed),
-                UnmountHow::Idle | UnmountHow::Lazy => Ok(()),
-            };
-        }
-        match how {
+        let unmount_top = || match how {
             UnmountHow::Idle => unmount_when_idle(path),
             UnmountHow::Lazy => detach(path).map_err(failed),
             UnmountHow::Abort => {
                 self.shared.aborted.store(true, Ordering::SeqCst);
                 abort(path, self.shared.device()).map_err(failed)
             }
+        };
+        let were_ours = self.shared.unmount_ours(|error| failed(error.to_string()), unmount_top)?;
+        // The mount may have been detached before and still be in use: an abort must reach it all the same.
+        if !were_ours && how == UnmountHow::Abort {
+            return self.abort_detached().map_err(failed);
         }
+        Ok(())
     }
 
     /// Aborts a connection whose mount is out of the tree.
@@ -343,10 +341,7 @@ fn run<F: Filesystem>(
     let outcome = session.run();
     drop(shared.notices.lock().take());
     let mountpoint = shared.mountpoint.clone();
-    let left_over = shared.ours().map_err(|e| e.to_string()).and_then(|ours| match ours {
-        true => detach(&mountpoint).map(|()| true),
-        false => Ok(false),
-    });
+    let left_over = shared.detach_ours();
     shared.ended.store(true, Ordering::SeqCst);
     let dead_mount = left_over.unwrap_or_else(|reason| {
         tracing::error!(mountpoint = %mountpoint.display(), reason, "the dead mount cannot be taken away");

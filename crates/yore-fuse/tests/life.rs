@@ -127,6 +127,59 @@ fn unmounted_from_outside() {
     m.end();
 }
 
+/// Binds a mount over itself twice, as containers and service managers do. The volume is then at the mount
+/// point three times.
+fn bind_over_itself(mountpoint: &Path) {
+    for _ in 0..2 {
+        rustix::mount::mount_bind(mountpoint, mountpoint).unwrap();
+    }
+}
+
+/// A mount that had been bound over itself was taken for somebody else's: a daemon that was told to end left
+/// a dead mount there, and an unmount removed only the uppermost, and waited for a daemon that went on.
+#[test]
+fn a_mount_bound_over_itself() {
+    for how in [UnmountHow::Idle, UnmountHow::Lazy, UnmountHow::Abort] {
+        let Some(mut m) = Mounted::new() else { return };
+        fs::write(m.path("f"), b"x").unwrap();
+        bind_over_itself(&m.root());
+        let ended = m.take_session().unmount(how).map_err(|(_, error)| error).unwrap().unwrap();
+        assert_eq!(ended, if how == UnmountHow::Abort { End::Aborted } else { End::Unmounted });
+        assert_eq!(mounted_at(&m.root()).unwrap(), None, "{how:?}");
+        let m = Mounted::on(m.device.clone(), |_| {});
+        assert_eq!(fs::read(m.path("f")).unwrap(), b"x");
+        m.end();
+    }
+    for lazy in [false, true] {
+        let Some(mut m) = Mounted::new() else { return };
+        bind_over_itself(&m.root());
+        let session = m.take_session();
+        match lazy {
+            true => unmount_at(&m.root(), true).unwrap(),
+            false => unmount_when_idle(&m.root()),
+        }
+        assert_eq!(mounted_at(&m.root()).unwrap(), None);
+        assert_eq!(session.wait().unwrap(), End::Unmounted);
+    }
+}
+
+/// What somebody else has mounted over a volume stays, and so does the volume below it.
+#[test]
+fn what_others_mount_over_it_stays() {
+    let Some(mut m) = Mounted::new() else { return };
+    let session = m.take_session();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("theirs", m.root(), "tmpfs", flags, c"").unwrap();
+    for how in [UnmountHow::Idle, UnmountHow::Lazy] {
+        session.handle().unmount(how).unwrap();
+    }
+    assert!(matches!(unmount_at(&m.root(), true), Err(UnmountError::Failed { .. })));
+    assert_eq!(mounted_at(&m.root()).unwrap().unwrap().source_name, "theirs");
+    rustix::mount::unmount(m.root(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert!(mounted_at(&m.root()).unwrap().unwrap().is_yore());
+    assert_eq!(session.unmount(UnmountHow::Idle).map_err(|(_, e)| e).unwrap().unwrap(), End::Unmounted);
+}
+
 /// A session that is dropped removes its mount and closes the view.
 #[test]
 fn dropped_sessions_leave_nothing() {

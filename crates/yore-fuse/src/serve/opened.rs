@@ -1,12 +1,24 @@
 //! Which files of a mount a process has open for writing, from `/proc/PID/fdinfo`. Nothing here sends a
-//! request to the mount, or to any other.
+//! request to the mount, or to any other, unless the process closes a file at that very moment: then the
+//! reader may be the last who has it, and has to put it away. For a socket or a file of another file system
+//! that can take as long as the process likes. So a thread of its own reads, and may be left behind
+//! ([`crate::mapped::patient`]).
 
+use crate::mapped::patient::{read_all, Patience, Process, Stuck};
 use rustix::fs::{statx, AtFlags, StatxFlags, CWD};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 use yore_fs::InodeNo;
+
+/// How long to wait for a process.
+const PATIENCE: Patience =
+    Patience { alone: Duration::from_millis(100), each: Duration::from_secs(2), all: Duration::from_secs(2) };
+
+/// The processes of this machine that did not answer, and may not have answered yet.
+static STUCK: Stuck = Stuck::new();
 
 /// An open file that can be written to.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,12 +30,31 @@ struct Writer {
 
 /// Those of some files that a process has open for writing, by the numbers that they have on the mount of
 /// this device. What the process has open is read once, however many files are asked about. A process that
-/// may not be examined counts as having none of them open.
+/// may not be examined, or does not answer in time, counts as having none of them open.
 pub(super) fn open_for_writing(
     process: u32,
     device: (u32, u32),
     files: &HashSet<InodeNo>,
 ) -> HashSet<InodeNo> {
+    let files = files.clone();
+    let read = move |process| Ok(read_open(process, device, &files));
+    let found = Process::find(process)
+        .and_then(|found| read_all(found.into_iter().collect(), &STUCK, PATIENCE, read));
+    match found {
+        Ok(found) => {
+            if !found.unread.is_empty() {
+                tracing::debug!(process, "a process does not tell what it has open");
+            }
+            found.files
+        }
+        Err(error) => {
+            tracing::warn!(process, %error, "what a process has open cannot be read");
+            HashSet::new()
+        }
+    }
+}
+
+fn read_open(process: u32, device: (u32, u32), files: &HashSet<InodeNo>) -> HashSet<InodeNo> {
     let mut open = HashSet::new();
     let Ok(entries) = fs::read_dir(format!("/proc/{process}/fdinfo")) else { return open };
     // A file of another mount may have the same number. One mount may be in several places and namespaces,
