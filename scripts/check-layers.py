@@ -164,6 +164,7 @@ LAYERS = {
         history/gate
         history/record/*
         store history/reclaim/retention
+        history/reclaim/whose
         dir/* symlink
         history/exclude
         history/versioning

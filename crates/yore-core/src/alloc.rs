@@ -53,6 +53,7 @@ mod segments;
 mod shared;
 mod shred;
 mod space;
+mod spending;
 mod waiting;
 mod zones;
 
@@ -67,3 +68,4 @@ pub use log::MoveLog;
 pub use promise::{Promise, PromisesAgain, Spared, LEAF_EXTENTS};
 pub use resize::{Beyond, ClosedEnd};
 pub use space::{Alloc, Run};
+pub use spending::Spent;

@@ -14,7 +14,7 @@
 //!
 //! **Eviction** is second chance over files, then over each file's pages from where the last sweep of it
 //! stopped: there is no list of pages, and a cached page costs its map entry. Files are registered in shards
-//! by weak reference; a file that goes takes its pages with it.
+//! by weak reference, as long as they have a page; a file that goes takes its pages with it.
 //!
 //! **Arriving** pages are being read from the medium by a thread that holds no lock of the file. A caller
 //! that wants one of them waits. A caller that changes one makes the arriving data be dropped. The argument
@@ -165,9 +165,12 @@ impl PageCache {
     fn new_pages(self: &Arc<Self>) -> Arc<FilePages> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (shared, map, arrived) = (self.clone(), Mutex::default(), Condvar::new());
-        let pages = Arc::new(FilePages { shared, id, map, arrived });
-        self.shards[id as usize % SHARDS].lock().files.insert(id, Arc::downgrade(&pages));
-        pages
+        Arc::new_cyclic(|this| FilePages { shared, id, this: this.clone(), map, arrived })
+    }
+
+    /// The shard of the file with this number.
+    fn shard(&self, id: u64) -> &Mutex<Shard> {
+        &self.shards[id as usize % SHARDS]
     }
 
     /// Evicts pages until `pages` more fit, as far as there is something to evict. It takes map mutexes:
@@ -299,6 +302,7 @@ impl PageMap {
     }
 }
 
+/// Files that have pages.
 #[derive(Default)]
 struct Shard {
     files: BTreeMap<u64, Weak<FilePages>>,
@@ -309,6 +313,7 @@ struct Shard {
 struct FilePages {
     shared: Arc<PageCache>,
     id: u64,
+    this: Weak<FilePages>,
     map: Mutex<PageMap>,
     /// Signalled when pages have arrived, or are not being read any more.
     arrived: Condvar,
@@ -350,20 +355,29 @@ impl Drop for FilePages {
         let map = self.map.get_mut();
         self.shared.pages.fetch_sub(map.pages.len(), Ordering::Relaxed);
         self.shared.dirty.fetch_sub(map.dirty.len() + map.fresh.len(), Ordering::Relaxed);
-        self.shared.shards[self.id as usize % SHARDS].lock().files.remove(&self.id);
+        self.leave();
     }
 }
 
 /// The map of a file's pages, locked.
 pub struct Pages<'a> {
-    shared: &'a PageCache,
-    arrived: &'a Condvar,
+    file: &'a FilePages,
     map: MutexGuard<'a, PageMap>,
 }
 
 impl FilePages {
     fn lock(&self) -> Pages<'_> {
-        Pages { shared: &self.shared, arrived: &self.arrived, map: self.map.lock() }
+        Pages { file: self, map: self.map.lock() }
+    }
+
+    /// Eviction visits the file from now on. The caller holds the map, which gets its first page.
+    fn join(&self) {
+        self.shared.shard(self.id).lock().files.insert(self.id, self.this.clone());
+    }
+
+    /// Eviction does not visit the file any more. The caller holds the map, which has no page any more.
+    fn leave(&self) {
+        self.shared.shard(self.id).lock().files.remove(&self.id);
     }
 
     /// Evicts up to `most` clean pages that were not used since the last sweep.
@@ -389,6 +403,9 @@ impl FilePages {
         for index in &gone {
             map.pages.remove(index);
         }
+        if map.pages.is_empty() {
+            self.leave();
+        }
         self.shared.pages.fetch_sub(gone.len(), Ordering::Relaxed);
         gone.len()
     }
@@ -412,7 +429,7 @@ impl Pages<'_> {
     pub fn cancel_arriving(&mut self, from: u32, to: u32) {
         if !self.map.arriving.is_empty() {
             self.map.arriving.retain(|(_, range)| range.end <= from || range.start >= to);
-            self.arrived.notify_all();
+            self.file.arrived.notify_all();
         }
     }
 
@@ -508,9 +525,12 @@ impl Pages<'_> {
 
     /// Enters a page that was read from the medium, unless the page is there; returns the one that is there.
     pub fn enter(&mut self, index: u32, bytes: Bytes) -> Bytes {
-        let shared = self.shared;
+        let file = self.file;
+        if self.map.pages.is_empty() {
+            file.join();
+        }
         let page = self.map.pages.entry(index).or_insert_with(|| {
-            shared.pages.fetch_add(1, Ordering::Relaxed);
+            file.shared.pages.fetch_add(1, Ordering::Relaxed);
             Page {
                 bytes,
                 dirty: false,
@@ -532,7 +552,7 @@ impl Pages<'_> {
         if !page.dirty {
             page.dirty = true;
             map.dirty.insert(index);
-            self.shared.dirty.fetch_add(1, Ordering::Relaxed);
+            self.file.shared.dirty.fetch_add(1, Ordering::Relaxed);
         } else if std::mem::take(&mut page.fresh) {
             map.fresh.remove(index);
             map.dirty.insert(index);
@@ -572,6 +592,19 @@ impl Pages<'_> {
         growth.nodes.extend(more.nodes);
     }
 
+    /// Of the room for more extents, that of nodes which the file has no longer: an Op has copied these
+    /// `nodes`, which the past has, too. `has_tree`: and that of the first leaf, which is there.
+    pub fn spare_nodes(&mut self, nodes: &[MetaAddr], has_tree: bool) -> u64 {
+        let growth = &mut self.map.growth;
+        let mut copied = nodes.iter().filter(|node| growth.nodes.remove(*node)).count() as u64;
+        if has_tree {
+            copied += u64::from(std::mem::take(&mut growth.makes_tree));
+        }
+        let spare = (copied * LEAF_EXTENTS).min(growth.extents);
+        growth.extents -= spare;
+        spare
+    }
+
     /// Of the room for more extents, what no page can need any more.
     pub fn spare_extents(&mut self) -> u64 {
         let map = &mut *self.map;
@@ -596,7 +629,7 @@ impl Pages<'_> {
         if std::mem::take(&mut page.dirty) {
             let set = if std::mem::take(&mut page.fresh) { &mut map.fresh } else { &mut map.dirty };
             set.remove(index);
-            self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
+            self.file.shared.dirty.fetch_sub(1, Ordering::Relaxed);
         }
         page.logged = false;
         page.writing = true;
@@ -640,11 +673,17 @@ impl Pages<'_> {
             if page.dirty {
                 let set = if page.fresh { &mut map.fresh } else { &mut map.dirty };
                 set.remove(*index);
-                self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
+                self.file.shared.dirty.fetch_sub(1, Ordering::Relaxed);
             }
         }
         map.promised -= promised;
-        self.shared.pages.fetch_sub(gone.len(), Ordering::Relaxed);
+        if !gone.is_empty() && map.pages.is_empty() {
+            self.file.leave();
+        }
+        self.file.shared.pages.fetch_sub(gone.len(), Ordering::Relaxed);
         Spared { blocks: promised, extents: self.spare_extents() }
     }
 }
+
+#[cfg(test)]
+mod tests;

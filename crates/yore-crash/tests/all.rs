@@ -12,6 +12,7 @@ mod common {
 }
 mod moves;
 
+mod acl;
 mod checksums;
 mod crash;
 mod defrag;

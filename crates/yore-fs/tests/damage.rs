@@ -4,7 +4,9 @@
 
 #[path = "../../yore-check/tests/common/chain.rs"]
 mod chain;
+mod elsewhere;
 mod entries;
+mod forgotten;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use yore_format::{
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::time::When;
 use yore_fs::{
-    Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, SetXattrMode, Volume,
+    Error, FallocateMode, File, MkfsOptions, MountOptions, NewSnapshot, OpenOptions, Policy, Retention,
+    RetentionRules, SetXattrMode, Versioning, Volume,
 };
 
 const SIZE: u64 = 32 << 20;
@@ -605,4 +608,48 @@ fn further_zone(device: &MemoryDevice) -> u64 {
         })
     });
     zones.next().expect("the group has a further zone")
+}
+
+/// One directory with a policy was damaged, and the volume could not be opened for writing any more. Nor did
+/// any rules apply on a volume that was open. Now the others' intervals go on, and the rules apply to them.
+#[test]
+fn a_damaged_directory_with_a_policy() {
+    let device = Arc::new(MemoryDevice::new(SIZE));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    let hourly = Versioning::Interval(3_600_000_000_000);
+    let mut directories = Vec::new();
+    for i in 0..40 {
+        let name = format!("d{i}");
+        volume.create_dir(&name).unwrap();
+        let no = volume.node(&name).unwrap().inode();
+        let policy = Policy { versioning: Some(hourly), ..Policy::default() };
+        volume.view().set_policy(no, &policy).unwrap();
+        for _ in 0..2 {
+            volume.view().take_snapshot(no, &NewSnapshot::default()).unwrap();
+        }
+        directories.push(no);
+    }
+    volume.close().unwrap();
+    let device = device.snapshot();
+    let one = *directories.iter().find(|no| no.addr() != InodeNo::ROOT.addr()).unwrap();
+    plant(&device, one.addr(), BlockKind::Inodes, |block| {
+        Inode::slot_mut(block, one.slot()).0.fill(0xff);
+    });
+    // Those in the block of the damaged one cannot be read, either.
+    let (damaged, mut sound): (Vec<InodeNo>, Vec<InodeNo>) =
+        directories.into_iter().partition(|no| no.addr() == one.addr());
+    sound.sort_unstable();
+    assert!(!sound.is_empty());
+    let volume = open(device).unwrap();
+    let view = volume.view();
+    let with_policy: Vec<InodeNo> = view.policies().unwrap().into_iter().map(|(no, _)| no).collect();
+    assert_eq!(with_policy, sound);
+    let last = RetentionRules { last: 1, ..RetentionRules::default() };
+    let policy = Policy { retention: Some(Retention::Rules(last)), ..Policy::default() };
+    view.set_policy(view.root(), &policy).unwrap();
+    view.retain().unwrap();
+    let events = view.events().unwrap();
+    let of = |no: &InodeNo| events.iter().filter(|event| event.row.root == *no).count();
+    assert!(sound.iter().all(|no| of(no) == 1), "{events:?}");
+    assert!(damaged.iter().all(|no| of(no) == 3), "{events:?}");
 }

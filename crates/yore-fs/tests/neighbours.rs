@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Caller, Error, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Policy, Retention,
-    RetentionRules, User, UserLimits, Versioning, View, WriteMode,
+    Caller, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, NewSnapshot, Policy,
+    Retention, RetentionRules, User, UserLimits, Versioning, View, WriteMode,
 };
 
 const ME: Caller = Caller { uid: 7, gid: 7, umask: 0o022, keeps_set_id: false };
@@ -17,7 +17,8 @@ const ROOT: User = User { uid: 0, limits: None };
 
 fn device(bytes: u64) -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+    // What root says of the root directory applies to everybody's files.
+    View::mkfs(&device, &MkfsOptions { owner: (0, 0), ..MkfsOptions::default() }).unwrap();
     device
 }
 
@@ -123,6 +124,31 @@ fn the_time_ends() {
             Err(other) => panic!("{other}"),
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// That a file was removed was held as the root directory's policy says, and not as that of the directory
+/// says where the file was: so it could be given up at once, or by nobody.
+#[test]
+fn a_removal_is_held_as_the_file_was() {
+    let view = open(&device(64 << 20));
+    let root = view.root();
+    let [held, free] = [b"held", b"free"].map(|name| view.mkdir(&ME, root, name, 0o755).unwrap().inode());
+    let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    for (of_root, of_held, of_free) in
+        [(None, Some(3600 * SECOND), None), (Some(3600 * SECOND), None, Some(0))]
+    {
+        view.set_policy(root, &Policy { hold: of_root, ..close.clone() }).unwrap();
+        view.set_policy(held, &Policy { hold: of_held, ..Policy::default() }).unwrap();
+        view.set_policy(free, &Policy { hold: of_free, ..Policy::default() }).unwrap();
+        for (directory, is_held) in [(held, true), (free, false)] {
+            let file = create(&view, directory, "file");
+            save(&view, file, "text");
+            view.unlink(directory, b"file").unwrap();
+            let removal = view.events().unwrap().pop().unwrap();
+            assert_eq!(removal.row.kind, EventKind::Removed);
+            assert_eq!(removal.row.more.held_until.is_some(), is_held, "{of_root:?}");
+        }
     }
 }
 

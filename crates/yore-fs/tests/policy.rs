@@ -13,7 +13,8 @@ const ME: Caller = Caller { uid: 0, gid: 0, umask: 0o022, keeps_set_id: true };
 
 fn device() -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+    // What root says of the root directory applies to everybody's files.
+    View::mkfs(&device, &MkfsOptions { owner: (0, 0), ..MkfsOptions::default() }).unwrap();
     device
 }
 
@@ -426,6 +427,97 @@ fn policies_of_users_do_not_let_go_what_others_took() {
     view.retain().unwrap();
     let left: Vec<EventNo> = view.events().unwrap().iter().map(|event| event.number).collect();
     assert_eq!(left, kept);
+    view.close().unwrap();
+}
+
+/// A program with a user's rights let go versions of other people's files: of those that lay below the user's
+/// directory, were moved there, got a further name there, or were removed there. The user's policy says
+/// nothing of them; the next one upwards that is root's, or theirs, decides.
+#[test]
+fn policies_of_users_are_about_their_own_files() {
+    const ANNA: u32 = 1000;
+    const BOB: u32 = 1001;
+    let view = open(&device());
+    let root = view.root();
+    view.set_policy(root, &rule(Versioning::Close)).unwrap();
+    let chown = |of: InodeNo, uid| {
+        let set = yore_fs::SetAttr { uid: Some(uid), gid: Some(uid), ..yore_fs::SetAttr::default() };
+        view.setattr(&ME, of, &set).unwrap();
+    };
+    let [of_anna, of_bob] = ["anna", "bob"].map(|name| mkdir(&view, root, name));
+    chown(of_anna, ANNA);
+    chown(of_bob, BOB);
+    let file = |directory, name: &str, uid| {
+        let file = create(&view, directory, name);
+        chown(file, uid);
+        for n in 0..4 {
+            save(&view, file, &format!("version {n}")).expect("a version");
+        }
+        (file, incarnation(&view, file))
+    };
+    let hers = [file(of_anna, "hers", ANNA), file(of_anna, "hers, gone", ANNA)];
+    let of_others = [
+        file(of_anna, "his", BOB),
+        file(of_anna, "his, gone", BOB),
+        file(of_anna, "root's", 0),
+        file(of_bob, "moved", BOB),
+        file(of_bob, "linked", BOB),
+    ];
+    for name in ["hers, gone", "his, gone"] {
+        view.unlink(of_anna, name.as_bytes()).unwrap();
+    }
+    view.rename(of_bob, b"moved", of_anna, b"moved", RenameMode::Replace).unwrap();
+    drop(view.link(of_others[4].0, of_anna, b"linked").unwrap());
+    let count = |files: &[(InodeNo, u32)]| files.iter().map(|file| closes(&view, *file)).collect::<Vec<_>>();
+    let before = count(&of_others);
+    let user = User { uid: ANNA, limits: None };
+    let policy = Policy { retention: Some(keep_last(1)), ..Policy::default() };
+    view.set_policy_for(&user, of_anna, &policy).unwrap();
+    view.retain().unwrap();
+    assert_eq!((count(&hers), count(&of_others)), (vec![1; 2], before));
+    let by = |(file, _): (InodeNo, u32)| view.policy_in_force(file).unwrap().retention_by;
+    assert_eq!((by(hers[0]), by(of_others[0])), (Some(of_anna), None), "that is what a question is told");
+
+    let policy = Policy { retention: Some(keep_last(2)), ..rule(Versioning::Close) };
+    view.set_policy(root, &policy).unwrap();
+    view.retain().unwrap();
+    assert_eq!((count(&hers), count(&of_others)), (vec![1; 2], vec![2; 5]));
+    assert_eq!((by(hers[0]), by(of_others[0])), (Some(of_anna), Some(root)));
+    // What he says of a file of his own counts wherever that lies.
+    view.set_policy(of_others[0].0, &Policy { retention: Some(keep_last(1)), ..Policy::default() }).unwrap();
+    view.retain().unwrap();
+    assert_eq!(count(&of_others), [1, 2, 2, 2, 2]);
+    // A user's directory may keep more of what is below it than root's rules do, whose that ever is.
+    let shared = [file(of_anna, "his, kept", BOB)];
+    for (policy, most) in [(Retention::Everything, 4), (keep_last(3), 3), (keep_last(1), 2)] {
+        let policy = Policy { retention: Some(policy), ..Policy::default() };
+        view.set_policy_for(&user, of_anna, &policy).unwrap();
+        view.retain().unwrap();
+        assert_eq!(count(&shared), [most]);
+    }
+    view.close().unwrap();
+}
+
+/// A user could end all retention on a volume with one policy: its duration could be computed with when the
+/// policy was set, and not from an earlier snapshot. The error ended the pass. Such a duration keeps all.
+#[test]
+fn an_endless_duration_is_about_its_own_snapshots() {
+    let view = open(&device());
+    let root = view.root();
+    let time = Some(Timestamp { seconds: 1_300_000_000, nanos: 0 });
+    let old = view.take_snapshot(root, &NewSnapshot { time, ..NewSnapshot::default() }).unwrap().number;
+    let rules = RetentionRules { within: "12015y".into(), ..RetentionRules::default() };
+    view.set_policy(root, &Policy { retention: Some(Retention::Rules(rules)), ..Policy::default() }).unwrap();
+    let dir = mkdir(&view, root, "d");
+    let policy = Policy { retention: Some(keep_last(1)), ..rule(Versioning::Close) };
+    view.set_policy(dir, &policy).unwrap();
+    let file = create(&view, dir, "file");
+    for text in ["one", "two", "three"] {
+        save(&view, file, text).expect("a version");
+    }
+    view.retain().unwrap();
+    assert_eq!(closes(&view, (file, incarnation(&view, file))), 1);
+    assert!(view.events().unwrap().iter().any(|event| event.number == old));
     view.close().unwrap();
 }
 

@@ -4,7 +4,8 @@ use crate::common::tree as reading;
 
 use reading::{read_tree, Found};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
@@ -531,4 +532,81 @@ fn what_moved_to_where_its_path_is_the_same() {
     assert_eq!(back(&volume, "d", undone).unwrap(), "rollback-2");
     assert_eq!(tree(volume.view(), dir), now);
     assert_eq!(back(&volume, "d", undone).unwrap(), "");
+}
+
+/// A long diff of one user made a rollback of another one's directory wait, and with it all who used that
+/// directory. A diff is not waited for.
+#[test]
+fn a_diff_elsewhere_is_not_waited_for() {
+    let (_, volume) = volume(64 << 20);
+    fill(&volume);
+    volume.create_dir("e").unwrap();
+    volume.write("e/file", "one").unwrap();
+    let (then, of_e) = (event(&volume, "d"), event(&volume, "e"));
+    change_much(&volume);
+    volume.write("e/file", "two").unwrap();
+    let [d, e] = ["d", "e"].map(|path| volume.node(path).unwrap().inode());
+    let view = volume.view().clone();
+    let (asked, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let begun = parking_lot::Mutex::new(None);
+    let go_on = |_: usize| {
+        if !asked.swap(true, Ordering::Relaxed) {
+            let (view, (told, hears)) = (view.clone(), std::sync::mpsc::channel());
+            *begun.lock() = Some(std::thread::spawn(move || {
+                let done = view.rollback(&Rights::All, e, &plan(of_e), &mut |_| ());
+                told.send(()).is_ok() && done.is_ok()
+            }));
+            // The diff goes on when the rollback has ended, or seems to wait for it.
+            let heard = hears.recv_timeout(std::time::Duration::from_secs(60));
+            has_ended.store(heard.is_ok(), Ordering::Relaxed);
+        }
+        ControlFlow::Continue(())
+    };
+    let mut found = 0;
+    let outcome = volume.view().diff_while(d, (Some(then), None), &go_on, &mut |_| {
+        found += 1;
+        ControlFlow::Continue(())
+    });
+    outcome.unwrap();
+    assert!(begun.into_inner().unwrap().join().unwrap(), "the rollback");
+    assert!(has_ended.into_inner(), "it has waited for the diff");
+    assert_eq!(volume.read_to_string("e/file").unwrap(), "one");
+    assert!(found > 0);
+}
+
+/// A diff whose directory is rolled back meanwhile, again and again, begins anew, three times; then rollbacks
+/// wait. It never tells of a state between.
+#[test]
+fn a_diff_begins_anew_behind_a_rollback() {
+    let (_, volume) = volume(64 << 20);
+    fill(&volume);
+    let then = event(&volume, "d");
+    change_much(&volume);
+    let now = event(&volume, "d");
+    let (d, view) = (volume.node("d").unwrap().inode(), volume.view());
+    let differences = |go_on: &(dyn Fn(usize) -> ControlFlow<()> + Sync)| {
+        let (mut found, progress) = (Vec::new(), yore_fs::Progress::default());
+        view.compare_while(d, (Some(then), None), &progress, go_on, &mut |one| {
+            found.push(one.path);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        found
+    };
+    let rollbacks = AtomicUsize::new(0);
+    let found = differences(&|bytes| {
+        let number = rollbacks.load(Ordering::Relaxed);
+        // It holds nothing when it asks for the first time.
+        if bytes == 0 && number < 3 {
+            rollbacks.store(number + 1, Ordering::Relaxed);
+            let target = if number.is_multiple_of(2) { then } else { now };
+            view.rollback(&Rights::All, d, &plan(target), &mut |_| ()).unwrap();
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(rollbacks.into_inner(), 3, "each of them had it begin anew");
+    let undisturbed = || differences(&|_| ControlFlow::Continue(()));
+    assert_eq!(found, undisturbed());
+    view.rollback(&Rights::All, d, &plan(now), &mut |_| ()).unwrap();
+    assert_ne!(found, undisturbed());
 }

@@ -1,6 +1,8 @@
 //! Promises of data blocks, and how many more can be made.
 
 use super::space::Alloc;
+use super::spending::Spent;
+use crate::Result;
 use std::sync::atomic::Ordering;
 use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
 use yore_meta::Meta;
@@ -98,7 +100,11 @@ impl Alloc {
         self.promised_extents.fetch_add(extents as i64, Ordering::Relaxed);
         let promise = Promise { alloc: self, left: blocks, extents };
         let has_room = index_room(meta) >= self.promised_nodes(0) + NODES_SPARE;
-        (has_room || self.promises_again.load(Ordering::Relaxed)).then_some(promise)
+        let is_granted = has_room || self.promises_again.load(Ordering::Relaxed);
+        if is_granted && extents > 0 {
+            self.spending.note_promised();
+        }
+        is_granted.then_some(promise)
     }
 
     /// While a mount puts into the cache what the log has of files: that was promised before the crash, and
@@ -135,8 +141,24 @@ impl Alloc {
     }
 
     /// Whether room is promised for nodes that must be copied, or for extents that may be split.
-    pub fn promises_nodes(&self) -> bool {
+    fn promises_nodes(&self) -> bool {
         self.promised_extents.load(Ordering::Relaxed) > 0
+    }
+
+    /// How often [`Alloc::spend_promises`] has written back.
+    pub fn times_spent(&self) -> u64 {
+        self.spending.times()
+    }
+
+    /// For a caller that has found no room: has what is promised written back by `write_back`, for dirty
+    /// pages need less than they may need. Where nothing more was promised since that was last done, it would
+    /// only cost time, and is left out. So it is if somebody did since [`Alloc::times_spent`] was `times`.
+    /// The caller holds no lock.
+    ///
+    /// # Errors
+    /// Those of `write_back`.
+    pub fn spend_promises(&self, times: u64, write_back: impl FnOnce() -> Result<()>) -> Result<Spent> {
+        self.spending.spend(times, || self.promises_nodes(), write_back)
     }
 
     /// Nodes of extent trees that what is promised may need, and `more` blocks.
@@ -204,5 +226,34 @@ mod tests {
         alloc.release_extents(all - LEAF_EXTENTS);
         assert_eq!((alloc.promised(), alloc.promised_extents()), (0, 0));
         assert!(alloc.try_promise(&meta, LEAF_EXTENTS + 1, 0).is_some());
+    }
+
+    /// On a full volume each call that failed wrote everything back and completed a generation, as long as
+    /// pages were dirty that could not be written back. It is done once, and again when more is promised; who
+    /// has found no room before somebody else did it tries again.
+    #[test]
+    fn what_is_promised_is_written_back_once() {
+        let (meta, alloc) = open(64 << 20);
+        let written = std::cell::Cell::new(0);
+        let spend = |times| {
+            alloc.spend_promises(times, || {
+                written.set(written.get() + 1);
+                Ok(())
+            })
+        };
+        assert_eq!(spend(0).unwrap(), Spent::Nothing, "nothing is promised");
+        let first = alloc.try_promise(&meta, 0, LEAF_EXTENTS).unwrap();
+        assert_eq!(spend(0).unwrap(), Spent::Here);
+        assert_eq!(spend(0).unwrap(), Spent::Meanwhile, "it was done since this caller looked");
+        assert_eq!(spend(1).unwrap(), Spent::Nothing, "that would change nothing");
+        let second = alloc.try_promise(&meta, 0, 1).unwrap();
+        assert_eq!(spend(1).unwrap(), Spent::Here);
+        assert_eq!(spend(2).unwrap(), Spent::Nothing);
+        drop((first, second));
+        assert_eq!((written.get(), alloc.times_spent()), (2, 2));
+        let third = alloc.try_promise(&meta, 0, 1).unwrap();
+        drop(third);
+        assert_eq!(spend(2).unwrap(), Spent::Nothing, "nothing is promised any more");
+        assert_eq!(written.get(), 2);
     }
 }

@@ -4,6 +4,7 @@ use super::claims::Claims;
 use super::counts::Shared;
 use super::runs::Availability;
 use super::segments::Segments;
+use super::spending::Spending;
 use super::waiting::Discards;
 pub use super::waiting::Run;
 use crate::Result;
@@ -75,6 +76,8 @@ pub struct Alloc {
     pub(super) promised: AtomicI64,
     /// Extents for which there is room promised beyond one for each promised block.
     pub(super) promised_extents: AtomicI64,
+    /// Writing back what is promised.
+    pub(super) spending: Spending,
     /// What was promised before a crash is promised again, whatever metadata has taken since.
     pub(super) promises_again: AtomicBool,
     pub(super) pending: AtomicI64,
@@ -110,6 +113,7 @@ impl Alloc {
             unpromised: AtomicI64::new(meta.totals.free_blocks.get() as i64),
             promised: AtomicI64::new(0),
             promised_extents: AtomicI64::new(0),
+            spending: Spending::default(),
             promises_again: AtomicBool::new(false),
             pending: AtomicI64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),

@@ -10,6 +10,8 @@ use yore_meta::{Change, EdgeKind, Frame, Op};
 pub struct TreeDelta {
     /// Nodes gained, or lost if negative.
     pub nodes: i32,
+    /// Nodes that the past has, too, and the tree no longer: it has a copy, or nothing.
+    left: Vec<MetaAddr>,
     change: Option<Change>,
     counts: Option<Change>,
     /// What is done with the pointer to another root.
@@ -35,6 +37,8 @@ impl From<Change> for CellChange {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     pub(super) nodes: i32,
+    /// Nodes that are left to the past.
+    pub(super) left: Vec<MetaAddr>,
     /// What is done with the pointer to another root.
     roots: Option<Box<Roots>>,
 }
@@ -115,19 +119,19 @@ impl Links {
     #[inline]
     pub(super) fn around(self, change: Change) -> TreeDelta {
         let counts = (!is_new(&self.roots)).then_some(change);
-        TreeDelta { change: Some(change), counts, nodes: self.nodes, roots: self.roots }
+        TreeDelta { change: Some(change), counts, nodes: self.nodes, left: self.left, roots: self.roots }
     }
 
     /// Around a change of a cell that counts from another change on; `None`: from the pointer on.
     #[inline]
     pub(super) fn around_cell(self, change: Change, counts: Option<Change>) -> TreeDelta {
         let counts = counts.filter(|_| !is_new(&self.roots));
-        TreeDelta { change: Some(change), counts, nodes: self.nodes, roots: self.roots }
+        TreeDelta { change: Some(change), counts, nodes: self.nodes, left: self.left, roots: self.roots }
     }
 
     /// Around nothing but nodes that go.
     pub(super) fn alone(self) -> TreeDelta {
-        TreeDelta { change: None, counts: None, nodes: self.nodes, roots: self.roots }
+        TreeDelta { change: None, counts: None, nodes: self.nodes, left: self.left, roots: self.roots }
     }
 }
 
@@ -157,9 +161,10 @@ impl TreeDelta {
     }
 
     /// This delta and then `next`, on the same tree in the same Op; the change is that of `next`.
-    pub(crate) fn then(mut self, next: TreeDelta) -> TreeDelta {
+    pub(crate) fn then(mut self, mut next: TreeDelta) -> TreeDelta {
         let is_new = is_new(&self.roots);
         self.nodes += next.nodes;
+        self.left.append(&mut next.left);
         self.change = next.change;
         self.counts = next.counts.filter(|_| !is_new);
         if let Some(mut roots) = next.roots {
@@ -178,6 +183,11 @@ impl TreeDelta {
             Some(earlier) => earlier.then(self),
             None => self,
         }
+    }
+
+    /// The nodes that the tree has left to the past.
+    pub(crate) fn left(&self) -> &[MetaAddr] {
+        &self.left
     }
 
     /// Whether the tree has another root, or nodes that go with the pointer to it.

@@ -53,7 +53,7 @@ impl Tree {
         links.nodes -= 1;
         op.moved(frame.addr(), gone);
         if self.is_recorded(frame) {
-            retained::leave_node(op, &self.leaves(), birth_of(frame));
+            self.leave(op, frame, links);
             return;
         }
         let freed = op.free(frame.clone());
@@ -65,9 +65,15 @@ impl Tree {
         links.nodes -= 1;
         let is_recorded = self.is_recorded(frame);
         if is_recorded {
-            retained::leave_node(op, &self.leaves(), birth_of(frame));
+            self.leave(op, frame, links);
         }
         links.add_moved(frame.addr(), (!is_recorded).then(|| frame.clone()));
+    }
+
+    /// Leaves a node to the past, which holds it, too.
+    fn leave(&self, op: &mut Op<'_>, frame: &Frame, links: &mut Links) {
+        retained::leave_node(op, &self.leaves(), birth_of(frame));
+        links.left.push(frame.addr());
     }
 
     /// The state that leaves the nodes of this tree to the past.
@@ -92,7 +98,7 @@ impl Tree {
         if !self.is_recorded(&frame) {
             return frame;
         }
-        retained::leave_node(op, &self.leaves(), birth_of(&frame));
+        self.leave(op, &frame, links);
         let old: Block = *frame.read();
         let level = NodeRef::new(&old).level();
         let birth = EventNo(self.recorded_until.0 + 1);

@@ -81,6 +81,14 @@ pub struct Applied<'a> {
 }
 
 impl Applied<'_> {
+    /// Nodes that the past has, too, and the file no longer: it has copies of them, or has no need of them.
+    pub fn nodes_left(&self) -> &[MetaAddr] {
+        match &self.delta {
+            Some(delta) => delta.left(),
+            None => &[],
+        }
+    }
+
     /// The cells change behind this change, too.
     pub fn behind(&self, op: &mut Op<'_>, first: Change) {
         self.cells.iter().for_each(|cell| op.edge(EdgeKind::Entered, first, cell.change));

@@ -347,7 +347,7 @@ fn write(store: &Core, mut bytes: &[u8], runs: &[Run]) -> Result<()> {
 /// Enters the new blocks, in as many Ops as that takes; leaves in `targets` what no Op has entered.
 fn enter(store: &impl History, cell: &InodeCell, targets: &mut Vec<Target>, checksums: &Moved) -> Result<()> {
     while let Some(Target { at, run, unwritten }) = targets.last().copied() {
-        let mut edit = load(store, cell, &cell.state.read(), at..at + u64::from(run.len))?;
+        let mut edit = load(store, cell, at..at + u64::from(run.len))?;
         // One Op changes as many old extents as its window has.
         let len = (edit.limit() - at).min(u64::from(run.len)) as u32;
         edit.put(at, Run { len, ..run }, unwritten);

@@ -62,15 +62,14 @@ pub(super) fn finish_doomed(store: &impl History, cell: &Arc<InodeCell>) -> Resu
     }
 }
 
-/// The extents of a range, to change them: the first ones, as many as fit a window.
-pub(super) fn load(
-    store: &impl History,
-    cell: &InodeCell,
-    state: &InodeState,
-    range: Range<u64>,
-) -> Result<Edit> {
-    let recorded_until = store.recorded_until(state, cell.no)?;
-    Edit::load(&store.meta, cell.no, &state.inode, recorded_until, range.start, range.end)
+/// The extents of a range, to change them: the first ones, as many as fit a window. The caller holds io, with
+/// which alone they change. So they are read without the state, for which writers and readers wait.
+pub(super) fn load(store: &impl History, cell: &InodeCell, range: Range<u64>) -> Result<Edit> {
+    let (inode, recorded_until) = {
+        let state = cell.state.read();
+        (state.inode.clone(), store.recorded_until(&state, cell.no)?)
+    };
+    Edit::load(&store.meta, cell.no, &inode, recorded_until, range.start, range.end)
 }
 
 /// The removal of the first extents of a range.
@@ -100,7 +99,7 @@ pub(super) fn reserve_removal(
 ) -> Result<Removal> {
     let mut most = EXTENTS_AT_ONCE;
     loop {
-        let mut edit = load(store, cell, &cell.state.read(), range.clone())?;
+        let mut edit = load(store, cell, range.clone())?;
         let limit = edit.limit_of(range.start, most);
         edit.remove(range.start, limit);
         let for_rest = if limit < range.end { beside.for_rest } else { 0 };
@@ -190,7 +189,7 @@ pub(super) fn make_unwritten(store: &impl History, cell: &Arc<InodeCell>) -> Res
     let Some(range) = cell.state.read().data.doomed.clone() else { return Ok(()) };
     let mut at = range.start;
     while at < range.end {
-        let mut edit = load(store, cell, &cell.state.read(), at..range.end)?;
+        let mut edit = load(store, cell, at..range.end)?;
         let limit = edit.limit();
         let rest = edit.set_unwritten(at, limit, |run| store.alloc.in_place_part(&store.meta, run))?;
         let done = rest >= range.end;

@@ -465,10 +465,15 @@ fn enter(
             }
         }
         let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+        let nodes_left = applied.nodes_left().to_vec();
         let stored = store_inode(&mut op, cell, state);
         applied.stored(&mut op, stored);
+        drop(op);
         state.dirty = false;
-        if grows && state.inode.content_kind == ContentKind::Tree {
+        let has_tree = state.inode.content_kind == ContentKind::Tree;
+        let spared = state.data.cached().map_or(0, |mut pages| pages.spare_nodes(&nodes_left, has_tree));
+        store.alloc.release_extents(spared);
+        if grows && has_tree {
             let blocks = pieces[0].first()..pieces[count - 1].end();
             store.files.scattered.note(cell.no, cell.incarnation, blocks);
         }
@@ -494,7 +499,7 @@ fn plan(
     most: usize,
 ) -> Result<(Edit, usize)> {
     let last = pieces[..pieces.len().min(most)].last().expect("there is one").end();
-    let mut edit = extents::load(store, cell, &cell.state.read(), pieces[0].first()..last)?;
+    let mut edit = extents::load(store, cell, pieces[0].first()..last)?;
     // One piece alone fills the window: it has many short extents that could be one, which nobody has merged.
     if let Some(rest) = pieces[0].split_off(edit.limit()) {
         pieces.insert(1, rest);

@@ -132,12 +132,11 @@ fn room_for<'s>(store: &'s impl History, cell: &InodeCell, extents: u64) -> Resu
 /// How many extents' room a hole takes: that of the nodes that it copies, and of the one that is split if it
 /// lies in the midst of an extent.
 fn extents_of_hole(store: &impl History, cell: &InodeCell, offset: u64, end: u64) -> Result<u64> {
-    let state = cell.state.read();
-    let full = full_pages(state.inode.size, offset, end);
+    let full = full_pages(cell.state.read().inode.size, offset, end);
     if full.is_empty() {
         return Ok(0);
     }
-    let edit = extents::load(store, cell, &state, full.clone())?;
+    let edit = extents::load(store, cell, full.clone())?;
     let nodes = edit.blocks_to_remove(&store.meta, full.start, full.end)?;
     Ok(u64::from(nodes) * LEAF_EXTENTS)
 }
@@ -169,12 +168,11 @@ fn promise_zeros<'s>(
 /// unwritten where it is. And how many extents' room that takes beyond one for each of these blocks: that of
 /// extents that are split, and of the nodes that are copied.
 fn needs_of_zeros(store: &impl History, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Result<(u64, u64)> {
-    let state = cell.state.read();
-    let full = full_pages(state.inode.size, offset, end);
+    let full = full_pages(cell.state.read().inode.size, offset, end);
     let (first, last) = (offset / PAGE, u64::from(pages_for(end)));
     let (mut at, mut has, mut extents) = (first, 0, 0);
     while at < last {
-        let mut edit = extents::load(store, cell, &state, at..last)?;
+        let mut edit = extents::load(store, cell, at..last)?;
         if at == first {
             let copies = edit.blocks_for_all_copies(&store.meta, first, last)?;
             extents += u64::from(copies) * LEAF_EXTENTS;
@@ -216,14 +214,13 @@ fn allocate<'s>(
     flush_locked(store, cell)?;
     let (first, end) = (offset / PAGE, u64::from(pages_for(end)));
     let mut holes = end - first;
-    {
-        let state = cell.state.read();
-        extent::each(&store.meta, cell.no, &state.inode, first, &mut |(key, value)| {
-            let overlap = (key + u64::from(value.len)).min(end).saturating_sub(key.max(first));
-            holes = holes.saturating_sub(overlap);
-            Ok(key < end)
-        })?;
-    }
+    // As in `extents::load`: io keeps the extents as they are.
+    let inode = cell.state.read().inode.clone();
+    extent::each(&store.meta, cell.no, &inode, first, &mut |(key, value)| {
+        let overlap = (key + u64::from(value.len)).min(end).saturating_sub(key.max(first));
+        holes = holes.saturating_sub(overlap);
+        Ok(key < end)
+    })?;
     let near = store.near(cell.no);
     let mut promise = match promised {
         Some(promise) if promise.left() >= holes => promise,
@@ -262,7 +259,7 @@ fn allocate<'s>(
 
 fn enter_unwritten(store: &impl History, cell: &InodeCell, at: u64, run: Run) -> Result<()> {
     let range = at..at + u64::from(run.len);
-    let mut edit = extents::load(store, cell, &cell.state.read(), range)?;
+    let mut edit = extents::load(store, cell, range)?;
     edit.put(at, run, true);
     apply(store, cell, edit, |_| {})
 }

@@ -215,7 +215,7 @@ fn move_piece(store: &impl History, cell: &InodeCell, (first, value): Extent, to
         false => copy(store, from, to)?,
     };
     let range = first..first + u64::from(to.len);
-    let mut edit = extents::load(store, cell, &cell.state.read(), range.clone())?;
+    let mut edit = extents::load(store, cell, range.clone())?;
     edit.put(first, to, value.unwritten);
     if let Some(checksums) = checksums {
         edit.note_checksums(to, checksums);

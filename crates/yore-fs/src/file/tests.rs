@@ -1,6 +1,7 @@
 //! Files over a real store on a device in memory.
 
 mod errors;
+mod nodes;
 mod random;
 
 use super::group::{write_back_many, Busy};

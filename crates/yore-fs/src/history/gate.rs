@@ -15,6 +15,11 @@
 //!
 //! **G3 Which calls wait** is computed only while the gate is closed. A call that leads out of the directory
 //! or into it is concerned on either side.
+//!
+//! **G4 A long question keeps nobody waiting.** It changes nothing, so it need not be inside: while it is, it
+//! says where it reads ([`Gate::watch`]), and leaves. Whoever closes the gate tells those questions that are
+//! concerned before the first change. What such a question has found is thrown away, and it begins anew,
+//! behind the gate.
 
 use crate::{InodeNo, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -38,6 +43,35 @@ pub(crate) struct Gate {
     turn: Mutex<()>,
     /// How often the gate was closed.
     times: AtomicU64,
+    /// Questions that read without being inside. This lock is a leaf.
+    watches: Mutex<Vec<Arc<Watched>>>,
+}
+
+/// Where a question reads that is not inside.
+struct Watched {
+    inode: InodeNo,
+    /// The gate was closed there meanwhile.
+    is_disturbed: AtomicBool,
+}
+
+/// A question that reads without being inside, as long as this lives.
+pub(crate) struct Watch<'g> {
+    gate: &'g Gate,
+    watched: Arc<Watched>,
+}
+
+impl Watch<'_> {
+    /// Whether what was read may lie between the states before and after: the gate was closed where this
+    /// reads, since [`Gate::watch`].
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.watched.is_disturbed.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.gate.watches.lock().retain(|other| !Arc::ptr_eq(other, &self.watched));
+    }
 }
 
 /// Where the gate is closed, and for which time.
@@ -105,6 +139,13 @@ impl Gate {
         }
     }
 
+    /// Says that somebody reads this inode and what is around it. The caller is inside, and may leave then.
+    pub(crate) fn watch(&self, inode: InodeNo) -> Watch<'_> {
+        let watched = Arc::new(Watched { inode, is_disturbed: AtomicBool::new(false) });
+        self.watches.lock().push(watched.clone());
+        Watch { gate: self, watched }
+    }
+
     /// As [`Gate::enter`], but `None` instead of waiting.
     ///
     /// # Errors
@@ -142,8 +183,9 @@ impl Gate {
 }
 
 impl<'g> Turn<'g> {
-    /// Closes the gate at a directory, and waits until all other threads that entered before have left.
-    pub(crate) fn close(&self, directory: InodeNo) -> Closing<'g> {
+    /// Closes the gate at a directory, and waits until all other threads that entered before have left. Tells
+    /// the questions that are not inside and read an inode that `concerns` holds for.
+    pub(crate) fn close(&self, directory: InodeNo, concerns: impl Fn(InodeNo) -> bool) -> Closing<'g> {
         let gate = self.gate;
         let time = gate.times.fetch_add(1, Ordering::Relaxed) + 1;
         let mut closed = gate.closed.lock();
@@ -152,6 +194,11 @@ impl<'g> Turn<'g> {
         drop(closed);
         let closing = Closing(gate);
         wait_for_all();
+        // Whoever comes from now on and is concerned waits.
+        let watches = gate.watches.lock().clone();
+        for watched in watches.iter().filter(|watched| concerns(watched.inode)) {
+            watched.is_disturbed.store(true, Ordering::Release);
+        }
         if let Some(closed) = &mut *gate.closed.lock() {
             closed.waiting = false;
         }
@@ -316,7 +363,7 @@ mod tests {
             }
             for _ in 0..2000 {
                 let turn = gate.turn();
-                let _closing = turn.close(here);
+                let _closing = turn.close(here, |_| false);
                 for _ in 0..20 {
                     assert_eq!(inside.load(Ordering::SeqCst), 0);
                 }
@@ -346,5 +393,19 @@ mod tests {
         hears.recv().unwrap();
         thread.join().unwrap();
         assert!(gate.enter(|_| panic!("nobody is asked")).is_ok());
+    }
+
+    /// Closing does not wait for a question, and tells it if it is concerned.
+    #[test]
+    fn questions_are_told() {
+        let gate = Gate::default();
+        let (here, there) = (gate.watch(InodeNo(7)), gate.watch(InodeNo(8)));
+        let gone = gate.watch(InodeNo(7));
+        drop(gone);
+        drop(gate.turn().close(InodeNo(7), |no| no == InodeNo(7)));
+        assert!(here.is_disturbed() && !there.is_disturbed());
+        assert!(!gate.watch(InodeNo(7)).is_disturbed(), "it begins behind that");
+        drop((here, there));
+        assert!(gate.watches.lock().is_empty());
     }
 }

@@ -22,8 +22,14 @@
 //!
 //! **How long** ([`retain`]). Every few minutes the events of each directory and file that a policy with
 //! rules covers are checked, and forgotten if no rule keeps them. Events with a name and held events are
-//! never forgotten so, nor is what one user took by the policy of another one who is not root. What is gone
-//! is judged where it was last.
+//! never forgotten so. The policy of a user other than root says only how long that user's own events are
+//! kept ([`place`], [`crate::history::reclaim::whose`]). What is gone is judged where it was last.
+//!
+//! **Damage** of one directory or file concerns that one alone: all its events stay, and the log says so.
+//!
+//! **The clock** may have been ahead, and times never descend. So events may have times that have not come
+//! yet. Nobody knows when they were taken; no rule judges them until then ([`let_go`]). A hold counts from
+//! the event's own time, which is not before the last event's ([`held_until`]).
 
 mod place;
 #[cfg(test)]
@@ -37,6 +43,7 @@ use yore_core::inode::InodeCell;
 
 use crate::history::reclaim::retention::{self, Reason, Taken};
 use crate::history::reclaim::room::Want;
+use crate::history::reclaim::whose;
 use crate::history::record::{check_patterns, is_full, is_held, Event, User};
 use crate::history::versioning;
 use crate::ops::{self, InUse};
@@ -50,7 +57,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{
     Corruption, EventKind, EventMore, EventNo, EventState, Incarnation, Policy, PolicyRow, Retention,
-    Versioning, WriteFeatures, WITHIN_MAX,
+    RetentionRules, Timestamp, Versioning, WriteFeatures, WITHIN_MAX,
 };
 
 /// How much later an event is tried again that cannot be taken when it is due.
@@ -96,10 +103,13 @@ pub struct PolicyInForce {
 pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
     let (mut versioning, mut retention, mut hold, mut exclude) = (None, None, None, None);
     let cell = store.cell(no)?;
+    let owner = cell.state.read().inode.uid;
     versioning::upwards(store, &cell, &mut |at, own| {
         if let Some(own) = own {
             versioning = versioning.or(own.versioning.map(|v| (v, at.no)));
-            if retention.is_none() {
+            let is_everything = own.retention == Some(Retention::Everything);
+            let governs = is_everything || place::governs(at.state.read().inode.uid, Some(owner));
+            if retention.is_none() && governs {
                 retention = own.retention.map(|r| (r, at.no));
             }
             hold = hold.or(own.hold.map(|h| (h, at.no)));
@@ -153,14 +163,23 @@ pub(crate) fn shortens_hold(store: &Store, no: InodeNo, policy: &Policy) -> Resu
 /// # Errors
 /// `NotFound`, `NoSpace`; damage and device errors.
 fn take(store: &Arc<Store>, cell: &Arc<InodeCell>, kind: EventKind) -> Result<Event> {
-    let mut more = EventMore::default();
-    let hold = hold_of(store, cell, None)?;
-    if hold > 0 {
-        // When a policy with `hold` was set, the volume got the feature that such rows need.
-        let seconds = i64::try_from(hold.div_ceil(1_000_000_000)).unwrap_or(i64::MAX);
-        more.held_until = Some(crate::clock::now().seconds.saturating_add(seconds));
-    }
+    take_held(store, cell, kind, hold_of(store, cell, None)?)
+}
+
+/// As [`take`], held for so many nanoseconds.
+fn take_held(store: &Arc<Store>, cell: &Arc<InodeCell>, kind: EventKind, hold: u64) -> Result<Event> {
+    // When a policy with `hold` was set, the volume got the feature that such rows need.
+    let until = (hold > 0).then(|| held_until(hold, crate::clock::now(), store.past.last_time()));
+    let more = EventMore { held_until: until, ..EventMore::default() };
     store.past.event(store, cell, kind, ("", false), more, None)
+}
+
+/// Until when an event is held that is taken now, in seconds since 1970. A clock that is behind the last
+/// event will be put forward, so the hold begins with that event: otherwise it would end too early.
+fn held_until(hold: u64, now: Timestamp, last: Timestamp) -> i64 {
+    let begin = now.max(last);
+    let seconds = i64::try_from(hold.div_ceil(1_000_000_000)).unwrap_or(i64::MAX);
+    begin.seconds.saturating_add(seconds).saturating_add(i64::from(begin.nanos > 0))
 }
 
 /// An inode's own policy.
@@ -176,15 +195,36 @@ pub(crate) fn own(store: &Store, no: InodeNo) -> Result<Policy> {
     }
 }
 
-/// All rows of the tree of policies, each with whether its inode is still in use.
-fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, bool)>> {
+/// What has become of an inode that got a policy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    /// It is in use, and this user owns it.
+    InUse(u32),
+    /// It is gone, or another inode has its number.
+    Gone,
+    /// It is damaged.
+    Unknown,
+}
+
+/// All rows of the tree of policies, each with what has become of its inode.
+fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, Holder)>> {
     let mut rows = Vec::new();
     store.past.each_policy(&store.meta, &mut |no, row| {
-        rows.push((no, row, false));
+        rows.push((no, row, Holder::Unknown));
         Ok(true)
     })?;
-    for (no, row, in_use) in &mut rows {
-        *in_use = store.cell_if_used(*no)?.is_some_and(|cell| cell.incarnation == row.incarnation);
+    for (no, row, holder) in &mut rows {
+        *holder = match store.cell_if_used(*no) {
+            Ok(Some(cell)) if cell.incarnation == row.incarnation => {
+                Holder::InUse(cell.state.read().inode.uid)
+            }
+            Ok(_) => Holder::Gone,
+            Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+                tracing::warn!("the policy of inode {no} is left alone: {error}");
+                Holder::Unknown
+            }
+            Err(e) => return Err(e),
+        };
     }
     Ok(rows)
 }
@@ -194,7 +234,7 @@ fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, bool)>> {
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn all(store: &Store) -> Result<Vec<(InodeNo, Policy)>> {
-    let in_use = rows(store)?.into_iter().filter(|(.., in_use)| *in_use);
+    let in_use = rows(store)?.into_iter().filter(|(.., holder)| matches!(holder, Holder::InUse(_)));
     Ok(in_use.map(|(no, row, _)| (no, row.policy)).collect())
 }
 
@@ -352,11 +392,14 @@ pub(crate) struct NameChange {
     behalf: Behalf,
     /// The old name is excluded; the new one may not be.
     excluded: bool,
+    /// How long it is held, in nanoseconds, that the file was removed: as the policies say where it is. When
+    /// it is gone nobody knows where it was.
+    hold: u64,
 }
 
 impl NameChange {
     fn nothing(behalf: Behalf) -> NameChange {
-        NameChange { file: None, behalf, excluded: false }
+        NameChange { file: None, behalf, excluded: false, hold: 0 }
     }
 
     /// The file of a name, before that name changes.
@@ -391,10 +434,11 @@ impl NameChange {
             return Ok(NameChange::nothing(behalf));
         }
         let excluded = exclude::is_excluded(store, &file.cell)?;
+        let hold = hold_of(store, &file.cell, None)?;
         // The state at the last close is a version already.
         event_if_changed(store, &file.cell, Since::AnyEvent, behalf)?;
         let file = Some(InUse::new(store, file.cell.clone(), file.attr));
-        Ok(NameChange { file, behalf, excluded })
+        Ok(NameChange { file, behalf, excluded, hold })
     }
 
     /// The file lost a name to the file of `other`, whose event tells when.
@@ -423,7 +467,7 @@ impl NameChange {
         let made = match is_gone {
             false => closed(store, &file.cell, self.behalf).map(|_| ()),
             true if self.excluded => Ok(()),
-            true => noted(store, take(store, &file.cell, EventKind::Removed)).map(|_| ()),
+            true => noted(store, take_held(store, &file.cell, EventKind::Removed, self.hold)).map(|_| ()),
         };
         match made {
             Err(error) if is_full(&error) => Ok(()),
@@ -433,30 +477,58 @@ impl NameChange {
 }
 
 /// At opening: takes the events that are overdue, before anything changes, and makes the rest due at their
-/// times. O(policies); nothing if there are none.
+/// times. O(policies); nothing if there are none. A directory or file that is damaged has to wait.
 ///
 /// # Errors
-/// Damage and device errors.
+/// Damage of the tree of policies; that nothing can be written.
 pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
     if !store.past.has_policies() {
         return Ok(());
     }
-    count(store, &rows(store)?)?;
+    count(store, &rows(store)?);
     for (no, policy) in all(store)? {
         let Some(Versioning::Interval(nanos)) = policy.versioning else { continue };
-        let last = store.past.last_of(&store.meta, no, EventNo(u64::MAX))?;
-        let since = last.as_ref().map_or(EventNo(0), |event| event.number);
-        if !store.past.is_changed_since(&store.meta, since)? {
-            continue;
+        match due_in(store, no, nanos) {
+            Ok(None) => {}
+            Ok(Some(left)) => store.due.put(no, left),
+            Err(error) => wait_for_repair(store, no, error)?,
         }
-        let left = last.map_or(0, |event| {
-            let due = nanoseconds(event.row.time) + i128::from(nanos);
-            (due - nanoseconds(crate::clock::now())).clamp(0, nanos.into()) as u64
-        });
-        let left = Duration::from_nanos(left);
-        store.due.put(no, left);
     }
-    take_due_events(store)
+    match take_due_events(store) {
+        // It is due again, and the volume is of use without it.
+        Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+            store.check_writable()?;
+            tracing::warn!("a snapshot that is due cannot be taken: {error}");
+            Ok(())
+        }
+        taken => taken,
+    }
+}
+
+/// Makes a directory or file due some time later, if damage is the reason why it is not known when it is.
+fn wait_for_repair(store: &Store, no: InodeNo, error: Error) -> Result<()> {
+    match error {
+        Error::Corruption(_) | Error::Device(_) => {
+            tracing::warn!("when the next snapshot of inode {no} is due is not known: {error}");
+            store.due.put(no, AFTER_AN_ERROR);
+            Ok(())
+        }
+        other => Err(other),
+    }
+}
+
+/// After how long the event of an interval is due; `None` if nothing has changed since the last one.
+fn due_in(store: &Store, no: InodeNo, interval: u64) -> Result<Option<Duration>> {
+    let last = store.past.last_of(&store.meta, no, EventNo(u64::MAX))?;
+    let since = last.as_ref().map_or(EventNo(0), |event| event.number);
+    if !store.past.is_changed_since(&store.meta, since)? {
+        return Ok(None);
+    }
+    let left = last.map_or(0, |event| {
+        let due = nanoseconds(event.row.time) + i128::from(interval);
+        (due - nanoseconds(crate::clock::now())).clamp(0, interval.into()) as u64
+    });
+    Ok(Some(Duration::from_nanos(left)))
 }
 
 /// Takes the events that are due. One that cannot be taken is due again later, and the others are taken.
@@ -520,33 +592,33 @@ pub(crate) fn retain_in_time(store: &Arc<Store>) -> Result<()> {
         return Ok(());
     }
     *store.due.retained.lock() = Some(now);
-    sweep(store)?;
-    retain(store).map(|_| ())
+    let swept = sweep(store);
+    let kept = retain(store).map(drop);
+    swept.and(kept)
 }
 
 /// Counts again how many policies each user's directories and files have: owners may have changed, and inodes
 /// may be gone.
-fn count(store: &Store, rows: &[(InodeNo, PolicyRow, bool)]) -> Result<()> {
-    let mut owners = Vec::new();
-    for (no, ..) in rows.iter().filter(|(.., in_use)| *in_use) {
-        owners.extend(store.cell_if_used(*no)?.map(|cell| cell.state.read().inode.uid));
-    }
-    store.past.users.set_policies(owners.into_iter());
-    Ok(())
+fn count(store: &Store, rows: &[(InodeNo, PolicyRow, Holder)]) {
+    let owners = rows.iter().filter_map(|(.., holder)| match holder {
+        Holder::InUse(uid) => Some(*uid),
+        Holder::Gone | Holder::Unknown => None,
+    });
+    store.past.users.set_policies(owners);
 }
 
 /// Removes the policies of inodes that are gone.
 fn sweep(store: &Arc<Store>) -> Result<()> {
     let rows = rows(store)?;
-    count(store, &rows)?;
-    let gone = rows.into_iter().filter(|(.., in_use)| !in_use);
+    count(store, &rows);
+    let gone = rows.into_iter().filter(|(.., holder)| *holder == Holder::Gone);
     gone.into_iter().try_for_each(|(no, row, _)| store.past.sweep_policy(store, no, row.incarnation))
 }
 
 /// Forgets what policies no longer keep, and returns how many events that were.
 ///
 /// # Errors
-/// Damage and device errors.
+/// Damage and device errors, unless they are of a single directory or file.
 pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
     store.check_writable()?;
     let has_rules = |(_, policy): &(InodeNo, Policy)| matches!(policy.retention, Some(Retention::Rules(_)));
@@ -561,30 +633,24 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
         }
         Ok(true)
     })?;
-    let zone = jiff::tz::TimeZone::system();
+    let (now, zone) = (crate::clock::now(), jiff::tz::TimeZone::system());
     let (mut to_forget, mut removals) = (Vec::new(), Vec::new());
+    let mut damaged: Option<(usize, Error)> = None;
     for (root, events) in by_root {
-        let Some((rules, owner)) = place::rules_of(store, root)? else { continue };
-        // The removal of a file is remembered as long as any version of it.
-        let (removed, versions): (Vec<Event>, Vec<Event>) =
-            events.into_iter().partition(|event| event.row.kind == EventKind::Removed);
-        let taken: Vec<Taken<'_>> =
-            versions.iter().map(|event| Taken::of(event, store.past.is_pinned(event.number))).collect();
-        let mut reasons = retention::reasons(&rules, false, &taken, &zone)
-            .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))?;
-        for (event, reasons) in versions.iter().zip(&mut reasons) {
-            // As by a command, a user gives up nothing that somebody else took. Root may, and what nobody
-            // took, or nobody knows who, belongs to the owner.
-            let is_others = owner != 0 && event.row.more.by.is_some_and(|by| by != owner);
-            reasons.extend(is_others.then_some(Reason::Others));
+        match let_go(store, root, events, (now, &zone)) {
+            Ok(goes) => {
+                to_forget.extend(goes.versions);
+                removals.extend(goes.removals);
+            }
+            Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+                let (count, _) = damaged.get_or_insert((0, error));
+                *count += 1;
+            }
+            Err(e) => return Err(e),
         }
-        let before = to_forget.len();
-        to_forget.extend(
-            versions.iter().zip(reasons).filter(|(_, why)| why.is_empty()).map(|(event, _)| event.number),
-        );
-        if to_forget.len() - before == versions.len() {
-            removals.extend(removed.iter().filter(|event| !is_held(&event.row)).map(|event| event.number));
-        }
+    }
+    if let Some((count, error)) = damaged {
+        tracing::warn!("all versions of {count} directories and files stay, whatever policies say: {error}");
     }
     match forget_some(store, &to_forget)? {
         true => drop(forget_some(store, &removals)?),
@@ -592,6 +658,56 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
         false => removals.clear(),
     }
     Ok(to_forget.len() + removals.len())
+}
+
+/// The events of one directory or file that no rule keeps.
+#[derive(Default)]
+struct Goes {
+    versions: Vec<EventNo>,
+    /// That it was removed.
+    removals: Vec<EventNo>,
+}
+
+/// Which of the kept events of a directory or file no rule keeps. They are in ascending order.
+fn let_go(
+    store: &Store,
+    root: (InodeNo, Incarnation),
+    events: Vec<Event>,
+    (now, zone): (Timestamp, &jiff::tz::TimeZone),
+) -> Result<Goes> {
+    let Some(place::Ruling { rules, between, by }) = place::ruling_of(store, root)? else {
+        return Ok(Goes::default());
+    };
+    // The removal of a file is remembered as long as any version of it.
+    let (removed, versions): (Vec<Event>, Vec<Event>) =
+        events.into_iter().partition(|event| event.row.kind == EventKind::Removed);
+    // A clock that was ahead gave times that have not come yet, also to what was taken since. Of these events
+    // no hour or day is known: they stay, and none of the others goes because of them.
+    let (versions, ahead): (Vec<Event>, Vec<Event>) =
+        versions.into_iter().partition(|event| event.row.time <= now);
+    let taken: Vec<Taken<'_>> =
+        versions.iter().map(|event| Taken::of(event, store.past.is_pinned(event.number))).collect();
+    let kept_by = |rules: &RetentionRules| {
+        retention::reasons(rules, false, &taken, zone)
+            .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))
+    };
+    let mut reasons = kept_by(&rules)?;
+    for rules in &between {
+        reasons.iter_mut().zip(kept_by(rules)?).for_each(|(all, more)| all.extend(more));
+    }
+    for (event, reasons) in versions.iter().zip(&mut reasons) {
+        // As by a command, a user gives up nothing that somebody else took. Root may. What the events are of
+        // is the user's own, or his policy would not apply to it.
+        let is_others = by != 0 && !whose::is_of(by, &event.row, || Ok(Some(by)))?;
+        reasons.extend(is_others.then_some(Reason::Others));
+    }
+    let goes = versions.iter().zip(reasons).filter(|(_, why)| why.is_empty());
+    let mut goes = Goes { versions: goes.map(|(event, _)| event.number).collect(), removals: Vec::new() };
+    if goes.versions.len() == versions.len() && ahead.is_empty() {
+        goes.removals =
+            removed.iter().filter(|event| !is_held(&event.row)).map(|event| event.number).collect();
+    }
+    Ok(goes)
 }
 
 /// Forgets events. Returns whether all are forgotten: those with which somebody held, mounted or forgot one

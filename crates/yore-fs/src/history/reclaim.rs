@@ -12,3 +12,4 @@ pub(crate) mod seers;
 pub(crate) mod shred;
 pub(crate) mod spans;
 pub(crate) mod unended;
+pub(crate) mod whose;

@@ -148,7 +148,7 @@ impl View {
             let turn = store.gate.turn();
             let _pins = Pins::new(store, plan)?;
             check_above(store, directory.0)?;
-            let _closing = turn.close(directory.0);
+            let _closing = turn.close(directory.0, |no| is_around(store, no, directory.0));
             begin(self, (user, rights), directory, plan, &mut done)
         };
         if !(done.names.is_empty() && done.inodes.is_empty()) {
@@ -175,6 +175,13 @@ impl View {
         })
         .collect()
     }
+}
+
+/// Whether an inode is a directory, or lies below it or above it; also where damage keeps that from being
+/// known.
+fn is_around(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> bool {
+    let is = |no, directory| is_below(store, no, directory).unwrap_or(true);
+    is(no, directory) || is(directory, no)
 }
 
 /// Keeps the events of a plan until the rollback has begun.

@@ -116,6 +116,16 @@ pub enum Why {
     },
 }
 
+impl TimeError {
+    /// Whether the text can be read, and only leads further away than times can be written.
+    pub fn is_out_of_range(&self) -> bool {
+        match &self.why {
+            Why::NoDuration { why } => **why == Why::OutOfRange,
+            why => *why == Why::OutOfRange,
+        }
+    }
+}
+
 impl std::error::Error for TimeError {}
 
 impl std::fmt::Display for TimeError {

@@ -2,10 +2,39 @@
 
 use super::below::{inode_named, is_below};
 use super::handle::View;
+use crate::go_on::GoOn;
 use crate::history::gate::Passage;
 use crate::store::Store;
 use crate::{InodeNo, Result};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+
+/// How often a long question begins anew at most because a directory was rolled back meanwhile.
+const ANEW_MOST: u32 = 3;
+
+/// How many bytes a question has said that it has collected.
+#[derive(Default)]
+struct Collected {
+    /// Since it last began.
+    now: AtomicUsize,
+    /// The most, whenever it began.
+    most: AtomicUsize,
+}
+
+impl Collected {
+    /// The question begins, perhaps anew.
+    fn begin(&self) {
+        self.now.store(0, Ordering::Relaxed);
+    }
+
+    /// It has collected so many more. Returns by how much that is more than ever before: what it had
+    /// collected before it began anew is thrown away.
+    fn add(&self, bytes: usize) -> usize {
+        let now = self.now.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        now.saturating_sub(self.most.fetch_max(now, Ordering::Relaxed))
+    }
+}
 
 impl View {
     #[inline]
@@ -60,5 +89,48 @@ impl View {
     #[inline]
     pub(crate) fn enter_around(&self, no: InodeNo) -> Result<Option<Passage>> {
         self.pass(|store, directory| Ok(is_below(store, no, directory)? || is_below(store, directory, no)?))
+    }
+
+    /// Asks a long question about an inode and everything below it, which changes nothing. Rollbacks do not
+    /// wait for it: if one concerns it, it begins anew when that is over. Only if that has happened
+    /// [`ANEW_MOST`] times, they wait.
+    pub(crate) fn ask_around<T>(
+        &self,
+        no: InodeNo,
+        go_on: GoOn<'_>,
+        question: &dyn Fn(GoOn<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let collected = Collected::default();
+        for _ in 0..ANEW_MOST {
+            let Some(passage) = self.enter_around(no)? else { return question(go_on) };
+            let watch = self.store().gate.watch(no);
+            drop(passage);
+            collected.begin();
+            let answer = question(&|bytes| match watch.is_disturbed() {
+                true => ControlFlow::Break(()),
+                false => go_on(collected.add(bytes)),
+            });
+            if !watch.is_disturbed() {
+                return answer;
+            }
+        }
+        let _passage = self.enter_around(no)?;
+        collected.begin();
+        question(&|bytes| go_on(collected.add(bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a question had collected before it began anew does not count twice towards the bound of an
+    /// answer.
+    #[test]
+    fn what_is_thrown_away_does_not_count() {
+        let collected = Collected::default();
+        assert_eq!([3, 4].map(|bytes| collected.add(bytes)), [3, 4]);
+        collected.begin();
+        assert_eq!([5, 1, 2].map(|bytes| collected.add(bytes)), [0, 0, 1]);
     }
 }

@@ -3,20 +3,40 @@
 //! What has no name any more is judged at the place of its last name, which its versions know, and a
 //! directory above that is gone as well at its own last place. A kept event of a file has seen a version of
 //! it, so its place is known as long as there is anything to judge.
+//!
+//! **Whose policy.** What root says of a directory applies to all that is below it. What another user says
+//! applies to what is that user's, wherever it came from: files of others lie there, were moved there, or got
+//! a further name there. Of these the next policy upwards decides ([`governs`]). But nobody's policy makes
+//! others keep less: what the policies in between keep stays, too.
 
 use crate::store::Store;
 use crate::{InodeNo, Result};
 use hashbrown::HashSet;
-use yore_format::{EventNo, Incarnation, Retention, RetentionRules};
+use yore_format::{EventNo, Incarnation, Inode, Retention, RetentionRules};
 
-/// The rules by which events of an inode are kept, and who owns the directory or file whose policy has them.
-/// `None`: everything stays. That is also so if a directory above is gone and no version of it is left:
-/// nobody knows then where it was. An inode of which no place was ever known obeys the root directory.
+/// The rules by which the events of a directory or file are kept.
+pub(super) struct Ruling {
+    pub rules: RetentionRules,
+    /// Those of policies between that only keep, for the inode is not of whom these are.
+    pub between: Vec<RetentionRules>,
+    /// Who owns the directory or file whose policy has them.
+    pub by: u32,
+}
+
+/// Whether the policy of this user's directory or file decides how long events are kept of what `owner` owns
+/// (`None`: nobody knows who does).
+pub(super) fn governs(policy_of: u32, owner: Option<u32>) -> bool {
+    policy_of == 0 || owner == Some(policy_of)
+}
+
+/// The rules by which events of an inode are kept. `None`: everything stays. That is also so if a directory
+/// above is gone and no version of it is left: nobody knows then where it was. An inode of which no place was
+/// ever known obeys the root directory.
 ///
 /// # Errors
 /// Damage and device errors.
-pub(super) fn rules_of(store: &Store, of: (InodeNo, Incarnation)) -> Result<Option<(RetentionRules, u32)>> {
-    let (mut at, mut met) = (of, HashSet::new());
+pub(super) fn ruling_of(store: &Store, of: (InodeNo, Incarnation)) -> Result<Option<Ruling>> {
+    let (mut at, mut met, mut between) = (of, HashSet::new(), Vec::new());
     // Last places may lead round in a circle: directories were moved below each other one after the other.
     while met.insert(at) {
         let (no, incarnation) = at;
@@ -37,8 +57,11 @@ pub(super) fn rules_of(store: &Store, of: (InodeNo, Incarnation)) -> Result<Opti
                 false => None,
             };
             match own.and_then(|own| own.retention) {
-                Some(Retention::Rules(rules)) => return Ok(Some((rules, uid))),
                 Some(Retention::Everything) => return Ok(None),
+                Some(Retention::Rules(rules)) if uid == 0 || governs(uid, owner_of(store, of)?) => {
+                    return Ok(Some(Ruling { rules, between, by: uid }));
+                }
+                Some(Retention::Rules(rules)) => between.push(rules),
                 None => {}
             }
         }
@@ -58,13 +81,35 @@ pub(super) fn rules_of(store: &Store, of: (InodeNo, Incarnation)) -> Result<Opti
     Ok(None)
 }
 
+/// Who owns an inode, or owned it last. `None`: no version is left that says so.
+fn owner_of(store: &Store, (no, incarnation): (InodeNo, Incarnation)) -> Result<Option<u32>> {
+    let is_root = no == InodeNo::ROOT;
+    let cell = store.cell_if_used(no)?.filter(|cell| is_root || cell.incarnation == incarnation);
+    match cell {
+        Some(cell) => Ok(Some(cell.state.read().inode.uid)),
+        None => Ok(newest(store, no, incarnation, |_| true)?.map(|inode| inode.uid)),
+    }
+}
+
 /// The directory of the last name that an inode had, as its newest version with a name knows it. `None`:
-/// there is no such version. O(log² events).
+/// there is no such version.
 fn last_place(
     store: &Store,
     no: InodeNo,
     incarnation: Incarnation,
 ) -> Result<Option<(InodeNo, Incarnation)>> {
+    // What is removed while it is in use may have a later version without a name.
+    let inode = newest(store, no, incarnation, |inode| inode.links > 0)?;
+    Ok(inode.map(|inode| (inode.parent, inode.parent_incarnation)))
+}
+
+/// An inode as its newest version has it that is `wanted`. O(log² events).
+fn newest(
+    store: &Store,
+    no: InodeNo,
+    incarnation: Incarnation,
+    wanted: impl Fn(&Inode) -> bool,
+) -> Result<Option<Inode>> {
     let version = |most: u64| store.past.version(&store.meta, no, EventNo(most));
     let mut most = u64::MAX;
     if let Some(later) = version(most)?.filter(|version| version.inode.incarnation > incarnation) {
@@ -80,12 +125,10 @@ fn last_place(
         most = low;
     }
     while let Some(version) = version(most)?.filter(|version| version.inode.incarnation == incarnation) {
-        let inode = &version.inode;
-        if inode.links > 0 {
-            return Ok(Some((inode.parent, inode.parent_incarnation)));
+        if wanted(&version.inode) {
+            return Ok(Some(version.inode));
         }
-        // What is removed while it is in use may have a later version without a name.
-        match inode.born.0.checked_sub(1) {
+        match version.inode.born.0.checked_sub(1) {
             Some(before) => most = before,
             None => break,
         }

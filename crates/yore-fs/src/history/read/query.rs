@@ -41,7 +41,8 @@ impl View {
     ///
     /// Takes time in proportion to what changed on the volume between the two, and to the entries of the
     /// directories that changed. If a file of several names has changed, it looks at all names below the
-    /// directory. Takes memory for all differences.
+    /// directory. Takes memory for all differences. If a rollback concerns the directory meanwhile, it begins
+    /// anew behind that, three times at most; then rollbacks wait for it.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -89,9 +90,11 @@ impl View {
         go_on: GoOn<'_>,
         each: Each<'_, Difference>,
     ) -> Result<()> {
-        let _passage = self.enter_around(directory)?;
-        let (from, to) = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
-        tell(diff::diff(self.store(), directory, (from, to), &Progress::default(), go_on)?, each);
+        let times = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
+        let found = self.ask_around(directory, go_on, &|go_on| {
+            diff::diff(self.store(), directory, times, &Progress::default(), go_on)
+        })?;
+        tell(found, each);
         Ok(())
     }
 
@@ -128,10 +131,12 @@ impl View {
         go_on: GoOn<'_>,
         each: Each<'_, Difference>,
     ) -> Result<()> {
-        let _passage = self.enter_around(directory)?;
-        let (from, to) = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
-        let found = diff::diff(self.store(), directory, (from, to), progress, go_on)?;
-        tell(replaced::join(self.store(), (from, to), found, progress, go_on)?, each);
+        let times = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
+        let found = self.ask_around(directory, go_on, &|go_on| {
+            let found = diff::diff(self.store(), directory, times, progress, go_on)?;
+            replaced::join(self.store(), times, found, progress, go_on)
+        })?;
+        tell(found, each);
         Ok(())
     }
 

@@ -40,6 +40,7 @@ pub use remembered::{HistoryScope, Remembered};
 use crate::history::read::at_time;
 use crate::history::reclaim::alone::give_up_version;
 use crate::history::reclaim::needed::Needed;
+use crate::history::reclaim::whose::Owners;
 use crate::history::record::{self, Ask, Expunge, Forgetting, NamesWalk, PastEntry};
 use crate::store::Store;
 use crate::{dir, Error, FileKind, InodeNo, Result};
@@ -162,17 +163,16 @@ fn check_taken_by(
     from: EventNo,
 ) -> Result<EventNo> {
     let next = store.number();
-    let mut others = Vec::new();
+    let (owners, mut others) = (Owners::new(store), Vec::new());
     for event in at_time::kept_from(store, from, usize::MAX)? {
         let row = &event.row;
         let of = (row.root, row.root_incarnation);
+        // Of the file itself nobody else has anything. A snapshot of which nobody knows who took it may be
+        // somebody else's.
         let is_his = match row.more.by {
-            Some(by) => by == uid,
             None if files.contains(&of) => true,
-            None => {
-                row.kind != EventKind::Snapshot
-                    && in_use_as(store, of.0, of.1)?.is_some_and(|inode| inode.uid == uid)
-            }
+            None if row.kind == EventKind::Snapshot => false,
+            _ => owners.is_of(uid, row)?,
         };
         others.extend((!is_his).then_some(event.number));
     }

@@ -31,7 +31,7 @@ use crate::history::reclaim::needed::{has_one_name, Needed};
 use crate::history::reclaim::rows::give_up_rows;
 use crate::history::record::{Ask, Ended, EndedBatch, EndedRow, EndsWalk, Forgetting, LeavingRow, PastEntry};
 use crate::store::Store;
-use crate::{InodeNo, Result};
+use crate::{Error, InodeNo, Result};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ fn force(store: &Store) -> Result<()> {
 /// others wait.
 ///
 /// # Errors
-/// Damage and device errors. The next call gives up what this one did not.
+/// Damage and device errors, after everything is given up that they do not concern. The next call gives up
+/// what this one did not.
 pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
     store.check_writable()?;
     let _alone = store.past.forgetting.lock();
@@ -76,22 +77,34 @@ pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
         if (so_far.dying, so_far.expunging) == (0, 0) || ask(&so_far).is_break() {
             return Ok(so_far);
         }
-        if expunge::go_on(store, &mut so_far, ask)?.is_break() {
-            return Ok(so_far);
-        }
+        let expunging = match expunge::go_on(store, &mut so_far, ask) {
+            Ok(ControlFlow::Break(())) => return Ok(so_far),
+            Ok(ControlFlow::Continue(())) => None,
+            // It does not concern what events have seen.
+            Err(damage @ (Error::Corruption(_) | Error::Device(_))) => {
+                store.check_writable()?;
+                Some(damage)
+            }
+            Err(e) => return Err(e),
+        };
         // Some of them may have been marked by a caller that could not wait for the medium.
         force(store)?;
         store.past.note_dead(&dying);
         let mut work = Work { store, needed: Needed::load(store)?, so_far };
-        let done = work.give_up(&dying, ask)?;
+        let (done, damage) = match work.give_up(&dying, ask) {
+            Ok(ControlFlow::Continue(())) => (dying, None),
+            Ok(ControlFlow::Break(())) => return Ok(work.so_far),
+            Err(Error::Corruption(_) | Error::Device(_)) => work.one_by_one(&dying, ask)?,
+            Err(e) => return Err(e),
+        };
         so_far = work.so_far;
-        if done.is_break() {
-            return Ok(so_far);
-        }
-        for event in dying {
+        for event in done {
             store.past.mark_forgotten(store, event)?;
             so_far.forgotten += 1;
             so_far.dying -= 1;
+        }
+        if let Some(damage) = damage.or(expunging) {
+            return Err(damage);
         }
     }
 }
@@ -148,6 +161,22 @@ impl Work<'_> {
             progress.add(walk.passed().saturating_sub(passed));
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// As [`Work::give_up`], for one event after the other, since a damaged inode concerns only those that
+    /// have seen it. Returns the events that have nothing left, and the first damage that kept others from
+    /// that.
+    fn one_by_one(&mut self, dying: &[EventNo], ask: Ask<'_>) -> Result<(Vec<EventNo>, Option<Error>)> {
+        let (mut done, mut damage) = (Vec::new(), None);
+        for event in dying {
+            match self.give_up(&[*event], ask) {
+                Ok(ControlFlow::Continue(())) => done.push(*event),
+                Ok(ControlFlow::Break(())) => break,
+                Err(error @ (Error::Corruption(_) | Error::Device(_))) => damage = damage.or(Some(error)),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok((done, damage))
     }
 
     /// Gives up what nothing needs of rows of one shard, in ascending order.

@@ -128,10 +128,10 @@ impl Reason {
 
 /// For each snapshot, why it is kept; one without a reason is to be forgotten. The snapshots are in ascending
 /// order, as are the answers. With `names`, those that have a name, or by which something can be undone, are
-/// kept only if a rule keeps them, too. O(snapshots).
+/// kept only if a rule keeps them, too. A duration that is too long to compute with keeps all. O(snapshots).
 ///
 /// # Errors
-/// The duration cannot be parsed, or is too long.
+/// The duration cannot be parsed.
 pub fn reasons(
     rules: &RetentionRules,
     names: bool,
@@ -162,8 +162,13 @@ pub fn reasons(
         }
     }
     if let Some(last) = taken.last().filter(|_| !rules.within.is_empty()) {
-        let since = parse_ago(&rules.within, last.time, zone)?;
-        for (reasons, _) in reasons.iter_mut().zip(taken).filter(|(_, of)| of.time >= since) {
+        let since = match parse_ago(&rules.within, last.time, zone) {
+            // It reaches back beyond all times.
+            Err(error) if error.is_out_of_range() => None,
+            since => Some(since?),
+        };
+        let is_within = |time: Timestamp| since.is_none_or(|since| time >= since);
+        for (reasons, _) in reasons.iter_mut().zip(taken).filter(|(_, of)| is_within(of.time)) {
             reasons.push(Reason::Within);
         }
     }
@@ -378,7 +383,9 @@ mod tests {
         assert_eq!(kept(&within, &berlin(), &day), ["-", "within", "within"]);
     }
 
-    /// Times beyond the calendar are kept rather than taken for one period.
+    /// Times beyond the calendar are kept rather than taken for one period. So is everything by a duration
+    /// that reaches beyond it: one that was short enough when the policy was set can do so from an earlier
+    /// snapshot, and was an error then, for which nothing on the volume was let go any more.
     #[test]
     fn times_beyond_the_calendar() {
         let far = |number, seconds| Taken {
@@ -394,6 +401,11 @@ mod tests {
         let found = reasons(&daily, false, &taken, &TimeZone::UTC).unwrap();
         assert_eq!(found, [[Reason::Daily], [Reason::Daily]]);
         let endless = RetentionRules { within: "20000y".into(), ..rules() };
-        assert!(reasons(&endless, false, &taken, &TimeZone::UTC).is_err());
+        for taken in [&taken[..], &[far(1, 0), far(2, 1_700_000_000)]] {
+            let found = reasons(&endless, false, taken, &TimeZone::UTC).unwrap();
+            assert_eq!(found, [[Reason::Within], [Reason::Within]]);
+        }
+        let nonsense = RetentionRules { within: "soon".into(), ..rules() };
+        assert!(reasons(&nonsense, false, &taken, &TimeZone::UTC).is_err());
     }
 }

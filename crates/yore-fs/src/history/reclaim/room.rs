@@ -14,7 +14,8 @@
 //! **H2 Little is given up.** Events go in batches. A batch ends before it could free more than is wanted, or
 //! more than a 64th of the volume ([`LOW_WATER`]), whichever is more. The 64th is there because each batch
 //! ends with a generation: without it, small writes to a full volume would wait for one generation each. A
-//! single event that can free more goes alone.
+//! single event that can free more goes alone. Which events may go is found out once for all batches
+//! ([`Plan`]); each event is asked again when its turn comes.
 //!
 //! **H3 What was promised needs no history.** A write takes its room before its data is accepted
 //! ([`yore_core::alloc`]), so writing back accepted data gives nothing up. Nor does anything that the
@@ -40,17 +41,24 @@ use crate::recounts::LONGEST;
 use crate::store::Store;
 use crate::time::{print, TimeZone};
 use crate::types::Behalf;
-use crate::{Error, Result};
+use crate::{Error, InodeNo, Result};
 use hashbrown::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 use survey::Gone;
-use yore_format::{EventNo, OperationKind, OperationRow, RowClass, BLOCK_SIZE};
+use yore_format::{
+    EventKind, EventNo, EventState, Incarnation, OperationKind, OperationRow, RowClass, BLOCK_SIZE,
+};
 
-/// The largest number of events in a batch.
+/// The largest number of events in a batch, unless there are very many.
 const EVENTS: usize = 256;
+/// So many batches are enough for all events that may go, unless blocks limit them. Each batch looks at all
+/// events once, for what the others need.
+const BATCHES: usize = 128;
+/// How many events are marked at a time: others cannot look up events meanwhile.
+const MARKED: usize = 1024;
 /// How many blocks the trees of the past must have before it pays to give up history for a little metadata.
 const TREES: u64 = 64;
 
@@ -154,9 +162,25 @@ pub(crate) fn make_room(store: &Arc<Store>, want: &Want<'_>, made_before: u64) -
 /// Finishes the forgetting that others have begun, and returns the number of blocks freed.
 fn what_is_dying(store: &Arc<Store>) -> Result<u64> {
     match store.past.is_forgetting() {
-        true => Ok(forget::finish(store, &mut |_| ControlFlow::Continue(()))?.blocks),
+        true => finish(store).map(|(freed, _)| freed),
         false => Ok(0),
     }
+}
+
+/// Gives up what dying events have seen, as far as damage allows it. Returns the number of blocks freed, and
+/// the damage.
+fn finish(store: &Arc<Store>) -> Result<(u64, Option<Error>)> {
+    let before = store.past.space().blocks();
+    let (freed, damage) = match forget::finish(store, &mut |_| ControlFlow::Continue(())) {
+        Ok(freed) => (freed.blocks, None),
+        Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+            store.check_writable()?;
+            tracing::warn!("some of what was forgotten still takes room: {error}");
+            (0, Some(error))
+        }
+        Err(e) => return Err(e),
+    };
+    Ok((freed.max(before.saturating_sub(store.past.space().blocks())), damage))
 }
 
 /// Gives up as much as is wanted, in batches. Returns the number of blocks freed.
@@ -172,14 +196,19 @@ fn give_up(store: &Arc<Store>, want: &Want<'_>) -> Result<u64> {
         return Err(Error::NoSpace);
     }
     let rule = Rule::new(store, want.behalf);
+    let mut plan = Plan::new(store, &rule)?;
     let (mut freed, mut is_full) = (0, true);
     while is_full {
         let short = blocks.saturating_sub(store.alloc.available(&store.meta, 0));
-        let batch = next_batch(store, &rule, short.max(store.meta.geometry().blocks / LOW_WATER))?;
+        let batch = plan.next_batch(short.max(store.meta.geometry().blocks / LOW_WATER))?;
         if batch.is_empty() {
             break;
         }
-        freed += give_up_batch(store, want, blocks, &batch)?;
+        let (more, is_whole) = give_up_batch(store, want, blocks, &batch)?;
+        freed += more;
+        if !is_whole {
+            plan = Plan::new(store, &rule)?;
+        }
         is_full = freed == 0 || store.alloc.available(&store.meta, 0) < blocks;
     }
     match freed {
@@ -188,21 +217,30 @@ fn give_up(store: &Arc<Store>, want: &Want<'_>) -> Result<u64> {
     }
 }
 
-fn give_up_batch(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Event]) -> Result<u64> {
-    let numbers: Vec<EventNo> = batch.iter().map(|event| event.number).collect();
-    let before = store.past.space().blocks();
-    let freed = forget::begin(store, &numbers)
-        .and_then(|()| forget::finish(store, &mut |_| ControlFlow::Continue(())));
-    match freed {
-        Ok(freed) => {
-            let freed = freed.blocks.max(before.saturating_sub(store.past.space().blocks()));
-            tell(store, want, blocks, batch, freed);
-            Ok(freed)
+/// Gives up a batch. Returns the number of blocks freed, and false if somebody has held, pinned or forgotten
+/// one of the events since the batch was chosen: then that one stays, and some of the others.
+fn give_up_batch(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Event]) -> Result<(u64, bool)> {
+    let mut marked = 0;
+    for some in batch.chunks(MARKED) {
+        let numbers: Vec<EventNo> = some.iter().map(|event| event.number).collect();
+        match forget::begin(store, &numbers) {
+            Ok(()) => marked += some.len(),
+            Err(Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. } | Error::NotFound) => {
+                break
+            }
+            Err(e) => return Err(e),
         }
-        // Since the batch was chosen somebody has held, pinned or forgotten one of its events: the next batch
-        // leaves that one out.
-        Err(Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. } | Error::NotFound) => Ok(0),
-        Err(e) => Err(e),
+    }
+    let is_whole = marked == batch.len();
+    if marked == 0 {
+        return Ok((0, is_whole));
+    }
+    let (freed, damage) = finish(store)?;
+    tell(store, want, blocks, &batch[..marked], freed);
+    match damage {
+        // Nor would a further batch free anything, so it must not be given up.
+        Some(damage) if freed == 0 => Err(damage),
+        _ => Ok((freed, is_whole)),
     }
 }
 
@@ -241,31 +279,87 @@ fn tell(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Event], freed
     }
 }
 
-/// The events to give up next: as many as free no more than this, or a single one.
-fn next_batch(store: &Arc<Store>, rule: &Rule<'_>, most: u64) -> Result<Vec<Event>> {
-    let Sorted { old, young, stay } = rule.sort()?;
-    let mut over = store.past.space().blocks().saturating_sub(rule.share);
-    let mut may_go: Vec<(Event, bool)> = old.into_iter().map(|event| (event, false)).collect();
-    may_go.extend(young.into_iter().map(|event| (event, true)));
-    may_go.sort_unstable_by_key(|(event, _)| event.number);
-    let kept: HashSet<EventNo> = stay.iter().map(|(event, _)| event.number).collect();
-    let goes: HashSet<EventNo> = may_go.iter().map(|(event, _)| event.number).collect();
-    let mut gone = Gone::new(store, &kept, &goes)?;
-    let (mut batch, mut sum) = (Vec::new(), 0u64);
-    for (event, is_young) in &may_go {
-        if *is_young && over == 0 {
-            continue;
-        }
-        let frees = gone.with(event, most.saturating_sub(sum))?;
-        if !batch.is_empty() && sum.saturating_add(frees) > most {
-            break;
-        }
-        sum = sum.saturating_add(frees);
-        over = over.saturating_sub(frees);
-        batch.push(event.clone());
-        if sum >= most || batch.len() >= EVENTS {
-            break;
-        }
-    }
-    Ok(batch)
+/// The largest number of events in a batch, of so many that may go.
+fn most_events(may_go: usize) -> usize {
+    EVENTS.max(may_go / BATCHES)
 }
+
+/// The events that may go, the oldest first, and how far they have gone. All events are read once for it, and
+/// not once for each batch.
+struct Plan<'s> {
+    store: &'s Arc<Store>,
+    rule: &'s Rule<'s>,
+    /// Each with whether it is young.
+    may_go: Vec<(EventNo, bool)>,
+    /// How many of these are behind.
+    passed: usize,
+    gone: Gone<'s>,
+    /// Files of which a version has come to stay since.
+    stay: HashSet<(InodeNo, Incarnation)>,
+}
+
+impl<'s> Plan<'s> {
+    fn new(store: &'s Arc<Store>, rule: &'s Rule<'s>) -> Result<Plan<'s>> {
+        let Sorted { old, young, stay } = rule.sort()?;
+        let mut may_go: Vec<(EventNo, bool)> = old.iter().map(|event| (event.number, false)).collect();
+        may_go.extend(young.iter().map(|event| (event.number, true)));
+        may_go.sort_unstable();
+        let kept: HashSet<EventNo> = stay.iter().map(|(event, _)| event.number).collect();
+        let goes: HashSet<EventNo> = may_go.iter().map(|(event, _)| *event).collect();
+        let gone = Gone::new(store, &kept, &goes)?;
+        Ok(Plan { store, rule, may_go, passed: 0, gone, stay: HashSet::new() })
+    }
+
+    /// The events to give up next: as many as free no more than this, or a single one. Those that were in a
+    /// batch before are in none again.
+    fn next_batch(&mut self, most: u64) -> Result<Vec<Event>> {
+        let most_events = most_events(self.may_go.len());
+        let mut over = self.store.past.space().blocks().saturating_sub(self.rule.share);
+        let (mut batch, mut sum) = (Vec::new(), 0u64);
+        while let Some((number, is_young)) = self.may_go.get(self.passed).copied() {
+            let event = match is_young && over == 0 {
+                true => None,
+                false => self.still_goes(number)?,
+            };
+            let Some(event) = event else {
+                self.passed += 1;
+                continue;
+            };
+            let frees = self.gone.with(&event, most.saturating_sub(sum))?;
+            if !batch.is_empty() && sum.saturating_add(frees) > most {
+                break;
+            }
+            self.passed += 1;
+            sum = sum.saturating_add(frees);
+            over = over.saturating_sub(frees);
+            batch.push(event);
+            if sum >= most || batch.len() >= most_events {
+                break;
+            }
+        }
+        Ok(batch)
+    }
+
+    /// The event, if it may still go: others may have named, held, read or forgotten it meanwhile.
+    fn still_goes(&mut self, number: EventNo) -> Result<Option<Event>> {
+        let event = match self.store.past.in_state(&self.store.meta, number, EventState::Kept) {
+            Err(Error::NotFound) => return Ok(None),
+            found => found?,
+        };
+        let root = (event.row.root, event.row.root_incarnation);
+        let is_removal = event.row.kind == EventKind::Removed;
+        if is_removal && self.stay.contains(&root) {
+            return Ok(None);
+        }
+        if self.rule.stays(&event)?.is_some() {
+            if event.row.kind.is_of_file() && !is_removal {
+                self.stay.insert(root);
+            }
+            return Ok(None);
+        }
+        Ok(Some(event))
+    }
+}
+
+#[cfg(test)]
+mod tests;

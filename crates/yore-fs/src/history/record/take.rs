@@ -50,6 +50,12 @@ fn begin(meta: &Meta, kind: EventKind, reserved: Reserved) -> (Op<'_>, EventNo) 
 }
 
 impl Past {
+    /// The time of the last event ever taken; before all times if there was none. The caller has no inode's
+    /// state locked.
+    pub(crate) fn last_time(&self) -> Timestamp {
+        *self.events.read()
+    }
+
     /// As [`Past::take`], at the present time.
     ///
     /// # Errors

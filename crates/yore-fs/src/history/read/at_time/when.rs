@@ -12,6 +12,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use yore_format::{EventNo, EventState, Incarnation, Timestamp};
 
+/// How far back a time still means the present if events have times that have not come yet, in seconds: `now`
+/// was read before it is looked up.
+const PRESENT: i64 = 5;
+
 /// What a time means: the last event up to a number, unless the event that the time names has been forgotten.
 struct Asked {
     most: EventNo,
@@ -26,9 +30,32 @@ impl Asked {
     /// # Errors
     /// `NotFound` if the time can mean no kept event; damage and device errors.
     fn at(store: &Arc<Store>, time: Timestamp) -> Result<Asked> {
+        // In this order: what is taken meanwhile is not ahead of a clock that is right.
+        let last_time = store.past.last_time();
+        Asked::at_present(store, time, (last_time, crate::clock::now()))
+    }
+
+    /// As [`Asked::at`], if it is `now`, and the last event was taken at `last_time`.
+    fn at_present(
+        store: &Arc<Store>,
+        time: Timestamp,
+        (last_time, now): (Timestamp, Timestamp),
+    ) -> Result<Asked> {
         let (meta, past) = (&store.meta, &store.past);
-        let last = last_until(store.number(), time, &mut |most| past.floor(meta, most))?;
-        let gone = last_until(store.number(), time, &mut |most| past.floor_forgotten(meta, most))?;
+        let until = |time| -> Result<(Option<Event>, Option<Event>)> {
+            let last = last_until(store.number(), time, &mut |most| past.floor(meta, most))?;
+            Ok((last, last_until(store.number(), time, &mut |most| past.floor_forgotten(meta, most))?))
+        };
+        let (mut last, mut gone) = until(time)?;
+        // Times are later than the present if a clock was ahead. All the same what has them is of the past;
+        // and the time that was printed for it means it.
+        let is_present = time.seconds >= now.seconds.saturating_sub(PRESENT);
+        if is_present && last_time > now {
+            let is_named = |event: &Event| is_named_by(time, event.row.time);
+            if !last.iter().chain(&gone).any(is_named) {
+                (last, gone) = until(Timestamp { seconds: i64::MAX, nanos: 999_999_999 })?;
+            }
+        }
         let until = last.iter().chain(&gone).map(|event| event.number).max().unwrap_or_default();
         let dying = last.clone().filter(|event| event.row.state == EventState::Dying);
         let gone = gone.into_iter().chain(dying);
@@ -276,4 +303,48 @@ fn is_named_by(end: Timestamp, time: Timestamp) -> bool {
     let stretches = std::iter::once(60_000_000_000).chain((0..10).rev().map(|digits| 10i128.pow(digits)));
     let stretch = stretches.into_iter().find(|stretch| next % stretch == 0).unwrap_or(1);
     (next - stretch..next).contains(&nanoseconds(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NewSnapshot, Volume};
+
+    /// A clock had been ahead by years, and was put right. What was taken since has times of the wrong clock,
+    /// so `now` and `today` led to what was there before the clock went wrong. They mean the last snapshot
+    /// again; other times are as they were.
+    #[test]
+    fn a_clock_that_was_ahead() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        let view = volume.view();
+        let at = |seconds| Timestamp { seconds, nanos: 0 };
+        let take = |time| {
+            let new = NewSnapshot { time, ..NewSnapshot::default() };
+            view.take_snapshot(view.root(), &new).unwrap()
+        };
+        // The clock that is right says that it is 2011.
+        let (before, now) = (at(1_300_000_000), at(1_300_010_000));
+        let right = take(Some(before)).number;
+        let (first, last) = (take(None), take(None).number);
+        let store = view.store();
+        let last_time = store.past.last_time();
+        let shown = |time| Asked::at_present(store, time, (last_time, now)).unwrap().most;
+        assert_eq!(shown(now), last);
+        assert_eq!(shown(at(now.seconds - 1)), last, "a moment passes between reading and looking up");
+        assert_eq!(shown(at(now.seconds + 40_000)), last, "the end of today");
+        assert_eq!(shown(at(now.seconds - 3600)), right);
+        assert_eq!(shown(first.row.time), first.number, "as it was printed");
+        let earlier = Asked::at_present(store, at(before.seconds - 1), (last_time, now));
+        assert!(matches!(earlier, Err(Error::NotFound)));
+        // Where the clock is right, a moment ago is a moment ago.
+        let later = at(crate::clock::now().seconds + 3600);
+        let shown = |now| Asked::at_present(store, at(before.seconds + 5), (last_time, now)).unwrap().most;
+        assert_eq!((shown(at(before.seconds + 9)), shown(later)), (last, right));
+        // A time that was printed means what it was printed for, also if the clock is behind by a moment.
+        let moment = at(before.seconds + 1);
+        assert_eq!(Asked::at_present(store, before, (last_time, moment)).unwrap().most, right);
+        // Somebody takes a snapshot while a time is looked up: it is later than the clock said.
+        let earlier = (before, at(before.seconds + 1));
+        assert_eq!(Asked::at_present(store, at(before.seconds), earlier).unwrap().most, right);
+    }
 }

@@ -8,6 +8,10 @@
 //! **Names.** The directories that changed yield the names *lost* and *gained*. A directory that was not
 //! below the root before (or is not any more) yields all its names, and so on downwards. The names are then
 //! grouped by inode: one lost and one gained is a rename. The remaining inodes that changed kept their names.
+//!
+//! **Damage.** What changed may be anywhere on the volume, and damage elsewhere is no concern of this
+//! directory. An inode that cannot be read does not say where it is. So what cannot be read is left out, and
+//! looked for afterwards: it fails the question if one of the two trees has it ([`Diff::check_damaged`]).
 
 use super::answer::{Change, Difference, Facts, What};
 use super::changes::changes;
@@ -79,11 +83,13 @@ fn find(
     progress.expect(changed.len() as u64 * PAIR_COST);
     for no in changed {
         goes_on(go_on, 0)?;
-        skip_gone(diff.compare_inode(no))?;
+        let compared = skip_gone(diff.compare_inode(no));
+        diff.unless_damaged(no, compared)?;
         progress.add(PAIR_COST);
     }
     diff.follow_names()?;
     let mut found = diff.finish(with_moved)?;
+    diff.check_damaged()?;
     found.sort_by_cached_key(|difference| (order(&difference.path), difference.change as u8));
     let (mut known, mut unknown) = (Vec::with_capacity(found.len()), Vec::new());
     for one in found {
@@ -115,6 +121,16 @@ struct Names {
     kind: FileKind,
 }
 
+/// Which name an inode has kept.
+enum Kept {
+    /// The only one, with this path.
+    Name(FileKind, Vec<u8>),
+    /// One of several, which is to be found.
+    OfSeveral,
+    /// None in the tree.
+    No,
+}
+
 struct Diff<'s> {
     store: &'s Arc<Store>,
     directory: InodeNo,
@@ -126,6 +142,8 @@ struct Diff<'s> {
     gained: Vec<PastEntry>,
     /// Inodes of both times that differ in something that is shown.
     modified: HashMap<Identity, What>,
+    /// Inodes that could not be compared, and why.
+    damaged: HashMap<InodeNo, Error>,
     go_on: GoOn<'s>,
 }
 
@@ -169,6 +187,7 @@ impl<'s> Diff<'s> {
             lost: Vec::new(),
             gained: Vec::new(),
             modified: HashMap::new(),
+            damaged: HashMap::new(),
             go_on,
         })
     }
@@ -178,6 +197,53 @@ impl<'s> Diff<'s> {
             Side::From => &mut self.from,
             Side::To => &mut self.to,
         }
+    }
+
+    /// What was found out about an inode; `None`, and a note for [`Diff::check_damaged`], if damage keeps
+    /// that from being known.
+    fn unless_damaged<T>(&mut self, no: InodeNo, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+                self.damaged.entry(no).or_insert(error);
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+
+    /// Fails with the damage of an inode that is below the directory at one of the two times, or that is the
+    /// directory. O(entries below), if anything is damaged.
+    fn check_damaged(&mut self) -> Result<()> {
+        if let Some(error) = self.damaged.remove(&self.directory) {
+            return Err(error);
+        }
+        let mut met = HashSet::new();
+        for event in [self.from.event, self.to.event] {
+            let mut left = Vec::new();
+            if !self.damaged.is_empty() {
+                left.push(self.directory);
+            }
+            met.clear();
+            while let Some(directory) = left.pop() {
+                if !met.insert(directory) {
+                    continue;
+                }
+                goes_on(self.go_on, 0)?;
+                let _seeing = self.store.past.see_all(&self.events)?;
+                for entry in at_time::entries(self.store, directory, event)? {
+                    if let Some(error) = self.damaged.remove(&entry.inode) {
+                        return Err(error);
+                    }
+                    if entry.kind == FileKind::Directory {
+                        left.push(entry.inode);
+                    }
+                }
+            }
+        }
+        for (no, error) in &self.damaged {
+            tracing::warn!("inode {no}, which is elsewhere, cannot be compared: {error}");
+        }
+        Ok(())
     }
 
     /// The inodes of which a version ended between the two times, and a few more. O(versions and names that
@@ -414,21 +480,14 @@ impl<'s> Diff<'s> {
         let (mut named, mut of_several_names) = (Vec::new(), HashSet::new());
         for of in modified {
             goes_on(self.go_on, 0)?;
-            let _seeing = self.store.past.see_all(&self.events)?;
-            let Some((_, facts)) = self.facts(of.0, self.to.event)? else { continue };
-            let kind = FileKind::from_mode(facts.mode).unwrap_or(FileKind::Regular);
-            if of.0 == self.directory {
-                named.push((of, kind, Vec::new()));
-                continue;
-            }
-            match at_time::name_of(self.store, of.0, self.to.event)? {
-                Some(entry_then) if kind == FileKind::Directory || facts.links == 1 => {
-                    let had = self.had_name(of, entry_then.directory, &entry_then.name)?;
-                    let path = self.to.path_of(entry_then.directory, &entry_then.name)?.filter(|_| had);
-                    goes_on(self.go_on, ROW_COST + path.as_ref().map_or(0, Vec::len))?;
-                    named.extend(path.map(|path| (of, kind, path)));
+            let kept = self.name_kept(of);
+            match self.unless_damaged(of.0, kept)? {
+                Some(Kept::Name(kind, path)) => {
+                    goes_on(self.go_on, ROW_COST + path.len())?;
+                    named.push((of, kind, path));
                 }
-                _ => drop(of_several_names.insert(of)),
+                Some(Kept::OfSeveral) => drop(of_several_names.insert(of)),
+                Some(Kept::No) | None => {}
             }
         }
         if !of_several_names.is_empty() {
@@ -441,6 +500,24 @@ impl<'s> Diff<'s> {
             }
         }
         Ok(())
+    }
+
+    /// Under which name a modified inode is in the tree at both times.
+    fn name_kept(&mut self, of: Identity) -> Result<Kept> {
+        let _seeing = self.store.past.see_all(&self.events)?;
+        let Some((_, facts)) = self.facts(of.0, self.to.event)? else { return Ok(Kept::No) };
+        let kind = FileKind::from_mode(facts.mode).unwrap_or(FileKind::Regular);
+        if of.0 == self.directory {
+            return Ok(Kept::Name(kind, Vec::new()));
+        }
+        match at_time::name_of(self.store, of.0, self.to.event)? {
+            Some(entry_then) if kind == FileKind::Directory || facts.links == 1 => {
+                let had = self.had_name(of, entry_then.directory, &entry_then.name)?;
+                let path = self.to.path_of(entry_then.directory, &entry_then.name)?.filter(|_| had);
+                Ok(path.map_or(Kept::No, |path| Kept::Name(kind, path)))
+            }
+            _ => Ok(Kept::OfSeveral),
+        }
     }
 
     /// All paths that some files have below the directory, as of the second time. O(entries below).

@@ -1,6 +1,7 @@
 //! Which events a full volume may give up now ([`super`]).
 
 use crate::clock::now;
+use crate::history::reclaim::whose::Owners;
 use crate::history::record::{is_held, Event};
 use crate::store::Store;
 use crate::types::Behalf;
@@ -43,6 +44,7 @@ pub struct WouldFree {
 /// Which events may be given up now, for one user's request.
 pub(crate) struct Rule<'s> {
     store: &'s Arc<Store>,
+    owners: Owners<'s>,
     behalf: Behalf,
     /// An event whose time is later is young.
     floor: i64,
@@ -67,11 +69,11 @@ impl<'s> Rule<'s> {
         let floor = now().seconds.saturating_sub_unsigned(rules.floor_seconds);
         let blocks = store.meta.geometry().blocks;
         let share = u128::from(blocks) * u128::from(rules.share_percent.min(100)) / 100;
-        Rule { store, behalf, floor, share: share as u64 }
+        Rule { store, owners: Owners::new(store), behalf, floor, share: share as u64 }
     }
 
     /// Why an event stays whatever its age; `None` if it need not.
-    fn stays(&self, event: &Event) -> Result<Option<Stays>> {
+    pub(super) fn stays(&self, event: &Event) -> Result<Option<Stays>> {
         let past = &self.store.past;
         Ok(if is_held(&event.row) {
             Some(Stays::Held)
@@ -95,13 +97,8 @@ impl<'s> Rule<'s> {
             Behalf::Nobody => return Ok(false),
             Behalf::User(uid) => uid,
         };
-        if event.row.more.by.is_some_and(|by| by != uid) {
-            return Ok(false);
-        }
-        let Some(cell) = self.store.cell_if_used(event.row.root)? else { return Ok(false) };
-        let state = cell.state.read();
-        let same = cell.incarnation == event.row.root_incarnation && !state.gone && state.inode.links > 0;
-        Ok(same && state.inode.uid == uid)
+        // A command also asks who owns what the event is of now.
+        Ok(self.owners.is_of(uid, &event.row)? && self.owners.of(&event.row)? == Some(uid))
     }
 
     /// Sorts all kept events. O(events).
