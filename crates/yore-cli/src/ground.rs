@@ -3,6 +3,7 @@
 //! All refusals come before any change: the size is not possible, something is there already, or somebody
 //! holds the file. If making a new file fails later, the file is removed.
 
+use crate::inspect::superblock;
 use crate::opened::directory_of;
 use crate::output::human;
 use crate::status;
@@ -34,6 +35,8 @@ pub struct Wanted<'a> {
     pub blocks: RangeInclusive<u64>,
     /// Whether what is there may be overwritten.
     pub force: bool,
+    /// Whether a new file is for its owner alone.
+    pub is_private: bool,
 }
 
 /// Where it is to be.
@@ -74,7 +77,12 @@ impl<'a> Ground<'a> {
     pub fn device(&self) -> anyhow::Result<Arc<dyn Device>> {
         let path = self.wanted.path;
         let made = match (&self.found, self.size) {
-            (Found::Nothing, Some(size)) => FileDevice::create(path, size, CreateOptions::default()),
+            (Found::Nothing, Some(size)) => {
+                // The file is private from its first moment on: who has it open keeps it open.
+                let usual = CreateOptions::default();
+                let mode = if self.wanted.is_private { 0o600 } else { usual.mode };
+                FileDevice::create(path, size, CreateOptions { mode, ..usual })
+            }
             // The size stays the same, so the file's space is not given back to the host and taken again.
             (Found::File(found), Some(size)) if *found == size && !self.wanted.force => {
                 FileDevice::open(path, OpenOptions::default())
@@ -164,7 +172,13 @@ fn refuse_what_is_there(volume: &Path, is_file: bool) -> anyhow::Result<()> {
     let file = File::open(volume).with_context(|| format!("cannot look at {name}"))?;
     let mut head = Vec::with_capacity(HEAD);
     file.take(HEAD as u64).read_to_end(&mut head).with_context(|| format!("cannot read {name}"))?;
-    if let Some(what) = recognise(&head) {
+    let what = match recognise(&head) {
+        None if holds_lost_volume(volume)? => {
+            Some("a Yore volume without superblocks, which `yore check --repair` may bring back")
+        }
+        what => what,
+    };
+    if let Some(what) = what {
         anyhow::bail!("{name} holds {what}, which would be lost; give --force to overwrite it all the same");
     }
     // A device may have the remains of an earlier use; somebody wrote a file that has content.
@@ -174,6 +188,16 @@ fn refuse_what_is_there(volume: &Path, is_file: bool) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whether there is a volume whose superblocks are gone.
+fn holds_lost_volume(path: &Path) -> anyhow::Result<bool> {
+    let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
+    match FileDevice::open(path, options) {
+        Ok(device) => Ok(superblock::is_lost(&device)?),
+        Err(DeviceError::TooSmall { .. }) => Ok(false),
+        Err(error) => Err(volume::explain(path, Access::Read, error)),
+    }
 }
 
 /// What the first megabyte belongs to, according to well-known magic numbers.

@@ -52,7 +52,7 @@ pub fn run(args: &args::Mount) -> Outcome {
         return Err(status::usage(format!("{kind}: only file systems of type fuse.yore are mounted here")));
     }
     if options.remount {
-        remount::run(&args.directory, &options)?;
+        remount::run(&args.directory, &args.options)?;
         return Ok(status::OK);
     }
     if args.daemon {

@@ -204,9 +204,14 @@ impl Progress {
 
     /// Prints a line of text without disturbing the bar.
     pub fn warn(&self, message: &str) {
+        self.aside(|| crate::status::warn(message));
+    }
+
+    /// Does something that prints, without disturbing the bar.
+    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         match &self.bar {
-            Some(bar) => bar.suspend(|| crate::status::warn(message)),
-            None => crate::status::warn(message),
+            Some(bar) => bar.suspend(print),
+            None => print(),
         }
     }
 

@@ -95,13 +95,21 @@ pub trait Side {
     fn lineage(&self, directory: &Path) -> anyhow::Result<Vec<Identity>>;
     /// Whether the path leads to a directory, symbolic links followed.
     fn is_directory(&self, path: &Path) -> bool;
+    /// The path to the same thing without symbolic links and `..`.
+    fn real(&self, path: &Path) -> anyhow::Result<PathBuf>;
     /// Notes that the user named this directory, which need not exist yet. A side that follows no symbolic
     /// links on the way to a file still follows those on the way to this directory, once and now.
     fn start_from(&self, _directory: &Path) -> anyhow::Result<()> {
         Ok(())
     }
     /// The names in a directory.
-    fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>>;
+    fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        self.list_into(path, &mut names)?;
+        Ok(names)
+    }
+    /// Adds the names in a directory, on an error those that could be read before it.
+    fn list_into(&self, path: &Path, names: &mut Vec<OsString>) -> anyhow::Result<()>;
     fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>>;
     /// Creates a file. Fails if anything has that name, even a symbolic link that leads nowhere.
     fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>>;
@@ -264,14 +272,20 @@ impl<H: OnHost> Side for H {
         path.is_dir()
     }
 
+    fn real(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        path.canonicalize().with_context(|| cannot("find", path))
+    }
+
     fn start_from(&self, directory: &Path) -> anyhow::Result<()> {
         self.resolve(directory).with_context(|| cannot("find", directory))
     }
 
-    fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>> {
+    fn list_into(&self, path: &Path, names: &mut Vec<OsString>) -> anyhow::Result<()> {
         let entries = self.reach(path).and_then(|at| fs::read_dir(&at.path));
-        let entries = entries.with_context(|| cannot("list", path))?;
-        entries.map(|entry| Ok(entry.with_context(|| cannot("list", path))?.file_name())).collect()
+        for entry in entries.with_context(|| cannot("list", path))? {
+            names.push(entry.with_context(|| cannot("list", path))?.file_name());
+        }
+        Ok(())
     }
 
     fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>> {
@@ -579,8 +593,15 @@ impl Side for OnVolume {
         self.volume.metadata(path).is_ok_and(|found| found.is_dir())
     }
 
-    fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>> {
-        self.volume.read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+    fn real(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        Ok(self.volume.canonicalize(path)?)
+    }
+
+    fn list_into(&self, path: &Path, names: &mut Vec<OsString>) -> anyhow::Result<()> {
+        for entry in self.volume.read_dir(path)? {
+            names.push(entry?.file_name());
+        }
+        Ok(())
     }
 
     fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>> {

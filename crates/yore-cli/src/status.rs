@@ -283,6 +283,17 @@ mod tests {
         hint(&anyhow::Error::new(error.on_path("cannot open", path.as_bytes())).context("more"))
     }
 
+    /// `yore help exit-codes` and the man pages had no word of 6, with which a check that was broken off
+    /// ends. Promises that they have all that a command can end with.
+    #[test]
+    fn all_exit_codes_are_explained() {
+        let lines: Vec<&str> = crate::args::help::EXIT_CODES.lines().collect();
+        for status in [OK, FINDINGS, USAGE, FAILED, DAMAGED, NOT_CLOSED, BROKEN_OFF, 101, OUTPUT_CLOSED] {
+            let begin = format!("{status:<5}");
+            assert_eq!(lines.iter().filter(|line| line.starts_with(&begin)).count(), 1, "{status}");
+        }
+    }
+
     /// Promises that a time that cannot be parsed is a mistake on the command line, in a path as in an
     /// option. (In a path it was once a failed operation.) A path that merely leads nowhere is no such
     /// mistake.

@@ -37,6 +37,7 @@ mod restore_special;
 mod rollback;
 mod room;
 mod safe_messages;
+mod salvage;
 mod scrub;
 mod snapshots;
 mod space;

@@ -142,6 +142,40 @@ fn the_volume_is_not_written_over() {
     ok(["check", text(&scratch.volume)]);
 }
 
+/// Root took a tree from a volume to a user's home, where the user had put a symbolic link to a directory of
+/// root's in the place of one that was to come. What was in that went to root's directory, which got other
+/// permissions. Promises that such a link is refused, and the rest copied; and that links are followed that
+/// lead to the target itself.
+#[test]
+fn a_link_in_the_place_of_a_directory() {
+    let (host, scratch) = (host_tree(), scratch());
+    ok(["put", "-r", text(&host.path("d")), &scratch.on("/tree")]);
+    put(&scratch, "/tree/file", "file");
+    let (of_root, home, other) = (scratch.path("of-root"), scratch.path("home"), scratch.path("other"));
+    for directory in [&of_root, &home, &other.join("tree")] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    fs::set_permissions(&of_root, fs::Permissions::from_mode(0o711)).unwrap();
+    symlink(&of_root, home.join("tree")).unwrap();
+    symlink(&of_root, other.join("tree/sub")).unwrap();
+    let message = fails(3, ["get", "-r", &scratch.on("/tree"), text(&home)]);
+    assert!(message.contains("home/tree is a symbolic link"), "{message}");
+    let message = fails(3, ["get", "-r", &scratch.on("/tree"), text(&other)]);
+    assert!(message.contains("other/tree/sub is a symbolic link"), "{message}");
+    must_be(&other.join("tree/file"), "file");
+    assert_eq!(fs::read_dir(&of_root).unwrap().count(), 0);
+    assert_eq!(fs::metadata(&of_root).unwrap().mode() & 0o7777, 0o711);
+
+    fs::remove_file(other.join("tree/sub")).unwrap();
+    let named = scratch.path("named");
+    symlink("other", &named).unwrap();
+    ok(["get", "-r", &scratch.on("/tree"), text(&named)]);
+    must_be(&other.join("tree/sub/letter"), "letter");
+    ok(["get", "-r", &scratch.on("/"), text(&named)]);
+    must_be(&other.join("d/file"), "one");
+    assert_eq!(fs::read_link(&named).unwrap(), Path::new("other"));
+}
+
 /// An ordinary user who took a set-user-id program of root's from a volume got a set-user-id program of his
 /// own, which anybody could run with his rights. And where a link was to be replaced by a file that he could
 /// not read, the link was gone.

@@ -2,11 +2,11 @@
 
 use crate::common;
 
-use common::{can_mount, error_text, have_own_mounts, ok, text, Scratch};
+use common::{can_mount, error_text, fails, have_own_mounts, is_mounted, ok, text, Mount, Scratch};
 use rustix::fs::StatVfsMountFlags;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The program under another name.
@@ -89,6 +89,70 @@ fn by_mount_itself() {
     let found = rustix::fs::statvfs(&directory).unwrap().f_flag;
     assert!(found.contains(StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV), "{found:?}");
     ok(["umount", text(&directory)]);
+}
+
+/// `remount,ro` let programs be run on a mount with `noexec`, for it took all flags that it did not name from
+/// a mount without options. Options that only a new daemon can change (`commit=9`), and `rw` where the daemon
+/// only reads, were accepted and did nothing. Promises that what is not named stays, that what is so already
+/// may be named, and that the rest is refused by name and changes nothing.
+#[test]
+fn a_remount_keeps_what_it_does_not_name() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = Mount::new(&scratch, &["-o", "noexec,noatime,commit=7"]).unwrap();
+    let (volume, directory) = (text(&scratch.volume), text(&mount.directory));
+    let flags = || rustix::fs::statvfs(&mount.directory).unwrap().f_flag;
+    const KEPT: StatVfsMountFlags = StatVfsMountFlags::NOEXEC
+        .union(StatVfsMountFlags::NOATIME)
+        .union(StatVfsMountFlags::NOSUID)
+        .union(StatVfsMountFlags::NODEV);
+    for (options, only_read) in [("remount,ro", true), ("remount,rw,commit=7,noatime", false)] {
+        ok(["mount", volume, directory, "-o", options]);
+        let found = flags();
+        assert!(found.contains(KEPT), "{options}: {found:?}");
+        assert_eq!(found.contains(StatVfsMountFlags::RDONLY), only_read, "{options}");
+    }
+    for (options, named) in [
+        ("remount,ro,commit=9", "commit"),
+        ("remount,ro,allow_other", "allow_other"),
+        ("remount,ro,atime", "atime"),
+    ] {
+        let message = fails(3, ["mount", volume, directory, "-o", options]);
+        assert!(message.contains(named), "{options}: {message}");
+        assert!(!flags().contains(StatVfsMountFlags::RDONLY), "{options}");
+    }
+    ok(["mount", volume, directory, "-o", "remount,exec"]);
+    assert!(!flags().contains(StatVfsMountFlags::NOEXEC));
+    mount.umount();
+    mount.again(&["-o", "ro"]);
+    assert!(fails(3, ["mount", volume, directory, "-o", "remount,rw"]).contains("with rw"));
+    ok(["mount", volume, directory, "-o", "remount,ro,noexec"]);
+    assert!(flags().contains(StatVfsMountFlags::NOEXEC | StatVfsMountFlags::RDONLY));
+    mount.umount();
+}
+
+/// The monthly check left a mounted volume out while anybody used it, and failed where something else than
+/// its unit had mounted it. Promises that a mounted volume is checked as it is, and stays mounted.
+#[test]
+fn the_monthly_check_of_what_is_mounted() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/check-volume.in");
+    let programs = Path::new(env!("CARGO_BIN_EXE_yore")).parent().unwrap();
+    let script = fs::read_to_string(script).unwrap().replace("@BINDIR@", text(programs));
+    let scratch = Scratch::new();
+    let check = || {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &script, "check-volume", "name"]).env("VOLUME", &scratch.volume).output().unwrap()
+    };
+    succeeds(&check());
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let open = fs::File::create(mount.directory.join("open")).unwrap();
+    let output = check();
+    succeeds(&output);
+    assert!(!output.stdout.is_empty() && is_mounted(&mount.directory), "{}", error_text(&output));
+    drop(open);
+    mount.umount();
 }
 
 /// fsck(8) gets the exit codes that it knows: 0, 4 for damage, 8 for what cannot be checked, 16 for a wrong

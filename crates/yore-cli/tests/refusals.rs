@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{fails, ok, text, Scratch};
 use std::fs;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 
 /// `mkfs` overwrites nothing that somebody may want to keep, unless forced.
 #[test]
@@ -89,7 +89,10 @@ fn volumes_that_cannot_be_used() {
         fs::File::options().write(true).open(&short).unwrap().set_len((64 << 20) - event).unwrap();
         for command in [["ls", &format!("{}:/", text(&short))], ["info", text(&short)]] {
             let message = fails(3, command);
-            assert!(message.contains("truncated"), "{message}");
+            assert!(
+                message.contains("truncated") && message.contains("check --repair --shorten"),
+                "{message}"
+            );
         }
     }
     let newer = image("newer");
@@ -104,7 +107,23 @@ fn volumes_that_cannot_be_used() {
     for slot in [0, 4096] {
         file.write_all_at(&[0xff; 4], slot + 100).unwrap();
     }
-    assert!(fails(4, ["ls", &format!("{}:/", text(&damaged))]).contains("damaged"));
+    let message = fails(4, ["ls", &format!("{}:/", text(&damaged))]);
+    assert!(message.contains("damaged") && message.contains("yore check --repair"), "{message}");
+}
+
+/// A new volume could be read by everybody, with all that anybody keeps in it, and so could its log.
+#[test]
+fn what_mkfs_makes_is_private() {
+    let scratch = Scratch::empty();
+    let mode = |name: &str| fs::metadata(scratch.path(name)).unwrap().permissions().mode() & 0o777;
+    ok(["mkfs", text(&scratch.volume), "--size", "64M", "--journal", text(&scratch.path("log"))]);
+    assert_eq!((mode("v.yore"), mode("log")), (0o600, 0o600));
+    // Whoever made the file has said who may read it.
+    let there = scratch.file("there", "");
+    fs::File::options().write(true).open(&there).unwrap().set_len(48 << 20).unwrap();
+    fs::set_permissions(&there, fs::Permissions::from_mode(0o640)).unwrap();
+    ok(["mkfs", text(&there)]);
+    assert_eq!(mode("there"), 0o640);
 }
 
 /// An impossible mount is refused before the volume is opened.

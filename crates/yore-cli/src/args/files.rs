@@ -39,8 +39,9 @@ pub struct Cat {
 #[command(
     after_help = "Permissions, times, symbolic links, hard links among the files copied, extended attributes and holes are \
                   preserved; owners only by root, and set-id bits only with owner and group. Of an existing directory as the \
-                  last operand the files are put into it. Nothing is copied onto itself or into itself. \
-                  `-` is standard input (put) or output (get)."
+                  last operand the files are put into it. Nothing is copied onto itself or into itself. A symbolic link in \
+                  the place of a directory is not followed. What cannot be copied is named, and the rest is copied: exit \
+                  status 4 if something is damaged, otherwise 3. `-` is standard input (put) or output (get)."
 )]
 pub struct Cp {
     /// What to copy, and at the end where to: paths of the host, or VOL:/PATH

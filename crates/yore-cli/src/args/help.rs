@@ -39,7 +39,8 @@ OPTIONS, separated by commas:
                      root and who mounts may always
   noexec             run no programs from the volume
   auto_unmount       unmount when the daemon dies
-  remount,ro|rw      change a mount that is there
+  remount,ro|rw      change a mount that is there; what is not named stays. dev, suid and noexec can be
+                     changed, too; any other change is refused, and rw if it was mounted with ro
 Options of fstab (defaults, noauto, user, nofail, _netdev, x-…) are accepted and mean what they mean
 to mount(8).
 
@@ -63,11 +64,14 @@ ADDR is one of:
 /// The exit codes.
 pub const EXIT_CODES: &str = "\
 0    done
-1    `check` found something wrong with the volume; `diff --exit-code` or `status --exit-code` found differences
+1    `check`, `scrub` or `log --verify` found something wrong; `diff --exit-code` or `status --exit-code` found differences
 2    the command line makes no sense, or a time in it cannot be read; nothing was done
-3    the operation failed or was refused; the message says why and what to do
-4    the volume, or the log of `log-service`, is damaged: what was read is not what was written; run `yore check`
-5    a mount ended badly (`mount --foreground`): not everything written may be on the medium
+3    the operation failed or was refused; the message says why and what to do. `cp`, `put` and `get` name what they could
+     not copy, and have copied the rest
+4    the volume, or the log of `log-service`, is damaged: what was read is not what was written; run `yore check`. `cp` and
+     `get` have copied what is not damaged
+5    a mount ended badly (`umount`, `mount --foreground`): not everything written may be on the medium
+6    a check or a scrub was broken off before its end
 101  a bug in yore: please report the message
 141  whoever read the output (a pipe) stopped reading
 

@@ -3,16 +3,23 @@
 //! Directories are copied with a list of tasks instead of recursion. A directory's own attributes are set
 //! after its content is copied: adding entries changes its times, and a read-only directory would take no
 //! entries.
+//!
+//! What cannot be copied is reported and left out, and the rest is copied: so people save from a damaged
+//! volume what it still has. A copy that is there already is not emptied before its source was read once to
+//! the end.
 
 mod overlap;
 
 use crate::args;
 use crate::content::{data_bytes, read_uncached, room_beside};
 use crate::nearest;
+use crate::opened::directory_of;
 use crate::output::{bytes_of, OutputClosed};
 use crate::progress::Progress;
+use crate::side::anchored::Anchored;
 use crate::side::{Facts, Held, Host, Identity, Itself, OnVolume as VolumeSide, Side, Source, Target};
 use crate::status::{self, Outcome};
+use crate::timed_path::of_library;
 use crate::volume::{self, Access, Operand};
 use anyhow::Context as _;
 use overlap::{refuse_source, Entered, Nesting};
@@ -51,13 +58,17 @@ pub fn run(which: Which, args: &args::Cp) -> Outcome {
     let mut copy = Copy::new(args, &from, &to)?;
     let result = copy.all(&from, &to);
     // What was copied before an error stays, and is made durable.
-    let result = result.map_err(|error| {
-        copy.volumes.values().fold(error, |error, side| nearest::with_names(error, &side.volume))
-    });
-    let closed = copy.close();
+    let result = result.map_err(|error| copy.with_names(error));
+    let (closed, status) = (copy.close(), copy.status);
     copy.progress.finish();
-    result.and(closed)?;
-    Ok(status::OK)
+    match result.and(closed) {
+        // That something is damaged is said, whatever else ends the copy.
+        Err(error) if status == status::DAMAGED => {
+            status::report(Err(error));
+            Ok(status)
+        }
+        ended => ended.map(|()| status),
+    }
 }
 
 fn operand(which: Which, text: &OsString, last: bool) -> anyhow::Result<Operand> {
@@ -93,6 +104,10 @@ pub(super) struct Copy {
     buffer: Vec<u8>,
     /// Copied files that have several names: by identity on the source, the first name on the target.
     linked: HashMap<Identity, PathBuf>,
+    /// Whether the rest is copied if something cannot be.
+    goes_on: bool,
+    /// The exit status of what was left out.
+    status: u8,
 }
 
 /// One step that is left to do.
@@ -127,10 +142,13 @@ impl Copy {
             progress: Progress::new(args.progress)?,
             buffer: vec![0; CHUNK],
             linked: HashMap::new(),
+            goes_on: true,
+            status: status::OK,
         })
     }
 
-    /// A copy of an earlier state within one side, with owners if they can be set.
+    /// A copy of an earlier state within one side, with owners if they can be set. It ends at the first
+    /// error.
     pub(super) fn of_the_past(owners: bool, progress: args::Progress) -> anyhow::Result<Copy> {
         Ok(Copy {
             recursive: true,
@@ -140,16 +158,16 @@ impl Copy {
             progress: Progress::new(progress)?,
             buffer: vec![0; CHUNK],
             linked: HashMap::new(),
+            goes_on: false,
+            status: status::OK,
         })
     }
 
     /// Tells the progress how much there is to copy.
-    pub(super) fn expect(&mut self, source: &dyn Side, paths: &[&Path]) -> anyhow::Result<()> {
+    pub(super) fn expect(&mut self, source: &dyn Side, paths: &[&Path]) {
         if self.progress.is_shown() {
-            let sizes = paths.iter().map(|path| size_of_tree(source, path));
-            self.progress.set_total(sizes.sum::<anyhow::Result<u64>>()?);
+            self.progress.set_total(paths.iter().map(|path| size_of_tree(source, path)).sum());
         }
-        Ok(())
     }
 
     /// Tells the progress that a file need not be copied.
@@ -186,7 +204,11 @@ impl Copy {
             (from, Operand::Standard) => return self.write_standard_output(from),
             _ => {}
         }
-        let (target, to_path) = self.side(to)?;
+        let (target, to_path) = match to {
+            // Others may be able to swap directories there.
+            Operand::Host(path) => (Rc::new(Anchored::new(None)) as Rc<dyn Side>, path.clone()),
+            _ => self.side(to)?,
+        };
         let into = target.is_directory(&to_path);
         let slash = bytes_of(&to_path).ends_with(b"/");
         if !into && (from.len() > 1 || (slash && !self.recursive)) {
@@ -196,7 +218,7 @@ impl Copy {
             let mut total = 0;
             for operand in from {
                 let (source, path) = self.side(operand)?;
-                total += size_of_tree(source.as_ref(), &path)?;
+                total += size_of_tree(source.as_ref(), &path);
             }
             self.progress.set_total(total);
         }
@@ -205,8 +227,10 @@ impl Copy {
             let destination = match (into, path.file_name()) {
                 (true, Some(name)) => to_path.join(name),
                 // If the path ends in `/` or `..`, its content goes into the directory.
-                (true, None) | (false, _) => to_path.clone(),
+                (true, None) => target.real(&to_path)?,
+                (false, _) => to_path.clone(),
             };
+            target.start_from(directory_of(&destination))?;
             self.linked.clear();
             self.tree(source.as_ref(), path, target.as_ref(), destination)?;
         }
@@ -223,40 +247,73 @@ impl Copy {
         let mut nesting = Nesting::default();
         let mut tasks = vec![Task::Copy { from, to }];
         while let Some(task) = tasks.pop() {
-            match task {
+            let done = match task {
                 Task::Finish { from, to, facts, entered } => {
                     nesting.leave(entered);
-                    let held = target.hold(&to, FileKind::Directory)?;
-                    self.attributes(source, &from, target, &held, &facts)?;
+                    let held = target.hold(&to, FileKind::Directory);
+                    held.and_then(|held| self.attributes(source, &from, target, &held, &facts))
                 }
                 Task::Copy { from, to } => {
-                    let facts = source.facts(&from)?.ok_or_else(|| source.absent(&from))?;
-                    if facts.kind != FileKind::Directory {
-                        self.one(source, &from, target, &to, &facts)?;
-                        continue;
-                    }
-                    if !self.recursive {
-                        let message = format!("{} is a directory; copy it with -r", source.name(&from));
-                        return Err(status::usage(message));
-                    }
-                    let entered = nesting.enter((source, &from, &facts), (target, &to))?;
-                    if !target.is_directory(&to) {
-                        target.make_directory(&to)?;
-                    }
-                    // A symbolic link to a directory may have been there: its `.` is that directory.
-                    let is_link = target.facts(&to)?.is_some_and(|found| found.kind == FileKind::Symlink);
-                    let itself = if is_link { to.join(".") } else { to.clone() };
-                    let names = source.list(&from)?;
-                    tasks.push(Task::Finish { from: from.clone(), to: itself, facts, entered });
-                    tasks.extend(
-                        names
-                            .into_iter()
-                            .map(|name| Task::Copy { from: from.join(&name), to: to.join(&name) }),
-                    );
+                    self.step((source, &from), (target, &to), &mut nesting, &mut tasks)
                 }
+            };
+            if let Err(error) = done {
+                self.leave_out(error)?;
             }
         }
         Ok(())
+    }
+
+    /// Copies a file, or begins to copy a directory: the rest of that are tasks.
+    fn step(
+        &mut self,
+        (source, from): (&dyn Side, &Path),
+        (target, to): (&dyn Side, &Path),
+        nesting: &mut Nesting,
+        tasks: &mut Vec<Task>,
+    ) -> anyhow::Result<()> {
+        let facts = source.facts(from)?.ok_or_else(|| source.absent(from))?;
+        if facts.kind != FileKind::Directory {
+            return self.one(source, from, target, to, &facts);
+        }
+        if !self.recursive {
+            let message = format!("{} is a directory; copy it with -r", source.name(from));
+            return Err(status::usage(message));
+        }
+        let entered = nesting.enter((source, from, &facts), (target, to))?;
+        if let Err(error) = have_directory(target, to) {
+            nesting.leave(entered);
+            return Err(error);
+        }
+        let mut names = Vec::new();
+        let listed = source.list_into(from, &mut names);
+        tasks.push(Task::Finish { from: from.into(), to: to.into(), facts, entered });
+        tasks.extend(names.into_iter().map(|name| Task::Copy { from: from.join(&name), to: to.join(&name) }));
+        listed
+    }
+
+    /// Reports what could not be copied, and notes the exit status.
+    ///
+    /// # Errors
+    /// The same error, if the rest is not copied.
+    fn leave_out(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
+        if !self.goes_on || ends_all(&error) {
+            return Err(error);
+        }
+        let error = self.with_names(error);
+        let status = self.progress.aside(|| status::report(Err(error)));
+        self.status = match (self.status, status) {
+            (status::OK, status) => status,
+            (status::DAMAGED, _) | (_, status::DAMAGED) => status::DAMAGED,
+            (before, status) if before == status => status,
+            _ => status::FAILED,
+        };
+        Ok(())
+    }
+
+    /// Adds what the volumes know to an error about a path that leads nowhere.
+    fn with_names(&self, error: anyhow::Error) -> anyhow::Error {
+        self.volumes.values().fold(error, |error, side| nearest::with_names(error, &side.volume))
     }
 
     /// Copies a file that is not a directory.
@@ -285,9 +342,12 @@ impl Copy {
                 self.progress.add(facts.size);
                 return Ok(());
             }
+        }
+        self.make(source, from, target, (to, existing), facts, &mut false)?;
+        if facts.links > 1 {
             self.linked.insert(facts.identity, to.to_path_buf());
         }
-        self.make(source, from, target, (to, existing), facts, &mut false)
+        Ok(())
     }
 
     /// Makes a copy of something that is not a directory. `made` tells whether there is anything of it, also
@@ -317,13 +377,17 @@ impl Copy {
         let held = match facts.kind {
             FileKind::Regular => {
                 let input = source.open(from)?;
+                let cannot = || format!("cannot copy {} to {}", source.name(from), target.name(to));
+                if existing.is_some() {
+                    // Damage in the source must not cost the copy that is there.
+                    self.read_through(input.as_ref()).with_context(cannot)?;
+                }
                 let output = match both {
                     true => target.empty(to)?,
                     false => make_way().and_then(|()| target.create(to))?,
                 };
                 *made = true;
-                self.content(input.as_ref(), output.as_ref(), facts.size)
-                    .with_context(|| format!("cannot copy {} to {}", source.name(from), target.name(to)))?;
+                self.content(input.as_ref(), output.as_ref(), facts.size).with_context(cannot)?;
                 output.written(to)
             }
             FileKind::Symlink => {
@@ -339,6 +403,22 @@ impl Copy {
             }
         };
         self.attributes(source, from, target, &held, facts)
+    }
+
+    /// Reads all data of a file.
+    fn read_through(&mut self, input: &dyn Source) -> io::Result<()> {
+        let mut end = 0;
+        while let Some(data) = input.data_from(end)? {
+            end = data.start;
+            while end < data.end {
+                let want = usize::try_from(data.end - end).unwrap_or(CHUNK).min(CHUNK);
+                match read_uncached(input, &mut self.buffer[..want], end)? {
+                    0 => return Ok(()), // truncated meanwhile
+                    count => end += count as u64,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Copies the stretches of data and leaves the holes.
@@ -443,6 +523,38 @@ impl Copy {
     }
 }
 
+/// Whether the rest cannot be copied, either: the command line makes no sense, or the target takes nothing
+/// more.
+fn ends_all(error: &anyhow::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    error.chain().any(|cause| {
+        let is_full = match of_library(cause) {
+            Some(error) => {
+                use yore_fs::Error::{NeverFits, NoSpace, Stopped};
+                matches!(error.root(), NoSpace | NeverFits { .. } | Stopped { .. })
+            }
+            None => cause
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| matches!(error.kind(), StorageFull | QuotaExceeded)),
+        };
+        is_full || cause.is::<status::Usage>()
+    })
+}
+
+/// Makes a directory, unless it is there. A symbolic link in its place is not followed: whoever can write
+/// there would choose where the copies go.
+fn have_directory(target: &dyn Side, to: &Path) -> anyhow::Result<()> {
+    match target.facts(to)?.map(|found| found.kind) {
+        Some(FileKind::Directory) => Ok(()),
+        Some(FileKind::Symlink) => anyhow::bail!(
+            "{} is a symbolic link, and a directory is to be copied there: the link is not followed; remove it, or name as the \
+             target what it leads to",
+            target.name(to)
+        ),
+        _ => target.make_directory(to),
+    }
+}
+
 /// Writes a file's content to standard output.
 pub fn to_output(volume: &yore_fs::Volume, path: &Path, buffer: &mut Vec<u8>) -> anyhow::Result<()> {
     let file = yore_fs::File::open(volume, path)?;
@@ -490,18 +602,21 @@ fn check_room(
     }
 }
 
-/// The bytes of all files in a tree.
-fn size_of_tree(side: &dyn Side, path: &Path) -> anyhow::Result<u64> {
+/// The bytes of all files in a tree, for the progress. What cannot be looked at counts nothing: the copy
+/// reports it.
+fn size_of_tree(side: &dyn Side, path: &Path) -> u64 {
     let mut total = 0;
     let mut open = vec![path.to_path_buf()];
     while let Some(path) = open.pop() {
-        match side.facts(&path)? {
-            Some(facts) if facts.kind == FileKind::Directory => {
-                open.extend(side.list(&path)?.into_iter().map(|name| path.join(name)));
+        match side.facts(&path) {
+            Ok(Some(facts)) if facts.kind == FileKind::Directory => {
+                let mut names = Vec::new();
+                let _ = side.list_into(&path, &mut names);
+                open.extend(names.into_iter().map(|name| path.join(name)));
             }
-            Some(facts) if facts.kind == FileKind::Regular => total += facts.size,
+            Ok(Some(facts)) if facts.kind == FileKind::Regular => total += facts.size,
             _ => {}
         }
     }
-    Ok(total)
+    total
 }

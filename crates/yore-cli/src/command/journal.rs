@@ -50,6 +50,7 @@ pub fn ground(path: &Path, size: Option<u64>, force: bool) -> anyhow::Result<Gro
         size,
         blocks: REGION_BLOCKS_MIN + ANCHOR_BLOCKS..=REGION_BLOCKS_MAX,
         force,
+        is_private: true,
     })
 }
 

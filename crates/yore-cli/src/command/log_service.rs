@@ -53,6 +53,7 @@ fn create(args: &args::LogCreate) -> Outcome {
         size: args.size,
         blocks: REGION_BLOCKS_MIN + ANCHOR_BLOCKS..=REGION_BLOCKS_MAX,
         force: args.force,
+        is_private: false,
     })?;
     let device = ground.device()?;
     let region = Region::whole(&*device);

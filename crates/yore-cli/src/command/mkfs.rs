@@ -21,6 +21,7 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         size: args.size,
         blocks: VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX,
         force: args.force,
+        is_private: true,
     })?;
     if args.label.len() > 64 {
         return Err(status::usage(format!(

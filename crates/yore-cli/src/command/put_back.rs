@@ -118,7 +118,7 @@ fn put(
     let _source = ground.pin_source(then)?;
     ground.check_room(concerned, putter.room(then, now)?)?;
     operation::run(ground, concerned, verb, || {
-        putter.expect(&[then])?;
+        putter.expect(&[then]);
         putter.directories(then.parent(), parent)?;
         putter.tree(then, now)?;
         putter.finish()

@@ -2,10 +2,11 @@
 
 use crate::status::{Ended, DAMAGED, FAILED};
 use std::path::Path;
-use yore_device::Device;
-use yore_format::layout::SUPERBLOCKS;
+use yore_device::{Device, DeviceError};
+use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
-    decode_slots, Block, Corruption, SlotState, Superblock, BLOCK_SIZE, FORMAT_MAJOR, ZERO_BLOCK,
+    decode_slots, verify_header, Block, BlockHeader, BlockNo, Corruption, SlotState, Superblock, ZoneHeader,
+    ZoneNo, BLOCK_SIZE, FORMAT_MAJOR, ZERO_BLOCK,
 };
 
 /// The bytes of both slots.
@@ -27,6 +28,27 @@ pub fn is_any(device: &dyn Device) -> bool {
         && slots(device).map_or(true, |slots| is_one(&slots[0], 0) || is_one(&slots[1], 1))
 }
 
+/// Whether there is a volume without superblocks: it has a spare superblock, or a header of root zone 0.
+///
+/// # Errors
+/// The device cannot be read.
+pub fn is_lost(device: &dyn Device) -> Result<bool, DeviceError> {
+    for at in HEADER_SLOTS.map(BlockNo) {
+        if device.size() < (at.0 + 1) * BLOCK_SIZE as u64 {
+            continue;
+        }
+        let mut block = Box::new(ZERO_BLOCK);
+        device.read_at(at.0 * BLOCK_SIZE as u64, &mut block[..])?;
+        // Nothing else says which volume it would be.
+        let volume = BlockHeader::of(&block).volume.get();
+        if verify_header(&block, ZoneHeader::addr(ZoneNo::root(0)), volume, at).is_ok() {
+            return Ok(true);
+        }
+    }
+    // One that means nothing to this program is a newer program's.
+    Ok(yore_meta::spare_superblock(device)?.map_or(true, |spare| spare.is_some()))
+}
+
 /// The superblock of a volume that this program can use.
 ///
 /// # Errors
@@ -46,7 +68,14 @@ pub fn usable(volume: &Path, device: &dyn Device) -> anyhow::Result<Superblock> 
         Err(reason) => {
             let states = [Superblock::decode(&slots[0], 0), Superblock::decode(&slots[1], 1)];
             if states.iter().all(|state| *state == SlotState::Foreign) {
-                return Err(no_volume());
+                if !is_lost(device)? {
+                    return Err(no_volume());
+                }
+                let message = format!(
+                    "{name} is damaged: it is a volume that has lost both superblocks; `yore check --repair {name}` makes one of \
+                     what else is there, if it can"
+                );
+                return Err(refuse(DAMAGED, message));
             }
             return Err(explain(&name.to_string(), &reason));
         }
@@ -55,7 +84,7 @@ pub fn usable(volume: &Path, device: &dyn Device) -> anyhow::Result<Superblock> 
     if device.size() < needed {
         let message = format!(
             "{name} is truncated: the volume has {needed} bytes, the file only {}; restore the rest of it before it is \
-             used",
+             used, or give up what lay there with `yore check --repair --shorten {name}`",
             device.size()
         );
         return Err(refuse(FAILED, message));
@@ -79,7 +108,8 @@ fn explain(name: &str, reason: &Corruption) -> anyhow::Error {
         }
         _ => (
             format!(
-                "{name} is damaged: {reason}; look at it with `yore inspect {name}`, and restore the volume from a copy"
+                "{name} is damaged: {reason}; `yore check --repair {name}` makes a superblock of what else is there, if it can \
+                 (`yore inspect {name}` shows what is there)"
             ),
             DAMAGED,
         ),

@@ -232,6 +232,63 @@ impl Options {
         Ok(true)
     }
 
+    /// The options that differ from those of a mount that is there, and that a remount cannot change: the
+    /// daemon reads them when it begins. The kernel alone has the others.
+    pub fn fixed_that_differ(&self, there: &Options) -> Vec<&'static str> {
+        // All fields are named, so a new one has to be put on one side or the other.
+        let Options {
+            read_only: _,
+            remount: _,
+            allow_other,
+            auto_unmount,
+            engine,
+            durability,
+            journal,
+            commit,
+            metadata_cache,
+            data_cache,
+            log,
+            keep_history,
+            defragment,
+            others_give_up_history,
+            close_events,
+            discard,
+            access_times,
+            dev: _,
+            suid: _,
+            no_exec: _,
+            snapdir,
+            past,
+            expunge_others,
+            limits,
+            text: _,
+        } = self;
+        let all = [
+            ("allow_other", *allow_other != there.allow_other),
+            ("auto_unmount", *auto_unmount != there.auto_unmount),
+            ("engine", *engine != there.engine),
+            ("durability", *durability != there.durability),
+            ("journal", *journal != there.journal),
+            ("commit", *commit != there.commit),
+            ("cache", *metadata_cache != there.metadata_cache),
+            ("data_cache", *data_cache != there.data_cache),
+            ("log", *log != there.log),
+            ("keep_history", *keep_history != there.keep_history),
+            (if *defragment { "defrag" } else { "nodefrag" }, *defragment != there.defragment),
+            ("others_give_up_history", *others_give_up_history != there.others_give_up_history),
+            ("closes", *close_events != there.close_events),
+            (if *discard { "discard" } else { "nodiscard" }, *discard != there.discard),
+            (if *access_times { "atime" } else { "noatime" }, *access_times != there.access_times),
+            ("snapdir", *snapdir != there.snapdir),
+            ("past", *past != there.past),
+            ("expunge_others", *expunge_others != there.expunge_others),
+            ("user_snapshots", limits.snapshots != there.limits.snapshots),
+            ("user_holds", limits.holds != there.limits.holds),
+            ("user_policies", limits.policies != there.limits.policies),
+        ];
+        all.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
     /// The options that concern the mount.
     pub fn for_mount(&self, directory: &Path, name: String) -> MountConfig {
         MountConfig {
@@ -312,6 +369,25 @@ mod tests {
         assert_eq!(parse("discard,nodiscard").unwrap().for_volume().discard, None);
         assert!(options.for_volume().defragment_after.is_some());
         assert!(parse("defrag,nodefrag").unwrap().for_volume().defragment_after.is_none());
+    }
+
+    /// Promises that what a remount does not name stays, that it may name what is so already, and that what
+    /// it cannot change is told by name.
+    #[test]
+    fn options_of_a_remount() {
+        const THERE: &str = "ro,allow_other,noatime,commit=7,user_holds=3,past=owner,nodefrag";
+        let there = parse(THERE).unwrap();
+        let differ = |named: &str| {
+            Options::parse(&[THERE.into(), named.into()], false).unwrap().fixed_that_differ(&there)
+        };
+        for kept in
+            ["remount", "remount,rw,dev,suid,noexec", "commit=7,allow_other,defaults,noatime,past=owner"]
+        {
+            assert!(differ(kept).is_empty(), "{kept}");
+        }
+        assert_eq!(differ("rw,commit=8,defrag"), ["commit", "defrag"]);
+        assert_eq!(differ("relatime,user_holds=4"), ["atime", "user_holds"]);
+        assert_eq!(differ("data_cache=64M,snapdir=.yore"), ["data_cache", "snapdir"]);
     }
 
     /// Promises that an unknown option is refused by name, unless mount(8) asks for sloppiness.

@@ -95,7 +95,11 @@ pub(super) fn describe(view: &View, who: &Who<'_>, number: EventNo, saying: &Say
             true => Ok(()),
             false => Err(NOT_YOURS),
         };
-        view.hold_if(&who.user(), number, (reason.is_some(), reason.unwrap_or_default()), &may)?;
+        match reason {
+            // What a policy holds for a time, too.
+            None if who.as_root => view.hold_because(None, number, false, "")?,
+            _ => view.hold_if(&who.user(), number, (reason.is_some(), reason.unwrap_or_default()), &may)?,
+        }
         doing.note([doing.holding(&was, reason)?]);
     }
     Ok(Answer::Done)

@@ -13,8 +13,8 @@ pub struct Who<'a> {
     pub uid: u32,
     /// The user may do everything: root, the daemon's user, and whoever opened the volume directly.
     pub may_all: bool,
-    /// The user may also do what only root may do on a mount: shorten holds, and change what is immutable.
-    /// Root, and whoever opened the volume directly.
+    /// The user may also do what only root may do on a mount: shorten holds, release what a policy holds, and
+    /// change what is immutable. Root, and whoever opened the volume directly.
     pub as_root: bool,
     /// The groups of a user who may not do everything.
     pub groups: &'a [u32],

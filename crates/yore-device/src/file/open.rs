@@ -60,12 +60,14 @@ pub struct CreateOptions {
     pub direct: Direct,
     /// Lock the device against other openers.
     pub lock: bool,
+    /// The mode of a new file, of which the host takes away what its umask says.
+    pub mode: u32,
 }
 
 impl Default for CreateOptions {
-    /// Refuses what exists; locked, direct where the host allows it.
+    /// Refuses what exists; locked, direct where the host allows it, with the usual mode.
     fn default() -> Self {
-        CreateOptions { overwrite: false, direct: Direct::Auto, lock: true }
+        CreateOptions { overwrite: false, direct: Direct::Auto, lock: true, mode: 0o666 }
     }
 }
 
@@ -113,7 +115,7 @@ impl FileDevice {
         let path = path.as_ref();
         let name = path.display().to_string();
         check_size(&name, size, BLOCK_SIZE as u64)?;
-        let (file, found) = match create_new(path) {
+        let (file, found) = match create_new(path, options.mode) {
             Ok(file) => (file, None),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && options.overwrite => {
                 let found = std::fs::metadata(path).map_err(|error| failed(&name, &error))?;
@@ -187,8 +189,8 @@ fn open_existing(path: &Path, name: &str, found: &Metadata, read_only: bool) -> 
     })
 }
 
-fn create_new(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).create_new(true).open(path)
+fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    File::options().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
 /// Gives a new or emptied file its size; returns its directory.

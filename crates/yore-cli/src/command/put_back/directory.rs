@@ -108,7 +108,7 @@ impl Chosen {
     fn put(&self, ground: &Ground, mut putter: Putter<'_>, then: &Path, now: &Path) -> anyhow::Result<()> {
         let trees = self.wanted.iter().filter(|one| !self.is_alone(one));
         let trees: Vec<PathBuf> = trees.map(|one| below(then, &one.path)).collect();
-        putter.expect(&trees.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+        putter.expect(&trees.iter().map(PathBuf::as_path).collect::<Vec<_>>());
         let mut directories = Vec::new();
         for one in &self.wanted {
             let (then, now) = (below(then, &one.path), below(now, &one.path));

@@ -53,7 +53,7 @@ fn copy(
         return Ok(());
     }
     let mut copy = Copy::of_the_past(owners, args.progress)?;
-    copy.expect(ground.side(), &[then])?;
+    copy.expect(ground.side(), &[then]);
     let shown = target.name(&dest);
     let done = copy.tree(ground.side(), then.to_path_buf(), target, dest);
     copy.finish();

@@ -66,8 +66,8 @@ impl<'g> Putter<'g> {
     }
 
     /// Tells the progress what is going to be put back.
-    pub fn expect(&mut self, then: &[&Path]) -> anyhow::Result<()> {
-        self.copy.expect(self.ground.side(), then)
+    pub fn expect(&mut self, then: &[&Path]) {
+        self.copy.expect(self.ground.side(), then);
     }
 
     /// Sets the flags of everything that was put back, and ends the progress.

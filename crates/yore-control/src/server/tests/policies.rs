@@ -2,7 +2,7 @@
 
 use super::*;
 use std::path::Path;
-use yore_fs::{NewSnapshot, Policy, Retention, RetentionRules, Versioning, EXCLUDE_MAX};
+use yore_fs::{NewSnapshot, Policy, Retention, RetentionRules, Versioning, WriteMode, EXCLUDE_MAX};
 
 fn holding(hold: Option<u64>) -> Policy {
     Policy { hold, ..Policy::default() }
@@ -87,4 +87,42 @@ fn no_policy_that_cannot_be() {
         assert!(matches!(outcome, Err(Error::Invalid { .. } | Error::Refused(_))), "{bad:?}: {outcome:?}");
     }
     assert_eq!(root.policy().unwrap().own, Policy::default());
+}
+
+/// A user who had opened his own volume could remove the policy that holds versions for a time, but not
+/// release one of these: `yore release` said that root must. Whoever opened the volume may do both, as root
+/// on a mount, and nobody else may.
+#[test]
+fn who_may_release_what_a_policy_holds() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let view = view();
+    let policy = Policy { versioning: Some(Versioning::Close), ..holding(Some(HOUR)) };
+    view.set_policy(view.root(), &policy).unwrap();
+    let file = view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap().inode();
+    let versions: Vec<EventNo> = [b"one", b"two"]
+        .map(|text| {
+            view.write(file, 0, text, WriteMode { append: false, kill_set_id: false }).unwrap();
+            view.closed(file).unwrap().expect("a version").number
+        })
+        .to_vec();
+    let release = Saying { hold: Some(None), ..Saying::default() };
+    let refused = by(&view, view.root(), DAEMONS).describe(versions[0], release.clone());
+    assert!(matches!(refused, Err(Error::HeldUntil { .. })), "{refused:?}");
+    by(&view, view.root(), 0).describe(versions[0], release.clone()).unwrap();
+
+    let (host, access) = (Full::default(), view.access(None, view.root()));
+    let opened_it = Who {
+        uid: 4711,
+        may_all: true,
+        as_root: true,
+        groups: &[],
+        access: &access,
+        read_only: false,
+        limits: UserLimits::default(),
+        expunges_others: true,
+        host: &host,
+    };
+    let request = Request::Describe { number: versions[1], saying: release };
+    answer(&view, view.root(), &opened_it, &request).unwrap();
+    view.forget(&versions).unwrap();
 }
