@@ -453,7 +453,9 @@ impl Meta {
     /// # Errors
     /// The error that stopped writing, if one did.
     pub fn force_files(&self, files: &[InodeNo]) -> Result<()> {
-        match self.base().medium.strategy().orders() {
+        let strategy = self.base().medium.strategy();
+        // Where calls wait, little waits besides.
+        match strategy.orders() && !strategy.calls_wait() {
             true => self.writer.force_files(&self.rooms, files),
             false => self.force(),
         }
