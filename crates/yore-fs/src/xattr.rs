@@ -127,6 +127,31 @@ pub(crate) fn remove_capability(store: &Arc<Store>, cell: &Arc<InodeCell>, also:
     change_also(store, cell, CAPABILITY, 0, wish, Some(also))
 }
 
+/// Takes away what a crash under an engine that orders changes has left of attributes that the inode's flags
+/// do not know: nobody sees them, and they go as if the call that removed them had come through. The inode
+/// keeps its times.
+///
+/// # Errors
+/// [`Error::Stale`]; [`Error::NoSpace`]; damage and device errors.
+pub(crate) fn remove_unseen(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
+    let unseen = {
+        let state = cell.state.read();
+        let attributes = attributes(store, &state, cell.no);
+        let mut unseen = Vec::new();
+        for name in Name::with_flags() {
+            if attributes.is_unseen(name)? {
+                unseen.push((name, state.inode.ctime));
+            }
+        }
+        unseen
+    };
+    for (name, ctime) in unseen {
+        let wish = &mut |_: &InodeState| Ok(Wish { value: None, mode: SetXattrMode::Any, permissions: None });
+        change_also(store, cell, name, 0, wish, Some(&|state| state.inode.ctime = ctime))?;
+    }
+    Ok(())
+}
+
 /// A file's capability set, which goes when the file is truncated.
 pub(crate) struct CapabilityGoes<'a> {
     store: &'a Store,

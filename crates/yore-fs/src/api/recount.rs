@@ -278,13 +278,18 @@ impl View {
         }
     }
 
-    /// Sets the flags of an inode that repeat which attributes it has.
+    /// Makes the flags of an inode, which repeat which attributes it has, and these agree: attributes that it
+    /// does not know go, and of others that are not there it knows nothing any more.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; damage and device errors.
+    /// [`Error::ReadOnly`], [`Error::NoSpace`]; damage and device errors.
     pub fn correct_flags(&self, inode: InodeNo, incarnation: Incarnation) -> Result<bool> {
         let store = self.writable()?;
         let Some(cell) = cell_of(store, inode, incarnation)? else { return Ok(false) };
+        match xattr::remove_unseen(store, &cell) {
+            Err(Error::Stale) => return Ok(false),
+            removed => removed?,
+        }
         let reserved = store.reserve_freely(store.near(inode), 0)?;
         let mut state = cell.state.write();
         if state.gone {
@@ -340,5 +345,40 @@ mod tests {
         assert!(!view.trim_nodes(BlockKind::Extents, (no, incarnation), &key).unwrap());
         // Nobody has kept a lock.
         assert!(cell.io.try_lock().is_some() && cell.state.try_write().is_some());
+    }
+
+    /// A call that removes an attribute, or sets one, had come through by half: the flags did not know the
+    /// attribute, and its cells were there. A recount computed the flags from what can be seen, so it changed
+    /// nothing, and the volume said for ever that leaks are pending.
+    #[test]
+    fn an_attribute_that_is_not_known_goes() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        volume.write("f", "").unwrap();
+        let (node, view) = (volume.node("f").unwrap(), volume.view());
+        let (no, incarnation) = (node.inode(), Incarnation(node.attr().incarnation));
+        for name in [&b"security.capability"[..], b"user.stays"] {
+            view.setxattr(no, name, b"value", crate::SetXattrMode::Any).unwrap();
+        }
+        let store = view.store();
+        let cell = store.cell(no).unwrap();
+        {
+            let reserved = store.reserve_freely(store.near(no), 0).unwrap();
+            let mut state = cell.state.write();
+            state.inode.flags.remove(InodeFlags::CAPABILITY);
+            store_inode(&mut store.meta.begin(reserved), &cell, &state);
+        }
+        let before = view.getattr(no).unwrap();
+        assert!(view.correct_flags(no, incarnation).unwrap());
+        assert_eq!(view.getattr(no).unwrap(), before);
+        // Were the cells there, the flag would show them.
+        {
+            let reserved = store.reserve_freely(store.near(no), 0).unwrap();
+            let mut state = cell.state.write();
+            state.inode.flags.insert(InodeFlags::CAPABILITY);
+            store_inode(&mut store.meta.begin(reserved), &cell, &state);
+        }
+        assert_eq!(view.listxattr(no).unwrap(), [b"user.stays".to_vec()]);
+        assert!(view.correct_flags(no, incarnation).unwrap());
+        assert_eq!(cell.state.read().inode.flags, InodeFlags::empty());
     }
 }

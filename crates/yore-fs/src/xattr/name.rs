@@ -51,6 +51,12 @@ impl<'a> Name<'a> {
         }
     }
 
+    /// Those of which the inode's flags say whether it has them.
+    pub(super) fn with_flags() -> [Name<'static>; 3] {
+        let of_system = |name| Name { namespace: XattrNamespace::System, name };
+        [of_system(ACCESS), of_system(DEFAULT), CAPABILITY]
+    }
+
     pub(super) fn flag(&self) -> InodeFlags {
         match (self.namespace, self.name) {
             (XattrNamespace::System, ACCESS) => InodeFlags::ACCESS_ACL,

@@ -84,6 +84,14 @@ impl Attributes<'_> {
         self.inode.flags.contains(name.flag())
     }
 
+    /// Whether cells of an attribute are there that the inode's flags do not know.
+    pub(super) fn is_unseen(&self, name: Name<'_>) -> Result<bool> {
+        if self.inode.xattr_root.is_none() || self.has_flag(name) {
+            return Ok(false);
+        }
+        Ok(self.locate(&tree(self.meta, self.inode, self.no)?, name)?.is_ok())
+    }
+
     pub(super) fn get(&self, name: Name<'_>) -> Result<Option<Vec<u8>>> {
         if self.inode.xattr_root.is_none() || !self.has_flag(name) {
             return Ok(None);

@@ -42,9 +42,7 @@ use crate::zones::zone::FrozenZone;
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use yore_format::{
-    Block, BlockHeader, BlockKind, Generation, InodeNo, MetaAddr, NodeRef, Superblock, VolumeState,
-};
+use yore_format::{Block, Generation, InodeNo, MetaAddr, NodeRef, Superblock, VolumeState};
 
 /// Changes beyond which a part costs more than the generation would.
 const CHANGES_MOST: usize = 1 << 10;
@@ -271,7 +269,6 @@ impl<'w> Finder<'w> {
         }
         loop {
             while let Some(at) = self.open.pop() {
-                self.add_attributes(at)?;
                 let firsts = self.index.firsts(self.waits, at);
                 #[cfg(feature = "mutations")]
                 let firsts =
@@ -331,37 +328,6 @@ impl<'w> Finder<'w> {
         };
         self.addrs.insert(addr);
         (self.is_in.len() <= CHANGES_MOST && self.visited <= VISITED_MOST).then_some(())
-    }
-
-    /// An inode's flags say which attributes it has, and nothing orders the two: what an Op has changed of
-    /// both stays together.
-    fn add_attributes(&mut self, at: usize) -> Option<()> {
-        if !self.is_of(at, &[BlockKind::Inodes, BlockKind::Xattrs]) {
-            return Some(());
-        }
-        let op = self.waits.changes[at].0;
-        let of_op: Vec<usize> = self.index.of_op(self.waits, op).collect();
-        self.visited += of_op.len();
-        if of_op.iter().any(|other| self.is_of(*other, &[BlockKind::Xattrs])) {
-            for other in of_op {
-                if self.is_of(other, &[BlockKind::Inodes, BlockKind::Xattrs]) {
-                    self.add(other)?;
-                }
-            }
-        }
-        Some(())
-    }
-
-    /// Whether a change lies in a block of one of these kinds.
-    fn is_of(&self, at: usize, kinds: &[BlockKind]) -> bool {
-        let Where::Block(addr) = self.waits.changes[at].1.place() else { return false };
-        let made = self.index.made(addr).map(|at| &self.waits.changes[at].1);
-        let base: Option<&Block> = match made {
-            Some(Kept::Made { block, .. }) => Some(block.as_ref()),
-            _ => self.bases.get(&addr).map(|base| base.as_ref()),
-        };
-        let kind = base.and_then(|base| BlockKind::from_repr(BlockHeader::of(base).kind));
-        kind.is_some_and(|kind| kinds.contains(&kind))
     }
 
     /// Adds what changes of a block need of the same block: earlier ones of the same units (U1), and so many
