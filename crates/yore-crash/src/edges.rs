@@ -20,7 +20,7 @@ mod units;
 
 use crate::subject::observe;
 use crate::tree::Tree;
-use crate::volume::{make, used_device, Findings, Wrong, NEVER};
+use crate::volume::{make, quiet, used_device, Findings, Wrong};
 use calls::{Call, Carrier, Sequence};
 use effect::Between;
 use rand::seq::SliceRandom as _;
@@ -61,17 +61,7 @@ pub fn demanded() -> impl Iterator<Item = EdgeKind> {
 }
 
 fn options(engine: Option<Engine>, read_only: bool) -> MountOptions {
-    MountOptions {
-        engine,
-        read_only,
-        commit_interval: NEVER,
-        access_times: false,
-        keep_history: true,
-        defragment_after: None,
-        metadata_cache: 16 << 20,
-        data_cache: 8 << 20,
-        ..MountOptions::default()
-    }
+    MountOptions { keep_history: true, defragment_after: None, ..quiet(engine, read_only) }
 }
 
 /// Carries a sequence out and records it.

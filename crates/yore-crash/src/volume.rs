@@ -137,6 +137,19 @@ pub fn make_with(
 /// The age of changes at which generations begin where only explicit ones are wanted.
 pub const NEVER: Duration = Duration::from_secs(3600);
 
+/// Options of a volume that does nothing by itself, with small caches.
+pub fn quiet(engine: Option<Engine>, read_only: bool) -> MountOptions {
+    MountOptions {
+        engine,
+        read_only,
+        commit_interval: NEVER,
+        access_times: false,
+        metadata_cache: 16 << 20,
+        data_cache: 8 << 20,
+        ..MountOptions::default()
+    }
+}
+
 /// Opens a volume without access times, and with no generations except explicit ones.
 ///
 /// # Errors

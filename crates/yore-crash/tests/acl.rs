@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use yore_crash::volume::{make, orders, used_device, NEVER};
+use yore_crash::volume::{make, orders, quiet, used_device};
 use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
 use yore_device::Device;
 use yore_fs::{Engine, File, MountOptions, SetXattrMode, Volume};
@@ -13,15 +13,7 @@ use yore_online::OnlineOptions;
 const ACCESS: &str = "system.posix_acl_access";
 
 fn options(engine: Engine, read_only: bool) -> MountOptions {
-    MountOptions {
-        engine: (!read_only).then_some(engine),
-        read_only,
-        commit_interval: NEVER,
-        access_times: false,
-        metadata_cache: 16 << 20,
-        data_cache: 8 << 20,
-        ..MountOptions::default()
-    }
+    quiet((!read_only).then_some(engine), read_only)
 }
 
 /// An ACL in the encoding of Linux: the owner, so many users, the group, a mask if there are users, and

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use yore_check::{check, CheckOptions};
 use yore_crash::edges::crashes::{run, Run, Tried};
 use yore_crash::edges::sequences;
-use yore_crash::volume::{make, used_device, Wrong, NEVER};
+use yore_crash::volume::{make, quiet, used_device, Wrong};
 use yore_device::simulated::{Choice, CrashPlan, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{Engine, File, MountOptions, OpenOptions, Volume};
@@ -58,15 +58,7 @@ fn every_crash_is_recounted() {
 }
 
 fn options(engine: Engine, read_only: bool) -> MountOptions {
-    MountOptions {
-        engine: (!read_only).then_some(engine),
-        read_only,
-        commit_interval: NEVER,
-        access_times: false,
-        metadata_cache: 16 << 20,
-        data_cache: 8 << 20,
-        ..MountOptions::default()
-    }
+    quiet((!read_only).then_some(engine), read_only)
 }
 
 /// Bytes of the blocks that [`with_tree`] writes, holes included.

@@ -78,6 +78,13 @@ fn plant(device: &MemoryDevice, addr: MetaAddr, kind: BlockKind, change: impl Fn
     chain::mend(device);
 }
 
+/// Damages a metadata block, so that its checksum is wrong.
+fn spoil(device: &MemoryDevice, addr: MetaAddr, kind: BlockKind) {
+    let (at, mut block) = find(device, addr, kind);
+    block[1000] ^= 1;
+    device.write_at(at, &block[..]).unwrap();
+}
+
 fn read_inode(device: &MemoryDevice, no: InodeNo) -> Inode {
     let (_, block) = find(device, no.addr(), BlockKind::Inodes);
     Inode::decode(Inode::slot(&block, no.slot())).unwrap()
@@ -235,9 +242,7 @@ fn a_stopped_rollback_of_a_damaged_directory_is_left_alone() {
     volume.close().unwrap();
 
     let device = device.snapshot();
-    let (at, mut block) = find(&device, d.addr(), BlockKind::Inodes);
-    block[1000] ^= 1;
-    device.write_at(at, &block[..]).unwrap();
+    spoil(&device, d.addr(), BlockKind::Inodes);
     let volume = open(device).unwrap();
     let view = volume.view();
     corruption(volume.metadata("d").unwrap_err());

@@ -7,5 +7,5 @@ mod handle;
 mod pass;
 mod reads;
 
-pub(crate) use below::is_below;
+pub(crate) use below::{is_around, is_below};
 pub use handle::{Node, View};

@@ -36,7 +36,7 @@ mod place;
 mod tests;
 
 use crate::api::room::with_room;
-use crate::api::view::is_below;
+use crate::api::view::is_around;
 use crate::history::exclude;
 use crate::history::reclaim::forget;
 use yore_core::inode::InodeCell;
@@ -57,7 +57,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{
     Corruption, EventKind, EventMore, EventNo, EventState, Incarnation, Policy, PolicyRow, Retention,
-    RetentionRules, Timestamp, Versioning, WriteFeatures, WITHIN_MAX,
+    Timestamp, Versioning, WriteFeatures, WITHIN_MAX,
 };
 
 /// How much later an event is tried again that cannot be taken when it is due.
@@ -108,7 +108,7 @@ pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
         if let Some(own) = own {
             versioning = versioning.or(own.versioning.map(|v| (v, at.no)));
             let is_everything = own.retention == Some(Retention::Everything);
-            let governs = is_everything || place::governs(at.state.read().inode.uid, Some(owner));
+            let governs = is_everything || place::governs(at.state.read().inode.uid, || Ok(Some(owner)))?;
             if retention.is_none() && governs {
                 retention = own.retention.map(|r| (r, at.no));
             }
@@ -555,7 +555,7 @@ fn take_due_event(store: &Arc<Store>, no: InodeNo) -> Result<()> {
         return Ok(());
     }
     // A directory that is being rolled back gets its event when the rollback is done.
-    let concerns = |at| Ok(is_below(store, no, at)? || is_below(store, at, no)?);
+    let concerns = |at| is_around(store, no, at);
     let Some(_passage) = store.gate.try_enter(concerns)? else {
         store.due.note(no, POSTPONED);
         return Ok(());
@@ -675,7 +675,7 @@ fn let_go(
     events: Vec<Event>,
     (now, zone): (Timestamp, &jiff::tz::TimeZone),
 ) -> Result<Goes> {
-    let Some(place::Ruling { rules, between, by }) = place::ruling_of(store, root)? else {
+    let Some(place::Ruling { rules, by }) = place::ruling_of(store, root)? else {
         return Ok(Goes::default());
     };
     // The removal of a file is remembered as long as any version of it.
@@ -687,13 +687,11 @@ fn let_go(
         versions.into_iter().partition(|event| event.row.time <= now);
     let taken: Vec<Taken<'_>> =
         versions.iter().map(|event| Taken::of(event, store.past.is_pinned(event.number))).collect();
-    let kept_by = |rules: &RetentionRules| {
-        retention::reasons(rules, false, &taken, zone)
-            .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))
-    };
-    let mut reasons = kept_by(&rules)?;
-    for rules in &between {
-        reasons.iter_mut().zip(kept_by(rules)?).for_each(|(all, more)| all.extend(more));
+    let mut reasons = vec![Vec::new(); versions.len()];
+    for rules in &rules {
+        let kept = retention::reasons(rules, false, &taken, zone)
+            .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))?;
+        reasons.iter_mut().zip(kept).for_each(|(all, more)| all.extend(more));
     }
     for (event, reasons) in versions.iter().zip(&mut reasons) {
         // As by a command, a user gives up nothing that somebody else took. Root may. What the events are of

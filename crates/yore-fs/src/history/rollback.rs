@@ -33,7 +33,7 @@ pub use operation::{name, next, next_number, operations, until, Operation, Verb}
 pub use plan::{ancestors, leave_alone, real, reversed, Back, Changed, Plan, Rights};
 
 use crate::api::room::with_room;
-use crate::api::view::is_below;
+use crate::api::view::{is_around, is_below};
 use crate::history::read::at_time::NewSnapshot;
 use crate::history::reclaim::forget;
 use crate::history::reclaim::room::{self, Want};
@@ -148,7 +148,9 @@ impl View {
             let turn = store.gate.turn();
             let _pins = Pins::new(store, plan)?;
             check_above(store, directory.0)?;
-            let _closing = turn.close(directory.0, |no| is_around(store, no, directory.0));
+            // Where damage keeps it from being known whether a question is concerned, it is.
+            let concerns = |no| is_around(store, no, directory.0).unwrap_or(true);
+            let _closing = turn.close(directory.0, concerns);
             begin(self, (user, rights), directory, plan, &mut done)
         };
         if !(done.names.is_empty() && done.inodes.is_empty()) {
@@ -175,13 +177,6 @@ impl View {
         })
         .collect()
     }
-}
-
-/// Whether an inode is a directory, or lies below it or above it; also where damage keeps that from being
-/// known.
-fn is_around(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> bool {
-    let is = |no, directory| is_below(store, no, directory).unwrap_or(true);
-    is(no, directory) || is(directory, no)
 }
 
 /// Keeps the events of a plan until the rollback has begun.

@@ -23,9 +23,7 @@ fn a_damaged_inode_elsewhere_is_no_concern_of_a_diff() {
     volume.close().unwrap();
 
     let device = device.snapshot();
-    let (at, mut block) = find(&device, damaged.addr(), BlockKind::Inodes);
-    block[1000] ^= 1;
-    device.write_at(at, &block[..]).unwrap();
+    spoil(&device, damaged.addr(), BlockKind::Inodes);
     let volume = open(device).unwrap();
     let view = volume.view();
     let paths = |directory| {

@@ -129,6 +129,14 @@ pub(crate) fn width_behind<'p>(base: &Block, mut pieces: impl Iterator<Item = &'
     }
 }
 
+/// Whether a block is a branch without children. It is not written before it has some.
+pub(crate) fn is_bare(block: &Block) -> bool {
+    is_node(block) && {
+        let node = NodeRef::new(block);
+        node.level() > 0 && node.count() == 0
+    }
+}
+
 fn word_range(word: usize) -> Range<usize> {
     HEADER_BYTES + word * WORD..HEADER_BYTES + (word + 1) * WORD
 }

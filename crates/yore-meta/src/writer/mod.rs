@@ -82,7 +82,7 @@ pub(crate) struct Writer {
     /// The last complete generation, whose rounds the next part goes on with. Locked by whoever has locked
     /// the superblock.
     rounds: Mutex<Rounds>,
-    /// Who waits for a part.
+    /// The callers that wait for a part.
     callers: Callers<Result<Outcome>>,
     /// The frames of a generation that could not be written: kept in memory, so that reads go on (R16).
     unwritten: Mutex<Vec<FrozenZone>>,

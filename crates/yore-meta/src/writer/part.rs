@@ -42,7 +42,7 @@ use crate::zones::zone::FrozenZone;
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use yore_format::{Block, Generation, InodeNo, MetaAddr, NodeRef, Superblock, VolumeState};
+use yore_format::{Block, Generation, InodeNo, MetaAddr, Superblock, VolumeState};
 
 /// Changes beyond which a part costs more than the generation would.
 const CHANGES_MOST: usize = 1 << 10;
@@ -149,12 +149,7 @@ fn images(taken: &Taken) -> Option<HashMap<MetaAddr, Arc<Block>>> {
         let pieces = pieces.get(addr).map_or(&[][..], |pieces| pieces);
         let width = units::width_behind(base, pieces.iter().copied());
         let block = units::compose(base, width, pieces.iter().copied())?;
-        // A branch is not written before it has children.
-        let is_bare = units::is_node(&block) && {
-            let node = NodeRef::new(&block);
-            node.level() > 0 && node.count() == 0
-        };
-        (!is_bare).then(|| (*addr, Arc::from(block)))
+        (!units::is_bare(&block)).then(|| (*addr, Arc::from(block)))
     };
     bases.iter().map(image).collect()
 }

@@ -56,9 +56,7 @@ use crate::base::waits::NO_OP;
 use crate::mutation::{is, Mutation};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
-use yore_format::{
-    Block, BlockHeader, BlockKind, ContentKind, Inode, MetaAddr, NodeRef, ZoneNo, INODE_BYTES,
-};
+use yore_format::{Block, BlockHeader, BlockKind, ContentKind, Inode, MetaAddr, ZoneNo, INODE_BYTES};
 
 /// Rounds of a pass beyond which it costs less to write the generation aside.
 const ROUNDS_MOST: usize = 24;
@@ -453,12 +451,7 @@ impl<'t> Planner<'t> {
             return None;
         }
         let undone = self.compose(block, &chosen);
-        let is_bare = units::is_node(&undone) && {
-            let node = NodeRef::new(&undone);
-            node.level() > 0 && node.count() == 0
-        };
-        match is_bare && block.stage == Stage::Nowhere && chosen.len() < block.left {
-            // A branch is not written before it has children.
+        match units::is_bare(&undone) && block.stage == Stage::Nowhere && chosen.len() < block.left {
             true => None,
             false => Some(Choice { changes: chosen, what: What::Undone(undone) }),
         }

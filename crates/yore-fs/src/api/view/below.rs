@@ -1,4 +1,4 @@
-//! Whether an inode is a directory or lies below it. Calls that wait at the gate need this.
+//! Whether an inode is a directory, or lies below it or above it. Calls that wait at the gate need this.
 
 use crate::store::Store;
 use crate::{ops, Error, InodeNo, Result};
@@ -32,6 +32,14 @@ pub(crate) fn is_below(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> R
     }
     // A circle. It is damage, which other code reports.
     Ok(true)
+}
+
+/// Whether an inode is a directory, or lies below it or above it.
+///
+/// # Errors
+/// As [`is_below`].
+pub(crate) fn is_around(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> Result<bool> {
+    Ok(is_below(store, no, directory)? || is_below(store, directory, no)?)
 }
 
 /// The inode that a name means now, if there is one.

@@ -1,6 +1,6 @@
 //! How calls on the present pass the gate ([`crate::history::gate`]): which inodes each of them concerns.
 
-use super::below::{inode_named, is_below};
+use super::below::{inode_named, is_around, is_below};
 use super::handle::View;
 use crate::go_on::GoOn;
 use crate::history::gate::Passage;
@@ -88,7 +88,7 @@ impl View {
     /// For a call on an inode and everything below it.
     #[inline]
     pub(crate) fn enter_around(&self, no: InodeNo) -> Result<Option<Passage>> {
-        self.pass(|store, directory| Ok(is_below(store, no, directory)? || is_below(store, directory, no)?))
+        self.pass(|store, directory| is_around(store, no, directory))
     }
 
     /// Asks a long question about an inode and everything below it, which changes nothing. Rollbacks do not

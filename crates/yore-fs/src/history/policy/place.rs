@@ -12,21 +12,26 @@
 use crate::store::Store;
 use crate::{InodeNo, Result};
 use hashbrown::HashSet;
+use std::sync::Arc;
+use yore_core::inode::InodeCell;
 use yore_format::{EventNo, Incarnation, Inode, Retention, RetentionRules};
 
 /// The rules by which the events of a directory or file are kept.
 pub(super) struct Ruling {
-    pub rules: RetentionRules,
-    /// Those of policies between that only keep, for the inode is not of whom these are.
-    pub between: Vec<RetentionRules>,
-    /// Who owns the directory or file whose policy has them.
+    /// What any of these keeps stays. The last ones are those of the policy that decides. Those before are of
+    /// policies below it, which only keep, as the inode is not their owners'.
+    pub rules: Vec<RetentionRules>,
+    /// The user who owns the directory or file whose policy decides.
     pub by: u32,
 }
 
 /// Whether the policy of this user's directory or file decides how long events are kept of what `owner` owns
 /// (`None`: nobody knows who does).
-pub(super) fn governs(policy_of: u32, owner: Option<u32>) -> bool {
-    policy_of == 0 || owner == Some(policy_of)
+///
+/// # Errors
+/// Those of `owner`.
+pub(super) fn governs(policy_of: u32, owner: impl FnOnce() -> Result<Option<u32>>) -> Result<bool> {
+    Ok(policy_of == 0 || owner()? == Some(policy_of))
 }
 
 /// The rules by which events of an inode are kept. `None`: everything stays. That is also so if a directory
@@ -36,12 +41,12 @@ pub(super) fn governs(policy_of: u32, owner: Option<u32>) -> bool {
 /// # Errors
 /// Damage and device errors.
 pub(super) fn ruling_of(store: &Store, of: (InodeNo, Incarnation)) -> Result<Option<Ruling>> {
-    let (mut at, mut met, mut between) = (of, HashSet::new(), Vec::new());
+    let (mut at, mut met, mut rules) = (of, HashSet::new(), Vec::new());
     // Last places may lead round in a circle: directories were moved below each other one after the other.
     while met.insert(at) {
         let (no, incarnation) = at;
         let is_root = no == InodeNo::ROOT;
-        let cell = store.cell_if_used(no)?.filter(|cell| is_root || cell.incarnation == incarnation);
+        let cell = cell_of(store, at)?;
         let mut place = None;
         if let Some(cell) = cell {
             let (uid, has_policy) = {
@@ -58,10 +63,12 @@ pub(super) fn ruling_of(store: &Store, of: (InodeNo, Incarnation)) -> Result<Opt
             };
             match own.and_then(|own| own.retention) {
                 Some(Retention::Everything) => return Ok(None),
-                Some(Retention::Rules(rules)) if uid == 0 || governs(uid, owner_of(store, of)?) => {
-                    return Ok(Some(Ruling { rules, between, by: uid }));
+                Some(Retention::Rules(own)) => {
+                    rules.push(own);
+                    if governs(uid, || owner_of(store, of))? {
+                        return Ok(Some(Ruling { rules, by: uid }));
+                    }
                 }
-                Some(Retention::Rules(rules)) => between.push(rules),
                 None => {}
             }
         }
@@ -81,13 +88,17 @@ pub(super) fn ruling_of(store: &Store, of: (InodeNo, Incarnation)) -> Result<Opt
     Ok(None)
 }
 
-/// Who owns an inode, or owned it last. `None`: no version is left that says so.
-fn owner_of(store: &Store, (no, incarnation): (InodeNo, Incarnation)) -> Result<Option<u32>> {
-    let is_root = no == InodeNo::ROOT;
-    let cell = store.cell_if_used(no)?.filter(|cell| is_root || cell.incarnation == incarnation);
-    match cell {
+/// The cell of an inode in use. The root directory is that whatever its incarnation.
+fn cell_of(store: &Store, (no, incarnation): (InodeNo, Incarnation)) -> Result<Option<Arc<InodeCell>>> {
+    let cell = store.cell_if_used(no)?;
+    Ok(cell.filter(|cell| no == InodeNo::ROOT || cell.incarnation == incarnation))
+}
+
+/// The user who owns an inode, or owned it last. `None`: no version is left that says so.
+fn owner_of(store: &Store, of: (InodeNo, Incarnation)) -> Result<Option<u32>> {
+    match cell_of(store, of)? {
         Some(cell) => Ok(Some(cell.state.read().inode.uid)),
-        None => Ok(newest(store, no, incarnation, |_| true)?.map(|inode| inode.uid)),
+        None => Ok(newest(store, of.0, of.1, |_| true)?.map(|inode| inode.uid)),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Whose events are. Whoever asks whether an event is somebody else's asks here: the rules of retention, a
-//! full volume, and expunging.
+//! To which user an event belongs. Whoever asks whether an event is somebody else's asks here: the rules of
+//! retention, a full volume, and expunging.
 //!
-//! An event is the user's who took it, as its row notes. The row notes nobody if a policy took the event, or
-//! somebody before format 2.2. Then it is the user's who owns what it is of.
+//! An event belongs to the user who took it, as its row notes. The row notes nobody if a policy took the
+//! event, or somebody before format 2.2. Then it belongs to the user who owns what it is of.
 
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
@@ -21,7 +21,7 @@ pub(crate) fn is_of(uid: u32, row: &EventRow, owner: impl FnOnce() -> Result<Opt
     }
 }
 
-/// Who owns what events are of, for one question about many of them.
+/// The users who own what events are of, for one question about many events.
 pub(crate) struct Owners<'s> {
     store: &'s Store,
     /// Each directory or file is looked at once, so damage of one is told once.
@@ -33,8 +33,8 @@ impl<'s> Owners<'s> {
         Owners { store, known: RefCell::default() }
     }
 
-    /// Who owns the directory or file that an event is of, if that still has a name. `None` also if it is
-    /// damaged: then the event is no user's.
+    /// The user who owns the directory or file that an event is of, if that still has a name. `None` also if
+    /// it is damaged: then the event is no user's.
     ///
     /// # Errors
     /// Errors that are not about this inode.

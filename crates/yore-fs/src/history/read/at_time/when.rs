@@ -12,8 +12,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use yore_format::{EventNo, EventState, Incarnation, Timestamp};
 
-/// How far back a time still means the present if events have times that have not come yet, in seconds: `now`
-/// was read before it is looked up.
+/// If events have times that have not come yet, a time that was up to so many seconds ago still means the
+/// present: whoever asks for now read the clock a moment before the time is looked up.
 const PRESENT: i64 = 5;
 
 /// What a time means: the last event up to a number, unless the event that the time names has been forgotten.

@@ -217,13 +217,11 @@ impl<'s> Diff<'s> {
         if let Some(error) = self.damaged.remove(&self.directory) {
             return Err(error);
         }
-        let mut met = HashSet::new();
+        if self.damaged.is_empty() {
+            return Ok(());
+        }
         for event in [self.from.event, self.to.event] {
-            let mut left = Vec::new();
-            if !self.damaged.is_empty() {
-                left.push(self.directory);
-            }
-            met.clear();
+            let (mut left, mut met) = (vec![self.directory], HashSet::new());
             while let Some(directory) = left.pop() {
                 if !met.insert(directory) {
                     continue;
