@@ -77,7 +77,7 @@ LAYERS = {
         lib
     """,
     "yore-device": """
-        block host_error mounts travel
+        block host_error mounts platters travel
         error pool
         buffer
         device

@@ -197,6 +197,14 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn can_discard(&self) -> bool {
         true
     }
+
+    /// How many blocks pass below the head of a disk from the end of a flush until it has taken the next
+    /// write, of `next` blocks, by somebody who has waited for the flush: too many to be written in the same
+    /// turn. 0 for devices without platters, or where nothing is known.
+    fn blocks_gone_by(&self, next: u64) -> u64 {
+        let _ = next;
+        0
+    }
 }
 
 /// Blocks of zeros written at a time.
@@ -316,6 +324,9 @@ macro_rules! forward_device {
             }
             fn can_discard(&self) -> bool {
                 (**self).can_discard()
+            }
+            fn blocks_gone_by(&self, next: u64) -> u64 {
+                (**self).blocks_gone_by(next)
             }
         }
     };

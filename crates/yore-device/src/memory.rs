@@ -43,6 +43,8 @@ pub struct MemoryDevice {
     size: u64,
     /// Levels of inner nodes above the stripes; the same in all shards.
     height: u32,
+    /// As [`Device::blocks_gone_by`].
+    gone_by: u64,
     /// Lock order: ascending, and only a snapshot takes more than one.
     shards: Box<[RwLock<Root>]>,
 }
@@ -65,7 +67,12 @@ impl MemoryDevice {
             covered <<= FAN_OUT_BITS;
             height += 1;
         }
-        MemoryDevice { size, height, shards: (0..SHARDS).map(|_| RwLock::new(None)).collect() }
+        MemoryDevice { size, height, gone_by: 0, shards: (0..SHARDS).map(|_| RwLock::new(None)).collect() }
+    }
+
+    /// The same, and it says that so many blocks go by ([`Device::blocks_gone_by`]), as do snapshots of it.
+    pub fn turning(self, blocks: u64) -> Self {
+        MemoryDevice { gone_by: blocks, ..self }
     }
 
     /// A device that holds `bytes`, filled up with zeros to a whole number of blocks.
@@ -140,6 +147,7 @@ impl MemoryDevice {
         MemoryDevice {
             size: self.size,
             height: self.height,
+            gone_by: self.gone_by,
             shards: guards.iter().map(|root| RwLock::new((*root).clone())).collect(),
         }
     }
@@ -444,5 +452,9 @@ impl Device for MemoryDevice {
             clear(&mut root, self.height, 0, &range);
         }
         Ok(())
+    }
+
+    fn blocks_gone_by(&self, _next: u64) -> u64 {
+        self.gone_by
     }
 }

@@ -176,4 +176,8 @@ impl<D: Device, H: Hook> Device for Wrapped<D, H> {
     fn can_discard(&self) -> bool {
         self.below.can_discard()
     }
+
+    fn blocks_gone_by(&self, next: u64) -> u64 {
+        self.below.blocks_gone_by(next)
+    }
 }

@@ -25,6 +25,8 @@ bitflags::bitflags! {
         const CHECKSUMS = 32;
         /// The log is on a device of its own.
         const EXTERNAL_LOG = 64;
+        /// Batches of the log may have gaps behind them.
+        const LOG_GAPS = 128;
     }
 }
 
@@ -35,9 +37,10 @@ impl Features {
         .union(Features::TABLES)
         .union(Features::IN_PLACE)
         .union(Features::CHECKSUMS)
-        .union(Features::EXTERNAL_LOG);
+        .union(Features::EXTERNAL_LOG)
+        .union(Features::LOG_GAPS);
 
-    const NAMES: [(Features, &'static str); 7] = [
+    const NAMES: [(Features, &'static str); 8] = [
         (Features::RESIZED, "another length"),
         (Features::ANNALS, "annals"),
         (Features::TABLES, "count tables"),
@@ -45,6 +48,7 @@ impl Features {
         (Features::FINDINGS, "recorded findings"),
         (Features::CHECKSUMS, "checksum tables"),
         (Features::EXTERNAL_LOG, "a log on another device"),
+        (Features::LOG_GAPS, "gaps in the log"),
     ];
 }
 

@@ -36,7 +36,7 @@ pub enum LogError {
     },
 
     /// A batch was written by a program that knows another version of the format.
-    #[error("the log on {device} has version {found} at block {block}, and this program knows {}: use a newer program", crate::layout::VERSION)]
+    #[error("the log on {device} has version {found} at block {block}, which this program does not know: use a newer program")]
     UnknownVersion {
         /// The device, for people.
         device: String,

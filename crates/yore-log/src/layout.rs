@@ -21,6 +21,8 @@ pub(crate) const BATCH_MAGIC: [u8; 8] = *b"YORE\x89LB\n";
 pub(crate) const ANCHOR_MAGIC: [u8; 8] = *b"YORE\x89LA\n";
 /// The version of the format.
 pub(crate) const VERSION: u32 = 1;
+/// The version of a batch with a gap behind it.
+pub(crate) const GAP_VERSION: u32 = 2;
 /// The version of an anchor that says whose the log is.
 pub(crate) const OWNED_VERSION: u32 = 2;
 /// The version of an anchor of a log whose owner keeps the position, in his own superblock.
@@ -32,6 +34,8 @@ pub(crate) const BATCH_HEADER_BYTES: usize = size_of::<BatchHeader>();
 pub const RECORD_HEADER_BYTES: usize = size_of::<RecordHeader>();
 /// Most bytes of a batch, its header included: what recovery may have to hold in memory.
 pub const BATCH_BYTES_MAX: usize = 16 << 20;
+/// Most blocks of a gap behind a batch.
+pub(crate) const GAP_BLOCKS_MAX: u64 = 192;
 
 /// The beginning of a batch.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -39,7 +43,7 @@ pub const BATCH_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct BatchHeader {
     /// [`BATCH_MAGIC`].
     pub magic: [u8; 8],
-    /// [`VERSION`].
+    /// [`VERSION`], or [`GAP_VERSION`] with a gap.
     pub version: U32,
     /// crc32c of the header with this field as zero.
     pub header_crc: U32,
@@ -49,8 +53,8 @@ pub(crate) struct BatchHeader {
     pub count: U32,
     /// Bytes up to the end of the last record, this header included.
     pub length: U32,
-    /// Zero.
-    pub reserved: U32,
+    /// Blocks of the ring that are left out behind it, before the next batch.
+    pub gap: U32,
     /// Identity of the log.
     pub log: U64,
     /// The session that wrote it.
@@ -160,11 +164,14 @@ impl BatchHeader {
         {
             return Found::Nothing;
         }
-        if header.version.get() != VERSION {
-            return Found::UnknownVersion(header.version.get());
+        let version = header.version.get();
+        if !(VERSION..=GAP_VERSION).contains(&version) {
+            return Found::UnknownVersion(version);
         }
         let (length, count) = (header.length.get() as usize, header.count.get() as usize);
-        let sane = header.reserved.get() == 0
+        let sane = version == BatchHeader::version_with(header.gap())
+            && header.gap() <= GAP_BLOCKS_MAX
+            && (header.gap() == 0 || count > 0)
             && (BATCH_HEADER_BYTES..=BATCH_BYTES_MAX).contains(&length)
             && count <= (length - BATCH_HEADER_BYTES) / RECORD_HEADER_BYTES
             && header.number.get().checked_add(count as u64).is_some()
@@ -188,9 +195,27 @@ impl BatchHeader {
         self.chain()
     }
 
+    /// The version of a batch with such a gap behind it.
+    pub fn version_with(gap: u64) -> u32 {
+        match gap {
+            0 => VERSION,
+            _ => GAP_VERSION,
+        }
+    }
+
     /// Blocks of the batch.
     pub fn blocks(&self) -> u64 {
         u64::from(self.length.get()).div_ceil(BLOCK_SIZE as u64)
+    }
+
+    /// Blocks that are left out behind it.
+    pub fn gap(&self) -> u64 {
+        self.gap.get().into()
+    }
+
+    /// Blocks from its first to the first of the next batch.
+    pub fn span(&self) -> u64 {
+        self.blocks() + self.gap()
     }
 
     /// Whether this batch starts a session and has no records.

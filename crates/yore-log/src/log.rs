@@ -27,11 +27,20 @@
 //! was committed in another way. They are still written when their turn comes, so that the chain has no gap.
 //! It does not matter what overwrites them, because the owner's anchor lies behind them.
 //!
+//! **Gaps.** The platters of a disk go on while a flush is answered and the next batch is gathered. Were that
+//! batch to follow at once, its first block would just have gone by below the head, and each force would take
+//! a whole turn. So a batch is followed by a gap, as long as what goes by meanwhile
+//! ([`Device::blocks_gone_by`]); what is in the gap means nothing. Its header says how long the gap is, so
+//! whoever reads the batch knows where the next one begins. Gaps use up space of the ring, but not the last
+//! third of it, where batches follow each other at once. An owner who reserves no more than that may have
+//! them, if whoever reads the log knows that there may be some ([`Log::leave_gaps`]).
+//!
 //! One lock guards the state, and it is not held across I/O. Sealing computes checksums under it: 16 MiB at
 //! most, some kilobytes as a rule. Buffers are used again, so a force allocates nothing once their sizes have
 //! settled.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -39,8 +48,8 @@ use yore_device::{AlignedBuf, Device, DeviceError, BLOCK_SIZE};
 use zerocopy::IntoBytes;
 
 use crate::layout::{
-    mix, BatchHeader, RecordHeader, BATCH_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_MAGIC, RECORD_HEADER_BYTES,
-    VERSION,
+    mix, BatchHeader, RecordHeader, BATCH_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_MAGIC, GAP_BLOCKS_MAX,
+    RECORD_HEADER_BYTES,
 };
 use crate::recover::{check_position, Entry};
 use crate::ring::Ring;
@@ -49,6 +58,8 @@ use crate::{End, LogError, LogId, Lsn, Position, Region};
 
 /// Bytes of the buffer that a batch is first gathered in.
 const BUFFER_BYTES: usize = 64 << 10;
+/// What part of the ring a gap may take.
+const GAP_SHARE: u64 = 4;
 /// Buffers larger than this are given back to the system.
 const SPARE_BYTES_MAX: usize = 2 << 20;
 
@@ -59,6 +70,8 @@ pub struct Log {
     pub(crate) ring: Ring,
     pub(crate) id: LogId,
     session: u64,
+    /// Batches may have gaps behind them.
+    leaves_gaps: AtomicBool,
     state: Mutex<State>,
     /// Notified when a batch became durable, and when nobody writes any more.
     written: Condvar,
@@ -203,7 +216,8 @@ impl Log {
             index: end.index,
             spare: Vec::new(),
         };
-        Ok(Log { ring, id, session, state: Mutex::new(state), written: Condvar::new() })
+        let leaves_gaps = AtomicBool::new(false);
+        Ok(Log { ring, id, session, leaves_gaps, state: Mutex::new(state), written: Condvar::new() })
     }
 
     /// Appends a record made of `parts`, one after the other, and gives its number. It is copied; nothing is
@@ -235,7 +249,7 @@ impl Log {
             self.seal_start(&mut state);
         }
         if state.gathered.length + bytes > BATCH_BYTES_MAX {
-            self.seal(&mut state);
+            self.seal(&mut state, false);
         }
         let number = state.next_number();
         let gathered = &mut state.gathered;
@@ -268,6 +282,18 @@ impl Log {
     /// record was not durable by then. Whether it will be found again is then not known.
     /// [`LogError::Panicked`] likewise.
     pub fn force(&self, number: Lsn) -> Result<(), LogError> {
+        self.force_with(number, true)
+    }
+
+    /// As [`Log::force`], for a caller who writes elsewhere next: there is no gap behind it.
+    ///
+    /// # Errors
+    /// As [`Log::force`].
+    pub fn force_and_leave(&self, number: Lsn) -> Result<(), LogError> {
+        self.force_with(number, false)
+    }
+
+    fn force_with(&self, number: Lsn, goes_on: bool) -> Result<(), LogError> {
         let mut state = self.state.lock();
         let next = state.next_number();
         if number >= next {
@@ -283,7 +309,7 @@ impl Log {
             if state.writing {
                 self.written.wait(&mut state);
             } else {
-                self.lead(&mut state, number);
+                self.lead(&mut state, number, goes_on);
             }
         }
     }
@@ -300,42 +326,70 @@ impl Log {
         }
     }
 
-    /// Writes batch after batch until `number` is durable or the device fails.
-    fn lead(&self, state: &mut MutexGuard<'_, State>, number: Lsn) {
+    /// Writes batch after batch until `number` is durable or the device fails. `goes_on`: the next write is
+    /// probably of the batch behind it.
+    fn lead(&self, state: &mut MutexGuard<'_, State>, number: Lsn, goes_on: bool) {
         state.writing = true;
         let leading = Writing { state, written: &self.written };
-        let state = &mut *leading.state;
-        while number >= state.durable {
-            if state.sealed.is_empty() {
-                self.seal(state);
+        while number >= leading.state.durable {
+            if leading.state.sealed.is_empty() {
+                self.seal(leading.state, goes_on);
             }
-            // It stays in the queue while it is written, so that it can be read.
-            let batch = state.sealed[0].clone();
-            let bytes = batch.blocks as usize * BLOCK_SIZE;
-            let result = MutexGuard::unlocked(state, || {
-                self.ring.write(batch.at.block, &batch.buffer[..bytes])?;
-                self.ring.device().flush()
-            });
-            drop(batch);
-            if let Err(error) = result {
-                state.failed = Some(error.into());
+            if self.write_first(leading.state).is_err() {
                 break;
             }
-            if let Some(batch) = state.sealed.pop_front() {
-                state.durable = batch.end_number;
-                state.durable_sequence = batch.at.sequence + 1;
-                state.recycle(batch.buffer);
-            }
-            self.written.notify_all();
         }
     }
 
-    /// Seals the batch being gathered, which must have records.
-    fn seal(&self, state: &mut State) {
+    /// Writes the first batch that is sealed, and flushes. The caller has set `writing`.
+    fn write_first(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LogError> {
+        // It stays in the queue while it is written, so that it can be read.
+        let batch = state.sealed[0].clone();
+        let bytes = batch.blocks as usize * BLOCK_SIZE;
+        let result = MutexGuard::unlocked(state, || {
+            self.ring.write(batch.at.block, &batch.buffer[..bytes])?;
+            self.ring.device().flush()
+        });
+        drop(batch);
+        if let Err(error) = result {
+            let error = LogError::from(error);
+            state.failed = Some(error.clone());
+            return Err(error);
+        }
+        if let Some(batch) = state.sealed.pop_front() {
+            state.durable = batch.end_number;
+            state.durable_sequence = batch.at.sequence + 1;
+            state.recycle(batch.buffer);
+        }
+        self.written.notify_all();
+        Ok(())
+    }
+
+    /// Seals the batch being gathered, which must have records, with a gap behind it if one is of use.
+    fn seal(&self, state: &mut State, has_gap: bool) {
         let next = state.new_gathered();
         let Gathered { buffer, length, count } = std::mem::replace(&mut state.gathered, next);
         assert!(count > 0, "a batch without records is only sealed as the start of a session");
-        self.seal_batch(state, buffer, length, count);
+        let gap = if has_gap { self.gap(state, blocks_for(length)) } else { 0 };
+        self.seal_batch(state, buffer, (length, count), gap);
+    }
+
+    /// How many blocks are left out behind a batch of so many. What owners reserve is not touched: a third of
+    /// the ring stays free.
+    fn gap(&self, state: &State, blocks: u64) -> u64 {
+        if !self.leaves_gaps.load(Ordering::Relaxed) {
+            return 0;
+        }
+        // The next batch may well be as long as this one.
+        let gap = self.ring.device().blocks_gone_by(blocks);
+        let most = GAP_BLOCKS_MAX.min(self.ring.blocks() / GAP_SHARE);
+        let fits = state.kept + blocks + gap <= self.ring.blocks() / 3 * 2;
+        // A gap that is too short is worth nothing.
+        if gap <= most && fits {
+            gap
+        } else {
+            0
+        }
     }
 
     /// Seals the batch that starts the session: one block, each of whose sectors holds bytes that nothing
@@ -349,10 +403,16 @@ impl Log {
             word.copy_from_slice(&random.to_le_bytes());
         }
         state.started = true;
-        self.seal_batch(state, buffer, BLOCK_SIZE, 0);
+        self.seal_batch(state, buffer, (BLOCK_SIZE, 0), 0);
     }
 
-    fn seal_batch(&self, state: &mut State, mut buffer: Arc<AlignedBuf>, length: usize, count: u32) {
+    fn seal_batch(
+        &self,
+        state: &mut State,
+        mut buffer: Arc<AlignedBuf>,
+        (length, count): (usize, u32),
+        gap: u64,
+    ) {
         let at = state.at;
         let blocks = blocks_for(length);
         let bytes = Arc::get_mut(&mut buffer).expect("the buffer being sealed is shared with nobody");
@@ -361,12 +421,12 @@ impl Log {
         bytes[length..].fill(0);
         let header = BatchHeader {
             magic: BATCH_MAGIC,
-            version: VERSION.into(),
+            version: BatchHeader::version_with(gap).into(),
             header_crc: 0.into(),
             body_crc: 0.into(),
             count: count.into(),
             length: (length as u32).into(),
-            reserved: 0.into(),
+            gap: (gap as u32).into(),
             log: self.id.0.into(),
             session: self.session.into(),
             sequence: at.sequence.into(),
@@ -377,17 +437,13 @@ impl Log {
         let chain = header.seal(bytes);
         let end_number = Lsn(at.number.0 + u64::from(count));
         if count > 0 {
-            state.index.push_back(Entry {
-                number: at.number.0,
-                block: at.block as u32,
-                blocks: blocks as u32,
-            });
+            state.index.push_back(Entry::new(at.number.0, at.block, blocks, gap));
         }
-        state.kept += blocks;
+        state.kept += blocks + gap;
         state.at = Position {
             number: end_number,
             sequence: at.sequence + 1,
-            block: self.ring.after(at.block, blocks),
+            block: self.ring.after(at.block, blocks + gap),
             chain,
         };
         state.sealed.push_back(Sealed { buffer, at, blocks, end_number });
@@ -453,8 +509,22 @@ impl Log {
         Ok(())
     }
 
+    /// From now on batches may have gaps behind them, if the device has platters. Gaps take up to two thirds
+    /// of the ring, and all of it is no longer there for records.
+    pub fn leave_gaps(&self) {
+        self.leaves_gaps.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether gaps are of any use here.
+    pub fn has_platters(&self) -> bool {
+        self.ring.device().blocks_gone_by(1) > 0
+    }
+
     /// Overwrites the blocks that no recovery needs any more with zeros. Durable after a flush of the device.
     /// Other threads may append meanwhile; records that they force are written afterwards.
+    ///
+    /// The session's start, and all that is sealed, is written first: zeros must not complete a torn batch
+    /// that an earlier session has left in their place.
     ///
     /// # Errors
     /// [`LogError::Device`] if this or an earlier write failed.
@@ -466,15 +536,27 @@ impl Log {
         if let Some(error) = &state.failed {
             return Err(error.clone());
         }
-        let taken = state.gathered.blocks();
-        let (from, count) =
-            (self.ring.after(state.at.block, taken), self.ring.blocks().saturating_sub(state.kept + taken));
+        if !state.started && state.free_blocks(&self.ring) > 0 {
+            self.seal_start(&mut state);
+        }
         state.writing = true;
         let writing = Writing { state: &mut state, written: &self.written };
-        let result = MutexGuard::unlocked(writing.state, || self.ring.erase(from, count));
+        while !writing.state.sealed.is_empty() {
+            self.write_first(writing.state)?;
+        }
+        let state = &mut *writing.state;
+        let taken = state.gathered.blocks();
+        let free =
+            (self.ring.after(state.at.block, taken), self.ring.blocks().saturating_sub(state.kept + taken));
+        let gaps = state.index.iter().filter(|batch| batch.gap() > 0);
+        let gaps = gaps.map(|batch| (self.ring.after(batch.block.into(), batch.blocks()), batch.gap()));
+        let unused: Vec<(u64, u64)> = gaps.chain([free]).collect();
+        let result = MutexGuard::unlocked(state, || {
+            unused.into_iter().try_for_each(|(from, count)| self.ring.erase(from, count))
+        });
         if let Err(error) = result {
             let error = LogError::from(error);
-            writing.state.failed = Some(error.clone());
+            state.failed = Some(error.clone());
             return Err(error);
         }
         Ok(())

@@ -107,12 +107,12 @@ impl Log {
             BatchSource::Memory(batch) => return Ok(batch),
             BatchSource::Medium(entry) => entry,
         };
-        let mut buffer = AlignedBuf::zeroed(entry.blocks as usize);
+        let mut buffer = AlignedBuf::zeroed(entry.blocks() as usize);
         self.ring.read(entry.block.into(), &mut buffer)?;
         match BatchHeader::find(&buffer, self.id, entry.block.into()) {
             Found::Batch(header)
                 if header.number.get() == entry.number
-                    && header.blocks() == u64::from(entry.blocks)
+                    && header.blocks() == entry.blocks()
                     && header.body_is_whole(&buffer) =>
             {
                 Ok(Batch {

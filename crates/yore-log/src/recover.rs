@@ -10,10 +10,11 @@
 //! | the same, but a header above k in the rest of the ring | damage: k had been durable |
 //! | a header above k, or one of k that does not fit | damage: nothing that the log does leaves this |
 //!
-//! The crate's essay has the argument. The rest of the ring is read up to a whole batch's greatest length in
-//! any case, and beyond that until a header below k is met, which the log can never have reached again. (In
-//! between such a header proves nothing: the write of batch k may have been lost, leaving what was there
-//! before.)
+//! The crate's essay has the argument. The rest of the ring is read up to a whole batch's greatest length and
+//! the largest gap in any case, and beyond that until two headers below k are met that are no nearer to each
+//! other than the largest gap is long: the log can never have reached these again. (In between such a header
+//! proves nothing: the write of batch k may have been lost, leaving what was there before. Nor does one
+//! alone, which may be left over in a gap.)
 //!
 //! Recovery begins with a flush, so that what it reads is durable. After a crash of only the process, its
 //! last writes may be readable and not yet on the medium. Without the flush, the next session's batches could
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 use yore_device::Device;
 
-use crate::layout::{BatchHeader, Found, RecordSpan, BATCH_BYTES_MAX, BATCH_HEADER_BYTES};
+use crate::layout::{BatchHeader, Found, RecordSpan, BATCH_BYTES_MAX, BATCH_HEADER_BYTES, GAP_BLOCKS_MAX};
 use crate::ring::{Ring, Stream};
 use crate::{LogError, LogId, Lsn, Position, Record, Region};
 
@@ -34,7 +35,26 @@ pub(crate) struct Entry {
     /// Number of its first record.
     pub number: u64,
     pub block: u32,
-    pub blocks: u32,
+    blocks: u16,
+    gap: u16,
+}
+
+impl Entry {
+    /// Of a batch at a block of a ring. It has at most [`BATCH_BYTES_MAX`] bytes, and [`GAP_BLOCKS_MAX`]
+    /// blocks behind it.
+    pub fn new(number: u64, block: u64, blocks: u64, gap: u64) -> Entry {
+        Entry { number, block: block as u32, blocks: blocks as u16, gap: gap as u16 }
+    }
+
+    /// Blocks of the batch.
+    pub fn blocks(&self) -> u64 {
+        self.blocks.into()
+    }
+
+    /// Blocks that are left out behind it.
+    pub fn gap(&self) -> u64 {
+        self.gap.into()
+    }
 }
 
 /// What recovery found: where the log goes on, and what it keeps.
@@ -284,7 +304,7 @@ impl<D: Device> Recovered<D> {
             Err(self.damaged("its records have other numbers"))
         } else if !session_fits {
             Err(self.damaged("it belongs to another session"))
-        } else if header.blocks() > left {
+        } else if header.span() > left {
             Err(self.damaged("it is longer than what is left of the log"))
         } else {
             Ok(())
@@ -295,7 +315,7 @@ impl<D: Device> Recovered<D> {
         let (number, blocks) = (header.number.get(), header.blocks());
         let block = self.end.position.block;
         if !header.is_start() {
-            self.end.index.push_back(Entry { number, block: block as u32, blocks: blocks as u32 });
+            self.end.index.push_back(Entry::new(number, block, blocks, header.gap()));
             self.current = Some(Current {
                 at: self.at,
                 blocks,
@@ -309,10 +329,10 @@ impl<D: Device> Recovered<D> {
         self.end.position = Position {
             number: Lsn(header.end_number()),
             sequence: header.sequence.get() + 1,
-            block: self.stream.ring().after(block, blocks),
+            block: self.stream.ring().after(block, header.span()),
             chain: header.chain(),
         };
-        self.at += blocks;
+        self.at += header.span();
     }
 
     /// The batch at `self.at` is not good: says whether it is the end of the log (`Ok(false)`) or damage.
@@ -321,11 +341,12 @@ impl<D: Device> Recovered<D> {
             return Ok(false);
         }
         let sequence = self.end.position.sequence;
-        let batch_blocks_max = (BATCH_BYTES_MAX / yore_device::BLOCK_SIZE) as u64;
+        let next_at_latest = self.at + (BATCH_BYTES_MAX / yore_device::BLOCK_SIZE) as u64 + GAP_BLOCKS_MAX;
+        let mut older_at = None;
         for at in self.at + 1..self.stream.ring().blocks() {
             match self.header_at(at)? {
                 Some(header) if header.sequence.get() > sequence => return Err(self.damaged(what)),
-                Some(_) if at - self.at > batch_blocks_max => break,
+                Some(_) if at > next_at_latest && at - *older_at.get_or_insert(at) >= GAP_BLOCKS_MAX => break,
                 _ => {}
             }
         }

@@ -68,7 +68,7 @@ pub fn find_position<D: Device>(
     let end = Position {
         number: Lsn(last.end_number()),
         sequence: last.sequence.get() + 1,
-        block: ring.after(last.block.get(), last.blocks()),
+        block: ring.after(last.block.get(), last.span()),
         chain: last.chain(),
     };
     let position = found.map_or(end, |(_, position)| position);
@@ -130,14 +130,14 @@ fn newest_run<D: Device>(
             Some(next) => {
                 let is_before = header.sequence.get() + 1 == next.sequence.get()
                     && header.chain() == next.previous.get()
-                    && ring.after(header.block.get(), header.blocks()) == next.block.get();
-                is_before && blocks + header.blocks() <= ring.blocks()
+                    && ring.after(header.block.get(), header.span()) == next.block.get();
+                is_before && blocks + header.span() <= ring.blocks()
             }
         };
         let is_whole = fits && header.body_is_whole(&body(ring, header)?);
         match (is_whole, run.is_empty()) {
             (true, _) => {
-                blocks += header.blocks();
+                blocks += header.span();
                 run.push(*header);
             }
             // Torn by the crash.

@@ -9,8 +9,8 @@ use common::{contents, Random};
 use yore_device::simulated::{Fault, SimulatedDevice};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_log::{
-    format, recover, End, Log, LogError, LogFile, LogId, LogOwner, Lsn, OwnedRecord, Position, Region,
-    BATCH_BYTES_MAX,
+    find_position, format, recover, End, Log, LogError, LogFile, LogId, LogOwner, Lsn, OwnedRecord, Position,
+    Region, BATCH_BYTES_MAX,
 };
 
 const ID: LogId = LogId(77);
@@ -79,7 +79,7 @@ fn the_ring_goes_round() {
     for seed in 0..8 {
         let mut random = Random::new(seed);
         let blocks = 4 + random.below(20);
-        let device = memory(blocks);
+        let device = Arc::new(MemoryDevice::new(blocks * BLOCK_SIZE as u64).turning(seed % 3));
         let region = Region::whole(&*device);
         format(device.clone(), region).unwrap();
         let mut end = End::at(Position::start(ID));
@@ -87,6 +87,7 @@ fn the_ring_goes_round() {
         let mut laps = 0;
         for session in 1..40 {
             let log = Log::open(device.clone(), region, ID, session, end).unwrap();
+            log.leave_gaps();
             for _ in 0..30 {
                 let length = random.below(3 * BLOCK_SIZE as u64) as usize;
                 match log.append(&[&contents(next, length)]) {
@@ -124,6 +125,50 @@ fn the_ring_goes_round() {
         }
         assert!(laps > 20, "seed {seed}: only {laps}");
     }
+}
+
+/// On a disk with platters, what is forced has a gap behind it, until a third of the ring is left. Recovery
+/// and searches find their way, and what an older lap has left in gaps is erased like everything else that is
+/// not kept.
+#[test]
+fn a_gap_follows_what_is_forced() {
+    let device = Arc::new(MemoryDevice::new(64 * BLOCK_SIZE as u64).turning(3));
+    let region = Region::whole(&*device);
+    device.write_at(0, &vec![0xee; 64 * BLOCK_SIZE]).unwrap();
+    // It goes around the end of the ring.
+    let start = Position { block: 40, ..Position::start(ID) };
+    let log = Log::open(device.clone(), region, ID, 1, End::at(start)).unwrap();
+    log.leave_gaps();
+    let mut steps = Vec::new();
+    for n in 1..=14u64 {
+        // The start of the session is one block.
+        let before = if n == 1 { 41 } else { log.position().block };
+        log.append(&[b"first of two"]).unwrap();
+        log.append(&[&contents(n, 3000)]).unwrap();
+        log.force_all().unwrap();
+        steps.push((log.position().block + 64 - before) % 64);
+    }
+    assert_eq!(steps, [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1, 1, 1, 1], "1 + 10 * 4 of 42 blocks");
+    let end = log.position();
+    for from in [start, log.position_of(Lsn(6)).unwrap(), log.position_of(Lsn(27)).unwrap(), end] {
+        let (records, found) = all(device.clone(), region, from);
+        assert!(records.iter().map(|record| record.number.0).eq(from.number.0..29), "from {from:?}");
+        assert_eq!(found.position, end);
+    }
+    let searched = find_position(device.clone(), region, ID, |record| record.number.0 >= 9).unwrap();
+    assert_eq!(searched.position, log.position_of(Lsn(9)).unwrap());
+
+    log.release(log.position_of(Lsn(9)).unwrap()).unwrap();
+    log.erase_released().unwrap();
+    let bytes = device.to_bytes();
+    let has_something = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
+    assert_eq!(bytes.chunks(BLOCK_SIZE).filter(has_something).count(), 10, "the batches that are kept");
+    let (records, found) = all(device.clone(), region, log.oldest());
+    assert_eq!((records.len(), found.position), (20, end));
+    // There is room for gaps again.
+    log.append(&[b"more"]).unwrap();
+    log.force_all().unwrap();
+    assert_eq!(log.position().block, (end.block + 4) % 64);
 }
 
 /// Exactly what is free fits: a record of `free_bytes` is accepted, one of 8 bytes more is not.

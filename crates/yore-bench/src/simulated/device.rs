@@ -130,4 +130,8 @@ impl Device for TimedDevice {
     fn can_discard(&self) -> bool {
         self.image.can_discard()
     }
+
+    fn blocks_gone_by(&self, next: u64) -> u64 {
+        self.model().blocks_gone_by(next)
+    }
 }

@@ -101,6 +101,8 @@ pub trait Model: Send {
     /// Nobody asks for anything for a while: what the device has not written it writes now. Its time counts,
     /// so that who never flushes pays for the medium, too.
     fn idle(&mut self);
+    /// As [`yore_device::Device::blocks_gone_by`].
+    fn blocks_gone_by(&self, next: u64) -> u64;
     /// What was done so far.
     fn usage(&self) -> Usage;
 }
@@ -269,6 +271,10 @@ impl Model for HardDisk {
         self.write_out();
     }
 
+    fn blocks_gone_by(&self, next: u64) -> u64 {
+        yore_device::blocks_gone_by(next)
+    }
+
     fn usage(&self) -> Usage {
         self.usage
     }
@@ -330,6 +336,10 @@ impl Model for SolidState {
     /// Writing to the medium goes on beside requests, and is part of the rates.
     fn idle(&mut self) {
         self.dirty = false;
+    }
+
+    fn blocks_gone_by(&self, _next: u64) -> u64 {
+        0
     }
 
     fn usage(&self) -> Usage {

@@ -163,6 +163,10 @@ impl<D: Device> Device for Scattered<D> {
     fn can_discard(&self) -> bool {
         self.below.can_discard()
     }
+
+    fn blocks_gone_by(&self, next: u64) -> u64 {
+        self.below.blocks_gone_by(next)
+    }
 }
 
 #[cfg(test)]

@@ -115,7 +115,8 @@ impl Waited {
 mod tests {
     use super::*;
 
-    /// A disk's time passes: no more records a second than it has turns, and every engine has a row.
+    /// A disk's time passes: between two records of one thread at least the gap between them goes by, which
+    /// takes half a millisecond, and every engine has a row.
     #[test]
     fn the_disk_sets_the_pace() {
         let small = Waited { files: 5, threads: vec![1, 2], ..Waited::default() };
@@ -123,6 +124,6 @@ mod tests {
         let [table] = &report.tables[..] else { panic!("one table") };
         assert_eq!(table.rows.len(), small.engines.len());
         let alone = table.rows[0].cells[0].samples[0];
-        assert!(alone > 1.0 && alone < 250.0, "{alone} a second");
+        assert!(alone > 1.0 && alone < 2000.0, "{alone} a second");
     }
 }

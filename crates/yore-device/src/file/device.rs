@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::{host, ring};
 use crate::device::{check_range, check_writable, checked_len, write_zeros};
+use crate::platters;
 use crate::{AlignedBuf, Device, DeviceError, HostError, Operation, ReadRequest, WriteRequest, BLOCK_SIZE};
 
 /// Batches of at most this many requests are not worth the ring.
@@ -25,6 +26,8 @@ pub struct FileDevice {
     /// Bytes that must be there whenever something is written or flushed.
     pub(super) used: AtomicU64,
     pub(super) is_block_device: bool,
+    /// It lies on a disk with platters.
+    pub(super) turns: bool,
     pub(super) read_only: bool,
     pub(super) direct_io: bool,
     /// The host cannot discard here. There is no need to ask it again.
@@ -358,5 +361,13 @@ impl Device for FileDevice {
 
     fn can_discard(&self) -> bool {
         !self.discard_unsupported.load(Ordering::Relaxed)
+    }
+
+    fn blocks_gone_by(&self, next: u64) -> u64 {
+        if self.turns {
+            platters::blocks_gone_by(next)
+        } else {
+            0
+        }
     }
 }

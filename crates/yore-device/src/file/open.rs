@@ -166,6 +166,7 @@ impl FileDevice {
             size: AtomicU64::new(size - size % BLOCK_SIZE as u64),
             used: AtomicU64::new(0),
             is_block_device,
+            turns: crate::platters::turns(&metadata),
             read_only,
             direct_io,
             discard_unsupported: AtomicBool::new(false),

@@ -243,4 +243,8 @@ impl Device for SimulatedDevice {
         trace.push(TraceEntry::Discard { offset, len });
         Ok(())
     }
+
+    fn blocks_gone_by(&self, next: u64) -> u64 {
+        self.image.blocks_gone_by(next)
+    }
 }

@@ -89,6 +89,8 @@ bitflags::bitflags! {
         const CHECKSUMS = 1 << 58;
         /// [`Features::EXTERNAL_LOG`].
         const EXTERNAL_LOG = 1 << 57;
+        /// [`Features::LOG_GAPS`].
+        const LOG_GAPS = 1 << 56;
     }
 }
 

@@ -80,6 +80,7 @@ impl Store {
         if !store.read_only {
             crate::ops::reap::reclaim_all(&store)?;
             references::begin_annals(&store)?;
+            store.meta.leave_gaps()?;
             let weak: Weak<Store> = Arc::downgrade(&store);
             let weak: Weak<dyn WriteBack> = weak;
             store.files.start(weak)?;

@@ -46,7 +46,7 @@ macro_rules! compare {
 
 #[test]
 fn tables_are_the_structs() {
-    compare!("Log batch header", BatchHeader: magic, version, header_crc, body_crc, count, length, reserved, log, session,
+    compare!("Log batch header", BatchHeader: magic, version, header_crc, body_crc, count, length, gap, log, session,
         sequence, number, previous, block);
     compare!("Log record header", RecordHeader: number, time, length, reserved);
     compare!("Log position", RawPosition: number, sequence, block, chain);
@@ -68,6 +68,8 @@ fn values_are_the_values() {
         format!("version {OWNED_VERSION}"),
         format!("version {KEPT_VERSION}"),
         format!("at most {BATCH_BYTES_MAX} bytes"),
+        format!("version | {VERSION}, or {GAP_VERSION} if there is a gap"),
+        format!("at most {GAP_BLOCKS_MAX} blocks"),
         format!("{} to {} blocks", crate::REGION_BLOCKS_MIN, crate::REGION_BLOCKS_MAX),
     ] {
         assert!(log.contains(&text), "the section on the log does not say {text}");
@@ -94,7 +96,7 @@ fn a_changed_header_is_not_found() {
         body_crc: 0.into(),
         count: 0.into(),
         length: 4096.into(),
-        reserved: 0.into(),
+        gap: 0.into(),
         log: 5.into(),
         session: 1.into(),
         sequence: 1.into(),

@@ -476,4 +476,8 @@ impl Device for Late {
     fn can_discard(&self) -> bool {
         self.below.can_discard()
     }
+
+    fn blocks_gone_by(&self, next: u64) -> u64 {
+        self.below.blocks_gone_by(next)
+    }
 }

@@ -401,10 +401,10 @@ impl Intent {
         Ok(last)
     }
 
-    /// Makes durable what was appended up to `number`.
+    /// Makes durable what was appended up to `number`, for whoever writes a superblock next.
     pub(crate) fn force_up_to(&self, number: Option<Lsn>) -> Result<()> {
         match (self.log(), number) {
-            (Some(log), Some(number)) => Ok(log.force(number)?),
+            (Some(log), Some(number)) => Ok(log.force_and_leave(number)?),
             _ => Ok(()),
         }
     }

@@ -1,4 +1,5 @@
-//! Another log for an open volume. `log/moving.rs` has the argument.
+//! The log of an open volume: whether it may have gaps, and another one in its place, for which
+//! `log/moving.rs` has the argument.
 
 use super::Meta;
 use crate::error::{MetaError, Result};
@@ -8,7 +9,7 @@ use crate::log::place::LogDevice;
 use crate::log::region;
 use crate::op::logs::NewLog;
 use std::sync::Arc;
-use yore_format::BlockNo;
+use yore_format::{BlockNo, WriteFeatures};
 use yore_log::{End, Log, LogId, Position, Region};
 
 impl Meta {
@@ -16,6 +17,18 @@ impl Meta {
     pub fn log_inside(&self) -> Option<(BlockNo, u64)> {
         let blocks = self.base().medium.log_blocks();
         (!blocks.is_empty()).then(|| (BlockNo(blocks.start), blocks.end - blocks.start))
+    }
+
+    /// From now on the log may have gaps, if it lies on a disk with platters (`yore-log/src/log.rs`). The
+    /// volume gets the feature first, which is durable when this returns. The caller has no Op open.
+    ///
+    /// # Errors
+    /// As [`Meta::extend`].
+    pub fn leave_gaps(&self) -> Result<()> {
+        let Some(log) = self.rooms.log.log().filter(|log| log.has_platters()) else { return Ok(()) };
+        self.extend(WriteFeatures::LOG_GAPS)?;
+        log.leave_gaps();
+        Ok(())
     }
 
     /// Makes an empty log in blocks of the volume that the caller has taken and entered nowhere.
@@ -54,6 +67,9 @@ impl Meta {
     }
 
     fn new_log(&self, at: Whereabouts, open: OpenLog) -> Result<NewLog> {
+        if self.has_features(WriteFeatures::LOG_GAPS) {
+            open.leave_gaps();
+        }
         if !self.base().medium.strategy().logs() {
             return Ok(NewLog(NextLog { at, open: None }));
         }
