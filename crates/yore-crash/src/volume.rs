@@ -146,6 +146,7 @@ pub fn quiet(engine: Option<Engine>, read_only: bool) -> MountOptions {
         access_times: false,
         metadata_cache: 16 << 20,
         data_cache: 8 << 20,
+        part_leaves: 0,
         ..MountOptions::default()
     }
 }
@@ -195,6 +196,7 @@ pub fn open_as(
         // The sequences decide what is forgotten, and what moves.
         keep_history: true,
         backlog: BACKLOG,
+        part_leaves: 0,
         discard: discard.then_some(1),
         defragment_after: None,
         ..MountOptions::default()

@@ -292,6 +292,12 @@ pub fn seal(block: &mut Block, generation: Generation) -> u32 {
     crc
 }
 
+/// Whether two blocks are the same but for what [`seal`] stamps.
+pub fn is_same_but_for_seal(one: &Block, other: &Block) -> bool {
+    const SEAL: std::ops::Range<usize> = std::mem::offset_of!(BlockHeader, generation)..CRC_OFFSET + 4;
+    one[..SEAL.start] == other[..SEAL.start] && one[SEAL.end..] == other[SEAL.end..]
+}
+
 /// Checks only the magic and the checksum.
 ///
 /// # Errors

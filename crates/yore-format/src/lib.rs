@@ -45,7 +45,9 @@ pub use group_tables::{
     table_entries, table_of, BlockCount, ChecksumTableMut, ChecksumTableRef, CountTableMut, CountTableRef,
     DataChecksum, TablePlace, TABLES_PER_GROUP, TABLE_ENTRIES, TABLE_PLACES,
 };
-pub use header::{seal, verify_checksum, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES};
+pub use header::{
+    is_same_but_for_seal, seal, verify_checksum, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES,
+};
 pub use history::{
     event_index_by_name, event_index_by_root, key_parts, name_end_key, name_key, name_shard, operation_key,
     version_end_key, version_key, version_shard, AnnalsCounts, AnnalsKey, AnnalsRow, EventKind, EventMore,

@@ -290,6 +290,10 @@ pub struct MountOptions {
     /// some are indexed; with a quarter of it, it indexes some if nobody else does. Only for tests: programs
     /// leave it as it is.
     pub backlog: u64,
+    /// Under an engine that orders changes (`soft-updates`), an fsync leaves to the next generation what its
+    /// file does not need, if that is at least so many blocks of metadata. Only for tests: 0 has each fsync
+    /// write no more than its file needs.
+    pub part_leaves: usize,
 }
 
 impl Default for MountOptions {
@@ -308,6 +312,7 @@ impl Default for MountOptions {
             discard: None,
             defragment_after: Some(Duration::from_secs(2)),
             backlog: 65_536,
+            part_leaves: yore_meta::PART_LEAVES,
         }
     }
 }

@@ -88,6 +88,7 @@ fn options() -> MountOptions {
     MountOptions {
         commit_interval: Duration::from_secs(3600),
         access_times: false,
+        part_leaves: 0,
         ..MountOptions::default()
     }
 }
@@ -255,6 +256,29 @@ fn files_that_lost_their_names_do_not_concern_an_fsync() {
     let cost = view.pass_counts().unwrap().since(before);
     assert_eq!((cost.parts, cost.passes + cost.wholes), (1, 1));
     drop(held);
+}
+
+/// An fsync takes along what others have changed, as long as that is little, for later it would take flushes
+/// of its own. If it is much, it stays for the next generation.
+#[test]
+fn an_fsync_takes_little_along_and_leaves_much() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 * MIB));
+    View::mkfs(&device, &MkfsOptions { engine: Engine::SoftUpdates, ..MkfsOptions::default() }).unwrap();
+    let part_leaves = MountOptions::default().part_leaves;
+    let view = View::open(device, &MountOptions { part_leaves, ..options() }).unwrap();
+    let file = create(&view, "file");
+    view.sync().unwrap();
+    for (others, parts) in [(10, 0), (3500, 1), (0, 0)] {
+        for n in 0..others {
+            create(&view, &format!("{others} {n}"));
+        }
+        write(&view, file, 0, &[1; 4096]);
+        let before = view.pass_counts().unwrap();
+        view.fsync(file, false).unwrap();
+        let cost = view.pass_counts().unwrap().since(before);
+        assert_eq!((cost.parts, cost.passes + cost.wholes), (parts, 1 - parts), "{others}: {cost:?}");
+        view.sync().unwrap();
+    }
 }
 
 #[test]

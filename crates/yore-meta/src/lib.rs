@@ -54,7 +54,7 @@ pub use log::place::{LogDevice, LogPlace};
 pub use log::region::{default_log_blocks, forget_log, usual_log_blocks};
 pub use log::replay::{find_log, log_contents, log_records, LogContents, Recovered};
 pub use meta::give_up::give_up_log;
-pub use meta::open::MetaOptions;
+pub use meta::open::{MetaOptions, PART_LEAVES};
 pub use meta::recount::TotalsGrowth;
 pub use meta::scrub::{is_of_place, Patience};
 pub use meta::shred::AskZone;

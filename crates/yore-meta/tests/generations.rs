@@ -32,6 +32,7 @@ fn options() -> MetaOptions {
         commit_interval: Duration::from_secs(3600),
         durability: Durability::Async,
         log: yore_meta::LogPlace::Recorded,
+        part_leaves: 0,
     }
 }
 

@@ -51,8 +51,15 @@ fn open(device: Arc<dyn Device>) -> Arc<Meta> {
 fn open_with(device: Arc<dyn Device>, engine: Option<Engine>, log: LogPlace) -> Arc<Meta> {
     let commit_interval = Duration::from_secs(3600);
     let durability = Durability::Async;
-    let options =
-        MetaOptions { read_only: false, engine, cache_bytes: 8 << 20, commit_interval, durability, log };
+    let options = MetaOptions {
+        read_only: false,
+        engine,
+        cache_bytes: 8 << 20,
+        commit_interval,
+        durability,
+        log,
+        part_leaves: 0,
+    };
     Meta::open(device, options).unwrap()
 }
 

@@ -35,6 +35,7 @@ fn medium_has() -> (u8, u8) {
         commit_interval: Duration::from_secs(3600),
         durability: Durability::Async,
         log: yore_meta::LogPlace::Recorded,
+        part_leaves: 0,
     };
     let meta = Meta::open(device.clone(), options).unwrap();
     let block = |byte| SharedBuf::new(AlignedBuf::from_slice(&[byte; BLOCK_SIZE]));

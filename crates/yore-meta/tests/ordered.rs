@@ -46,6 +46,7 @@ fn open(device: Arc<dyn Device>) -> Arc<Meta> {
         commit_interval: Duration::from_secs(3600),
         durability: Durability::Async,
         log: LogPlace::Recorded,
+        part_leaves: 0,
     };
     Meta::open(device, options).unwrap()
 }

@@ -19,6 +19,7 @@ pub(super) fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
         commit_interval: Duration::from_secs(3600),
         durability: Durability::Async,
         log: yore_meta::LogPlace::Recorded,
+        part_leaves: 0,
     };
     let meta = Meta::open(device, options).unwrap();
     let alloc = Arc::new(Alloc::new(&meta));

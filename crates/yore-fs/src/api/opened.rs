@@ -53,6 +53,7 @@ impl Store {
             commit_interval: options.commit_interval,
             durability: options.durability,
             log: options.journal.clone(),
+            part_leaves: options.part_leaves,
         };
         let meta = match Meta::open(device.clone(), meta_options.clone()) {
             Err(MetaError::RecoverFirst { recorded }) => {

@@ -90,6 +90,11 @@ impl Index {
         self.by_block.get(&addr).map_or(&[], |changes| changes)
     }
 
+    /// How many blocks have changes that are not durable.
+    pub(crate) fn blocks(&self) -> usize {
+        self.by_block.len()
+    }
+
     /// The change that has made a block, if that is not durable.
     pub(crate) fn made(&self, addr: MetaAddr) -> Option<usize> {
         self.made.get(&addr).copied()
@@ -107,6 +112,9 @@ impl Index {
         }
         if let Some(changes) = self.by_block.get_mut(&addr) {
             changes.retain(|change| !is_durable(*change));
+            if changes.is_empty() {
+                self.by_block.remove(&addr);
+            }
         }
     }
 }

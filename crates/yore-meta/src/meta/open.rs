@@ -34,7 +34,7 @@ use crate::log::region::position_of;
 use crate::log::replay::{Recovered, Replay};
 use crate::rooms::Rooms;
 use crate::space::Space;
-use crate::writer::Writer;
+use crate::writer::{Writer, FLUSH_BLOCKS};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,13 @@ pub struct MetaOptions {
     pub durability: Durability,
     /// Where the log is, if it has a device of its own.
     pub log: LogPlace,
+    /// Under an engine that orders changes, an fsync leaves to the next generation what its file does not
+    /// need, if that is at least so many blocks.
+    pub part_leaves: usize,
 }
+
+/// The usual [`MetaOptions::part_leaves`]: as many blocks as cost what a flush does, which they take later.
+pub const PART_LEAVES: usize = FLUSH_BLOCKS as usize;
 
 impl Meta {
     /// Opens the volume on `device`. The caller sets the reclaimer before the first Op.
@@ -175,7 +181,7 @@ impl Meta {
         newest: Generation,
     ) -> Meta {
         let first = Generation(newest.0.saturating_add(2));
-        let writer = Writer::new(found.clone(), slot, options.commit_interval);
+        let writer = Writer::new(found.clone(), slot, options.commit_interval, options.part_leaves);
         let base = Base::new(Medium::new(late.clone(), shadows, found, strategy), first, options.read_only);
         if strategy.orders() && !options.read_only {
             base.order.keep();

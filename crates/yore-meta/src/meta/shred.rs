@@ -146,6 +146,7 @@ mod tests {
             commit_interval: Duration::from_secs(3600),
             durability: Durability::Async,
             log: LogPlace::Recorded,
+            part_leaves: 0,
         };
         Meta::open(device, options).unwrap()
     }

@@ -279,7 +279,7 @@ pub(super) fn write(
         if let Some(schedule) = Schedule::of(&taken, how) {
             let next = (generation, &frozen.superblock);
             let Carried { slot, superblock, put_off, last_round } =
-                schedule.carry_out(rooms, &frozen.zones, next, last, slot)?;
+                schedule.carry_out(rooms, (&frozen.zones, &taken.bases), next, last, slot)?;
             (frozen.superblock, frozen.put_off) = (superblock, put_off);
             return Ok((slot, last_round));
         }

@@ -67,6 +67,7 @@ use files::Callers;
 use generation::{freeze, medium_state, write, Frozen, Unclosed};
 use parking_lot::{Mutex, MutexGuard};
 use part::{Outcome, Rounds};
+pub(crate) use rounds::FLUSH_BLOCKS;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Weak;
 use std::thread::JoinHandle;
@@ -89,6 +90,8 @@ pub(crate) struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The longest time between two generations while there are changes.
     interval: Duration,
+    /// Blocks that a part of a generation leaves to the rest of it, at least.
+    leaves: usize,
 }
 
 /// What has a writer, and the rooms that it writes.
@@ -108,8 +111,8 @@ impl Pause<'_> {
 }
 
 impl Writer {
-    /// For a volume of which `found` was read, from `slot`.
-    pub(crate) fn new(found: Superblock, slot: u32, interval: Duration) -> Writer {
+    /// For a volume of which `found` was read, from `slot`. A part leaves at least so many blocks.
+    pub(crate) fn new(found: Superblock, slot: u32, interval: Duration, leaves: usize) -> Writer {
         Writer {
             superblock: Mutex::new((found, slot)),
             unclosed: Mutex::default(),
@@ -118,6 +121,7 @@ impl Writer {
             unwritten: Mutex::default(),
             thread: Mutex::default(),
             interval,
+            leaves,
         }
     }
 
@@ -294,7 +298,8 @@ impl Writer {
         rooms.blocks.base.progress.check_writable()?;
         let batch = self.callers.join(files);
         let right = self.superblock.lock();
-        let write = |files: &[InodeNo]| part::write(rooms, &right.0, files, &mut self.rounds.lock());
+        let write =
+            |files: &[InodeNo]| part::write(rooms, &right.0, files, (&mut self.rounds.lock(), self.leaves));
         let outcome = self.callers.serve(&batch, write);
         drop(right);
         match outcome? {

@@ -22,7 +22,9 @@
 //! **What makes it the whole generation instead** ([`Outcome::Generation`]): no generation of this mount is
 //! complete yet, whose number it could have, something of it goes aside as a
 //! whole, the superblock does not cover it, it needs another root of the orphans, somebody wants exact
-//! superblocks, or the part is so large that Ops would wait too long for it to be found.
+//! superblocks, or the part is so large that Ops would wait too long for it to be found. So does a part that
+//! leaves little behind: what it leaves takes flushes of its own later, and a flush costs as much as
+//! [`FLUSH_BLOCKS`](super::rounds::FLUSH_BLOCKS) blocks.
 
 use super::ceilings;
 use super::generation::next_superblock;
@@ -76,17 +78,19 @@ pub(super) struct Rounds {
     pub(super) last: u16,
 }
 
-/// Makes durable what these files need, or says that only the whole generation does that. `last` is the last
-/// superblock; the caller has the right to write.
+/// Makes durable what these files need, or says that only the whole generation does that, also if a part
+/// would leave fewer than `leaves` blocks to it. `last` is the last superblock; the caller has the right to
+/// write.
 pub(super) fn write(
     rooms: &Rooms,
     last: &Superblock,
     files: &[InodeNo],
-    rounds: &mut Rounds,
+    (rounds, leaves): (&mut Rounds, usize),
 ) -> Result<Outcome> {
     let base = &rooms.blocks.base;
     let _stop = base.progress.stop_at_panic("writing a part of a generation");
-    let Some(Part { generation, schedule, zones, images }) = take(rooms, last, files, *rounds)? else {
+    let Some(Part { generation, schedule, zones, images }) = take(rooms, last, files, (*rounds, leaves))?
+    else {
         return Ok(Outcome::Generation);
     };
     let written = schedule.carry_out_part(rooms, &zones, images, (generation, last), rounds.last);
@@ -95,7 +99,12 @@ pub(super) fn write(
 }
 
 /// Finds the part, and notes it as durable. `None`: only the whole generation will do.
-fn take(rooms: &Rooms, last: &Superblock, files: &[InodeNo], rounds: Rounds) -> Result<Option<Part>> {
+fn take(
+    rooms: &Rooms,
+    last: &Superblock,
+    files: &[InodeNo],
+    (rounds, leaves): (Rounds, usize),
+) -> Result<Option<Part>> {
     let base = &rooms.blocks.base;
     let gate = base.gate.hold();
     // An Op that panicked has stopped all writing before it let go of the gate: its changes are by half.
@@ -116,7 +125,14 @@ fn take(rooms: &Rooms, last: &Superblock, files: &[InodeNo], rounds: Rounds) -> 
         if !ceilings::covers(last, &next, generation, *waiting.cleared) {
             return None;
         }
+        let blocks = waiting.index.blocks();
+        if blocks < leaves {
+            return None;
+        }
         let found = Finder::new(&waiting).find(files)?;
+        if blocks.saturating_sub(found.addrs.len()) < leaves {
+            return None;
+        }
         let taken = found.taken(&waiting);
         let how = How { is_covered: true, puts_off: false, freed: 0 };
         // What does not fit into its nodes is no part.

@@ -4,7 +4,7 @@ use super::ceilings;
 use super::gather::Gather;
 use super::rounds::{Round, Schedule, What};
 use crate::base::medium::now_seconds;
-use crate::base::pending::PutOff;
+use crate::base::pending::{Bases, PutOff};
 use crate::error::Result;
 #[cfg(feature = "mutations")]
 use crate::mutation::{is, Mutation};
@@ -14,7 +14,9 @@ use crate::zones::zone::{Copies, FrozenZone};
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES};
-use yore_format::{Block, BlockNo, Generation, MetaAddr, Superblock, ZoneHeader, ZoneNo, NOT_INODES};
+use yore_format::{
+    is_same_but_for_seal, Block, BlockNo, Generation, MetaAddr, Superblock, ZoneHeader, ZoneNo, NOT_INODES,
+};
 
 /// What was written of a pass.
 pub(super) struct Carried {
@@ -49,12 +51,12 @@ struct Passing<'w> {
 }
 
 impl Schedule {
-    /// Writes what a frozen generation has of these zones, and its superblock if it needs one. `last` is the
-    /// superblock before it, and `slot` where its own goes.
+    /// Writes what a frozen generation has of these zones, and its superblock if it needs one. The medium has
+    /// `bases`. `last` is the superblock before it, and `slot` where its own goes.
     pub(super) fn carry_out(
         self,
         rooms: &Rooms,
-        zones: &[FrozenZone],
+        (zones, bases): (&[FrozenZone], &Bases),
         (generation, superblock): (Generation, &Superblock),
         last: &Superblock,
         slot: u32,
@@ -80,12 +82,18 @@ impl Schedule {
         rooms.blocks.base.order.pending.count_pass(cost, unpromised);
         let images = captured(zones, generation);
         let mut passing = Passing::new(rooms, zones, images, (generation, first), slot);
-        // What changed without any change that has an order goes with the first round.
+        // What changed without any change that has an order goes with the first round, unless it is there:
+        // what has not changed since an fsync wrote it.
         let ordered: HashSet<MetaAddr> =
             rounds.iter().flat_map(|round| &round.blocks).chain(&ahead).map(|(addr, _)| *addr).collect();
         let waiting: HashSet<MetaAddr> = put_off.iter().map(|of_block| of_block.addr).collect();
-        let is_other = |addr: &MetaAddr| !ordered.contains(addr) && !waiting.contains(addr);
-        let others: Vec<MetaAddr> = passing.images.keys().copied().filter(is_other).collect();
+        let is_there = |addr: &MetaAddr, image: &Block| {
+            bases.get(addr).is_some_and(|base| is_same_but_for_seal(base, image))
+        };
+        let others = passing.images.iter().filter(|(addr, image)| {
+            !ordered.contains(*addr) && !waiting.contains(*addr) && !is_there(addr, image)
+        });
+        let others: Vec<MetaAddr> = others.map(|(addr, _)| *addr).collect();
         if !others.is_empty() {
             if rounds.is_empty() {
                 rounds.push(Round::default());

@@ -65,7 +65,7 @@ const ROUNDS_MOST: usize = 24;
 const SWEEPS: usize = 3;
 
 /// A flush takes as long as so many blocks do: a turn of a disk, at 100 MB a second.
-const FLUSH_BLOCKS: u64 = 200;
+pub(crate) const FLUSH_BLOCKS: u64 = 200;
 
 /// What is written of a block in a round.
 pub(super) enum What {
