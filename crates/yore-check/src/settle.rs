@@ -11,10 +11,10 @@
 //! has a round, and all are of a later generation than the superblock on the device, so beside that one they
 //! mean nothing. So a repair, which writes them, may break off between any two of them.
 //!
-//! A block that does not verify keeps the checksum that the header has, so whoever reads it reports it. A
-//! zone of which no header counts is left as it is, and is reported, too. The repair finds it later, and then
-//! settles it by the same rules (`repair/found.rs`): blocks that were overwritten since are newer than any
-//! header says.
+//! A block that does not verify is read once more, by itself. One that does not verify then keeps the
+//! checksum that the header has, so whoever reads it reports it. A zone of which no header counts is left as
+//! it is, and is reported, too. The repair finds it later, and then settles it by the same rules
+//! (`repair/found.rs`): blocks that were overwritten since are newer than any header says.
 //!
 //! Costs a second reading of all metadata, zone by zone, in large requests; only volumes that were not closed
 //! need it. Whoever watches the check is told before each zone, and can have it end.
@@ -243,11 +243,11 @@ impl<'o, 'd> Settling<'o, 'd> {
             match is_read {
                 true => {
                     let block = bytes[from..from + BLOCK_SIZE].try_into().expect("a whole block");
-                    self.block(header, entry, *index, block);
+                    self.block(header, entry, *index, block)?;
                 }
                 false => {
                     let block = self.read(BlockNo(header.start.0 + slot))?;
-                    self.block(header, entry, *index, &block);
+                    self.block(header, entry, *index, &block)?;
                 }
             }
         }
@@ -255,13 +255,23 @@ impl<'o, 'd> Settling<'o, 'd> {
     }
 
     /// Takes over what a block says of itself.
-    fn block(&self, header: &mut ZoneHeader, entry: &mut ZoneTableEntry, index: u16, block: &Block) {
+    fn block(
+        &self,
+        header: &mut ZoneHeader,
+        entry: &mut ZoneTableEntry,
+        index: u16,
+        block: &Block,
+    ) -> Result<(), CheckError> {
         let i = usize::from(index);
         let at = BlockNo(header.start.0 + u64::from(header.map[i]));
         let addr = MetaAddr::new(header.zone, index);
-        let is_sound = verify_header(block, addr, self.volume_tag, at).is_ok();
-        if !is_sound || !header.means(index, block, self.since) {
-            return;
+        let is_sound = |block: &Block| verify_header(block, addr, self.volume_tag, at).is_ok();
+        // A block that was only read wrong, and was written over since, would seem to be another version than
+        // the header records to whoever reads it later.
+        let again = if is_sound(block) { None } else { Some(self.read(at)?) };
+        let block = again.as_deref().unwrap_or(block);
+        if !is_sound(block) || !header.means(index, block, self.since) {
+            return Ok(());
         }
         header.checks[i] = BlockHeader::of(block).crc.get();
         header.inode_free[i] = NOT_INODES;
@@ -277,5 +287,6 @@ impl<'o, 'd> Settling<'o, 'd> {
             }
             _ => {}
         }
+        Ok(())
     }
 }

@@ -1,13 +1,18 @@
 //! Blocks that exist and to which nothing led.
+//!
+//! Whether they are told is known when the last one was read. Until then they are in a list, some ten bytes
+//! for each ([`crate::varint`]). What of it does not fit into memory is in a temporary file.
 
 use crate::checker::Checker;
+use crate::spill::Stream;
+use crate::varint::{get, put};
 use crate::{CheckError, Finding, Problem, Recount};
-use yore_format::{BlockKind, Incarnation, InodeNo, MetaAddr};
+use yore_format::{BlockKind, BlockNo, Incarnation, InodeNo, MetaAddr};
 
 impl Checker<'_> {
     /// Reports blocks that exist and to which nothing led.
     pub(crate) fn unreached(&mut self) -> Result<(), CheckError> {
-        let mut unreached = Vec::new();
+        let (mut unreached, mut bytes) = (Stream::new(self.room.list()), Vec::new());
         for zone in 0..self.zones.len() {
             let number = self.zones[zone].number;
             for index in self.zones[zone].indexes() {
@@ -25,8 +30,12 @@ impl Checker<'_> {
                     let finding = Finding::new(Problem::InodeFree, "a count of free inodes", "no inodes");
                     self.add_incomplete(finding.at(addr));
                 } else if !self.incomplete {
-                    let incarnation = Incarnation(header.owner_incarnation.get());
-                    unreached.push((addr, copy.block, kind, owner, incarnation));
+                    let incarnation = header.owner_incarnation.get();
+                    bytes.clear();
+                    for number in [addr.0, copy.block.0, header.kind.into(), owner.0, incarnation.into()] {
+                        put(&mut bytes, number);
+                    }
+                    unreached.write(&bytes)?;
                 }
             }
         }
@@ -34,7 +43,16 @@ impl Checker<'_> {
             // Inodes that were met last may lead to what was met before.
             return Ok(());
         }
-        for (addr, block, kind, owner, incarnation) in unreached {
+        let mut list = unreached.reader();
+        let mut next = || get(|| list.byte());
+        while let Some(addr) = next()? {
+            let (Some(block), Some(kind), Some(owner), Some(incarnation)) =
+                (next()?, next()?, next()?, next()?)
+            else {
+                break;
+            };
+            let (addr, block, owner) = (MetaAddr(addr), BlockNo(block), InodeNo(owner));
+            let (kind, incarnation) = (BlockKind::from_repr(kind as u8), Incarnation(incarnation as u32));
             let name = kind.map_or("unknown kind", BlockKind::name);
             let finding = Finding::new(Problem::BlockUnreachable, "a reference", name);
             let finding = finding.at(addr).on(block).of(owner);

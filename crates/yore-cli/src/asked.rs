@@ -3,7 +3,7 @@
 
 use crate::opened;
 use crate::output::bytes_of;
-use crate::timed_path::PAST;
+use crate::timed_path::{NAMED, PAST};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::fs;
@@ -138,7 +138,7 @@ impl<'a> Paths<'a> {
     /// is, whatever follows its `@`.
     ///
     /// # Errors
-    /// A directory on the way cannot be read.
+    /// As [`Paths::is_at_time`].
     pub fn without_times(self, path: &Path) -> anyhow::Result<PathBuf> {
         let (mut given, mut plain) = (PathBuf::new(), PathBuf::new());
         for component in path.components() {
@@ -156,7 +156,8 @@ impl<'a> Paths<'a> {
     /// is not there.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// The directory cannot be searched; or it is of the past and cannot be listed, and the name is that of
+    /// no directory.
     pub fn is_at_time(self, dir: &Path, name: &OsStr) -> anyhow::Result<bool> {
         if !self.is_past(&dir.join(name)) {
             return Ok(false);
@@ -184,14 +185,22 @@ fn is_at_time_here(volume: &Volume, dir: &Path, name: &OsStr) -> Result<bool> {
 
 /// A look-up does not tell whether a name in the past is there as it stands, or has a time: both lead to the
 /// past. A listing tells it, because it has no names with times. Few names have an `@`, so its length does
-/// not matter.
+/// not matter. If the user may search the directory, and not list it, the number of what was found tells it;
+/// but only the numbers of directories do, and these are what most ways lead through.
 fn is_at_time_on_mount(dir: &Path, name: &OsStr) -> io::Result<bool> {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     if fs::metadata(dir)?.ino() & PAST == 0 {
         // A name that is there in the present is of the present.
         return Ok(true);
     }
-    for entry in fs::read_dir(dir)? {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let found = fs::symlink_metadata(dir.join(name))?;
+            return if found.is_dir() { Ok(found.ino() & NAMED != 0) } else { Err(error) };
+        }
+        entries => entries?,
+    };
+    for entry in entries {
         if entry?.file_name() == name {
             return Ok(false);
         }

@@ -3,7 +3,8 @@
 //!
 //! A copy preserves permissions, times to the nanosecond, symbolic links, hard links among the files copied,
 //! holes, and extended attributes (those that the other side refuses are reported and left out). It preserves
-//! owners if the process is root. A copy with another owner or group has no set-id bits.
+//! owners if the process is root. A copy with another owner or group has no set-id bits: what is written over
+//! loses them before anything is written, and a copy gets them last, when its owner is set.
 //!
 //! On the host, others may change names while a copy is made. So a new file is never opened through a name
 //! that is there already, and attributes are set on what is held open ([`Held`]), not on whatever has the
@@ -113,7 +114,9 @@ pub trait Side {
     fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>>;
     /// Creates a file. Fails if anything has that name, even a symbolic link that leads nowhere.
     fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>>;
-    /// Empties an existing regular file; a symbolic link is not followed.
+    /// Empties an existing regular file, and takes its set-id bits first: what comes into it is perhaps not
+    /// to run with the rights of its present owner, and may stay there if the copy is broken off, or if its
+    /// own owner cannot be set. A symbolic link is not followed.
     fn empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>>;
     /// Creates a file or empties the existing one. It follows symbolic links, as `>` does in a shell.
     fn create_or_empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>>;
@@ -303,10 +306,15 @@ impl<H: OnHost> Side for H {
     }
 
     fn empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
-        let file = self.reach(path).and_then(|at| no_follow().write(true).truncate(true).open(&at.path));
+        let file = self.reach(path).and_then(|at| no_follow().write(true).open(&at.path));
         let file = file.with_context(|| cannot("write", path))?;
         let found = file.metadata().with_context(|| cannot("look at", path))?;
         anyhow::ensure!(found.is_file(), "cannot write {}: it is not a file any more", path.display());
+        if found.mode() & SET_ID != 0 {
+            let without = std::os::unix::fs::PermissionsExt::from_mode(found.mode() & 0o7777 & !SET_ID);
+            file.set_permissions(without).with_context(|| cannot("take the set-id bits of", path))?;
+        }
+        file.set_len(0).with_context(|| cannot("write", path))?;
         Ok(Box::new(file))
     }
 
@@ -614,6 +622,11 @@ impl Side for OnVolume {
     }
 
     fn empty(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
+        let permissions = self.volume.symlink_node(path)?.attr().permissions;
+        if permissions & SET_ID != 0 {
+            let without = SetAttr { permissions: Some(permissions & !SET_ID), ..SetAttr::default() };
+            self.volume.set_symlink_attributes(path, &without)?;
+        }
         let mut options = yore_fs::OpenOptions::new();
         Ok(Box::new(options.write(true).truncate(true).open(&self.volume, path)?))
     }

@@ -4,6 +4,9 @@ use std::io;
 
 /// This bit is set in the inode numbers that a mount shows for files of the past.
 pub const PAST: u64 = 1 << 63;
+/// This bit is set in those of directories of the past to which a name with a time led
+/// (`yore-fuse/src/past.rs`). For other files it means something else.
+pub const NAMED: u64 = 1 << 61;
 
 /// The path that an error is about, and what is wrong with it.
 pub fn path_in(error: &anyhow::Error) -> Option<(&str, &yore_fs::Error)> {

@@ -3,10 +3,12 @@
 
 use crate::common;
 
-use common::{fails, ok, text, Mount, Scratch};
+use common::{fails, ok, stopped_when, text, wait_for_end, Mount, Scratch};
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{FileDevice, OpenOptions};
@@ -118,6 +120,53 @@ fn mounted() {
     assert!(message.contains("past"), "{message}");
     mount.umount();
     ok(["check", text(&scratch.volume)]);
+}
+
+/// A mount was busy for umount(8) as long as files were laid together, because the command had the file or
+/// the directory open to ask the daemon. Promises that nothing of the mount is open while the daemon is
+/// asked: the command is stopped then, umount(8) succeeds, and files hold what they held.
+#[test]
+fn a_plain_umount_breaks_it_off() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can call umount(8)");
+    }
+    for name in ["d", "d/db"] {
+        let scratch = scattered("128M");
+        let Some(mount) = Mount::new(&scratch, &[]) else { return };
+        let (pid, path) = (mount.pid(), mount.directory.join(name));
+        let command = stopped_when(&["defrag", text(&path)], |open| {
+            open.iter().any(|of| of.to_string_lossy().starts_with("socket:"))
+        });
+        assert!(Command::new("umount").arg(&mount.directory).status().unwrap().success(), "{name}");
+        wait_for_end(pid);
+        kill_process(Pid::from_child(&command), Signal::CONT).unwrap();
+        let output = command.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        // It may have had all its answers by then, or have been about to ask once more.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{name}: {:?}: {told}", output.status);
+        assert!(!told.contains("panicked"), "{name}: {told}");
+        ok(["check", text(&scratch.volume)]);
+        let copy = scratch.path("copy");
+        ok(["get", &scratch.on("/d/db"), text(&copy)]);
+        assert!(fs::read(&copy).unwrap() == content(ROUNDS), "{name}");
+    }
+}
+
+/// A read-only mount changes nothing, also one that became so later: then only the kernel knows of it.
+#[test]
+fn a_read_only_mount_stays_as_it_is() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can remount");
+    }
+    let scratch = scattered("128M");
+    let Some(mount) = Mount::new(&scratch, &["-o", "nodefrag"]) else { return };
+    let (directory, file) = (text(&mount.directory), mount.directory.join("d/db"));
+    ok(["mount", text(&scratch.volume), directory, "-o", "remount,ro"]);
+    let message = fails(3, ["defrag", text(&file)]);
+    assert!(message.contains("read-only"), "{message}");
+    assert_eq!(number(&row(&["defrag", "--dry-run", "--json", text(&file)]), "scattered"), 1);
+    fails(3, ["checksums", "--enable", directory]);
+    mount.umount();
 }
 
 /// A mount of which nobody asks anything lays together by itself what it has found scattered; one with

@@ -2,12 +2,16 @@
 
 use crate::common;
 
-use common::{can_mount, error_text, fails, have_own_mounts, is_mounted, ok, text, Mount, Scratch};
+use common::{
+    can_mount, error_text, fails, have_own_mounts, is_mounted, ok, text, until, wait_for_end, Mount, Scratch,
+};
 use rustix::fs::StatVfsMountFlags;
+use rustix::mount::{unmount, UnmountFlags};
+use rustix::process::{kill_process, Pid, Signal};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The program under another name.
 fn called(scratch: &Scratch, name: &str) -> PathBuf {
@@ -153,6 +157,51 @@ fn the_monthly_check_of_what_is_mounted() {
     assert!(!output.stdout.is_empty() && is_mounted(&mount.directory), "{}", error_text(&output));
     drop(open);
     mount.umount();
+}
+
+/// A process that is stopped, and goes on when this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(pid: Pid) -> Stopped {
+        kill_process(pid, Signal::STOP).unwrap();
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// umount(8) returns as soon as the mount is gone, while the daemon closes the volume. Promises that a check
+/// can follow at once, because it waits for that.
+#[test]
+fn fsck_waits_for_what_umount_leaves() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = Mount::new(&scratch, &[]).unwrap();
+    fs::write(mount.directory.join("file"), "content").unwrap();
+    let pid = mount.pid();
+    let daemon = Stopped::new(pid);
+    // As umount(8) does it, which first asks the mount how full it is.
+    until("the mount is gone", || unmount(&mount.directory, UnmountFlags::empty()).is_ok());
+    let mut fsck = Command::new(called(&scratch, "fsck.yore"));
+    fsck.args(["-f", text(&scratch.volume)]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut fsck = fsck.spawn().unwrap();
+    let open = format!("/proc/{}/fd", fsck.id());
+    until("the check waits for the daemon", || {
+        let all = fs::read_dir(&open).into_iter().flatten().flatten();
+        let mut open = all.filter_map(|of| fs::read_link(of.path()).ok());
+        open.any(|of| of.to_string_lossy().contains("pidfd")) || fsck.try_wait().unwrap().is_some()
+    });
+    drop(daemon);
+    succeeds(&fsck.wait_with_output().unwrap());
+    wait_for_end(pid);
+    assert_eq!(ok(["cat", &scratch.on("/file")]), "content");
 }
 
 /// fsck(8) gets the exit codes that it knows: 0, 4 for damage, 8 for what cannot be checked, 16 for a wrong

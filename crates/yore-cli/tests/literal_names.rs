@@ -4,8 +4,10 @@
 use crate::common;
 
 use common::trees::{both, read, remove, write};
-use common::{ok, run, Scratch};
+use common::{error_text, ok, run, take, text, yore, Mount, Scratch, NOBODY};
 use std::fs;
+use std::os::unix::fs::{chown, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 
 /// Makes a directory.
 fn make(scratch: &Scratch, path: &str) {
@@ -88,4 +90,42 @@ fn a_directory_is_its_own() {
         assert_eq!(read(scratch, "/d/mail/letter"), "changed");
         assert_eq!(read(scratch, "/d/mail@host/letter"), "/d/mail@host");
     });
+}
+
+/// A command listed a directory of the past to learn whether a name in it has a time. So a user who may only
+/// search that directory was refused what lies below it, though the directory below is the user's own.
+/// Promises that the right to search it is enough, whether the name has a time or an `@` of its own.
+#[test]
+fn who_may_search_need_not_list() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: needs root");
+    }
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &["-o", "allow_other"]) else { return };
+    let homes = mount.directory.join("homes");
+    let own = homes.join("user@host");
+    fs::create_dir_all(&own).unwrap();
+    chown(&own, Some(NOBODY), Some(NOBODY)).unwrap();
+    for (path, mode) in
+        [(&scratch.path(""), 0o755), (&mount.directory, 0o755), (&homes, 0o711), (&own, 0o755)]
+    {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let volume = text(&mount.directory);
+    take(volume, "then");
+    fs::write(own.join("letter"), "one").unwrap();
+    take(volume, "later");
+    fs::write(own.join("answer"), "two").unwrap();
+    for (path, added) in [("user@host", vec!["answer", "letter"]), ("user@host@later", vec!["answer"])] {
+        let path = format!("{}@then/{path}", text(&homes));
+        let diff = yore().args(["diff", "--json", &path]).uid(NOBODY).gid(NOBODY).current_dir("/").output();
+        let diff = diff.unwrap();
+        assert!(diff.status.success(), "{path}: {}", error_text(&diff));
+        let rows: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
+        let mut found: Vec<_> =
+            rows.as_array().unwrap().iter().map(|row| row["path"].as_str().unwrap()).collect();
+        found.sort_unstable();
+        assert_eq!(found, added, "{path}");
+    }
+    mount.umount();
 }

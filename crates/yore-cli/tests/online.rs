@@ -3,13 +3,13 @@
 
 use crate::common;
 
-use common::{fails, ok, put, run, text, until, wait_for_end, yore, Mount, Scratch};
+use common::{fails, ok, put, run, stopped_when, text, until, wait_for_end, yore, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use yore_device::{FileDevice, OpenOptions};
@@ -242,32 +242,9 @@ fn a_check_does_not_keep_the_mount_busy() {
         fs::write(mount.directory.join(format!("{i}")), b"x").unwrap();
     }
     let (directory, pid) = (text(&mount.directory), mount.pid());
-    let asks = |check: &Child| {
-        let all = fs::read_dir(format!("/proc/{}/fd", check.id())).into_iter().flatten().flatten();
-        let open: Vec<_> = all.filter_map(|of| fs::read_link(of.path()).ok()).collect();
+    let check = stopped_when(&["check", "--online", directory], |open| {
         open.iter().any(|of| of == &mount.directory || of.to_string_lossy().starts_with("socket:"))
-    };
-    let mut stopped = None;
-    until("a check was stopped while it asks", || {
-        let mut check = yore()
-            .args(["check", "--online", directory])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        while check.try_wait().unwrap().is_none() {
-            if asks(&check) {
-                kill_process(Pid::from_child(&check), Signal::STOP).unwrap();
-                if asks(&check) {
-                    stopped = Some(check);
-                    return true;
-                }
-                kill_process(Pid::from_child(&check), Signal::CONT).unwrap();
-            }
-        }
-        false
     });
-    let check = stopped.unwrap();
     assert!(Command::new("umount").arg(directory).status().unwrap().success());
     wait_for_end(pid);
     kill_process(Pid::from_child(&check), Signal::CONT).unwrap();

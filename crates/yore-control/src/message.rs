@@ -218,8 +218,8 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether the request changes something.
-    pub(crate) fn changes(&self) -> bool {
+    /// Whether the request changes something, so that it is refused where the mount is read-only.
+    pub fn changes(&self) -> bool {
         use Request::*;
         let of_history =
             matches!(self, Take(_) | Describe { .. } | Forget { .. } | RollBack(_) | Expunge { .. });

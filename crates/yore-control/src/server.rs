@@ -158,7 +158,8 @@ fn defragment(
 ) -> Result<Answer> {
     who.check_everything()?;
     if dry_run {
-        let before = view.scattered(inode, PIECES_MOST)?;
+        let long = Long::begin(view, who, question)?;
+        let before = view.scattered(inode, PIECES_MOST, &mut || long.goes_on())?;
         return Ok(Answer::Defragmented(Defragmented { before, ..Defragmented::default() }));
     }
     who.check_writable()?;

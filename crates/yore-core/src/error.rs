@@ -210,6 +210,11 @@ impl Error {
         }
     }
 
+    /// Whether the medium is wrong or cannot be read. That may concern one file alone, so others can go on.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Error::Corruption(_) | Error::Device(_))
+    }
+
     /// The error, with the call that failed and its path.
     pub fn on_path(self, operation: &'static str, path: &[u8]) -> Error {
         Error::Path { operation, path: String::from_utf8_lossy(path).into_owned(), source: Box::new(self) }

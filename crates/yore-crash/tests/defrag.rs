@@ -96,7 +96,7 @@ fn present_and_past_stay() {
         let past: Vec<_> = seen.iter().map(|event| copy(&view.as_of(*event), root)).collect();
         let present = copy_all(&volume);
         let (shared, before) = (view.statfs().blocks_free, view.statfs().history_data_blocks);
-        let told = view.scattered(root, PIECES_MOST).unwrap();
+        let told = view.scattered(root, PIECES_MOST, &mut || ControlFlow::Continue(())).unwrap();
         // Where another file uses every fifth block, laying the others together gains nothing.
         assert_eq!((told.files, told.scattered), if seed == 3 { (2, 2) } else { (3, 1) });
         assert!(told.history > 0, "{told:?}");
@@ -108,7 +108,10 @@ fn present_and_past_stay() {
         assert_eq!(now.history_data_blocks - before, told.history);
         // What the present alone had came back; nodes of trees may have gone.
         assert!(now.blocks_free + told.history >= shared, "{} and {}", now.blocks_free, told.history);
-        assert_eq!(view.scattered(root, PIECES_MOST).unwrap().scattered, 0);
+        assert_eq!(
+            view.scattered(root, PIECES_MOST, &mut || ControlFlow::Continue(())).unwrap().scattered,
+            0
+        );
         let same = |volume: &Volume| {
             assert!(copy_all(volume) == present, "the present");
             for (event, past) in seen.iter().zip(&past) {
@@ -145,13 +148,16 @@ fn what_old_trees_have_stays() {
     };
     let (before, present) = (past(view), copy_all(&volume));
     let history = view.statfs().history_data_blocks;
-    let told = view.scattered(view.root(), PIECES_MOST).unwrap();
+    let told = view.scattered(view.root(), PIECES_MOST, &mut || ControlFlow::Continue(())).unwrap();
     assert!(told.scattered > 0 && told.history > 0, "{told:?}");
     let done = defragment(&volume);
     assert_eq!((done.before, done.moved, done.left), (told, told.blocks, 0));
     volume.sync().unwrap();
     assert_eq!(view.statfs().history_data_blocks - history, told.history);
-    assert_eq!(view.scattered(view.root(), PIECES_MOST).unwrap().scattered, 0);
+    assert_eq!(
+        view.scattered(view.root(), PIECES_MOST, &mut || ControlFlow::Continue(())).unwrap().scattered,
+        0
+    );
     volume.close().unwrap();
     sound(&*device);
     let volume = Volume::open(device.clone(), &options()).unwrap();

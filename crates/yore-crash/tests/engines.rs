@@ -1,7 +1,7 @@
 //! A volume changes its engine at any mount, also behind a crash; and what an engine cannot do it says.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use yore_check::{check, CheckOptions};
 use yore_crash::volume::{orders, Findings};
 use yore_device::{Device, MemoryDevice};
@@ -109,7 +109,11 @@ fn none_writes_no_superblock_unless_somebody_asks() {
     let before = slots(&device);
     let generation = view.info().generation;
     create(&view, "a");
+    // So that a test that fails comes to an end.
+    let end = Instant::now() + Duration::from_secs(60);
     while view.info().generation < generation + 2 {
+        let reached = view.info().generation;
+        assert!(Instant::now() < end, "after a minute it is at generation {reached}, from {generation}");
         std::thread::yield_now();
     }
     assert!(slots(&device) == before, "a superblock was written in the background");

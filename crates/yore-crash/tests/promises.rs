@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use yore_check::{check, mark_checked, CheckOptions};
 use yore_crash::campaign::try_case;
 use yore_crash::case::Case;
@@ -198,7 +198,10 @@ fn changes_become_durable_by_themselves(engine: Engine) {
         MountOptions { commit_interval: Duration::from_millis(5), ..options(engine, Durability::Async) };
     let volume = Volume::open(device.clone(), &soon).unwrap();
     volume.create_dir("d").unwrap();
+    // So that a test that fails comes to an end.
+    let end = Instant::now() + Duration::from_secs(60);
     while crashed(&device, engine).metadata("d").is_err() {
+        assert!(Instant::now() < end, "{}: after a minute the change is not durable", engine.name());
         std::thread::yield_now();
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError, MemoryDevice};
 use yore_format::layout::SUPERBLOCKS;
@@ -13,6 +13,8 @@ use yore_format::BLOCK_SIZE;
 use yore_fs::{Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, View, WriteMode};
 
 const MIB: u64 = 1 << 20;
+/// For so long a test waits for what the background does.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device in memory that counts, and does something once during a long write.
 type CountingDevice = Wrapped<MemoryDevice, Counting>;
@@ -296,7 +298,9 @@ fn what_is_only_in_the_log_survives_generations_and_further_crashes() {
     // Generations that do not write the file back, because it is not old enough for that.
     let records = view.log_status().records;
     let start = view.info().generation;
+    let begun = Instant::now();
     while view.info().generation < start + 3 {
+        assert!(begun.elapsed() < PATIENCE, "no three generations were written in a minute");
         view.setattr(
             &caller(),
             view.root(),
@@ -331,7 +335,9 @@ fn a_page_that_went_home_before_its_size_is_kept() {
     view.fsync(other, false).unwrap();
     let page = [vec![1; 443], vec![2; 3653]].concat();
     let is_home = || device.to_bytes().chunks(4096).any(|block| block == page);
+    let begun = Instant::now();
     while !is_home() {
+        assert!(begun.elapsed() < PATIENCE, "the page did not go home in a minute");
         std::thread::yield_now();
     }
     view.fsync(no, false).unwrap();

@@ -41,7 +41,9 @@ fn lay(view: &View) -> MetadataLaid {
 /// How much the writes of a device have come to when it has rested for so long.
 fn rest(device: &SimulatedDevice, pause: Duration) -> usize {
     let mut entries = device.entries();
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
+        assert!(Instant::now() < deadline, "the device has not rested for a minute");
         std::thread::sleep(pause);
         let now = device.entries();
         if std::mem::replace(&mut entries, now) == now {

@@ -4,9 +4,9 @@
 //! The kernel has one dentry for a directory node, so two names of one directory must be two nodes. A
 //! directory of the past is therefore identified by the name with a time that led to it: (parent node, the
 //! name as it was spelled, event). A directory below it is (parent node, inode). Its number is a hash of that
-//! with the first bit set, which no inode's number has. The number is the same in every mount by this
-//! program, unless two hashes are equal, and `st_ino` shows it. Such nodes are remembered until the kernel
-//! forgets them.
+//! with the first bit set, which no inode's number has, and with the third one set exactly if a name with a
+//! time led to it. The number is the same in every mount by this program, unless two hashes are equal, and
+//! `st_ino` shows it. Such nodes are remembered until the kernel forgets them.
 //!
 //! Anything but a directory may have many names, so its node is (event, inode), and its number encodes both.
 //! Nothing has to be remembered, all hard links of that time share one number, and a handle
@@ -29,6 +29,11 @@ const PLAIN: u64 = 1 << 62;
 /// Bits of the inode's number in those; the remaining bits are the event's.
 const INODE_BITS: u32 = 35;
 const EVENT_BITS: u32 = 62 - INODE_BITS;
+/// Set in the number of a node to which a name with a time led, unless the number encodes event and inode.
+/// Commands read it, and call it by the same name (`yore-cli/src/timed_path.rs`).
+const NAMED: u64 = 1 << 61;
+/// The bits of a number that are not the hash's.
+const FLAGS: u64 = PAST | PLAIN | NAMED;
 
 /// What distinguishes a node from all others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +62,11 @@ impl Key {
         // The hasher has no key, so that numbers are the same in every mount.
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
-        hasher.finish() & !PLAIN | PAST
+        let named = match self {
+            Key::Named { .. } => NAMED,
+            Key::Below { .. } => 0,
+        };
+        hasher.finish() & !FLAGS | PAST | named
     }
 
     /// The number of the node with this key that is this inode as of this event, unless another node already
@@ -68,6 +77,11 @@ impl Key {
             _ => plain(event, inode).unwrap_or_else(|| self.hashed()),
         }
     }
+}
+
+/// The hashed number to try where another node has this one.
+fn number_after(number: u64) -> u64 {
+    number & FLAGS | number.wrapping_add(1) & !FLAGS
 }
 
 /// The number that encodes event and inode, if there is room for that.
@@ -134,7 +148,7 @@ impl PastNodes {
                     known.lookups += 1;
                     return number;
                 }
-                Some(_) => number = number.wrapping_add(1) & !PLAIN | PAST,
+                Some(_) => number = number_after(number),
                 None => {
                     nodes.insert(number, Known { key, event, inode, lookups: 1 });
                     return number;
@@ -223,8 +237,22 @@ mod tests {
             .0
             .write()
             .insert(taken, Known { key: squatter, event: EventNo(1), inode: InodeNo(9), lookups: 1 });
-        let next = taken.wrapping_add(1) & !PLAIN | PAST;
+        let next = number_after(taken);
+        assert_ne!(next, taken);
         assert_eq!(nodes.count_lookup(key.clone(), DIR, EventNo(1), InodeNo(16)), next);
         assert_eq!(nodes.count_lookup(key, DIR, EventNo(1), InodeNo(16)), next);
+    }
+
+    /// The number of a directory says whether a name with a time led to it, also where another node had the
+    /// number.
+    #[test]
+    fn numbers_say_what_led_there() {
+        let named = Key::Named { parent: 1, name: b"a@1".to_vec(), event: EventNo(3) };
+        let below = Key::Below { parent: 1, inode: InodeNo(16) };
+        for (key, flags) in [(named, PAST | NAMED), (below, PAST)] {
+            let number = key.number(DIR, EventNo(3), InodeNo(16));
+            assert_eq!([number & FLAGS, number_after(number) & FLAGS], [flags; 2]);
+        }
+        assert_eq!(number_after(PAST | !FLAGS), PAST, "nothing is carried into the flags");
     }
 }

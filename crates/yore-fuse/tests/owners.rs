@@ -12,6 +12,7 @@ use std::os::unix::fs::{chown, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use yore_control::{Client as _, Mounted as Asked, Saying, Take};
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{EventNo, Result, UserLimits};
@@ -139,6 +140,15 @@ fn rollbacks_count_as_snapshots() {
     m.end();
 }
 
+/// Sets a flag when it is dropped, also by a panic: whoever waits for the flag must not wait for ever.
+struct Sets<'a>(&'a AtomicBool);
+
+impl Drop for Sets<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// A stranger sends requests about directories of its own all the time. Others go on working meanwhile, in
 /// files and with their own snapshots.
 #[test]
@@ -166,7 +176,10 @@ fn who_asks_all_the_time_stops_nobody() {
                 })
             });
         }
+        let _sets = Sets(&ended);
+        let end = Instant::now() + Duration::from_secs(60);
         while answers.load(Ordering::Acquire) == 0 {
+            assert!(Instant::now() < end, "after a minute the stranger has no answer");
             std::thread::yield_now();
         }
         as_user(OWNER, || {
@@ -178,7 +191,6 @@ fn who_asks_all_the_time_stops_nobody() {
                 fs::rename(&path, m.path("home/last")).unwrap();
             }
         });
-        ended.store(true, Ordering::Release);
     });
     drop((asked, dir));
     m.end();

@@ -1,7 +1,10 @@
 //! Errors of the metadata layer.
 
-use yore_device::DeviceError;
+use yore_device::{DeviceError, Operation};
 use yore_format::{Corruption, GroupNo};
+
+/// What Linux says of a device that is not there any more: ENXIO, ENODEV.
+const GONE: [i32; 2] = [6, 19];
 
 /// The result of calls that may read the device or reserve.
 pub type Result<T> = std::result::Result<T, MetaError>;
@@ -51,7 +54,16 @@ impl From<yore_log::LogError> for MetaError {
     fn from(e: yore_log::LogError) -> MetaError {
         match e {
             yore_log::LogError::Device(e) => MetaError::Device(e),
+            // Nothing is damaged, so nobody may empty it.
+            newer @ yore_log::LogError::UnknownVersion { .. } => MetaError::Refused(newer.to_string()),
             other => MetaError::Log(other),
         }
     }
+}
+
+/// Whether an error is of reading a place of the device, so that other places may be readable all the same.
+pub fn is_of_place(error: &DeviceError) -> bool {
+    // Without a number the device has ended before the block did.
+    let may_be_bad = |errno: i32| errno != 0 && !GONE.contains(&errno);
+    matches!(error, DeviceError::Io { operation: Operation::Read, source, .. } if may_be_bad(source.errno))
 }

@@ -46,7 +46,7 @@ pub use base::shadow::{Saved, Shadow};
 pub use base::units::Piece;
 pub use cache::FrameGuard;
 pub use engine::Durability;
-pub use error::{MetaError, Result};
+pub use error::{is_of_place, MetaError, Result};
 pub use findings::{next_findings, read_findings, read_scrubs, spare_superblock};
 pub use log::intent::LogStatus;
 pub use log::notes::NotedFile;
@@ -56,7 +56,7 @@ pub use log::replay::{find_log, log_contents, log_records, LogContents, Recovere
 pub use meta::give_up::give_up_log;
 pub use meta::open::{MetaOptions, PART_LEAVES};
 pub use meta::recount::TotalsGrowth;
-pub use meta::scrub::{is_of_place, Patience};
+pub use meta::scrub::Patience;
 pub use meta::shred::AskZone;
 pub use meta::together::ZonesLaid;
 pub use meta::Meta;

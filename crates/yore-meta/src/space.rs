@@ -3,9 +3,11 @@
 //! Metadata blocks are reserved by count, in one zone, or in several when no zone has room for all of them;
 //! inodes by slot. Every zone keeps [`SPARE_INDEXES`] indexes that only deleting may reserve, so a full
 //! volume can always be emptied (R8).
+//!
+//! A block of inodes that is damaged or cannot be read is passed over: a new one is as good.
 
 use crate::blocks::Blocks;
-use crate::error::{MetaError, Result};
+use crate::error::{is_of_place, MetaError, Result};
 use crate::zones::reserve::Marked;
 use crate::zones::zone::{Frame, Zone};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -306,14 +308,32 @@ fn reserve_inode_in(blocks: &Blocks, zone: &Arc<Zone>) -> Result<Option<Reserved
         let frame = match read {
             Ok(frame) => frame,
             Err(_) if zone.inode_blocks_moved(state) => continue,
-            Err(e) => return Err(e),
+            Err(error) => {
+                // Whoever wants one of its inodes is told so.
+                let is_read = match &error {
+                    MetaError::Corruption(_) => true,
+                    MetaError::Device(error) if is_of_place(error) => false,
+                    _ => return Err(error),
+                };
+                tracing::warn!("new inodes are made elsewhere until the volume is opened again: {error}");
+                zone.pass_over_inodes(index, state);
+                match is_read {
+                    true => continue,
+                    // If the device is only out of reach for a moment, this is the only block that is lost.
+                    false => return Ok(None),
+                }
+            }
         };
         match zone.mark_inode(index, state, &frame) {
             Marked::Again => continue,
             Marked::Wrong(free) => {
                 // The zone header counts free inodes that the block does not have.
                 let c = Corruption::new("zone header", "free inodes", "as many as free slots", free);
-                return Err(c.at(frame.addr()).into());
+                tracing::warn!(
+                    "new inodes are made elsewhere until the volume is opened again: {}",
+                    c.at(frame.addr())
+                );
+                zone.pass_over_inodes(index, state);
             }
             Marked::Slot(slot) => {
                 let inode = InodeNo::new(frame.addr(), slot as u8);

@@ -46,6 +46,30 @@ fn a_path_is_as_long_as_it_may_be() {
     assert_eq!(paths, ["/d".repeat(100), "/d".repeat(2048)], "{report}");
 }
 
+/// Each block to which nothing leads took 40 bytes of memory, beyond what a check may use. Promises that they
+/// are told with kind and owner as before if there is no memory for them.
+#[test]
+fn blocks_to_which_nothing_leads_take_no_memory() {
+    const MANY: usize = 960;
+    let mut b = sound();
+    for n in 0..MANY {
+        let addr = b.address(1 + (n % 2) as u32);
+        b.node(addr, block(BlockKind::Directory, 0, addr, InodeNo(ROOT), 17), &[]);
+    }
+    let device = b.finish();
+    let with = |memory| {
+        let options = CheckOptions { memory, ..CheckOptions::default() };
+        check(&device, &options).expect("the volume can be checked").findings
+    };
+    let (little, much) = (with(0), with(1 << 30));
+    assert_eq!(little, much);
+    assert_eq!(little.len(), MANY);
+    for finding in little {
+        assert_eq!((finding.problem, finding.inode), (BlockUnreachable, Some(InodeNo(ROOT))), "{finding}");
+        assert!(finding.to_string().contains("directory node"), "{finding}");
+    }
+}
+
 /// A file that has so many blocks of another one was written anew for each of them, and where no block was
 /// free for the copies, all groups were searched for each. Promises that the file gets copies of all of them,
 /// each of which is said, in one round; and in the next one if leaks take the room.

@@ -3,7 +3,10 @@
 
 use super::repaired::*;
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use yore_check::{mark_checked, undo_repair, CheckError};
+use yore_device::wrapped::{Hook, Request, Wrapped};
+use yore_device::{Device, DeviceError};
 
 /// The sound volume as a crash leaves it under such an engine.
 fn in_use(engine: Engine) -> Builder {
@@ -53,5 +56,56 @@ fn rubbish_in_the_other_slot_is_found_in_a_volume_in_use() {
         assert!(report.is_clean() && report.state == VolumeState::Clean, "{report}");
         undo_repair(&device, &undo_file.0).expect("the repair is taken back");
         assert_eq!(device.first_difference(&before), None, "as before, byte for byte");
+    }
+}
+
+/// A device that returns one block wrong when it is read for the first time.
+#[derive(Debug)]
+struct WrongOnce {
+    block: u64,
+    is_over: AtomicBool,
+}
+
+impl Hook for WrongOnce {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        let (offset, buf) = match request {
+            Request::Read { offset, buf } => (offset, buf),
+            other => return other.pass(below),
+        };
+        below.read_at(offset, buf)?;
+        let at = (self.block * BLOCK_SIZE as u64).checked_sub(offset).filter(|at| *at < buf.len() as u64);
+        if let Some(at) = at.filter(|_| !self.is_over.swap(true, Ordering::Relaxed)) {
+            buf[at as usize + 1000] ^= 1;
+        }
+        Ok(())
+    }
+}
+
+/// A block had been written over since its header, and did not verify when its zone was settled, because it
+/// was read wrong. So what it should be was not known any more, and it was reported as stale, though it was
+/// sound ever after. Promises that it is read once more before that.
+#[test]
+fn a_block_that_was_read_wrong_once_is_read_again() {
+    let at = GROUP_BLOCKS + 6;
+    let mut b = in_use(Engine::SoftUpdates);
+    b.after.push(Box::new(move |device| {
+        let mut bytes = read(device, at);
+        let slot = InodeNo(FAR).slot();
+        let mut inode = Inode::decode(Inode::slot(&bytes, slot)).unwrap();
+        inode.mtime.seconds += 1;
+        inode.encode(Inode::slot_mut(&mut bytes, slot).0);
+        seal(&mut bytes, GENERATION);
+        write(device, at, &bytes);
+    }));
+    let device = b.finish();
+    let report = checked(&device);
+    assert!(report.is_clean(), "{report}");
+    for scan_from in [0, u64::MAX] {
+        let wrong = WrongOnce { block: at, is_over: AtomicBool::new(false) };
+        let device = Wrapped::new(device.snapshot(), wrong);
+        let options = CheckOptions { scan_from, ..CheckOptions::default() };
+        let report = check(&device, &options).expect("the volume can be checked");
+        assert!(device.hook.is_over.load(Ordering::Relaxed), "the block was read");
+        assert!(report.is_clean(), "{report}");
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! What cannot be copied is reported and left out, and the rest is copied: so people save from a damaged
 //! volume what it still has. A copy that is there already is not emptied before its source was read once to
-//! the end.
+//! the end. So it is read twice where the copy cannot share its blocks. Where it can, it is still read once:
+//! sharing reads nothing, so damage would take the place of the old content, and nobody would know.
 
 mod overlap;
 

@@ -1,14 +1,18 @@
 //! `defrag`: lays the pieces of scattered files together.
 
 use super::operand::find_file_too;
+use super::snapshot::Location;
 use crate::args;
+use crate::mount::beside::Beside;
 use crate::output::{bytes_of, human, json_name, print_json, printable};
 use crate::progress::while_searching;
 use crate::status::{self, Outcome};
 use crate::volume::Access;
+use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
 use std::path::Path;
+use yore_control::Client;
 use yore_fs::{Defragmented, Error, Scattered};
 
 const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
@@ -42,7 +46,7 @@ fn one(args: &args::Defrag, operand: &OsStr) -> anyhow::Result<Value> {
         }
         error => anyhow::Error::new(error).context(format!("cannot lay {shown} together")),
     };
-    find_file_too(operand)?.ask(Access::of(!args.dry_run), |client| {
+    let lay = |client: &dyn Client| -> anyhow::Result<Value> {
         let before = client.scattered().map_err(refused)?;
         if !args.json {
             status::tell(format_args!("{shown}: {}", takes(&before)));
@@ -57,7 +61,24 @@ fn one(args: &args::Defrag, operand: &OsStr) -> anyhow::Result<Value> {
             status::tell(format_args!("{shown}: {}", told(&done)));
         }
         Ok(row(operand, &done.before, Some(&done)))
-    })
+    };
+    let location = find_file_too(operand)?;
+    match beside(&location).with_context(|| format!("cannot ask about {shown}"))? {
+        Some(beside) => {
+            drop(location);
+            lay(&beside)
+        }
+        None => location.ask(Access::of(!args.dry_run), |client| lay(client)),
+    }
+}
+
+/// The daemon of the mount that a location is on, if it can be asked beside that: then nothing must be open
+/// that keeps the mount busy.
+fn beside(location: &Location) -> std::io::Result<Option<Beside>> {
+    match (location.mount(), location.dir()) {
+        (Some(mount), Some(opened)) => Beside::about(&mount, opened),
+        _ => Ok(None),
+    }
 }
 
 fn files(count: u64) -> String {

@@ -1,6 +1,6 @@
 //! Requests to a daemon beside files and ioctls: to mount a snapshot beside what it serves, to say when a
-//! mount has ended and whether writing has stopped, and to check or scrub the volume, which would keep a
-//! mount busy if it was asked for through an open directory (`beside.rs`).
+//! mount has ended and whether writing has stopped, and to check or scrub the volume or to lay files
+//! together, which would keep a mount busy if it was asked for through an open directory (`beside.rs`).
 //!
 //! They come through a socket beside the file that announces the daemon. The socket works whether or not the
 //! present is mounted, is open to the daemon's user and root only, and occupies no thread that serves files.
@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_control::Stopped;
+use yore_fs::InodeNo;
 
 /// The longest request, in bytes; paths are far shorter.
 const LINE_MAX: u64 = 64 << 10;
@@ -49,6 +50,8 @@ pub(super) enum Request {
     BreakOff,
     /// What commands ask of a whole volume: to check or to scrub it, and how far that is.
     Ask(yore_control::Request),
+    /// What commands ask of a file or directory of the present, which has this number: to lay it together.
+    AskAbout { inode: u64, request: yore_control::Request },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -128,7 +131,10 @@ fn answer(sessions: &Arc<Sessions>, stream: UnixStream) {
     // The daemon does not end before the answer is there. It does not wait for whoever has asked nothing.
     let _asked = sessions.asked();
     let answered = heard.map(|(request, uid)| match request {
-        Request::Ask(request) => Answer::Said(Box::new(sessions.answer(uid, &request))),
+        Request::Ask(request) => Answer::Said(Box::new(sessions.answer(uid, None, &request))),
+        Request::AskAbout { inode, request } => {
+            Answer::Said(Box::new(sessions.answer(uid, Some(InodeNo(inode)), &request)))
+        }
         Request::WaitFor { directory } => Answer::Over { last: sessions.wait_for(&path_of(directory)) },
         Request::BreakOff => Answer::BrokenOff { under_way: sessions.break_off() },
         Request::Mount { at, directory, options } => {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use yore_control::{Answer, Host, Ongoing, Pinning, Request, Who};
-use yore_fs::{UserLimits, View};
+use yore_fs::{InodeNo, UserLimits, View};
 use yore_fuse::{MountConfig, Session, SessionHandle, UnmountError, UnmountHow};
 
 /// The sessions of one volume.
@@ -70,9 +70,9 @@ impl Drop for AskedSession<'_> {
     }
 }
 
-/// For commands that check or scrub the whole volume. These end with the volume: whoever closes it breaks
-/// them off. Nobody closes it before they end where only snapshots are mounted; so they end with the last
-/// mount, too.
+/// For commands that check or scrub the whole volume, or lay files together. These end with the volume:
+/// whoever closes it breaks them off. Nobody closes it before they end where only snapshots are mounted; so
+/// they end with the last mount, too.
 impl Host for Sessions {
     fn room(&self) -> yore_fs::Result<Pinning<'_>> {
         Err(yore_fs::Error::Refused("snapshots are pinned through a directory of the mount".into()))
@@ -186,16 +186,21 @@ impl Sessions {
         AskedSession(self)
     }
 
-    /// Answers what a command asks of the whole volume, on behalf of root or the daemon's user.
+    /// Answers what a command asks of the whole volume, or `about` a file or directory of the present, on
+    /// behalf of root or the daemon's user.
     ///
     /// # Errors
     /// Those of the request; `Refused` for one that needs a directory of the mount.
-    pub fn answer(&self, uid: u32, request: &Request) -> yore_fs::Result<Answer> {
-        use Request::{BreakOff, Check, Checksums, HowFar, Scrub, Scrubs, Stopped};
-        let of_volume = matches!(request, Check { .. } | Scrub { .. } | Scrubs | Checksums { .. } | Stopped);
-        if !of_volume && !matches!(request, HowFar { question: Some(_) } | BreakOff { .. }) {
-            return Err(yore_fs::Error::Refused("that is asked through a directory of the mount".into()));
-        }
+    pub fn answer(&self, uid: u32, about: Option<InodeNo>, request: &Request) -> yore_fs::Result<Answer> {
+        use Request::{BreakOff, Check, Checksums, Defragment, HowFar, Scrub, Scrubs, Stopped};
+        let inode = match (about, request) {
+            (Some(inode), Defragment { .. }) => inode,
+            (None, Check { .. } | Scrub { .. } | Scrubs | Checksums { .. } | Stopped)
+            | (_, HowFar { question: Some(_) } | BreakOff { .. }) => self.view.root(),
+            _ => {
+                return Err(yore_fs::Error::Refused("that is asked through a directory of the mount".into()))
+            }
+        };
         let who = Who {
             uid,
             may_all: true,
@@ -207,7 +212,7 @@ impl Sessions {
             expunges_others: false,
             host: self,
         };
-        yore_control::answer(&self.view, self.view.root(), &who, request)
+        yore_control::answer(&self.view, inode, &who, request)
     }
 
     /// Has checks, scrubs and other long work on the volume end soon; returns how much is under way.

@@ -117,8 +117,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long a check, a scrub or other work that was broken off may take to end.
 const BREAKING_OFF: Duration = Duration::from_secs(20);
 
-/// Unmounts. A check or a scrub that was asked for through the mount keeps it busy, and so do files that are
-/// laid together. So the daemon breaks off all such work on its volume if the mount stays busy.
+/// Unmounts. A check, a scrub or the like that was asked for through the mount keeps it busy. So the daemon
+/// breaks off all such work on its volume if the mount stays busy.
 fn unmount(directory: &Path, lazy: bool, daemon: Option<&Daemon>) -> Result<(), UnmountError> {
     let mut done = try_to_unmount(directory, lazy);
     // A daemon that takes no requests breaks nothing off. Then the mount is busy, for whatever reason.

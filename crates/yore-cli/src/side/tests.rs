@@ -3,6 +3,7 @@
 use super::anchored::Anchored;
 use super::*;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A directory with a file that nothing may happen to, and its attributes.
@@ -213,4 +214,30 @@ fn set_id_bits_need_owner_and_group() {
     assert_eq!(program.permissions_for((7, 9)), 0o1751);
     let held = Host.hold(&scratch.victim.0, FileKind::Regular).unwrap();
     assert_eq!(Host.owner(&held).unwrap(), (found.uid, found.gid));
+}
+
+/// A program of root's was overwritten with another user's, and kept its set-user-id bit until the owner was
+/// set: for good, if the copy was broken off, or if that owner was refused. Promises that the bits are gone
+/// before anything is written.
+#[test]
+fn what_is_written_over_has_no_set_id_bits() {
+    let scratch = Scratch::new();
+    let program = scratch.path("program");
+    fs::write(&program, "program").unwrap();
+    for side in [&Host as &dyn Side, &Anchored::new(None)] {
+        let set_id = std::os::unix::fs::PermissionsExt::from_mode(0o6755);
+        fs::set_permissions(&program, set_id).unwrap();
+        side.empty(&program).unwrap();
+        let found = side.facts(&program).unwrap().unwrap();
+        assert_eq!((found.permissions, found.size), (0o755, 0));
+    }
+
+    let device = Arc::new(yore_device::MemoryDevice::new(32 << 20));
+    let volume = Volume::create(device, &yore_fs::MkfsOptions::default()).unwrap();
+    volume.write("/program", "program").unwrap();
+    volume.set_permissions("/program", 0o6755).unwrap();
+    let side = OnVolume::new(&volume, Path::new("v.yore"));
+    side.empty(Path::new("/program")).unwrap();
+    let found = side.facts(Path::new("/program")).unwrap().unwrap();
+    assert_eq!((found.permissions, found.size), (0o755, 0));
 }

@@ -4,12 +4,12 @@
 mod reachable;
 pub mod trees;
 
-use rustix::process::Pid;
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use yore_device::mounts::mounts_of_thread;
 
@@ -118,6 +118,38 @@ pub fn until(what: &str, mut has_happened: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "still not: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Starts a command, again and again, until one was stopped (SIGSTOP) at a moment that the test waits for;
+/// `is_now` tells it from what the command has open. The standard error of the one that is stopped can be
+/// read.
+#[track_caller]
+pub fn stopped_when(args: &[&str], is_now: impl Fn(&[PathBuf]) -> bool) -> Child {
+    let is_now = |command: &Child| {
+        let all = fs::read_dir(format!("/proc/{}/fd", command.id())).into_iter().flatten().flatten();
+        is_now(&all.filter_map(|of| fs::read_link(of.path()).ok()).collect::<Vec<_>>())
+    };
+    let mut stopped = None;
+    until(&format!("yore {args:?} was stopped"), || {
+        let mut command = yore()
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it can be started");
+        while command.try_wait().expect("it is a child").is_none() {
+            if is_now(&command) {
+                kill_process(Pid::from_child(&command), Signal::STOP).unwrap();
+                if is_now(&command) {
+                    stopped = Some(command);
+                    return true;
+                }
+                kill_process(Pid::from_child(&command), Signal::CONT).unwrap();
+            }
+        }
+        false
+    });
+    stopped.expect("it was stopped")
 }
 
 /// A mount that is unmounted in every case.

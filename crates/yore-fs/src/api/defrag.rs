@@ -68,10 +68,19 @@ impl Lies {
     }
 }
 
-/// How the files below an inode lie, and which of them are scattered.
-fn survey(view: &View, start: InodeNo, most: u32) -> Result<(Scattered, Vec<InodeNo>)> {
+/// How the files below an inode lie, and which of them are scattered. `ask` says before each whether to go
+/// on.
+fn survey(
+    view: &View,
+    start: InodeNo,
+    most: u32,
+    ask: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<(Scattered, Vec<InodeNo>)> {
     let (store, mut found, mut which) = (view.store(), Scattered::default(), Vec::new());
     let walk = each_below(view, start, &mut |cell| {
+        if ask().is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         if !cell.state.read().inode.is_regular() {
             return Ok(ControlFlow::Continue(()));
         }
@@ -86,19 +95,28 @@ fn survey(view: &View, start: InodeNo, most: u32) -> Result<(Scattered, Vec<Inod
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    debug_assert!(walk.is_continue(), "nothing breaks it off");
-    Ok((found, which))
+    match walk {
+        ControlFlow::Continue(()) => Ok((found, which)),
+        ControlFlow::Break(()) => Err(Error::Refused("it was broken off before anything had moved".into())),
+    }
 }
 
 impl View {
     /// How a file lies on the volume, or all files below a directory; nothing else has any pieces. `most`: in
-    /// so many pieces a stretch of 4 MiB may lie ([`PIECES_MOST`]). O(extents).
+    /// so many pieces a stretch of 4 MiB may lie ([`PIECES_MOST`]). `ask` is called before each file, and
+    /// says whether to go on. O(extents).
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] for a view of the past; damage and device errors.
-    pub fn scattered(&self, inode: InodeNo, most: u32) -> Result<Scattered> {
+    /// [`Error::Refused`] if it was broken off; [`Error::ReadOnly`] for a view of the past; damage and device
+    /// errors.
+    pub fn scattered(
+        &self,
+        inode: InodeNo,
+        most: u32,
+        ask: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Scattered> {
         self.live()?;
-        Ok(survey(self, inode, most)?.0)
+        Ok(survey(self, inode, most, ask)?.0)
     }
 
     /// Lays a file together, or all files below a directory: what lies in too many pieces is copied to runs
@@ -119,7 +137,7 @@ impl View {
     ) -> Result<Defragmented> {
         let store = self.live()?;
         store.check_writable()?;
-        let (before, which) = survey(self, inode, most)?;
+        let (before, which) = survey(self, inode, most, ask)?;
         let mut done = Defragmented { before, ..Defragmented::default() };
         // What the present alone has comes back after each stretch.
         let needed = before.history + before.blocks.min(STRETCH);

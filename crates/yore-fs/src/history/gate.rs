@@ -335,6 +335,10 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
+    use std::time::Instant;
+
+    /// For so long a test waits for another thread.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Many threads enter all the time, and none of them is inside while the gate is closed. Threads that are
     /// not concerned go on.
@@ -369,10 +373,13 @@ mod tests {
                 }
             }
             // On a busy machine the threads may not have begun before now.
-            while passed.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
+            let begun = Instant::now();
+            let all_passed = || passed.iter().all(|count| count.load(Ordering::Relaxed) > 0);
+            while !all_passed() && begun.elapsed() < PATIENCE {
                 std::thread::yield_now();
             }
             done.store(true, Ordering::Relaxed);
+            assert!(all_passed(), "no thread of one kind has entered in a minute");
         });
     }
 
@@ -390,7 +397,7 @@ mod tests {
         });
         assert!(hears.recv_timeout(Duration::from_millis(20)).is_err());
         gate.open();
-        hears.recv().unwrap();
+        hears.recv_timeout(PATIENCE).expect("the call went on within a minute");
         thread.join().unwrap();
         assert!(gate.enter(|_| panic!("nobody is asked")).is_ok());
     }

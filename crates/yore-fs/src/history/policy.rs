@@ -29,11 +29,12 @@
 //!
 //! **The clock** may have been ahead, and times never descend. So events may have times that have not come
 //! yet. Nobody knows when they were taken; no rule judges them until then ([`let_go`]). A hold counts from
-//! the event's own time, which is not before the last event's ([`held_until`]).
+//! the event's own time, which is not before the last event's ([`held_until`]). Nobody can tell a clock that
+//! is behind from one that was ahead, so a hold that begins then may be too long.
 
 mod place;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use crate::api::room::with_room;
 use crate::api::view::is_around;
@@ -206,8 +207,11 @@ enum Holder {
     Unknown,
 }
 
-/// All rows of the tree of policies, each with what has become of its inode.
-fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, Holder)>> {
+/// A row of the tree of policies, with what has become of its inode.
+type Row = (InodeNo, PolicyRow, Holder);
+
+/// All rows of the tree of policies.
+fn rows(store: &Store) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     store.past.each_policy(&store.meta, &mut |no, row| {
         rows.push((no, row, Holder::Unknown));
@@ -219,7 +223,7 @@ fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, Holder)>> {
                 Holder::InUse(cell.state.read().inode.uid)
             }
             Ok(_) => Holder::Gone,
-            Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+            Err(error) if error.is_damage() => {
                 tracing::warn!("the policy of inode {no} is left alone: {error}");
                 Holder::Unknown
             }
@@ -229,13 +233,19 @@ fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, Holder)>> {
     Ok(rows)
 }
 
+/// The policies of inodes in use among these, with the numbers of the inodes.
+fn in_use(rows: &[Row]) -> impl Iterator<Item = (InodeNo, &Policy)> {
+    let rows = rows.iter().filter(|(.., holder)| matches!(holder, Holder::InUse(_)));
+    rows.map(|(no, row, _)| (*no, &row.policy))
+}
+
 /// All policies of inodes in use, with the numbers of these inodes.
 ///
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn all(store: &Store) -> Result<Vec<(InodeNo, Policy)>> {
-    let in_use = rows(store)?.into_iter().filter(|(.., holder)| matches!(holder, Holder::InUse(_)));
-    Ok(in_use.map(|(no, row, _)| (no, row.policy)).collect())
+    let rows = rows(store)?;
+    Ok(in_use(&rows).map(|(no, policy)| (no, policy.clone())).collect())
 }
 
 /// Says whether somebody may do something, or why not.
@@ -434,7 +444,8 @@ impl NameChange {
             return Ok(NameChange::nothing(behalf));
         }
         let excluded = exclude::is_excluded(store, &file.cell)?;
-        let hold = hold_of(store, &file.cell, None)?;
+        // Nothing tells that an excluded file was removed, so nothing of that is held.
+        let hold = if excluded { 0 } else { hold_of(store, &file.cell, None)? };
         // The state at the last close is a version already.
         event_if_changed(store, &file.cell, Since::AnyEvent, behalf)?;
         let file = Some(InUse::new(store, file.cell.clone(), file.attr));
@@ -485,8 +496,9 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
     if !store.past.has_policies() {
         return Ok(());
     }
-    count(store, &rows(store)?);
-    for (no, policy) in all(store)? {
+    let rows = rows(store)?;
+    count(store, &rows);
+    for (no, policy) in in_use(&rows) {
         let Some(Versioning::Interval(nanos)) = policy.versioning else { continue };
         match due_in(store, no, nanos) {
             Ok(None) => {}
@@ -496,7 +508,7 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
     }
     match take_due_events(store) {
         // It is due again, and the volume is of use without it.
-        Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+        Err(error) if error.is_damage() => {
             store.check_writable()?;
             tracing::warn!("a snapshot that is due cannot be taken: {error}");
             Ok(())
@@ -507,14 +519,12 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
 
 /// Makes a directory or file due some time later, if damage is the reason why it is not known when it is.
 fn wait_for_repair(store: &Store, no: InodeNo, error: Error) -> Result<()> {
-    match error {
-        Error::Corruption(_) | Error::Device(_) => {
-            tracing::warn!("when the next snapshot of inode {no} is due is not known: {error}");
-            store.due.put(no, AFTER_AN_ERROR);
-            Ok(())
-        }
-        other => Err(other),
+    if !error.is_damage() {
+        return Err(error);
     }
+    tracing::warn!("when the next snapshot of inode {no} is due is not known: {error}");
+    store.due.put(no, AFTER_AN_ERROR);
+    Ok(())
 }
 
 /// After how long the event of an interval is due; `None` if nothing has changed since the last one.
@@ -592,14 +602,15 @@ pub(crate) fn retain_in_time(store: &Arc<Store>) -> Result<()> {
         return Ok(());
     }
     *store.due.retained.lock() = Some(now);
-    let swept = sweep(store);
-    let kept = retain(store).map(drop);
+    let rows = rows(store)?;
+    let swept = sweep(store, &rows);
+    let kept = retain_by(store, &rows).map(drop);
     swept.and(kept)
 }
 
 /// Counts again how many policies each user's directories and files have: owners may have changed, and inodes
 /// may be gone.
-fn count(store: &Store, rows: &[(InodeNo, PolicyRow, Holder)]) {
+fn count(store: &Store, rows: &[Row]) {
     let owners = rows.iter().filter_map(|(.., holder)| match holder {
         Holder::InUse(uid) => Some(*uid),
         Holder::Gone | Holder::Unknown => None,
@@ -608,11 +619,10 @@ fn count(store: &Store, rows: &[(InodeNo, PolicyRow, Holder)]) {
 }
 
 /// Removes the policies of inodes that are gone.
-fn sweep(store: &Arc<Store>) -> Result<()> {
-    let rows = rows(store)?;
-    count(store, &rows);
-    let gone = rows.into_iter().filter(|(.., holder)| *holder == Holder::Gone);
-    gone.into_iter().try_for_each(|(no, row, _)| store.past.sweep_policy(store, no, row.incarnation))
+fn sweep(store: &Arc<Store>, rows: &[Row]) -> Result<()> {
+    count(store, rows);
+    let mut gone = rows.iter().filter(|(.., holder)| *holder == Holder::Gone);
+    gone.try_for_each(|(no, row, _)| store.past.sweep_policy(store, *no, row.incarnation))
 }
 
 /// Forgets what policies no longer keep, and returns how many events that were.
@@ -620,9 +630,13 @@ fn sweep(store: &Arc<Store>) -> Result<()> {
 /// # Errors
 /// Damage and device errors, unless they are of a single directory or file.
 pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
+    retain_by(store, &rows(store)?)
+}
+
+/// As [`retain`], if these are the policies.
+fn retain_by(store: &Arc<Store>, rows: &[Row]) -> Result<usize> {
     store.check_writable()?;
-    let has_rules = |(_, policy): &(InodeNo, Policy)| matches!(policy.retention, Some(Retention::Rules(_)));
-    if !all(store)?.iter().any(has_rules) {
+    if !in_use(rows).any(|(_, policy)| matches!(policy.retention, Some(Retention::Rules(_)))) {
         return Ok(0);
     }
     // Different files may have had one inode number.
@@ -642,7 +656,7 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
                 to_forget.extend(goes.versions);
                 removals.extend(goes.removals);
             }
-            Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+            Err(error) if error.is_damage() => {
                 let (count, _) = damaged.get_or_insert((0, error));
                 *count += 1;
             }

@@ -304,7 +304,7 @@ fn end_older(store: &Arc<Store>, older: &[Unfinished], directory: InodeNo) -> Re
 /// Where damage keeps that from being known, it stays.
 fn replaces(store: &Arc<Store>, one: &Unfinished, directory: InodeNo) -> Result<bool> {
     match is_below(store, one.directory, directory) {
-        Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+        Err(error) if error.is_damage() => {
             stays(store, one, error)?;
             Ok(false)
         }

@@ -236,11 +236,11 @@ impl Meta {
     }
 
     /// Sets a free inode aside, near the inode block or directory at `near`. `Ok(None)`: no inode block there
-    /// has room; the caller opens an Op with one reserved block, calls [`crate::Op::add_inode_block`] and
-    /// tries again.
+    /// that can be read has room; the caller opens an Op with one reserved block, calls
+    /// [`crate::Op::add_inode_block`] and tries again.
     ///
     /// # Errors
-    /// Reading the inode block may fail; [`MetaError::ReadOnly`], [`MetaError::Stopped`].
+    /// Reading a zone's header may fail; [`MetaError::ReadOnly`], [`MetaError::Stopped`].
     #[inline]
     pub fn reserve_inode(&self, near: GroupNo) -> Result<Option<ReservedInode>> {
         self.space.reserve_inode(&self.rooms.blocks, near)

@@ -1,29 +1,22 @@
 //! Reading metadata again from the medium, whatever memory has of it; and reading on behind blocks that the
 //! device cannot read.
 //!
-//! While a zone is read no generation is written, so its map names what is on the medium.
+//! While blocks of a zone are read no generation is written, so its map names what is on the medium. Behind
+//! each block that the device cannot read one may be written: the device may have tried for seconds, and so
+//! it may with the next one.
 
 use super::Meta;
-use crate::error::{MetaError, Result};
+use crate::error::{is_of_place, MetaError, Result};
 use crate::zones::zone::Zone;
 use std::ops::ControlFlow;
-use yore_device::{Device, DeviceError, Operation};
+use yore_device::{Device, DeviceError};
 use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES};
 use yore_format::{verify_header, BlockNo, Corruption, MetaAddr, ZoneHeader, ZoneNo, BLOCK_SIZE};
 
-/// Blocks that are read while no generation may be written: 256 KiB.
+/// The most blocks that are read while no generation may be written: 256 KiB.
 const TOGETHER: usize = 64;
 /// So many blocks that cannot be read, one behind the other, are more than a bad place: the device is gone.
 const UNREADABLE_MOST: u32 = 1024;
-/// What Linux says of a device that is not there any more: ENXIO, ENODEV.
-const GONE: [i32; 2] = [6, 19];
-
-/// Whether an error is of reading a place of the device, so that other places may be readable all the same.
-pub fn is_of_place(error: &DeviceError) -> bool {
-    // Without a number the device has ended before the block did.
-    let may_be_bad = |errno: i32| errno != 0 && !GONE.contains(&errno);
-    matches!(error, DeviceError::Io { operation: Operation::Read, source, .. } if may_be_bad(source.errno))
-}
 
 /// How far whoever reads goes on behind blocks that cannot be read.
 #[derive(Debug, Default)]
@@ -110,34 +103,35 @@ impl Meta {
                 }
             };
             let indexes: Vec<u16> = (0..ZONE_INDEXES as u16).filter(|index| zone.has(*index)).collect();
-            for (n, some) in indexes.chunks(TOGETHER).enumerate() {
-                let mut read = 0;
-                {
-                    let _no_generation = self.writer.pause();
-                    if n == 0 {
-                        read += 1;
-                        self.scrub_header(&zone, &mut patience, wrong)?;
-                    }
-                    read += self.scrub_blocks(&zone, some, &mut patience, wrong)?;
-                }
-                if told(no, read).is_break() {
+            if indexes.is_empty() {
+                continue;
+            }
+            self.scrub_header(&zone, &mut patience, wrong)?;
+            let (mut rest, mut read) = (&indexes[..], 1);
+            while !rest.is_empty() {
+                let (left, more) = self.scrub_blocks(&zone, rest, &mut patience, wrong)?;
+                if told(no, read + more).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
+                (rest, read) = (left, 0);
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Reads blocks of a zone; returns how many the medium has.
-    fn scrub_blocks(
+    /// Reads the first of these blocks of a zone while no generation is written, up to one that cannot be
+    /// read. Returns the others, and how many of those that it came to the medium has.
+    fn scrub_blocks<'i>(
         &self,
         zone: &Zone,
-        indexes: &[u16],
+        indexes: &'i [u16],
         patience: &mut Patience,
         wrong: &mut dyn FnMut(Box<Corruption>),
-    ) -> Result<u64> {
+    ) -> Result<(&'i [u16], u64)> {
+        let _no_generation = self.writer.pause();
         let (medium, mut read) = (&self.base().medium, 0);
-        for index in indexes {
+        let (some, rest) = indexes.split_at(indexes.len().min(TOGETHER));
+        for (n, index) in some.iter().enumerate() {
             // What was never written has no slot, and what is gone has none any more.
             let Some((slot, check)) = zone.copy_of(*index).filter(|(slot, _)| *slot != 0) else {
                 continue;
@@ -151,13 +145,18 @@ impl Meta {
                         wrong(c);
                     }
                 }
-                Err(error) => wrong(unreadable(addr, &patience.bear(error)?).on(at)),
+                Err(error) => {
+                    wrong(unreadable(addr, &patience.bear(error)?).on(at));
+                    return Ok((&indexes[n + 1..], read));
+                }
             }
         }
-        Ok(read)
+        Ok((rest, read))
     }
 
-    /// One of the two headers is the current one; a zone that was never written has none.
+    /// One of the two headers is the current one; a zone that was never written has none. If a generation was
+    /// written between the two, the first header of a zone would seem to be missing. Only behind one that
+    /// cannot be read one may be written: the zone is told to be damaged anyway.
     fn scrub_header(
         &self,
         zone: &Zone,
@@ -165,7 +164,7 @@ impl Meta {
         wrong: &mut dyn FnMut(Box<Corruption>),
     ) -> Result<()> {
         let (addr, medium) = (ZoneHeader::addr(zone.no), &self.base().medium);
-        let mut first = None;
+        let (mut no_generation, mut first) = (self.writer.pause(), None);
         for slot in HEADER_SLOTS {
             let at = BlockNo(zone.start.0 + slot);
             match medium.read_block(at) {
@@ -176,8 +175,12 @@ impl Meta {
                         Err(c) => first = first.or(Some(c)),
                     }
                 }
-                // It may be the current one, though the other one is whole.
-                Err(error) => wrong(unreadable(addr, &patience.bear(error)?).on(at)),
+                Err(error) => {
+                    // It may be the current one, though the other one is whole.
+                    wrong(unreadable(addr, &patience.bear(error)?).on(at));
+                    drop(no_generation);
+                    no_generation = self.writer.pause();
+                }
             }
         }
         let is_written = (0..ZONE_INDEXES as u16).any(|index| zone.slot_of(index) != 0);

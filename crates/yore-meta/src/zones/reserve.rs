@@ -101,6 +101,15 @@ impl Zone {
         Marked::Slot(slot)
     }
 
+    /// No inode of the block at `index`, which was found in this state of the zone's inode blocks, is
+    /// reserved any more until the volume is opened again, for the block is damaged.
+    pub(crate) fn pass_over_inodes(&self, index: u16, state: u64) {
+        let mut s = self.state.lock();
+        if s.inode_blocks_changed == state {
+            s.passed_over[usize::from(index) / 64] |= 1 << (index % 64);
+        }
+    }
+
     /// Gives back a reserved inode.
     pub(crate) fn unmark_inode(&self, inode: InodeNo) {
         self.state.lock().clear_mark(inode);
@@ -208,5 +217,24 @@ mod tests {
         let (_, state) = zone.find_inode_block().unwrap();
         assert!(zone.close_if_only_bitmap() && zone.inode_blocks_moved(state));
         assert_eq!(zone.find_inode_block(), None);
+    }
+
+    /// A damaged block of inodes was found again and again. It is passed over, also by whoever has found it
+    /// before; a block that comes to be in its place later is not.
+    #[test]
+    fn a_block_of_inodes_is_passed_over() {
+        let changes = Changes::default();
+        let (zone, index, frame) = with_inodes(&changes);
+        let (found, state) = zone.find_inode_block().unwrap();
+        zone.pass_over_inodes(index, state + 1);
+        assert_eq!(zone.find_inode_block(), Some((index, state)), "that was another block");
+        zone.pass_over_inodes(found, state);
+        assert_eq!(zone.find_inode_block(), None);
+        assert!(matches!(zone.mark_inode(index, state, &frame), Marked::Again));
+        zone.free_index(&changes, RUNNING, index);
+        assert_eq!(zone.allocate_index(&changes, RUNNING), index);
+        zone.appear(index);
+        zone.offer_inodes(&changes, RUNNING, index);
+        assert!(zone.find_inode_block().is_some_and(|(found, _)| found == index));
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct State {
     pub(super) closed: bool,
     pub(super) reserved: u32,
     pub(super) taken: HashMap<u16, u16>,
+    /// Indexes of inode blocks that are damaged: no inode of them is reserved.
+    pub(super) passed_over: [u64; 8],
     pub(super) inode_hint: usize,
     /// What the running generation has freed, and what the frozen one has, where nobody may have it again
     /// before the removal is durable.
@@ -271,6 +273,7 @@ impl State {
             free_indexes: ZONE_INDEXES - used,
             reserved: 0,
             taken: HashMap::new(),
+            passed_over: [0; 8],
             inode_hint: 0,
             held: Held::default(),
             held_before: Held::default(),
@@ -333,8 +336,11 @@ impl State {
         }
     }
 
-    /// The inodes of a block that are reserved, or held.
+    /// The inodes of a block that are reserved, or held; all of a block that is passed over.
     pub(super) fn unavailable(&self, index: u16) -> u16 {
+        if self.passed_over[usize::from(index) / 64] & (1 << (index % 64)) != 0 {
+            return u16::MAX;
+        }
         let of = |slots: &HashMap<u16, u16>| slots.get(&index).copied().unwrap_or(0);
         of(&self.taken) | of(&self.held.inodes) | of(&self.held_before.inodes)
     }
@@ -592,6 +598,8 @@ impl Zone {
     /// A new inode block is in the cache: its inodes may be reserved from now on.
     pub(crate) fn offer_inodes(self: &Arc<Self>, changes: &Changes, generation: Generation, index: u16) {
         self.touch(changes, generation, |s| {
+            // Not the block that was here before.
+            s.passed_over[usize::from(index) / 64] &= !(1 << (index % 64));
             s.inode_free[usize::from(index)] = FULL as u8;
             s.free_inodes += FULL;
             s.inode_blocks_changed += 1;

@@ -12,7 +12,7 @@ use yore_core::inode::InodeCell;
 use yore_format::{BlockKind, Expect, GroupNo, Inode};
 
 /// Damages an inode that is in use, and takes it out of memory.
-fn damage(volume: &Volume, cell: &InodeCell) {
+pub(crate) fn damage(volume: &Volume, cell: &InodeCell) {
     let store = volume.view().store();
     let frame = store.meta.read(cell.no.addr(), &Expect::volume(BlockKind::Inodes)).unwrap();
     let reserved = store.reserve_freely(GroupNo(0), 0).unwrap();

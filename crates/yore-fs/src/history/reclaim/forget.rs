@@ -81,7 +81,7 @@ pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
             Ok(ControlFlow::Break(())) => return Ok(so_far),
             Ok(ControlFlow::Continue(())) => None,
             // It does not concern what events have seen.
-            Err(damage @ (Error::Corruption(_) | Error::Device(_))) => {
+            Err(damage) if damage.is_damage() => {
                 store.check_writable()?;
                 Some(damage)
             }
@@ -94,7 +94,7 @@ pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
         let (done, damage) = match work.give_up(&dying, ask) {
             Ok(ControlFlow::Continue(())) => (dying, None),
             Ok(ControlFlow::Break(())) => return Ok(work.so_far),
-            Err(Error::Corruption(_) | Error::Device(_)) => work.one_by_one(&dying, ask)?,
+            Err(error) if error.is_damage() => work.one_by_one(&dying, ask)?,
             Err(e) => return Err(e),
         };
         so_far = work.so_far;
@@ -172,7 +172,7 @@ impl Work<'_> {
             match self.give_up(&[*event], ask) {
                 Ok(ControlFlow::Continue(())) => done.push(*event),
                 Ok(ControlFlow::Break(())) => break,
-                Err(error @ (Error::Corruption(_) | Error::Device(_))) => damage = damage.or(Some(error)),
+                Err(error) if error.is_damage() => damage = damage.or(Some(error)),
                 Err(e) => return Err(e),
             }
         }

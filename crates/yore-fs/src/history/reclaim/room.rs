@@ -173,7 +173,7 @@ fn finish(store: &Arc<Store>) -> Result<(u64, Option<Error>)> {
     let before = store.past.space().blocks();
     let (freed, damage) = match forget::finish(store, &mut |_| ControlFlow::Continue(())) {
         Ok(freed) => (freed.blocks, None),
-        Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+        Err(error) if error.is_damage() => {
             store.check_writable()?;
             tracing::warn!("some of what was forgotten still takes room: {error}");
             (0, Some(error))

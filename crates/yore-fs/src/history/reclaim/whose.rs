@@ -5,7 +5,7 @@
 //! event, or somebody before format 2.2. Then it belongs to the user who owns what it is of.
 
 use crate::store::Store;
-use crate::{Error, InodeNo, Result};
+use crate::{InodeNo, Result};
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use yore_format::{EventRow, Incarnation};
@@ -45,7 +45,7 @@ impl<'s> Owners<'s> {
             return Ok(owner);
         }
         let cell = match self.store.cell_if_used(of.0) {
-            Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+            Err(error) if error.is_damage() => {
                 tracing::warn!("nobody knows who owns inode {}: {error}", of.0);
                 None
             }

@@ -14,7 +14,7 @@
 use super::event::row_features;
 use super::past::{Past, CELL_BLOCKS};
 use super::slot::check_there;
-use crate::{Error, Result};
+use crate::Result;
 use std::sync::atomic::Ordering;
 use yore_core::btree::Pins;
 use yore_core::Core;
@@ -137,7 +137,7 @@ impl Past {
 /// Damage among the first rows keeps none of them from being there, and no event from being forgotten.
 fn unless_damaged(result: Result<()>) -> Result<()> {
     match result {
-        Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+        Err(error) if error.is_damage() => {
             tracing::error!("the first times of forgotten events stay: {error}");
             Ok(())
         }

@@ -203,7 +203,7 @@ impl<'s> Diff<'s> {
     /// that from being known.
     fn unless_damaged<T>(&mut self, no: InodeNo, result: Result<T>) -> Result<Option<T>> {
         match result {
-            Err(error @ (Error::Corruption(_) | Error::Device(_))) => {
+            Err(error) if error.is_damage() => {
                 self.damaged.entry(no).or_insert(error);
                 Ok(None)
             }
