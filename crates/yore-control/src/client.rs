@@ -8,6 +8,6 @@ mod watched;
 
 pub use here::Here;
 pub use methods::Client;
-pub use mounted::Mounted;
+pub use mounted::{check_writable, Mounted};
 pub use until::Until;
 pub use watched::Watch;

@@ -52,7 +52,7 @@ mod ongoing;
 mod server;
 mod wire;
 
-pub use client::{Client, Here, Mounted, Until, Watch};
+pub use client::{check_writable, Client, Here, Mounted, Until, Watch};
 pub use message::{
     Answer, Checked, HistoryBytes, Identity, Known, KnownFile, Named, Page, PolicyHere, Query, QueryResult,
     Request, Saying, Shown, Stopped, Take, FORGET_MAX,

@@ -199,10 +199,9 @@ pub trait Device: Send + Sync + fmt::Debug {
     }
 
     /// How many blocks pass below the head of a disk from the end of a flush until it has taken the next
-    /// write, of `next` blocks, by somebody who has waited for the flush: too many to be written in the same
+    /// write, of so many blocks, by somebody who has waited for the flush: too many to be written in the same
     /// turn. 0 for devices without platters, or where nothing is known.
-    fn blocks_gone_by(&self, next: u64) -> u64 {
-        let _ = next;
+    fn blocks_gone_by(&self, _next: u64) -> u64 {
         0
     }
 }

@@ -19,8 +19,8 @@
 //! A *record* is a string of bytes with a number ([`Lsn`]): 1, 2, 3, ... without a gap, for ever. The records
 //! that one force makes durable are a *batch*: whole blocks, written at once, with a header and checksums.
 //! The blocks of the region are a *ring* (`ring.rs`): batches follow each other, go on at the start after the
-//! end, and overwrite what was released. A *session* is one opening of the log, with a number greater than
-//! all before.
+//! end, and overwrite what was released. Behind a batch there may be blocks that are left out (`log.rs`,
+//! "Gaps"). A *session* is one opening of the log, with a number greater than all before.
 //!
 //! # Why recovery finds exactly what was promised
 //!

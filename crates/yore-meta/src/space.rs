@@ -305,40 +305,33 @@ fn reserve_inode_in(blocks: &Blocks, zone: &Arc<Zone>) -> Result<Option<Reserved
     loop {
         let Some((index, state)) = zone.find_inode_block() else { return Ok(None) };
         let read = blocks.read(MetaAddr::new(zone.no, index), &Expect::volume(BlockKind::Inodes));
-        let frame = match read {
-            Ok(frame) => frame,
-            Err(_) if zone.inode_blocks_moved(state) => continue,
-            Err(error) => {
-                // Whoever wants one of its inodes is told so.
-                let is_read = match &error {
-                    MetaError::Corruption(_) => true,
-                    MetaError::Device(error) if is_of_place(error) => false,
-                    _ => return Err(error),
-                };
-                tracing::warn!("new inodes are made elsewhere until the volume is opened again: {error}");
-                zone.pass_over_inodes(index, state);
-                match is_read {
-                    true => continue,
-                    // If the device is only out of reach for a moment, this is the only block that is lost.
-                    false => return Ok(None),
+        let error = match read {
+            Ok(frame) => match zone.mark_inode(index, state, &frame) {
+                Marked::Again => continue,
+                Marked::Slot(slot) => {
+                    let inode = InodeNo::new(frame.addr(), slot as u8);
+                    return Ok(Some(ReservedInode { zone: zone.clone(), frame, inode, used: false }));
                 }
-            }
+                Marked::Wrong(free) => {
+                    // The zone header counts free inodes that the block does not have.
+                    let c = Corruption::new("zone header", "free inodes", "as many as free slots", free);
+                    c.at(frame.addr()).into()
+                }
+            },
+            Err(_) if zone.inode_blocks_moved(state) => continue,
+            Err(error) => error,
         };
-        match zone.mark_inode(index, state, &frame) {
-            Marked::Again => continue,
-            Marked::Wrong(free) => {
-                // The zone header counts free inodes that the block does not have.
-                let c = Corruption::new("zone header", "free inodes", "as many as free slots", free);
-                tracing::warn!(
-                    "new inodes are made elsewhere until the volume is opened again: {}",
-                    c.at(frame.addr())
-                );
-                zone.pass_over_inodes(index, state);
-            }
-            Marked::Slot(slot) => {
-                let inode = InodeNo::new(frame.addr(), slot as u8);
-                return Ok(Some(ReservedInode { zone: zone.clone(), frame, inode, used: false }));
-            }
+        // Whoever wants one of the block's inodes is told of it.
+        let may_pass = match &error {
+            MetaError::Corruption(_) => false,
+            MetaError::Device(error) if is_of_place(error) => true,
+            _ => return Err(error),
+        };
+        tracing::warn!("new inodes are made elsewhere until the volume is opened again: {error}");
+        zone.pass_over_inodes(index, state);
+        if may_pass {
+            // If the device is only out of reach for a moment, this is the only block that is lost.
+            return Ok(None);
         }
     }
 }

@@ -8,12 +8,11 @@
 use super::requests::{self, ask};
 use crate::live::{self, Daemon, Mount};
 use crate::timed_path::PAST;
-use rustix::fs::StatVfsMountFlags;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use yore_control::{Answer, Client, Request};
+use yore_control::{check_writable, Answer, Client, Request};
 use yore_fs::{Error, Result};
 
 /// A daemon that is asked through its socket.
@@ -49,13 +48,9 @@ impl Beside {
         Ok(beside.map(|beside| Beside { inode: Some(found.ino()), ..beside }))
     }
 
-    /// The daemon does not know all the ways in which a mount can be read-only.
     fn check_writable(&self) -> Result<()> {
-        match rustix::fs::statvfs(&self.directory) {
-            Ok(found) if found.f_flag.contains(StatVfsMountFlags::RDONLY) => Err(Error::ReadOnly),
-            Ok(_) => Ok(()),
-            Err(error) => Err(Error::Refused(format!("the mount cannot be asked: {error}"))),
-        }
+        let refused = |error| Error::Refused(format!("the mount cannot be asked: {error}"));
+        check_writable(&rustix::fs::statvfs(&self.directory).map_err(refused)?)
     }
 }
 

@@ -4,7 +4,7 @@ use super::methods::{misunderstood, Client};
 use crate::ongoing::ANSWER_MOST;
 use crate::wire::{decode_answer, decode_parts, encode_request, Wrong, BYTES, OPCODE};
 use crate::{Answer, Request};
-use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{ioctl, Updater};
 use std::os::fd::AsFd;
@@ -16,14 +16,21 @@ const TRIES: usize = 5;
 /// An open directory of a mount, asked through its daemon.
 pub struct Mounted<Dir: AsFd>(pub Dir);
 
+/// Refuses what would change a mount of which the kernel says that it is read-only: the daemon does not know
+/// all the ways in which one can be.
+///
+/// # Errors
+/// [`Error::ReadOnly`].
+pub fn check_writable(mount: &StatVfs) -> Result<()> {
+    match mount.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        true => Err(Error::ReadOnly),
+        false => Ok(()),
+    }
+}
+
 impl<Dir: AsFd> Mounted<Dir> {
-    /// The daemon does not know all the ways in which a mount can be read-only.
     fn check_writable(&self) -> Result<()> {
-        match rustix::fs::fstatvfs(&self.0) {
-            Ok(found) if found.f_flag.contains(StatVfsMountFlags::RDONLY) => Err(Error::ReadOnly),
-            Ok(_) => Ok(()),
-            Err(error) => Err(of_number(error)),
-        }
+        check_writable(&rustix::fs::fstatvfs(&self.0).map_err(of_number)?)
     }
 
     /// Hands a request over, and takes what comes back.

@@ -299,7 +299,7 @@ impl Writer {
         let batch = self.callers.join(files);
         let right = self.superblock.lock();
         let write =
-            |files: &[InodeNo]| part::write(rooms, &right.0, files, (&mut self.rounds.lock(), self.leaves));
+            |files: &[InodeNo]| part::write(rooms, &right.0, files, &mut self.rounds.lock(), self.leaves);
         let outcome = self.callers.serve(&batch, write);
         drop(right);
         match outcome? {

@@ -20,11 +20,11 @@
 //! round is 0.
 //!
 //! **What makes it the whole generation instead** ([`Outcome::Generation`]): no generation of this mount is
-//! complete yet, whose number it could have, something of it goes aside as a
-//! whole, the superblock does not cover it, it needs another root of the orphans, somebody wants exact
-//! superblocks, or the part is so large that Ops would wait too long for it to be found. So does a part that
-//! leaves little behind: what it leaves takes flushes of its own later, and a flush costs as much as
-//! [`FLUSH_BLOCKS`](super::rounds::FLUSH_BLOCKS) blocks.
+//! complete yet, whose number it could have, something of it goes aside as a whole, the superblock does not
+//! cover it, it needs another root of the orphans, somebody wants exact superblocks, the part is so large
+//! that Ops would wait too long for it to be found, or it would leave little behind. What it leaves takes
+//! flushes of its own later, and a flush costs as much as [`FLUSH_BLOCKS`](super::rounds::FLUSH_BLOCKS)
+//! blocks.
 
 use super::ceilings;
 use super::generation::next_superblock;
@@ -85,11 +85,12 @@ pub(super) fn write(
     rooms: &Rooms,
     last: &Superblock,
     files: &[InodeNo],
-    (rounds, leaves): (&mut Rounds, usize),
+    rounds: &mut Rounds,
+    leaves: usize,
 ) -> Result<Outcome> {
     let base = &rooms.blocks.base;
     let _stop = base.progress.stop_at_panic("writing a part of a generation");
-    let Some(Part { generation, schedule, zones, images }) = take(rooms, last, files, (*rounds, leaves))?
+    let Some(Part { generation, schedule, zones, images }) = take(rooms, last, files, *rounds, leaves)?
     else {
         return Ok(Outcome::Generation);
     };
@@ -103,7 +104,8 @@ fn take(
     rooms: &Rooms,
     last: &Superblock,
     files: &[InodeNo],
-    (rounds, leaves): (Rounds, usize),
+    rounds: Rounds,
+    leaves: usize,
 ) -> Result<Option<Part>> {
     let base = &rooms.blocks.base;
     let gate = base.gate.hold();
@@ -126,11 +128,13 @@ fn take(
             return None;
         }
         let blocks = waiting.index.blocks();
-        if blocks < leaves {
+        let leaves_enough = |part: usize| blocks.saturating_sub(part) >= leaves;
+        // If a part of nothing would not, nobody needs to find it.
+        if !leaves_enough(0) {
             return None;
         }
         let found = Finder::new(&waiting).find(files)?;
-        if blocks.saturating_sub(found.addrs.len()) < leaves {
+        if !leaves_enough(found.addrs.len()) {
             return None;
         }
         let taken = found.taken(&waiting);
