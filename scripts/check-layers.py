@@ -110,7 +110,7 @@ LAYERS = {
         spill/*
         claims deaths versions
         known
-        chain held overlay superblock proof/node proof/places
+        chain held overlay superblock proof/node proof/past proof/places
         settle proof/ground proof/packed
         proof/summary
         proof/digest
@@ -132,6 +132,7 @@ LAYERS = {
         redo
         content
         states paths proof/twice
+        proof/with_past
         proof
         estimate
         whole

@@ -156,7 +156,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Forgets all that was found and learned since the log was read, and all that is held.
+    /// Forgets all that was found and learned since the log was read, but not what is held.
     pub(crate) fn forget_all(&mut self) {
         self.findings.clear();
         self.zones.clear();
@@ -169,7 +169,6 @@ impl<'a> Checker<'a> {
         self.damaged_bitmaps.clear();
         (self.incomplete, self.zones_lost) = (false, false);
         self.redone.clear();
-        self.held = Held::default();
     }
 
     pub(crate) fn add(&mut self, finding: Finding) {

@@ -2,7 +2,7 @@
 //! blocks.
 
 use crate::checker::Checker;
-use crate::state::State;
+use crate::state::{InUse, State};
 use crate::walk::Walk;
 use crate::{CheckError, Finding, Problem, Recount};
 use yore_format::{decode_symlink_chunk, BlockKind, ContentKind, FileKind, SYMLINK_CHUNK_BYTES, SYMLINK_MAX};
@@ -11,27 +11,28 @@ use yore_format::{decode_symlink_chunk, BlockKind, ContentKind, FileKind, SYMLIN
 const CHUNKS_MAX: u64 = SYMLINK_MAX.div_ceil(SYMLINK_CHUNK_BYTES) as u64;
 
 impl Checker<'_> {
-    /// Checks content and attributes of an inode in use, which is `at` in `inodes`, or of a version.
+    /// Checks content and attributes of an inode in use, of which so much is known, or of a version.
     pub(crate) fn content(
         &mut self,
-        at: Option<usize>,
+        in_use: Option<InUse>,
         kind: FileKind,
         state: &mut State<'_>,
     ) -> Result<(), CheckError> {
         let (number, inode, addr) = (state.number, state.inode, state.addr);
         self.check_number("the number since which the inode is as it is", inode.born, addr, number);
         self.check_number("the inode's own event", inode.own_event, addr, number);
-        if at.is_some() && inode.links > 0 {
+        if in_use.is_some() && inode.links > 0 {
             self.check_expunged((number, inode.incarnation), inode.born, "an inode", addr);
         }
         let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
         if inode.rdev != 0 && !is_device {
             self.add(Finding::new(Problem::DeviceNumber, 0u64, inode.rdev).at(addr).of(number));
         }
-        match (kind, at) {
+        match (kind, in_use) {
             // A walk for the first owners of data blocks needs no directories, which have none.
             (FileKind::Directory, _) if self.only.is_some() => {}
-            (FileKind::Directory, Some(at)) => self.directory(at, state)?,
+            (FileKind::Directory, Some(InUse::Listed(at))) => self.directory(at, state)?,
+            (FileKind::Directory, Some(InUse::Summed(nodes))) => state.blocks += nodes,
             (FileKind::Regular, _) => self.regular(state)?,
             (FileKind::Symlink, _) => self.symlink(state)?,
             _ if inode.content_kind == ContentKind::Empty => {}
@@ -39,7 +40,7 @@ impl Checker<'_> {
         }
         self.xattrs(state)?;
         // A version of a directory does not keep the directory's nodes.
-        let has_all = at.is_some() || kind != FileKind::Directory;
+        let has_all = in_use.is_some() || kind != FileKind::Directory;
         if state.complete && has_all && state.blocks != inode.blocks {
             let finding = Finding::new(Problem::InodeBlocks, state.blocks, inode.blocks);
             let recount = Recount::Counts {

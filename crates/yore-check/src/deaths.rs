@@ -1,6 +1,6 @@
 //! When past names ended last, by directory and name, and by directory and cookie.
 
-use crate::spill::{Room, Sorted, Sorter};
+use crate::spill::{Cursor, Room, Sorted, Sorter};
 use crate::CheckError;
 use yore_format::{EventNo, InodeNo};
 
@@ -11,14 +11,14 @@ const BY_NAME: u8 = 1;
 /// The ends of past names.
 pub(crate) struct Deaths {
     gathered: Sorter,
-    is_empty: bool,
+    count: usize,
     /// Values are death and birth, the greatest last.
     all: Sorted,
 }
 
 impl Deaths {
     pub(crate) fn new(room: Room) -> Deaths {
-        Deaths { gathered: Sorter::new(room.list()), is_empty: true, all: Sorted::default() }
+        Deaths { gathered: Sorter::new(room.list()), count: 0, all: Sorted::default() }
     }
 
     /// Takes a past name of a directory.
@@ -31,7 +31,7 @@ impl Deaths {
         (name, cookie): (&[u8], u64),
         (death, birth): (EventNo, EventNo),
     ) -> Result<(), CheckError> {
-        self.is_empty = false;
+        self.count += 1;
         let value = [death.0.to_be_bytes(), birth.0.to_be_bytes()].concat();
         self.gathered.push(&key(directory, BY_COOKIE, &cookie.to_be_bytes()), &value)?;
         self.gathered.push(&key(directory, BY_NAME, name), &value)
@@ -44,6 +44,16 @@ impl Deaths {
         Ok(())
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// All of them, by directory and cookie.
+    pub(crate) fn by_cookie(&self) -> Result<ByCookie<'_>, CheckError> {
+        Ok(ByCookie(self.all.all()?))
+    }
+
     /// The last death of this name or this cookie, with the birth that went before it.
     pub(crate) fn last(
         &self,
@@ -51,7 +61,7 @@ impl Deaths {
         name: &[u8],
         cookie: u64,
     ) -> Result<Option<(EventNo, EventNo)>, CheckError> {
-        if self.is_empty {
+        if self.count == 0 {
             return Ok(None);
         }
         let of_cookie = key(directory, BY_COOKIE, &cookie.to_be_bytes());
@@ -70,6 +80,30 @@ impl Deaths {
         };
         Ok(by_cookie.max(by_name).and_then(decoded))
     }
+}
+
+/// Goes through past names, each with its directory and cookie.
+pub(crate) struct ByCookie<'d>(Cursor<'d>);
+
+impl ByCookie<'_> {
+    /// The next one; `None` behind the last.
+    pub(crate) fn next(&mut self) -> Result<Option<(InodeNo, u64)>, CheckError> {
+        while let Some((key, _)) = self.0.get() {
+            let found = parts(key);
+            self.0.advance()?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Directory and cookie of a key that is by cookie.
+fn parts(key: &[u8]) -> Option<(InodeNo, u64)> {
+    let (directory, rest) = key.split_first_chunk()?;
+    let cookie = rest.strip_prefix(&[BY_COOKIE])?.first_chunk()?;
+    Some((InodeNo(u64::from_be_bytes(*directory)), u64::from_be_bytes(*cookie)))
 }
 
 fn key(directory: InodeNo, by: u8, rest: &[u8]) -> Vec<u8> {

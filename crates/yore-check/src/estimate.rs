@@ -36,6 +36,7 @@ impl Checker<'_> {
     pub(crate) fn estimate(&mut self) -> Estimate {
         let how = match self.may_be_proved() {
             Ok(()) => How::Proof,
+            Err(doubt) if Checker::needs_to_know(doubt) => How::ProofWithPast,
             Err(_) => How::walk(&self.sb),
         };
         let mut jobs = self.jobs();

@@ -16,7 +16,7 @@ mod versions;
 mod walk;
 
 use crate::checker::Checker;
-use crate::spill::{Sorted, Sorter};
+use crate::spill::Sorter;
 use crate::CheckError;
 use versions::Ends;
 use yore_format::{HistoryRoots, HISTORY_SHARDS};
@@ -25,9 +25,7 @@ impl Checker<'_> {
     /// Walks the trees of the past.
     pub(crate) fn history(&mut self) -> Result<(), CheckError> {
         let Some(roots) = self.history_roots()? else {
-            if self.sb.history_root.is_none() {
-                self.policies_of_inodes(&Sorted::default(), true)?;
-            }
+            self.history.policies.complete = self.sb.history_root.is_none();
             return Ok(());
         };
         self.history.annals_from = HistoryRoots::annals_counts(&roots).annals_from;

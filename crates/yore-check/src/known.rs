@@ -1,7 +1,7 @@
 //! What a check keeps of what it has read: zones, inodes, and the past.
 
 use crate::deaths::Deaths;
-use crate::spill::{Record, Room};
+use crate::spill::{Record, Room, Sorted};
 use crate::versions::Versions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,6 +170,8 @@ pub(crate) struct History {
     pub(crate) annals_deaths: Deaths,
     /// Files whose history is being expunged, and up to which number.
     pub(crate) expunged: BTreeMap<(InodeNo, Incarnation), EventNo>,
+    /// The rows of policies, until they are compared with the inodes.
+    pub(crate) policies: Policies,
     /// How many blocks only the past holds, as its roots say.
     pub(crate) space: HistorySpace,
     /// The least end of what is in the annals; 0: there are none.
@@ -182,6 +184,14 @@ pub(crate) struct History {
     pub(crate) keeps_indexes: bool,
     /// The cells of each index, if all that it is an index of could be read.
     pub(crate) indexes: Vec<IndexCells>,
+}
+
+/// The rows of policies.
+pub(crate) struct Policies {
+    /// Under the number of each inode: its incarnation, and where the row stands.
+    pub(crate) rows: Sorted,
+    /// Whether these are all.
+    pub(crate) complete: bool,
 }
 
 /// What a tree of the past should hold.
@@ -198,6 +208,7 @@ impl History {
             deaths: Deaths::new(room),
             annals_deaths: Deaths::new(room),
             expunged: BTreeMap::new(),
+            policies: Policies { rows: Sorted::default(), complete: true },
             space: HistorySpace::default(),
             annals_from: EventNo(0),
             references: None,

@@ -27,8 +27,10 @@ const CLOCK_EACH: u64 = 256;
 const WALK_PRIOR: Duration = Duration::from_micros(10);
 /// ... on a volume with a past ...
 const PAST_PRIOR: Duration = Duration::from_micros(40);
-/// ... and when they were summed up as they arrived.
+/// ... when they were summed up as they arrived ...
 const PROOF_PRIOR: Duration = Duration::from_nanos(300);
+/// ... and when they are summed up after the past was compared with itself.
+const PROOF_WITH_PAST_PRIOR: Duration = Duration::from_micros(10);
 /// What a block of inodes takes in the census is 1. So much takes a node of a tree, wherever it is met ...
 const NODE: f64 = 20.0;
 /// ... a block of inodes, when what they hold is gone through ...
@@ -45,6 +47,8 @@ const ZONES_MIN: f64 = 3.0;
 pub(crate) enum How {
     /// By sums and summaries.
     Proof,
+    /// The same, on a volume with a past or with shared blocks.
+    ProofWithPast,
     /// From inode to inode and from node to node.
     Walk,
     /// The same, on a volume with a past.
@@ -64,6 +68,7 @@ impl How {
     fn each(self) -> Duration {
         match self {
             How::Proof => PROOF_PRIOR,
+            How::ProofWithPast => PROOF_WITH_PAST_PRIOR,
             How::Walk => WALK_PRIOR,
             How::WalkOfPast => PAST_PRIOR,
         }
@@ -324,6 +329,7 @@ impl<'w> Pace<'w> {
         if self.is_watched {
             let mut state = self.state();
             state.compare_began = Some(Instant::now());
+            (state.compared, state.work, state.pending) = (0, None, 0);
             self.tell(&mut state, true);
         }
     }

@@ -7,10 +7,14 @@
 //!
 //! The pass says *sound*, or *sound but for owners, bitmaps and totals*, or nothing. Of these three it finds
 //! what the walk would ([`twice`] says how, of two owners of a block). Whatever else it cannot tell (a
-//! difference anywhere, a hash that two names share, a past, shared blocks, records of the log that must be
-//! put in place first) is a [`doubt::Doubt`]: then all is forgotten, and the walk checks the volume as if
-//! there were no fast pass. So the findings are those of the walk. What must be argued is that the walk finds
-//! nothing where the fast pass has no doubt; CHECK.md does that rule by rule.
+//! difference anywhere, a hash that two names share, records of the log that must be put in place first) is a
+//! [`doubt::Doubt`]: then all is forgotten, and the walk checks the volume as if there were no fast pass. So
+//! the findings are those of the walk. What must be argued is that the walk finds nothing where the fast pass
+//! has no doubt; CHECK.md does that rule by rule.
+//!
+//! On a volume with a past or with shared blocks, something must be known before blocks are summed up. There
+//! all blocks are held first. What is known of the past then decides what is summed up ([`past`]); the rest
+//! is walked ([`with_past`]).
 //!
 //! Memory: half a byte for each inode number, or 16 ([`places`] says when); a bit for each data block; and
 //! the blocks that are held, which are headers, bitmaps and the tree of orphans. What is kept of nodes, of
@@ -25,23 +29,28 @@ mod keyed;
 mod leaves;
 mod node;
 mod packed;
+pub(crate) mod past;
 pub(crate) mod places;
 pub(crate) mod summary;
 mod trees;
 mod twice;
+mod with_past;
 
 use crate::checker::Checker;
+use crate::deaths::Deaths;
+use crate::held::Held;
 use crate::pace::How;
 use crate::scan::WORKERS_MAX;
 use crate::spill::{Paged, Record, Room, Sorted};
 use crate::tree::Tree;
 use crate::walk::Walk;
 use crate::CheckError;
-use doubt::{ensure, Certain, Doubt, Stop};
+use doubt::{ensure, Certain, Doubt, Stop, A_PAST, SHARED};
 use ground::Ground;
-use summary::{number_of, InOrder};
+use past::Past;
+use summary::{number_of, InOrder, Summary};
 use yore_format::layout::ZONE_BLOCKS;
-use yore_format::{BlockKind, Engine, Expect, FileKind, Inode, InodeNo, NOT_INODES};
+use yore_format::{BlockKind, Engine, Expect, FileKind, Inode, InodeNo, WriteFeatures, ZoneNo, NOT_INODES};
 
 impl Checker<'_> {
     /// Tries to prove that the volume is sound, but for owners of blocks, bitmaps and totals, of which it
@@ -54,8 +63,25 @@ impl Checker<'_> {
         if let Err(doubt) = self.may_be_proved() {
             return Ok(Err(doubt));
         }
+        let proved = self.prove_by(Checker::try_to_prove)?;
+        if proved.is_err() {
+            self.held = Held::default();
+        }
+        Ok(proved)
+    }
+
+    /// The same of a volume of which [`Checker::prove`] has said that something must be known beforehand, and
+    /// whose blocks are held. If there is a doubt, they are held still.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(crate) fn prove_with_past(&mut self) -> Result<Certain, CheckError> {
+        self.prove_by(Checker::try_to_prove_with_past)
+    }
+
+    fn prove_by(&mut self, prove: impl FnOnce(&mut Self) -> Result<(), Stop>) -> Result<Certain, CheckError> {
         let counts = self.counts;
-        match self.try_to_prove() {
+        match prove(self) {
             Ok(()) => Ok(Ok(())),
             Err(Stop::Doubt(doubt)) => {
                 self.forget_all();
@@ -66,12 +92,19 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the volume has nothing that the fast pass does not know.
+    /// Whether a doubt only says that something must be known before blocks are summed up.
+    pub(crate) fn needs_to_know(doubt: Doubt) -> bool {
+        [A_PAST, SHARED].contains(&doubt)
+    }
+
+    /// Whether blocks may be summed up as they arrive.
     pub(crate) fn may_be_proved(&self) -> Certain {
         ensure(self.findings.is_empty(), "something was found before")?;
-        ensure(self.sb.history_root.is_none(), "a past")?;
         let is_redone = self.sb.engine == Engine::Journal && !self.records.is_empty();
-        ensure(!is_redone, "records of the log that must be put in place")
+        ensure(!is_redone, "records of the log that must be put in place")?;
+        ensure(self.sb.history_root.is_none(), A_PAST.0)?;
+        // Where count tables are, this feature is.
+        ensure(!self.sb.features.contains(WriteFeatures::TABLES), SHARED.0)
     }
 
     fn try_to_prove(&mut self) -> Result<(), Stop> {
@@ -80,47 +113,73 @@ impl Checker<'_> {
         let room = self.geometry.blocks / ZONE_BLOCKS;
         ensure(jobs.len() as u64 <= room, "more zones than the volume has room for")?;
         let share = self.room.list_of_worker(WORKERS_MAX);
-        let ground = Ground::new(&self.sb, jobs.iter().map(|job| job.number), share);
+        let ground = Ground::new(&self.sb, jobs.iter().map(|job| job.number), None, share);
         let summary = self.digest(jobs, &ground);
         ground.failed()?;
         ground.doubt()?;
         self.pace.begin_compare();
         self.load_zones()?;
+        self.load_tables()?;
+        ensure(self.tables.is_empty(), "shared blocks that the superblock does not know")?;
+        self.compare_summed(ground, summary)
+    }
+
+    /// Compares the trees of the past, and sums up what is held, and what is not held as it is read again.
+    fn try_to_prove_with_past(&mut self) -> Result<(), Stop> {
+        self.pace.how = How::ProofWithPast;
+        self.pace.begin_compare();
+        self.load_zones()?;
+        self.load_tables()?;
+        self.certain()?;
+        self.history()?;
+        self.certain()?;
+        ensure(self.history.expunged.is_empty(), "a history that is being expunged")?;
+        let zones: Vec<ZoneNo> = self.zones.iter().map(|zone| zone.number).collect();
+        let deaths = [&mut self.history.deaths, &mut self.history.annals_deaths]
+            .map(|deaths| std::mem::replace(deaths, Deaths::new(self.room)));
+        let past = Past::new(&zones, &self.history.versions, deaths, &self.tables)?;
+        let share = self.room.list_beside_held(self.scan.threads.min(WORKERS_MAX));
+        let ground = Ground::new(&self.sb, zones.into_iter(), Some(past), share);
+        let (reading, summary) = self.scan.digest_held(&self.zones, &self.held, &self.pace, &ground);
+        self.reading.add(&reading);
+        self.compare_summed(ground, summary)
+    }
+
+    /// Compares what the workers have summed up.
+    fn compare_summed(&mut self, ground: Ground, summary: Summary) -> Result<(), Stop> {
+        ground.failed()?;
+        ground.doubt()?;
         let zones = self.zones.len() as u64;
         ensure(summary.tally.zones == zones, "a zone that was not read")?;
         self.certain()?;
         let summary = summary.in_order()?;
-        trees::compare(&summary)?;
+        let nodes = trees::compare(&summary, self.room.list())?;
         ensure(summary.tally.root_directories == 1, "no root directory")?;
         ground.places.are_right()?;
         all_below_root(&summary.directories, self.room)?;
         self.claim_fixed();
         self.certain()?;
         let twice = self.claims_of_twice(&ground, &summary)?;
+        let has_past = ground.may_have_past();
         twice.claims.iter().for_each(|claim| ground.release(claim.start, claim.len));
         self.take_owners(&ground)?;
         drop(ground);
-        self.load_tables()?;
-        ensure(self.tables.is_empty(), "shared blocks")?;
+        self.take_tally(&summary);
         for zone in 0..self.zones.len() {
             if self.zones[zone].number.is_primary() {
                 self.census_bitmap(zone)?;
             }
         }
         self.orphans_among(&summary)?;
+        if has_past {
+            self.compare_past(&summary, &nodes)?;
+        }
         self.count_reached(&summary)?;
-        self.take_tally(&summary);
         // From here on what is found is what the walk would find.
         self.claim_twice(&twice);
         self.bitmaps()?;
         self.totals();
         self.names_of_found()
-    }
-
-    /// Nothing was found so far.
-    fn certain(&self) -> Result<(), Stop> {
-        ensure(self.findings.is_empty() && !self.incomplete, "something was found")?;
-        Ok(())
     }
 
     /// Takes over the owners of data blocks.

@@ -30,7 +30,7 @@
 //! after it read it themselves, and report what is wrong with it, as if there were no scan.
 
 use crate::held::{Held, HeldBlock};
-use crate::known::CurrentCopy;
+use crate::known::{CurrentCopy, Zone};
 use crate::pace::Pace;
 use crate::proof::digest::Digest;
 use crate::proof::doubt::Doubt;
@@ -281,34 +281,18 @@ impl Scan<'_> {
         let take = || jobs.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !is_given_up());
         let others = self.workers(blocks, jobs.len()) - 1;
         let pace = &*pace;
-        let mut finished = std::thread::scope(|scope| {
-            let work = |mut worker: Worker<'_, '_>| {
-                while let Some(part) = worker.next(take, &shared, pace) {
-                    worker.take_part(&part);
-                }
-                let Reading { requests, bytes, .. } = worker.reading;
-                let (scan_requests, scan_bytes, scan_blocks) = (requests, bytes, worker.sound);
-                let reading = Reading { requests, bytes, scan_requests, scan_bytes, scan_blocks };
-                (worker.done, reading, worker.digest.map(|digest| digest.summary))
-            };
-            // Where no thread can be had, this one does all the work.
-            let threads: Vec<_> = (0..others)
-                .filter_map(|_| {
-                    let left = &left;
-                    let begin = move || work(Worker::new(self, wanted, left, ground));
-                    std::thread::Builder::new().spawn_scoped(scope, begin).ok()
-                })
-                .collect();
-            let mut finished = vec![work(Worker::new(self, wanted, &left, ground))];
-            // A worker that panics has found a bug, and so has this check.
-            finished.extend(threads.into_iter().map(|thread| match thread.join() {
-                Ok(done) => done,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }));
-            finished
+        let finished = self.in_threads(others, || {
+            let mut worker = Worker::new(self, wanted, &left, ground);
+            while let Some(part) = worker.next(take, &shared, pace) {
+                worker.take_part(&part);
+            }
+            let Reading { requests, bytes, .. } = worker.reading;
+            let (scan_requests, scan_bytes, scan_blocks) = (requests, bytes, worker.sound);
+            let reading = Reading { requests, bytes, scan_requests, scan_bytes, scan_blocks };
+            (worker.done, reading, worker.digest.map(|digest| digest.summary))
         });
         let (mut reading, mut summary) = (Reading::default(), Summary::new(0));
-        for (zones, of_worker, digested) in finished.drain(..) {
+        for (zones, of_worker, digested) in finished {
             reading.add(&of_worker);
             for (zone, blocks) in zones {
                 held.insert(zone, blocks);
@@ -318,6 +302,95 @@ impl Scan<'_> {
             }
         }
         (reading, summary)
+    }
+
+    /// Sums up the blocks of zones that are held, and those that are not as they are read again. It ends
+    /// early if there is a doubt.
+    pub(crate) fn digest_held(
+        &self,
+        zones: &[Zone],
+        held: &Held,
+        pace: &Pace<'_>,
+        ground: &Ground,
+    ) -> (Reading, Summary) {
+        let blocks: u64 = zones.iter().map(|zone| zone.indexes().len() as u64).sum();
+        let mut in_order: Vec<&Zone> = zones.iter().collect();
+        in_order.sort_unstable_by_key(|zone| zone.header.start);
+        let (next, reader) = (AtomicUsize::new(0), Mutex::new(()));
+        let work = || {
+            let (mut digest, mut reading) = (Digest::new(ground), Reading::default());
+            while let Some(zone) = in_order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if ground.is_doubted() {
+                    break;
+                }
+                reading.add(&self.digest_zone(&zone.header, (held, &reader), pace, &mut digest));
+            }
+            (reading, digest.summary)
+        };
+        let finished = self.in_threads(self.workers(blocks, zones.len()) - 1, work);
+        let (mut reading, mut summary) = (Reading::default(), Summary::new(0));
+        for (of_worker, digested) in finished {
+            reading.add(&of_worker);
+            summary.take(digested);
+        }
+        (reading, summary)
+    }
+
+    /// Sums up the blocks of a zone. On a slow device one thread reads at a time.
+    fn digest_zone(
+        &self,
+        header: &ZoneHeader,
+        (held, reader): (&Held, &Mutex<()>),
+        pace: &Pace<'_>,
+        digest: &mut Digest<'_>,
+    ) -> Reading {
+        let mut lacking = [false; ZONE_INDEXES as usize];
+        for index in 0..ZONE_INDEXES as u16 {
+            let Some(copy) = CurrentCopy::of(header, index) else { continue };
+            match held.get(MetaAddr::new(header.zone, index), copy) {
+                Some(block) => {
+                    if digest.take(header, index, &block) {
+                        pace.compared();
+                    }
+                }
+                None => lacking[usize::from(index)] = true,
+            }
+        }
+        let count = lacking.iter().filter(|is_lacking| **is_lacking).count();
+        let mut reading = Reading::default();
+        if count > 0 {
+            let alone = self.speed.is_slow().then(|| reader.lock().unwrap_or_else(PoisonError::into_inner));
+            let read = self.blocks(header, |index| lacking[usize::from(index)]);
+            drop(alone);
+            if read.0.len() < count {
+                digest.ground.say(Doubt("a block that is not sound"));
+            }
+            for block in read.0 {
+                if digest.take(header, block.index, &block.bytes) {
+                    pace.compared();
+                }
+            }
+            reading = read.1;
+        }
+        digest.part_is_over();
+        digest.summary.tally.zones += 1;
+        reading
+    }
+
+    /// Has so many other threads do the same work, beside this one. Where no thread can be had, this one does
+    /// all of it.
+    fn in_threads<T: Send>(&self, others: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
+        std::thread::scope(|scope| {
+            let begin = || std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+            let threads: Vec<_> = (0..others).filter_map(|_| begin()).collect();
+            let mut finished = vec![work()];
+            // A worker that panics has found a bug, and so has this check.
+            finished.extend(threads.into_iter().map(|thread| match thread.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+            finished
+        })
     }
 
     /// How many threads read, this one included.

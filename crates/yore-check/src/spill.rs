@@ -45,6 +45,12 @@ impl Room {
         bytes(self.all / 32)
     }
 
+    /// For each list of one of so many workers of the fast pass, where all blocks are held: eight lists have
+    /// a sixteenth, which is what the blocks, the past and the list of directories leave.
+    pub(crate) fn list_beside_held(self, workers: usize) -> usize {
+        bytes(self.all / 128 / workers.max(1) as u64)
+    }
+
     /// For each list of one of so many workers of the fast pass. It may be more than [`Room::list`], because
     /// the fast pass holds hardly any blocks.
     pub(crate) fn list_of_worker(self, workers: usize) -> usize {

@@ -7,6 +7,16 @@ use crate::tree::Tree;
 use crate::{Finding, Problem};
 use yore_format::{BlockKind, EventNo, Inode, InodeNo, MetaAddr};
 
+/// What is known of an inode in use before its content is walked.
+#[derive(Clone, Copy)]
+pub(crate) enum InUse {
+    /// Its place in the list of inodes in use.
+    Listed(usize),
+    /// The fast pass has summed up its names and, if it is a directory, its entries, which have so many
+    /// nodes.
+    Summed(u64),
+}
+
 /// An inode as it is, or as it was: a version.
 pub(crate) struct State<'a> {
     pub(crate) number: InodeNo,

@@ -4,7 +4,7 @@ use crate::chain::Chain;
 use crate::checker::Checker;
 use crate::claims::Claimant;
 use crate::finding::PastRow;
-use crate::state::State;
+use crate::state::{InUse, State};
 use crate::versions::Past;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{BlockKind, EventNo, Expect, FileKind, Incarnation, Inode, InodeNo, MetaAddr};
@@ -16,13 +16,13 @@ struct One<'a> {
     addr: MetaAddr,
     /// Of a version.
     end: Option<EventNo>,
-    /// Of the inode in use: where it is in `inodes`.
-    at: Option<usize>,
+    /// Of the inode in use: what is known of it.
+    in_use: Option<InUse>,
 }
 
 impl<'a> One<'a> {
     fn past(past: &'a Past) -> One<'a> {
-        One { inode: &past.inode, addr: past.addr, end: Some(past.end), at: None }
+        One { inode: &past.inode, addr: past.addr, end: Some(past.end), in_use: None }
     }
 
     /// The row of a version.
@@ -55,7 +55,7 @@ impl Checker<'_> {
             while let Some(number) = self.number_at(next)?.filter(|number| number.addr() == addr) {
                 let inode = block.as_ref().map(|b| Inode::decode(Inode::slot(b, number.slot())));
                 if let Some(Ok(inode)) = inode {
-                    self.states(number, Some((next, &inode)))?;
+                    self.states(number, Some((InUse::Listed(next), &inode)))?;
                 }
                 next += 1;
             }
@@ -83,22 +83,23 @@ impl Checker<'_> {
     }
 
     /// What is claimed from now on is claimed by these. False if they are not to be walked.
-    fn begin_claims(&mut self, by: Claimant) -> Result<bool, CheckError> {
+    pub(crate) fn begin_claims(&mut self, by: Claimant) -> Result<bool, CheckError> {
         match &self.only {
             Some(only) => Ok(only.contains(&by)),
             None => self.claims.begin(by).map(|()| true),
         }
     }
 
-    /// Checks all states of an inode number: the inode in use, if there is one, with its place in `inodes`,
-    /// and its versions.
+    /// Checks all states of an inode number: the inode in use, if there is one, with what is known of it, and
+    /// its versions.
     pub(crate) fn states(
         &mut self,
         number: InodeNo,
-        in_use: Option<(usize, &Inode)>,
+        in_use: Option<(InUse, &Inode)>,
     ) -> Result<(), CheckError> {
         let past = self.history.versions.of(number)?;
-        let newest = in_use.map(|(at, inode)| One { inode, addr: number.addr(), end: None, at: Some(at) });
+        let newest =
+            in_use.map(|(known, inode)| One { inode, addr: number.addr(), end: None, in_use: Some(known) });
         let states: Vec<One<'_>> = newest.into_iter().chain(past.iter().rev().map(One::past)).collect();
         if let ([one], Some((_, inode))) = (&states[..], in_use) {
             return self.one_state(*one, &mut State::new(number, inode, one.addr, None));
@@ -142,7 +143,7 @@ impl Checker<'_> {
 
     fn one_state(&mut self, one: One<'_>, state: &mut State<'_>) -> Result<(), CheckError> {
         match one.kind() {
-            Some(kind) => self.content(one.at, kind, state),
+            Some(kind) => self.content(one.in_use, kind, state),
             None => {
                 // The census and the decoder of versions see this first. This stays here so that it does not
                 // go unseen if they change.

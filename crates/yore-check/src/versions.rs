@@ -56,6 +56,11 @@ impl Versions {
         Ok(())
     }
 
+    /// All of them in order. Their keys begin with the inode.
+    pub(crate) fn all(&self) -> &Sorted {
+        &self.all
+    }
+
     /// The versions of an inode, from the oldest to the newest.
     pub(crate) fn of(&self, number: InodeNo) -> Result<Vec<Past>, CheckError> {
         let mut versions = Vec::new();

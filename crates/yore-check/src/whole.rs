@@ -12,6 +12,7 @@ use crate::report::{CheckOptions, Lost, Report};
 use crate::superblock::{read_superblock, Found};
 use crate::CheckError;
 use yore_device::Device;
+use yore_format::Superblock;
 
 /// Which way a check goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,18 +38,15 @@ pub(crate) fn run<'a>(
     let (mut is_found, mut doubt) = (false, "");
     if found.superblock.metadata_blocks >= options.scan_from {
         (is_found, doubt) = match way {
-            Way::Walk => (false, "a repair"),
-            Way::Quick => match checker.prove()? {
-                Ok(()) => (true, ""),
-                Err(doubt) => (false, doubt.0),
-            },
+            Way::Walk => {
+                scan(&mut checker, How::walk);
+                (false, "a repair")
+            }
+            Way::Quick => prove(&mut checker)?,
         };
-        if !is_found {
-            checker.pace.how = How::walk(&checker.sb);
-            checker.scan();
-        }
     }
     if !is_found {
+        checker.pace.how = How::walk(&checker.sb);
         compare(&mut checker)?;
         first_owners(&mut checker, &found, options)?;
     }
@@ -62,6 +60,30 @@ pub(crate) fn run<'a>(
     let findings = std::mem::take(&mut checker.findings);
     let outcome = (is_proved, doubt);
     Ok((findings.into_report(lost, counted, outcome, &found.superblock, found.slot), checker))
+}
+
+/// Tries to prove that there is nothing to find but owners of blocks, bitmaps and totals that are wrong,
+/// which are found. Returns whether that was done, and why not. If not, what is to be compared is held.
+fn prove(checker: &mut Checker<'_>) -> Result<(bool, &'static str), CheckError> {
+    let doubt = match checker.prove()? {
+        Ok(()) => return Ok((true, "")),
+        Err(doubt) => doubt,
+    };
+    if !Checker::needs_to_know(doubt) {
+        scan(checker, How::walk);
+        return Ok((false, doubt.0));
+    }
+    scan(checker, |_| How::ProofWithPast);
+    Ok(match checker.prove_with_past()? {
+        Ok(()) => (true, ""),
+        Err(doubt) => (false, doubt.0),
+    })
+}
+
+/// Reads all metadata, and holds what of it is sound and fits. It will be compared so.
+fn scan(checker: &mut Checker<'_>, how: fn(&Superblock) -> How) {
+    checker.pace.how = how(&checker.sb);
+    checker.scan();
 }
 
 /// Finds out who had the blocks first that two have. It was noted in which zones their owners are
@@ -125,6 +147,7 @@ fn compare(checker: &mut Checker<'_>) -> Result<(), CheckError> {
     checker.census()?;
     checker.pace.begin_step(Step::Past);
     checker.history()?;
+    checker.policies_of_inodes()?;
     checker.pace.begin_step(Step::Contents);
     checker.contents()?;
     checker.orphans()?;

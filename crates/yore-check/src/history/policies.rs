@@ -1,13 +1,14 @@
 //! The tree of policies, and the inodes that have one.
 
 use crate::checker::Checker;
-use crate::spill::{Sorted, Sorter};
+use crate::known::Policies;
+use crate::spill::Sorter;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{Block, HistoryTree, InodeNo, MetaAddr, PolicyRow, WriteFeatures};
 
 impl Checker<'_> {
-    /// Walks the tree. A policy under the number of an inode that is gone means nothing, and is removed at
-    /// some time.
+    /// Walks the tree, and keeps its rows. A policy under the number of an inode that is gone means nothing,
+    /// and is removed at some time.
     pub(super) fn policies(&mut self, roots: &Block) -> Result<(), CheckError> {
         // Under the number of each inode: incarnation, and where the row is.
         let mut rows = Sorter::new(self.room.list());
@@ -34,11 +35,14 @@ impl Checker<'_> {
             }
         }
         complete &= walk.is_none_or(|walk| walk.complete);
-        self.policies_of_inodes(&rows.into_sorted()?, complete)
+        self.history.policies = Policies { rows: rows.into_sorted()?, complete };
+        Ok(())
     }
 
-    /// Compares what inodes say with the policies found. If these are `complete`, there are no others.
-    pub(super) fn policies_of_inodes(&mut self, rows: &Sorted, complete: bool) -> Result<(), CheckError> {
+    /// Compares what inodes say with the policies found.
+    pub(crate) fn policies_of_inodes(&mut self) -> Result<(), CheckError> {
+        let Policies { rows, complete } = &mut self.history.policies;
+        let (rows, complete) = (std::mem::take(rows), *complete);
         let mut row = rows.all()?;
         for at in 0..self.inodes.len() {
             let known = self.inodes.get(at)?;

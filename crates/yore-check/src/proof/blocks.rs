@@ -46,9 +46,17 @@ impl Digest<'_> {
                 self.inode_block(MetaAddr::new(header.zone, index), u32::from(free), block)?;
                 true
             }
-            Some(BlockKind::Directory | BlockKind::Extents | BlockKind::Xattrs | BlockKind::Symlink) => {
+            // No version of a directory has nodes with entries.
+            Some(BlockKind::Directory) => {
                 self.node(block)?;
                 true
+            }
+            Some(BlockKind::Extents | BlockKind::Xattrs | BlockKind::Symlink) => {
+                let is_past = self.ground.is_past(InodeNo(own.owner.get()));
+                if !is_past {
+                    self.node(block)?;
+                }
+                !is_past
             }
             // Nothing leads to inodes of which the header does not say that they are there.
             Some(BlockKind::Inodes) => {
@@ -68,6 +76,7 @@ impl Digest<'_> {
     fn inode_block(&mut self, addr: MetaAddr, free: u32, block: &Block) -> Certain {
         sound(Expect::volume(BlockKind::Inodes).check(block), "no inodes where they should be")?;
         let (mut found, mut told) = (0, Told::default());
+        let with_versions = self.ground.with_versions(addr);
         for slot in 0..INODES_PER_BLOCK {
             let number = InodeNo::new(addr, slot as u8);
             self.ground.incarnation(Inode::slot_incarnation(block, slot))?;
@@ -78,18 +87,30 @@ impl Digest<'_> {
                 continue;
             }
             let kind = FileKind::from_mode(inode.mode).ok_or(Doubt("an inode of no type"))?;
-            self.inode(number, &inode, kind, &mut told)?;
+            let has_versions = with_versions >> slot & 1 != 0;
+            self.inode(number, &inode, (kind, has_versions), &mut told)?;
         }
         self.teller.inodes_tell(addr, &told)?;
         self.summary.tally.inode_blocks += 1;
         ensure(found == free, "another number of free inodes")
     }
 
-    fn inode(&mut self, number: InodeNo, inode: &Inode, kind: FileKind, told: &mut Told) -> Certain {
+    /// An inode of this type, and whether it has versions. What one with versions holds is compared with
+    /// theirs, but for the entries of a directory.
+    fn inode(
+        &mut self,
+        number: InodeNo,
+        inode: &Inode,
+        (kind, has_versions): (FileKind, bool),
+        told: &mut Told,
+    ) -> Certain {
         self.summary.tally.inodes += 1;
         self.ground.number(inode.born)?;
         self.ground.number(inode.own_event)?;
-        ensure(!inode.has_policy, "a policy, on a volume without a past")?;
+        if inode.has_policy {
+            ensure(self.ground.may_have_past(), "a policy, on a volume without a past")?;
+            self.ground.kept(self.summary.with_policy(number.0, inode.incarnation.0))?;
+        }
         let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
         ensure(inode.rdev == 0 || is_device, "a device number on what is no device")?;
         if !(inode.flags & InodeFlags::CHOSEN).is_empty() {
@@ -98,6 +119,13 @@ impl Digest<'_> {
             ensure(known && may_have, "flags that the inode cannot have")?;
         }
         self.names(number, inode, kind, told)?;
+        if has_versions {
+            self.ground.kept(self.summary.with_versions(number.0))?;
+            return match kind {
+                FileKind::Directory => self.directory_with_versions(number, inode),
+                _ => Ok(()),
+            };
+        }
         let content = match kind {
             FileKind::Directory => self.directory(number, inode)?,
             FileKind::Regular => self.regular(number, inode)?,
@@ -119,6 +147,7 @@ impl Digest<'_> {
             number: number.0,
             incarnation: inode.incarnation.0,
             links: inode.links,
+            has_versions: false,
             content: content.tree.map(|kind| (kind, inode.tree_root(), inode.content_level)),
             xattrs: inode.xattr_root,
             flags: has,
@@ -164,6 +193,23 @@ impl Digest<'_> {
         };
         check_listing(inode.links, inode.size, listed.entries, listed.subdirectories)?;
         Ok(Content::default())
+    }
+
+    /// Keeps of a directory with versions what its entries must agree with.
+    fn directory_with_versions(&mut self, number: InodeNo, inode: &Inode) -> Certain {
+        let Some(kind) = self.directory(number, inode)?.tree else { return Ok(()) };
+        let inode = InodeWithTrees {
+            number: number.0,
+            incarnation: inode.incarnation.0,
+            links: inode.links,
+            has_versions: true,
+            content: Some((kind, inode.tree_root(), inode.content_level)),
+            xattrs: MetaAddr::NONE,
+            flags: InodeFlags::empty(),
+            size: inode.size,
+            blocks: 0,
+        };
+        self.ground.kept(self.summary.with_trees(&inode))
     }
 
     fn inline_entries(&mut self, number: InodeNo, inode: &Inode) -> Certain<Listed> {

@@ -15,6 +15,8 @@ const PART: u32 = BITS_PER_GROUP / u64::BITS;
 /// The most blocks with several owners, and the most claims of them, for which spans are read. If there are
 /// more, the whole volume is read once more.
 const MOST: usize = 1 << 16;
+/// And how often one of them is met, for large extents may have the same ones again and again.
+const MET_MOST: usize = 4 * MOST;
 /// Blocks of a span.
 const SPAN: u16 = 64;
 const _: () = assert!(ZONE_INDEXES <= SPAN as u32 * 8);
@@ -83,12 +85,20 @@ pub(crate) struct Twice {
     pub(crate) blocks: BTreeSet<u64>,
     /// The claims of them that are known.
     pub(crate) claims: BTreeSet<Claim>,
+    /// How many blocks had an owner when they were claimed, each as often as that.
+    pub(crate) met: usize,
 }
 
 impl Twice {
     /// A doubt if it is too much to look at each.
     pub(crate) fn is_few(&self) -> Certain {
-        ensure(self.blocks.len() <= MOST && self.claims.len() <= MOST, "many blocks with two owners")
+        let are_few = self.blocks.len() <= MOST && self.claims.len() <= MOST && self.met <= MET_MOST;
+        ensure(are_few, "many blocks with two owners")
+    }
+
+    /// How often one of them may be met among all claims: each by its first owner, too.
+    pub(crate) fn met_most(&self) -> usize {
+        MET_MOST + self.blocks.len()
     }
 
     /// Whether any of these blocks has several owners.

@@ -44,6 +44,7 @@ impl<'g> Digest<'g> {
         let base = yore_format::name_cookie(&self.ground.sb.hash_seed, entry.name);
         ensure((base..base + COLLISIONS).contains(&cookie), "an entry under another key")?;
         self.ground.number(entry.birth)?;
+        self.ground.follows(directory, cookie, entry)?;
         let keys = &self.ground.keys;
         let named = (entry.inode, entry.incarnation, entry.kind);
         let place = keys.place(named, (directory, incarnation), cookie);
@@ -75,11 +76,15 @@ impl<'g> Digest<'g> {
         let after = key.saturating_add(len);
         ensure(key >= end && after <= u64::from(u32::MAX), "extents out of order")?;
         self.ground.number(extent.birth)?;
+        self.summary.tally.extents += 1;
         let claim = Claim { inode, key, start: extent.start, len, addr };
+        if self.ground.is_shared(claim.start, len) {
+            self.ground.kept(self.summary.shared(&claim))?;
+            return Ok(after);
+        }
         if let Some(part) = self.ground.claim(&claim)? {
             *self.parts.entry((part.group, Span::of(addr))).or_default() |= part.bits;
         }
-        self.summary.tally.extents += 1;
         self.summary.tally.data_blocks += len;
         Ok(after)
     }

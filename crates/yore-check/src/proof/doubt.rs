@@ -7,6 +7,15 @@ use crate::CheckError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt(pub(crate) &'static str);
 
+/// The volume has a past, of which something must be known before blocks are summed up.
+pub(crate) const A_PAST: Doubt = Doubt("a past");
+/// The volume has shared blocks, of which the same is true.
+pub(crate) const SHARED: Doubt = Doubt("shared blocks");
+
+/// On a volume of which the last two are true, a block has two owners.
+pub(crate) const TWO_OWNERS: Doubt =
+    Doubt("a block with two owners, on a volume with a past or with shared blocks");
+
 /// That something holds, or a doubt.
 pub(crate) type Certain<T = ()> = Result<T, Doubt>;
 

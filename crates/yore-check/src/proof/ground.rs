@@ -1,19 +1,22 @@
-//! What all workers of the fast pass know and share: what the superblock says, who owns data blocks, and
-//! where names are ([`super::places`]).
+//! What all workers of the fast pass know and share: what the superblock says, who owns data blocks, where
+//! names are ([`super::places`]), and what belongs to the past ([`super::past`]).
 //!
 //! Blocks are claimed with atomic operations on words, and their order does not matter. Whoever sees a doubt
 //! says it; the others then stop.
 
 use super::claim::{Claim, Part, Twice};
-use super::doubt::{ensure, Certain, Doubt};
+use super::doubt::{ensure, Certain, Doubt, TWO_OWNERS};
 use super::keyed::Keys;
+use super::past::{Past, Slots};
 use super::places::Places;
 use crate::words::for_words;
 use crate::CheckError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use yore_format::layout::Geometry;
-use yore_format::{BlockNo, EventNo, Incarnation, Superblock, ZoneNo, BITS_PER_GROUP};
+use yore_format::{
+    BlockNo, DirEntry, EventNo, Incarnation, InodeNo, MetaAddr, Superblock, ZoneNo, BITS_PER_GROUP,
+};
 
 /// Words of a bit set over a group's data area.
 const GROUP_WORDS: usize = BITS_PER_GROUP as usize / 64;
@@ -29,6 +32,8 @@ pub(crate) struct Ground {
     owned: Vec<Option<Box<Owned>>>,
     /// Where names are.
     pub(crate) places: Places,
+    /// What belongs to the past, or is shared; `None` for a volume without that.
+    past: Option<Past>,
     /// What somebody had already when another one claimed it.
     twice: Mutex<Twice>,
     is_doubted: AtomicBool,
@@ -40,7 +45,12 @@ pub(crate) struct Ground {
 
 impl Ground {
     /// For a volume with these zones. Each list of each worker may use `share` bytes.
-    pub(crate) fn new(sb: &Superblock, zones: impl Iterator<Item = ZoneNo> + Clone, share: usize) -> Ground {
+    pub(crate) fn new(
+        sb: &Superblock,
+        zones: impl Iterator<Item = ZoneNo> + Clone,
+        past: Option<Past>,
+        share: usize,
+    ) -> Ground {
         let geometry = sb.geometry();
         let mut owned: Vec<Option<Box<Owned>>> = Vec::new();
         owned.resize_with(geometry.groups() as usize, || None);
@@ -55,6 +65,7 @@ impl Ground {
             geometry,
             owned,
             places: Places::new(zones),
+            past,
             twice: Mutex::default(),
             is_doubted: AtomicBool::new(false),
             doubt: OnceLock::new(),
@@ -69,7 +80,7 @@ impl Ground {
         self.is_doubted.store(true, Ordering::Relaxed);
     }
 
-    /// A doubt if something could not be kept. Then the check fails.
+    /// A doubt if something could not be kept, or found among what was kept. Then the check fails.
     pub(crate) fn kept(&self, kept: Result<(), CheckError>) -> Certain {
         kept.map_err(|error| {
             let _ = self.failed.set(error);
@@ -103,6 +114,37 @@ impl Ground {
         ensure(is_given, "an incarnation not given yet")
     }
 
+    /// Whether the volume may have a past.
+    pub(crate) fn may_have_past(&self) -> bool {
+        self.past.is_some()
+    }
+
+    /// Which inode numbers of a block have versions.
+    pub(crate) fn with_versions(&self, addr: MetaAddr) -> Slots {
+        self.past.as_ref().map_or(0, |past| past.with_versions(addr))
+    }
+
+    /// Whether nodes of this owner are compared with versions.
+    pub(crate) fn is_past(&self, owner: InodeNo) -> bool {
+        self.past.as_ref().is_some_and(|past| past.has_nodes_of(owner))
+    }
+
+    /// The past names that an entry follows ended before it was born.
+    pub(crate) fn follows(&self, directory: InodeNo, cookie: u64, entry: &DirEntry<'_>) -> Certain {
+        let Some(past) = &self.past else { return Ok(()) };
+        let mut ended = None;
+        self.kept(past.ended_before(directory, cookie, entry).map(|last| ended = last))?;
+        ensure(ended.is_none_or(|ended| ended <= entry.birth), "a name that a past name overlaps with")
+    }
+
+    /// Whether one of these blocks is counted as shared.
+    pub(crate) fn is_shared(&self, start: BlockNo, len: u64) -> bool {
+        let Some(past) = &self.past else { return false };
+        let area = self.geometry.bit_of(start);
+        let area = area.filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group));
+        area.is_some_and(|(group, bit)| past.is_shared(group, bit, len as u32))
+    }
+
     /// Gives blocks an owner. Returns where they lie, unless some had one: then the claim is kept.
     pub(crate) fn claim(&self, claim: &Claim) -> Certain<Option<Part>> {
         let Claim { start, len, .. } = *claim;
@@ -121,8 +163,12 @@ impl Ground {
         if both.is_empty() {
             return Ok(Some(Part::of(group, bit, len as u32)));
         }
+        // Whoever finds out who they are must know the past, too.
+        ensure(self.past.is_none(), TWO_OWNERS.0)?;
         let mut twice = self.twice.lock().unwrap_or_else(PoisonError::into_inner);
         twice.claims.insert(*claim);
+        twice.met += both.iter().map(|(_, had)| had.count_ones() as usize).sum::<usize>();
+        twice.is_few()?;
         for (word, had) in both {
             let bits = (0..u64::BITS).filter(|bit| had >> bit & 1 != 0);
             twice.blocks.extend(bits.map(|bit| self.geometry.block_of(group, word as u32 * 64 + bit).0));

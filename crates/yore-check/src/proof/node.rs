@@ -98,6 +98,9 @@ pub(crate) struct InodeWithTrees {
     pub(crate) number: u64,
     pub(crate) incarnation: u32,
     pub(crate) links: u32,
+    /// It has versions, and its attributes are compared with theirs. Here is only what its entries must agree
+    /// with, for it is a directory.
+    pub(crate) has_versions: bool,
     /// Its content, if that is a tree: kind, root and level.
     pub(crate) content: Option<(BlockKind, MetaAddr, u8)>,
     /// Its attributes.

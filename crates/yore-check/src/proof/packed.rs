@@ -162,7 +162,7 @@ impl InodeWithTrees {
     /// All but the number.
     pub(super) fn packed(&self) -> Vec<u8> {
         let mut to = Packing(Vec::with_capacity(32));
-        for number in [self.incarnation, self.links, self.flags.bits()] {
+        for number in [self.incarnation, self.links, self.has_versions.into(), self.flags.bits()] {
             to.number(number.into());
         }
         for number in [self.size, self.blocks, self.xattrs.0] {
@@ -178,7 +178,7 @@ impl InodeWithTrees {
     /// The inode of a number from what was packed.
     pub(super) fn of(number: u64, bytes: &[u8]) -> InodeWithTrees {
         let mut from = Packed(bytes);
-        let [incarnation, links, flags] = [(); 3].map(|()| from.number() as u32);
+        let [incarnation, links, has_versions, flags] = [(); 4].map(|()| from.number() as u32);
         let [size, blocks, xattrs] = [(); 3].map(|()| from.number());
         let content = (!from.0.is_empty()).then(|| {
             let kind = BlockKind::from_repr(from.byte()).expect("the byte of a kind");
@@ -186,7 +186,8 @@ impl InodeWithTrees {
             (kind, MetaAddr(from.number()), level)
         });
         let (xattrs, flags) = (MetaAddr(xattrs), InodeFlags::from_bits_retain(flags));
-        InodeWithTrees { number, incarnation, links, content, xattrs, flags, size, blocks }
+        let has_versions = has_versions != 0;
+        InodeWithTrees { number, incarnation, links, has_versions, content, xattrs, flags, size, blocks }
     }
 }
 
@@ -233,6 +234,7 @@ mod tests {
                 number: 1600,
                 incarnation: 9,
                 links: 300,
+                has_versions: content.is_some(),
                 content,
                 xattrs,
                 flags,

@@ -1,12 +1,12 @@
 //! All that the fast pass keeps of the blocks that it has read. Most inodes leave nothing but sums.
 
-use super::claim::{Part, Span};
+use super::claim::{Claim, Part, Span};
 use super::node::{InodeWithTrees, Node};
-use crate::spill::{Sorted, Sorter};
+use crate::spill::{Cursor, Sorted, Sorter};
 use crate::CheckError;
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
-use yore_format::{GroupNo, MetaAddr};
+use yore_format::{BlockNo, GroupNo, InodeNo, MetaAddr};
 
 /// How much there is of everything.
 #[derive(Clone, Copy, Default)]
@@ -57,6 +57,12 @@ pub(crate) struct Summary {
     unlinked: Sorter,
     /// Under each group and span in which parts of the group the blocks lie that the span has claimed.
     parts: Sorter,
+    /// Inodes in use that have versions, under their numbers.
+    with_versions: Sorter,
+    /// Inodes that say that they have a policy, under their numbers; the values are their incarnations.
+    with_policies: Sorter,
+    /// Claims of blocks that are counted as shared.
+    shared: Sorter,
 }
 
 /// The same in order, when all is in.
@@ -67,6 +73,9 @@ pub(crate) struct InOrder {
     pub(crate) directories: Sorted,
     unlinked: Sorted,
     parts: Sorted,
+    pub(crate) with_versions: Sorted,
+    pub(crate) with_policies: Sorted,
+    shared: Sorted,
 }
 
 impl Summary {
@@ -81,6 +90,9 @@ impl Summary {
             directories: list(),
             unlinked: list(),
             parts: list(),
+            with_versions: list(),
+            with_policies: list(),
+            shared: list(),
         }
     }
 
@@ -110,6 +122,20 @@ impl Summary {
         self.parts.push(&[&group.0.to_be_bytes()[..], &span.bytes()].concat(), &bits.to_be_bytes())
     }
 
+    pub(super) fn with_versions(&mut self, number: u64) -> Result<(), CheckError> {
+        self.with_versions.push(&number.to_be_bytes(), &[])
+    }
+
+    pub(super) fn with_policy(&mut self, number: u64, incarnation: u32) -> Result<(), CheckError> {
+        self.with_policies.push(&number.to_be_bytes(), &incarnation.to_le_bytes())
+    }
+
+    pub(super) fn shared(&mut self, claim: &Claim) -> Result<(), CheckError> {
+        let numbers = [claim.inode.0, claim.key, claim.start.0, claim.len, claim.addr.0];
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+        self.shared.push(&bytes, &[])
+    }
+
     /// Takes over what another worker kept.
     pub(crate) fn take(&mut self, other: Summary) {
         self.tally += other.tally;
@@ -118,6 +144,9 @@ impl Summary {
         self.directories.append(other.directories);
         self.unlinked.append(other.unlinked);
         self.parts.append(other.parts);
+        self.with_versions.append(other.with_versions);
+        self.with_policies.append(other.with_policies);
+        self.shared.append(other.shared);
     }
 
     /// All is in.
@@ -129,6 +158,9 @@ impl Summary {
             directories: self.directories.into_sorted()?,
             unlinked: self.unlinked.into_sorted()?,
             parts: self.parts.into_sorted()?,
+            with_versions: self.with_versions.into_sorted()?,
+            with_policies: self.with_policies.into_sorted()?,
+            shared: self.shared.into_sorted()?,
         })
     }
 }
@@ -146,6 +178,11 @@ impl InOrder {
         Ok(value.and_then(|value| value.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))))
     }
 
+    /// The claims of blocks that are counted as shared.
+    pub(super) fn shared(&self) -> Result<SharedClaims<'_>, CheckError> {
+        Ok(SharedClaims(self.shared.all()?))
+    }
+
     /// The spans that have claimed blocks in these parts.
     pub(super) fn spans(&self, part: Part, spans: &mut BTreeSet<Span>) -> Result<(), CheckError> {
         let group = part.group.0.to_be_bytes();
@@ -158,6 +195,20 @@ impl InOrder {
             cursor.advance()?;
         }
         Ok(())
+    }
+}
+
+/// The claims of blocks that are counted as shared, in the order in which the walk makes them.
+pub(super) struct SharedClaims<'s>(Cursor<'s>);
+
+impl SharedClaims<'_> {
+    /// The next one; `None` after the last.
+    pub(super) fn next(&mut self) -> Result<Option<Claim>, CheckError> {
+        let Some((key, _)) = self.0.get() else { return Ok(None) };
+        let [inode, file_block, start, len, addr] = [0, 8, 16, 24, 32].map(|at| number_of(&key[at..]));
+        self.0.advance()?;
+        let (inode, start, addr) = (InodeNo(inode), BlockNo(start), MetaAddr(addr));
+        Ok(Some(Claim { inode, key: file_block, start, len, addr }))
     }
 }
 

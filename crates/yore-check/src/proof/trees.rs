@@ -6,6 +6,7 @@ use super::digest::check_listing;
 use super::doubt::{ensure, Certain, Doubt, Stop};
 use super::node::{Body, InodeWithTrees, Node};
 use super::summary::{number_of, InOrder};
+use crate::spill::{Sorted, Sorter};
 use std::collections::HashMap;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{BlockKind, InodeFlags, MetaAddr, ZoneNo, SYMLINK_CHUNK_BYTES, SYMLINK_MAX};
@@ -19,6 +20,8 @@ struct Trees<'s> {
     /// Those that were reached, a bit for each index of a zone.
     is_reached: HashMap<ZoneNo, [u64; ZONE_INDEXES.div_ceil(64) as usize]>,
     reached: u64,
+    /// How many nodes the entries of each directory with versions have.
+    of_versions: Sorter,
 }
 
 /// A node still to be entered.
@@ -30,15 +33,19 @@ struct Step {
     is_root: bool,
 }
 
-/// Compares all trees with the inodes that have them. Every node belongs to one.
-pub(super) fn compare(summary: &InOrder) -> Result<(), Stop> {
-    let mut trees = Trees { nodes: summary, is_reached: HashMap::new(), reached: 0 };
+/// Compares all trees with the inodes that have them. Every node belongs to one. Returns, under the number of
+/// each directory with versions, how many nodes its entries have: its other blocks are not known here. That
+/// list may use so much memory.
+pub(super) fn compare(summary: &InOrder, share: usize) -> Result<Sorted, Stop> {
+    let of_versions = Sorter::new(share);
+    let mut trees = Trees { nodes: summary, is_reached: HashMap::new(), reached: 0, of_versions };
     let mut cursor = summary.with_trees.all()?;
     while let Some((number, packed)) = cursor.get() {
         trees.inode(&InodeWithTrees::of(number_of(number), packed))?;
         cursor.advance()?;
     }
-    Ok(ensure(trees.reached == summary.tally.nodes, "a node to which nothing leads")?)
+    ensure(trees.reached == summary.tally.nodes, "a node to which nothing leads")?;
+    Ok(trees.of_versions.into_sorted()?)
 }
 
 impl Trees<'_> {
@@ -51,6 +58,10 @@ impl Trees<'_> {
                 BlockKind::Extents => self.extents(of, root, level)?,
                 _ => self.symlink(inode, of, root, level)?,
             };
+        }
+        if inode.has_versions {
+            let key = inode.number.to_be_bytes();
+            return Ok(self.of_versions.push(&key, &blocks.to_be_bytes())?);
         }
         if !inode.xattrs.is_none() {
             blocks += self.xattrs(inode)?;

@@ -5,7 +5,7 @@
 //! overlaps with one. So the findings are those of the walk.
 
 use super::claim::{Claim, Part, Span, Twice};
-use super::doubt::{ensure, Certain, Doubt, Stop};
+use super::doubt::{ensure, Certain, Doubt, Stop, TWO_OWNERS};
 use super::ground::Ground;
 use super::summary::InOrder;
 use crate::checker::Checker;
@@ -24,6 +24,10 @@ impl Checker<'_> {
     pub(super) fn claims_of_twice(&mut self, ground: &Ground, summary: &InOrder) -> Result<Twice, Stop> {
         let mut twice = ground.twice();
         self.also_fixed(ground, &mut twice)?;
+        if ground.may_have_past() {
+            ensure(twice.blocks.is_empty(), TWO_OWNERS.0)?;
+            return Ok(twice);
+        }
         let mut parts = BTreeMap::new();
         for block in &twice.blocks {
             let (group, bit) = self.geometry.bit_of(BlockNo(*block)).ok_or(ODD)?;
@@ -46,8 +50,11 @@ impl Checker<'_> {
     /// Whether at least two owners are known of each of the blocks.
     fn all_are_known(&self, twice: &Twice) -> Certain {
         let mut owners: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut met = 0;
         for claim in &twice.claims {
             for block in twice.blocks.range(claim.start.0..claim.start.0 + claim.len) {
+                met += 1;
+                ensure(met <= twice.met_most(), "many blocks with two owners")?;
                 *owners.entry(*block).or_default() += 1;
             }
         }

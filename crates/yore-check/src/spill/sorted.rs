@@ -8,15 +8,16 @@
 //!
 //! A file has blocks of one size with whole records in each. So a binary search that reads the beginnings of
 //! blocks needs no index in memory. Searches for ascending keys mostly stay in one block. In memory there is
-//! an index with the beginnings of keys, and a search begins where the last one ended.
+//! an index with the beginnings of keys, and a search begins where the last one ended. Several threads may
+//! search one list.
 
 use super::overflow::{failed, Overflow};
 use crate::CheckError;
-use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 /// Bytes of a block in a file. A record fits into one.
@@ -54,8 +55,8 @@ pub(crate) struct Records {
     chunks: Vec<Vec<u8>>,
     at: Vec<Spot>,
     bytes: usize,
-    /// Where the last search ended.
-    last: Cell<usize>,
+    /// Where the last search ended, of whichever thread.
+    last: AtomicUsize,
 }
 
 impl Records {
@@ -102,7 +103,7 @@ impl Records {
         };
         // Invariant: what is before `low` is below, and what is from `high` on is not.
         let (mut low, mut high) = (0, self.at.len());
-        let (mut step, mut next) = (1, self.last.get().min(high.saturating_sub(1)));
+        let (mut step, mut next) = (1, self.last.load(Relaxed).min(high.saturating_sub(1)));
         while low <= next && next < high {
             match is_below(&self.at[next]) {
                 true => (low, next) = (next + 1, next + step),
@@ -111,7 +112,7 @@ impl Records {
             step *= 2;
         }
         let at = low + self.at[low..high].partition_point(is_below);
-        self.last.set(at);
+        self.last.store(at, Relaxed);
         at
     }
 
@@ -237,8 +238,8 @@ pub(crate) struct Run {
     /// Where the first block begins.
     from: u64,
     blocks: u64,
-    /// The block in which the last search ended.
-    last: Cell<u64>,
+    /// The block in which the last search ended, of whichever thread.
+    last: AtomicU64,
 }
 
 /// Writes a run.
@@ -279,7 +280,7 @@ impl<'f> RunWriter<'f> {
             self.end_block()?;
         }
         let blocks = (self.file.end - self.from) / BLOCK as u64;
-        Ok(Run { file: self.file.file.clone(), from: self.from, blocks, last: Cell::new(0) })
+        Ok(Run { file: self.file.file.clone(), from: self.from, blocks, last: AtomicU64::new(0) })
     }
 }
 
@@ -300,7 +301,7 @@ impl Run {
     /// The block in which the first record of this key or a greater one is, unless it begins the next block.
     fn block_of(&self, key: &[u8]) -> Result<u64, CheckError> {
         let is_below = |block: u64| Ok::<bool, CheckError>(self.compare_first(block, key)?.is_lt());
-        let last = self.last.get();
+        let last = self.last.load(Relaxed);
         if is_below(last)? && (last + 1 == self.blocks || !is_below(last + 1)?) {
             return Ok(last);
         }
@@ -313,7 +314,7 @@ impl Run {
                 false => high = middle,
             }
         }
-        self.last.set(low);
+        self.last.store(low, Relaxed);
         Ok(low)
     }
 }

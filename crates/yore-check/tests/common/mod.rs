@@ -7,6 +7,7 @@
 pub mod chain;
 pub mod past;
 mod sample;
+pub mod shared;
 
 use std::collections::BTreeMap;
 use yore_device::{Device, MemoryDevice};

@@ -1,8 +1,11 @@
 //! Plants damage in a volume that nobody uses: changes one block, and puts everything right that has a
 //! checksum of it, up to the superblock.
 
+// Each test program uses some of this.
+#![allow(dead_code)]
+
 use yore_device::{Device, MemoryDevice};
-use yore_format::layout::HEADER_SLOTS;
+use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use yore_format::*;
 
 pub fn read(device: &MemoryDevice, block: u64) -> Box<Block> {
@@ -53,6 +56,24 @@ pub fn plant(device: &MemoryDevice, addr: MetaAddr, free: i64, change: impl FnOn
     sb.root_zones[0] = Some(root);
     sb.free_blocks = sb.free_blocks.checked_add_signed(free).unwrap();
     write(device, u64::from(slot), &sb.encode(slot));
+}
+
+/// The addresses of all blocks of zones.
+pub fn addresses(device: &MemoryDevice) -> Vec<MetaAddr> {
+    let root = superblock(device).1.root_zones[0].unwrap();
+    let header_of = |start: BlockNo, slot: u8| {
+        ZoneHeader::decode(&read(device, start.0 + HEADER_SLOTS[usize::from(slot)])).unwrap()
+    };
+    let table = read(device, root.start.0 + u64::from(header_of(root.start, root.header_slot).map[0]));
+    let table = ZoneTableRef::new(&table);
+    let entries =
+        (0..ZONE_TABLE_ENTRIES).map(|i| (i, table.entry(i))).filter(|(_, entry)| entry.is_present());
+    let in_zone = |(i, entry): (usize, ZoneTableEntry)| {
+        let header = header_of(BlockNo(entry.start.get()), entry.header_slot);
+        let indexes = (0..ZONE_INDEXES as u16).filter(move |index| header.has(*index));
+        indexes.map(move |index| MetaAddr::new(ZoneNo(i as u32), index))
+    };
+    entries.flat_map(in_zone).collect()
 }
 
 /// Marks `len` free blocks of group 0 as used, in two runs if they do not follow one another. Returns the
