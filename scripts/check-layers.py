@@ -104,6 +104,7 @@ LAYERS = {
         lib
     """,
     "yore-check": """
+        pace/with_past
         error finding inline key pace varint words proof/keyed
         proof/doubt
         proof/claim
@@ -251,6 +252,7 @@ LAYERS = {
         workload/checks/run workload/checks/whole
         workload/checks/checksums workload/checks/claims workload/checks/data workload/checks/layout
         workload/checks/live workload/checks/memory workload/checks/slow
+        workload/checks/past
         workload/checks
         workload/history/beside workload/history/cold workload/history/mixed workload/history/usual
         workload/history

@@ -170,6 +170,8 @@ pub(crate) struct History {
     pub(crate) annals_deaths: Deaths,
     /// Files whose history is being expunged, and up to which number.
     pub(crate) expunged: BTreeMap<(InodeNo, Incarnation), EventNo>,
+    /// Whether a directory is being rolled back, so that it must exist.
+    pub(crate) rolls_back: bool,
     /// The rows of policies, until they are compared with the inodes.
     pub(crate) policies: Policies,
     /// How many blocks only the past holds, as its roots say.
@@ -208,6 +210,7 @@ impl History {
             deaths: Deaths::new(room),
             annals_deaths: Deaths::new(room),
             expunged: BTreeMap::new(),
+            rolls_back: false,
             policies: Policies { rows: Sorted::default(), complete: true },
             space: HistorySpace::default(),
             annals_from: EventNo(0),

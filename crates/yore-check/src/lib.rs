@@ -9,7 +9,8 @@
 //! 0. *Scan*: all metadata is read in the order of the disk; sound blocks are held for the steps below. What
 //!    is not held they read themselves. Small volumes are not scanned.
 //!    The first scan is the *fast pass* (`proof`): it sums blocks up as they arrive, and mostly proves that
-//!    there is nothing to find. Then the steps below are left out.
+//!    there is nothing to find. (With a past or shared blocks they are held, and summed up behind the scan.)
+//!    Then the steps below are left out.
 //! 1. *Zones*: superblock → root zones → zone table → zone headers. They are compared with each other. Under
 //!    an engine that writes in place behind its log, the log's records are then put in place in memory.
 //! 2. *Census*: reads every bitmap and inode block once, and keeps what later steps must know of each inode.

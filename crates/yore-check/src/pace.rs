@@ -15,8 +15,11 @@
 //! Files and names do not count, and neither does how full or how old the volume is, beyond what zones and
 //! blocks say of it.
 
+mod with_past;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use with_past::WithPast;
 use yore_format::Superblock;
 
 /// How often a check says how far it is, at most.
@@ -30,7 +33,7 @@ const PAST_PRIOR: Duration = Duration::from_micros(40);
 /// ... when they were summed up as they arrived ...
 const PROOF_PRIOR: Duration = Duration::from_nanos(300);
 /// ... and when they are summed up after the past was compared with itself.
-const PROOF_WITH_PAST_PRIOR: Duration = Duration::from_micros(10);
+const PROOF_WITH_PAST_PRIOR: Duration = Duration::from_micros(20);
 /// What a block of inodes takes in the census is 1. So much takes a node of a tree, wherever it is met ...
 const NODE: f64 = 20.0;
 /// ... a block of inodes, when what they hold is gone through ...
@@ -254,6 +257,8 @@ struct State<'w> {
     compared: u64,
     /// If it goes from inode to inode: what is left, and when the step began.
     work: Option<(Work, Instant)>,
+    /// If it is the fast pass of a volume with a past: what is left.
+    with_past: Option<WithPast>,
     /// What was done since somebody looked at the clock.
     pending: u64,
 }
@@ -289,6 +294,7 @@ impl<'w> Pace<'w> {
                 compare_began: None,
                 compared: 0,
                 work: None,
+                with_past: None,
                 pending: 0,
             }),
         }
@@ -300,6 +306,7 @@ impl<'w> Pace<'w> {
         (state.zones, state.blocks, state.scan_began) = (zones, blocks, Instant::now());
         (state.scanned, state.line) = ((0, 0), Line::default());
         (state.compare_began, state.compared, state.work, state.pending) = (None, 0, None, 0);
+        state.with_past = None;
     }
 
     /// A zone of a volume that was not closed is settled next, before the scan. Says so at once of the first
@@ -330,6 +337,9 @@ impl<'w> Pace<'w> {
             let mut state = self.state();
             state.compare_began = Some(Instant::now());
             (state.compared, state.work, state.pending) = (0, None, 0);
+            let blocks = state.blocks;
+            let has_past = self.how == How::ProofWithPast;
+            state.with_past = has_past.then(|| WithPast::new(blocks, PROOF_WITH_PAST_PRIOR / 2));
             self.tell(&mut state, true);
         }
     }
@@ -353,10 +363,41 @@ impl<'w> Pace<'w> {
         }
     }
 
-    /// A block was read for the first time, and compared.
+    /// The trees of the past have so many nodes.
+    pub(crate) fn has_past(&self, nodes: u64) {
+        self.note_past(|work| work.has_trees(nodes));
+    }
+
+    /// The fast pass has compared the trees of the past, which name so many versions, and sums up blocks.
+    pub(crate) fn sums_up(&self, versions: u64) {
+        self.note_past(|work| work.sums_up(versions));
+    }
+
+    /// It has summed up all blocks, and walks the versions.
+    pub(crate) fn walks_versions(&self) {
+        self.note_past(WithPast::walks);
+    }
+
+    /// So many versions were walked.
+    pub(crate) fn walked(&self, versions: usize) {
+        self.note_past(|work| work.note(versions as u64, true));
+    }
+
+    fn note_past(&self, note: impl FnOnce(&mut WithPast)) {
+        self.note(|state| {
+            if let Some(work) = &mut state.with_past {
+                note(work);
+            }
+        });
+    }
+
+    /// A block was read for the first time, and compared or summed up.
     pub(crate) fn compared(&self) {
         self.note(|state| {
             state.compared += 1;
+            if let Some(work) = &mut state.with_past {
+                work.note(1, false);
+            }
             if let Some((work, _)) = &mut state.work {
                 work.read();
             }
@@ -388,7 +429,7 @@ impl<'w> Pace<'w> {
     pub(crate) fn end(&self) {
         if self.is_watched {
             let mut state = self.state();
-            (state.compared, state.work) = (state.blocks, None);
+            (state.compared, state.work, state.with_past) = (state.blocks, None, None);
             self.tell(&mut state, true);
         }
     }
@@ -441,6 +482,18 @@ impl State<'_> {
                     let done = (share * self.blocks as f64) as u64;
                     let left = seconds(work.time_left(passed, in_step));
                     return Progress { part: Part::Compare, done, total: self.blocks, elapsed, left };
+                }
+                if let Some(work) = &self.with_past {
+                    let (passed, left) = ((now - since).as_secs_f64(), work.left(now));
+                    let share = passed / (passed + left).max(f64::MIN_POSITIVE);
+                    let done = (share * self.blocks as f64) as u64;
+                    return Progress {
+                        part: Part::Compare,
+                        done: done.min(self.blocks),
+                        total: self.blocks,
+                        elapsed,
+                        left: seconds(left),
+                    };
                 }
                 let done = self.compared.min(self.blocks);
                 let passed = (now - since).as_secs_f64();

@@ -17,7 +17,8 @@
 //! is walked ([`with_past`]).
 //!
 //! Memory: half a byte for each inode number, or 16 ([`places`] says when); a bit for each data block; and
-//! the blocks that are held, which are headers, bitmaps and the tree of orphans. What is kept of nodes, of
+//! the blocks that are held, which are headers, bitmaps and the tree of orphans, or with a past all that fit.
+//! What is kept of nodes, of
 //! inodes with trees and of directories goes to temporary files when there is more than memory may be used.
 
 mod blocks;
@@ -132,12 +133,14 @@ impl Checker<'_> {
         self.load_tables()?;
         self.certain()?;
         self.history()?;
+        ensure(!self.history.rolls_back, "a directory that is being rolled back")?;
         self.certain()?;
         ensure(self.history.expunged.is_empty(), "a history that is being expunged")?;
         let zones: Vec<ZoneNo> = self.zones.iter().map(|zone| zone.number).collect();
         let deaths = [&mut self.history.deaths, &mut self.history.annals_deaths]
             .map(|deaths| std::mem::replace(deaths, Deaths::new(self.room)));
         let past = Past::new(&zones, &self.history.versions, deaths, &self.tables)?;
+        self.pace.sums_up(self.history.versions.count());
         let share = self.room.list_beside_held(self.scan.threads.min(WORKERS_MAX));
         let ground = Ground::new(&self.sb, zones.into_iter(), Some(past), share);
         let (reading, summary) = self.scan.digest_held(&self.zones, &self.held, &self.pace, &ground);

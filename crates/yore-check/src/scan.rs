@@ -24,7 +24,8 @@
 //! is read one by one, when a walk comes to it.
 //!
 //! *The fast pass* ([`crate::proof`]) is a scan whose workers sum up nearly all blocks when they arrive, in
-//! place of holding them. It ends at the first doubt.
+//! place of holding them. Where something must be known before that, workers sum up what an earlier scan
+//! holds. It ends at the first doubt.
 //!
 //! *Damage.* The scan reports nothing. What it cannot read or does not find sound is not held; so the steps
 //! after it read it themselves, and report what is wrong with it, as if there were no scan.

@@ -98,6 +98,7 @@ impl Checker<'_> {
         in_use: Option<(InUse, &Inode)>,
     ) -> Result<(), CheckError> {
         let past = self.history.versions.of(number)?;
+        self.pace.walked(past.len());
         let newest =
             in_use.map(|(known, inode)| One { inode, addr: number.addr(), end: None, in_use: Some(known) });
         let states: Vec<One<'_>> = newest.into_iter().chain(past.iter().rev().map(One::past)).collect();

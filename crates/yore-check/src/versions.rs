@@ -56,6 +56,11 @@ impl Versions {
         Ok(())
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// All of them in order. Their keys begin with the inode.
     pub(crate) fn all(&self) -> &Sorted {
         &self.all

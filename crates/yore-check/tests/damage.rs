@@ -221,6 +221,28 @@ fn the_fast_pass_proves_what_is_sound() {
     }
 }
 
+/// Promises that a leak and a wrong total are found by the fast pass itself, with and without a past and with
+/// shared blocks: the comparison need not go through all that is sound.
+#[test]
+fn leaks_and_totals_need_no_comparison() {
+    let volumes: [fn() -> Builder; 4] =
+        [sound, common::past::past, common::past::annals, common::shared::shared];
+    for (i, volume) in volumes.into_iter().enumerate() {
+        let mut b = volume();
+        b.data(1);
+        superblock(&mut b, |sb| sb.inodes += 1);
+        let options = CheckOptions { scan_from: 0, ..CheckOptions::default() };
+        let report = check(&b.finish(), &options).unwrap();
+        let found: Vec<Problem> = report.findings.iter().map(|f| f.problem).collect();
+        assert_eq!(found, [SpaceLeaked, TotalInodes], "volume {i}: {report}");
+        assert!(
+            !report.proved && report.doubt.contains("all else is proved"),
+            "volume {i}: {}",
+            report.doubt
+        );
+    }
+}
+
 /// Promises that for each problem there is a damage that shows it. A device that lost its end has a test of
 /// its own below.
 #[test]

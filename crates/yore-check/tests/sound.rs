@@ -395,17 +395,22 @@ fn a_slow_device_makes_no_difference() {
     }
 }
 
-/// Promises that a watcher learns of both parts, and at the end that nothing is left.
+/// Promises that a watcher learns of both parts, and at the end that nothing is left, with and without a
+/// past.
 #[test]
 fn a_check_says_how_far_it_is() {
-    let device = sound().finish();
-    let options = CheckOptions { scan_from: 0, ..CheckOptions::default() };
-    let mut told = Vec::new();
-    let mut watcher = |progress: &yore_check::Progress| told.push(*progress);
-    yore_check::check_watched(&device, &options, &mut watcher).unwrap();
-    let last = told.last().expect("the end is told");
-    assert_eq!((last.part, last.done), (yore_check::Part::Compare, last.total));
-    assert!(last.left.is_some_and(|left| left.is_zero()) && last.share() == 1.0, "{last:?}");
-    let estimate = yore_check::estimate(&device, &options).unwrap();
-    assert!(estimate.zones >= 1 && estimate.blocks > 0 && estimate.sampled == estimate.zones);
+    for make in [sound as fn() -> Builder, past::past] {
+        let device = make().finish();
+        let options = CheckOptions { scan_from: 0, ..CheckOptions::default() };
+        let mut told = Vec::new();
+        let mut watcher = |progress: &yore_check::Progress| told.push(*progress);
+        yore_check::check_watched(&device, &options, &mut watcher).unwrap();
+        let last = told.pop().expect("the end is told");
+        assert_eq!((last.part, last.done), (yore_check::Part::Compare, last.total));
+        assert!(last.left.is_some_and(|left| left.is_zero()) && last.share() == 1.0, "{last:?}");
+        let is_over = |progress: &yore_check::Progress| progress.left.is_some_and(|left| left.is_zero());
+        assert!(!told.iter().any(is_over), "before the end: {told:?}");
+        let estimate = yore_check::estimate(&device, &options).unwrap();
+        assert!(estimate.zones >= 1 && estimate.blocks > 0 && estimate.sampled == estimate.zones);
+    }
 }

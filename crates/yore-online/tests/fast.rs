@@ -62,19 +62,19 @@ fn aged() -> Arc<MemoryDevice> {
     device
 }
 
-/// What the fast pass finds, and what the comparison does.
-fn both_ways(device: &MemoryDevice, threads: usize) -> [Report; 2] {
-    [0, u64::MAX].map(|scan_from| {
-        let options = CheckOptions { scan_from, threads, ..CheckOptions::default() };
-        check(device, &options).unwrap()
-    })
+/// What the fast pass finds with so many threads and so much memory, and what the comparison does.
+fn both_ways(device: &MemoryDevice, threads: usize, memory: u64) -> [Report; 2] {
+    let fast = CheckOptions { scan_from: 0, threads, memory, ..CheckOptions::default() };
+    let walk = CheckOptions { scan_from: u64::MAX, ..CheckOptions::default() };
+    [fast, walk].map(|options| check(device, &options).unwrap())
 }
 
 #[test]
 fn what_was_made_is_proved_by_several_threads() {
     let device = aged();
-    for threads in [1, 3, 8] {
-        let [fast, walked] = both_ways(&device, threads);
+    // With little memory most blocks are read by several threads, and lists are searched in files.
+    for (threads, memory) in [(1, 1 << 30), (3, 1 << 30), (8, 1 << 20), (3, 0)] {
+        let [fast, walked] = both_ways(&device, threads, memory);
         assert!(walked.is_clean() && fast.is_clean(), "{walked}\n{fast}");
         assert!(fast.proved, "{}", fast.doubt);
         assert_eq!(fast.counts, walked.counts);
@@ -88,12 +88,13 @@ fn what_was_made_is_proved_by_several_threads() {
     let rounds = std::env::var("YORE_ROUNDS").map_or(16, |rounds| rounds.parse().unwrap());
     let blocks = addresses(&device);
     let mut damaged = 0;
-    for _ in 0..rounds {
+    for round in 0..rounds {
         let device = device.snapshot();
         let addr = blocks[rng.random_range(0..blocks.len())];
         let (byte, bit) = (rng.random_range(64..BLOCK_SIZE), rng.random_range(0..8));
         plant(&device, addr, 0, |block| block[byte] ^= 1 << bit);
-        let [fast, walked] = both_ways(&device, 4);
+        let memory = if round % 4 == 0 { 1 << 20 } else { 1 << 30 };
+        let [fast, walked] = both_ways(&device, 4, memory);
         assert_eq!(fast.findings, walked.findings, "{addr}, byte {byte}, bit {bit}: {}", fast.doubt);
         assert_eq!(fast.counts, walked.counts, "{addr}, byte {byte}, bit {bit}: {}", fast.doubt);
         damaged += u32::from(!walked.is_clean());

@@ -181,6 +181,7 @@ impl Checker<'_> {
             if *stopped || self.is_hidden(*root)? {
                 continue;
             }
+            self.history.rolls_back = true;
             let found = match self.known_inode(*root)? {
                 Some(known) if known.is_directory() && known.incarnation == *incarnation => continue,
                 Some(known) => format!("{:?} of incarnation {}", known.kind, known.incarnation),

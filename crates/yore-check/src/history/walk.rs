@@ -25,6 +25,7 @@ impl Checker<'_> {
         if let Some(roots) = &roots {
             self.counts.history_trees += 1;
             self.history.space = HistoryRoots::space(roots);
+            self.pace.has_past(self.history.space.trees);
         }
         Ok(roots)
     }

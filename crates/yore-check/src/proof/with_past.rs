@@ -23,6 +23,7 @@ impl Checker<'_> {
     /// Compares what inodes with versions hold with what their versions hold, and the claims of shared blocks
     /// with their tables. `nodes` says how many nodes the entries of each directory with versions have.
     pub(super) fn compare_past(&mut self, summary: &InOrder, nodes: &Sorted) -> Result<(), Stop> {
+        self.pace.walks_versions();
         let mut shared = summary.shared()?;
         while let Some(claim) = shared.next()? {
             self.claim_data((claim.start, claim.len), (claim.addr, claim.inode), true);
@@ -43,10 +44,7 @@ impl Checker<'_> {
             let addr = number.addr();
             let held = match block.take().filter(|(of, _)| *of == addr) {
                 Some((_, block)) => block,
-                None => {
-                    self.pace.compared();
-                    self.read_again(addr, &Expect::volume(BlockKind::Inodes))?.ok_or(ODD)?
-                }
+                None => self.read_again(addr, &Expect::volume(BlockKind::Inodes))?.ok_or(ODD)?,
             };
             let inode = Inode::decode(Inode::slot(&held, number.slot())).map_err(|_| ODD)?;
             while numbered(&nodes).is_some_and(|of| of < number) {
