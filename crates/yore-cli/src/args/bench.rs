@@ -161,8 +161,8 @@ pub enum BenchWhich {
         /// A sample of each row, in a few minutes on two processors
         #[arg(long)]
         quick: bool,
-        /// Only these rows: whole, slow, data, memory, claims, live, checksums, layout. Whole, slow, and cold
-        /// reads need root
+        /// Only these rows: whole, past, slow, data, memory, claims, live, checksums, layout. Whole, slow,
+        /// and cold reads need root
         #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = check_part)]
         parts: Vec<CheckPart>,
         /// Files of 500 bytes to 16 KiB. Default: 200000; 20000 with --quick

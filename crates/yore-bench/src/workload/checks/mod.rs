@@ -4,6 +4,7 @@
 //!
 //! - `whole`: the check of a whole volume takes less time than e2fsck's of the same files, and reads metadata
 //!   as fast as the disk can.
+//! - `past`: what a past adds to that.
 //! - `slow`: the same on a slow disk, however old the volume is.
 //! - `data`: the time does not depend on how much data there is.
 //! - `memory`: a check remembers little for each inode.
@@ -20,6 +21,7 @@ mod data;
 mod layout;
 mod live;
 mod memory;
+mod past;
 mod recorded;
 mod run;
 mod slow;
@@ -54,7 +56,8 @@ impl Checks {
                  A goal is the least ratio, or the most that the first figure may be."
                     .to_string(),
             ]);
-        if !cold && self.parts.contains(&CheckPart::Data) {
+        let from_cache = [CheckPart::Data, CheckPart::Past];
+        if !cold && from_cache.iter().any(|part| self.parts.contains(part)) {
             report.notes.push("Volumes were checked from the host's cache: root could drop it.".into());
         }
         let mut all = Vec::new();
@@ -63,6 +66,7 @@ impl Checks {
             progress(part.name());
             let found = match part {
                 CheckPart::Whole => self.whole(&run, &mut report),
+                CheckPart::Past => past::measure(&run),
                 CheckPart::Slow => slow::measure(&run),
                 CheckPart::Data => data::measure(&run),
                 CheckPart::Memory => memory::measure(&run),

@@ -22,7 +22,9 @@ use yore_fs::{Engine, MountOptions, View};
 pub enum CheckPart {
     /// A whole volume beside e2fsck, on the real disk.
     Whole,
-    /// The same on a simulated disk, while the volume ages.
+    /// A volume that gets a past, on the real disk.
+    Past,
+    /// The same as the first on a simulated disk, while the volume ages.
     Slow,
     /// How the time depends on how much data there is.
     Data,

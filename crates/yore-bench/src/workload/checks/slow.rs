@@ -132,9 +132,9 @@ fn on(run: &Run<'_>, subject: &Subject, script: &Script) -> Result<(Vec<Level>, 
 }
 
 /// A phase, and then everything on the medium.
-struct Part<'s> {
-    script: &'s Script,
-    phase: &'s Phase,
+pub(super) struct Part<'s> {
+    pub(super) script: &'s Script,
+    pub(super) phase: &'s Phase,
 }
 
 impl OnTarget for Part<'_> {
@@ -192,7 +192,8 @@ fn times(level: &Level) -> Vec<f64> {
     level.usages.iter().map(seconds).collect()
 }
 
-fn name(level: usize) -> String {
+/// What a level is called.
+pub(super) fn name(level: usize) -> String {
     match level {
         0 => "fresh".into(),
         1 => "aged by one level".into(),
