@@ -35,12 +35,17 @@ impl Room {
         self.all / 2
     }
 
-    /// For the inodes in use: a quarter.
+    /// For the inodes in use: five thirty-seconds.
     pub(crate) fn inodes(self) -> usize {
-        bytes(self.all / 4)
+        bytes(self.all / 32 * 5)
     }
 
-    /// For each other list, of which no more than eight grow at a time.
+    /// For the versions of all inodes, which are most of the past: an eighth.
+    pub(crate) fn versions(self) -> usize {
+        bytes(self.all / 8)
+    }
+
+    /// For each other list, of which no more than seven grow at a time.
     pub(crate) fn list(self) -> usize {
         bytes(self.all / 32)
     }

@@ -24,7 +24,7 @@ pub(crate) struct Versions {
 
 impl Versions {
     pub(crate) fn new(room: Room) -> Versions {
-        Versions { gathered: Sorter::new(room.list()), count: 0, all: Sorted::default() }
+        Versions { gathered: Sorter::new(room.versions()), count: 0, all: Sorted::default() }
     }
 
     /// Takes a version that ended at `end` and stands at `addr`.
