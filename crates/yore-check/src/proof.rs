@@ -18,8 +18,8 @@
 //!
 //! Memory: half a byte for each inode number, or 16 ([`places`] says when); a bit for each data block; and
 //! the blocks that are held, which are headers, bitmaps and the tree of orphans, or with a past all that fit.
-//! What is kept of nodes, of
-//! inodes with trees and of directories goes to temporary files when there is more than memory may be used.
+//! What is kept of nodes, of inodes with trees and of directories goes to temporary files when there is more
+//! than memory may be used.
 
 mod blocks;
 mod claim;

@@ -3,9 +3,9 @@
 //!
 //! An inode with versions shares nodes and blocks with them. So what it holds is compared with what they hold
 //! ([`super::with_past`]), and not summed up: its nodes are passed over here, but for those with the entries
-//! of a directory, which no version has. An entry must be younger than the past names of its name and its
-//! cookie. A block that is counted as shared has several owners, so claims of it are kept, and counted when
-//! all are in.
+//! of a directory, which no version has. The past names of an entry's name and of its cookie must have ended
+//! when it was born. A block that is counted as shared has several owners, so claims of it are kept, and
+//! counted when all are in.
 //!
 //! Memory: 1 KiB for each zone, at most 1 MiB for the filter of names, and the tables, which the check has
 //! anyhow.
