@@ -594,6 +594,12 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Whether it is about the past: about its rules, or about a block of its trees.
+    pub fn is_of_past(&self) -> bool {
+        let is_tree = |owner: InodeNo| matches!(owner, InodeNo::HISTORY | InodeNo::EVENTS);
+        self.class == Class::History || self.inode.is_some_and(is_tree)
+    }
+
     /// A finding without a place.
     pub(crate) fn new(problem: Problem, expected: impl Into<Value>, found: impl Into<Value>) -> Finding {
         Finding {

@@ -231,8 +231,7 @@ fn show(args: &args::Check, plan: &Plan<'_>, out: &mut Out) -> anyhow::Result<()
         };
         out.line(format_args!("{why}: {finding}"))?;
     }
-    let is_of_past = |finding: &yore_check::Finding| finding.problem.class() == yore_check::Class::History;
-    if !args.give_up_past && plan.remaining().any(is_of_past) {
+    if !args.give_up_past && plan.remaining().any(yore_check::Finding::is_of_past) {
         out.line("perhaps --give-up-past helps: it gives up the past, and repairs the present")?;
     }
     if !args.shorten && plan.remaining().any(|finding| finding.problem == Problem::DeviceTooShort) {
