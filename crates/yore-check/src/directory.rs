@@ -2,13 +2,11 @@
 
 use crate::checker::Checker;
 use crate::inline::{InlineEntries, InlineEntry};
+use crate::key::COLLISIONS;
 use crate::state::State;
 use crate::walk::Walk;
 use crate::{CheckError, Finding, Problem, Recount};
 use yore_format::{name_cookie, BlockKind, ContentKind, DirEntry, Inode, InodeNo, MetaAddr};
-
-/// Cookies that one hash of a name can have.
-const COLLISIONS: u64 = 256;
 
 /// The entries of one directory so far, in ascending order of cookies.
 struct Listing {

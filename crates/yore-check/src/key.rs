@@ -6,6 +6,8 @@ use yore_format::NodeRef;
 const KEY_BYTES: usize = 24;
 /// Bytes of the keys of all trees but those of the past.
 pub(crate) const KEY_WIDTH: usize = 8;
+/// Cookies that one hash of a name can have: those with the same upper bits.
+pub(crate) const COLLISIONS: u64 = 256;
 
 /// A key, and zeros after it. Keys of one tree have one width, so these compare as the keys do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

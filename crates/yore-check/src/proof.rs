@@ -127,7 +127,6 @@ impl Checker<'_> {
 
     /// Compares the trees of the past, and sums up what is held, and what is not held as it is read again.
     fn try_to_prove_with_past(&mut self) -> Result<(), Stop> {
-        self.pace.how = How::ProofWithPast;
         self.pace.begin_compare();
         self.load_zones()?;
         self.load_tables()?;

@@ -12,7 +12,6 @@ use crate::report::{CheckOptions, Lost, Report};
 use crate::superblock::{read_superblock, Found};
 use crate::CheckError;
 use yore_device::Device;
-use yore_format::Superblock;
 
 /// Which way a check goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,7 +38,8 @@ pub(crate) fn run<'a>(
     if found.superblock.metadata_blocks >= options.scan_from {
         (is_found, doubt) = match way {
             Way::Walk => {
-                scan(&mut checker, How::walk);
+                let how = How::walk(&checker.sb);
+                scan(&mut checker, how);
                 (false, "a repair")
             }
             Way::Quick => prove(&mut checker)?,
@@ -70,10 +70,10 @@ fn prove(checker: &mut Checker<'_>) -> Result<(bool, &'static str), CheckError> 
         Err(doubt) => doubt,
     };
     if !Checker::needs_to_know(doubt) {
-        scan(checker, How::walk);
+        scan(checker, How::walk(&checker.sb));
         return Ok((false, doubt.0));
     }
-    scan(checker, |_| How::ProofWithPast);
+    scan(checker, How::ProofWithPast);
     Ok(match checker.prove_with_past()? {
         Ok(()) => (true, ""),
         Err(doubt) => (false, doubt.0),
@@ -81,8 +81,8 @@ fn prove(checker: &mut Checker<'_>) -> Result<(bool, &'static str), CheckError> 
 }
 
 /// Reads all metadata, and holds what of it is sound and fits. It will be compared so.
-fn scan(checker: &mut Checker<'_>, how: fn(&Superblock) -> How) {
-    checker.pace.how = how(&checker.sb);
+fn scan(checker: &mut Checker<'_>, how: How) {
+    checker.pace.how = how;
     checker.scan();
 }
 

@@ -4,14 +4,12 @@ use super::versions::Ends;
 use super::walk::inode_of;
 use crate::checker::Checker;
 use crate::finding::PastRow;
+use crate::key::COLLISIONS;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
     key_parts, name_cookie, name_end_key, name_shard, Block, Corruption, DirEntry, EventNo, HistoryTree,
     InodeNo, MetaAddr, PastName,
 };
-
-/// Cookies that one hash of a name can have.
-const COLLISIONS: u64 = 256;
 
 /// The past names of one directory and one hash. Equal names are always in one run.
 #[derive(Default)]

@@ -9,11 +9,9 @@ use super::doubt::{ensure, Certain};
 use super::ground::Ground;
 use super::places::Teller;
 use super::summary::Summary;
+use crate::key::COLLISIONS;
 use std::collections::BTreeMap;
 use yore_format::{DirEntry, ExtentValue, FileKind, GroupNo, Incarnation, InodeNo, MetaAddr};
-
-/// Cookies that one hash of a name can have.
-const COLLISIONS: u64 = 256;
 
 /// A worker's part.
 pub(crate) struct Digest<'g> {

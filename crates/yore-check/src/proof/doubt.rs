@@ -16,6 +16,9 @@ pub(crate) const SHARED: Doubt = Doubt("shared blocks");
 pub(crate) const TWO_OWNERS: Doubt =
     Doubt("a block with two owners, on a volume with a past or with shared blocks");
 
+/// What is read now differs from what was read before.
+pub(crate) const ODD: Doubt = Doubt("metadata that is another now");
+
 /// That something holds, or a doubt.
 pub(crate) type Certain<T = ()> = Result<T, Doubt>;
 

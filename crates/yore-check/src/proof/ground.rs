@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use yore_format::layout::Geometry;
 use yore_format::{
-    BlockNo, DirEntry, EventNo, Incarnation, InodeNo, MetaAddr, Superblock, ZoneNo, BITS_PER_GROUP,
+    BlockNo, DirEntry, EventNo, GroupNo, Incarnation, InodeNo, MetaAddr, Superblock, ZoneNo, BITS_PER_GROUP,
 };
 
 /// Words of a bit set over a group's data area.
@@ -140,17 +140,19 @@ impl Ground {
     /// Whether one of these blocks is counted as shared.
     pub(crate) fn is_shared(&self, start: BlockNo, len: u64) -> bool {
         let Some(past) = &self.past else { return false };
+        self.area(start, len).is_some_and(|(group, bit)| past.is_shared(group, bit, len as u32))
+    }
+
+    /// Group and first bit of blocks that lie within one data area.
+    fn area(&self, start: BlockNo, len: u64) -> Option<(GroupNo, u32)> {
         let area = self.geometry.bit_of(start);
-        let area = area.filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group));
-        area.is_some_and(|(group, bit)| past.is_shared(group, bit, len as u32))
+        area.filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group))
     }
 
     /// Gives blocks an owner. Returns where they lie, unless some had one: then the claim is kept.
     pub(crate) fn claim(&self, claim: &Claim) -> Certain<Option<Part>> {
         let Claim { start, len, .. } = *claim;
-        let area = self.geometry.bit_of(start);
-        let area = area.filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group));
-        let (group, bit) = area.ok_or(Doubt("blocks that cannot be data"))?;
+        let (group, bit) = self.area(start, len).ok_or(Doubt("blocks that cannot be data"))?;
         let owned = self.owned.get(group.0 as usize).and_then(Option::as_ref);
         let owned = owned.ok_or(Doubt("blocks of a group not in use"))?;
         let mut both = Vec::new();

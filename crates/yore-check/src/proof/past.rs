@@ -11,6 +11,7 @@
 //! anyhow.
 
 use crate::deaths::Deaths;
+use crate::key::COLLISIONS;
 use crate::known::CountTables;
 use crate::spill::Sorted;
 use crate::versions::Versions;
@@ -23,8 +24,6 @@ use yore_format::{
     INODES_PER_BLOCK, TABLE_ENTRIES,
 };
 
-/// Cookies that one hash of a name can have: those with the same upper bits.
-const COLLISIONS: u64 = 256;
 /// Words of the largest filter.
 const FILTER_WORDS_MOST: usize = 1 << 17;
 
@@ -46,18 +45,13 @@ impl Numbers {
     }
 
     /// The inodes whose numbers begin the keys of a list.
-    fn of(zones: &[ZoneNo], lists: &[&Sorted]) -> Result<Numbers, CheckError> {
-        let mut numbers = Numbers::none(zones);
-        for list in lists {
-            let (mut cursor, mut before) = (list.all()?, None);
-            while let Some((key, _)) = cursor.get() {
-                let number = key.first_chunk().map(|number| u64::from_be_bytes(*number));
-                if let Some(number) = number.filter(|number| before != Some(*number)) {
-                    numbers.insert(InodeNo(number));
-                    before = Some(number);
-                }
-                cursor.advance()?;
+    fn of(zones: &[ZoneNo], list: &Sorted) -> Result<Numbers, CheckError> {
+        let (mut numbers, mut cursor) = (Numbers::none(zones), list.all()?);
+        while let Some((key, _)) = cursor.get() {
+            if let Some(number) = key.first_chunk() {
+                numbers.insert(InodeNo(u64::from_be_bytes(*number)));
             }
+            cursor.advance()?;
         }
         Ok(numbers)
     }
@@ -135,7 +129,7 @@ impl Past {
         tables: &CountTables,
     ) -> Result<Past, CheckError> {
         Ok(Past {
-            with_versions: Numbers::of(zones, &[versions.all()])?,
+            with_versions: Numbers::of(zones, versions.all())?,
             names: filter(&deaths)?,
             deaths,
             tables: tables.iter().map(|(number, table)| (*number, table.block.clone())).collect(),

@@ -5,7 +5,7 @@
 //! overlaps with one. So the findings are those of the walk.
 
 use super::claim::{Claim, Part, Span, Twice};
-use super::doubt::{ensure, Certain, Doubt, Stop, TWO_OWNERS};
+use super::doubt::{ensure, Certain, Stop, ODD, TWO_OWNERS};
 use super::ground::Ground;
 use super::summary::InOrder;
 use crate::checker::Checker;
@@ -149,9 +149,6 @@ impl Checker<'_> {
         Ok(())
     }
 }
-
-/// What is read now differs from what was read before.
-const ODD: Doubt = Doubt("metadata that is another now");
 
 /// Gathers the claims of such blocks that stand in a block of metadata.
 fn claims_in(block: &Block, addr: MetaAddr, is_inodes: bool, twice: &mut Twice) -> Certain {

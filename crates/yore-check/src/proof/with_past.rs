@@ -4,7 +4,7 @@
 //! directories ([`super::past`]). That is walked here with the versions, from inode to inode, by the code of
 //! the walk. So are the claims of shared blocks. Whatever is found is a doubt.
 
-use super::doubt::{ensure, Doubt, Stop};
+use super::doubt::{ensure, Stop, ODD};
 use super::summary::{number_of, InOrder};
 use crate::checker::Checker;
 use crate::claims::Claimant;
@@ -125,6 +125,3 @@ impl Checker<'_> {
 fn numbered(cursor: &Cursor<'_>) -> Option<InodeNo> {
     cursor.get().map(|(key, _)| InodeNo(number_of(key)))
 }
-
-/// What is read now differs from what was read before.
-const ODD: Doubt = Doubt("metadata that is another now");

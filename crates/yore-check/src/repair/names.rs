@@ -6,6 +6,7 @@
 use super::round::{Loss, Once, Round};
 use super::tree::{Gathered, Which};
 use crate::inline::{InlineEntries, InlineEntry};
+use crate::key::COLLISIONS;
 use crate::known::Known;
 use crate::{CheckError, Finding};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +15,6 @@ use yore_format::{
     InodeNo, MetaAddr, INLINE_BYTES, INODES_PER_BLOCK, NAME_MAX, NOT_INODES,
 };
 
-/// Cookies that one hash of a name can have.
-const COLLISIONS: u64 = 256;
 /// Steps up from a file to the root that are believed.
 const DEPTH_MAX: usize = 4096;
 /// Where inodes without a name go.

@@ -4,16 +4,13 @@
 //! level, the host's caches are dropped and `yore check` runs on the image. As there is more metadata at each
 //! level, a row compares what a block of it takes with what it takes without a past.
 
-use super::ageing::STEPS;
 use super::checker::{peak_memory, yore, Told, Used};
 use super::run::{Found, Run};
-use super::slow::{name, Part};
+use super::slow::{at_each_level, name};
 use crate::report::{Cell, Column, Row, Table, Unit};
 use crate::rival::{Rival, RivalKind};
 use crate::workload::lines::{Goal, Line};
-use crate::workload::script::Phase;
-use crate::{BenchError, Result};
-use yore_fs::NewSnapshot;
+use crate::Result;
 
 /// The figures of a check, in the order of the columns.
 const SECONDS: usize = 0;
@@ -27,21 +24,11 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Found> {
     let script = run.checks.tree().aged(run.checks.levels);
     let directory = run.directory("past")?;
     let mut rival = Rival::make(RivalKind::Library, &run.options.environment(directory.path.clone()))?;
-    let (grown, aged) = script.phases.split_at(script.phases.len() - run.checks.levels * STEPS);
-    let script = &script;
-    let age = |rival: &mut Rival, phase: &Phase| rival.measure(Part { script, phase });
-    grown.iter().try_for_each(|phase| age(&mut rival, phase))?;
-    let mut levels = vec![checked(run, &mut rival)?];
-    for level in aged.chunks(STEPS) {
-        for phase in level {
-            run.options.check_stop()?;
-            age(&mut rival, phase)?;
-            let view = rival.view().ok_or_else(|| BenchError::impossible("no library", "it is a bug"))?;
-            let snapshot = view.take_snapshot(view.root(), &NewSnapshot::default());
-            snapshot.map_err(BenchError::library("taking a snapshot"))?;
-        }
-        levels.push(checked(run, &mut rival)?);
-    }
+    let mut levels = Vec::new();
+    at_each_level(run, &mut rival, &script, true, &mut |rival| {
+        levels.push(checked(run, rival)?);
+        Ok(())
+    })?;
     rival.end()?;
     Ok(Found { lines: lines(&levels), tables: vec![table(&levels)], ..Found::default() })
 }

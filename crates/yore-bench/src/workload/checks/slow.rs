@@ -111,30 +111,43 @@ fn on(run: &Run<'_>, subject: &Subject, script: &Script) -> Result<(Vec<Level>, 
             Ok(())
         })
     };
-    let (grown, aged) = script.phases.split_at(script.phases.len() - run.checks.levels * STEPS);
-    for phase in grown {
-        rival.measure(Part { script, phase })?;
-    }
-    check(&mut rival)?;
-    for level in aged.chunks(STEPS) {
-        for phase in level {
-            run.options.check_stop()?;
-            rival.measure(Part { script, phase })?;
-            if let Some(view) = rival.view().filter(|_| subject.snapshots) {
-                let snapshot = view.take_snapshot(view.root(), &NewSnapshot::default());
-                snapshot.map_err(BenchError::library("taking a snapshot"))?;
-            }
-        }
-        check(&mut rival)?;
-    }
+    at_each_level(run, &mut rival, script, subject.snapshots, &mut check)?;
     rival.end()?;
     Ok((as_is, idle))
 }
 
+/// Has a volume grow and age by the levels of a script, with a snapshot of it all after each step if there
+/// are to be `snapshots`. Calls `check` when it is fresh, and behind each level.
+pub(super) fn at_each_level(
+    run: &Run<'_>,
+    rival: &mut Rival,
+    script: &Script,
+    snapshots: bool,
+    check: &mut dyn FnMut(&mut Rival) -> Result<()>,
+) -> Result<()> {
+    let (grown, aged) = script.phases.split_at(script.phases.len() - run.checks.levels * STEPS);
+    for phase in grown {
+        rival.measure(Part { script, phase })?;
+    }
+    check(rival)?;
+    for level in aged.chunks(STEPS) {
+        for phase in level {
+            run.options.check_stop()?;
+            rival.measure(Part { script, phase })?;
+            if let Some(view) = rival.view().filter(|_| snapshots) {
+                let snapshot = view.take_snapshot(view.root(), &NewSnapshot::default());
+                snapshot.map_err(BenchError::library("taking a snapshot"))?;
+            }
+        }
+        check(rival)?;
+    }
+    Ok(())
+}
+
 /// A phase, and then everything on the medium.
-pub(super) struct Part<'s> {
-    pub(super) script: &'s Script,
-    pub(super) phase: &'s Phase,
+struct Part<'s> {
+    script: &'s Script,
+    phase: &'s Phase,
 }
 
 impl OnTarget for Part<'_> {
